@@ -1,0 +1,18 @@
+//! Units, packets and random streams: what every other crate of Lastmeter speaks in.
+//!
+//! Nothing here knows of an engine, a clock or a file. Arithmetic on units is checked in release
+//! builds too, because a wrapped picosecond is a wrong result that looks like a right one.
+
+mod bytes;
+mod packet;
+mod random;
+mod rate;
+mod text;
+mod time;
+
+pub use bytes::Bytes;
+pub use packet::{Body, FlowId, NodeId, Packet, PathId, Pool, StageId, Visit};
+pub use random::{Draw, Stream, content_tag};
+pub use rate::{Cost, PerByte, Rate};
+pub use text::{Quantity, QuantityError};
+pub use time::{Duration, Time};

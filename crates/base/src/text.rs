@@ -1,0 +1,282 @@
+//! Quantities as text with a unit, as they stand in experiment files, profiles and on the command
+//! line. A bare number is an error that says what to write.
+
+use crate::{Bytes, Duration, PerByte, Rate};
+use std::fmt;
+
+/// A value that is written as a number with a unit.
+///
+/// ```
+/// use lastmeter_base::{Quantity, Rate};
+/// assert_eq!(Rate::parse("2.5 Gbit/s"), Ok(Rate::from_mbit(2_500)));
+/// let error = Rate::parse("10").unwrap_err().to_string();
+/// assert_eq!(error, "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\"");
+/// ```
+pub trait Quantity: Sized {
+    /// What it is called in messages: "rate".
+    const NAME: &'static str;
+    /// The units that are understood, with their size in the smallest unit.
+    const UNITS: &'static [(&'static str, u64)];
+    /// The two units that the message for a bare number proposes.
+    const PROPOSED: [&'static str; 2];
+    /// Whether zero makes sense.
+    const ZERO_ALLOWED: bool = true;
+
+    /// The quantity of `count` smallest units.
+    fn from_smallest(count: u64) -> Self;
+
+    /// Reads `text`, which is a decimal number, an optional space, and a unit.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text and what would be right.
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        let smallest = parse_smallest(text, Self::NAME, Self::UNITS, Self::PROPOSED)?;
+        if smallest == 0 && !Self::ZERO_ALLOWED {
+            return Err(QuantityError(format!("a {} of zero makes no sense here", Self::NAME)));
+        }
+        Ok(Self::from_smallest(smallest))
+    }
+}
+
+/// Why a text is not a quantity; whoever wrote the text can mend it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantityError(String);
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for QuantityError {}
+
+impl Quantity for Duration {
+    const NAME: &'static str = "time";
+    const UNITS: &'static [(&'static str, u64)] = &[
+        ("ps", 1),
+        ("ns", 1_000),
+        ("us", 1_000_000),
+        ("µs", 1_000_000),
+        ("ms", 1_000_000_000),
+        ("s", 1_000_000_000_000),
+        ("min", 60_000_000_000_000),
+        ("h", 3_600_000_000_000_000),
+    ];
+    const PROPOSED: [&'static str; 2] = ["us", "ms"];
+    fn from_smallest(count: u64) -> Duration {
+        Duration::from_ps(count)
+    }
+}
+
+impl Quantity for Bytes {
+    const NAME: &'static str = "size";
+    const UNITS: &'static [(&'static str, u64)] = &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+    ];
+    const PROPOSED: [&'static str; 2] = ["B", "KiB"];
+    fn from_smallest(count: u64) -> Bytes {
+        Bytes(count)
+    }
+}
+
+impl Quantity for Rate {
+    const NAME: &'static str = "rate";
+    const UNITS: &'static [(&'static str, u64)] = &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+        ("B/s", 8),
+        ("kB/s", 8_000),
+        ("MB/s", 8_000_000),
+        ("GB/s", 8_000_000_000),
+        ("TB/s", 8_000_000_000_000),
+        ("KiB/s", 8 << 10),
+        ("MiB/s", 8 << 20),
+        ("GiB/s", 8 << 30),
+    ];
+    const PROPOSED: [&'static str; 2] = ["Mbit/s", "MB/s"];
+    const ZERO_ALLOWED: bool = false;
+    fn from_smallest(count: u64) -> Rate {
+        Rate::from_bits(count)
+    }
+}
+
+impl Quantity for PerByte {
+    const NAME: &'static str = "time per byte";
+    const UNITS: &'static [(&'static str, u64)] =
+        &[("ps/B", 1_000), ("ns/B", 1_000_000), ("us/B", 1_000_000_000), ("µs/B", 1_000_000_000)];
+    const PROPOSED: [&'static str; 2] = ["ns/B", "us/B"];
+    fn from_smallest(count: u64) -> PerByte {
+        PerByte::from_fs(count)
+    }
+    /// Also reads a rate: "32.3 MB/s" is what a copy that runs at this rate costs per byte.
+    fn parse(text: &str) -> Result<PerByte, QuantityError> {
+        if text.trim_end().ends_with("/s") {
+            return Rate::parse(text).map(PerByte::from_rate);
+        }
+        parse_smallest(text, Self::NAME, Self::UNITS, Self::PROPOSED).map(PerByte::from_fs)
+    }
+}
+
+fn parse_smallest(
+    text: &str,
+    name: &str,
+    units: &[(&str, u64)],
+    proposed: [&str; 2],
+) -> Result<u64, QuantityError> {
+    let fail = |message: String| Err(QuantityError(message));
+    let trimmed = text.trim();
+    let digits_end = trimmed
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits_end);
+    let unit = unit.trim_start();
+    if number.is_empty() {
+        let hint = format!("write a number and a unit, like \"10 {}\"", proposed[0]);
+        return match trimmed.starts_with('-') {
+            true => fail(format!("`{trimmed}`: a {name} cannot be negative")),
+            false => fail(format!("`{trimmed}` is no {name}: {hint}")),
+        };
+    }
+    if unit.is_empty() {
+        let [a, b] = proposed;
+        let hint = format!("write \"{number} {a}\" or \"{number} {b}\"");
+        return fail(format!("`{number}` has no unit: {hint}"));
+    }
+    let Some(&(_, size)) = units.iter().find(|&&(known, _)| known == unit) else {
+        let known = units.iter().map(|&(unit, _)| unit).filter(|unit| unit.is_ascii());
+        let hint = match nearest(unit, known.clone()) {
+            Some(near) => format!("did you mean \"{number} {near}\"?"),
+            None => format!("the units of a {name} are {}", known.collect::<Vec<_>>().join(", ")),
+        };
+        return fail(format!("`{unit}` is no unit of a {name}: {hint}"));
+    };
+    let Some((mantissa, decimals)) = decimal(number) else {
+        return fail(format!("`{number}` is no decimal number"));
+    };
+    let scaled = mantissa.checked_mul(u128::from(size));
+    let divisor = 10u128.pow(decimals);
+    match scaled {
+        Some(scaled) if !scaled.is_multiple_of(divisor) => {
+            fail(format!("`{trimmed}` is finer than this {name} can be: leave out some decimals"))
+        }
+        Some(scaled) if u64::try_from(scaled / divisor).is_ok() => Ok((scaled / divisor) as u64),
+        _ => fail(format!("`{trimmed}` is larger than a {name} can be")),
+    }
+}
+
+/// The digits of `number` without its point, and how many of them stood behind it.
+fn decimal(number: &str) -> Option<(u128, u32)> {
+    const DIGITS_MAX: usize = 24;
+    let plain: String = number.chars().filter(|&c| c != '_').collect();
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let digits = format!("{whole}{fraction}");
+    (digits.len() <= DIGITS_MAX)
+        .then(|| digits.parse().ok())
+        .flatten()
+        .map(|mantissa| (mantissa, fraction.len() as u32))
+}
+
+/// The unit that was probably meant: the same letters in another case, or a usual other spelling.
+fn nearest<'a>(unit: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    const SPELLINGS: [(&str, &str); 14] = [
+        ("bps", "bit/s"),
+        ("kbps", "kbit/s"),
+        ("mbps", "Mbit/s"),
+        ("gbps", "Gbit/s"),
+        ("tbps", "Tbit/s"),
+        ("b/s", "bit/s"),
+        ("kb/s", "kbit/s"),
+        ("mb/s", "Mbit/s"),
+        ("gb/s", "Gbit/s"),
+        ("sec", "s"),
+        ("usec", "us"),
+        ("msec", "ms"),
+        ("bytes", "B"),
+        ("k", "KiB"),
+    ];
+    let lower = unit.to_lowercase();
+    let respelled = SPELLINGS.into_iter().find(|&(from, _)| from == lower).map(|(_, to)| to);
+    known
+        .clone()
+        .find(|candidate| Some(*candidate) == respelled)
+        .or_else(|| known.clone().find(|candidate| candidate.to_lowercase() == lower))
+}
+
+/// Writes `value` with four significant digits and without trailing zeros.
+pub(crate) fn write_significant(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
+    let decimals = match value {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => f.write_str(text.trim_end_matches('0').trim_end_matches('.')),
+        false => f.write_str(&text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_the_design_promises() {
+        assert_eq!(Rate::parse("10 Gbit/s"), Ok(Rate::from_gbit(10)));
+        assert_eq!(Rate::parse("10Gbit/s"), Ok(Rate::from_gbit(10)));
+        assert_eq!(Rate::parse("32.3 MB/s"), Ok(Rate::from_bits(258_400_000)));
+        assert_eq!(Bytes::parse("64 KiB"), Ok(Bytes(65_536)));
+        assert_eq!(Duration::parse("10 us"), Ok(Duration::from_us(10)));
+        assert_eq!(PerByte::parse("0.42 us/B"), Ok(PerByte::from_fs(420_000_000)));
+        assert_eq!(PerByte::parse("1 GB/s"), Ok(PerByte::from_fs(1_000_000)));
+    }
+
+    #[test]
+    fn says_what_would_be_right() {
+        let cases = [
+            ("10", "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\""),
+            ("10 Mbps", "`Mbps` is no unit of a rate: did you mean \"10 Mbit/s\"?"),
+            ("10 gbit/s", "`gbit/s` is no unit of a rate: did you mean \"10 Gbit/s\"?"),
+            ("fast", "`fast` is no rate: write a number and a unit, like \"10 Mbit/s\""),
+            ("-1 Mbit/s", "`-1 Mbit/s`: a rate cannot be negative"),
+            ("0 Mbit/s", "a rate of zero makes no sense here"),
+            ("1.2.3 Mbit/s", "`1.2.3` is no decimal number"),
+            ("0.5 bit/s", "`0.5 bit/s` is finer than this rate can be: leave out some decimals"),
+            ("99999999999 Tbit/s", "`99999999999 Tbit/s` is larger than a rate can be"),
+        ];
+        for (text, message) in cases {
+            assert_eq!(Rate::parse(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_without_a_panic(text in ".{0,40}") {
+            let _ = Rate::parse(&text);
+            let _ = Bytes::parse(&text);
+            let _ = Duration::parse(&text);
+            let _ = PerByte::parse(&text);
+        }
+
+        #[test]
+        fn whole_numbers_of_every_unit_are_exact(count in 0u64..1_000_000, unit in 0usize..9) {
+            let (name, size) = Bytes::UNITS[unit];
+            prop_assert_eq!(Bytes::parse(&format!("{count} {name}")), Ok(Bytes(count * size)));
+        }
+    }
+}
