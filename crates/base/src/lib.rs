@@ -3,6 +3,7 @@
 //! Nothing here knows of an engine, a clock or a file. Arithmetic on units is checked in release
 //! builds too, because a wrapped picosecond is a wrong result that looks like a right one.
 
+pub mod bench;
 mod bytes;
 mod packet;
 mod random;
