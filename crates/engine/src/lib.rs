@@ -1,1 +1,40 @@
-//! .
+//! The discrete-event engine: elements with ports and timers, a graph that joins them, a clock that
+//! says when, and the books that account for every packet and every picosecond.
+//!
+//! ```text
+//!     Graph --build--> Engine --run_until--> Outcome
+//!                        |  elements (receive, expire)
+//!                        |  events   (time, origin, the origin's own count)
+//!                        '  books    (paths x stages, resources, conservation)
+//! ```
+//!
+//! A handler runs to completion at one instant and calls no other element: what it sends is
+//! delivered after it returns. Simultaneous events run in the order (time, origin, the origin's own
+//! count), which does not depend on how many threads the run uses.
+
+mod books;
+mod clock;
+mod context;
+mod distribution;
+mod element;
+mod error;
+mod events;
+mod graph;
+mod meter;
+mod parallel;
+mod run;
+mod trace;
+mod world;
+
+pub use books::{Books, Count, DropKey, PathBook, PathInfo, ResourceInfo, ResourceKind, Row};
+pub use books::{ResourceId, ResourceUse, StageInfo};
+pub use clock::{Clock, Control, VirtualClock, Wake};
+pub use context::Context;
+pub use distribution::Distribution;
+pub use element::{Element, ElementId, PortId, Report, TimerId};
+pub use error::Error;
+pub use graph::{EDGES_MAX, ELEMENTS_MAX, Graph};
+pub use meter::Meter;
+pub use parallel::{Parallel, Serial};
+pub use run::{ElementReport, Engine, Outcome, PROGRESS_LIMIT};
+pub use trace::{TRACE_MAX, TraceEvent, TraceKind};

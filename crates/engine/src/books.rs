@@ -1,0 +1,374 @@
+//! The books: every packet and every picosecond of a run, by path, stage and resource.
+//!
+//! A packet carries the record of its stages and is entered when it is delivered. So the stages of
+//! a path sum to the latency of exactly the packets that arrived, to the picosecond, whatever was
+//! dropped or is still on its way.
+
+use crate::{Distribution, Error, Meter};
+use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, Time, Visit};
+use std::collections::BTreeMap;
+
+/// A resource of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId(pub u32);
+
+/// What sort of thing stages compete for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceKind {
+    /// A processor of a host or an adapter.
+    Cpu,
+    /// A memory or I/O bus.
+    Bus,
+    /// A DMA engine, a segmentation chip, a lookup engine.
+    Engine,
+    /// A link's transmitter.
+    Wire,
+}
+
+impl ResourceKind {
+    /// As it stands in the ledger.
+    pub fn name(self) -> &'static str {
+        match self {
+            ResourceKind::Cpu => "cpu",
+            ResourceKind::Bus => "bus",
+            ResourceKind::Engine => "engine",
+            ResourceKind::Wire => "wire",
+        }
+    }
+}
+
+/// A resource as the graph declares it.
+#[derive(Clone, Debug)]
+pub struct ResourceInfo {
+    /// Unique in the graph.
+    pub name: String,
+    /// What sort of thing it is.
+    pub kind: ResourceKind,
+    /// How many packets it can serve at once.
+    pub units: u32,
+}
+
+/// A stage as the graph declares it.
+#[derive(Clone, Debug)]
+pub struct StageInfo {
+    /// Unique in the graph.
+    pub name: String,
+    /// What serves it; `None` for pure delay.
+    pub resource: Option<ResourceId>,
+    /// How often it copies each byte.
+    pub copies: u32,
+    /// How often a processor reads or writes each byte.
+    pub touches: u32,
+    /// How often each byte crosses memory.
+    pub memory: u32,
+}
+
+/// A path and class of traffic as the graph declares it.
+#[derive(Clone, Debug)]
+pub struct PathInfo {
+    /// Unique in the graph together with the class.
+    pub name: String,
+    /// The class of traffic.
+    pub class: String,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many packets.
+    pub packets: u64,
+    /// How many bytes they had.
+    pub bytes: u64,
+}
+
+impl Count {
+    #[inline]
+    fn add(&mut self, len: Bytes) {
+        self.packets += 1;
+        self.bytes += len.0;
+    }
+    fn merge(&mut self, other: Count) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Where and why packets were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DropKey {
+    /// The stage that dropped them; `None` outside any stage.
+    pub stage: Option<StageId>,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// One stage of one path, over the packets that were delivered.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which stage.
+    pub stage: StageId,
+    /// Sum over visits of the visit's place in its packet's record, to order rows by.
+    position: u128,
+    /// Packets and bytes that passed.
+    pub passed: Count,
+    /// Waiting times.
+    pub wait: Distribution,
+    /// Service times.
+    pub service: Distribution,
+    /// Times held up.
+    pub blocked: Distribution,
+}
+
+impl Row {
+    #[inline]
+    fn enter(&mut self, position: usize, visit: &Visit, len: Bytes) {
+        self.position += position as u128;
+        self.passed.add(len);
+        self.wait.record(visit.wait);
+        self.service.record(visit.service);
+        self.blocked.record(visit.blocked);
+    }
+    /// Picoseconds that delivered packets spent here, exact.
+    pub fn time(&self) -> u128 {
+        self.wait.sum() + self.service.sum() + self.blocked.sum()
+    }
+}
+
+/// The books of one path.
+#[derive(Clone, Debug, Default)]
+pub struct PathBook {
+    /// What sources made.
+    pub offered: Count,
+    /// What sinks took.
+    pub delivered: Count,
+    /// End-to-end latencies of delivered packets.
+    pub latency: Distribution,
+    /// Differences of latency between consecutive packets of a flow (RFC 3393, absolute value).
+    pub variation: Distribution,
+    /// When the first packet was made and the last one delivered.
+    pub first_offered: Option<Time>,
+    /// When the last packet was delivered.
+    pub last_delivered: Time,
+    /// Packets that arrived after a later one of their flow.
+    pub reordered: u64,
+    /// Packets whose content was not what their source sent.
+    pub corrupted: u64,
+    /// What was dropped, where and why.
+    pub dropped: BTreeMap<DropKey, Count>,
+    rows: Vec<Row>,
+    /// Where a stage's row is, by stage, plus one.
+    row_of_stage: Vec<u32>,
+    /// Latency of the previous packet, by flow, plus one picosecond.
+    previous: Vec<u64>,
+}
+
+impl PathBook {
+    /// Rows in path order.
+    pub fn rows(&self) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        // Compares mean positions as exact fractions.
+        rows.sort_by(|a, b| {
+            let a_first = a.position * u128::from(b.passed.packets);
+            let b_first = b.position * u128::from(a.passed.packets);
+            a_first.cmp(&b_first).then(a.stage.cmp(&b.stage))
+        });
+        rows
+    }
+    /// Packets and bytes dropped, for any reason.
+    pub fn dropped_total(&self) -> Count {
+        let mut total = Count::default();
+        self.dropped.values().for_each(|&count| total.merge(count));
+        total
+    }
+
+    #[inline]
+    fn row(&mut self, stage: StageId) -> &mut Row {
+        let slot = stage.0 as usize;
+        if slot >= self.row_of_stage.len() {
+            self.row_of_stage.resize(slot + 1, 0);
+        }
+        if self.row_of_stage[slot] == 0 {
+            self.rows.push(Row {
+                stage,
+                position: 0,
+                passed: Count::default(),
+                wait: Distribution::default(),
+                service: Distribution::default(),
+                blocked: Distribution::default(),
+            });
+            self.row_of_stage[slot] = self.rows.len() as u32;
+        }
+        &mut self.rows[self.row_of_stage[slot] as usize - 1]
+    }
+
+    fn enter_variation(&mut self, packet: &Packet, latency: Duration) {
+        let flow = packet.flow.0 as usize;
+        if flow >= self.previous.len() {
+            self.previous.resize(flow + 1, 0);
+        }
+        let current = latency.as_ps() + 1;
+        let previous = std::mem::replace(&mut self.previous[flow], current);
+        if previous > 0 {
+            self.variation.record(Duration::from_ps(current.abs_diff(previous)));
+        }
+    }
+
+    fn merge(&mut self, other: &PathBook) {
+        self.offered.merge(other.offered);
+        self.delivered.merge(other.delivered);
+        self.latency.merge(&other.latency);
+        self.variation.merge(&other.variation);
+        self.first_offered = match (self.first_offered, other.first_offered) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.last_delivered = self.last_delivered.max(other.last_delivered);
+        self.reordered += other.reordered;
+        self.corrupted += other.corrupted;
+        for (&key, &count) in &other.dropped {
+            self.dropped.entry(key).or_default().merge(count);
+        }
+        for theirs in &other.rows {
+            let mine = self.row(theirs.stage);
+            mine.position += theirs.position;
+            mine.passed.merge(theirs.passed);
+            mine.wait.merge(&theirs.wait);
+            mine.service.merge(&theirs.service);
+            mine.blocked.merge(&theirs.blocked);
+        }
+    }
+}
+
+/// What a resource did, over all its units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceUse {
+    /// Picoseconds served, by stage.
+    pub by_stage: BTreeMap<StageId, u128>,
+    /// Picoseconds taken but held up.
+    pub blocked: u128,
+    /// Picoseconds idle.
+    pub idle: u128,
+    /// Bytes moved.
+    pub moved: u128,
+}
+
+impl ResourceUse {
+    /// Picoseconds served for all stages.
+    pub fn busy(&self) -> u128 {
+        self.by_stage.values().sum()
+    }
+}
+
+/// The books of a run, or of one of its partitions.
+#[derive(Clone, Debug, Default)]
+pub struct Books {
+    /// Whether stages are recorded; counts always are.
+    pub(crate) collecting: bool,
+    /// One for each path, by [`PathId`].
+    pub paths: Vec<PathBook>,
+    /// One for each resource, by [`ResourceId`].
+    pub resources: Vec<ResourceUse>,
+    /// Packets made, over all paths.
+    pub made: u64,
+    /// Packets delivered, over all paths.
+    pub delivered: u64,
+    /// Packets dropped, over all paths.
+    pub dropped: u64,
+}
+
+impl Books {
+    pub(crate) fn new(paths: usize, resources: usize, collecting: bool) -> Books {
+        Books {
+            collecting,
+            paths: vec![PathBook::default(); paths],
+            resources: vec![ResourceUse::default(); resources],
+            ..Books::default()
+        }
+    }
+
+    #[inline]
+    pub(crate) fn offer(&mut self, now: Time, path: PathId, len: Bytes) {
+        self.made += 1;
+        let book = &mut self.paths[path.0 as usize];
+        book.offered.add(len);
+        book.first_offered.get_or_insert(now);
+    }
+
+    #[inline]
+    pub(crate) fn deliver(&mut self, now: Time, packet: &Packet) {
+        self.delivered += 1;
+        let book = &mut self.paths[packet.path.0 as usize];
+        book.delivered.add(packet.len);
+        book.last_delivered = now;
+        if !self.collecting {
+            return;
+        }
+        let latency = now - packet.born;
+        book.latency.record(latency);
+        book.enter_variation(packet, latency);
+        for (position, visit) in packet.visits.iter().enumerate() {
+            book.row(visit.stage).enter(position, visit, packet.len);
+        }
+    }
+
+    pub(crate) fn drop(&mut self, packet: &Packet, key: DropKey) {
+        self.dropped += 1;
+        self.paths[packet.path.0 as usize].dropped.entry(key).or_default().add(packet.len);
+    }
+
+    pub(crate) fn enter_meter(&mut self, meter: &Meter) {
+        let used = &mut self.resources[meter.resource().0 as usize];
+        for &(stage, busy) in meter.by_stage() {
+            *used.by_stage.entry(stage).or_default() += u128::from(busy.as_ps());
+        }
+        used.blocked += u128::from(meter.time_blocked().as_ps());
+        used.idle += u128::from(meter.time_idle().as_ps());
+        used.moved += u128::from(meter.bytes().0);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Books) {
+        self.made += other.made;
+        self.delivered += other.delivered;
+        self.dropped += other.dropped;
+        self.paths.iter_mut().zip(&other.paths).for_each(|(mine, theirs)| mine.merge(theirs));
+        for (mine, theirs) in self.resources.iter_mut().zip(&other.resources) {
+            mine.blocked += theirs.blocked;
+            mine.idle += theirs.idle;
+            mine.moved += theirs.moved;
+            for (&stage, &busy) in &theirs.by_stage {
+                *mine.by_stage.entry(stage).or_default() += busy;
+            }
+        }
+    }
+
+    /// Checks every balance that the ledger promises.
+    pub(crate) fn check(
+        &self,
+        now: Time,
+        held: u64,
+        paths: &[PathInfo],
+        resources: &[ResourceInfo],
+    ) -> Result<(), Error> {
+        if self.made != self.delivered + self.dropped + held {
+            let (made, delivered, dropped) = (self.made, self.delivered, self.dropped);
+            return Err(Error::PacketsUnbalanced { made, delivered, dropped, held });
+        }
+        for (book, info) in self.paths.iter().zip(paths) {
+            let stages = book.rows.iter().map(Row::time).sum();
+            let latency = book.latency.sum();
+            if latency != stages {
+                let path = format!("{} {}", info.name, info.class);
+                return Err(Error::LatencyUnbalanced { path, latency, stages });
+            }
+        }
+        for (used, info) in self.resources.iter().zip(resources) {
+            let accounted = used.busy() + used.blocked + used.idle;
+            let elapsed = u128::from(now.as_ps()) * u128::from(info.units);
+            if accounted != elapsed {
+                let resource = info.name.clone();
+                return Err(Error::ResourceUnbalanced { resource, accounted, elapsed });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! All that an element may do to the outside world.
+
+use crate::books::DropKey;
+use crate::trace::TraceKind;
+use crate::world::{COUNT_BITS, World};
+use crate::{PortId, TimerId};
+use lastmeter_base::{Bytes, Packet, PathId, StageId, Stream, Time};
+
+/// What a handler is given: the time, and the ways to act.
+pub struct Context<'a> {
+    me: usize,
+    world: &'a mut World,
+}
+
+impl<'a> Context<'a> {
+    #[inline]
+    pub(crate) fn new(me: usize, world: &'a mut World) -> Context<'a> {
+        Context { me, world }
+    }
+
+    /// The instant at which this handler runs.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.world.now
+    }
+
+    /// Sends out of `port`. The peer receives it at this same instant, after the handler has
+    /// returned, or later by the delay of the edge. Sent to nowhere, it is dropped and counted.
+    #[inline]
+    pub fn send(&mut self, port: PortId, packet: Packet) {
+        self.trace(TraceKind::Send(port), packet.id);
+        if let Some(packet) = self.world.send(self.me, port, packet) {
+            self.drop(packet, None, "unconnected");
+        }
+    }
+
+    /// Sets `timer` to expire at `at`, replacing an earlier setting. A past `at` means now.
+    #[inline]
+    pub fn arm(&mut self, timer: TimerId, at: Time) {
+        self.world.arm(self.me, timer.0, at);
+    }
+
+    /// Makes sure that `timer` does not expire.
+    pub fn disarm(&mut self, timer: TimerId) {
+        self.world.disarm(self.me, timer.0);
+    }
+
+    /// A new packet of `len`, accounted to `path` from now on.
+    #[inline]
+    pub fn make(&mut self, path: PathId, len: Bytes) -> Packet {
+        let now = self.world.now;
+        self.world.books.offer(now, path, len);
+        let place = &mut self.world.places[self.me];
+        let id = u64::from(place.id.0) << COUNT_BITS | place.made;
+        place.made += 1;
+        let mut packet = self.world.pool.take(len);
+        packet.born = now;
+        packet.path = path;
+        packet.id = id;
+        self.trace(TraceKind::Make, id);
+        packet
+    }
+
+    /// The packet has reached its end and is entered in the books.
+    #[inline]
+    pub fn deliver(&mut self, packet: Packet) {
+        self.trace(TraceKind::Deliver, packet.id);
+        self.world.books.deliver(self.world.now, &packet);
+        self.world.pool.give(packet);
+    }
+
+    /// The packet ends here, at `stage`, for `reason`.
+    pub fn drop(&mut self, packet: Packet, stage: Option<StageId>, reason: &'static str) {
+        self.trace(TraceKind::Drop(reason), packet.id);
+        self.world.books.drop(&packet, DropKey { stage, reason });
+        self.world.pool.give(packet);
+    }
+
+    /// Notes that a packet arrived after a later one of its flow.
+    pub fn note_reordered(&mut self, path: PathId) {
+        self.world.books.paths[path.0 as usize].reordered += 1;
+    }
+
+    /// Notes that a packet did not carry what its source sent.
+    pub fn note_corrupted(&mut self, path: PathId) {
+        self.world.books.paths[path.0 as usize].corrupted += 1;
+    }
+
+    /// Whether stages are being recorded; an element need not record visits otherwise.
+    #[inline]
+    pub fn collecting(&self) -> bool {
+        self.world.books.collecting
+    }
+
+    /// The element's own random stream, named by the seed and the element's name.
+    #[inline]
+    pub fn rng(&mut self) -> &mut Stream {
+        &mut self.world.places[self.me].stream
+    }
+
+    #[inline]
+    fn trace(&mut self, kind: TraceKind, packet: u64) {
+        if self.world.trace.is_some() {
+            self.trace_kept(kind, packet);
+        }
+    }
+
+    #[cold]
+    fn trace_kept(&mut self, kind: TraceKind, packet: u64) {
+        let (now, cause, id) = (self.world.now, self.world.cause, self.world.places[self.me].id);
+        if let Some(trace) = &mut self.world.trace {
+            trace.add(now, cause, id, kind, packet);
+        }
+    }
+}

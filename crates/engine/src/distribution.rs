@@ -1,0 +1,206 @@
+//! Times in a histogram: exact count, sum, least and greatest; percentiles within 0.8 %.
+//!
+//! Buckets are linear within each power of two (as in HdrHistogram). A run of equal values, which
+//! constant service times give, costs one comparison and one increment each.
+
+use lastmeter_base::Duration;
+
+/// A distribution of times.
+///
+/// ```
+/// use lastmeter_base::Duration;
+/// use lastmeter_engine::Distribution;
+/// let mut waits = Distribution::default();
+/// (1..=100).for_each(|us| waits.record(Duration::from_us(us)));
+/// assert_eq!(waits.count(), 100);
+/// let p99 = waits.percentile(0.99).as_secs_f64();
+/// assert!((p99 / 99e-6 - 1.0).abs() < 0.01);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Distribution {
+    last: u64,
+    /// How often `last` was recorded and not yet counted below.
+    run: u64,
+    count: u64,
+    sum: u128,
+    greatest: u64,
+    /// `u64::MAX - least`, so that zero is the right start.
+    least_complement: u64,
+    buckets: Vec<u64>,
+}
+
+/// Buckets in each power of two: half of this is the resolution.
+const SUB_BITS: u32 = 6;
+
+impl Distribution {
+    /// Adds one value.
+    #[inline]
+    pub fn record(&mut self, value: Duration) {
+        let value = value.as_ps();
+        if value != self.last {
+            self.count_run();
+            self.last = value;
+        }
+        self.run += 1;
+    }
+
+    fn count_run(&mut self) {
+        if self.run == 0 {
+            return;
+        }
+        let bucket = bucket_of(self.last);
+        if bucket >= self.buckets.len() {
+            self.buckets.resize(bucket + 1, 0);
+        }
+        self.buckets[bucket] += self.run;
+        self.count += self.run;
+        self.sum += u128::from(self.last) * u128::from(self.run);
+        self.greatest = self.greatest.max(self.last);
+        self.least_complement = self.least_complement.max(u64::MAX - self.last);
+        self.run = 0;
+    }
+
+    /// Adds everything that `other` has.
+    pub fn merge(&mut self, other: &Distribution) {
+        let mut other = other.clone();
+        self.count_run();
+        other.count_run();
+        if self.buckets.len() < other.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, theirs)| *mine += theirs);
+        self.count += other.count;
+        self.sum += other.sum;
+        self.greatest = self.greatest.max(other.greatest);
+        self.least_complement = self.least_complement.max(other.least_complement);
+    }
+
+    /// How many values.
+    pub fn count(&self) -> u64 {
+        self.count + self.run
+    }
+    /// Their sum in picoseconds, exact.
+    pub fn sum(&self) -> u128 {
+        self.sum + u128::from(self.last) * u128::from(self.run)
+    }
+    /// The mean in seconds; zero without values.
+    pub fn mean(&self) -> f64 {
+        match self.count() {
+            0 => 0.0,
+            count => self.sum() as f64 / count as f64 / 1e12,
+        }
+    }
+    /// The greatest value; zero without values.
+    pub fn max(&self) -> Duration {
+        let unrecorded = if self.run > 0 { self.last } else { 0 };
+        Duration::from_ps(self.greatest.max(unrecorded))
+    }
+    /// The least value; zero without values.
+    pub fn min(&self) -> Duration {
+        if self.count() == 0 {
+            return Duration::ZERO;
+        }
+        let unrecorded = if self.run > 0 { u64::MAX - self.last } else { 0 };
+        Duration::from_ps(u64::MAX - self.least_complement.max(unrecorded))
+    }
+    /// The value that a `share` of all values do not exceed; zero without values.
+    pub fn percentile(&self, share: f64) -> Duration {
+        let mut whole = self.clone();
+        whole.count_run();
+        let rank = ((share * whole.count as f64).ceil() as u64).clamp(1, whole.count.max(1));
+        let mut seen = 0;
+        for (bucket, &count) in whole.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                // The least and the greatest are known exactly.
+                let middle = Duration::from_ps(middle_of(bucket));
+                return middle.clamp(self.min(), self.max());
+            }
+        }
+        Duration::ZERO
+    }
+    /// The histogram: each bucket that has any, as (least value, width, count).
+    pub fn buckets(&self) -> Vec<(Duration, Duration, u64)> {
+        let mut whole = self.clone();
+        whole.count_run();
+        let filled = whole.buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
+        filled
+            .map(|(bucket, &count)| {
+                let (start, width) = range_of(bucket);
+                (Duration::from_ps(start), Duration::from_ps(width), count)
+            })
+            .collect()
+    }
+}
+
+#[inline]
+fn bucket_of(value: u64) -> usize {
+    let magnitude = (63 - (value | 1).leading_zeros()).max(SUB_BITS) - SUB_BITS;
+    ((u64::from(magnitude) << SUB_BITS) + (value >> magnitude)) as usize
+}
+
+/// The first value of a bucket, and how many values it has.
+fn range_of(bucket: usize) -> (u64, u64) {
+    let bucket = bucket as u64;
+    let magnitude = (bucket >> SUB_BITS).saturating_sub(1);
+    ((bucket - (magnitude << SUB_BITS)) << magnitude, 1 << magnitude)
+}
+
+fn middle_of(bucket: usize) -> u64 {
+    let (start, width) = range_of(bucket);
+    start + (width - 1) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_distribution_answers_zero() {
+        let empty = Distribution::default();
+        assert_eq!((empty.count(), empty.sum(), empty.mean()), (0, 0, 0.0));
+        assert_eq!(empty.percentile(0.5), Duration::ZERO);
+        assert_eq!((empty.min(), empty.max()), (Duration::ZERO, Duration::ZERO));
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_lies_in_its_bucket(value in any::<u64>()) {
+            let (start, width) = range_of(bucket_of(value));
+            prop_assert!(start <= value && value - start < width);
+            prop_assert!(width == 1 || start / width >= 1 << SUB_BITS);
+        }
+
+        #[test]
+        fn percentiles_are_within_one_bucket_of_the_sorted_list(
+            mut values in prop::collection::vec(0u64..1 << 50, 1..200), share in 0.0f64..1.0,
+        ) {
+            let mut distribution = Distribution::default();
+            values.iter().for_each(|&value| distribution.record(Duration::from_ps(value)));
+            values.sort_unstable();
+            let rank = ((share * values.len() as f64).ceil() as usize).clamp(1, values.len());
+            let exact = values[rank - 1] as f64;
+            let got = distribution.percentile(share).as_ps() as f64;
+            prop_assert!((got - exact).abs() <= exact / 64.0 + 1.0, "{got} for {exact}");
+        }
+
+        #[test]
+        fn merging_equals_recording_everything_in_one(
+            a in prop::collection::vec(0u64..1000, 0..50),
+            b in prop::collection::vec(0u64..1000, 0..50),
+        ) {
+            let record = |values: &[u64]| {
+                let mut distribution = Distribution::default();
+                values.iter().for_each(|&value| distribution.record(Duration::from_ps(value)));
+                distribution
+            };
+            let mut merged = record(&a);
+            merged.merge(&record(&b));
+            let whole = record(&[a, b].concat());
+            prop_assert_eq!(merged.buckets(), whole.buckets());
+            prop_assert_eq!((merged.count(), merged.sum()), (whole.count(), whole.sum()));
+            prop_assert_eq!((merged.min(), merged.max()), (whole.min(), whole.max()));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What an element is, and what it reports at the end.
+
+use crate::{Context, Meter};
+use lastmeter_base::{Packet, Time};
+
+/// An element of the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElementId(pub u32);
+/// A port of an element; inputs and outputs are numbered separately, each from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u16);
+/// A timer of an element, from 0 to what [`Element::timers`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimerId(pub u32);
+
+impl TimerId {
+    /// What `expire` is told when a live clock woke up for input instead of for a deadline.
+    pub const INPUT: TimerId = TimerId(u32::MAX);
+}
+
+/// Something with numbered ports that reacts to packets and to its own timers.
+///
+/// A handler runs to completion at one instant, `cx.now()`. It never blocks, never reads a clock
+/// and never calls another element: what it sends is delivered after it returns, in order.
+///
+/// ```
+/// use lastmeter_base::Packet;
+/// use lastmeter_engine::{Context, Element, PortId};
+///
+/// /// Passes packets on unchanged.
+/// struct Null;
+/// impl Element for Null {
+///     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+///         cx.send(PortId(0), packet);
+///     }
+/// }
+/// ```
+pub trait Element: Send {
+    /// A packet arrived on input `port`.
+    fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet);
+
+    /// Called once, before the first packet, at [`Time::START`].
+    fn start(&mut self, _cx: &mut Context<'_>) {}
+
+    /// A timer that was set with [`Context::arm`] has expired.
+    ///
+    /// On a wall clock it may be late: serve everything that is due, and compute the next deadline
+    /// from the last deadline, never from `now`.
+    fn expire(&mut self, _cx: &mut Context<'_>, timer: TimerId) {
+        unreachable!("{timer:?} was never armed")
+    }
+
+    /// How many timers the element uses: one for each resource that it serves.
+    fn timers(&self) -> u32 {
+        1
+    }
+
+    /// Counters, the packets still held, and what the element's resources did.
+    fn report(&self, _out: &mut Report) {}
+}
+
+/// What an element says of itself at the end of a run.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub(crate) now: Time,
+    pub(crate) held: u64,
+    pub(crate) counters: Vec<(&'static str, u64)>,
+    pub(crate) meters: Vec<Meter>,
+}
+
+impl Report {
+    /// When the run ended.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+    /// States that `packets` are still held: in a queue, in service, in flight.
+    pub fn held(&mut self, packets: u64) {
+        self.held += packets;
+    }
+    /// A counter or gauge, for people and programs to read.
+    pub fn count(&mut self, name: &'static str, value: u64) {
+        self.counters.push((name, value));
+    }
+    /// What one unit of a resource did during the run.
+    pub fn meter(&mut self, meter: &Meter) {
+        self.meters.push(meter.closed_at(self.now));
+    }
+}

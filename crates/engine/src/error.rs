@@ -1,0 +1,98 @@
+//! What can go wrong with a graph or a run.
+
+use lastmeter_base::Time;
+use std::fmt;
+
+/// Why a graph cannot be built or a run did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two elements have one name; whoever builds the graph can rename one.
+    NameTaken(String),
+    /// An output was connected twice; whoever builds the graph can add an element that copies.
+    PortTaken {
+        /// The element whose output it is.
+        element: String,
+        /// The output.
+        port: u16,
+    },
+    /// More elements, edges or ports than a graph can hold.
+    TooLarge {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// Events went on for ever at one instant; the named element was the last to act.
+    NoProgress {
+        /// The instant.
+        at: Time,
+        /// The element.
+        element: String,
+        /// Handlers that ran at that instant.
+        handlers: u64,
+    },
+    /// Packets were created that were neither delivered, dropped nor held: a fault of an element.
+    PacketsUnbalanced {
+        /// Packets that sources made.
+        made: u64,
+        /// Packets that sinks took.
+        delivered: u64,
+        /// Packets dropped, each with a reason.
+        dropped: u64,
+        /// Packets that elements and edges still hold.
+        held: u64,
+    },
+    /// A path's stages do not add up to its latency: a fault of an element.
+    LatencyUnbalanced {
+        /// The path.
+        path: String,
+        /// Sum of end-to-end latencies, picoseconds.
+        latency: u128,
+        /// Sum over all stages, picoseconds.
+        stages: u128,
+    },
+    /// A resource was not accounted for from start to end: a fault of an element.
+    ResourceUnbalanced {
+        /// The resource.
+        resource: String,
+        /// Busy, blocked and idle time, picoseconds.
+        accounted: u128,
+        /// Units times the length of the run, picoseconds.
+        elapsed: u128,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NameTaken(name) => write!(f, "two elements are called `{name}`"),
+            Error::PortTaken { element, port } => {
+                write!(f, "output {port} of `{element}` is connected twice")
+            }
+            Error::TooLarge { what, limit } => write!(f, "more than {limit} {what}"),
+            Error::NoProgress { at, element, handlers } => write!(
+                f,
+                "no progress: {handlers} handlers ran at {at} without time moving on; \
+                 `{element}` was the last"
+            ),
+            Error::PacketsUnbalanced { made, delivered, dropped, held } => write!(
+                f,
+                "packets do not balance: {made} made, but {delivered} delivered + {dropped} \
+                 dropped + {held} held"
+            ),
+            Error::LatencyUnbalanced { path, latency, stages } => write!(
+                f,
+                "path `{path}` does not balance: latencies sum to {latency} ps, its stages to \
+                 {stages} ps"
+            ),
+            Error::ResourceUnbalanced { resource, accounted, elapsed } => write!(
+                f,
+                "resource `{resource}` does not balance: {accounted} ps busy, blocked or idle of \
+                 {elapsed} ps"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,124 @@
+//! What one unit of a resource does from the start of a run to its end.
+
+use crate::ResourceId;
+use lastmeter_base::{Bytes, Duration, StageId, Time};
+
+/// Accounts for one unit of a resource (one core, one wire): busy for a stage, blocked, or idle.
+///
+/// The three are measured from the changes between them, not derived from one another, so that the
+/// balance at the end of a run is a check and not a tautology.
+///
+/// ```
+/// use lastmeter_base::{Duration, StageId, Time};
+/// use lastmeter_engine::{Meter, ResourceId};
+/// let mut meter = Meter::new(ResourceId(0));
+/// meter.serve(Time::from_ps(10), StageId(3));
+/// meter.rest(Time::from_ps(25));
+/// assert_eq!(meter.busy(), Duration::from_ps(15));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Meter {
+    resource: ResourceId,
+    state: State,
+    since: Time,
+    by_stage: Vec<(StageId, Duration)>,
+    blocked: Duration,
+    idle: Duration,
+    moved: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Blocked,
+    /// Serving the stage at this index of `by_stage`.
+    Busy(usize),
+}
+
+impl Meter {
+    /// A meter of a unit that has been idle since the start.
+    pub fn new(resource: ResourceId) -> Meter {
+        Meter {
+            resource,
+            state: State::Idle,
+            since: Time::START,
+            by_stage: Vec::new(),
+            blocked: Duration::ZERO,
+            idle: Duration::ZERO,
+            moved: Bytes::ZERO,
+        }
+    }
+    /// From `now` on the unit serves `stage`.
+    #[inline]
+    pub fn serve(&mut self, now: Time, stage: StageId) {
+        let known = self.by_stage.iter().position(|&(known, _)| known == stage);
+        let index = known.unwrap_or_else(|| {
+            self.by_stage.push((stage, Duration::ZERO));
+            self.by_stage.len() - 1
+        });
+        self.change(now, State::Busy(index));
+    }
+    /// From `now` on the unit has nothing to do.
+    #[inline]
+    pub fn rest(&mut self, now: Time) {
+        self.change(now, State::Idle);
+    }
+    /// From `now` on the unit is taken, but cannot go on.
+    pub fn block(&mut self, now: Time) {
+        self.change(now, State::Blocked);
+    }
+    /// The unit moved `bytes`.
+    pub fn moved(&mut self, bytes: Bytes) {
+        self.moved += bytes;
+    }
+
+    #[inline]
+    fn change(&mut self, now: Time, next: State) {
+        self.settle(now);
+        self.state = next;
+    }
+
+    #[inline]
+    fn settle(&mut self, now: Time) {
+        let elapsed = now - self.since;
+        match self.state {
+            State::Idle => self.idle += elapsed,
+            State::Blocked => self.blocked += elapsed,
+            State::Busy(index) => self.by_stage[index].1 += elapsed,
+        }
+        self.since = now;
+    }
+
+    /// The same meter with the time up to `now` accounted for.
+    pub(crate) fn closed_at(&self, now: Time) -> Meter {
+        let mut closed = self.clone();
+        // A live service may end a little before the handler that notices it.
+        closed.settle(now.max(self.since));
+        closed
+    }
+
+    /// Which resource this is a unit of.
+    pub fn resource(&self) -> ResourceId {
+        self.resource
+    }
+    /// Time served up to the last change.
+    pub fn busy(&self) -> Duration {
+        self.by_stage.iter().map(|&(_, busy)| busy).sum()
+    }
+    /// Time served for each stage up to the last change.
+    pub fn by_stage(&self) -> &[(StageId, Duration)] {
+        &self.by_stage
+    }
+    /// Time blocked up to the last change.
+    pub fn time_blocked(&self) -> Duration {
+        self.blocked
+    }
+    /// Time idle up to the last change.
+    pub fn time_idle(&self) -> Duration {
+        self.idle
+    }
+    /// Bytes moved.
+    pub fn bytes(&self) -> Bytes {
+        self.moved
+    }
+}

@@ -1,0 +1,325 @@
+//! Cutting a graph where edges have delay, and running the parts at once.
+//!
+//! Conservative: in each round every part runs up to the earliest event of all parts plus the
+//! shortest delay between two parts; nothing sent in a round can arrive within it. What crosses
+//! carries its (time, origin, count), so parts see it exactly where one thread would.
+
+use crate::books::Books;
+use crate::clock::{Control, VirtualClock};
+use crate::events::{Events, Key};
+use crate::graph::EdgeSpec;
+use crate::run::{Engine, Partition, Stuck};
+use crate::trace::Trace;
+use crate::world::{Crossing, Edge, End, Place, Timer, World};
+use crate::{Element, ElementId, Error, Graph};
+use lastmeter_base::{Duration, Pool, Stream, Time};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Runs tasks at once and returns when all are done. Threads belong to whoever implements it.
+pub trait Parallel: Sync {
+    /// Runs every task once.
+    fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]);
+}
+
+/// One task after the other.
+pub struct Serial;
+
+impl Parallel for Serial {
+    fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]) {
+        tasks.iter_mut().for_each(|task| task());
+    }
+}
+
+/// A run is looked at for progress and stopping at least this often.
+const ROUNDS_MIN: u64 = 256;
+/// An element's timers and a partition's edges are named with 31 bits.
+const SLOTS_MAX: u64 = 1 << 31;
+
+impl Engine {
+    /// How many parts the graph was cut into.
+    pub fn parts(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Runs up to and including `end` in virtual time, all parts at once.
+    ///
+    /// # Errors
+    /// If events go on for ever at one instant.
+    pub fn run_parallel(
+        &mut self,
+        end: Time,
+        control: &Arc<Control>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), Error> {
+        if self.partitions.len() == 1 {
+            return self.run_until(end, &mut VirtualClock::watched(control.clone()));
+        }
+        let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
+        for partition in 0..self.partitions.len() {
+            self.partitions[partition].start().map_err(|stuck| self.no_progress(partition, stuck))?;
+        }
+        self.exchange();
+        while self.now < end {
+            if control.stopped() {
+                self.stopped = true;
+                break;
+            }
+            let next = self.partitions.iter_mut().filter_map(Partition::next).min();
+            let next = next.unwrap_or(end).max(self.now);
+            let window = self.lookahead.unwrap_or(Duration::MAX).min(pace);
+            // Events before `next + window` cannot be affected by what is yet to cross.
+            let last = Time::from_ps((next.saturating_add(window).as_ps() - 1).max(next.as_ps()));
+            let last = last.min(end);
+            self.round(last, parallel)?;
+            self.now = last;
+            self.exchange();
+            control.reached(last);
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, last: Time, parallel: &dyn Parallel) -> Result<(), Error> {
+        let mut results: Vec<Result<bool, Stuck>> =
+            self.partitions.iter().map(|_| Ok(false)).collect();
+        let mut tasks: Vec<_> = self
+            .partitions
+            .iter_mut()
+            .zip(&mut results)
+            .map(|(partition, result)| {
+                move || *result = partition.run(&mut VirtualClock::default(), last)
+            })
+            .collect();
+        let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
+            tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
+        parallel.run(&mut tasks);
+        for (partition, result) in results.into_iter().enumerate() {
+            result.map_err(|stuck| self.no_progress(partition, stuck))?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what crossed from part to part.
+    fn exchange(&mut self) {
+        for from in 0..self.partitions.len() {
+            let outbox = std::mem::take(&mut self.partitions[from].world.outbox);
+            for Crossing { partition, edge, due, packet } in outbox {
+                self.partitions[partition as usize].world.fly(edge as usize, due, packet);
+            }
+        }
+    }
+}
+
+/// Cuts `graph` into at most `parts` partitions.
+pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
+    let part_of = assign(&graph, parts.max(1));
+    let parts = part_of.iter().max().map_or(1, |&part| part as usize + 1);
+    let lookahead = graph
+        .edges
+        .iter()
+        .filter(|edge| part_of[edge.from.0 as usize] != part_of[edge.to.0 as usize])
+        .map(|edge| edge.delay)
+        .min();
+    let Graph { seed, elements, mut edges, stages, resources, paths, collecting, .. } = graph;
+    // By output, so that each element's edges are in a row.
+    edges.sort_by_key(|edge| (edge.from, edge.output));
+    let mut builders: Vec<Builder> = (0..parts).map(|_| Builder::default()).collect();
+    let mut names = Vec::with_capacity(elements.len());
+    let mut local = Vec::with_capacity(elements.len());
+    for (index, (name, element)) in elements.into_iter().enumerate() {
+        let builder = &mut builders[part_of[index] as usize];
+        local.push(builder.elements.len() as u32);
+        builder.add(ElementId(index as u32), element, Stream::new(seed, &name))?;
+        names.push(name);
+    }
+    for edge in edges {
+        let (from, to) = (edge.from.0 as usize, edge.to.0 as usize);
+        let here = End::Here(local[to], edge.input);
+        let end = match part_of[from] == part_of[to] {
+            true => here,
+            false => End::There {
+                partition: part_of[to],
+                edge: builders[part_of[to] as usize].far_edge(here),
+            },
+        };
+        builders[part_of[from] as usize].connect(local[from] as usize, &edge, end);
+    }
+    let partitions = builders
+        .into_iter()
+        .map(|builder| {
+            let books = Books::new(paths.len(), resources.len(), collecting);
+            let trace = graph.tracing.then(Trace::default);
+            builder.build(books, trace, graph.shuffle_ties)
+        })
+        .collect();
+    Ok(Engine::new(partitions, lookahead, names, (stages, resources, paths)))
+}
+
+/// A partition that is being put together.
+#[derive(Default)]
+struct Builder {
+    elements: Vec<Box<dyn Element>>,
+    places: Vec<Place>,
+    timers: Vec<Timer>,
+    /// Edges by the element that they start from.
+    outputs: Vec<Vec<Edge>>,
+    /// The near ends of edges that start in other partitions.
+    far: Vec<Edge>,
+}
+
+impl Builder {
+    fn add(
+        &mut self,
+        id: ElementId,
+        element: Box<dyn Element>,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let timers = element.timers();
+        let first_timer = self.timers.len() as u32;
+        if self.timers.len() as u64 + u64::from(timers) >= SLOTS_MAX {
+            return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
+        }
+        let owner = self.elements.len() as u32;
+        self.timers
+            .extend((0..timers).map(|_| Timer { owner, due: None, queued: Key::NEVER }));
+        let (first_edge, edges) = (0, 0);
+        self.places.push(Place {
+            id,
+            first_edge,
+            edges,
+            first_timer,
+            timers,
+            count: 0,
+            made: 0,
+            stream,
+        });
+        self.elements.push(element);
+        self.outputs.push(Vec::new());
+        Ok(())
+    }
+
+    /// Reserves the near end of an edge from another partition. These come before all others, so
+    /// that their numbers are known at once.
+    fn far_edge(&mut self, to: End) -> u32 {
+        let (delay, stage, flying) = (Duration::ZERO, None, VecDeque::new());
+        self.far.push(Edge { delay, stage, to, flying });
+        self.far.len() as u32 - 1
+    }
+
+    fn connect(&mut self, from: usize, edge: &EdgeSpec, to: End) {
+        let outputs = &mut self.outputs[from];
+        // Outputs that are not connected lead nowhere.
+        let port = edge.output.0 as usize;
+        let nowhere = || Edge {
+            delay: Duration::ZERO,
+            stage: None,
+            to: End::Nowhere,
+            flying: VecDeque::new(),
+        };
+        outputs.resize_with(outputs.len().max(port + 1), nowhere);
+        outputs[port] = Edge { delay: edge.delay, stage: edge.stage, to, flying: VecDeque::new() };
+    }
+
+    fn build(self, books: Books, trace: Option<Trace>, salt: u64) -> Partition {
+        let (mut edges, mut places) = (self.far, self.places);
+        for (place, outputs) in places.iter_mut().zip(self.outputs) {
+            place.first_edge = edges.len() as u32;
+            place.edges = outputs.len() as u32;
+            edges.extend(outputs);
+        }
+        let world = World {
+            now: Time::START,
+            cause: 0,
+            ready: VecDeque::new(),
+            events: Events::default(),
+            edges,
+            places,
+            timers: self.timers,
+            pool: Pool::default(),
+            books,
+            trace,
+            outbox: Vec::new(),
+            salt,
+        };
+        Partition::new(self.elements, world)
+    }
+}
+
+/// Says for each element which part it belongs to. Elements joined without delay stay together;
+/// these groups are put in a row, neighbours beside neighbours, and the row is cut by weight.
+fn assign(graph: &Graph, parts: usize) -> Vec<u32> {
+    let count = graph.len();
+    if parts == 1 || count == 0 {
+        return vec![0; count];
+    }
+    let mut groups = Groups::new(count);
+    for edge in graph.edges.iter().filter(|edge| edge.delay.is_zero()) {
+        groups.join(edge.from.0, edge.to.0);
+    }
+    let group_of: Vec<u32> = (0..count as u32).map(|element| groups.find(element)).collect();
+    let mut weight = vec![0u64; count];
+    group_of.iter().for_each(|&group| weight[group as usize] += 1);
+    let mut neighbours: Vec<Vec<u32>> = vec![Vec::new(); count];
+    for edge in &graph.edges {
+        let (a, b) = (group_of[edge.from.0 as usize], group_of[edge.to.0 as usize]);
+        weight[a as usize] += 1;
+        if a != b {
+            neighbours[a as usize].push(b);
+            neighbours[b as usize].push(a);
+        }
+    }
+    let row = in_a_row(&group_of, &neighbours);
+    let total: u64 = row.iter().map(|&group| weight[group as usize]).sum();
+    let mut part_of_group = vec![0u32; count];
+    let (mut before, mut used) = (0u64, Vec::new());
+    for group in row {
+        let middle = before + weight[group as usize] / 2;
+        let part = (u128::from(middle) * parts as u128 / u128::from(total.max(1))) as u32;
+        part_of_group[group as usize] = part;
+        before += weight[group as usize];
+        if used.last() != Some(&part) {
+            used.push(part);
+        }
+    }
+    // Parts that stayed empty are left out.
+    let dense = |part: u32| used.iter().position(|&used| used == part).unwrap_or(0) as u32;
+    group_of.iter().map(|&group| dense(part_of_group[group as usize])).collect()
+}
+
+/// Groups in breadth-first order, one connected component after the other.
+fn in_a_row(group_of: &[u32], neighbours: &[Vec<u32>]) -> Vec<u32> {
+    let mut seen = vec![false; group_of.len()];
+    let (mut row, mut queue) = (Vec::new(), VecDeque::new());
+    for &start in group_of {
+        queue.push_back(start);
+        while let Some(group) = queue.pop_front() {
+            if !std::mem::replace(&mut seen[group as usize], true) {
+                row.push(group);
+                queue.extend(&neighbours[group as usize]);
+            }
+        }
+    }
+    row
+}
+
+/// Disjoint sets of elements, each named by its least member.
+struct Groups(Vec<u32>);
+
+impl Groups {
+    fn new(count: usize) -> Groups {
+        Groups((0..count as u32).collect())
+    }
+    fn find(&mut self, element: u32) -> u32 {
+        let mut root = element;
+        while self.0[root as usize] != root {
+            let above = self.0[self.0[root as usize] as usize];
+            self.0[root as usize] = above;
+            root = above;
+        }
+        root
+    }
+    fn join(&mut self, a: u32, b: u32) {
+        let (a, b) = (self.find(a), self.find(b));
+        self.0[a.max(b) as usize] = a.min(b);
+    }
+}

@@ -1,0 +1,313 @@
+//! Running a graph, and what comes of it.
+
+use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
+use crate::clock::{Clock, Wake};
+use crate::events::Target;
+use crate::trace::{TraceEvent, TraceKind};
+use crate::world::{End, World};
+use crate::{Context, Element, ElementId, Error, Graph, Report, TimerId};
+use lastmeter_base::Time;
+
+/// Handlers that may run at one instant before the run is said to make no progress.
+pub const PROGRESS_LIMIT: u64 = 10_000_000;
+
+/// A graph that can run.
+pub struct Engine {
+    pub(crate) partitions: Vec<Partition>,
+    /// Shortest delay of an edge between two partitions; `None` where there is none.
+    pub(crate) lookahead: Option<lastmeter_base::Duration>,
+    pub(crate) names: Vec<String>,
+    stages: Vec<StageInfo>,
+    resources: Vec<ResourceInfo>,
+    paths: Vec<PathInfo>,
+    pub(crate) now: Time,
+    pub(crate) stopped: bool,
+}
+
+/// The elements that one thread runs.
+pub(crate) struct Partition {
+    pub(crate) elements: Vec<Box<dyn Element>>,
+    pub(crate) world: World,
+    pub(crate) handled: u64,
+    /// Handlers at the present instant.
+    busy_instant: u64,
+    started: bool,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// When it ended.
+    pub now: Time,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+    /// How many handlers ran.
+    pub handled: u64,
+    /// The balanced books.
+    pub books: Books,
+    /// Packets that elements and edges still held.
+    pub held: u64,
+    /// What each element said of itself, in the order in which they were added.
+    pub elements: Vec<ElementReport>,
+    /// The stages that the books speak of.
+    pub stages: Vec<StageInfo>,
+    /// The resources that the books speak of.
+    pub resources: Vec<ResourceInfo>,
+    /// The paths that the books speak of.
+    pub paths: Vec<PathInfo>,
+    /// The trace, where one was asked for.
+    pub trace: Vec<TraceEvent>,
+    /// Events that the trace had no room for.
+    pub trace_left_out: u64,
+}
+
+/// What an element said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementReport {
+    /// Its name.
+    pub name: String,
+    /// Packets it still held.
+    pub held: u64,
+    /// Its counters.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+impl Graph {
+    /// Makes the graph ready to run in at most `partitions` parts at once, cut where edges have
+    /// delay. The result of a run does not depend on how many there are.
+    ///
+    /// # Errors
+    /// If an element asks for more timers than events can name.
+    pub fn build(self, partitions: usize) -> Result<Engine, Error> {
+        crate::parallel::partition(self, partitions)
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(
+        partitions: Vec<Partition>,
+        lookahead: Option<lastmeter_base::Duration>,
+        names: Vec<String>,
+        (stages, resources, paths): (Vec<StageInfo>, Vec<ResourceInfo>, Vec<PathInfo>),
+    ) -> Engine {
+        let (now, stopped) = (Time::START, false);
+        Engine { partitions, lookahead, names, stages, resources, paths, now, stopped }
+    }
+
+    /// Runs up to and including `end`, on any clock, in this thread.
+    ///
+    /// # Errors
+    /// If events go on for ever at one instant. Panics if the graph was built in several parts.
+    pub fn run_until(&mut self, end: Time, clock: &mut impl Clock) -> Result<(), Error> {
+        assert_eq!(self.partitions.len(), 1, "several partitions run with `run_parallel`");
+        let partition = &mut self.partitions[0];
+        let result = partition.run(clock, end);
+        self.now = partition.world.now;
+        match result {
+            Ok(stopped) => self.stopped |= stopped,
+            Err(stuck) => return Err(self.no_progress(0, stuck)),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn no_progress(&self, partition: usize, stuck: Stuck) -> Error {
+        let world = &self.partitions[partition].world;
+        let element = self.names[world.places[stuck.element].id.0 as usize].clone();
+        Error::NoProgress { at: world.now, element, handlers: PROGRESS_LIMIT }
+    }
+
+    /// Ends the run: collects every report, closes the books and proves that they balance.
+    ///
+    /// # Errors
+    /// If packets, latencies or resources do not balance: a fault of an element.
+    pub fn finish(self) -> Result<Outcome, Error> {
+        let now = self.now;
+        let mut books = Books::new(self.paths.len(), self.resources.len(), true);
+        let mut reports: Vec<Option<ElementReport>> = vec![None; self.names.len()];
+        let (mut held, mut handled, mut trace, mut trace_left_out) = (0, 0, Vec::new(), 0);
+        for partition in self.partitions {
+            held += partition.world.on_the_way();
+            handled += partition.handled;
+            for (element, place) in partition.elements.iter().zip(&partition.world.places) {
+                let mut report = Report { now, ..Report::default() };
+                element.report(&mut report);
+                report.meters.iter().for_each(|meter| books.enter_meter(meter));
+                held += report.held;
+                let name = self.names[place.id.0 as usize].clone();
+                reports[place.id.0 as usize] =
+                    Some(ElementReport { name, held: report.held, counters: report.counters });
+            }
+            books.merge(&partition.world.books);
+            if let Some(part) = partition.world.trace {
+                trace.extend(part.events);
+                trace_left_out += part.left_out;
+            }
+        }
+        trace.sort_unstable();
+        let elements = reports.into_iter().flatten().collect();
+        books.check(now, held, &self.paths, &self.resources)?;
+        let (stages, resources, paths) = (self.stages, self.resources, self.paths);
+        let stopped = self.stopped;
+        Ok(Outcome {
+            now,
+            stopped,
+            handled,
+            books,
+            held,
+            elements,
+            stages,
+            resources,
+            paths,
+            trace,
+            trace_left_out,
+        })
+    }
+}
+
+/// A partition that made no progress, and the element that acted last.
+pub(crate) struct Stuck {
+    element: usize,
+}
+
+impl Partition {
+    pub(crate) fn new(elements: Vec<Box<dyn Element>>, world: World) -> Partition {
+        Partition { elements, world, handled: 0, busy_instant: 0, started: false }
+    }
+
+    /// When the next event is due.
+    pub(crate) fn next(&mut self) -> Option<Time> {
+        self.world.events.next()
+    }
+
+    /// Calls every element's `start`, once.
+    pub(crate) fn start(&mut self) -> Result<(), Stuck> {
+        if !std::mem::replace(&mut self.started, true) {
+            for me in 0..self.elements.len() {
+                // Starts count as events of their own, in the order of the elements.
+                self.begin(u64::from(self.world.places[me].id.0));
+                self.elements[me].start(&mut Context::new(me, &mut self.world));
+                self.deliver_ready()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs up to and including `end`; says whether the clock stopped it before.
+    pub(crate) fn run(&mut self, clock: &mut impl Clock, end: Time) -> Result<bool, Stuck> {
+        self.start()?;
+        loop {
+            let next = self.world.events.next();
+            let deadline = next.map_or(end, |next| next.min(end));
+            match clock.wait(Some(deadline)) {
+                Wake::Stop => return Ok(true),
+                Wake::Input(now) => {
+                    self.advance(now);
+                    self.handle_input()?;
+                }
+                Wake::At(now) => {
+                    self.advance(now);
+                    self.handle_due()?;
+                    // What is due at `end` itself is still handled.
+                    if now >= end && self.world.events.next().is_none_or(|next| next > end) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        debug_assert!(now >= self.world.now, "time never goes back");
+        if now > self.world.now {
+            self.world.now = now;
+            self.busy_instant = 0;
+        }
+    }
+
+    /// Handles every event that is due now.
+    #[inline]
+    fn handle_due(&mut self) -> Result<(), Stuck> {
+        while self.world.events.next().is_some_and(|next| next <= self.world.now) {
+            let event = self.world.events.pop().expect("there is a next event");
+            self.begin(event.key.order);
+            match event.target.as_edge() {
+                Some(edge) => self.land(edge),
+                None => {
+                    if let Some((owner, timer)) = self.world.expires(event) {
+                        self.expire(owner as usize, TimerId(timer))?;
+                    }
+                }
+            }
+            self.deliver_ready()?;
+        }
+        Ok(())
+    }
+
+    /// The oldest packet on `edge` arrives.
+    #[inline]
+    fn land(&mut self, edge: usize) {
+        let state = &mut self.world.edges[edge];
+        let End::Here(to, input) = state.to else { unreachable!("only edges to here hold packets") };
+        let (_, packet) = state.flying.pop_front().expect("an edge's event stands for a packet");
+        if let Some(&(key, _)) = state.flying.front() {
+            let target = Target::edge(edge as u32);
+            self.world.events.push(crate::events::Event { key, target });
+        }
+        self.world.ready.push_back((to, input, packet));
+    }
+
+    #[inline]
+    fn expire(&mut self, me: usize, timer: TimerId) -> Result<(), Stuck> {
+        self.count(me)?;
+        self.note(me, TraceKind::Expire(timer.0), 0);
+        self.elements[me].expire(&mut Context::new(me, &mut self.world), timer);
+        Ok(())
+    }
+
+    fn handle_input(&mut self) -> Result<(), Stuck> {
+        for me in 0..self.elements.len() {
+            self.begin(self.world.cause);
+            self.expire(me, TimerId::INPUT)?;
+            self.deliver_ready()?;
+        }
+        Ok(())
+    }
+
+    /// Delivers what has been sent without delay, in the order of sending.
+    #[inline]
+    fn deliver_ready(&mut self) -> Result<(), Stuck> {
+        while let Some((to, port, packet)) = self.world.ready.pop_front() {
+            let me = to as usize;
+            self.count(me)?;
+            self.note(me, TraceKind::Receive(port), packet.id);
+            self.elements[me].receive(&mut Context::new(me, &mut self.world), port, packet);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, me: usize) -> Result<(), Stuck> {
+        self.handled += 1;
+        self.busy_instant += 1;
+        match self.busy_instant > PROGRESS_LIMIT {
+            true => Err(Stuck { element: me }),
+            false => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, order: u64) {
+        self.world.cause = order;
+        if let Some(trace) = &mut self.world.trace {
+            trace.begin();
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, me: usize, kind: TraceKind, packet: u64) {
+        if let Some(trace) = &mut self.world.trace {
+            let element: ElementId = self.world.places[me].id;
+            trace.add(self.world.now, self.world.cause, element, kind, packet);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! All of a partition but its elements: events, edges, timers, packets on their way, books.
+
+use crate::books::Books;
+use crate::events::{Event, Events, Key, Target};
+use crate::trace::Trace;
+use crate::{ElementId, PortId};
+use lastmeter_base::{Duration, Packet, Pool, StageId, Stream, Time};
+use std::collections::VecDeque;
+
+/// An output joined to an input, at once or after a constant delay.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) delay: Duration,
+    /// The ledger's name for the delay.
+    pub(crate) stage: Option<StageId>,
+    pub(crate) to: End,
+    /// Packets on their way, oldest first, of edges that end in this partition.
+    pub(crate) flying: VecDeque<(Key, Packet)>,
+}
+
+/// Where an edge leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// An input of an element of this partition, by local number.
+    Here(u32, PortId),
+    /// An edge of another partition.
+    There { partition: u32, edge: u32 },
+    /// Nowhere: what is sent is dropped and counted.
+    Nowhere,
+}
+
+/// A packet that crosses to another partition.
+#[derive(Debug)]
+pub(crate) struct Crossing {
+    pub(crate) partition: u32,
+    pub(crate) edge: u32,
+    pub(crate) due: Key,
+    pub(crate) packet: Packet,
+}
+
+/// What the engine knows of an element besides the element itself.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) id: ElementId,
+    pub(crate) first_edge: u32,
+    pub(crate) edges: u32,
+    pub(crate) first_timer: u32,
+    pub(crate) timers: u32,
+    /// Events that it has caused.
+    pub(crate) count: u64,
+    pub(crate) made: u64,
+    pub(crate) stream: Stream,
+}
+
+/// A timer. Re-arming to a later time leaves the pending event where it is; when that comes up, it
+/// is put back at the right place. So a timer that moves with every packet costs no heap work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    pub(crate) owner: u32,
+    pub(crate) due: Option<Key>,
+    /// The pending event that speaks for this timer.
+    pub(crate) queued: Key,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Time,
+    /// The order of the event that is being handled.
+    pub(crate) cause: u64,
+    pub(crate) ready: VecDeque<(u32, PortId, Packet)>,
+    pub(crate) events: Events,
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) timers: Vec<Timer>,
+    pub(crate) pool: Pool,
+    pub(crate) books: Books,
+    pub(crate) trace: Option<Trace>,
+    pub(crate) outbox: Vec<Crossing>,
+    /// Shuffles the order of simultaneous events, where not zero.
+    pub(crate) salt: u64,
+}
+
+/// How many bits of an order are the origin's own count.
+pub(crate) const COUNT_BITS: u32 = 40;
+
+impl World {
+    /// The next order that `me` may give to an event.
+    #[inline]
+    pub(crate) fn next_order(&mut self, me: usize) -> u64 {
+        let place = &mut self.places[me];
+        place.count += 1;
+        assert!(place.count < 1 << COUNT_BITS, "an element caused 10^12 events");
+        let order = u64::from(place.id.0) << COUNT_BITS | place.count;
+        match self.salt {
+            0 => order,
+            salt => shuffled(order, salt),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, me: usize, port: PortId, mut packet: Packet) -> Option<Packet> {
+        let place = &self.places[me];
+        if u32::from(port.0) >= place.edges {
+            return Some(packet);
+        }
+        let index = (place.first_edge + u32::from(port.0)) as usize;
+        let edge = &self.edges[index];
+        if let (End::Here(to, input), true) = (edge.to, edge.delay.is_zero()) {
+            self.ready.push_back((to, input, packet));
+            return None;
+        }
+        if let End::Nowhere = edge.to {
+            return Some(packet);
+        }
+        let at = self.now + edge.delay;
+        if let (Some(stage), true) = (edge.stage, self.books.collecting) {
+            packet.visit(stage, Duration::ZERO, edge.delay, Duration::ZERO);
+        }
+        let due = Key { at, order: self.next_order(me) };
+        match self.edges[index].to {
+            End::There { partition, edge } => {
+                self.outbox.push(Crossing { partition, edge, due, packet });
+            }
+            _ => self.fly(index, due, packet),
+        }
+        None
+    }
+
+    /// Puts a packet on its way along an edge; one event stands for all that are on it.
+    #[inline]
+    pub(crate) fn fly(&mut self, edge: usize, due: Key, packet: Packet) {
+        let flying = &mut self.edges[edge].flying;
+        if flying.is_empty() {
+            self.events.push(Event { key: due, target: Target::edge(edge as u32) });
+        }
+        flying.push_back((due, packet));
+    }
+
+    #[inline]
+    pub(crate) fn arm(&mut self, me: usize, timer: u32, at: Time) {
+        let place = &self.places[me];
+        assert!(timer < place.timers, "timer {timer} of an element that has {}", place.timers);
+        let slot = (place.first_timer + timer) as usize;
+        let key = Key { at: at.max(self.now), order: self.next_order(me) };
+        let state = &mut self.timers[slot];
+        state.due = Some(key);
+        if key < state.queued {
+            state.queued = key;
+            self.events.push(Event { key, target: Target::timer(slot as u32) });
+        }
+    }
+
+    pub(crate) fn disarm(&mut self, me: usize, timer: u32) {
+        let slot = self.places[me].first_timer + timer;
+        self.timers[slot as usize].due = None;
+    }
+
+    /// Whether the event of this timer really is due; puts it back where it was re-armed.
+    #[inline]
+    pub(crate) fn expires(&mut self, event: Event) -> Option<(u32, u32)> {
+        let slot = event.target.slot();
+        let timer = &mut self.timers[slot];
+        if timer.queued != event.key {
+            return None; // An earlier event has taken its place.
+        }
+        timer.queued = Key::NEVER;
+        let due = timer.due?;
+        if due != event.key {
+            timer.queued = due;
+            self.events.push(Event { key: due, target: event.target });
+            return None;
+        }
+        timer.due = None;
+        let owner = timer.owner;
+        Some((owner, slot as u32 - self.places[owner as usize].first_timer))
+    }
+
+    /// Packets that are on an edge or about to be received.
+    pub(crate) fn on_the_way(&self) -> u64 {
+        let flying: usize = self.edges.iter().map(|edge| edge.flying.len()).sum();
+        (flying + self.ready.len() + self.outbox.len()) as u64
+    }
+}
+
+/// A bijection of 64 bits, so that shuffled orders stay unique.
+fn shuffled(order: u64, salt: u64) -> u64 {
+    let value = (order ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    value ^ (value >> 32)
+}

@@ -1,0 +1,96 @@
+//! Drop-tail: first in, first out, and what does not fit is refused.
+//!
+//! ```text
+//! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
+//! ```
+//!
+//! | Parameter | Unit    | Default | Meaning                              |
+//! |-----------|---------|---------|--------------------------------------|
+//! | `packets` | packets | none    | most packets that it holds           |
+//! | `bytes`   | size    | none    | most bytes that it holds             |
+
+use super::Queue;
+use lastmeter_base::{Bytes, Packet, Time};
+use std::collections::VecDeque;
+
+/// A first-in, first-out queue with two limits.
+///
+/// ```
+/// use lastmeter_base::{Bytes, Packet, Time};
+/// use lastmeter_net::queue::{DropTail, Queue};
+/// let mut queue = DropTail::new(u64::MAX, Bytes(2000));
+/// assert!(queue.enqueue(Time::START, Packet::new(Bytes(1500))).is_ok());
+/// assert!(queue.enqueue(Time::START, Packet::new(Bytes(1500))).is_err());
+/// ```
+#[derive(Debug)]
+pub struct DropTail {
+    packets: VecDeque<Packet>,
+    held: Bytes,
+    packets_max: u64,
+    bytes_max: Bytes,
+}
+
+impl DropTail {
+    /// A queue of at most `packets_max` packets and `bytes_max` bytes.
+    pub fn new(packets_max: u64, bytes_max: Bytes) -> DropTail {
+        DropTail { packets: VecDeque::new(), held: Bytes::ZERO, packets_max, bytes_max }
+    }
+}
+
+impl Queue for DropTail {
+    #[inline]
+    fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
+        let held = self.held + packet.len;
+        if self.packets.len() as u64 >= self.packets_max || held > self.bytes_max {
+            return Err(packet);
+        }
+        self.held = held;
+        self.packets.push_back(packet);
+        Ok(())
+    }
+    #[inline]
+    fn dequeue(&mut self, _now: Time) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.held -= packet.len;
+        Some(packet)
+    }
+    #[inline]
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (!self.packets.is_empty()).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.packets.len() as u64
+    }
+    fn bytes(&self) -> Bytes {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(len: u64) -> Packet {
+        Packet::new(Bytes(len))
+    }
+
+    #[test]
+    fn refuses_a_packet_that_does_not_fit() {
+        let mut queue = DropTail::new(2, Bytes(3000));
+        assert!(queue.enqueue(Time::START, packet(1500)).is_ok());
+        assert_eq!(queue.enqueue(Time::START, packet(1501)).unwrap_err().len, Bytes(1501));
+        assert!(queue.enqueue(Time::START, packet(1500)).is_ok());
+        assert!(queue.enqueue(Time::START, packet(0)).is_err());
+    }
+
+    #[test]
+    fn keeps_the_order_and_counts_what_it_holds() {
+        let mut queue = DropTail::new(u64::MAX, Bytes(u64::MAX));
+        (1..=3).for_each(|len| queue.enqueue(Time::START, packet(len)).unwrap());
+        assert_eq!((queue.packets(), queue.bytes()), (3, Bytes(6)));
+        let lens: Vec<u64> =
+            std::iter::from_fn(|| queue.dequeue(Time::START)).map(|packet| packet.len.0).collect();
+        assert_eq!(lens, [1, 2, 3]);
+        assert_eq!((queue.bytes(), queue.ready_at(Time::START)), (Bytes::ZERO, None));
+    }
+}

@@ -1,0 +1,241 @@
+//! Sources that send whatever happens: at a constant rate, at random, in bursts, or as a capture
+//! recorded it.
+//!
+//! ```text
+//! (gaps, sizes) --> out 0
+//! ```
+//!
+//! Each deadline adds to the last deadline, never to now: no drift on a wall clock.
+
+use lastmeter_base::{
+    Bytes, Draw, Duration, FlowId, NodeId, Packet, PathId, Stream, Time, content_tag,
+};
+use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+
+/// Who a source's packets are from and for.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// The path that they are accounted to.
+    pub path: PathId,
+    /// The flow within the path.
+    pub flow: FlowId,
+    /// Where they go.
+    pub destination: NodeId,
+}
+
+impl Flow {
+    /// Makes packet `seq` of this flow.
+    #[inline]
+    pub(crate) fn packet(&self, cx: &mut Context<'_>, seq: u64, len: Bytes) -> Packet {
+        let mut packet = cx.make(self.path, len);
+        packet.flow = self.flow;
+        packet.destination = self.destination;
+        packet.seq = seq;
+        packet.tag = content_tag(self.path.0, self.flow.0, seq);
+        packet
+    }
+}
+
+/// When the next packet comes, and how long it is.
+pub enum Pattern {
+    /// Gaps drawn independently: constant rate, Poisson, or any other.
+    Gaps {
+        /// From one packet to the next.
+        gap: Draw,
+        /// Their lengths.
+        sizes: Sizes,
+    },
+    /// Bursts at a constant rate, with silence in between.
+    OnOff {
+        /// Length of a burst.
+        on: Draw,
+        /// Length of a silence.
+        off: Draw,
+        /// From one packet of a burst to the next.
+        gap: Duration,
+        /// Their lengths.
+        sizes: Sizes,
+    },
+    /// Times since the start, and lengths, from a capture; ends where it ends.
+    Replay(Box<dyn Iterator<Item = (Duration, Bytes)> + Send>),
+}
+
+/// Packet lengths.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sizes {
+    /// All the same.
+    Constant(Bytes),
+    /// Drawn from a list, each with its share of the total weight.
+    Mix(Vec<(Bytes, u64)>),
+}
+
+impl Sizes {
+    /// One length.
+    #[inline]
+    pub fn sample(&self, stream: &mut Stream) -> Bytes {
+        match self {
+            Sizes::Constant(len) => *len,
+            Sizes::Mix(mix) => {
+                let total = mix.iter().map(|&(_, weight)| weight).sum();
+                let mut left = stream.below(total);
+                for &(len, weight) in mix {
+                    match left.checked_sub(weight) {
+                        Some(rest) => left = rest,
+                        None => return len,
+                    }
+                }
+                unreachable!("a draw lies below the total weight")
+            }
+        }
+    }
+    /// The mean length in bytes.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Sizes::Constant(len) => len.0 as f64,
+            Sizes::Mix(mix) => {
+                let total: u64 = mix.iter().map(|&(_, weight)| weight).sum();
+                let sum: u64 = mix.iter().map(|&(len, weight)| len.0 * weight).sum();
+                sum as f64 / total as f64
+            }
+        }
+    }
+}
+
+/// Sends one flow.
+pub struct Source {
+    flow: Flow,
+    pattern: Pattern,
+    /// When the next packet is due; `None` when there will be no more.
+    next: Option<Time>,
+    /// The length that a capture gives the next packet.
+    next_len: Bytes,
+    /// When the present burst ends.
+    burst_end: Time,
+    start: Time,
+    /// A first gap drawn anew, so that many sources do not beat together.
+    random_phase: bool,
+    stop: Time,
+    limit: u64,
+    sent: u64,
+}
+
+/// When a source begins and ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Not before this.
+    pub start: Time,
+    /// Whether the first packet comes after a random part of the first gap.
+    pub random_phase: bool,
+    /// Not after this.
+    pub stop: Time,
+    /// No more packets than this.
+    pub packets: u64,
+}
+
+impl Span {
+    /// From the start, for ever.
+    pub const ALWAYS: Span =
+        Span { start: Time::START, random_phase: false, stop: Time::MAX, packets: u64::MAX };
+}
+
+const NEXT: TimerId = TimerId(0);
+
+impl Source {
+    /// A source that has not sent yet.
+    pub fn new(flow: Flow, pattern: Pattern, span: Span) -> Source {
+        Source {
+            flow,
+            pattern,
+            next: None,
+            next_len: Bytes::ZERO,
+            burst_end: Time::START,
+            start: span.start,
+            random_phase: span.random_phase,
+            stop: span.stop,
+            limit: span.packets,
+            sent: 0,
+        }
+    }
+
+    /// Where the packet after the one due at `last` belongs; notes its length if a capture has it.
+    #[inline]
+    fn following(&mut self, last: Time, stream: &mut Stream) -> Option<Time> {
+        match &mut self.pattern {
+            Pattern::Gaps { gap, .. } => Some(last + gap.sample(stream)),
+            Pattern::OnOff { on, off, gap, .. } => {
+                let next = last + *gap;
+                if next < self.burst_end {
+                    return Some(next);
+                }
+                let start = self.burst_end + off.sample(stream);
+                self.burst_end = start + on.sample(stream).max(*gap);
+                Some(start)
+            }
+            Pattern::Replay(records) => {
+                let (since_start, len) = records.next()?;
+                self.next_len = len;
+                Some(last.max(self.start + since_start))
+            }
+        }
+    }
+
+    #[inline]
+    fn len(&self, stream: &mut Stream) -> Bytes {
+        match &self.pattern {
+            Pattern::Gaps { sizes, .. } | Pattern::OnOff { sizes, .. } => sizes.sample(stream),
+            Pattern::Replay(_) => self.next_len,
+        }
+    }
+
+    fn first(&mut self, stream: &mut Stream) -> Option<Time> {
+        match &self.pattern {
+            Pattern::Replay(_) => self.following(self.start, stream),
+            Pattern::Gaps { gap, .. } => {
+                let gap = gap.sample(stream);
+                Some(match self.random_phase {
+                    true => self.start + Duration::from_ps(stream.below(gap.as_ps().max(1))),
+                    false => self.start,
+                })
+            }
+            Pattern::OnOff { on, off, .. } => {
+                let wait = if self.random_phase { off.sample(stream) } else { Duration::ZERO };
+                let start = self.start + wait;
+                self.burst_end = start + on.sample(stream);
+                Some(start)
+            }
+        }
+    }
+
+    fn arm(&self, cx: &mut Context<'_>) {
+        if let Some(next) = self.next.filter(|&next| next <= self.stop && self.sent < self.limit) {
+            cx.arm(NEXT, next);
+        }
+    }
+}
+
+impl Element for Source {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.next = self.first(cx.rng());
+        self.arm(cx);
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        cx.drop(packet, None, "sent to a source");
+    }
+    #[inline]
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        while let Some(due) = self.next.filter(|&due| due <= cx.now()) {
+            if self.sent >= self.limit || due > self.stop {
+                return;
+            }
+            let len = self.len(cx.rng());
+            let packet = self.flow.packet(cx, self.sent, len);
+            self.sent += 1;
+            cx.send(PortId(0), packet);
+            self.next = self.following(due, cx.rng());
+        }
+        self.arm(cx);
+    }
+    fn report(&self, out: &mut Report) {
+        out.count("sent", self.sent);
+    }
+}
