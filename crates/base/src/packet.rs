@@ -42,7 +42,7 @@ pub struct Body {
     /// Unique in a run: the element that made it and that element's count.
     pub id: u64,
     /// Stages passed so far.
-    pub visits: Vec<Visit>,
+    pub visits: Visits,
     /// Real bytes, where there are any.
     pub content: Vec<u8>,
 }
@@ -87,6 +87,81 @@ pub struct Visit {
     pub stage: StageId,
 }
 
+/// The stages of a packet's life so far, packed: most hops neither wait nor block, and the record
+/// of thousands of packets in flight has to fit into a cache.
+///
+/// ```text
+/// stage 20 | form 2 | time 42        form 0: only service, which is `time`
+///                                    form 1: `time` is the wait, one word of service follows
+///                                    form 2: words of wait, service and blocked follow
+/// ```
+///
+/// ```
+/// use lastmeter_base::{Duration, StageId, Visit, Visits};
+/// let visit = Visit {
+///     wait: Duration::from_us(3),
+///     service: Duration::from_us(12),
+///     blocked: Duration::ZERO,
+///     stage: StageId(7),
+/// };
+/// let mut visits = Visits::default();
+/// visits.push(visit);
+/// assert_eq!(visits.iter().collect::<Vec<_>>(), [visit]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Visits(Vec<u64>);
+
+const TIME_BITS: u32 = 42;
+const FORM_BITS: u32 = 2;
+const STAGE_SHIFT: u32 = TIME_BITS + FORM_BITS;
+
+impl Visits {
+    /// Stage numbers have 20 bits.
+    pub const STAGES_MAX: u32 = 1 << (64 - STAGE_SHIFT);
+
+    /// Adds a visit. Panics if the stage's number needs more than 20 bits.
+    #[inline]
+    pub fn push(&mut self, visit: Visit) {
+        let (wait, service) = (visit.wait.as_ps(), visit.service.as_ps());
+        assert!(visit.stage.0 < Visits::STAGES_MAX, "a stage beyond the millionth");
+        let head = |form: u64, time: u64| {
+            u64::from(visit.stage.0) << STAGE_SHIFT | form << TIME_BITS | time
+        };
+        if wait == 0 && service >> TIME_BITS == 0 && visit.blocked.is_zero() {
+            self.0.push(head(0, service));
+        } else if wait >> TIME_BITS == 0 && visit.blocked.is_zero() {
+            self.0.extend_from_slice(&[head(1, wait), service]);
+        } else {
+            self.0.extend_from_slice(&[head(2, 0), wait, service, visit.blocked.as_ps()]);
+        }
+    }
+
+    /// The visits in the order in which they were made.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
+        let mut words = self.0.iter().copied();
+        std::iter::from_fn(move || {
+            let head = words.next()?;
+            let time = head & ((1 << TIME_BITS) - 1);
+            let stage = StageId((head >> STAGE_SHIFT) as u32);
+            let mut word = || words.next().unwrap_or(0);
+            let (wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
+                0 => (0, time, 0),
+                1 => (time, word(), 0),
+                _ => (word(), word(), word()),
+            };
+            let [wait, service, blocked] = [wait, service, blocked].map(Duration::from_ps);
+            Some(Visit { wait, service, blocked, stage })
+        })
+    }
+
+    /// Forgets all visits and keeps the room for them.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// Packets that have served and wait to be used again, so that a run does not allocate per packet.
 ///
 /// ```
@@ -125,6 +200,33 @@ impl Pool {
     pub fn give(&mut self, packet: Packet) {
         if self.free.len() < Pool::FREE_MAX {
             self.free.push(packet);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn visits_come_back_as_they_were_pushed(
+            given in prop::collection::vec(
+                (0u32..Visits::STAGES_MAX, 0u64..1 << 50, any::<u64>(), 0u64..3), 0..20),
+        ) {
+            let given: Vec<Visit> = given
+                .into_iter()
+                .map(|(stage, wait, service, blocked)| Visit {
+                    wait: Duration::from_ps(wait),
+                    service: Duration::from_ps(service),
+                    blocked: Duration::from_ps(blocked),
+                    stage: StageId(stage),
+                })
+                .collect();
+            let mut visits = Visits::default();
+            given.iter().for_each(|&visit| visits.push(visit));
+            prop_assert_eq!(visits.iter().collect::<Vec<_>>(), given);
         }
     }
 }

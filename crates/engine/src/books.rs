@@ -117,17 +117,48 @@ pub struct Row {
     pub service: Distribution,
     /// Times held up.
     pub blocked: Distribution,
+    /// The last visit, and how many equal ones have not been counted above. Visits at constant
+    /// rates without queueing are all the same.
+    last: (Visit, Bytes, u32),
+    run: u64,
 }
 
 impl Row {
-    #[inline]
-    fn enter(&mut self, position: usize, visit: &Visit, len: Bytes) {
-        self.position += position as u128;
-        self.passed.add(len);
-        self.wait.record(visit.wait);
-        self.service.record(visit.service);
-        self.blocked.record(visit.blocked);
+    fn new(stage: StageId) -> Row {
+        let [wait, service, blocked] = [Duration::ZERO; 3];
+        Row {
+            stage,
+            position: 0,
+            passed: Count::default(),
+            wait: Distribution::default(),
+            service: Distribution::default(),
+            blocked: Distribution::default(),
+            last: (Visit { wait, service, blocked, stage }, Bytes::ZERO, 0),
+            run: 0,
+        }
     }
+
+    #[inline]
+    fn enter(&mut self, position: u32, visit: Visit, len: Bytes) {
+        if (visit, len, position) != self.last {
+            self.settle();
+            self.last = (visit, len, position);
+        }
+        self.run += 1;
+    }
+
+    /// Counts the visits that are only remembered as a run so far.
+    fn settle(&mut self) {
+        let (visit, len, position) = self.last;
+        self.position += u128::from(position) * u128::from(self.run);
+        self.passed.packets += self.run;
+        self.passed.bytes += len.0 * self.run;
+        self.wait.record_many(visit.wait, self.run);
+        self.service.record_many(visit.service, self.run);
+        self.blocked.record_many(visit.blocked, self.run);
+        self.run = 0;
+    }
+
     /// Picoseconds that delivered packets spent here, exact.
     pub fn time(&self) -> u128 {
         self.wait.sum() + self.service.sum() + self.blocked.sum()
@@ -188,14 +219,7 @@ impl PathBook {
             self.row_of_stage.resize(slot + 1, 0);
         }
         if self.row_of_stage[slot] == 0 {
-            self.rows.push(Row {
-                stage,
-                position: 0,
-                passed: Count::default(),
-                wait: Distribution::default(),
-                service: Distribution::default(),
-                blocked: Distribution::default(),
-            });
+            self.rows.push(Row::new(stage));
             self.row_of_stage[slot] = self.rows.len() as u32;
         }
         &mut self.rows[self.row_of_stage[slot] as usize - 1]
@@ -229,7 +253,10 @@ impl PathBook {
             self.dropped.entry(key).or_default().merge(count);
         }
         for theirs in &other.rows {
+            let mut theirs = theirs.clone();
+            theirs.settle();
             let mine = self.row(theirs.stage);
+            mine.settle();
             mine.position += theirs.position;
             mine.passed.merge(theirs.passed);
             mine.wait.merge(&theirs.wait);
@@ -307,7 +334,7 @@ impl Books {
         book.latency.record(latency);
         book.enter_variation(packet, latency);
         for (position, visit) in packet.visits.iter().enumerate() {
-            book.row(visit.stage).enter(position, visit, packet.len);
+            book.row(visit.stage).enter(position as u32, visit, packet.len);
         }
     }
 

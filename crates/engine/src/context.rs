@@ -28,8 +28,16 @@ impl<'a> Context<'a> {
     /// returned, or later by the delay of the edge. Sent to nowhere, it is dropped and counted.
     #[inline]
     pub fn send(&mut self, port: PortId, packet: Packet) {
+        self.send_at(port, packet, self.world.now);
+    }
+
+    /// Sends out of `port` a packet whose last bit leaves at `departs`, now or later. Whoever has
+    /// begun to send something need not wake up to see it leave. What is sent through one port
+    /// departs in the order of sending.
+    #[inline]
+    pub fn send_at(&mut self, port: PortId, packet: Packet, departs: Time) {
         self.trace(TraceKind::Send(port), packet.id);
-        if let Some(packet) = self.world.send(self.me, port, packet) {
+        if let Some(packet) = self.world.send(self.me, port, packet, departs) {
             self.drop(packet, None, "unconnected");
         }
     }

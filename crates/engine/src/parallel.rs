@@ -57,7 +57,9 @@ impl Engine {
         }
         let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
         for partition in 0..self.partitions.len() {
-            self.partitions[partition].start().map_err(|stuck| self.no_progress(partition, stuck))?;
+            self.partitions[partition]
+                .start()
+                .map_err(|stuck| self.no_progress(partition, stuck))?;
         }
         self.exchange();
         while self.now < end {
@@ -123,7 +125,8 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
     let Graph { seed, elements, mut edges, stages, resources, paths, collecting, .. } = graph;
     // By output, so that each element's edges are in a row.
     edges.sort_by_key(|edge| (edge.from, edge.output));
-    let mut builders: Vec<Builder> = (0..parts).map(|_| Builder::default()).collect();
+    let mut builders: Vec<Builder> =
+        (0..parts).map(|_| Builder { collecting, ..Builder::default() }).collect();
     let mut names = Vec::with_capacity(elements.len());
     let mut local = Vec::with_capacity(elements.len());
     for (index, (name, element)) in elements.into_iter().enumerate() {
@@ -165,6 +168,7 @@ struct Builder {
     outputs: Vec<Vec<Edge>>,
     /// The near ends of edges that start in other partitions.
     far: Vec<Edge>,
+    collecting: bool,
 }
 
 impl Builder {
@@ -180,8 +184,7 @@ impl Builder {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
         let owner = self.elements.len() as u32;
-        self.timers
-            .extend((0..timers).map(|_| Timer { owner, due: None, queued: Key::NEVER }));
+        self.timers.extend((0..timers).map(|_| Timer { owner, due: None, queued: Key::NEVER }));
         let (first_edge, edges) = (0, 0);
         self.places.push(Place {
             id,
@@ -217,7 +220,9 @@ impl Builder {
             flying: VecDeque::new(),
         };
         outputs.resize_with(outputs.len().max(port + 1), nowhere);
-        outputs[port] = Edge { delay: edge.delay, stage: edge.stage, to, flying: VecDeque::new() };
+        // Only what is collected is recorded.
+        let stage = edge.stage.filter(|_| self.collecting);
+        outputs[port] = Edge { delay: edge.delay, stage, to, flying: VecDeque::new() };
     }
 
     fn build(self, books: Books, trace: Option<Trace>, salt: u64) -> Partition {

@@ -229,7 +229,7 @@ impl Partition {
     fn handle_due(&mut self) -> Result<(), Stuck> {
         while self.world.events.next().is_some_and(|next| next <= self.world.now) {
             let event = self.world.events.pop().expect("there is a next event");
-            self.begin(event.key.order);
+            self.begin(event.key.order());
             match event.target.as_edge() {
                 Some(edge) => self.land(edge),
                 None => {
@@ -247,7 +247,9 @@ impl Partition {
     #[inline]
     fn land(&mut self, edge: usize) {
         let state = &mut self.world.edges[edge];
-        let End::Here(to, input) = state.to else { unreachable!("only edges to here hold packets") };
+        let End::Here(to, input) = state.to else {
+            unreachable!("only edges to here hold packets")
+        };
         let (_, packet) = state.flying.pop_front().expect("an edge's event stands for a packet");
         if let Some(&(key, _)) = state.flying.front() {
             let target = Target::edge(edge as u32);

@@ -97,31 +97,37 @@ impl World {
         }
     }
 
+    /// Sends `packet` out of `port` at `departs`; gives it back where the port leads nowhere.
     #[inline]
-    pub(crate) fn send(&mut self, me: usize, port: PortId, mut packet: Packet) -> Option<Packet> {
+    pub(crate) fn send(
+        &mut self,
+        me: usize,
+        port: PortId,
+        mut packet: Packet,
+        departs: Time,
+    ) -> Option<Packet> {
         let place = &self.places[me];
         if u32::from(port.0) >= place.edges {
             return Some(packet);
         }
         let index = (place.first_edge + u32::from(port.0)) as usize;
         let edge = &self.edges[index];
-        if let (End::Here(to, input), true) = (edge.to, edge.delay.is_zero()) {
-            self.ready.push_back((to, input, packet));
-            return None;
-        }
-        if let End::Nowhere = edge.to {
-            return Some(packet);
-        }
-        let at = self.now + edge.delay;
-        if let (Some(stage), true) = (edge.stage, self.books.collecting) {
+        let at = departs + edge.delay;
+        let to = edge.to;
+        if let Some(stage) = edge.stage {
             packet.visit(stage, Duration::ZERO, edge.delay, Duration::ZERO);
         }
-        let due = Key { at, order: self.next_order(me) };
-        match self.edges[index].to {
+        match to {
+            End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
+            End::Here(..) => {
+                let due = Key::new(at, self.next_order(me));
+                self.fly(index, due, packet);
+            }
             End::There { partition, edge } => {
+                let due = Key::new(at, self.next_order(me));
                 self.outbox.push(Crossing { partition, edge, due, packet });
             }
-            _ => self.fly(index, due, packet),
+            End::Nowhere => return Some(packet),
         }
         None
     }
@@ -133,6 +139,7 @@ impl World {
         if flying.is_empty() {
             self.events.push(Event { key: due, target: Target::edge(edge as u32) });
         }
+        debug_assert!(flying.back().is_none_or(|&(last, _)| last.at() <= due.at()));
         flying.push_back((due, packet));
     }
 
@@ -141,7 +148,7 @@ impl World {
         let place = &self.places[me];
         assert!(timer < place.timers, "timer {timer} of an element that has {}", place.timers);
         let slot = (place.first_timer + timer) as usize;
-        let key = Key { at: at.max(self.now), order: self.next_order(me) };
+        let key = Key::new(at.max(self.now), self.next_order(me));
         let state = &mut self.timers[slot];
         state.due = Some(key);
         if key < state.queued {

@@ -5,8 +5,9 @@
 //! in 0 --> [ queue ] --> (resource: time per packet) --> out 0        drops: `full`
 //! ```
 //!
-//! One timer, whatever the backlog. The next service starts when the last one ended, which on a
-//! wall clock may lie before now; so a late wake-up never slows the server down.
+//! One timer, whatever the backlog, and none while nobody waits: a packet whose service begins is
+//! sent on at once, to depart when it ends. The next service starts when the last one ended, which
+//! on a wall clock may lie before now; so a late wake-up never slows the server down.
 
 use crate::queue::Queue;
 use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time};
@@ -45,19 +46,16 @@ pub struct Server<Q> {
     service: Service,
     stage: StageId,
     meter: Meter,
-    serving: Option<Serving>,
+    /// When the service that was begun last ends. Whoever is served has been sent on already.
+    free_at: Time,
+    /// Whether the timer is set, because somebody waits.
+    awaited: bool,
     served: u64,
     refused: u64,
     packets_most: u64,
 }
 
-struct Serving {
-    packet: Packet,
-    started: Time,
-    done: Time,
-}
-
-const SERVICE: TimerId = TimerId(0);
+const FREE: TimerId = TimerId(0);
 
 impl<Q: Queue> Server<Q> {
     /// A server that has nothing to do yet. Its time is accounted to `stage` and `resource`.
@@ -67,25 +65,36 @@ impl<Q: Queue> Server<Q> {
             service,
             stage,
             meter: Meter::new(resource),
-            serving: None,
+            free_at: Time::START,
+            awaited: false,
             served: 0,
             refused: 0,
             packets_most: 0,
         }
     }
 
-    /// Serves the next packet, if there is one, from `free` on.
+    /// Serves all whose turn has come, each from when the server fell free.
     #[inline]
-    fn serve(&mut self, cx: &mut Context<'_>, free: Time) {
-        if let Some(packet) = self.queue.dequeue(cx.now()) {
-            let started = free.max(packet.entered);
-            let done = started + self.service.time_for(packet.len, cx.rng());
+    fn serve(&mut self, cx: &mut Context<'_>) {
+        while self.free_at <= cx.now() {
+            let Some(mut packet) = self.queue.dequeue(cx.now()) else { break };
+            let started = self.free_at.max(packet.entered);
+            if started > self.free_at {
+                self.meter.rest(self.free_at);
+            }
+            let service = self.service.time_for(packet.len, cx.rng());
             self.meter.serve(started, self.stage);
             self.meter.moved(packet.len);
-            self.serving = Some(Serving { packet, started, done });
-            cx.arm(SERVICE, done);
-        } else if let Some(at) = self.queue.ready_at(cx.now()) {
-            cx.arm(SERVICE, at); // The queue holds back what it has.
+            self.free_at = started + service;
+            self.served += 1;
+            if cx.collecting() {
+                packet.visit(self.stage, started - packet.entered, service, Duration::ZERO);
+            }
+            cx.send_at(PortId(0), packet, self.free_at);
+        }
+        if let Some(ready) = self.queue.ready_at(cx.now()) {
+            self.awaited = true;
+            cx.arm(FREE, ready.max(self.free_at));
         }
     }
 }
@@ -99,36 +108,25 @@ impl<Q: Queue> Element for Server<Q> {
             cx.drop(packet, Some(self.stage), "full");
             return;
         }
-        if self.serving.is_none() {
-            self.serve(cx, cx.now());
-        } else {
-            self.packets_most = self.packets_most.max(self.queue.packets());
+        if !self.awaited {
+            self.serve(cx);
         }
+        self.packets_most = self.packets_most.max(self.queue.packets());
     }
 
     #[inline]
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
-        if self.serving.is_none() {
-            self.serve(cx, cx.now());
-        }
-        while let Some(serving) = self.serving.take_if(|serving| serving.done <= cx.now()) {
-            let Serving { mut packet, started, done } = serving;
-            if cx.collecting() {
-                let wait = started - packet.entered;
-                packet.visit(self.stage, wait, done - started, Duration::ZERO);
-            }
-            self.served += 1;
-            cx.send(PortId(0), packet);
-            self.serve(cx, done);
-            if self.serving.is_none() {
-                self.meter.rest(done);
-            }
-        }
+        self.awaited = false;
+        self.serve(cx);
     }
 
     fn report(&self, out: &mut Report) {
-        out.held(self.queue.packets() + u64::from(self.serving.is_some()));
-        out.meter(&self.meter);
+        out.held(self.queue.packets());
+        let mut meter = self.meter.clone();
+        if self.free_at <= out.now() {
+            meter.rest(self.free_at);
+        }
+        out.meter(&meter);
         out.count("served", self.served);
         out.count("refused", self.refused);
         out.count("packets_most", self.packets_most);
