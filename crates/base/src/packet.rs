@@ -68,7 +68,7 @@ impl Packet {
     }
 
     /// Records that this packet waited for `stage`, was served by it, and was then held up.
-    #[inline]
+    #[inline(always)]
     pub fn visit(&mut self, stage: StageId, wait: Duration, service: Duration, blocked: Duration) {
         self.visits.push(Visit { wait, service, blocked, stage });
     }
@@ -119,11 +119,11 @@ impl Visits {
     /// Stage numbers have 20 bits.
     pub const STAGES_MAX: u32 = 1 << (64 - STAGE_SHIFT);
 
-    /// Adds a visit. Panics if the stage's number needs more than 20 bits.
-    #[inline]
+    /// Adds a visit. The stage's number must be below [`Visits::STAGES_MAX`].
+    #[inline(always)]
     pub fn push(&mut self, visit: Visit) {
         let (wait, service) = (visit.wait.as_ps(), visit.service.as_ps());
-        assert!(visit.stage.0 < Visits::STAGES_MAX, "a stage beyond the millionth");
+        debug_assert!(visit.stage.0 < Visits::STAGES_MAX, "a stage beyond the millionth");
         let head = |form: u64, time: u64| {
             u64::from(visit.stage.0) << STAGE_SHIFT | form << TIME_BITS | time
         };
@@ -132,8 +132,13 @@ impl Visits {
         } else if wait >> TIME_BITS == 0 && visit.blocked.is_zero() {
             self.0.extend_from_slice(&[head(1, wait), service]);
         } else {
-            self.0.extend_from_slice(&[head(2, 0), wait, service, visit.blocked.as_ps()]);
+            self.push_long([head(2, 0), wait, service, visit.blocked.as_ps()]);
         }
+    }
+
+    #[cold]
+    fn push_long(&mut self, words: [u64; 4]) {
+        self.0.extend_from_slice(&words);
     }
 
     /// The visits in the order in which they were made.

@@ -2,7 +2,7 @@
 
 use crate::books::{PathInfo, ResourceId, ResourceInfo, StageInfo};
 use crate::{Element, ElementId, Error, PortId};
-use lastmeter_base::{Duration, PathId, StageId};
+use lastmeter_base::{Duration, PathId, StageId, Visits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A graph holds at most this many elements: an event's origin has 24 bits.
@@ -147,8 +147,9 @@ impl Graph {
         ResourceId(self.resources.len() as u32 - 1)
     }
 
-    /// Declares a stage of the ledger.
+    /// Declares a stage of the ledger. Panics beyond [`Visits::STAGES_MAX`] stages.
     pub fn stage(&mut self, info: StageInfo) -> StageId {
+        assert!(self.stages.len() < Visits::STAGES_MAX as usize, "a stage beyond the millionth");
         self.stages.push(info);
         StageId(self.stages.len() as u32 - 1)
     }
