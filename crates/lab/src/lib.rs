@@ -1,1 +1,3 @@
-//! .
+//! Experiments and what is made of them: profiles, runs, what-ifs, reproductions, reports.
+
+pub mod ledger;
