@@ -160,6 +160,18 @@ impl Visits {
         })
     }
 
+    /// How far the record has come, for [`Visits::rewind`].
+    #[inline]
+    pub fn mark(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets all visits since `mark`.
+    #[inline]
+    pub fn rewind(&mut self, mark: usize) {
+        self.0.truncate(mark);
+    }
+
     /// Forgets all visits and keeps the room for them.
     #[inline]
     pub fn clear(&mut self) {

@@ -25,6 +25,8 @@ pub struct Meter {
     blocked: Duration,
     idle: Duration,
     moved: Bytes,
+    /// The stages served at once, one entry a job, as indices of `by_stage`.
+    shared: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ enum State {
     Blocked,
     /// Serving the stage at this index of `by_stage`.
     Busy(usize),
+    /// Serving all stages of `shared` at once.
+    Shared,
 }
 
 impl Meter {
@@ -46,17 +50,32 @@ impl Meter {
             blocked: Duration::ZERO,
             idle: Duration::ZERO,
             moved: Bytes::ZERO,
+            shared: Vec::new(),
         }
     }
     /// From `now` on the unit serves `stage`.
     #[inline]
     pub fn serve(&mut self, now: Time, stage: StageId) {
+        let index = self.index(stage);
+        self.change(now, State::Busy(index));
+    }
+    /// From `now` on the unit serves several jobs at once, one for each of `stages`. Time is
+    /// divided equally between them.
+    pub fn share(&mut self, now: Time, stages: impl Iterator<Item = StageId>) {
+        self.settle(now);
+        let mut shared = std::mem::take(&mut self.shared);
+        shared.clear();
+        shared.extend(stages.map(|stage| self.index(stage)));
+        self.shared = shared;
+        self.state = State::Shared;
+    }
+    #[inline]
+    fn index(&mut self, stage: StageId) -> usize {
         let known = self.by_stage.iter().position(|&(known, _)| known == stage);
-        let index = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.by_stage.push((stage, Duration::ZERO));
             self.by_stage.len() - 1
-        });
-        self.change(now, State::Busy(index));
+        })
     }
     /// From `now` on the unit has nothing to do.
     #[inline]
@@ -85,8 +104,20 @@ impl Meter {
             State::Idle => self.idle += elapsed,
             State::Blocked => self.blocked += elapsed,
             State::Busy(index) => self.by_stage[index].1 += elapsed,
+            State::Shared => self.divide(elapsed),
         }
         self.since = now;
+    }
+
+    fn divide(&mut self, elapsed: Duration) {
+        let jobs = self.shared.len() as u64;
+        let mut left = elapsed;
+        for (place, &index) in self.shared.iter().enumerate() {
+            // What does not divide goes to the first ones, a picosecond each.
+            let part = left.scale_ceil(1, jobs - place as u64);
+            self.by_stage[index].1 += part;
+            left = left - part;
+        }
     }
 
     /// The same meter with the time up to `now` accounted for.

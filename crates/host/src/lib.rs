@@ -1,1 +1,16 @@
-//! .
+//! Hosts: stages of protocol work that compete for CPUs, buses and engines.
+//!
+//! ```text
+//! from the application --> [stage] --> [stage] --> ... --> to the network
+//! to the application  <-- [stage] <-- [stage] <-- ... <-- from the network
+//!                            |           |
+//!                           cpu       cpu + memory bus          (shared by all stages)
+//! ```
+//!
+//! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
+//! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data.
+
+pub mod element;
+pub mod machine;
+pub mod profile;
+pub mod resource;

@@ -1,0 +1,350 @@
+//! The machine of a host: stages in a row or in any other order, and the resources they share.
+//!
+//! ```text
+//! entry p --> [queue] stage --> [queue] stage --> ... --> exit q        drops: `full`
+//!                       |                 |
+//!                 primary resource   primary resource + bytes over buses
+//! ```
+//!
+//! A stage takes the next packet of its queue when one of its places is free, and asks its primary
+//! resource for the time that the packet costs; the packet's bytes cross the stage's buses at the
+//! same time. The packet goes on when both are done. Until then it keeps the primary resource,
+//! which is blocked while it only waits for a bus. This is END's n-stage procedure (Indiresan 1997,
+//! Fig 4.4; E-50) with shared resources: `do` is [`Machine::take`], `done` is [`Machine::leave`].
+//!
+//! When the next stage's queue is full, the packet is dropped, or waits where it is and keeps its
+//! place in the stage (not the resource: a thread sleeps).
+
+use crate::resource::{Done, Job, Options, Priority, Resource};
+use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Time};
+use lastmeter_engine::{Meter, PortId, ResourceId};
+use lastmeter_net::queue::Queue;
+use std::collections::VecDeque;
+
+/// A stage, as a machine is given it.
+pub struct Stage {
+    /// What it is called in the books.
+    pub id: StageId,
+    /// Packets that wait for it.
+    pub queue: Box<dyn Queue>,
+    /// What becomes of a packet that its queue refuses.
+    pub full: Full,
+    /// Its primary resource, by index.
+    pub resource: usize,
+    /// Who goes first at the primary resource and at priority buses.
+    pub priority: Priority,
+    /// Whether it may interrupt lower stages.
+    pub preemptive: bool,
+    /// What a packet costs the primary resource.
+    pub cost: Cost,
+    /// Buses that a packet's bytes cross, by index, and how often each byte does.
+    pub buses: Vec<(usize, u32)>,
+    /// How many packets it works on at once.
+    pub places: u32,
+    /// Where packets go from here.
+    pub next: Next,
+}
+
+/// What becomes of a packet that finds a queue full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// It is dropped.
+    Drop,
+    /// It waits in the stage before, which takes no other meanwhile. At an entry, it is dropped.
+    Block,
+}
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// To another stage, by index.
+    Stage(usize),
+    /// Out of the machine.
+    Exit(PortId),
+}
+
+/// What a machine does to the outside world.
+#[derive(Debug)]
+pub enum Output {
+    /// A packet leaves.
+    Send(PortId, Packet),
+    /// A packet ends: a queue was full.
+    Drop(Packet, StageId),
+}
+
+/// A resource, as a machine is given it.
+#[derive(Clone, Copy, Debug)]
+pub struct ResourceOptions {
+    /// What it is called in the books.
+    pub id: ResourceId,
+    /// What it is.
+    pub options: Options,
+    /// What a byte costs where it is used as a bus.
+    pub per_byte: PerByte,
+}
+
+/// A host's stages and resources.
+pub struct Machine {
+    stages: Vec<StageState>,
+    resources: Vec<Resource>,
+    bus_cost: Vec<PerByte>,
+    jobs: Jobs,
+    entries: Vec<usize>,
+    outputs: Vec<Output>,
+}
+
+struct StageState {
+    stage: Stage,
+    free: u32,
+    /// Packets that could not go on, oldest first, and when they were ready to.
+    stuck: VecDeque<Work>,
+    /// Stages that wait for room in this one's queue.
+    waiters: VecDeque<usize>,
+}
+
+/// A packet in service.
+struct Work {
+    packet: Packet,
+    stage: usize,
+    started: Time,
+    served: Duration,
+    primary_done: bool,
+    buses_left: u32,
+}
+
+/// Work by number; numbers are used again.
+#[derive(Default)]
+struct Jobs {
+    work: Vec<Option<Work>>,
+    free: Vec<usize>,
+}
+
+impl Machine {
+    /// A machine at rest. `entries` says at which stage packets of each input port begin.
+    ///
+    /// Panics if a stage names a resource, bus or stage that does not exist, or as a bus its own
+    /// primary resource.
+    pub fn new(resources: &[ResourceOptions], stages: Vec<Stage>, entries: Vec<usize>) -> Machine {
+        let exists = |stage: &Stage| {
+            stage.resource < resources.len()
+                && stage.buses.iter().all(|&(bus, _)| bus < resources.len())
+                && stage.buses.iter().all(|&(bus, _)| bus != stage.resource)
+                && !matches!(stage.next, Next::Stage(next) if next >= stages.len())
+        };
+        assert!(stages.iter().all(exists), "a stage names what does not exist");
+        assert!(entries.iter().all(|&entry| entry < stages.len()), "an entry without a stage");
+        let state = |stage: Stage| StageState {
+            free: stage.places,
+            stuck: VecDeque::new(),
+            waiters: VecDeque::new(),
+            stage,
+        };
+        Machine {
+            stages: stages.into_iter().map(state).collect(),
+            resources: resources.iter().map(|r| Resource::new(r.id, r.options)).collect(),
+            bus_cost: resources.iter().map(|r| r.per_byte).collect(),
+            jobs: Jobs::default(),
+            entries,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// A packet comes in at `port`. Panics if the machine has no such entry.
+    pub fn arrive(&mut self, now: Time, port: PortId, packet: Packet) {
+        let stage = self.entries[port.0 as usize];
+        if let Err(packet) = self.offer(now, stage, packet) {
+            self.outputs.push(Output::Drop(packet, self.stages[stage].stage.id));
+        }
+    }
+
+    /// When something is due next.
+    pub fn next(&self) -> Option<Time> {
+        self.resources.iter().filter_map(Resource::next).min()
+    }
+
+    /// Does everything that is due by `now`, in the order in which it became due.
+    pub fn advance(&mut self, now: Time) {
+        while let Some((due, resource)) = self.earliest().filter(|&(due, _)| due <= now) {
+            self.complete(due, resource);
+        }
+    }
+
+    /// What the machine wants done outside, in order.
+    pub fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
+        self.outputs.drain(..)
+    }
+
+    fn earliest(&self) -> Option<(Time, usize)> {
+        let due = self.resources.iter().enumerate().filter_map(|(at, r)| Some((r.next()?, at)));
+        due.min()
+    }
+
+    /// Puts a packet into a stage's queue, or gives it back.
+    fn offer(&mut self, now: Time, stage: usize, mut packet: Packet) -> Result<(), Packet> {
+        packet.entered = now;
+        self.stages[stage].stage.queue.enqueue(now, packet)?;
+        self.take(now, stage);
+        Ok(())
+    }
+
+    /// E-50, `stage.do`: takes packets while the stage has a free place.
+    fn take(&mut self, now: Time, stage: usize) {
+        while self.stages[stage].free > 0 {
+            let Some(packet) = self.stages[stage].stage.queue.dequeue(now) else { break };
+            self.stages[stage].free -= 1;
+            self.begin(now, stage, packet);
+            self.admit_waiter(now, stage);
+        }
+    }
+
+    fn begin(&mut self, now: Time, stage: usize, packet: Packet) {
+        let len = packet.len;
+        let Stage { id, resource, priority, preemptive, cost, .. } = self.stages[stage].stage;
+        let buses = std::mem::take(&mut self.stages[stage].stage.buses);
+        let job = self.jobs.add(Work {
+            packet,
+            stage,
+            started: now,
+            served: Duration::ZERO,
+            primary_done: false,
+            buses_left: buses.len() as u32,
+        });
+        let ask = |work| Job { id: job, stage: id, priority, preemptive, work };
+        self.resources[resource].submit(now, ask(cost.time_for(len)));
+        self.resources[resource].moved(len);
+        for &(bus, crossings) in &buses {
+            let bytes = Bytes(len.0 * u64::from(crossings));
+            self.resources[bus].submit(now, ask(self.bus_cost[bus].time_for(bytes)));
+            self.resources[bus].moved(bytes);
+        }
+        self.stages[stage].stage.buses = buses;
+    }
+
+    /// Something that a packet waited for is done.
+    fn complete(&mut self, now: Time, resource: usize) {
+        let Some(Done { id, started, served, .. }) =
+            self.resources[resource].complete_and_hold(now)
+        else {
+            return;
+        };
+        let work = self.jobs.get(id);
+        let primary = self.stages[work.stage].stage.resource;
+        if resource == primary && !work.primary_done {
+            (work.primary_done, work.started, work.served) = (true, started, served);
+            if work.buses_left > 0 {
+                return; // The unit stays held until the last bus is done.
+            }
+        } else {
+            work.buses_left -= 1;
+            let (buses_left, primary_done) = (work.buses_left, work.primary_done);
+            self.resources[resource].release(now, id);
+            if buses_left > 0 || !primary_done {
+                return;
+            }
+        }
+        let work = self.jobs.remove(id);
+        self.resources[primary].release(now, id);
+        self.leave(now, work);
+    }
+
+    /// E-50, `stage.done`: passes the packet on, frees its place and takes the next one.
+    fn leave(&mut self, now: Time, mut work: Work) {
+        let stage = work.stage;
+        let Stage { id, next, .. } = self.stages[stage].stage;
+        match next {
+            Next::Exit(port) => {
+                record(now, id, &mut work);
+                self.outputs.push(Output::Send(port, work.packet));
+            }
+            Next::Stage(next) => {
+                if let Some(work) = self.pass(now, work, next) {
+                    self.stages[stage].stuck.push_back(work);
+                    self.stages[next].waiters.push_back(stage);
+                    return; // The place stays taken.
+                }
+            }
+        }
+        self.stages[stage].free += 1;
+        self.take(now, stage);
+    }
+
+    /// Passes a packet to the next stage; gives it back where it has to wait for room.
+    fn pass(&mut self, now: Time, mut work: Work, next: usize) -> Option<Work> {
+        let full = self.stages[next].stage.full;
+        let before = (work.packet.visits.mark(), work.packet.entered);
+        record(now, self.stages[work.stage].stage.id, &mut work);
+        match self.offer(now, next, work.packet) {
+            Ok(()) => None,
+            Err(packet) if full == Full::Drop => {
+                self.outputs.push(Output::Drop(packet, self.stages[next].stage.id));
+                None
+            }
+            Err(mut packet) => {
+                packet.visits.rewind(before.0);
+                packet.entered = before.1;
+                work.packet = packet;
+                Some(work)
+            }
+        }
+    }
+
+    /// A packet has left `stage`'s queue: whoever waits for room there may move up.
+    fn admit_waiter(&mut self, now: Time, stage: usize) {
+        let Some(before) = self.stages[stage].waiters.pop_front() else { return };
+        let Some(work) = self.stages[before].stuck.pop_front() else { return };
+        match self.pass(now, work, stage) {
+            Some(work) => {
+                self.stages[before].stuck.push_front(work);
+                self.stages[stage].waiters.push_front(before);
+            }
+            None => {
+                self.stages[before].free += 1;
+                self.take(now, before);
+            }
+        }
+    }
+
+    /// Packets in queues and in service.
+    pub fn held(&self) -> u64 {
+        let queued = |state: &StageState| state.stage.queue.packets() + state.stuck.len() as u64;
+        self.stages.iter().map(queued).sum::<u64>() + self.jobs.len()
+    }
+
+    /// What every unit of every resource did.
+    pub fn meters(&self) -> impl Iterator<Item = &Meter> {
+        self.resources.iter().flat_map(Resource::meters)
+    }
+}
+
+/// Enters the stage in the packet's own record. What was neither wait nor service was held up:
+/// pre-empted, waiting for a bus, or waiting for room.
+fn record(now: Time, stage: StageId, work: &mut Work) {
+    let wait = work.started - work.packet.entered;
+    let blocked = (now - work.started) - work.served;
+    work.packet.visit(stage, wait, work.served, blocked);
+}
+
+impl Jobs {
+    fn add(&mut self, work: Work) -> usize {
+        match self.free.pop() {
+            Some(id) => {
+                self.work[id] = Some(work);
+                id
+            }
+            None => {
+                self.work.push(Some(work));
+                self.work.len() - 1
+            }
+        }
+    }
+    fn get(&mut self, id: usize) -> &mut Work {
+        self.work[id].as_mut().expect("a job that is done has its work")
+    }
+    fn remove(&mut self, id: usize) -> Work {
+        self.free.push(id);
+        self.work[id].take().expect("a job that is done has its work")
+    }
+    fn len(&self) -> u64 {
+        (self.work.len() - self.free.len()) as u64
+    }
+}
