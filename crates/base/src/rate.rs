@@ -42,6 +42,11 @@ impl Rate {
         let exact = (u128::from(bytes.0) * 8 * u128::from(PS)).div_ceil(self.0.into());
         Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
     }
+    /// Time in which `bytes` are surely not exceeded at this rate: exact, rounded down.
+    pub fn time_within(self, bytes: Bytes) -> Duration {
+        let exact = u128::from(bytes.0) * 8 * 1_000_000_000_000 / u128::from(self.0);
+        Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
+    }
     /// `self * numerator / denominator`, rounded down, at least 1 bit/s.
     pub fn scale_floor(self, numerator: u64, denominator: u64) -> Rate {
         let scaled = u128::from(self.0) * u128::from(numerator) / u128::from(denominator);

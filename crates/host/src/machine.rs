@@ -229,22 +229,21 @@ impl Machine {
         };
         let work = self.jobs.get(id);
         let primary = self.stages[work.stage].stage.resource;
-        if resource == primary && !work.primary_done {
+        if resource == primary {
             (work.primary_done, work.started, work.served) = (true, started, served);
-            if work.buses_left > 0 {
-                return; // The unit stays held until the last bus is done.
-            }
         } else {
             work.buses_left -= 1;
-            let (buses_left, primary_done) = (work.buses_left, work.primary_done);
-            self.resources[resource].release(now, id);
-            if buses_left > 0 || !primary_done {
-                return;
-            }
         }
-        let work = self.jobs.remove(id);
-        self.resources[primary].release(now, id);
-        self.leave(now, work);
+        let all_done = work.primary_done && work.buses_left == 0;
+        if all_done {
+            // The packet goes on first, so that whatever its leaving brings competes for the units.
+            let work = self.jobs.remove(id);
+            self.leave(now, work);
+            self.resources[primary].release(now, id);
+        }
+        if resource != primary {
+            self.resources[resource].release(now, id);
+        }
     }
 
     /// E-50, `stage.done`: passes the packet on, frees its place and takes the next one.

@@ -23,7 +23,7 @@ pub struct TokenBucket<Q> {
     queue: Q,
     rate: Rate,
     burst: Bytes,
-    /// The time in which an empty bucket fills.
+    /// The time in which an empty bucket fills, rounded down so that the bound holds exactly.
     depth: Duration,
     /// When the bucket is full again.
     full_at: Time,
@@ -34,7 +34,7 @@ pub struct TokenBucket<Q> {
 impl<Q: Queue> TokenBucket<Q> {
     /// A full bucket behind `queue`.
     pub fn new(queue: Q, rate: Rate, burst: Bytes) -> TokenBucket<Q> {
-        let depth = rate.time_for(burst);
+        let depth = rate.time_within(burst);
         TokenBucket { queue, rate, burst, depth, full_at: Time::START, head: None }
     }
 
