@@ -50,6 +50,8 @@ pub struct Server<Q> {
     free_at: Time,
     /// Whether the timer is set, because somebody waits.
     awaited: bool,
+    /// When the queue lets go of what it held back last.
+    not_before: Time,
     served: u64,
     refused: u64,
     packets_most: u64,
@@ -67,6 +69,7 @@ impl<Q: Queue> Server<Q> {
             meter: Meter::new(resource),
             free_at: Time::START,
             awaited: false,
+            not_before: Time::START,
             served: 0,
             refused: 0,
             packets_most: 0,
@@ -78,7 +81,7 @@ impl<Q: Queue> Server<Q> {
     fn serve(&mut self, cx: &mut Context<'_>) {
         while self.free_at <= cx.now() {
             let Some(mut packet) = self.queue.dequeue(cx.now()) else { break };
-            let started = self.free_at.max(packet.entered);
+            let started = self.free_at.max(packet.entered).max(self.not_before);
             if started > self.free_at {
                 self.meter.rest(self.free_at);
             }
@@ -94,6 +97,9 @@ impl<Q: Queue> Server<Q> {
         }
         if let Some(ready) = self.queue.ready_at(cx.now()) {
             self.awaited = true;
+            if ready > cx.now() {
+                self.not_before = ready;
+            }
             cx.arm(FREE, ready.max(self.free_at));
         }
     }
