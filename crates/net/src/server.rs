@@ -81,7 +81,7 @@ impl<Q: Queue> Server<Q> {
     fn serve(&mut self, cx: &mut Context<'_>) {
         while self.free_at <= cx.now() {
             let Some(mut packet) = self.queue.dequeue(cx.now()) else { break };
-            let started = self.free_at.max(packet.entered).max(self.not_before);
+            let started = self.free_at.max(packet.entered).max(self.not_before.min(cx.now()));
             if started > self.free_at {
                 self.meter.rest(self.free_at);
             }
@@ -114,7 +114,8 @@ impl<Q: Queue> Element for Server<Q> {
             cx.drop(packet, Some(self.stage), "full");
             return;
         }
-        if !self.awaited {
+        // While the server waits for its queue alone, the newcomer may be let go at once.
+        if !self.awaited || self.free_at <= cx.now() {
             self.serve(cx);
         }
         self.packets_most = self.packets_most.max(self.queue.packets());

@@ -1,0 +1,388 @@
+//! The engine's promises: order, timers, conservation, progress, and the same result in any number
+//! of parts.
+
+use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, StageId, Stream, Time, content_tag};
+use lastmeter_engine::{
+    Context, Control, Element, Engine, Error, Graph, Meter, Outcome, PortId, Report, ResourceInfo,
+    ResourceKind, Serial, StageInfo, TimerId, TraceKind, VirtualClock,
+};
+use std::sync::{Arc, Mutex};
+
+fn us(us: u64) -> Duration {
+    Duration::from_us(us)
+}
+
+fn at(n: u64) -> Time {
+    Time::START + us(n)
+}
+
+fn run(graph: Graph, end: Time) -> Result<Outcome, Error> {
+    let mut engine = graph.build(1)?;
+    engine.run_until(end, &mut VirtualClock::default())?;
+    engine.finish()
+}
+
+/// Does what a closure says at each expiry, and notes when that was.
+struct Timed<F> {
+    plan: Vec<(u32, Time)>,
+    act: F,
+    log: Arc<Mutex<Vec<(u32, Time)>>>,
+}
+
+impl<F: FnMut(&mut Context<'_>, u32) + Send> Element for Timed<F> {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.plan.iter().for_each(|&(timer, at)| cx.arm(TimerId(timer), at));
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        cx.deliver(packet);
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+        self.log.lock().unwrap().push((timer.0, cx.now()));
+        (self.act)(cx, timer.0);
+    }
+    fn timers(&self) -> u32 {
+        4
+    }
+}
+
+fn timed(
+    plan: &[(u32, u64)],
+    act: impl FnMut(&mut Context<'_>, u32) + Send + 'static,
+) -> Vec<(u32, Time)> {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let plan = plan.iter().map(|&(timer, n)| (timer, at(n))).collect();
+    let mut graph = Graph::new(1);
+    graph.add("timed", Timed { plan, act, log: log.clone() }).unwrap();
+    run(graph, at(100)).unwrap();
+    log.lock().unwrap().clone()
+}
+
+#[test]
+fn timers_expire_in_order_and_simultaneous_ones_in_the_order_of_arming() {
+    assert_eq!(
+        timed(&[(0, 30), (1, 10), (2, 10), (3, 100)], |_, _| {}),
+        [(1, at(10)), (2, at(10)), (0, at(30)), (3, at(100))]
+    );
+}
+
+#[test]
+fn arming_again_replaces_the_earlier_setting_in_both_directions() {
+    let log = timed(&[(0, 10), (1, 50), (2, 60)], |cx, timer| {
+        if timer == 0 {
+            cx.arm(TimerId(1), at(70)); // later
+            cx.arm(TimerId(2), at(20)); // earlier
+        }
+    });
+    assert_eq!(log, [(0, at(10)), (2, at(20)), (1, at(70))]);
+}
+
+#[test]
+fn a_disarmed_timer_does_not_expire_and_can_be_armed_again() {
+    let log = timed(&[(0, 10), (1, 20)], |cx, timer| {
+        if timer == 0 && cx.now() == at(10) {
+            cx.disarm(TimerId(1));
+            cx.arm(TimerId(0), at(30));
+        } else if cx.now() == at(30) {
+            cx.arm(TimerId(1), at(40));
+        }
+    });
+    assert_eq!(log, [(0, at(10)), (0, at(30)), (1, at(40))]);
+}
+
+#[test]
+fn a_past_deadline_means_now() {
+    let log = timed(&[(0, 10)], |cx, timer| {
+        if timer == 0 {
+            cx.arm(TimerId(1), Time::START);
+        }
+    });
+    assert_eq!(log, [(0, at(10)), (1, at(10))]);
+}
+
+#[test]
+fn events_for_ever_at_one_instant_are_an_error_that_names_the_element() {
+    let mut graph = Graph::new(1);
+    let act = |cx: &mut Context<'_>, timer| cx.arm(TimerId(timer), Time::START);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    // The log would grow; this element keeps none.
+    struct Spinning<F>(F);
+    impl<F: FnMut(&mut Context<'_>, u32) + Send> Element for Spinning<F> {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            cx.arm(TimerId(0), at(5));
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+        fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+            (self.0)(cx, timer.0);
+        }
+    }
+    graph.add("quiet", Timed { plan: vec![], act: |_: &mut Context<'_>, _| {}, log }).unwrap();
+    graph.add("spinning", Spinning(act)).unwrap();
+    match run(graph, at(10)) {
+        Err(Error::NoProgress { at: when, element, .. }) => {
+            assert_eq!((when, element.as_str()), (at(5), "spinning"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Makes packets at random times for random outputs, and takes or passes on what comes.
+struct Gossip {
+    path: PathId,
+    stage: StageId,
+    outputs: u16,
+    meter: Meter,
+    sent: u64,
+}
+
+impl Gossip {
+    fn next(&mut self, cx: &mut Context<'_>) {
+        // Coarse times, so that ties between elements are common.
+        let gap = us(1 + cx.rng().below(4));
+        let due = cx.now() + gap;
+        cx.arm(TimerId(0), due);
+    }
+    fn pick(&self, cx: &mut Context<'_>) -> PortId {
+        PortId(cx.rng().below(u64::from(self.outputs)) as u16)
+    }
+}
+
+impl Element for Gossip {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.next(cx);
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
+        match cx.rng().below(4) {
+            0 => cx.deliver(packet),
+            1 => cx.drop(packet, Some(self.stage), "gossip"),
+            _ => {
+                packet.visit(self.stage, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+                let port = self.pick(cx);
+                cx.send(port, packet);
+            }
+        }
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        let mut packet = cx.make(self.path, Bytes(100 + self.sent % 7));
+        packet.flow = FlowId(0);
+        packet.seq = self.sent;
+        packet.tag = content_tag(self.path.0, 0, self.sent);
+        self.sent += 1;
+        match self.sent % 2 {
+            0 => self.meter.serve(cx.now(), self.stage),
+            _ => self.meter.rest(cx.now()),
+        }
+        let port = self.pick(cx);
+        cx.send(port, packet);
+        self.next(cx);
+    }
+    fn report(&self, out: &mut Report) {
+        out.count("sent", self.sent);
+        out.meter(&self.meter);
+    }
+}
+
+/// A random graph of gossips, with delays of 0 to 3 us.
+fn gossips(seed: u64, shuffle: u64) -> Graph {
+    let mut stream = Stream::new(seed, "graph");
+    let count = 3 + stream.below(12);
+    let mut graph = Graph::new(seed);
+    graph.tracing = true;
+    graph.shuffle_ties = shuffle;
+    let outputs: Vec<u16> = (0..count).map(|_| 1 + stream.below(3) as u16).collect();
+    let ids: Vec<_> = outputs
+        .iter()
+        .enumerate()
+        .map(|(index, &outputs)| {
+            let name = format!("gossip {index}");
+            let path = graph.path(name.clone(), "gossip");
+            let (copies, touches, memory) = (0, 0, 0);
+            let info = StageInfo { name: name.clone(), resource: None, copies, touches, memory };
+            let stage = graph.stage(info);
+            let kind = ResourceKind::Engine;
+            let resource = graph.resource(ResourceInfo { name: name.clone(), kind, units: 1 });
+            let meter = Meter::new(resource);
+            graph.add(name, Gossip { path, stage, outputs, meter, sent: 0 }).unwrap()
+        })
+        .collect();
+    for (from, &outputs) in ids.iter().zip(&outputs) {
+        for output in 0..outputs {
+            let to = ids[stream.below(count) as usize];
+            let delay = us([0, 1, 1, 2, 3][stream.below(5) as usize]);
+            // A loop without delay would be cut by its random ends alone.
+            let delay = if to <= *from { delay.max(us(1)) } else { delay };
+            let name = format!("edge {} {output}", from.0);
+            let stage =
+                graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 });
+            graph.connect_after(*from, PortId(output), to, PortId(0), delay, Some(stage)).unwrap();
+        }
+    }
+    graph
+}
+
+fn in_parts(graph: Graph, parts: usize) -> (Outcome, usize) {
+    let mut engine: Engine = graph.build(parts).unwrap();
+    let parts = engine.parts();
+    engine.run_parallel(at(400), &Arc::new(Control::default()), &Serial).unwrap();
+    (engine.finish().unwrap(), parts)
+}
+
+#[test]
+fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
+    let mut most = 0;
+    for seed in 0..40 {
+        for shuffle in [0, 77] {
+            let (whole, _) = in_parts(gossips(seed, shuffle), 1);
+            assert!(whole.trace.len() > 300);
+            for parts in [2, 3, 5] {
+                let (cut, parts) = in_parts(gossips(seed, shuffle), parts);
+                most = most.max(parts);
+                assert_eq!(whole.trace, cut.trace, "seed {seed}, {parts} parts");
+                assert_eq!(whole.elements, cut.elements);
+                assert_eq!(whole.books.resources, cut.books.resources);
+                for (a, b) in whole.books.paths.iter().zip(&cut.books.paths) {
+                    assert_eq!((a.offered, a.delivered), (b.offered, b.delivered));
+                    assert_eq!(a.dropped, b.dropped);
+                    assert_eq!(a.latency.sum(), b.latency.sum());
+                    let times = |book: &lastmeter_engine::PathBook| {
+                        let rows = book.rows().into_iter();
+                        rows.map(|row| (row.stage, row.time(), row.passed)).collect::<Vec<_>>()
+                    };
+                    assert_eq!(times(a), times(b));
+                }
+            }
+        }
+    }
+    assert!(most >= 3, "no graph was cut: the test shows nothing");
+}
+
+#[test]
+fn shuffling_ties_changes_the_order_of_simultaneous_events_and_nothing_breaks() {
+    let order = |shuffle| run(gossips(4, shuffle), at(400)).unwrap().trace;
+    assert_eq!(order(0), order(0));
+    assert_ne!(order(0), order(1));
+    assert_ne!(order(1), order(2));
+}
+
+#[test]
+fn adding_an_element_moves_no_other_elements_draws() {
+    let sends = |extra: bool| {
+        let mut graph = Graph::new(9);
+        graph.tracing = true;
+        let path = graph.path("a", "b");
+        let info = StageInfo { name: "s".into(), resource: None, copies: 0, touches: 0, memory: 0 };
+        let stage = graph.stage(info);
+        let info = ResourceInfo { name: "r".into(), kind: ResourceKind::Engine, units: 2 };
+        let resource = graph.resource(info);
+        let gossip = || Gossip { path, stage, outputs: 1, meter: Meter::new(resource), sent: 0 };
+        let first = graph.add("first", gossip()).unwrap();
+        let name = if extra { "second" } else { "another" };
+        graph.add(name, gossip()).unwrap();
+        let outcome = run(graph, at(100)).unwrap();
+        let of_first = outcome.trace.iter().filter(|event| event.element == first);
+        of_first
+            .filter(|event| event.kind == TraceKind::Make)
+            .map(|event| event.at)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sends(false), sends(true));
+}
+
+#[test]
+fn an_element_that_loses_a_packet_is_found_out() {
+    struct Leak(PathId);
+    impl Element for Leak {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            let _lost = cx.make(self.0, Bytes(1));
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+    }
+    let mut graph = Graph::new(1);
+    let path = graph.path("leak", "leak");
+    graph.add("leak", Leak(path)).unwrap();
+    let error = run(graph, at(1)).unwrap_err();
+    let expected = Error::PacketsUnbalanced { made: 1, delivered: 0, dropped: 0, held: 0 };
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn an_element_that_hides_time_is_found_out() {
+    struct Late(PathId);
+    impl Element for Late {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            let packet = cx.make(self.0, Bytes(1));
+            cx.send_at(PortId(0), packet, at(5)); // No visit says where the 5 us went.
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+    }
+    let mut graph = Graph::new(1);
+    let path = graph.path("late", "late");
+    let late = graph.add("late", Late(path)).unwrap();
+    graph.connect(late, PortId(0), late, PortId(0)).unwrap();
+    match run(graph, at(10)) {
+        Err(Error::LatencyUnbalanced { latency, stages, .. }) => {
+            assert_eq!((latency, stages), (5_000_000, 0));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_resource_that_nobody_accounts_for_is_found_out() {
+    let mut graph = Graph::new(1);
+    let info = ResourceInfo { name: "cpu".into(), kind: ResourceKind::Cpu, units: 1 };
+    graph.resource(info);
+    let error = run(graph, at(1)).unwrap_err();
+    let resource = "cpu".to_owned();
+    let expected = Error::ResourceUnbalanced { resource, accounted: 0, elapsed: 1_000_000 };
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn what_is_sent_to_nowhere_is_dropped_and_counted() {
+    let mut graph = gossips(1, 0);
+    let path = graph.path("lost", "lost");
+    struct Lost(PathId);
+    impl Element for Lost {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            let packet = cx.make(self.0, Bytes(1));
+            cx.send(PortId(3), packet);
+        }
+        fn receive(&mut self, _: &mut Context<'_>, _: PortId, _: Packet) {}
+    }
+    graph.add("lost", Lost(path)).unwrap();
+    let outcome = run(graph, at(10)).unwrap();
+    let book = outcome.books.paths.last().unwrap();
+    assert_eq!(book.dropped_total().packets, 1);
+    assert_eq!(book.dropped.keys().next().unwrap().reason, "unconnected");
+}
+
+#[test]
+fn a_stopped_run_keeps_what_it_has_and_still_balances() {
+    let control = Arc::new(Control::default());
+    control.stop();
+    for parts in [1, 4] {
+        let mut engine = gossips(2, 0).build(parts).unwrap();
+        let end = Time::START + Duration::from_secs(3600);
+        engine.run_parallel(end, &control, &Serial).unwrap();
+        let outcome = engine.finish().unwrap();
+        assert!(outcome.stopped && outcome.now < end);
+    }
+}
+
+#[test]
+fn names_and_outputs_are_used_once() {
+    let mut graph = Graph::new(1);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let quiet = || Timed { plan: vec![], act: |_: &mut Context<'_>, _| {}, log: log.clone() };
+    let a = graph.add("a", quiet()).unwrap();
+    assert_eq!(graph.add("a", quiet()).unwrap_err(), Error::NameTaken("a".into()));
+    graph.connect(a, PortId(1), a, PortId(0)).unwrap();
+    let again = graph.connect(a, PortId(1), a, PortId(0)).unwrap_err();
+    assert_eq!(again, Error::PortTaken { element: "a".into(), port: 1 });
+}
