@@ -1,6 +1,8 @@
 //! The engine's promises: order, timers, conservation, progress, and the same result in any number
 //! of parts.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, StageId, Stream, Time, content_tag};
 use lastmeter_engine::{
     Context, Control, Element, Engine, Error, Graph, Meter, Outcome, PortId, Report, ResourceInfo,

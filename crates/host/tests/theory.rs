@@ -1,6 +1,8 @@
 //! M/G/1 with priorities, pre-emptive and not: what shared resources measure, against the formulas
 //! (Kleinrock, Queueing Systems II, §3.3 to 3.5; Cobham 1954).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Time};
 use lastmeter_engine::{Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
 use lastmeter_host::element::Host;

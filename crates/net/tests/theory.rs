@@ -3,6 +3,8 @@
 //! Each value is the mean over independent replications; the formula must lie within the 99.9 %
 //! confidence interval, and the interval must be narrow, or the test would show nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Rate, StageId, Time};
 use lastmeter_engine::{
     Graph, Outcome, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
