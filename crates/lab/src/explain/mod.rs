@@ -1,0 +1,9 @@
+//! Explaining a run: what each change would buy, what limits it, and whether chance decided.
+
+mod shuffle;
+mod verdict;
+mod what_if;
+
+pub use shuffle::{Shuffle, TOLERANCE, shuffled};
+pub use verdict::verdict;
+pub use what_if::{Change, Effect, WHAT_IFS_MAX, candidates, group_of, rank};

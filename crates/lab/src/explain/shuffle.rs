@@ -1,0 +1,57 @@
+//! Whether the order of simultaneous events decided: the phase-effect check.
+//!
+//! Floyd and Jacobson (1991) warned that a model's conclusions may hang on the order of events that
+//! really have none. A run is repeated with random orders; a total that moves by more than the
+//! tolerance, or another verdict, is said aloud.
+
+use crate::ledger::Ledger;
+use serde::Serialize;
+
+/// Totals may move by this share of themselves before the check calls it a change.
+pub const TOLERANCE: f64 = 0.01;
+
+/// What the check found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shuffle {
+    /// How many random orders were tried.
+    pub runs: usize,
+    /// By what share a total may move.
+    pub tolerance: f64,
+    /// What moved further, each in words; empty where nothing did.
+    pub moved: Vec<String>,
+}
+
+/// Compares the ledgers of runs in random order with the ledger of the ordinary one.
+pub fn shuffled(ordinary: &Ledger, others: &[Ledger]) -> Shuffle {
+    let mut moved = Vec::new();
+    let mut totals: Vec<(String, f64, Vec<f64>)> = Vec::new();
+    for (at, path) in ordinary.paths.iter().enumerate() {
+        let name = format!("{} {}", path.name, path.class);
+        let of = |value: fn(&crate::ledger::Totals) -> f64| {
+            let values = others.iter().map(|other| value(&other.paths[at].totals)).collect();
+            (value(&path.totals), values)
+        };
+        let (value, values) = of(|totals| totals.goodput);
+        totals.push((format!("goodput of {name}"), value, values));
+        let (value, values) = of(|totals| totals.latency.mean);
+        totals.push((format!("mean latency of {name}"), value, values));
+        let (value, values) = of(|totals| totals.loss);
+        totals.push((format!("loss of {name}"), value, values));
+    }
+    for (name, value, values) in totals {
+        let low = values.iter().copied().fold(value, f64::min);
+        let high = values.iter().copied().fold(value, f64::max);
+        let far = (high - value).max(value - low);
+        if far > TOLERANCE * value.abs().max(f64::MIN_POSITIVE) {
+            moved.push(format!("{name}: {value:.6e}, in other orders {low:.6e} to {high:.6e}"));
+        }
+    }
+    let limit = |ledger: &Ledger| ledger.verdict.as_ref().and_then(|v| v.resource.clone());
+    let verdicts = others.iter().filter(|other| other.verdict.is_some());
+    for other in verdicts.filter(|other| limit(other) != limit(ordinary)) {
+        let name = limit(other).unwrap_or_else(|| "nothing".to_owned());
+        moved.push(format!("the verdict: another order names {name}"));
+    }
+    moved.dedup();
+    Shuffle { runs: others.len(), tolerance: TOLERANCE, moved }
+}

@@ -1,0 +1,176 @@
+//! The verdict: which resource limits the paths, found in two independent ways.
+//!
+//! By *utilisation*: the resource that is busy or blocked most. By *sensitivity*: the resource
+//! whose being 10 % faster helps most, found by running the model again. Where the two agree the
+//! verdict is sure; where they do not, or nothing helps, it says so.
+
+use super::what_if::{Change, Effect, by_goodput, group_of};
+use crate::ledger::{Confidence, Ledger, Verdict};
+use std::collections::BTreeMap;
+
+/// A resource below this share is not what throughput is limited by.
+const BUSY_MIN: f64 = 0.7;
+/// Two utilisations this close are the same.
+const UTILISATION_CLOSE: f64 = 0.03;
+/// A sensitivity this many times the next one is clear.
+const SENSITIVITY_CLEAR: f64 = 2.0;
+
+/// Judges a run by its ledger and by what changes do to it. `None` where nothing was offered.
+pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
+    let offered: u64 = ledger.paths.iter().map(|path| path.totals.offered.packets).sum();
+    if offered == 0 {
+        return None;
+    }
+    let utilised = by_utilisation(ledger);
+    if !by_goodput(ledger, effects) {
+        return Some(nothing_limits(ledger, &utilised));
+    }
+    Some(something_limits(ledger, &utilised, &by_sensitivity(ledger, effects)))
+}
+
+/// Groups of resources with their greatest busy and blocked share, highest first.
+fn by_utilisation(ledger: &Ledger) -> Vec<(String, f64)> {
+    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+    for resource in &ledger.resources {
+        let share = shares.entry(group_of(&resource.name)).or_default();
+        *share = share.max(resource.busy + resource.blocked);
+    }
+    highest_first(shares.into_iter().collect())
+}
+
+/// Groups of resources with what throughput gains when they are 10 % faster, highest first.
+fn by_sensitivity(ledger: &Ledger, effects: &[Effect]) -> Vec<(String, f64)> {
+    let gain = |effect: &Effect| match &effect.change {
+        Change::Faster { group, numerator: 11, denominator: 10 } => {
+            Some((group.clone(), effect.goodput_gain(ledger)))
+        }
+        _ => None,
+    };
+    highest_first(effects.iter().filter_map(gain).collect())
+}
+
+fn highest_first(mut shares: Vec<(String, f64)>) -> Vec<(String, f64)> {
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    shares
+}
+
+fn nothing_limits(ledger: &Ledger, utilised: &[(String, f64)]) -> Verdict {
+    let busiest = utilised.first();
+    let utilisation = busiest.map_or(0.0, |&(_, share)| share);
+    let mut words = match ledger.loss() {
+        loss if loss > 0.0 => {
+            format!("Throughput is lost ({}), but no single change brings it back", percent(loss))
+        }
+        _ => "Nothing limits throughput: what was offered arrived".to_owned(),
+    };
+    if let Some((name, share)) = busiest {
+        words += &format!("; the busiest resource, {name}, is in use for {}", percent(*share));
+    }
+    words += ".";
+    if let Some((stage, share)) = slowest_stage(ledger) {
+        words += &format!(" Most latency is spent in {stage} ({}).", percent(share));
+    }
+    Verdict {
+        resource: None,
+        utilisation,
+        confidence: if ledger.loss() > 0.0 { Confidence::Undecided } else { Confidence::High },
+        runner_up: busiest.map(|(name, _)| name.clone()),
+        words,
+    }
+}
+
+fn something_limits(
+    ledger: &Ledger,
+    utilised: &[(String, f64)],
+    sensitive: &[(String, f64)],
+) -> Verdict {
+    let share_of =
+        |name: &str| utilised.iter().find(|(known, _)| known == name).map_or(0.0, |u| u.1);
+    let most_used = utilised.first().map_or(0.0, |&(_, share)| share);
+    let Some((name, gain)) = sensitive.first().filter(|&&(_, gain)| gain > 0.0) else {
+        return undecided(utilised);
+    };
+    let utilisation = share_of(name);
+    let runner_up = sensitive.get(1).filter(|&&(_, gain)| gain > 0.0);
+    let next = runner_up.map_or(0.0, |&(_, gain)| gain);
+    if most_used < BUSY_MIN {
+        return round_trips(ledger, utilised, most_used);
+    }
+    let agree = most_used - utilisation <= UTILISATION_CLOSE;
+    let clear = *gain >= SENSITIVITY_CLEAR * next;
+    let confidence = match (agree, clear) {
+        (true, true) => Confidence::High,
+        (true, false) => Confidence::Medium,
+        (false, _) => Confidence::Low,
+    };
+    let mut words = format!(
+        "{name} limits: it is in use for {} of the time, and 10 % more speed there brings {} more \
+         throughput",
+        percent(utilisation),
+        percent(*gain)
+    );
+    match runner_up {
+        Some((other, gain)) if !clear => {
+            words += &format!("; {other} is close behind ({}).", percent(*gain));
+        }
+        _ => words += ".",
+    }
+    if let (false, Some((other, share))) = (agree, utilised.first()) {
+        words +=
+            &format!(" {other} is busier ({}), but speeding it up helps less.", percent(*share));
+    }
+    let runner_up = runner_up.map(|(name, _)| name.clone());
+    Verdict { resource: Some(name.clone()), utilisation, confidence, runner_up, words }
+}
+
+/// Throughput depends on speed, but nothing is busy: senders wait for answers.
+fn round_trips(ledger: &Ledger, utilised: &[(String, f64)], most_used: f64) -> Verdict {
+    let mut words = format!(
+        "Round trips limit: senders wait for answers, and no resource is in use for more than {}.",
+        percent(most_used)
+    );
+    if let Some((stage, share)) = slowest_stage(ledger) {
+        words += &format!(" Most latency is spent in {stage} ({}).", percent(share));
+    }
+    Verdict {
+        resource: None,
+        utilisation: most_used,
+        confidence: Confidence::Medium,
+        runner_up: utilised.first().map(|(name, _)| name.clone()),
+        words,
+    }
+}
+
+fn undecided(utilised: &[(String, f64)]) -> Verdict {
+    let (name, share) = utilised.first().cloned().unwrap_or_default();
+    Verdict {
+        resource: None,
+        utilisation: share,
+        confidence: Confidence::Undecided,
+        runner_up: Some(name).filter(|name| !name.is_empty()),
+        words: "The data do not decide: throughput can be raised, but by no single resource."
+            .to_owned(),
+    }
+}
+
+/// The stage in which delivered packets spend most of their time, and its share of it.
+fn slowest_stage(ledger: &Ledger) -> Option<(&str, f64)> {
+    let time = |mean: f64, packets: u64| mean * packets as f64;
+    let mut times: BTreeMap<&str, f64> = BTreeMap::new();
+    for path in &ledger.paths {
+        for stage in &path.stages {
+            *times.entry(&stage.name).or_default() +=
+                time(stage.mean(), path.totals.delivered.packets);
+        }
+    }
+    let total: f64 = times.values().sum();
+    let (stage, longest) = times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (total > 0.0).then_some((stage, longest / total))
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent >= 9.95 => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
