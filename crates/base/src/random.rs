@@ -69,7 +69,8 @@ impl Draw {
         match *self {
             Draw::Constant(time) => time,
             Draw::Exponential(mean) => {
-                Duration::from_ps((mean.as_ps() as f64 * stream.exponential()).round() as u64)
+                // The nearest picosecond, without a call into the mathematics library.
+                Duration::from_ps((mean.as_ps() as f64 * stream.exponential() + 0.5) as u64)
             }
             Draw::Uniform(low, high) => {
                 low + Duration::from_ps(stream.below((high - low).as_ps() + 1))

@@ -121,6 +121,8 @@ pub struct Row {
     /// rates without queueing are all the same.
     last: (Visit, Bytes, u32),
     run: u64,
+    /// Visits that were not held up, and not yet counted in `blocked`: nearly all.
+    unblocked: u64,
 }
 
 impl Row {
@@ -135,28 +137,37 @@ impl Row {
             blocked: Distribution::default(),
             last: (Visit { wait, service, blocked, stage }, Bytes::ZERO, 0),
             run: 0,
+            unblocked: 0,
         }
     }
 
     #[inline]
     fn enter(&mut self, position: u32, visit: Visit, len: Bytes) {
         if (visit, len, position) != self.last {
-            self.settle();
+            self.count_run();
             self.last = (visit, len, position);
         }
         self.run += 1;
     }
 
-    /// Counts the visits that are only remembered as a run so far.
-    fn settle(&mut self) {
+    fn count_run(&mut self) {
         let (visit, len, position) = self.last;
         self.position += u128::from(position) * u128::from(self.run);
         self.passed.packets += self.run;
         self.passed.bytes += len.0 * self.run;
         self.wait.record_many(visit.wait, self.run);
         self.service.record_many(visit.service, self.run);
-        self.blocked.record_many(visit.blocked, self.run);
+        match visit.blocked {
+            Duration::ZERO => self.unblocked += self.run,
+            blocked => self.blocked.record_many(blocked, self.run),
+        }
         self.run = 0;
+    }
+
+    /// Counts the visits that are only remembered so far.
+    fn settle(&mut self) {
+        self.count_run();
+        self.blocked.record_many(Duration::ZERO, std::mem::take(&mut self.unblocked));
     }
 
     /// Picoseconds that delivered packets spent here, exact.

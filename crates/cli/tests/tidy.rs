@@ -1,0 +1,156 @@
+//! The structure of the project, checked: who may know whom, what may stand where, how long a file
+//! may be.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which crates of the workspace each crate may depend on (ARCHITECTURE.md, "Crates").
+const ARROWS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("wire", &["base"]),
+    ("engine", &["base"]),
+    ("net", &["base", "wire", "engine"]),
+    ("host", &["base", "wire", "engine", "net"]),
+    ("live", &["base", "wire", "engine"]),
+    ("lab", &["base", "wire", "engine", "net", "host", "live"]),
+    ("cli", &["base", "lab", "live"]),
+];
+
+/// Crates that may read clocks, start threads and open files and sockets.
+const WORLDLY: &[&str] = &["live", "cli"];
+/// Crates that may hold `unsafe`.
+const UNSAFE: &[&str] = &["live"];
+
+const BANNED: &[&str] = &[
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "Instant::now",
+    "SystemTime::now",
+    "std::thread",
+    "thread::spawn",
+    "thread_local!",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::env",
+    "RefCell",
+];
+
+/// Lines of a file, without its tests.
+const LINES_MAX: usize = 600;
+const WIDTH_MAX: usize = 100;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn crates() -> Vec<String> {
+    let entries = fs::read_dir(root().join("crates")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+/// Each source file of a crate with its text up to its tests.
+fn sources(name: &str) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    rust_files(&root().join("crates").join(name).join("src"), &mut files);
+    let without_tests = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("\n#[cfg(test)]").next().unwrap().to_owned();
+        (path, code)
+    };
+    files.into_iter().map(without_tests).collect()
+}
+
+#[test]
+fn each_crate_knows_only_those_that_its_row_allows() {
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    for name in crates() {
+        let allowed = arrows.get(name.as_str());
+        let allowed = allowed.unwrap_or_else(|| panic!("crate `{name}` has no row in ARROWS"));
+        let manifest = root().join("crates").join(&name).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).unwrap();
+        let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
+        for line in dependencies.lines() {
+            let Some(rest) = line.strip_prefix("lastmeter-") else { continue };
+            let other = rest.split(['.', ' ', '=']).next().unwrap();
+            assert!(allowed.contains(&other), "`{name}` may not depend on `{other}`");
+        }
+    }
+}
+
+#[test]
+fn clocks_threads_files_and_sockets_stay_where_they_belong() {
+    for name in crates() {
+        if WORLDLY.contains(&name.as_str()) {
+            continue;
+        }
+        for (path, code) in sources(&name) {
+            for (number, line) in code.lines().enumerate() {
+                let is_code = !line.trim_start().starts_with("//");
+                let banned = BANNED.iter().find(|word| is_code && line.contains(**word));
+                let at = format!("{}:{}", path.display(), number + 1);
+                assert!(banned.is_none(), "{at}: `{}` has no place in `{name}`", banned.unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_stands_in_one_crate_and_is_justified() {
+    for name in crates() {
+        for (path, code) in sources(&name) {
+            let lines: Vec<&str> = code.lines().collect();
+            for (number, line) in lines.iter().enumerate() {
+                let code_of_line = line.split("//").next().unwrap();
+                if !code_of_line.contains("unsafe {") && !code_of_line.contains("unsafe impl") {
+                    continue;
+                }
+                let at = format!("{}:{}", path.display(), number + 1);
+                assert!(UNSAFE.contains(&name.as_str()), "{at}: unsafe in `{name}`");
+                let before = &lines[number.saturating_sub(6)..=number];
+                let justified = before.iter().any(|line| line.contains("SAFETY:"));
+                assert!(justified, "{at}: unsafe without `// SAFETY:`");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_and_lines_are_short() {
+    for name in crates() {
+        for (path, code) in sources(&name) {
+            let lines = code.lines().count();
+            assert!(lines <= LINES_MAX, "{}: {lines} lines, two things in one", path.display());
+            for (number, line) in code.lines().enumerate() {
+                let width = line.chars().count();
+                let at = format!("{}:{}", path.display(), number + 1);
+                assert!(width <= WIDTH_MAX, "{at}: {width} columns");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    for name in crates() {
+        for (path, code) in sources(&name) {
+            assert!(code.starts_with("//!"), "{}: no `//!` at the top", path.display());
+        }
+    }
+}
