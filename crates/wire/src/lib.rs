@@ -4,4 +4,9 @@
 //! Nothing here reads a clock, opens a file or starts a thread. Input is never trusted: a parser
 //! returns an error, it does not panic, and what it allocates is bounded by a named constant.
 
+pub mod atm;
 pub mod capture;
+pub mod crc;
+mod error;
+
+pub use error::Error;
