@@ -71,6 +71,18 @@ pub fn crc10(data: &[u8]) -> u16 {
     })
 }
 
+/// Writes the CRC-10 of all bits but the last ten into the last ten.
+pub fn seal10(data: &mut [u8]) {
+    let Some((body, [high, low])) = data.split_last_chunk_mut::<2>() else { return };
+    // The six bits above the check belong to the message: one bit at a time.
+    let check = (2..8).rev().fold(crc10(body), |crc, bit| {
+        let out = (crc >> 9 ^ u16::from(*high >> bit)) & 1;
+        (crc << 1 & 0x3ff) ^ if out == 1 { 0x233 } else { 0 }
+    });
+    *high = *high & 0xfc | (check >> 8) as u8;
+    *low = check as u8;
+}
+
 pub(crate) const CRC8_TABLE: [u8; 256] = {
     let mut table = [0; 256];
     let mut at = 0;
@@ -130,6 +142,10 @@ mod tests {
             prop_assert_eq!(pieces.value(), naive);
             let whole = [&data[..], &naive.to_be_bytes()].concat();
             prop_assert_eq!(crc32(&whole), CRC32_RESIDUE);
+            let mut sealed = [&data[..], &[0xff; 2]].concat();
+            seal10(&mut sealed);
+            prop_assert_eq!(crc10(&sealed), 0);
+            prop_assert_eq!(sealed[data.len()] & 0xfc, 0xfc, "the message stays");
         }
     }
 }

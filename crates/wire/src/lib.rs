@@ -4,6 +4,7 @@
 //! Nothing here reads a clock, opens a file or starts a thread. Input is never trusted: a parser
 //! returns an error, it does not panic, and what it allocates is bounded by a named constant.
 
+pub mod aal;
 pub mod atm;
 pub mod capture;
 pub mod crc;
