@@ -6,8 +6,10 @@
 
 pub mod aal;
 pub mod atm;
+pub mod bench;
 pub mod capture;
 pub mod crc;
 mod error;
+pub mod internet;
 
 pub use error::Error;

@@ -86,14 +86,21 @@ fn never_delivers_a_wrong_pdu_and_counts_every_cell_over_10_000_runs() {
         let line = damage(&mut random, rates, line);
         let clean = rates == [0.0; 4];
 
+        let mut burst = reassembler(4, default());
+        let mut in_burst = Vec::new();
+        burst.receive_burst(Time::START, &line, |pdu| in_burst.push(pdu.payload.to_vec()));
+        in_burst.reverse();
         let mut reassembler = reassembler(4, default());
         for cell in &line {
             if let Event::Pdu(pdu) = reassembler.receive(Time::START, cell) {
                 let found = sent.contains(&(pdu.circuit.vci, pdu.payload.to_vec()));
                 assert!(found, "run {run} delivered a packet that was not sent");
+                assert_eq!(in_burst.pop().as_deref(), Some(pdu.payload));
             }
             assert!(reassembler.counts().balances());
         }
+        assert!(in_burst.is_empty());
+        assert_eq!(burst.counts(), reassembler.counts());
         reassembler.expire(Time::START + Duration::from_secs(1));
         let counts = *reassembler.counts();
         assert_eq!(counts.held, 0);

@@ -18,7 +18,7 @@
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
 
-use crate::atm::{Cell, Header, Interface, PAYLOAD_LEN, PayloadType, hec};
+use crate::atm::{CELL_LEN, Cell, Header, Interface, PAYLOAD_LEN, PayloadType, hec};
 use crate::crc::{CRC32_RESIDUE, Crc32, crc32};
 use crate::error::{Error, fit};
 
@@ -184,36 +184,73 @@ impl Segmenter {
     /// # Errors
     /// If the payload is empty or longer than 65,535 bytes; `cells` is then unchanged.
     pub fn segment(&self, payload: &[u8], user: u8, cells: &mut Vec<Cell>) -> Result<(), Error> {
+        let _ = tail(payload, user)?;
+        let start = cells.len();
+        // Filled and then overwritten in place: building each cell aside and moving it costs more.
+        cells.resize(start + self::cells(payload.len()), Cell([0; CELL_LEN]));
+        let written = self.segment_into(payload, user, &mut cells[start..]);
+        if written.is_err() {
+            cells.truncate(start);
+        }
+        written.map(|_| ())
+    }
+
+    /// Writes the cells of one packet over the first of `cells`, as into an adapter's ring, and
+    /// returns how many.
+    ///
+    /// # Errors
+    /// If the payload is empty or longer than 65,535 bytes, or `cells` are too few; they are then
+    /// unchanged.
+    pub fn segment_into(
+        &self,
+        payload: &[u8],
+        user: u8,
+        cells: &mut [Cell],
+    ) -> Result<usize, Error> {
         let (mut tail, len) = tail(payload, user)?;
+        let count = self::cells(payload.len());
+        let have = cells.len();
+        let Some(cells) = cells.get_mut(..count) else {
+            return Err(Error::Truncated {
+                what: "room for an AAL5 PDU's cells",
+                need: count,
+                have,
+            });
+        };
         let (whole, _) = payload.as_chunks::<PAYLOAD_LEN>();
+        let (front, back) = cells.split_at_mut(whole.len());
+        // Before the CRC: copying overlaps with fetching the payload, the CRC then finds it near.
+        self.fill(front, whole);
         let check = check(whole.as_flattened(), &tail[..len - CHECK_LEN]);
         tail[len - CHECK_LEN..len].copy_from_slice(&check.to_be_bytes());
-        self.push(whole, &tail[..len], cells);
-        Ok(())
+        self.fill(back, tail[..len].as_chunks().0);
+        self.mark_last(cells);
+        Ok(count)
     }
 
     /// Appends a PDU that is whole already. What follows its last 48 bytes is not sent.
     pub fn segment_pdu(&self, pdu: &[u8], cells: &mut Vec<Cell>) {
-        self.push(pdu.as_chunks().0, &[], cells);
+        let (chunks, _) = pdu.as_chunks();
+        let start = cells.len();
+        cells.resize(start + chunks.len(), Cell([0; CELL_LEN]));
+        self.fill(&mut cells[start..], chunks);
+        self.mark_last(&mut cells[start..]);
     }
 
-    fn push(&self, whole: &[[u8; PAYLOAD_LEN]], tail: &[u8], cells: &mut Vec<Cell>) {
-        let (tail, _) = tail.as_chunks::<PAYLOAD_LEN>();
-        let start = cells.len();
-        cells.reserve(whole.len() + tail.len());
-        cells.extend(whole.iter().chain(tail).map(|chunk| cell(&self.middle, chunk)));
-        if let Some(last) = cells[start..].last_mut() {
+    fn mark_last(&self, cells: &mut [Cell]) {
+        if let Some(last) = cells.last_mut() {
             last.0[..self.last.len()].copy_from_slice(&self.last);
         }
     }
-}
 
-#[inline]
-fn cell(header: &[u8; 5], chunk: &[u8; PAYLOAD_LEN]) -> Cell {
-    let mut bytes = [0; crate::atm::CELL_LEN];
-    bytes[..header.len()].copy_from_slice(header);
-    bytes[header.len()..].copy_from_slice(chunk);
-    Cell(bytes)
+    #[inline]
+    fn fill(&self, cells: &mut [Cell], chunks: &[[u8; PAYLOAD_LEN]]) {
+        for (cell, chunk) in cells.iter_mut().zip(chunks) {
+            let (header, payload) = cell.0.split_at_mut(self.middle.len());
+            header.copy_from_slice(&self.middle);
+            payload.copy_from_slice(chunk);
+        }
+    }
 }
 
 #[cfg(test)]

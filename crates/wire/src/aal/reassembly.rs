@@ -51,6 +51,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// The first buffer of a PDU, in bytes: five cells, as most packets are short.
 const BUFFER_LEN_FIRST: usize = 5 * PAYLOAD_LEN;
+/// Cells of one circuit that are looked at together.
+const RUN_BLOCK: usize = 16;
 /// No circuit, in the list of partial PDUs.
 const NONE: u32 = u32::MAX;
 /// The most circuits that a link can tell apart: 28 bits at a network interface.
@@ -402,6 +404,44 @@ impl Reassembler {
         self.receive_unchecked(now, cell.header_bytes(), cell.payload())
     }
 
+    /// Takes cells as they come from a line, and hands over every PDU that they complete. Does what
+    /// [`Reassembler::receive`] does for each, in less time where one circuit's cells come in a
+    /// row; losses are found in [`Reassembler::counts`].
+    pub fn receive_burst(
+        &mut self,
+        now: Time,
+        mut cells: &[Cell],
+        mut deliver: impl FnMut(Pdu<'_>),
+    ) {
+        while let Some((cell, rest)) = cells.split_first() {
+            if let Event::Pdu(pdu) = self.receive(now, cell) {
+                deliver(pdu);
+            }
+            cells = &rest[self.take_run(rest)..];
+        }
+    }
+
+    /// Takes as many cells as follow in the PDU of the last one and have room; returns how many.
+    #[inline]
+    fn take_run(&mut self, cells: &[Cell]) -> usize {
+        let (head, index) = self.recent;
+        let Some(slot) = self.slots.get_mut(index as usize) else { return 0 };
+        let fit = slot.room.saturating_sub(slot.buffer.len()) / PAYLOAD_LEN;
+        let mut run = 0;
+        // Headers and payloads by turns: each block is fetched once.
+        for block in cells[..fit.min(cells.len())].chunks(RUN_BLOCK) {
+            let alike = block.iter().take_while(|cell| cell.checked_header() == head).count();
+            slot.buffer.extend(block[..alike].iter().flat_map(|cell| *cell.payload()));
+            run += alike;
+            if alike < block.len() {
+                break;
+            }
+        }
+        self.counts.received += run as u64;
+        self.counts.held += run as u64;
+        run
+    }
+
     /// Takes a cell whose header needs no check, as within VuNet.
     pub fn receive_unchecked(
         &mut self,
@@ -442,7 +482,7 @@ impl Reassembler {
     }
 
     /// Adds a cell to its PDU; `ends` is the last cell's congestion bit.
-    #[inline]
+    #[inline(always)]
     fn take(
         &mut self,
         now: Time,
@@ -522,6 +562,7 @@ impl Reassembler {
     }
 
     /// The last cell has come: judges the PDU.
+    #[inline(never)]
     fn finish(&mut self, index: u32, congested: bool) -> Event<'_> {
         self.unlink(index);
         let slot = &mut self.slots[index as usize];
