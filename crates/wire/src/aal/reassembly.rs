@@ -1,0 +1,657 @@
+//! Reassembly of AAL5 (and the Vidboard's layer) over many interleaved circuits.
+//!
+//! ```text
+//!                 cell                        last cell, all checks right
+//! idle -----------------------> partial ------------------------------> idle, Event::Pdu
+//!   ^                              | a check wrong, or `timeout` passed -> idle, Event::Lost
+//!   |        last cell             | too long, or no memory
+//!   '------- discarding <----------'
+//! ```
+//!
+//! | Option           | Unit  | Default | Meaning                                                  |
+//! |------------------|-------|---------|----------------------------------------------------------|
+//! | `timeout`        | time  | 1 s     | from a PDU's first cell until it is given up (our choice) |
+//! | `memory`         | bytes | 64 MiB  | bound of all buffers together (our choice)               |
+//! | `circuits_max`   | -     | 65,536  | circuits open at once                                    |
+//!
+//! Every cell that comes in is delivered within a PDU, held, or counted as lost with its reason:
+//! `received = delivered + held + sum of lost`. A PDU that shares no cell with what arrived cannot
+//! be missed by anybody and is not counted. Memory never exceeds [`Reassembler::memory_bound`];
+//! where a buffer would not fit, the PDU is lost with [`Reason::Memory`].
+//!
+//! Source: ITU-T I.363.5 (08/96) §9.2.2 and annex. Deviation: a PDU that is too long is discarded
+//! up to its last cell under one count, so that what remains of it is not taken for another PDU.
+//!
+//! ```
+//! use lastmeter_base::Time;
+//! use lastmeter_wire::aal::{aal5::Segmenter, reassembly::*};
+//! use lastmeter_wire::atm::{Circuit, Header, Interface};
+//!
+//! let circuit = Circuit { vpi: 0, vci: 100 };
+//! let mut cells = Vec::new();
+//! let segmenter = Segmenter::new(&Header::data(circuit), Interface::Uni)?;
+//! segmenter.segment(b"over two cells, as the trailer needs eight bytes", 0, &mut cells)?;
+//!
+//! let mut reassembler = Reassembler::new(Options::default_at(Interface::Uni));
+//! reassembler.open(circuit, CircuitOptions::AAL5)?;
+//! assert!(matches!(reassembler.receive(Time::START, &cells[0]), Event::Held));
+//! let Event::Pdu(pdu) = reassembler.receive(Time::START, &cells[1]) else { panic!("complete") };
+//! assert_eq!(pdu.payload.len(), 48);
+//! # Ok::<(), lastmeter_wire::Error>(())
+//! ```
+
+use super::aal5::{Fault, PAYLOAD_LEN_MAX, TRAILER_LEN, pdu_len, take_apart};
+use super::vidboard;
+use crate::atm::{Cell, Circuit, Header, Interface, PAYLOAD_LEN, PayloadType, hec};
+use crate::crc::{CRC32_RESIDUE, crc32};
+use crate::error::{Error, fit};
+use lastmeter_base::{Bytes, Duration, Time};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The first buffer of a PDU, in bytes: five cells, as most packets are short.
+const BUFFER_LEN_FIRST: usize = 5 * PAYLOAD_LEN;
+/// Cells of one circuit that are looked at together.
+const RUN_BLOCK: usize = 16;
+/// No circuit, in the list of partial PDUs.
+const NONE: u32 = u32::MAX;
+/// The most circuits that a link can tell apart: 28 bits at a network interface.
+pub const CIRCUITS_MAX: usize = 1 << 28;
+
+/// How a reassembler behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Which layout the cells' headers have.
+    pub interface: Interface,
+    /// How long a PDU may take from its first cell.
+    pub timeout: Duration,
+    /// Bound of all buffers together.
+    pub memory: Bytes,
+    /// Most circuits open at once.
+    pub circuits_max: usize,
+}
+
+impl Options {
+    /// The defaults of the table above.
+    pub fn default_at(interface: Interface) -> Options {
+        Options {
+            interface,
+            timeout: Duration::from_secs(1),
+            memory: Bytes::from_mib(64),
+            circuits_max: 65_536,
+        }
+    }
+}
+
+/// What protects the PDUs of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// AAL5's CRC-32.
+    Crc32,
+    /// The Vidboard's sum.
+    Sum32,
+}
+
+/// How one circuit is received.
+#[derive(Clone, Copy, Debug)]
+pub struct CircuitOptions {
+    /// The longest payload that is accepted, in bytes.
+    pub payload_max: usize,
+    /// What protects its PDUs.
+    pub check: Check,
+    /// Whether PDUs whose check or length is wrong are handed over too, as Jetstream's channels
+    /// may ask. They are counted as lost all the same.
+    pub deliver_faulty: bool,
+}
+
+impl CircuitOptions {
+    /// AAL5 of any length, intact PDUs only.
+    pub const AAL5: CircuitOptions =
+        CircuitOptions { payload_max: PAYLOAD_LEN_MAX, check: Check::Crc32, deliver_faulty: false };
+    /// The Vidboard's layer, intact PDUs only.
+    pub const VIDBOARD: CircuitOptions = CircuitOptions { check: Check::Sum32, ..Self::AAL5 };
+}
+
+/// Why cells were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The PDU's check does not match: a cell was corrupted, lost, repeated or misplaced.
+    Check,
+    /// Its length does not agree with its number of cells.
+    Length,
+    /// The sender gave it up.
+    Abort,
+    /// More cells than the circuit's longest PDU has.
+    TooLong,
+    /// The reassembler's memory is used up.
+    Memory,
+    /// The last cell did not come in time.
+    Timeout,
+    /// The circuit was closed.
+    Closed,
+    /// A cell of a circuit that is not open.
+    UnknownCircuit,
+    /// A cell that holds no user data.
+    NotUserData,
+    /// A cell whose header is damaged.
+    Header,
+}
+
+impl Reason {
+    /// All of them, in the order of [`Counts::lost`].
+    pub const ALL: [Reason; 10] = [
+        Reason::Check,
+        Reason::Length,
+        Reason::Abort,
+        Reason::TooLong,
+        Reason::Memory,
+        Reason::Timeout,
+        Reason::Closed,
+        Reason::UnknownCircuit,
+        Reason::NotUserData,
+        Reason::Header,
+    ];
+    /// As a ledger prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Check => "check",
+            Reason::Length => "length",
+            Reason::Abort => "abort",
+            Reason::TooLong => "too long",
+            Reason::Memory => "memory",
+            Reason::Timeout => "timeout",
+            Reason::Closed => "closed",
+            Reason::UnknownCircuit => "unknown circuit",
+            Reason::NotUserData => "not user data",
+            Reason::Header => "header",
+        }
+    }
+}
+
+impl From<Fault> for Reason {
+    fn from(fault: Fault) -> Reason {
+        match fault {
+            Fault::Check => Reason::Check,
+            Fault::Length => Reason::Length,
+            Fault::Abort => Reason::Abort,
+        }
+    }
+}
+
+/// What was lost for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// PDUs; zero where a cell belongs to none.
+    pub pdus: u64,
+    /// Cells.
+    pub cells: u64,
+}
+
+/// Where all cells went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Cells that came in.
+    pub received: u64,
+    /// PDUs handed over intact.
+    pub pdus: u64,
+    /// Their cells.
+    pub delivered: u64,
+    /// Cells of partial PDUs.
+    pub held: u64,
+    /// By reason: index with `reason as usize`.
+    pub lost: [Lost; Reason::ALL.len()],
+}
+
+impl Counts {
+    /// What was lost for `reason`.
+    pub fn lost(&self, reason: Reason) -> Lost {
+        self.lost[reason as usize]
+    }
+    /// Whether every cell is accounted for.
+    pub fn balances(&self) -> bool {
+        let lost: u64 = self.lost.iter().map(|lost| lost.cells).sum();
+        self.received == self.delivered + self.held + lost
+    }
+}
+
+/// What became of a cell.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// It is part of a PDU that is not complete.
+    Held,
+    /// It completed a PDU.
+    Pdu(Pdu<'a>),
+    /// It was lost, and the PDU that it belongs to with it.
+    Lost(Reason),
+}
+
+/// A reassembled PDU.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pdu<'a> {
+    /// Its circuit.
+    pub circuit: Circuit,
+    /// The packet. Of a PDU with a wrong length all that precedes the trailer.
+    pub payload: &'a [u8],
+    /// User-to-user byte.
+    pub user: u8,
+    /// Whether the last cell met congestion (I.363.5 §9.2.1.1).
+    pub congested: bool,
+    /// Whether any cell could have been dropped first.
+    pub clp: bool,
+    /// What is wrong with it, on circuits that take faulty PDUs.
+    pub fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Partial,
+    Discarding(Reason),
+}
+
+#[derive(Debug)]
+struct Slot {
+    circuit: Circuit,
+    options: CircuitOptions,
+    state: State,
+    clp: bool,
+    /// Neighbours in the list of partial PDUs, by the time of the first cell.
+    older: u32,
+    newer: u32,
+    started: Time,
+    buffer: Vec<u8>,
+    /// How far `buffer` may fill without another look: zero unless partial.
+    room: usize,
+}
+
+/// Circuits are opened by their owner, not by traffic, so that nobody can choose keys that meet.
+#[derive(Default)]
+struct CircuitHasher(u64);
+
+impl Hasher for CircuitHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+    fn write_u32(&mut self, value: u32) {
+        // Fibonacci hashing: the table takes its bits from the top and from the bottom.
+        let mixed = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+/// The machine. Give it cells in the order in which they come.
+#[derive(Debug)]
+pub struct Reassembler {
+    options: Options,
+    /// Looked up, never iterated.
+    table: HashMap<u32, u32, BuildHasherDefault<CircuitHasher>>,
+    slots: Vec<Slot>,
+    /// Slots of closed circuits.
+    vacant: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    /// Buffers that wait to be used again.
+    free: Vec<Vec<u8>>,
+    /// The PDU handed over last, on loan to the caller until the next call.
+    loaned: Vec<u8>,
+    /// Capacity of all buffers.
+    buffered: usize,
+    /// The last header that was judged right and does not end a PDU, and its circuit: a burst of
+    /// one circuit's cells is not looked up cell by cell.
+    recent: ([u8; 5], u32),
+    counts: Counts,
+}
+
+impl Reassembler {
+    /// With no circuit open.
+    pub fn new(options: Options) -> Reassembler {
+        Reassembler {
+            options,
+            table: HashMap::default(),
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            free: Vec::new(),
+            loaned: Vec::new(),
+            buffered: 0,
+            recent: ([0; 5], NONE),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Opens a circuit.
+    ///
+    /// # Errors
+    /// If it is open, too many are, or its longest payload is beyond AAL5's.
+    pub fn open(&mut self, circuit: Circuit, options: CircuitOptions) -> Result<(), Error> {
+        let _: u32 = fit(options.payload_max, PAYLOAD_LEN_MAX as u64, "longest payload")?;
+        let limit = self.options.circuits_max.min(CIRCUITS_MAX) as u64;
+        let _: u32 = fit(self.table.len() + 1, limit, "open circuits")?;
+        if self.table.contains_key(&key(circuit)) {
+            return Err(Error::Invalid {
+                what: "circuit, open already",
+                found: circuit.vci.into(),
+            });
+        }
+        let (state, buffer) = (State::Idle, Vec::new());
+        let (older, newer, started, room) = (NONE, NONE, Time::START, 0);
+        let slot =
+            Slot { circuit, options, state, clp: false, older, newer, started, buffer, room };
+        let index = match self.vacant.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.table.insert(key(circuit), index);
+        Ok(())
+    }
+
+    /// Closes a circuit; cells of a partial PDU are lost. `false` if it was not open.
+    pub fn close(&mut self, circuit: Circuit) -> bool {
+        let Some(index) = self.table.remove(&key(circuit)) else { return false };
+        if self.slots[index as usize].state == State::Partial {
+            self.lose(index, Reason::Closed);
+        }
+        self.recent.1 = NONE;
+        self.vacant.push(index);
+        true
+    }
+
+    /// Circuits open.
+    pub fn circuits(&self) -> usize {
+        self.table.len()
+    }
+    /// Where all cells went so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+    /// Bytes in use now: buffers, circuits and tables.
+    pub fn memory(&self) -> Bytes {
+        let table = self.table.capacity() * 16;
+        let slots = self.slots.capacity() * size_of::<Slot>() + self.vacant.capacity() * 4;
+        Bytes((self.buffered + table + slots + self.free.capacity() * size_of::<Vec<u8>>()) as u64)
+    }
+    /// What [`Reassembler::memory`] never exceeds: the buffers' bound and, for each circuit that
+    /// may be open, twice its state (as tables grow by doubling) and its share of the tables.
+    pub fn memory_bound(&self) -> Bytes {
+        let each = 2 * (size_of::<Slot>() + 4 + 2 * 16);
+        let buffers = self.options.memory.0 as usize / BUFFER_LEN_FIRST.min(PAYLOAD_LEN);
+        let lists = 2 * size_of::<Vec<u8>>() * buffers.min(self.options.circuits_max + 1);
+        Bytes(self.options.memory.0 + (each * (self.options.circuits_max + 8) + lists) as u64)
+    }
+
+    /// Takes a cell, its header's error control included.
+    #[inline]
+    pub fn receive(&mut self, now: Time, cell: &Cell) -> Event<'_> {
+        let head = cell.checked_header();
+        if head == self.recent.0 && self.recent.1 != NONE {
+            self.counts.received += 1;
+            return self.take(now, self.recent.1, cell.payload(), None);
+        }
+        if hec::syndrome(head) != 0 {
+            self.counts.received += 1;
+            return self.refuse(Reason::Header);
+        }
+        self.receive_unchecked(now, cell.header_bytes(), cell.payload())
+    }
+
+    /// Takes cells as they come from a line, and hands over every PDU that they complete. Does what
+    /// [`Reassembler::receive`] does for each, in less time where one circuit's cells come in a
+    /// row; losses are found in [`Reassembler::counts`].
+    pub fn receive_burst(
+        &mut self,
+        now: Time,
+        mut cells: &[Cell],
+        mut deliver: impl FnMut(Pdu<'_>),
+    ) {
+        while let Some((cell, rest)) = cells.split_first() {
+            if let Event::Pdu(pdu) = self.receive(now, cell) {
+                deliver(pdu);
+            }
+            cells = &rest[self.take_run(rest)..];
+        }
+    }
+
+    /// Takes as many cells as follow in the PDU of the last one and have room; returns how many.
+    #[inline]
+    fn take_run(&mut self, cells: &[Cell]) -> usize {
+        let (head, index) = self.recent;
+        let Some(slot) = self.slots.get_mut(index as usize) else { return 0 };
+        let fit = slot.room.saturating_sub(slot.buffer.len()) / PAYLOAD_LEN;
+        let mut run = 0;
+        // Headers and payloads by turns: each block is fetched once.
+        for block in cells[..fit.min(cells.len())].chunks(RUN_BLOCK) {
+            let alike = block.iter().take_while(|cell| cell.checked_header() == head).count();
+            slot.buffer.extend(block[..alike].iter().flat_map(|cell| *cell.payload()));
+            run += alike;
+            if alike < block.len() {
+                break;
+            }
+        }
+        self.counts.received += run as u64;
+        self.counts.held += run as u64;
+        run
+    }
+
+    /// Takes a cell whose header needs no check, as within VuNet.
+    pub fn receive_unchecked(
+        &mut self,
+        now: Time,
+        header: [u8; 4],
+        payload: &[u8; PAYLOAD_LEN],
+    ) -> Event<'_> {
+        self.counts.received += 1;
+        let fields = Header::parse(header, self.options.interface);
+        let PayloadType::User { congested, last } = fields.payload_type else {
+            return self.refuse(Reason::NotUserData);
+        };
+        let Some(&index) = self.table.get(&key(fields.circuit)) else {
+            return self.refuse(Reason::UnknownCircuit);
+        };
+        self.slots[index as usize].clp |= fields.clp;
+        // A header with loss priority is not remembered, as each such cell must be noted.
+        if !last && !fields.clp {
+            let [a, b, c, d] = header;
+            self.recent = ([a, b, c, d, hec::hec(header)], index);
+        }
+        self.take(now, index, payload, last.then_some(congested))
+    }
+
+    /// Loses every PDU whose time has run out, and returns how many.
+    pub fn expire(&mut self, now: Time) -> u64 {
+        let mut lost = 0;
+        while self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.lose(self.oldest, Reason::Timeout);
+            lost += 1;
+        }
+        lost
+    }
+    /// When [`Reassembler::expire`] has something to do.
+    pub fn deadline(&self) -> Option<Time> {
+        let slot = self.slots.get(self.oldest as usize)?;
+        Some(slot.started.saturating_add(self.options.timeout))
+    }
+
+    /// Adds a cell to its PDU; `ends` is the last cell's congestion bit.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        now: Time,
+        index: u32,
+        payload: &[u8; PAYLOAD_LEN],
+        ends: Option<bool>,
+    ) -> Event<'_> {
+        let slot = &mut self.slots[index as usize];
+        let fits = slot.buffer.len() + PAYLOAD_LEN <= slot.room;
+        if !fits && let Err(reason) = self.make_room(now, index, ends.is_some()) {
+            return Event::Lost(reason);
+        }
+        self.counts.held += 1;
+        let slot = &mut self.slots[index as usize];
+        slot.buffer.extend_from_slice(payload);
+        match ends {
+            Some(congested) => self.finish(index, congested),
+            None => Event::Held,
+        }
+    }
+
+    /// Readies a circuit for one more cell, or counts the cell as lost.
+    fn make_room(&mut self, now: Time, index: u32, last: bool) -> Result<(), Reason> {
+        let slot = &mut self.slots[index as usize];
+        let reason = match slot.state {
+            State::Discarding(reason) => reason,
+            State::Idle => {
+                slot.state = State::Partial;
+                slot.started = now;
+                self.link(index);
+                if let Some(buffer) = self.free.pop() {
+                    self.slots[index as usize].buffer = buffer;
+                }
+                return self.make_room(now, index, last);
+            }
+            State::Partial => match self.grow(index) {
+                Ok(()) => return Ok(()),
+                Err(reason) => {
+                    self.lose(index, reason);
+                    self.slots[index as usize].state = State::Discarding(reason);
+                    reason
+                }
+            },
+        };
+        self.counts.lost[reason as usize].cells += 1;
+        if last {
+            let slot = &mut self.slots[index as usize];
+            (slot.state, slot.clp) = (State::Idle, false);
+        }
+        Err(reason)
+    }
+
+    /// Makes sure that a partial PDU's buffer has room for one more cell.
+    fn grow(&mut self, index: u32) -> Result<(), Reason> {
+        let slot = &self.slots[index as usize];
+        let (len, capacity) = (slot.buffer.len(), slot.buffer.capacity());
+        let longest = pdu_len(slot.options.payload_max);
+        if len + PAYLOAD_LEN > longest {
+            return Err(Reason::TooLong);
+        }
+        if capacity - len >= PAYLOAD_LEN {
+            // A buffer used before may be longer than this circuit's PDUs.
+            self.slots[index as usize].room = capacity.min(longest);
+            return Ok(());
+        }
+        let wanted = (2 * capacity).clamp(BUFFER_LEN_FIRST.min(longest), longest);
+        let limit = self.options.memory.0 as usize;
+        while self.buffered - capacity + wanted > limit {
+            let Some(spare) = self.free.pop() else { return Err(Reason::Memory) };
+            self.buffered -= spare.capacity();
+        }
+        let slot = &mut self.slots[index as usize];
+        let grown = slot.buffer.try_reserve_exact(wanted - len);
+        slot.room = slot.buffer.capacity().min(longest);
+        self.buffered += slot.buffer.capacity() - capacity;
+        grown.map_err(|_| Reason::Memory)
+    }
+
+    /// The last cell has come: judges the PDU.
+    #[inline(never)]
+    fn finish(&mut self, index: u32, congested: bool) -> Event<'_> {
+        self.unlink(index);
+        let slot = &mut self.slots[index as usize];
+        let (circuit, clp, options) = (slot.circuit, slot.clp, slot.options);
+        (slot.state, slot.clp, slot.room) = (State::Idle, false, 0);
+        let spent = std::mem::replace(&mut self.loaned, std::mem::take(&mut slot.buffer));
+        self.recycle(spent);
+
+        let cells = (self.loaned.len() / PAYLOAD_LEN) as u64;
+        self.counts.held -= cells;
+        let intact = match options.check {
+            Check::Crc32 => crc32(&self.loaned) == CRC32_RESIDUE,
+            Check::Sum32 => vidboard::is_intact(&self.loaned),
+        };
+        let parsed = take_apart(&self.loaned);
+        let fault = match (intact, &parsed) {
+            // A wrong length is named even where the check is wrong too: it is what loss of a
+            // cell looks like.
+            (_, Ok(pdu)) if pdu.payload.len() > options.payload_max => Some(Fault::Length),
+            (_, Err(Fault::Length)) => Some(Fault::Length),
+            (false, _) => Some(Fault::Check),
+            (true, Err(fault)) => Some(*fault),
+            (true, Ok(_)) => None,
+        };
+        if let Some(fault) = fault {
+            let lost = &mut self.counts.lost[Reason::from(fault) as usize];
+            (lost.pdus, lost.cells) = (lost.pdus + 1, lost.cells + cells);
+            if !options.deliver_faulty {
+                return Event::Lost(fault.into());
+            }
+        } else {
+            self.counts.pdus += 1;
+            self.counts.delivered += cells;
+        }
+        let (payload, user) = match parsed {
+            Ok(pdu) => (pdu.payload, pdu.user),
+            Err(_) => (&self.loaned[..self.loaned.len() - TRAILER_LEN], 0),
+        };
+        Event::Pdu(Pdu { circuit, payload, user, congested, clp, fault })
+    }
+
+    /// Gives up a partial PDU.
+    fn lose(&mut self, index: u32, reason: Reason) {
+        self.unlink(index);
+        let slot = &mut self.slots[index as usize];
+        (slot.state, slot.clp, slot.room) = (State::Idle, false, 0);
+        let buffer = std::mem::take(&mut slot.buffer);
+        let cells = (buffer.len() / PAYLOAD_LEN) as u64;
+        self.counts.held -= cells;
+        let lost = &mut self.counts.lost[reason as usize];
+        (lost.pdus, lost.cells) = (lost.pdus + 1, lost.cells + cells);
+        self.recycle(buffer);
+    }
+
+    fn refuse(&mut self, reason: Reason) -> Event<'_> {
+        self.counts.lost[reason as usize].cells += 1;
+        Event::Lost(reason)
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 0 {
+            buffer.clear();
+            self.free.push(buffer);
+        }
+    }
+
+    fn link(&mut self, index: u32) {
+        let newest = std::mem::replace(&mut self.newest, index);
+        let slot = &mut self.slots[index as usize];
+        (slot.older, slot.newer) = (newest, NONE);
+        match self.slots.get_mut(newest as usize) {
+            Some(slot) => slot.newer = index,
+            None => self.oldest = index,
+        }
+    }
+    fn unlink(&mut self, index: u32) {
+        let slot = &self.slots[index as usize];
+        let (older, newer) = (slot.older, slot.newer);
+        match self.slots.get_mut(older as usize) {
+            Some(slot) => slot.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.slots.get_mut(newer as usize) {
+            Some(slot) => slot.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+fn key(circuit: Circuit) -> u32 {
+    u32::from(circuit.vpi) << 16 | u32::from(circuit.vci)
+}

@@ -1,0 +1,72 @@
+//! Why bytes are not a packet, or a value not bytes.
+
+use std::fmt;
+
+/// Why bytes could not be parsed or a value not emitted. Captures have their own error, as they
+/// name a place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// Fewer bytes than the format needs: what carried them cut them short.
+    Truncated {
+        /// The format.
+        what: &'static str,
+        /// Bytes needed.
+        need: usize,
+        /// Bytes at hand.
+        have: usize,
+    },
+    /// A field has a value that the format does not allow: whoever sent it is at fault.
+    Invalid {
+        /// The format and field.
+        what: &'static str,
+        /// The value found.
+        found: u64,
+    },
+    /// A checksum or CRC does not match: the bytes were changed on the way.
+    Corrupt {
+        /// The format.
+        what: &'static str,
+    },
+    /// A value is too large for its field: whoever emits it asked for too much.
+    DoesNotFit {
+        /// The format and field.
+        what: &'static str,
+        /// The value.
+        value: u64,
+        /// The largest that fits.
+        max: u64,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Truncated { what, need, have } => {
+                write!(f, "{what}: {have} bytes where {need} are needed")
+            }
+            Error::Invalid { what, found } => write!(f, "{what}: {found} is not allowed"),
+            Error::Corrupt { what } => write!(f, "{what}: its check does not match"),
+            Error::DoesNotFit { what, value, max } => {
+                write!(f, "{what}: {value} does not fit, at most {max} does")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The first `N` bytes of `data` and the rest, or what is missing of `what`.
+pub(crate) fn split<'a, const N: usize>(
+    data: &'a [u8],
+    what: &'static str,
+) -> Result<(&'a [u8; N], &'a [u8]), Error> {
+    data.split_first_chunk::<N>().ok_or(Error::Truncated { what, need: N, have: data.len() })
+}
+
+/// `value` as the type of its field, or an error that names the field.
+pub(crate) fn fit<T: TryFrom<u64>>(value: usize, max: u64, what: &'static str) -> Result<T, Error> {
+    let value = value as u64;
+    let too_large = Error::DoesNotFit { what, value, max };
+    if value > max { Err(too_large) } else { T::try_from(value).map_err(|_| too_large) }
+}
