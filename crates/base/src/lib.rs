@@ -5,6 +5,7 @@
 
 pub mod bench;
 mod bytes;
+pub mod kind;
 mod packet;
 mod random;
 mod rate;

@@ -32,7 +32,8 @@ pub trait Quantity: Sized {
     fn parse(text: &str) -> Result<Self, QuantityError> {
         let smallest = parse_smallest(text, Self::NAME, Self::UNITS, Self::PROPOSED)?;
         if smallest == 0 && !Self::ZERO_ALLOWED {
-            return Err(QuantityError(format!("a {} of zero makes no sense here", Self::NAME)));
+            let found = format!("`{}` is zero", text.trim());
+            return Err(QuantityError { found, right: format!("a {} is positive", Self::NAME) });
         }
         Ok(Self::from_smallest(smallest))
     }
@@ -40,11 +41,16 @@ pub trait Quantity: Sized {
 
 /// Why a text is not a quantity; whoever wrote the text can mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuantityError(String);
+pub struct QuantityError {
+    /// What is wrong with it.
+    pub found: String,
+    /// What would be right.
+    pub right: String,
+}
 
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}: {}", self.found, self.right)
     }
 }
 impl std::error::Error for QuantityError {}
@@ -133,7 +139,7 @@ fn parse_smallest(
     units: &[(&str, u64)],
     proposed: [&str; 2],
 ) -> Result<u64, QuantityError> {
-    let fail = |message: String| Err(QuantityError(message));
+    let fail = |found: String, right: String| Err(QuantityError { found, right });
     let trimmed = text.trim();
     let digits_end = trimmed
         .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
@@ -141,37 +147,50 @@ fn parse_smallest(
     let (number, unit) = trimmed.split_at(digits_end);
     let unit = unit.trim_start();
     if number.is_empty() {
-        let hint = format!("write a number and a unit, like \"10 {}\"", proposed[0]);
+        let right = format!("write a number and a unit, like \"10 {}\"", proposed[0]);
         return match trimmed.starts_with('-') {
-            true => fail(format!("`{trimmed}`: a {name} cannot be negative")),
-            false => fail(format!("`{trimmed}` is no {name}: {hint}")),
+            true => fail(format!("`{trimmed}` is negative"), format!("a {name} never is")),
+            false => fail(format!("`{trimmed}` is no {name}"), right),
         };
     }
     if unit.is_empty() {
         let [a, b] = proposed;
-        let hint = format!("write \"{number} {a}\" or \"{number} {b}\"");
-        return fail(format!("`{number}` has no unit: {hint}"));
+        let right = format!("write \"{number} {a}\" or \"{number} {b}\"");
+        return fail(format!("`{number}` has no unit"), right);
     }
     let Some(&(_, size)) = units.iter().find(|&&(known, _)| known == unit) else {
         let known = units.iter().map(|&(unit, _)| unit).filter(|unit| unit.is_ascii());
-        let hint = match nearest(unit, known.clone()) {
+        let right = match nearest(unit, known.clone()) {
             Some(near) => format!("did you mean \"{number} {near}\"?"),
             None => format!("the units of a {name} are {}", known.collect::<Vec<_>>().join(", ")),
         };
-        return fail(format!("`{unit}` is no unit of a {name}: {hint}"));
+        return fail(format!("`{unit}` is no unit of a {name}"), right);
     };
     let Some((mantissa, decimals)) = decimal(number) else {
-        return fail(format!("`{number}` is no decimal number"));
+        let right = "write digits with at most one point, like 2.5".to_owned();
+        return fail(format!("`{number}` is no decimal number"), right);
     };
     let scaled = mantissa.checked_mul(u128::from(size));
     let divisor = 10u128.pow(decimals);
     match scaled {
         Some(scaled) if !scaled.is_multiple_of(divisor) => {
-            fail(format!("`{trimmed}` is finer than this {name} can be: leave out some decimals"))
+            let right = "leave out some decimals".to_owned();
+            fail(format!("`{trimmed}` is finer than a {name} can be"), right)
         }
-        Some(scaled) if u64::try_from(scaled / divisor).is_ok() => Ok((scaled / divisor) as u64),
-        _ => fail(format!("`{trimmed}` is larger than a {name} can be")),
+        Some(scaled) => match u64::try_from(scaled / divisor) {
+            Ok(count) => Ok(count),
+            Err(_) => fail(format!("`{trimmed}` is larger than a {name} can be"), most(units)),
+        },
+        None => fail(format!("`{trimmed}` is larger than a {name} can be"), most(units)),
     }
+}
+
+/// The largest whole number of the largest unit that fits.
+fn most(units: &[(&str, u64)]) -> String {
+    let largest = units.iter().max_by_key(|&&(_, size)| size);
+    largest.map_or(String::new(), |&(unit, size)| {
+        format!("write at most \"{} {unit}\"", u64::MAX / size)
+    })
 }
 
 /// The digits of `number` without its point, and how many of them stood behind it.
@@ -253,11 +272,18 @@ mod tests {
             ("10 Mbps", "`Mbps` is no unit of a rate: did you mean \"10 Mbit/s\"?"),
             ("10 gbit/s", "`gbit/s` is no unit of a rate: did you mean \"10 Gbit/s\"?"),
             ("fast", "`fast` is no rate: write a number and a unit, like \"10 Mbit/s\""),
-            ("-1 Mbit/s", "`-1 Mbit/s`: a rate cannot be negative"),
-            ("0 Mbit/s", "a rate of zero makes no sense here"),
-            ("1.2.3 Mbit/s", "`1.2.3` is no decimal number"),
-            ("0.5 bit/s", "`0.5 bit/s` is finer than this rate can be: leave out some decimals"),
-            ("99999999999 Tbit/s", "`99999999999 Tbit/s` is larger than a rate can be"),
+            ("-1 Mbit/s", "`-1 Mbit/s` is negative: a rate never is"),
+            ("0 Mbit/s", "`0 Mbit/s` is zero: a rate is positive"),
+            (
+                "1.2.3 Mbit/s",
+                "`1.2.3` is no decimal number: write digits with at most one point, like 2.5",
+            ),
+            ("0.5 bit/s", "`0.5 bit/s` is finer than a rate can be: leave out some decimals"),
+            (
+                "99999999999 Tbit/s",
+                "`99999999999 Tbit/s` is larger than a rate can be: \
+                 write at most \"2305843 TB/s\"",
+            ),
         ];
         for (text, message) in cases {
             assert_eq!(Rate::parse(text).unwrap_err().to_string(), message);

@@ -3,9 +3,11 @@
 //! Queues are machines: they take `now` and own no timer, and the element that serves them does.
 //! So the same queue stands in a model, in a host, and before a real interface.
 
+pub mod demultiplexer;
 pub mod forwarder;
 pub mod queue;
 pub mod request;
 pub mod server;
 pub mod sink;
 pub mod source;
+pub mod traffic;

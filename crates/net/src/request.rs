@@ -43,6 +43,8 @@ pub struct ClientOptions {
     pub timeout: lastmeter_base::Duration,
     /// Not before this.
     pub start: Time,
+    /// No request after this.
+    pub stop: Time,
     /// No more requests than this.
     pub packets: u64,
 }
@@ -67,18 +69,20 @@ impl Client {
     }
 
     fn send_allowed(&mut self, cx: &mut Context<'_>) {
-        while self.sent < self.options.packets
-            && self.allowed.pop_front_if(|at| *at <= cx.now()).is_some()
-        {
+        while self.may_send(cx.now()) && self.allowed.pop_front_if(|at| *at <= cx.now()).is_some() {
             let packet = self.flow.packet(cx, self.sent, self.options.size);
             self.waiting.insert(self.sent, cx.now());
             self.sent += 1;
             cx.send(PortId(0), packet);
         }
-        if let Some(&at) = self.allowed.front().filter(|_| self.sent < self.options.packets) {
+        if let Some(&at) = self.allowed.front().filter(|&&at| self.may_send(at)) {
             cx.arm(SEND, at);
         }
         self.arm_timeout(cx);
+    }
+
+    fn may_send(&self, at: Time) -> bool {
+        self.sent < self.options.packets && at <= self.options.stop
     }
 
     fn arm_timeout(&self, cx: &mut Context<'_>) {

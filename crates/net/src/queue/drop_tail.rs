@@ -3,13 +3,10 @@
 //! ```text
 //! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
 //! ```
-//!
-//! | Parameter | Unit    | Default | Meaning                              |
-//! |-----------|---------|---------|--------------------------------------|
-//! | `packets` | packets | none    | most packets that it holds           |
-//! | `bytes`   | size    | none    | most bytes that it holds             |
 
-use super::Queue;
+use super::{Buffers, Described, Queue};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
 use std::collections::VecDeque;
 
@@ -63,6 +60,44 @@ impl Queue for DropTail {
     }
     fn bytes(&self) -> Bytes {
         self.held
+    }
+}
+
+impl Described for DropTail {
+    const PAGE: &'static Page = &Page {
+        name: "drop-tail",
+        family: Family::Queue,
+        what: "First in, first out; a packet that does not fit is dropped.",
+        ports: "in --> [ newest | ... | oldest ] --> out      drops: `full`, when either limit would be passed",
+        params: &[
+            Param::optional("packets", ParamKind::COUNT, "no limit", "most packets that it holds"),
+            Param::optional("bytes", ParamKind::BUFFER, "no limit", "most bytes that it holds"),
+        ],
+        source: "",
+        deviations: &[],
+        counters: &[],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { drop-tail = { packets = 20 } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, buffers: Buffers) -> DropTail {
+        let packets_max = values.given::<u64>("packets").unwrap_or(u64::MAX);
+        let bytes_max = values.given::<Bytes>("bytes").unwrap_or(Bytes(u64::MAX));
+        DropTail::new(buffers.scale(packets_max), Bytes(buffers.scale(bytes_max.0)))
     }
 }
 

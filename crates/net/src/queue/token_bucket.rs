@@ -4,18 +4,15 @@
 //! in --> [ any queue ] --> gate(rate, burst) --> out
 //! ```
 //!
-//! | Parameter | Unit | Default | Meaning                                              |
-//! |-----------|------|---------|------------------------------------------------------|
-//! | `rate`    | rate | -       | tokens that come in, as bits per second              |
-//! | `burst`   | size | -       | most tokens that are saved; no larger packet may pass |
-//!
 //! In any interval t at most `rate * t + burst` leaves (Cruz 1991, part I, the (sigma, rho)
 //! regulator). A packet larger than the burst could never pass and is refused.
 //!
 //! Tokens are kept as the instant at which the bucket will be full again, so that no rounding adds
 //! up: the debt of a packet is `rate.time_for(len)`, rounded up once.
 
-use super::Queue;
+use super::{Buffers, Described, Queue};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
 
 /// A gate behind another queue.
@@ -72,6 +69,58 @@ impl<Q: Queue> Queue for TokenBucket<Q> {
     }
     fn bytes(&self) -> Bytes {
         self.queue.bytes() + self.head.as_ref().map_or(Bytes::ZERO, |packet| packet.len)
+    }
+}
+
+impl Described for TokenBucket<Box<dyn Queue>> {
+    const PAGE: &'static Page = &Page {
+        name: "token-bucket",
+        family: Family::Queue,
+        what: "Lets through a burst and then a rate, from any other queue.",
+        ports: "in --> [ any queue ] --> gate(rate, burst) --> out     drops: `full`, also larger than the burst",
+        params: &[
+            Param::required("rate", ParamKind::Rate, "how fast tokens come in"),
+            Param::required(
+                "burst",
+                ParamKind::BUFFER,
+                "most tokens that are saved; no larger packet may pass",
+            ),
+            Param::or(
+                "queue",
+                ParamKind::Nested(Family::Queue),
+                "{ drop-tail = {} }",
+                "where packets wait for tokens",
+            ),
+        ],
+        source: "Cruz, A Calculus for Network Delay, Part I, IEEE Trans. Inf. Theory 37(1), 1991: the \
+                 (sigma, rho) regulator",
+        deviations: &[
+            "Tokens are kept as the instant at which the bucket is full again, so that no \
+                       rounding adds up.",
+        ],
+        counters: &[],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "100 Mbit/s"
+queue = { token-bucket = { rate = "5 Mbit/s", burst = "15 kB", queue = { drop-tail = { packets = 50 } } } }
+[[traffic]]
+name = "video"
+from = "alice"
+to = "bob"
+on-off = { rate = "20 Mbit/s", size = "1500 B", on = "10 ms", off = { exponential = "40 ms" } }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, buffers: Buffers) -> TokenBucket<Box<dyn Queue>> {
+        let queue = super::build(&values.get::<Nested>("queue"), buffers);
+        // The burst is what the traffic was promised, not room to wait in: buffers leave it alone.
+        TokenBucket::new(queue, values.get("rate"), values.get("burst"))
     }
 }
 

@@ -1,0 +1,307 @@
+//! What a thing that experiments can name looks like from outside: one description, from which
+//! everything that speaks of its parameters is made.
+//!
+//! ```text
+//!            +--> decoding a TOML file, with its messages
+//!     Page --+--> the JSON Schema that editors check with
+//!            +--> the page that `lastmeter kinds NAME` prints
+//! ```
+//!
+//! A page stands in the file of the thing that it describes, so that the two change together.
+
+use crate::{Bytes, Draw, Duration, PerByte, Rate};
+use std::collections::BTreeMap;
+
+/// A thing that experiments can name, described.
+#[derive(Debug)]
+pub struct Page {
+    /// As experiments write it.
+    pub name: &'static str,
+    /// What it can be used as.
+    pub family: Family,
+    /// What it is, in one sentence.
+    pub what: &'static str,
+    /// A drawing of its ports.
+    pub ports: &'static str,
+    /// What can be said about it.
+    pub params: &'static [Param],
+    /// Where it is described, with the section; empty where it needs no source.
+    pub source: &'static str,
+    /// Where it differs from its source, and why.
+    pub deviations: &'static [&'static str],
+    /// What it counts, and what each count means.
+    pub counters: &'static [(&'static str, &'static str)],
+    /// An experiment that shows it, and runs.
+    pub example: &'static str,
+    /// Where it stands in the source.
+    pub place: SourcePlace,
+}
+
+/// What a thing can be used as. In a file, exactly one kind of a family is written as the key of a
+/// table: `queue = { drop-tail = { packets = 200 } }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// The file as a whole, and its parts that come in one kind only.
+    Experiment,
+    /// A node of the network.
+    Node,
+    /// A queue discipline.
+    Queue,
+    /// What sends packets.
+    Traffic,
+}
+
+impl Family {
+    /// As it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Experiment => "part of an experiment",
+            Family::Node => "node",
+            Family::Queue => "queue",
+            Family::Traffic => "traffic",
+        }
+    }
+}
+
+/// A place in the source of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    /// From the root of the repository.
+    pub file: &'static str,
+    /// From 1.
+    pub line: u32,
+}
+
+/// The [`SourcePlace`] at which it is written.
+#[macro_export]
+macro_rules! here {
+    () => {
+        $crate::kind::SourcePlace { file: file!(), line: line!() }
+    };
+}
+
+/// One thing that can be said about a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Param {
+    /// The key in the file.
+    pub name: &'static str,
+    /// What may be written.
+    pub kind: ParamKind,
+    /// What holds where nothing is written.
+    pub default: Fallback,
+    /// What it means.
+    pub what: &'static str,
+}
+
+/// What holds where a parameter is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// It must be written.
+    Required,
+    /// As if this had been written.
+    Written(&'static str),
+    /// Nothing is; in words, what that means.
+    Absent(&'static str),
+}
+
+/// What may be written for a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParamKind {
+    /// `"10 us"`.
+    Time,
+    /// `"1500 B"`, both bounds included.
+    Size {
+        /// The least number of bytes.
+        min: u64,
+        /// The greatest number of bytes.
+        max: u64,
+    },
+    /// `"10 Gbit/s"`.
+    Rate,
+    /// `"0.42 us/B"`, or a rate: `"32.3 MB/s"`.
+    PerByte,
+    /// A whole number, both bounds included.
+    Integer {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// A number, both bounds included.
+    Number {
+        /// The least.
+        min: f64,
+        /// The greatest.
+        max: f64,
+    },
+    /// Any text.
+    Text,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// `true` or `false`.
+    Flag,
+    /// A distribution of times: `"5 us"`, `{ exponential = "5 us" }`,
+    /// `{ uniform = ["1 us", "9 us"] }`, or `{ either = ["1 us", "31 us"], first = 0.9 }`.
+    Draw,
+    /// Packet lengths: `"1500 B"`, or several with their weights: `[["64 B", 7], ["1500 B", 1]]`.
+    Sizes,
+    /// A kind of this family, with its own parameters.
+    Nested(Family),
+    /// The name of a profile of this folder: `hosts`, `adapters`, `links`, `switches`.
+    Profile(&'static str),
+    /// The name of a node, or of one of several: `s.3`.
+    Node,
+    /// Names of nodes, at least this many.
+    Nodes(usize),
+}
+
+/// The longest packet that an experiment may speak of. With [`RATE_MIN`] and [`TIME_MAX`] it keeps
+/// every sum of times within the 213 days that an instant can express.
+pub const PACKET_MAX: Bytes = Bytes::from_mib(16);
+/// The slowest rate that an experiment may speak of.
+pub const RATE_MIN: Rate = Rate::from_bits(1_000);
+/// The longest time that an experiment may speak of.
+pub const TIME_MAX: Duration = Duration::from_secs(100_000);
+
+impl ParamKind {
+    /// The length of a packet.
+    pub const PACKET: ParamKind = ParamKind::Size { min: 1, max: PACKET_MAX.0 };
+    /// A length that packets share or fill: of a buffer, a burst.
+    pub const BUFFER: ParamKind = ParamKind::Size { min: 1, max: 1 << 30 };
+    /// A number of things, at least one.
+    pub const COUNT: ParamKind = ParamKind::Integer { min: 1, max: i64::MAX as u64 };
+}
+
+impl Param {
+    /// A parameter that must be written.
+    pub const fn required(name: &'static str, kind: ParamKind, what: &'static str) -> Param {
+        Param { name, kind, default: Fallback::Required, what }
+    }
+    /// A parameter that is as if `written` where it is not.
+    pub const fn or(
+        name: &'static str,
+        kind: ParamKind,
+        written: &'static str,
+        what: &'static str,
+    ) -> Param {
+        Param { name, kind, default: Fallback::Written(written), what }
+    }
+    /// A parameter that may be left out, which then means `absent`.
+    pub const fn optional(
+        name: &'static str,
+        kind: ParamKind,
+        absent: &'static str,
+        what: &'static str,
+    ) -> Param {
+        Param { name, kind, default: Fallback::Absent(absent), what }
+    }
+}
+
+/// The value of one parameter, decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Of [`ParamKind::Time`].
+    Time(Duration),
+    /// Of [`ParamKind::Size`].
+    Size(Bytes),
+    /// Of [`ParamKind::Rate`].
+    Rate(Rate),
+    /// Of [`ParamKind::PerByte`].
+    PerByte(PerByte),
+    /// Of [`ParamKind::Integer`].
+    Integer(u64),
+    /// Of [`ParamKind::Number`].
+    Number(f64),
+    /// Of [`ParamKind::Text`], [`ParamKind::Choice`], [`ParamKind::Profile`], [`ParamKind::Node`].
+    Text(String),
+    /// Of [`ParamKind::Flag`].
+    Flag(bool),
+    /// Of [`ParamKind::Draw`].
+    Draw(Draw),
+    /// Of [`ParamKind::Sizes`], each with its weight; the weights sum to more than zero.
+    Sizes(Vec<(Bytes, u64)>),
+    /// Of [`ParamKind::Nested`].
+    Nested(Box<Nested>),
+    /// Of [`ParamKind::Nodes`].
+    Texts(Vec<String>),
+}
+
+/// A kind with its parameters.
+#[derive(Clone, Debug)]
+pub struct Nested {
+    /// Which kind.
+    pub page: &'static Page,
+    /// Its parameters.
+    pub values: Values,
+}
+
+impl PartialEq for Nested {
+    fn eq(&self, other: &Nested) -> bool {
+        std::ptr::eq(self.page, other.page) && self.values == other.values
+    }
+}
+
+/// The values of a kind's parameters, by name.
+///
+/// ```
+/// use lastmeter_base::Rate;
+/// use lastmeter_base::kind::{Value, Values};
+/// let mut values = Values::default();
+/// values.insert("rate", Value::Rate(Rate::from_gbit(1)));
+/// assert_eq!(values.get::<Rate>("rate"), Rate::from_gbit(1));
+/// assert_eq!(values.given::<Rate>("peak"), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values(BTreeMap<&'static str, Value>);
+
+impl Values {
+    /// Sets a value.
+    pub fn insert(&mut self, name: &'static str, value: Value) {
+        self.0.insert(name, value);
+    }
+    /// The value of a parameter that the page requires or gives a default.
+    ///
+    /// Panics where the page does not: then the page and the code that builds from it disagree.
+    pub fn get<T: Typed>(&self, name: &str) -> T {
+        self.given(name).unwrap_or_else(|| panic!("no page declares a default for `{name}`"))
+    }
+    /// The value of a parameter that may be absent.
+    ///
+    /// Panics where it is of another type: then the page and the code that builds from it disagree.
+    pub fn given<T: Typed>(&self, name: &str) -> Option<T> {
+        self.0.get(name).map(|value| {
+            T::typed(value).unwrap_or_else(|| panic!("`{name}` is declared as another type"))
+        })
+    }
+}
+
+/// A type that values of parameters can have.
+pub trait Typed: Sized {
+    /// The value, if it is of this type.
+    fn typed(value: &Value) -> Option<Self>;
+}
+
+macro_rules! typed {
+    ($($kind:ident: $type:ty,)*) => {$(
+        impl Typed for $type {
+            fn typed(value: &Value) -> Option<$type> {
+                match value {
+                    Value::$kind(value) => Some(value.clone()),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+typed! {
+    Time: Duration, Size: Bytes, Rate: Rate, PerByte: PerByte, Integer: u64, Number: f64,
+    Text: String, Flag: bool, Draw: Draw, Sizes: Vec<(Bytes, u64)>, Texts: Vec<String>,
+}
+impl Typed for Nested {
+    fn typed(value: &Value) -> Option<Nested> {
+        match value {
+            Value::Nested(nested) => Some((**nested).clone()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Bulk: as much as the path lets through, within a window.
+
+use super::{Setting, Traffic};
+use crate::request::ClientOptions;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Draw, Duration, here};
+
+/// A window is remembered request by request, so it is limited.
+pub(super) const WINDOW: ParamKind = ParamKind::Integer { min: 1, max: 1_000_000 };
+
+pub(super) const COUNTERS: &[(&str, &str)] = &[
+    ("requests", "packets sent"),
+    ("responses", "responses received in time"),
+    ("given_up", "packets without response within the timeout"),
+    ("response_time_mean_ps", "mean time from packet to response, in picoseconds"),
+    ("response_time_p99_ps", "99 in 100 took no longer, in picoseconds"),
+];
+
+pub(super) const PAGE: &Page = &Page {
+    name: "bulk",
+    family: Family::Traffic,
+    what: "A transfer as fast as the path lets it be, never more than a window on the way.",
+    ports: "client out --> packets --> responder
+client in <-- acknowledgements <-- responder",
+    params: &[
+        Param::required("size", ParamKind::PACKET, "length of a packet"),
+        Param::required("window", WINDOW, "most packets on the way"),
+        Param::or("response", ParamKind::PACKET, "64 B", "length of an acknowledgement"),
+        Param::or("timeout", ParamKind::Time, "1 s", "after which a packet is given up as lost"),
+    ],
+    source: "",
+    deviations: &[
+        "What is lost is not sent again: a lost packet is counted, and its place in the \
+                   window used for the next.",
+    ],
+    counters: COUNTERS,
+    example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "1 Gbit/s"
+delay = "1 ms"
+[[traffic]]
+name = "backup"
+from = "alice"
+to = "bob"
+bulk = { size = "1500 B", window = 100 }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, setting: &Setting<'_>) -> Result<Traffic, String> {
+    let options = ClientOptions {
+        size: values.get("size"),
+        window: values.get("window"),
+        think: Draw::Constant(Duration::ZERO),
+        timeout: values.get("timeout"),
+        start: setting.span.start,
+        stop: setting.span.stop,
+        packets: setting.span.packets,
+    };
+    Ok(Traffic::Client(options, values.get("response")))
+}

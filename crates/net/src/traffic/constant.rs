@@ -1,0 +1,41 @@
+//! Constant rate: one packet after the other, always the same time apart.
+
+use super::{Setting, Traffic, gap, sizes};
+use crate::source::Pattern;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Draw, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "constant",
+    family: Family::Traffic,
+    what: "Packets at a constant rate, whatever happens to them.",
+    ports: "(clock) --> out",
+    params: &[
+        Param::required("rate", ParamKind::Rate, "bits of packets per second"),
+        Param::required("size", ParamKind::Sizes, "their lengths"),
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[("sent", "packets made")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "measurement"
+from = "alice"
+to = "bob"
+constant = { rate = "18 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, _setting: &Setting<'_>) -> Result<Traffic, String> {
+    let sizes = sizes(values);
+    let gap = Draw::Constant(gap(values.get("rate"), &sizes));
+    Ok(Traffic::Source(Pattern::Gaps { gap, sizes }))
+}

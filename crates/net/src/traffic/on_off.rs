@@ -1,0 +1,44 @@
+//! On and off: bursts at a constant rate, with silence in between.
+
+use super::{Setting, Traffic, gap, sizes};
+use crate::source::Pattern;
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "on-off",
+    family: Family::Traffic,
+    what: "Bursts of packets at a constant rate, with silence in between.",
+    ports: "(clock, while on) --> out",
+    params: &[
+        Param::required("rate", ParamKind::Rate, "bits of packets per second within a burst"),
+        Param::required("size", ParamKind::Sizes, "their lengths"),
+        Param::required("on", ParamKind::Draw, "how long a burst lasts"),
+        Param::required("off", ParamKind::Draw, "how long the silence lasts"),
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[("sent", "packets made")],
+    example: r#"
+duration = "100 ms"
+[nodes]
+camera = { host = {} }
+screen = { host = {} }
+[[links]]
+between = ["camera", "screen"]
+rate = "100 Mbit/s"
+[[traffic]]
+name = "frames"
+from = "camera"
+to = "screen"
+on-off = { rate = "80 Mbit/s", size = "1500 B", on = { uniform = ["1 ms", "3 ms"] }, off = "8 ms" }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, _setting: &Setting<'_>) -> Result<Traffic, String> {
+    let sizes = sizes(values);
+    let gap = gap(values.get("rate"), &sizes);
+    let (on, off) = (values.get("on"), values.get("off"));
+    Ok(Traffic::Source(Pattern::OnOff { on, off, gap, sizes }))
+}

@@ -1,0 +1,41 @@
+//! Poisson: packets that know nothing of one another.
+
+use super::{Setting, Traffic, gap, sizes};
+use crate::source::Pattern;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Draw, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "poisson",
+    family: Family::Traffic,
+    what: "Packets at random, with exponential gaps: many independent users.",
+    ports: "(random clock) --> out",
+    params: &[
+        Param::required("rate", ParamKind::Rate, "bits of packets per second, on average"),
+        Param::required("size", ParamKind::Sizes, "their lengths"),
+    ],
+    source: "Kleinrock, Queueing Systems, Volume 1, 1975, section 2.4",
+    deviations: &["Gaps are rounded to whole picoseconds."],
+    counters: &[("sent", "packets made")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "many users"
+from = "alice"
+to = "bob"
+poisson = { rate = "800 Mbit/s", size = [["64 B", 7], ["576 B", 4], ["1500 B", 1]] }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, _setting: &Setting<'_>) -> Result<Traffic, String> {
+    let sizes = sizes(values);
+    let gap = Draw::Exponential(gap(values.get("rate"), &sizes));
+    Ok(Traffic::Source(Pattern::Gaps { gap, sizes }))
+}

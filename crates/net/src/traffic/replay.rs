@@ -1,0 +1,41 @@
+//! Replay: what a capture recorded, when it recorded it.
+
+use super::{Setting, Traffic};
+use crate::source::Pattern;
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "replay",
+    family: Family::Traffic,
+    what: "The packets of a pcap or pcapng capture, with their own times and sizes.",
+    ports: "(capture) --> out",
+    params: &[Param::required(
+        "capture",
+        ParamKind::Text,
+        "the capture file, as seen from the experiment file",
+    )],
+    source: "draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng",
+    deviations: &["Packets carry the lengths of the capture, not its bytes."],
+    counters: &[("sent", "packets made")],
+    example: r#"
+duration = "1 s"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "100 Mbit/s"
+[[traffic]]
+name = "recorded"
+from = "alice"
+to = "bob"
+replay = { capture = "transfer.pcapng" }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, setting: &Setting<'_>) -> Result<Traffic, String> {
+    let records = (setting.capture)(&values.get::<String>("capture"))?;
+    Ok(Traffic::Source(Pattern::Replay(records)))
+}

@@ -1,0 +1,53 @@
+//! Requests and responses.
+
+use super::{Setting, Traffic};
+use crate::request::ClientOptions;
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "request",
+    family: Family::Traffic,
+    what: "Requests, each sent when a response has come and the client has thought.",
+    ports: "client out --> requests --> responder
+client in <-- responses <-- responder",
+    params: &[
+        Param::required("size", ParamKind::PACKET, "length of a request"),
+        Param::required("response", ParamKind::PACKET, "length of a response"),
+        Param::or("window", super::bulk::WINDOW, "1", "most requests on the way"),
+        Param::or("think", ParamKind::Draw, "0 s", "from a response to the next request"),
+        Param::or("timeout", ParamKind::Time, "1 s", "after which a request is given up as lost"),
+    ],
+    source: "",
+    deviations: &[],
+    counters: super::bulk::COUNTERS,
+    example: r#"
+duration = "100 ms"
+[nodes]
+client = { host = {} }
+server = { host = {} }
+[[links]]
+between = ["client", "server"]
+rate = "1 Gbit/s"
+delay = "50 us"
+[[traffic]]
+name = "lookups"
+from = "client"
+to = "server"
+request = { size = "128 B", response = "4 KiB", think = { exponential = "200 us" } }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, setting: &Setting<'_>) -> Result<Traffic, String> {
+    let options = ClientOptions {
+        size: values.get("size"),
+        window: values.get("window"),
+        think: values.get("think"),
+        timeout: values.get("timeout"),
+        start: setting.span.start,
+        stop: setting.span.stop,
+        packets: setting.span.packets,
+    };
+    Ok(Traffic::Client(options, values.get("response")))
+}
