@@ -1,4 +1,4 @@
-//! A demultiplexer: hands each packet that reached its host to whoever waits for its path there.
+//! A demultiplexer: hands each packet that reached its host to whoever waits for its flow there.
 //!
 //! ```text
 //!           +--> out 0
@@ -6,32 +6,54 @@
 //!           +--> ...
 //! ```
 
-use lastmeter_base::{Packet, PathId};
+use lastmeter_base::{FlowId, Packet, PathId};
 use lastmeter_engine::{Context, Element, PortId};
 
-/// Hands on by path.
+/// Hands on by path and flow.
 pub struct Demultiplexer {
-    /// The output for each path, by [`PathId`].
-    receivers: Vec<Option<PortId>>,
+    /// Who waits for each path, by [`PathId`].
+    receivers: Vec<Receiver>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Receiver {
+    /// Who takes the path's flows that nobody else takes.
+    all: Option<PortId>,
+    /// Who takes each flow, by [`FlowId`].
+    by_flow: Vec<Option<PortId>>,
 }
 
 impl Demultiplexer {
-    /// A demultiplexer that hands packets of each given path to its output.
-    pub fn new(receivers: impl IntoIterator<Item = (PathId, PortId)>) -> Demultiplexer {
-        let mut table = Vec::new();
-        for (path, port) in receivers {
+    /// A demultiplexer that hands packets of each given path, or of one of its flows, to an output.
+    pub fn new(takes: impl IntoIterator<Item = (PathId, Option<FlowId>, PortId)>) -> Demultiplexer {
+        let mut receivers: Vec<Receiver> = Vec::new();
+        for (path, flow, port) in takes {
             let slot = path.0 as usize;
-            table.resize(table.len().max(slot + 1), None);
-            table[slot] = Some(port);
+            receivers.resize(receivers.len().max(slot + 1), Receiver::default());
+            let receiver = &mut receivers[slot];
+            match flow {
+                None => receiver.all = Some(port),
+                Some(FlowId(flow)) => {
+                    let len = receiver.by_flow.len().max(flow as usize + 1);
+                    receiver.by_flow.resize(len, None);
+                    receiver.by_flow[flow as usize] = Some(port);
+                }
+            }
         }
-        Demultiplexer { receivers: table }
+        Demultiplexer { receivers }
+    }
+
+    fn output(&self, packet: &Packet) -> Option<PortId> {
+        let receiver = self.receivers.get(packet.path.0 as usize)?;
+        let own = receiver.by_flow.get(packet.flow.0 as usize).copied().flatten();
+        own.or(receiver.all)
     }
 }
 
 impl Element for Demultiplexer {
     #[inline]
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
-        match self.receivers.get(packet.path.0 as usize).copied().flatten() {
+        match self.output(&packet) {
             Some(port) => cx.send(port, packet),
             None => cx.drop(packet, None, "no receiver"),
         }

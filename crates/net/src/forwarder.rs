@@ -8,8 +8,39 @@
 //!
 //! It takes no time; where forwarding costs something, a server or a host stands before it.
 
-use lastmeter_base::{NodeId, Packet};
+use lastmeter_base::kind::{Family, Page};
+use lastmeter_base::{NodeId, Packet, here};
 use lastmeter_engine::{Context, Element, PortId, Report};
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "router",
+    family: Family::Node,
+    what: "Sends each packet out of the link that its destination asks for, in no time.",
+    ports: "            +--> link 0
+any in -->--+--> link 1        drops: `no route`
+            +--> ...",
+    params: &[],
+    source: "",
+    deviations: &["Routes are the fewest hops; of equal ones, the link that is declared first."],
+    counters: &[("forwarded", "packets sent on")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+r1 = { router = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "r1", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
 
 /// Forwards by destination.
 pub struct Forwarder {

@@ -10,8 +10,49 @@
 //! on a wall clock may lie before now; so a late wake-up never slows the server down.
 
 use crate::queue::Queue;
-use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+
+/// How experiments describe it as a node.
+pub const PAGE: &Page = &Page {
+    name: "station",
+    family: Family::Node,
+    what: "A queue with one server, which sends on what it has served.",
+    ports: "any in --> [ queue ] --> (service) --> link that the destination asks for",
+    params: &[
+        Param::required("service", ParamKind::Draw, "how long each packet keeps the server busy"),
+        Param::or(
+            "queue",
+            ParamKind::Nested(Family::Queue),
+            "{ drop-tail = {} }",
+            "where packets wait for it",
+        ),
+    ],
+    source: "Kleinrock, Queueing Systems, Volume 1, 1975: with Poisson traffic and exponential \
+             service it is M/M/1",
+    deviations: &[],
+    counters: &[
+        ("served", "packets served"),
+        ("refused", "packets that the queue had no room for"),
+        ("packets_most", "most packets that waited"),
+    ],
+    example: r#"
+duration = "10 ms"
+[nodes]
+customers = { host = {} }
+desk = { station = { service = { exponential = "1 us" } } }
+exit = { host = {} }
+[[links]]
+between = ["customers", "desk", "exit"]
+[[traffic]]
+name = "customers"
+from = "customers"
+to = "exit"
+poisson = { rate = "6.4 Gbit/s", size = "1000 B" }
+"#,
+    place: here!(),
+};
 
 /// How long one packet keeps a server busy.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,86 @@
+//! The flows of an experiment, and what of the network they need.
+
+use crate::experiment::{Experiment, Network};
+use lastmeter_net::traffic::responds;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub(super) struct SingleFlow {
+    /// Which of the declared traffics it is a part of.
+    pub(super) traffic: usize,
+    /// Its number within that.
+    pub(super) number: u32,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// Whether packets come back.
+    pub(super) responds: bool,
+}
+
+/// Every flow, and what they use.
+pub(super) struct Flows {
+    pub(super) all: Vec<SingleFlow>,
+    /// The flows that each host sends, by its node.
+    pub(super) sent: BTreeMap<usize, Vec<usize>>,
+    /// The flows that each host receives, by its node.
+    pub(super) received: BTreeMap<usize, Vec<usize>>,
+    /// The hops that packets take, in order of declaration.
+    pub(super) hops: BTreeSet<usize>,
+    /// For each node that packets pass or leave: the hop towards each destination.
+    pub(super) tables: BTreeMap<usize, BTreeMap<usize, usize>>,
+}
+
+impl Flows {
+    /// The flows of a checked experiment: each has a way.
+    pub(super) fn new(experiment: &Experiment, network: &Network) -> Flows {
+        let mut flows = Flows {
+            all: Vec::new(),
+            sent: BTreeMap::new(),
+            received: BTreeMap::new(),
+            hops: BTreeSet::new(),
+            tables: BTreeMap::new(),
+        };
+        // Who sends to each destination, requests and responses alike.
+        let mut senders: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (traffic, entry) in experiment.traffic.iter().enumerate() {
+            let responds = responds(&entry.kind);
+            let pairs = network.pairs(experiment, &entry.from, &entry.to);
+            for (number, (from, to)) in pairs.into_iter().enumerate() {
+                flows.sent.entry(from).or_default().push(flows.all.len());
+                flows.received.entry(to).or_default().push(flows.all.len());
+                let number = number as u32;
+                flows.all.push(SingleFlow { traffic, number, from, to, responds });
+                senders.entry(to).or_default().insert(from);
+                if responds {
+                    senders.entry(from).or_default().insert(to);
+                }
+            }
+        }
+        for (destination, senders) in senders {
+            flows.route(network, destination, &senders);
+        }
+        flows
+    }
+
+    fn route(&mut self, network: &Network, destination: usize, senders: &BTreeSet<usize>) {
+        let towards = network.towards(destination);
+        for &sender in senders {
+            let mut node = sender;
+            while node != destination {
+                let hop = towards[node].expect("a checked flow has a way");
+                self.hops.insert(hop);
+                // Where another flow has been already, the rest of the way is known.
+                if self.tables.entry(node).or_default().insert(destination, hop).is_some() {
+                    break;
+                }
+                node = network.hops[hop].to;
+            }
+        }
+    }
+
+    /// The nodes that are needed, in order of declaration.
+    pub(super) fn nodes(&self) -> BTreeSet<usize> {
+        let sending = self.tables.keys();
+        sending.chain(self.received.keys()).copied().collect()
+    }
+}

@@ -1,0 +1,227 @@
+//! Hosts: what sends, what receives, and, where a host has a profile, all that lies between them
+//! and the wire.
+//!
+//! ```text
+//! sources, clients, responders --> (forwarder, where there are several links) --> hops
+//! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
+//! ```
+
+use super::{Builder, Capture, Input, Made, Output};
+use crate::document::Fault;
+use crate::experiment::Traffic;
+use crate::replay;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, PathId, Time, here};
+use lastmeter_engine::{Error, PortId};
+use lastmeter_net::demultiplexer::Demultiplexer;
+use lastmeter_net::request::{Client, Responder};
+use lastmeter_net::sink::Sink;
+use lastmeter_net::source::{Flow, Source, Span};
+use lastmeter_net::traffic::{self, Records, Setting};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// How experiments describe it.
+pub(crate) const PAGE: &Page = &Page {
+    name: "host",
+    family: Family::Node,
+    what: "A computer that sends and receives; without a profile it costs nothing and takes no time.",
+    ports: "applications <--> host <--> links",
+    params: &[Param::optional(
+        "profile",
+        ParamKind::Profile("hosts"),
+        "an ideal host",
+        "the host that it is, with its processors, buses and adapter",
+    )],
+    source: "",
+    deviations: &["It passes nothing on: routers do."],
+    counters: &[("received", "packets received")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "both ways"
+from = "alice"
+to = "bob"
+request = { size = "100 B", response = "1000 B", window = 4 }
+"#,
+    place: here!(),
+};
+
+/// The paths of one declared traffic.
+pub(super) struct Paths {
+    there: PathId,
+    back: Option<PathId>,
+}
+
+/// What receives at a host, and which flows.
+struct Receiver {
+    input: Input,
+    /// The path, and the flow where not all of the path's flows end there.
+    takes: Vec<(PathId, Option<FlowId>)>,
+}
+
+impl Builder<'_> {
+    /// Declares a path for each traffic, and one for its responses.
+    pub(super) fn declare_paths(&mut self) -> Vec<Paths> {
+        let mut paths = Vec::new();
+        for entry in &self.experiment.traffic {
+            let (from, to) = (&entry.from.name, &entry.to.name);
+            let there = self.graph.path(format!("{from}->{to}"), entry.name.clone());
+            let back = traffic::responds(&entry.kind).then(|| {
+                self.graph.path(format!("{to}->{from}"), format!("{} responses", entry.name))
+            });
+            paths.push(Paths { there, back });
+        }
+        paths
+    }
+
+    /// A host with all that sends and receives at it.
+    pub(super) fn host(&mut self, node: usize, paths: &[Paths]) -> Result<Made, Error> {
+        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
+        if declared.kind.values.given::<String>("profile").is_some() {
+            let fault = Fault::new("hosts with a profile cannot be built yet", "leave it out");
+            self.reporter.report(&declared.mark, &format!("nodes.{}", declared.name), fault);
+        }
+        let mut receivers = Vec::new();
+        let mut leaving = Vec::new();
+        self.senders(node, paths, &mut receivers, &mut leaving)?;
+        self.receivers(node, paths, &mut receivers, &mut leaving)?;
+        let input = self.demultiplex(node, receivers)?;
+        let outputs = self.spread(node, leaving)?;
+        Ok(Made { input, outputs })
+    }
+
+    /// Everything that sends first: sources and clients.
+    fn senders(
+        &mut self,
+        node: usize,
+        paths: &[Paths],
+        receivers: &mut Vec<Receiver>,
+        leaving: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let (network, flows) = (self.network, self.flows);
+        for &index in flows.sent.get(&node).into_iter().flatten() {
+            let flow = &flows.all[index];
+            let entry = &self.experiment.traffic[flow.traffic];
+            let (host, peer) = (&network.nodes[node].name, &network.nodes[flow.to].name);
+            let name = format!("{host} sends {} to {peer}", entry.name);
+            let id = FlowId(flow.number);
+            let there = paths[flow.traffic].there;
+            let packets = Flow { path: there, flow: id, destination: NodeId(flow.to as u32) };
+            let element = match self.traffic(entry) {
+                None => continue,
+                Some(traffic::Traffic::Source(pattern)) => {
+                    self.graph.add(name, Source::new(packets, pattern, span(entry)))?
+                }
+                Some(traffic::Traffic::Client(options, _)) => {
+                    let client = self.graph.add(name, Client::new(packets, options))?;
+                    let back = paths[flow.traffic].back.expect("a client has responses");
+                    let input = (client, PortId(0));
+                    receivers.push(Receiver { input, takes: vec![(back, Some(id))] });
+                    client
+                }
+            };
+            leaving.push((element, PortId(0)));
+        }
+        Ok(())
+    }
+
+    /// What the experiment describes, or `None` with its problem reported.
+    fn traffic(&mut self, entry: &Traffic) -> Option<traffic::Traffic> {
+        let slots = RefCell::new(Vec::new());
+        let library = self.library;
+        let capture = |path: &str| -> Result<Records, String> {
+            let (records, slot) = replay::open(library.open(path)?)?;
+            slots.borrow_mut().push(slot);
+            Ok(records)
+        };
+        let built = traffic::build(&entry.kind, &Setting { span: span(entry), capture: &capture });
+        let (mark, key) = (entry.mark.clone(), entry.key.clone());
+        for slot in slots.into_inner() {
+            self.captures.push(Capture { mark: mark.clone(), key: key.clone(), slot });
+        }
+        built
+            .map_err(|error| {
+                let fault = Fault::new(error, "name a pcap or pcapng capture that can be read");
+                self.reporter.report(&mark, &key, fault);
+            })
+            .ok()
+    }
+
+    /// Everything that only receives or answers: one sink, and a responder for each traffic.
+    fn receivers(
+        &mut self,
+        node: usize,
+        paths: &[Paths],
+        receivers: &mut Vec<Receiver>,
+        leaving: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let (network, flows) = (self.network, self.flows);
+        let host = &network.nodes[node].name;
+        let mut sunk = Vec::new();
+        let mut responders: BTreeMap<usize, Responder> = BTreeMap::new();
+        for &index in flows.received.get(&node).into_iter().flatten() {
+            let flow = &flows.all[index];
+            let Paths { there, back } = paths[flow.traffic];
+            let id = FlowId(flow.number);
+            let Some(back) = back.filter(|_| flow.responds) else {
+                sunk.push((there, None));
+                continue;
+            };
+            let requests = Flow { path: there, flow: id, destination: NodeId(node as u32) };
+            let responses = Flow { path: back, flow: id, destination: NodeId(flow.from as u32) };
+            let size: Bytes = self.experiment.traffic[flow.traffic].kind.values.get("response");
+            responders.entry(flow.traffic).or_default().answer(&requests, responses, size);
+        }
+        sunk.dedup();
+        if !sunk.is_empty() {
+            let sink = self.graph.add(format!("{host} receives"), Sink::default())?;
+            receivers.push(Receiver { input: (sink, PortId(0)), takes: sunk });
+        }
+        for (traffic, responder) in responders {
+            let class = &self.experiment.traffic[traffic].name;
+            let responder = self.graph.add(format!("{host} answers {class}"), responder)?;
+            let takes = vec![(paths[traffic].there, None)];
+            receivers.push(Receiver { input: (responder, PortId(0)), takes });
+            leaving.push((responder, PortId(0)));
+        }
+        Ok(())
+    }
+
+    /// Leads what arrives at a host to who takes it.
+    fn demultiplex(
+        &mut self,
+        node: usize,
+        receivers: Vec<Receiver>,
+    ) -> Result<Option<Input>, Error> {
+        if let [] | [_] = receivers.as_slice() {
+            return Ok(receivers.first().map(|receiver| receiver.input));
+        }
+        let takes = receivers.iter().enumerate().flat_map(|(port, receiver)| {
+            receiver.takes.iter().map(move |&(path, flow)| (path, flow, PortId(port as u16)))
+        });
+        let name = format!("{} demultiplexes", self.network.nodes[node].name);
+        let element = self.graph.add(name, Demultiplexer::new(takes))?;
+        for (port, receiver) in receivers.iter().enumerate() {
+            let (to, input) = receiver.input;
+            self.graph.connect(element, PortId(port as u16), to, input)?;
+        }
+        Ok(Some((element, PortId(0))))
+    }
+}
+
+fn span(entry: &Traffic) -> Span {
+    let values = &entry.values;
+    Span {
+        start: Time::START + values.get::<Duration>("start"),
+        random_phase: values.get::<String>("phase") == "random",
+        stop: values.given::<Duration>("stop").map_or(Time::MAX, |stop| Time::START + stop),
+        packets: values.given("packets").unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,216 @@
+//! From an experiment to a graph that runs.
+//!
+//! ```text
+//!  host                        router           host
+//! (source)-->[server]==delay==>(forwarder)-->[server]==delay==>(sink)
+//!            alice->r1                       r1->bob
+//! ```
+//!
+//! Only what some traffic needs is built: the directions of links and the table entries on the way
+//! of a flow. Names in the ledger: a wire is a resource `alice->r1`, with stages `alice->r1
+//! transmit` and `alice->r1 propagation`; counted nodes share the stages of their group
+//! (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
+
+mod flows;
+mod hops;
+pub(crate) mod host;
+
+use crate::document::{Fault, Mark, Problem, Reporter};
+use crate::experiment::{Experiment, Network};
+use crate::library::Library;
+use crate::replay::Slot;
+use flows::Flows;
+use lastmeter_base::{StageId, Time};
+use lastmeter_engine::{ElementId, Error, Graph, PortId, ResourceId, StageInfo};
+use lastmeter_net::queue::Buffers;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is different from the experiment, to see what it would buy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// Resources that are so many times as fast, as numerator and denominator.
+    pub speed: BTreeMap<String, (u64, u64)>,
+    /// Stages that cost nothing.
+    pub free: BTreeSet<String>,
+    /// By how much every limit of every queue is multiplied, as numerator and denominator.
+    pub buffers: (u64, u64),
+}
+
+impl Changes {
+    /// The experiment as it is.
+    pub const NONE: Changes =
+        Changes { speed: BTreeMap::new(), free: BTreeSet::new(), buffers: (1, 1) };
+}
+
+/// A graph that is ready to run.
+pub struct Built {
+    /// What runs.
+    pub graph: Graph,
+    /// Until when.
+    pub end: Time,
+    captures: Vec<Capture>,
+    reporter: Reporter,
+}
+
+/// A capture that is being replayed.
+struct Capture {
+    mark: Mark,
+    key: String,
+    slot: Slot,
+}
+
+impl Built {
+    /// Takes from a built experiment what tells, after the run, whether every capture could be
+    /// read to where the run needed it.
+    pub fn captures(&mut self) -> Captures {
+        let captures = std::mem::take(&mut self.captures);
+        Captures { captures, reporter: self.reporter.clone() }
+    }
+}
+
+/// The captures that a run replays.
+pub struct Captures {
+    captures: Vec<Capture>,
+    reporter: Reporter,
+}
+
+impl Captures {
+    /// Every capture that broke while it was replayed, with the record and the byte at which it did.
+    /// A run in which one did is no result.
+    pub fn problems(mut self) -> Vec<Problem> {
+        for Capture { mark, key, slot } in &self.captures {
+            if let Some(failure) = slot.failure() {
+                let right = "replay a complete capture";
+                self.reporter.report(mark, key, Fault::new(failure, right));
+            }
+        }
+        self.reporter.into_problems()
+    }
+}
+
+/// Builds the graph of an experiment, with something changed or not.
+///
+/// # Errors
+/// What cannot be known before: captures that cannot be opened, changes of what is not there.
+pub fn build(
+    experiment: &Experiment,
+    changes: &Changes,
+    library: &dyn Library,
+) -> Result<Built, Vec<Problem>> {
+    let network = Network::new(experiment);
+    let flows = Flows::new(experiment, &network);
+    let mut builder = Builder {
+        experiment,
+        network: &network,
+        flows: &flows,
+        changes,
+        library,
+        graph: Graph::new(experiment.seed),
+        stages: BTreeMap::new(),
+        resources: BTreeSet::new(),
+        captures: Vec::new(),
+        reporter: experiment.reporter.clone(),
+    };
+    if let Err(error) = builder.build() {
+        let right = "make the experiment smaller, or rename what has this name";
+        builder.report_whole(Fault::new(error.to_string(), right));
+    }
+    builder.check_changes();
+    match builder.reporter.is_empty() {
+        true => Ok(Built {
+            graph: builder.graph,
+            end: Time::START + experiment.duration,
+            captures: builder.captures,
+            reporter: builder.reporter,
+        }),
+        false => Err(builder.reporter.into_problems()),
+    }
+}
+
+/// Where packets enter something.
+type Input = (ElementId, PortId);
+/// Where packets leave something.
+type Output = (ElementId, PortId);
+
+/// A graph in the making.
+struct Builder<'a> {
+    experiment: &'a Experiment,
+    network: &'a Network,
+    flows: &'a Flows,
+    changes: &'a Changes,
+    library: &'a dyn Library,
+    graph: Graph,
+    stages: BTreeMap<String, StageId>,
+    resources: BTreeSet<String>,
+    captures: Vec<Capture>,
+    reporter: Reporter,
+}
+
+impl Builder<'_> {
+    fn build(&mut self) -> Result<(), Error> {
+        let paths = self.declare_paths();
+        let mut inputs = BTreeMap::new();
+        let mut outputs = Vec::new();
+        for node in self.flows.nodes() {
+            let made = match self.network.nodes[node].forwards {
+                true => self.forwarding_node(node)?,
+                false => self.host(node, &paths)?,
+            };
+            inputs.extend(made.input.map(|input| (node, input)));
+            outputs.extend(made.outputs);
+        }
+        self.join(&inputs, &outputs)
+    }
+
+    fn buffers(&self) -> Buffers {
+        let (numerator, denominator) = self.changes.buffers;
+        Buffers { numerator, denominator: denominator.max(1) }
+    }
+
+    /// How many times as fast a resource is.
+    fn speed(&self, resource: &str) -> (u64, u64) {
+        let (numerator, denominator) = self.changes.speed.get(resource).copied().unwrap_or((1, 1));
+        (numerator.max(1), denominator.max(1))
+    }
+
+    fn is_free(&self, stage: &str) -> bool {
+        self.changes.free.contains(stage)
+    }
+
+    /// The stage of this name; members of a counted node share it, and then it names no resource,
+    /// because each has its own.
+    fn stage(&mut self, name: String, resource: Option<ResourceId>) -> StageId {
+        let graph = &mut self.graph;
+        *self.stages.entry(name.clone()).or_insert_with(|| {
+            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+        })
+    }
+
+    fn report_whole(&mut self, fault: Fault) {
+        self.reporter.report(&Mark { source: 0, span: 0..0 }, "", fault);
+    }
+
+    /// Changes must be of something that is there: else a what-if would say that nothing matters.
+    fn check_changes(&mut self) {
+        let mut faults = Vec::new();
+        for name in self.changes.speed.keys().filter(|name| !self.resources.contains(*name)) {
+            let known = self.resources.iter().map(String::as_str);
+            let found = format!("there is no resource `{name}`");
+            faults.push(Fault::unknown(found, "name a resource of the ledger", name, known));
+        }
+        for name in self.changes.free.iter().filter(|name| !self.stages.contains_key(*name)) {
+            let known = self.stages.keys().map(String::as_str);
+            let found = format!("there is no stage `{name}`");
+            faults.push(Fault::unknown(found, "name a stage of the ledger", name, known));
+        }
+        faults.into_iter().for_each(|fault| self.report_whole(fault));
+    }
+}
+
+/// A node that has been built.
+struct Made {
+    /// Where packets enter it; `None` where none ever do.
+    input: Option<Input>,
+    /// Where packets leave it, and the hop that they take there.
+    outputs: Vec<(Output, usize)>,
+}

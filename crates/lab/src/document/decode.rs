@@ -1,0 +1,460 @@
+//! Decoding: from a tree to the values that the described parameters ask for.
+
+use super::problem::{Fault, Reporter, nearest, shorten};
+use super::tree::{Content, Entry, Item, Mark, value_or_text};
+use crate::kinds;
+use crate::library::Library;
+use lastmeter_base::kind::{
+    Fallback, Family, Nested, Param, ParamKind, RATE_MIN, TIME_MAX, Value, Values,
+};
+use lastmeter_base::{Bytes, Draw, Duration, PerByte, Quantity, QuantityError, Rate};
+
+/// Decodes against parameters and reports everything that is wrong.
+pub(crate) struct Decoder<'a> {
+    pub(crate) reporter: Reporter,
+    pub(crate) library: &'a dyn Library,
+}
+
+/// What the keys of a table may be.
+pub(crate) struct Shape<'a> {
+    /// What the table describes: "a link".
+    pub(crate) what: &'a str,
+    /// The keys with values of their own.
+    pub(crate) params: &'static [Param],
+    /// Where one more key names a kind: of this family.
+    pub(crate) kind: Option<Family>,
+    /// Keys that somebody else decodes.
+    pub(crate) besides: &'a [&'a str],
+}
+
+type Decoded = Result<Value, Fault>;
+
+impl Decoder<'_> {
+    /// Reports a fault.
+    pub(crate) fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
+        self.reporter.report(mark, key, fault);
+    }
+
+    /// Decodes a table. What is wrong is reported and left out.
+    pub(crate) fn table(
+        &mut self,
+        shape: &Shape<'_>,
+        item: &Item,
+        key: &str,
+    ) -> (Option<Nested>, Values) {
+        let mut values = Values::default();
+        let Some(entries) = item.entries() else {
+            let found = format!("{} stands where {} is described", shown(item), shape.what);
+            self.report(&item.mark, key, Fault::new(found, table_example(shape)));
+            return (None, values);
+        };
+        let mut kinds: Vec<&Entry> = Vec::new();
+        for entry in entries {
+            let name = entry.key.as_str();
+            if let Some(param) = shape.params.iter().find(|param| param.name == name) {
+                if let Some(value) = self.value(param.kind, &entry.item, &join(key, name)) {
+                    values.insert(param.name, value);
+                }
+            } else if shape.kind.is_some_and(|family| kinds::in_family(family, name).is_some()) {
+                kinds.push(entry);
+            } else if !shape.besides.contains(&name) {
+                let fault = unknown_key(shape, name);
+                self.report(&entry.mark, &join(key, name), fault);
+                // What was meant for a kind is not missed as well.
+                if shape.kind.is_some() && entry.item.entries().is_some() {
+                    kinds.push(entry);
+                }
+            }
+        }
+        self.fill(shape, item, key, &mut values);
+        let kind = shape.kind.and_then(|family| self.one_kind(family, shape, item, &kinds, key));
+        (kind, values)
+    }
+
+    /// Defaults for what is not written, and complaints about what must be.
+    fn fill(&mut self, shape: &Shape<'_>, item: &Item, key: &str, values: &mut Values) {
+        for param in shape.params.iter().filter(|param| item.get(param.name).is_none()) {
+            match param.default {
+                Fallback::Absent(_) => {}
+                Fallback::Required => {
+                    let found = format!("{} lacks `{}`", shape.what, param.name);
+                    let right = format!("add {}: {}", example(param), param.what);
+                    self.report(&item.mark, key, Fault::new(found, right));
+                }
+                Fallback::Written(text) => {
+                    let source = item.mark.source;
+                    let written = value_or_text(source, 0, text).ok();
+                    let value = written.and_then(|item| self.value(param.kind, &item, key));
+                    values.insert(param.name, value.expect("a page's default fits its parameter"));
+                }
+            }
+        }
+    }
+
+    fn one_kind(
+        &mut self,
+        family: Family,
+        shape: &Shape<'_>,
+        item: &Item,
+        found: &[&Entry],
+        key: &str,
+    ) -> Option<Nested> {
+        match found {
+            [entry] => {
+                let page = kinds::in_family(family, &entry.key)?;
+                let what = format!("`{}`", page.name);
+                let inner = Shape { what: &what, params: page.params, kind: None, besides: &[] };
+                let (_, values) = self.table(&inner, &entry.item, &join(key, &entry.key));
+                Some(Nested { page, values })
+            }
+            [] => {
+                let found = format!("{} does not say which kind it is", shape.what);
+                let right = format!("add one of {}, like {}", names(family), kind_example(family));
+                self.report(&item.mark, key, Fault::new(found, right));
+                None
+            }
+            [first, second, ..] => {
+                let (first, second) = (&first.key, shorten(&second.key));
+                let found = format!("{} is both `{first}` and `{second}`", shape.what);
+                let right = format!("leave one out: it is one of {}", names(family));
+                self.report(&found_mark(second.as_str(), item), key, Fault::new(found, right));
+                None
+            }
+        }
+    }
+
+    /// Decodes one value. What is wrong is reported.
+    pub(crate) fn value(&mut self, kind: ParamKind, item: &Item, key: &str) -> Option<Value> {
+        if let ParamKind::Nested(family) = kind {
+            let what = format!("a {}", family.name());
+            let shape = Shape { what: &what, params: &[], kind: Some(family), besides: &[] };
+            return self.table(&shape, item, key).0.map(|nested| Value::Nested(Box::new(nested)));
+        }
+        match self.plain(kind, item) {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                self.report(&item.mark, key, fault);
+                None
+            }
+        }
+    }
+
+    fn plain(&self, kind: ParamKind, item: &Item) -> Decoded {
+        match (kind, &item.content) {
+            (ParamKind::Time, _) => time(item).map(Value::Time),
+            (ParamKind::Size { min, max }, _) => size(item, min, max).map(Value::Size),
+            (ParamKind::Rate, _) => rate(item).map(Value::Rate),
+            (ParamKind::PerByte, _) => quantity::<PerByte>(item).map(Value::PerByte),
+            (ParamKind::Integer { min, max }, Content::Integer(number, digits)) => {
+                integer(*number, digits, min, max).map(Value::Integer)
+            }
+            (ParamKind::Number { min, max }, content) => {
+                number(content, min, max).unwrap_or_else(|| Err(wrong_type(kind, item)))
+            }
+            (ParamKind::Text, Content::Text(text)) => Ok(Value::Text(text.clone())),
+            (ParamKind::Choice(words), Content::Text(text)) => choice(words, text),
+            (ParamKind::Flag, Content::Flag(flag)) => Ok(Value::Flag(*flag)),
+            (ParamKind::Draw, _) => draw(item).map(Value::Draw),
+            (ParamKind::Sizes, _) => sizes(item).map(Value::Sizes),
+            (ParamKind::Profile(folder), Content::Text(name)) => self.profile(folder, name),
+            (ParamKind::Node, Content::Text(text)) => Ok(Value::Text(text.clone())),
+            (ParamKind::Nodes(min), Content::List(items)) => node_names(items, min),
+            _ => Err(wrong_type(kind, item)),
+        }
+    }
+
+    fn profile(&self, folder: &str, name: &str) -> Decoded {
+        let known = self.library.names(folder);
+        if known.iter().any(|known| known == name) {
+            return Ok(Value::Text(name.to_owned()));
+        }
+        let right = match known.is_empty() {
+            true => format!("there are no profiles in {folder}"),
+            false => format!("the profiles in {folder} are {}", known.join(", ")),
+        };
+        let found = format!("there is no profile `{}` in {folder}", shorten(name));
+        Err(Fault::unknown(found, right, name, known.iter().map(String::as_str)))
+    }
+}
+
+/// The key of a part of what `key` is the key of.
+pub(crate) fn join(key: &str, part: &str) -> String {
+    if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") }
+}
+
+/// The value as a message shows it.
+fn shown(item: &Item) -> String {
+    match &item.content {
+        Content::Text(text) => format!("`\"{}\"`", shorten(text)),
+        Content::Integer(_, digits) | Content::Number(_, digits) => {
+            format!("`{}`", shorten(digits))
+        }
+        Content::Flag(flag) => format!("`{flag}`"),
+        Content::Datetime(text) => format!("the date `{text}`"),
+        content => content.name().to_owned(),
+    }
+}
+
+fn found_mark(key: &str, item: &Item) -> Mark {
+    let entry = item.entries().into_iter().flatten().find(|entry| entry.key == key);
+    entry.map_or_else(|| item.mark.clone(), |entry| entry.mark.clone())
+}
+
+fn unknown_key(shape: &Shape<'_>, name: &str) -> Fault {
+    let params = shape.params.iter().map(|param| param.name);
+    let kinds = shape.kind.into_iter().flat_map(kinds::family).map(|page| page.name);
+    let known: Vec<&str> = params.chain(shape.besides.iter().copied()).chain(kinds).collect();
+    let found = format!("{} has no `{}`", shape.what, shorten(name));
+    let right = match known.is_empty() {
+        true => format!("{} has no parameters", shape.what),
+        false => format!("it can have {}", known.join(", ")),
+    };
+    let suggestion = nearest(name, known).map(str::to_owned);
+    Fault { found, right, suggestion }
+}
+
+fn names(family: Family) -> String {
+    kinds::family(family).map(|page| page.name).collect::<Vec<_>>().join(", ")
+}
+
+/// How a kind of the family may be written.
+fn kind_example(family: Family) -> &'static str {
+    match family {
+        Family::Node => "host = {}",
+        Family::Queue => "drop-tail = { packets = 100 }",
+        Family::Traffic => "constant = { rate = \"1 Mbit/s\", size = \"1500 B\" }",
+        Family::Experiment => "duration = \"1 s\"",
+    }
+}
+
+fn table_example(shape: &Shape<'_>) -> String {
+    let inner = match (shape.kind, shape.params.first()) {
+        (Some(family), _) => kind_example(family).to_owned(),
+        (None, Some(param)) => example(param),
+        (None, None) => String::new(),
+    };
+    format!("write a table, like {{ {inner} }}")
+}
+
+/// How a parameter may be written.
+pub(crate) fn example(param: &Param) -> String {
+    format!("{} = {}", param.name, value_example(param.kind))
+}
+
+/// How a value may be written.
+pub(crate) fn value_example(kind: ParamKind) -> String {
+    match kind {
+        ParamKind::Time | ParamKind::Draw => "\"10 us\"".to_owned(),
+        ParamKind::Size { .. } | ParamKind::Sizes => "\"1500 B\"".to_owned(),
+        ParamKind::Rate => "\"10 Mbit/s\"".to_owned(),
+        ParamKind::PerByte => "\"0.5 ns/B\"".to_owned(),
+        ParamKind::Integer { min, max } => 10.clamp(min, max).to_string(),
+        ParamKind::Number { min, max } => 0.5f64.clamp(min, max).to_string(),
+        ParamKind::Text | ParamKind::Profile(_) => "\"...\"".to_owned(),
+        ParamKind::Choice(words) => format!("\"{}\"", words.first().unwrap_or(&"")),
+        ParamKind::Flag => "true".to_owned(),
+        ParamKind::Nested(family) => format!("{{ {} }}", kind_example(family)),
+        ParamKind::Node => "\"alice\"".to_owned(),
+        ParamKind::Nodes(_) => "[\"alice\", \"bob\"]".to_owned(),
+    }
+}
+
+fn wrong_type(kind: ParamKind, item: &Item) -> Fault {
+    let (what, example) = (expected(kind), value_example(kind));
+    let right = match kind {
+        // Every name of a file would be as good an example.
+        ParamKind::Text | ParamKind::Profile(_) => "write it in quotes".to_owned(),
+        _ => format!("write it like {example}"),
+    };
+    Fault::new(format!("{} is no {what}", shown(item)), right)
+}
+
+/// What may be written, in words.
+pub(crate) fn expected(kind: ParamKind) -> &'static str {
+    match kind {
+        ParamKind::Time => "time",
+        ParamKind::Size { .. } => "size",
+        ParamKind::Rate => "rate",
+        ParamKind::PerByte => "time per byte",
+        ParamKind::Integer { .. } => "whole number",
+        ParamKind::Number { .. } => "number",
+        ParamKind::Text => "text",
+        ParamKind::Choice(_) => "word",
+        ParamKind::Flag => "true or false",
+        ParamKind::Draw => "time or distribution of times",
+        ParamKind::Sizes => "packet size or list of sizes with weights",
+        ParamKind::Nested(family) => family.name(),
+        ParamKind::Profile(_) => "name of a profile",
+        ParamKind::Node => "name of a node",
+        ParamKind::Nodes(_) => "list of names of nodes",
+    }
+}
+
+fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
+    let text = match &item.content {
+        Content::Text(text) => text,
+        // The usual slip; the message for a text without unit says what to write.
+        Content::Integer(_, digits) | Content::Number(_, digits) => digits,
+        _ => {
+            let right = format!("write a number with its unit, like \"10 {}\"", Q::PROPOSED[0]);
+            return Err(Fault::new(format!("{} is no {}", shown(item), Q::NAME), right));
+        }
+    };
+    Q::parse(&shorten(text)).map_err(|QuantityError { found, right }| Fault::new(found, right))
+}
+
+fn time(item: &Item) -> Result<Duration, Fault> {
+    let time = quantity::<Duration>(item)?;
+    match time > TIME_MAX {
+        true => Err(Fault::new(format!("{time} is too long"), format!("write at most {TIME_MAX}"))),
+        false => Ok(time),
+    }
+}
+
+fn rate(item: &Item) -> Result<Rate, Fault> {
+    let rate = quantity::<Rate>(item)?;
+    match rate < RATE_MIN {
+        true => {
+            Err(Fault::new(format!("{rate} is too slow"), format!("write at least {RATE_MIN}")))
+        }
+        false => Ok(rate),
+    }
+}
+
+fn size(item: &Item, min: u64, max: u64) -> Result<Bytes, Fault> {
+    let size = quantity::<Bytes>(item)?;
+    match (min..=max).contains(&size.0) {
+        true => Ok(size),
+        false => {
+            let right = format!("write {} to {}", Bytes(min), Bytes(max));
+            Err(Fault::new(format!("{size} is out of range"), right))
+        }
+    }
+}
+
+fn integer(number: Option<i64>, digits: &str, min: u64, max: u64) -> Result<u64, Fault> {
+    let number = number.and_then(|number| u64::try_from(number).ok());
+    number.filter(|number| (min..=max).contains(number)).ok_or_else(|| {
+        let right = match max == i64::MAX as u64 {
+            true => format!("write a whole number from {min} on"),
+            false => format!("write a whole number from {min} to {max}"),
+        };
+        Fault::new(format!("{} is out of range", shorten(digits)), right)
+    })
+}
+
+fn number(content: &Content, min: f64, max: f64) -> Option<Decoded> {
+    let (number, digits) = match content {
+        Content::Number(number, digits) => (*number, digits),
+        Content::Integer(number, digits) => (number.map_or(f64::NAN, |n| n as f64), digits),
+        _ => return None,
+    };
+    let right = || format!("write a number from {min} to {max}");
+    Some(match number >= min && number <= max {
+        true => Ok(Value::Number(number)),
+        false => Err(Fault::new(format!("{} is out of range", shorten(digits)), right())),
+    })
+}
+
+fn choice(words: &'static [&'static str], text: &str) -> Decoded {
+    match words.contains(&text) {
+        true => Ok(Value::Text(text.to_owned())),
+        false => {
+            let found = format!("`{}` is none of the words that can stand here", shorten(text));
+            let right = format!("write one of {}", words.join(", "));
+            Err(Fault::unknown(found, right, text, words.iter().copied()))
+        }
+    }
+}
+
+const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, { uniform = [\"1 us\", \"9 us\"] } \
+                     or { either = [\"1 us\", \"31 us\"], first = 0.9 }";
+
+fn draw(item: &Item) -> Result<Draw, Fault> {
+    let fault = |found: String| Fault::new(found, DRAWS);
+    let pair = |item: &Item| match &item.content {
+        Content::List(items) if items.len() == 2 => Ok((time(&items[0])?, time(&items[1])?)),
+        _ => Err(fault(format!("{} is no pair of times", shown(item)))),
+    };
+    let Some(entries) = item.entries() else {
+        return match item.content {
+            Content::Text(_) | Content::Integer(..) | Content::Number(..) => {
+                time(item).map(Draw::Constant)
+            }
+            _ => Err(fault(format!("{} is no distribution of times", shown(item)))),
+        };
+    };
+    let mut keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+    keys.sort_unstable();
+    match (keys.as_slice(), entries.first()) {
+        (["exponential"], Some(entry)) => time(&entry.item).map(Draw::Exponential),
+        (["uniform"], Some(entry)) => match pair(&entry.item)? {
+            (low, high) if low <= high => Ok(Draw::Uniform(low, high)),
+            (low, high) => Err(fault(format!("{low} is more than {high}"))),
+        },
+        (["either", "first"], _) => {
+            let get = |key: &str| entries.iter().find(|entry| entry.key == key).map(|e| &e.item);
+            let (Some(times), Some(share)) = (get("either"), get("first")) else {
+                unreachable!("both keys have just been seen")
+            };
+            let (first, second) = pair(times)?;
+            match number(&share.content, 0.0, 1.0) {
+                Some(Ok(Value::Number(share))) => Ok(Draw::Either(share, first, second)),
+                Some(Err(fault)) => Err(fault),
+                _ => Err(fault(format!("{} is no probability", shown(share)))),
+            }
+        }
+        _ => {
+            const KNOWN: [&str; 4] = ["exponential", "uniform", "either", "first"];
+            let odd = keys.iter().find(|key| !KNOWN.contains(key)).copied().unwrap_or("");
+            let found = match odd.is_empty() {
+                true => "this does not say one distribution".to_owned(),
+                false => format!("there is no distribution `{}`", shorten(odd)),
+            };
+            Err(Fault::unknown(found, DRAWS, odd, KNOWN))
+        }
+    }
+}
+
+const SIZES: &str = "write \"1500 B\", or sizes with weights: [[\"64 B\", 7], [\"1500 B\", 1]]";
+
+fn sizes(item: &Item) -> Result<Vec<(Bytes, u64)>, Fault> {
+    /// So that weighted sums of sizes stay far within 64 bits.
+    const WEIGHT_MAX: u64 = 1_000_000;
+    const SIZES_MAX: usize = 1_000;
+    let packet = |item: &Item| match ParamKind::PACKET {
+        ParamKind::Size { min, max } => size(item, min, max),
+        _ => unreachable!("a packet's length is a size"),
+    };
+    let Content::List(items) = &item.content else {
+        return packet(item).map(|size| vec![(size, 1)]);
+    };
+    if items.is_empty() || items.len() > SIZES_MAX {
+        return Err(Fault::new(format!("the list has {} sizes", items.len()), SIZES));
+    }
+    let entry = |item: &Item| match &item.content {
+        Content::List(pair) => match pair.as_slice() {
+            [len, Item { content: Content::Integer(number, digits), .. }] => {
+                Ok((packet(len)?, integer(*number, digits, 1, WEIGHT_MAX)?))
+            }
+            _ => Err(Fault::new("this is no size with a weight", SIZES)),
+        },
+        _ => Err(Fault::new(format!("{} is no size with a weight", shown(item)), SIZES)),
+    };
+    items.iter().map(entry).collect()
+}
+
+fn node_names(items: &[Item], min: usize) -> Decoded {
+    let name = |item: &Item| match &item.content {
+        Content::Text(name) => Ok(name.clone()),
+        _ => Err(wrong_type(ParamKind::Node, item)),
+    };
+    let names: Vec<String> = items.iter().map(name).collect::<Result<_, _>>()?;
+    match names.len() < min {
+        true => {
+            let found = format!("the list has {} names", names.len());
+            Err(Fault::new(found, format!("name at least {min} nodes")))
+        }
+        false => Ok(Value::Texts(names)),
+    }
+}

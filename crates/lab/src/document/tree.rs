@@ -1,0 +1,193 @@
+//! The tree of a document: every key and value with its mark.
+
+use super::problem::{Fault, Problem, Reporter, text_of};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Where something was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) source: usize,
+    pub(crate) span: Range<usize>,
+}
+
+/// A text that marks point into.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) mark: Mark,
+    pub(crate) content: Content,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Text(String),
+    /// The number, if it fits, and as it was written.
+    Integer(Option<i64>, String),
+    Number(f64, String),
+    Flag(bool),
+    Datetime(String),
+    List(Vec<Item>),
+    Table(Vec<Entry>),
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) mark: Mark,
+    pub(crate) item: Item,
+}
+
+impl Content {
+    /// What it is, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Content::Text(_) => "a text",
+            Content::Integer(..) | Content::Number(..) => "a number",
+            Content::Flag(_) => "true or false",
+            Content::Datetime(_) => "a date or time of day",
+            Content::List(_) => "a list",
+            Content::Table(_) => "a table",
+        }
+    }
+}
+
+impl Item {
+    /// The entries, where this is a table.
+    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+        match &self.content {
+            Content::Table(entries) => Some(entries),
+            _ => None,
+        }
+    }
+    /// The value of `key`, where this is a table that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Item> {
+        self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.item)
+    }
+    /// The text of `key`, where this is a table that has one.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        match &self.get(key)?.content {
+            Content::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// A parsed text.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) root: Item,
+    pub(crate) reporter: Reporter,
+}
+
+impl Document {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it as TOML.
+    pub(crate) fn parse(name: &str, bytes: &[u8]) -> Result<Document, Vec<Problem>> {
+        let text = text_of(name, bytes).map_err(|problem| vec![problem])?;
+        let mut reporter = Reporter::default();
+        reporter.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            let span = error.span().unwrap_or(0..0);
+            reporter.report(&Mark { source: 0, span }, "", syntax_fault(error.message()));
+        }
+        if !reporter.is_empty() {
+            return Err(reporter.into_problems());
+        }
+        let mark = Mark { source: 0, span: table.span() };
+        Ok(Document { root: Item { mark, content: table_content(0, table.get_ref()) }, reporter })
+    }
+}
+
+/// What the parser says, and what a newcomer needs to know besides.
+fn syntax_fault(message: &str) -> Fault {
+    let right = if message.contains("duplicate key") {
+        "each key may stand once in its table: leave one out"
+    } else if message.contains("unquoted") || message.contains("string values must be quoted") {
+        "texts and quantities stand in quotes: \"10 ms\""
+    } else if message.contains("missing key-value separator") || message.contains("expected `=`") {
+        "a line is `key = value`, or a `[table]`, or a `# remark`"
+    } else {
+        "this is not TOML; https://toml.io shows its rules on one page"
+    };
+    Fault::new(message.to_owned(), right)
+}
+
+/// Reads a value as it stands behind `key =`; what is no TOML value is a text, so that quantities
+/// need no quotes on a command line.
+pub(super) fn value_or_text(source: usize, offset: usize, text: &str) -> Result<Item, Fault> {
+    let trimmed = text.trim();
+    let start = offset + (text.len() - text.trim_start().len());
+    let whole = Mark { source, span: start..start + trimmed.len() };
+    match DeValue::parse(trimmed) {
+        Ok(value) => {
+            let mut item = item(source, &value);
+            shift(&mut item, start);
+            Ok(item)
+        }
+        Err(error) if trimmed.starts_with(['{', '[', '"', '\'']) => {
+            Err(syntax_fault(error.message()))
+        }
+        Err(_) => Ok(Item { mark: whole, content: Content::Text(trimmed.to_owned()) }),
+    }
+}
+
+fn shift(item: &mut Item, by: usize) {
+    let moved = |mark: &mut Mark| mark.span = mark.span.start + by..mark.span.end + by;
+    moved(&mut item.mark);
+    match &mut item.content {
+        Content::List(items) => items.iter_mut().for_each(|item| shift(item, by)),
+        Content::Table(entries) => entries.iter_mut().for_each(|entry| {
+            moved(&mut entry.mark);
+            shift(&mut entry.item, by);
+        }),
+        _ => {}
+    }
+}
+
+fn item(source: usize, value: &Spanned<DeValue<'_>>) -> Item {
+    let content = match value.get_ref() {
+        DeValue::String(text) => Content::Text(text.to_string()),
+        DeValue::Integer(number) => {
+            let digits = number.as_str();
+            Content::Integer(i64::from_str_radix(digits, number.radix()).ok(), digits.to_owned())
+        }
+        DeValue::Float(number) => {
+            let digits = number.as_str();
+            Content::Number(digits.parse().unwrap_or(f64::NAN), digits.to_owned())
+        }
+        DeValue::Boolean(flag) => Content::Flag(*flag),
+        DeValue::Datetime(datetime) => Content::Datetime(datetime.to_string()),
+        DeValue::Array(values) => {
+            Content::List(values.iter().map(|value| item(source, value)).collect())
+        }
+        DeValue::Table(table) => table_content(source, table),
+    };
+    Item { mark: Mark { source, span: value.span() }, content }
+}
+
+fn table_content(source: usize, table: &DeTable<'_>) -> Content {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            mark: Mark { source, span: key.span() },
+            item: item(source, value),
+        })
+        .collect();
+    // The order of the file is the order of the network: it breaks ties between routes.
+    entries.sort_by_key(|entry| entry.mark.span.start);
+    Content::Table(entries)
+}

@@ -1,0 +1,271 @@
+//! What parameters alone cannot say: that names exist, that counts match, that packets can arrive.
+
+use super::{End, Experiment, FLOWS_MAX, Item, LINKS_MAX, NODES_MAX, Network, Node, Traffic};
+
+use crate::build::host;
+use crate::document::{Decoder, Fault, Mark, join, shorten};
+use lastmeter_base::Duration;
+use lastmeter_base::kind::{Nested, Values};
+use std::collections::{BTreeMap, BTreeSet};
+
+const NAME_LEN_MAX: usize = 64;
+
+/// A node's name must be one that links and overrides can speak of.
+pub(super) fn node_name(decoder: &mut Decoder<'_>, mark: &Mark, key: &str, name: &str) {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(allowed) {
+        let found = format!("`{}` cannot be the name of a node", shorten(name));
+        let right = "use letters, digits, `-` and `_`, at most 64 of them";
+        decoder.report(mark, key, Fault::new(found, right));
+    }
+}
+
+/// Finds a node by name, with or without a member's number.
+pub(super) fn end(
+    decoder: &mut Decoder<'_>,
+    nodes: &[Node],
+    mark: &Mark,
+    key: &str,
+    name: &str,
+) -> Option<End> {
+    let (group, member) = name.split_once('.').map_or((name, None), |(g, m)| (g, Some(m)));
+    let Some(node) = nodes.iter().position(|node| node.name == group) else {
+        let known = nodes.iter().map(|node| node.name.as_str());
+        const SHOWN_MAX: usize = 12;
+        let mut right: Vec<&str> = known.clone().take(SHOWN_MAX).collect();
+        if nodes.len() > SHOWN_MAX {
+            right.push("...");
+        }
+        let right = match right.is_empty() {
+            true => "declare it below [nodes]".to_owned(),
+            false => format!("the nodes are {}; or declare it below [nodes]", right.join(", ")),
+        };
+        let found = format!("there is no node `{}`", shorten(name));
+        decoder.report(mark, key, Fault::unknown(found, right, group, known));
+        return None;
+    };
+    let end = |member| Some(End { name: name.to_owned(), node, member });
+    let Some(member) = member else { return end(None) };
+    let number: Option<u64> = member.parse().ok().filter(|n: &u64| n.to_string() == member);
+    match (nodes[node].count, number) {
+        (Some(count), Some(member)) if member < count => end(Some(member)),
+        (count, _) => {
+            let right = match count {
+                Some(count) => format!("there are {group}.0 to {group}.{}", count - 1),
+                None => {
+                    format!("`{group}` is a single node: write \"{group}\", or give it a count")
+                }
+            };
+            let found = format!("there is no node `{}`", shorten(name));
+            decoder.report(mark, key, Fault::new(found, right));
+            None
+        }
+    }
+}
+
+/// Finds a node that can send and receive.
+pub(super) fn host_end(
+    decoder: &mut Decoder<'_>,
+    nodes: &[Node],
+    mark: &Mark,
+    key: &str,
+    name: &str,
+) -> Option<End> {
+    let end = end(decoder, nodes, mark, key, name)?;
+    let kind = nodes[end.node].kind.page.name;
+    if kind == host::PAGE.name {
+        return Some(end);
+    }
+    let found = format!("`{name}` is a {kind}, which neither sends nor receives for itself");
+    let right = "name a host, or make one and link it there";
+    decoder.report(mark, key, Fault::new(found, right));
+    None
+}
+
+/// Without a wire nobody waits.
+pub(super) fn wireless(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key: &str) {
+    if item.get("rate").is_some() {
+        return;
+    }
+    let queue = values.given::<Nested>("queue").is_some();
+    let framing = values.given::<lastmeter_base::Bytes>("framing").is_some();
+    for (name, given) in [("queue", queue), ("framing", framing)] {
+        if let (true, Some(place)) = (given, item.get(name)) {
+            let found = format!("a link without rate has no use for a {name}");
+            let right = "add rate = \"1 Gbit/s\", or leave this out";
+            decoder.report(&place.mark, &join(key, name), Fault::new(found, right));
+        }
+    }
+}
+
+/// Traffic ends after it begins.
+pub(super) fn span(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key: &str) {
+    let start = values.given::<Duration>("start").unwrap_or(Duration::ZERO);
+    if let (Some(stop), Some(place)) = (values.given::<Duration>("stop"), item.get("stop"))
+        && stop < start
+    {
+        let found = format!("it stops at {stop}, before it starts at {start}");
+        let right = "both count from the start of the run";
+        decoder.report(&place.mark, &join(key, "stop"), Fault::new(found, right));
+    }
+}
+
+/// Checks the experiment as a whole, as far as its parts could be read.
+pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>, root: &Mark) {
+    let sound = decoder.reporter.is_empty();
+    if experiment.duration.is_zero() && sound {
+        let fault = Fault::new("it runs for no time at all", "write duration = \"1 s\"");
+        decoder.report(root, "duration", fault);
+    }
+    if experiment.traffic.is_empty() && sound {
+        let right = "add [[traffic]] with name, from, to and a kind, like \
+                     constant = { rate = \"1 Mbit/s\", size = \"1500 B\" }";
+        decoder.report(root, "traffic", Fault::new("nothing is sent", right));
+    }
+    names_once(experiment, decoder);
+    if !sizes(experiment, decoder, root) {
+        return;
+    }
+    counts(experiment, decoder);
+    if decoder.reporter.is_empty() {
+        let network = Network::new(experiment);
+        joined_once(experiment, &network, decoder);
+        reachable(experiment, &network, decoder);
+    }
+}
+
+/// Two classes of one name could not be told apart.
+fn names_once(experiment: &Experiment, decoder: &mut Decoder<'_>) {
+    let mut names = BTreeSet::new();
+    for traffic in &experiment.traffic {
+        if !names.insert(traffic.name.as_str()) {
+            let found = format!("there are two traffics called `{}`", shorten(&traffic.name));
+            let right = "give each its own name: it is the class in the ledger";
+            decoder.report(&traffic.mark, &traffic.key, Fault::new(found, right));
+        }
+    }
+}
+
+fn sizes(experiment: &Experiment, decoder: &mut Decoder<'_>, root: &Mark) -> bool {
+    let count = |end: &End| match end.member {
+        Some(_) => 1,
+        None => experiment.nodes[end.node].count.unwrap_or(1),
+    };
+    let pairs = |a: &End, b: &End| count(a).max(count(b));
+    let nodes = experiment.nodes.iter().map(|node| node.count.unwrap_or(1)).sum();
+    let links = |link: &super::Link| -> u64 {
+        link.between.windows(2).map(|pair| pairs(&pair[0], &pair[1])).sum()
+    };
+    let links = experiment.links.iter().map(links).sum();
+    let flows = experiment.traffic.iter().map(|entry| pairs(&entry.from, &entry.to)).sum();
+    let limits: [(&str, u64, u64); 3] =
+        [("nodes", nodes, NODES_MAX), ("links", links, LINKS_MAX), ("traffic", flows, FLOWS_MAX)];
+    let mut fits = true;
+    for (key, number, limit) in limits.into_iter().filter(|&(_, number, limit)| number > limit) {
+        let what = if key == "traffic" { "flows" } else { key };
+        let found = format!("there are {number} {what}, with all counts");
+        decoder.report(root, key, Fault::new(found, format!("there may be {limit}")));
+        fits = false;
+    }
+    fits
+}
+
+/// Counted nodes go in pairs, or one with all.
+fn counts(experiment: &Experiment, decoder: &mut Decoder<'_>) {
+    for (index, link) in experiment.links.iter().enumerate() {
+        let key = join(&join("links", &index.to_string()), "between");
+        for pair in link.between.windows(2) {
+            match overlap(&pair[0], &pair[1]) {
+                true => {
+                    let found = format!("it joins `{}` to itself", pair[0].name);
+                    let fault = Fault::new(found, "name two different nodes");
+                    decoder.report(&link.mark, &key, fault);
+                }
+                false => count_pair(experiment, decoder, &link.mark, &key, &pair[0], &pair[1]),
+            }
+        }
+    }
+    for Traffic { from, to, mark, key, .. } in &experiment.traffic {
+        match overlap(from, to) {
+            true => {
+                let found = format!("`{}` sends to itself", from.name);
+                decoder.report(mark, &join(key, "to"), Fault::new(found, "name another host"));
+            }
+            false => count_pair(experiment, decoder, mark, &join(key, "to"), from, to),
+        }
+    }
+}
+
+fn overlap(a: &End, b: &End) -> bool {
+    a.node == b.node && (a.member.is_none() || b.member.is_none() || a.member == b.member)
+}
+
+fn count_pair(
+    experiment: &Experiment,
+    decoder: &mut Decoder<'_>,
+    mark: &Mark,
+    key: &str,
+    a: &End,
+    b: &End,
+) {
+    let count = |end: &End| match end.member {
+        Some(_) => 1,
+        None => experiment.nodes[end.node].count.unwrap_or(1),
+    };
+    let (a_count, b_count) = (count(a), count(b));
+    if a_count != b_count && a_count > 1 && b_count > 1 {
+        let found = format!("{a_count} `{}` cannot pair with {b_count} `{}`", a.name, b.name);
+        let right = "give both the same count, or one side a single node";
+        decoder.report(mark, key, Fault::new(found, right));
+    }
+}
+
+/// Of two equal links the second would never be used.
+fn joined_once(experiment: &Experiment, network: &Network, decoder: &mut Decoder<'_>) {
+    let mut joined = BTreeMap::new();
+    for hop in &network.hops {
+        if joined.insert((hop.from, hop.to), hop.link).is_some() {
+            let (from, to) = (&network.nodes[hop.from].name, &network.nodes[hop.to].name);
+            let found = format!("`{from}` and `{to}` are joined twice");
+            let right = "leave one link out: all packets would take the first";
+            let key = format!("links.{}.between", hop.link);
+            decoder.report(&experiment.links[hop.link].mark, &key, Fault::new(found, right));
+            return;
+        }
+    }
+}
+
+/// Every flow must have a way, and its responses a way back: links lead both ways, so one is both.
+fn reachable(experiment: &Experiment, network: &Network, decoder: &mut Decoder<'_>) {
+    let mut ways: BTreeMap<usize, Vec<Option<usize>>> = BTreeMap::new();
+    const KEPT_MAX: usize = 64;
+    for traffic in &experiment.traffic {
+        for (from, to) in network.pairs(experiment, &traffic.from, &traffic.to) {
+            if ways.len() > KEPT_MAX {
+                ways.clear();
+            }
+            let towards = ways.entry(to).or_insert_with(|| network.towards(to));
+            if towards[from].is_none() {
+                unreachable_end(network, decoder, traffic, from, to);
+                break;
+            }
+        }
+    }
+}
+
+fn unreachable_end(
+    network: &Network,
+    decoder: &mut Decoder<'_>,
+    traffic: &Traffic,
+    from: usize,
+    to: usize,
+) {
+    let lonely = [from, to].into_iter().find(|&node| network.leaving[node].is_empty());
+    let (from, to) = (&network.nodes[from].name, &network.nodes[to].name);
+    let right = match lonely {
+        Some(node) => format!("`{}` has no link: add one", network.nodes[node].name),
+        None => "add the link that is missing; hosts pass nothing on, routers do".to_owned(),
+    };
+    let found = format!("no way leads from `{from}` to `{to}`");
+    decoder.report(&traffic.mark, &join(&traffic.key, "to"), Fault::new(found, right));
+}

@@ -1,0 +1,271 @@
+//! Experiments: a network, the traffic through it, and how long it runs, read from a TOML file.
+//!
+//! ```text
+//! text, overrides --parse--> Experiment --build--> graph
+//!                               |
+//!                               '-- or every problem, with file, line and key
+//! ```
+
+mod check;
+mod network;
+pub(crate) mod pages;
+
+pub(crate) use network::Network;
+
+use crate::document::{
+    Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
+};
+use crate::library::Library;
+use lastmeter_base::Duration;
+use lastmeter_base::kind::{Family, Nested, Values};
+use sha2::{Digest, Sha256};
+
+/// Most nodes, over all counts.
+pub const NODES_MAX: u64 = 20_000;
+/// Most members of one counted node.
+pub const COUNT_MAX: u64 = NODES_MAX;
+/// Most links, over all counts.
+pub const LINKS_MAX: u64 = 100_000;
+/// Most flows, over all counts: a host tells them apart by ports, of which it has 65536.
+pub const FLOWS_MAX: u64 = 50_000;
+/// Most line time for framing, in bytes.
+pub const FRAMING_MAX: u64 = 65_536;
+
+/// A checked experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it is called.
+    pub title: String,
+    /// What it is meant to answer.
+    pub question: String,
+    /// How long it runs.
+    pub duration: Duration,
+    /// What names its random streams.
+    pub seed: u64,
+    /// The first 16 hexadecimal digits of the SHA-256 of its text with all overrides.
+    pub hash: String,
+    /// Its nodes, as declared.
+    pub nodes: Vec<Node>,
+    /// Its links, as declared.
+    pub links: Vec<Link>,
+    /// Its traffic, as declared.
+    pub traffic: Vec<Traffic>,
+    /// The texts that later problems point into.
+    pub(crate) reporter: Reporter,
+}
+
+/// A node, or several that are alike.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Nested,
+    /// How many there are, where it is counted.
+    pub count: Option<u64>,
+    pub(crate) mark: Mark,
+}
+
+/// A link, or several that are alike.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The nodes that it joins, in order.
+    pub between: Vec<End>,
+    /// Its parameters.
+    pub values: Values,
+    pub(crate) mark: Mark,
+}
+
+/// Traffic from one host to another, or between several alike.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// The class.
+    pub name: String,
+    /// Who sends.
+    pub from: End,
+    /// Who receives.
+    pub to: End,
+    /// What is sent.
+    pub kind: Nested,
+    /// What all traffic can say.
+    pub values: Values,
+    pub(crate) mark: Mark,
+    /// Its key, for problems met later.
+    pub(crate) key: String,
+}
+
+/// Who stands at an end of a link or of traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// As it was written: `s` or `s.3`.
+    pub name: String,
+    /// Which of the declared nodes.
+    pub node: usize,
+    /// Which member of a counted node; `None` for each of them.
+    pub member: Option<u64>,
+}
+
+impl Experiment {
+    /// Reads an experiment from the bytes of its file, with overrides.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in the order of the file.
+    pub fn parse(
+        file_name: &str,
+        text: impl AsRef<[u8]>,
+        overrides: &[Override],
+        library: &dyn Library,
+    ) -> Result<Experiment, Vec<Problem>> {
+        let text = text.as_ref();
+        let mut document = Document::parse(file_name, text)?;
+        overrides.iter().for_each(|change| change.apply(&mut document));
+        let Document { root, reporter } = document;
+        let mut decoder = Decoder { reporter, library };
+        let mut experiment = decode(&mut decoder, &root);
+        check::experiment(&mut experiment, &mut decoder, &root.mark);
+        match decoder.reporter.is_empty() {
+            true => {
+                experiment.hash = hash(text, overrides);
+                experiment.reporter = decoder.reporter;
+                Ok(experiment)
+            }
+            false => Err(decoder.reporter.into_problems()),
+        }
+    }
+}
+
+/// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
+fn hash(text: &[u8], overrides: &[Override]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(text);
+    for change in overrides {
+        hasher.update(b"\n--set ");
+        hasher.update(change.text());
+    }
+    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
+    let shape = Shape {
+        what: "the experiment",
+        params: pages::EXPERIMENT.params,
+        kind: None,
+        besides: &["nodes", "links", "traffic"],
+    };
+    let (_, values) = decoder.table(&shape, root, "");
+    let nodes = decode_nodes(decoder, root);
+    let links = elements(decoder, root, "links")
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, item)| decode_link(decoder, &nodes, item, index))
+        .collect();
+    let traffic = elements(decoder, root, "traffic")
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, item)| decode_traffic(decoder, &nodes, item, index))
+        .collect();
+    Experiment {
+        title: values.given("title").unwrap_or_default(),
+        question: values.given("question").unwrap_or_default(),
+        duration: values.given("duration").unwrap_or(Duration::ZERO),
+        seed: values.given("seed").unwrap_or(0),
+        hash: String::new(),
+        nodes,
+        links,
+        traffic,
+        reporter: Reporter::default(),
+    }
+}
+
+/// The tables of a list of tables.
+fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec<&'a Item> {
+    use crate::document::Content;
+    match root.get(key) {
+        None => Vec::new(),
+        Some(Item { content: Content::List(items), .. }) => items.iter().collect(),
+        Some(item) => {
+            let found = format!("{} stands where a list is", item.content.name());
+            let right = format!("write [[{key}]] above each of them, with two brackets");
+            decoder.report(&item.mark, key, Fault::new(found, right));
+            Vec::new()
+        }
+    }
+}
+
+fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
+    let Some(table) = root.get("nodes") else {
+        let fault = Fault::new("there are no nodes", "add [nodes] and alice = { host = {} }");
+        decoder.report(&root.mark, "nodes", fault);
+        return Vec::new();
+    };
+    let Some(entries) = table.entries() else {
+        let right = "write [nodes], and below it a line for each: alice = { host = {} }";
+        let found = format!("{} stands where a table is", table.content.name());
+        decoder.report(&table.mark, "nodes", Fault::new(found, right));
+        return Vec::new();
+    };
+    let mut nodes = Vec::new();
+    for entry in entries {
+        let key = join("nodes", &entry.key);
+        check::node_name(decoder, &entry.mark, &key, &entry.key);
+        let what = format!("`{}`", crate::document::shorten(&entry.key));
+        let shape = Shape {
+            what: &what,
+            params: pages::NODE.params,
+            kind: Some(Family::Node),
+            besides: &[],
+        };
+        let (kind, values) = decoder.table(&shape, &entry.item, &key);
+        // A node whose kind is not known is still a node, so that links to it are not wrong too.
+        let page = crate::build::host::PAGE;
+        let kind = kind.unwrap_or(Nested { page, values: Values::default() });
+        let (name, count) = (entry.key.clone(), values.given("count"));
+        nodes.push(Node { name, kind, count, mark: entry.mark.clone() });
+    }
+    nodes
+}
+
+fn decode_link(
+    decoder: &mut Decoder<'_>,
+    nodes: &[Node],
+    item: &Item,
+    index: usize,
+) -> Option<Link> {
+    let key = join("links", &index.to_string());
+    let shape = Shape { what: "the link", params: pages::LINK.params, kind: None, besides: &[] };
+    let (_, values) = decoder.table(&shape, item, &key);
+    let names: Vec<String> = values.given("between")?;
+    let place = item.get("between")?;
+    let ends: Vec<Option<End>> = names
+        .iter()
+        .map(|name| check::end(decoder, nodes, &place.mark, &join(&key, "between"), name))
+        .collect();
+    check::wireless(decoder, &values, item, &key);
+    let between: Vec<End> = ends.into_iter().collect::<Option<_>>()?;
+    Some(Link { between, values, mark: place.mark.clone() })
+}
+
+fn decode_traffic(
+    decoder: &mut Decoder<'_>,
+    nodes: &[Node],
+    item: &Item,
+    index: usize,
+) -> Option<Traffic> {
+    let named = item.text("name").map(str::to_owned).filter(|name| !name.is_empty());
+    let key = join("traffic", &named.clone().unwrap_or_else(|| index.to_string()));
+    let shape = Shape {
+        what: "the traffic",
+        params: pages::TRAFFIC.params,
+        kind: Some(Family::Traffic),
+        besides: &[],
+    };
+    let (kind, values) = decoder.table(&shape, item, &key);
+    let mut end = |which: &str| {
+        let name: String = values.given(which)?;
+        check::host_end(decoder, nodes, &item.get(which)?.mark, &join(&key, which), &name)
+    };
+    let (from, to) = (end("from"), end("to"));
+    check::span(decoder, &values, item, &key);
+    let mark = item.get("to").unwrap_or(item).mark.clone();
+    Some(Traffic { name: named?, from: from?, to: to?, kind: kind?, values, mark, key })
+}

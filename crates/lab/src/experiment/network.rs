@@ -1,0 +1,136 @@
+//! The network that an experiment describes: every single node and every direction of every link,
+//! and the way from each node to another.
+
+use super::{End, Experiment};
+use crate::build::host;
+use std::collections::VecDeque;
+
+/// Single nodes and directions of links, in the order in which they were declared.
+pub(crate) struct Network {
+    pub(crate) nodes: Vec<Single>,
+    pub(crate) hops: Vec<Hop>,
+    /// The first member of each declared node.
+    first: Vec<usize>,
+    /// The hops that arrive at each node.
+    arriving: Vec<Vec<usize>>,
+    /// The hops that leave each node.
+    pub(crate) leaving: Vec<Vec<usize>>,
+}
+
+/// One node.
+pub(crate) struct Single {
+    pub(crate) name: String,
+    /// Which of the declared nodes it is a member of.
+    pub(crate) declared: usize,
+    pub(crate) forwards: bool,
+}
+
+/// One direction of one link.
+#[derive(Clone, Debug)]
+pub(crate) struct Hop {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// Which of the declared links it is a part of.
+    pub(crate) link: usize,
+    /// `alice->r1`.
+    pub(crate) name: String,
+    /// The same for all members of a counted node: `s->r1`.
+    pub(crate) group: String,
+    /// Whether other hops have the same group.
+    pub(crate) shared: bool,
+}
+
+impl Network {
+    /// The network of a checked experiment, or of one whose nodes and ends are.
+    pub(crate) fn new(experiment: &Experiment) -> Network {
+        let mut network = Network {
+            nodes: Vec::new(),
+            hops: Vec::new(),
+            first: Vec::new(),
+            arriving: Vec::new(),
+            leaving: Vec::new(),
+        };
+        for (declared, node) in experiment.nodes.iter().enumerate() {
+            network.first.push(network.nodes.len());
+            let forwards = node.kind.page.name != host::PAGE.name;
+            let single = |name: String| Single { name, declared, forwards };
+            match node.count {
+                None => network.nodes.push(single(node.name.clone())),
+                Some(count) => (0..count).for_each(|member| {
+                    network.nodes.push(single(format!("{}.{member}", node.name)))
+                }),
+            }
+        }
+        network.arriving = vec![Vec::new(); network.nodes.len()];
+        network.leaving = vec![Vec::new(); network.nodes.len()];
+        for (index, link) in experiment.links.iter().enumerate() {
+            for pair in link.between.windows(2) {
+                network.join(experiment, index, &pair[0], &pair[1]);
+            }
+        }
+        network
+    }
+
+    fn join(&mut self, experiment: &Experiment, link: usize, a: &End, b: &End) {
+        let pairs = self.pairs(experiment, a, b);
+        let shared = pairs.len() > 1;
+        for (from, to) in pairs {
+            let ways = [(from, to, &a.name, &b.name), (to, from, &b.name, &a.name)];
+            for (from, to, from_group, to_group) in ways {
+                let name = format!("{}->{}", self.nodes[from].name, self.nodes[to].name);
+                let group = format!("{from_group}->{to_group}");
+                self.arriving[to].push(self.hops.len());
+                self.leaving[from].push(self.hops.len());
+                self.hops.push(Hop { from, to, link, name, group, shared });
+            }
+        }
+    }
+
+    /// The single nodes that an end stands for.
+    fn members(&self, experiment: &Experiment, end: &End) -> std::ops::Range<usize> {
+        let first = self.first[end.node];
+        match (end.member, experiment.nodes[end.node].count) {
+            (Some(member), _) => first + member as usize..first + member as usize + 1,
+            (None, Some(count)) => first..first + count as usize,
+            (None, None) => first..first + 1,
+        }
+    }
+
+    /// Who goes with whom: member by member where both sides have as many, else one with each.
+    pub(crate) fn pairs(&self, experiment: &Experiment, a: &End, b: &End) -> Vec<(usize, usize)> {
+        let (a, b) = (self.members(experiment, a), self.members(experiment, b));
+        match (a.len(), b.len()) {
+            (1, _) => b.map(|to| (a.start, to)).collect(),
+            (_, 1) => a.map(|from| (from, b.start)).collect(),
+            _ => a.zip(b).collect(),
+        }
+    }
+
+    /// The hop that leads from each node towards `destination`: the fewest hops, and of equal ones
+    /// the one declared first. Hosts pass nothing on.
+    pub(crate) fn towards(&self, destination: usize) -> Vec<Option<usize>> {
+        let mut distance = vec![usize::MAX; self.nodes.len()];
+        distance[destination] = 0;
+        let mut reached = VecDeque::from([destination]);
+        while let Some(node) = reached.pop_front() {
+            if node != destination && !self.nodes[node].forwards {
+                continue;
+            }
+            for &hop in &self.arriving[node] {
+                let from = self.hops[hop].from;
+                if distance[from] == usize::MAX {
+                    distance[from] = distance[node] + 1;
+                    reached.push_back(from);
+                }
+            }
+        }
+        let passes = |node: usize| node == destination || self.nodes[node].forwards;
+        let nearer = |from: usize, hop: &usize| {
+            let to = self.hops[*hop].to;
+            passes(to) && distance[to] != usize::MAX && distance[to] + 1 == distance[from]
+        };
+        (0..self.nodes.len())
+            .map(|from| self.leaving[from].iter().copied().find(|hop| nearer(from, hop)))
+            .collect()
+    }
+}

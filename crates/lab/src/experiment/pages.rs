@@ -1,0 +1,152 @@
+//! The pages of what every experiment has: the file itself, links, and what all nodes and all
+//! traffic can have.
+
+use super::{COUNT_MAX, FRAMING_MAX};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+
+/// All of them.
+pub(crate) const ALL: &[&Page] = &[EXPERIMENT, NODE, LINK, TRAFFIC];
+
+pub(crate) const EXPERIMENT: &Page = &Page {
+    name: "experiment",
+    family: Family::Experiment,
+    what: "A network, the traffic through it, and the question that a run answers.",
+    ports: "experiment.toml --> nodes, links, traffic --> run --> ledger",
+    params: &[
+        Param::or("title", ParamKind::Text, "", "what it is called in its ledger"),
+        Param::or("question", ParamKind::Text, "", "what it is meant to answer"),
+        Param::required("duration", ParamKind::Time, "how long it runs, in its own time"),
+        Param::or(
+            "seed",
+            ParamKind::Integer { min: 0, max: i64::MAX as u64 },
+            "1",
+            "names the random streams; the same seed gives the same result",
+        ),
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: TWO_HOSTS,
+    place: here!(),
+};
+
+pub(crate) const NODE: &Page = &Page {
+    name: "nodes",
+    family: Family::Experiment,
+    what: "The table of nodes, each under its name: NAME = { KIND = { ... }, count = ... }.",
+    ports: "",
+    params: &[Param::optional(
+        "count",
+        ParamKind::Integer { min: 1, max: COUNT_MAX },
+        "one",
+        "so many of them: NAME.0, NAME.1, ...; NAME alone means each",
+    )],
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: r#"
+duration = "10 ms"
+[nodes]
+sensor = { host = {}, count = 8 }
+gateway = { router = {} }
+server = { host = {} }
+[[links]]
+between = ["sensor", "gateway"]
+rate = "10 Mbit/s"
+[[links]]
+between = ["gateway", "server"]
+rate = "100 Mbit/s"
+[[traffic]]
+name = "readings"
+from = "sensor"
+to = "server"
+constant = { rate = "1 Mbit/s", size = "200 B" }
+phase = "random"
+"#,
+    place: here!(),
+};
+
+pub(crate) const LINK: &Page = &Page {
+    name: "links",
+    family: Family::Experiment,
+    what: "A list of links; each direction of each has its own queue and wire.",
+    ports: "alice --> [ queue ] --> (wire: rate) --> (delay) --> bob      and back",
+    params: &[
+        Param::required(
+            "between",
+            ParamKind::Nodes(2),
+            "the nodes that it joins; more than two are a chain of equal links",
+        ),
+        Param::optional("rate", ParamKind::Rate, "no wire", "bits per second of each direction"),
+        Param::or("delay", ParamKind::Time, "0 s", "from one end to the other"),
+        Param::optional(
+            "framing",
+            ParamKind::Size { min: 0, max: FRAMING_MAX },
+            "none",
+            "line time for each packet that is not part of it: preamble, check sequence, gap",
+        ),
+        Param::optional(
+            "queue",
+            ParamKind::Nested(Family::Queue),
+            "drop-tail of 1000 packets, as Linux has it",
+            "where packets wait for the wire",
+        ),
+    ],
+    source: "",
+    deviations: &["Directions that no traffic takes are not built."],
+    counters: &[
+        ("served", "packets sent"),
+        ("refused", "packets that the queue had no room for"),
+        ("packets_most", "most packets that waited"),
+    ],
+    example: TWO_HOSTS,
+    place: here!(),
+};
+
+pub(crate) const TRAFFIC: &Page = &Page {
+    name: "traffic",
+    family: Family::Experiment,
+    what: "A list of traffic; each says who sends what kind of packets to whom.",
+    ports: "from --> ... --> to",
+    params: &[
+        Param::required("name", ParamKind::Text, "the class of traffic, as the ledger calls it"),
+        Param::required("from", ParamKind::Node, "the host that sends"),
+        Param::required("to", ParamKind::Node, "the host that receives"),
+        Param::or("start", ParamKind::Time, "0 s", "not before this"),
+        Param::optional("stop", ParamKind::Time, "the end", "not after this"),
+        Param::optional("packets", ParamKind::COUNT, "no limit", "no more than so many, per flow"),
+        Param::or(
+            "phase",
+            ParamKind::Choice(&["zero", "random"]),
+            "zero",
+            "when the first packet comes: at once, or after a random part of the first gap",
+        ),
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: TWO_HOSTS,
+    place: here!(),
+};
+
+const TWO_HOSTS: &str = r#"
+title = "Two hosts and a router"
+question = "What limits the transfer?"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+r1 = { router = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "r1", "bob"]
+rate = "1 Gbit/s"
+delay = "1 ms"
+framing = "38 B"
+queue = { drop-tail = { packets = 200 } }
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "18 Mbit/s", size = "1500 B" }
+"#;

@@ -1,0 +1,114 @@
+//! Every kind that experiments can name, and the page that is printed for one.
+
+use crate::build::host;
+use crate::document::nearest;
+use crate::experiment::pages;
+use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
+use lastmeter_net::{forwarder, queue, server, traffic};
+
+/// The kinds of nodes.
+const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
+
+/// Every kind, by family.
+pub fn all() -> impl Iterator<Item = &'static Page> {
+    let queues = queue::KINDS.iter().map(|kind| kind.page);
+    let traffics = traffic::KINDS.iter().map(|kind| kind.page);
+    pages::ALL.iter().copied().chain(NODES.iter().copied()).chain(queues).chain(traffics)
+}
+
+/// Every kind of one family.
+pub fn family(family: Family) -> impl Iterator<Item = &'static Page> {
+    all().filter(move |page| page.family == family)
+}
+
+/// A kind of a family by its name.
+pub(crate) fn in_family(family: Family, name: &str) -> Option<&'static Page> {
+    all().find(|page| page.family == family && page.name == name)
+}
+
+/// A kind by its name.
+///
+/// # Errors
+/// The kind that was probably meant, if one is near enough.
+pub fn find(name: &str) -> Result<&'static Page, Option<&'static Page>> {
+    let lower = name.to_lowercase();
+    all().find(|page| page.name == lower).ok_or_else(|| {
+        let near = nearest(name, all().map(|page| page.name));
+        near.and_then(|near| all().find(|page| page.name == near))
+    })
+}
+
+/// The page of a kind: a sentence, its ports, parameters, source, deviations, counters, an example,
+/// and where it stands in the source.
+pub fn page_text(page: &Page) -> String {
+    let mut text = format!("{} ({})\n\n{}\n", page.name, page.family.name(), page.what);
+    if !page.ports.is_empty() {
+        text += "\n";
+        page.ports.lines().for_each(|line| text += &format!("    {line}\n"));
+    }
+    if !page.params.is_empty() {
+        text += "\nPARAMETERS\n";
+        let rows = page.params.iter().map(|param| {
+            [param.name.to_owned(), written(param.kind), default(param), param.what.to_owned()]
+        });
+        text += &table(rows.collect());
+    }
+    if !page.counters.is_empty() {
+        text += "\nCOUNTERS\n";
+        let rows = page.counters.iter().map(|&(name, what)| [name.to_owned(), what.to_owned()]);
+        text += &table(rows.collect());
+    }
+    if !page.source.is_empty() {
+        text += &format!("\nSOURCE\n    {}\n", page.source);
+    }
+    if !page.deviations.is_empty() {
+        text += "\nDEVIATIONS\n";
+        page.deviations.iter().for_each(|deviation| text += &format!("    {deviation}\n"));
+    }
+    text += "\nEXAMPLE\n";
+    page.example.trim().lines().for_each(|line| text += &format!("    {line}\n"));
+    text + &format!("\nWritten in {} at line {}.\n", page.place.file, page.place.line)
+}
+
+/// What may be written for a parameter, in a few words.
+fn written(kind: ParamKind) -> String {
+    match kind {
+        ParamKind::Size { .. } => "size".to_owned(),
+        ParamKind::Integer { min, max } if max == i64::MAX as u64 => format!("number >= {min}"),
+        ParamKind::Integer { min, max } => format!("number {min}..{max}"),
+        ParamKind::Number { min, max } => format!("number {min}..{max}"),
+        ParamKind::Choice(words) => words.join(" | "),
+        ParamKind::Flag => "true | false".to_owned(),
+        ParamKind::Draw => "time or distribution".to_owned(),
+        ParamKind::Sizes => "size or sizes".to_owned(),
+        ParamKind::Nested(family) => format!("a {}", family.name()),
+        ParamKind::Profile(folder) => format!("profile of {folder}"),
+        ParamKind::Node => "node".to_owned(),
+        ParamKind::Nodes(min) => format!("nodes, at least {min}"),
+        kind => crate::document::expected(kind).to_owned(),
+    }
+}
+
+fn default(param: &Param) -> String {
+    match param.default {
+        Fallback::Required => "required".to_owned(),
+        Fallback::Written("") => "empty".to_owned(),
+        Fallback::Written(text) => text.to_owned(),
+        Fallback::Absent(text) => text.to_owned(),
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table<const N: usize>(rows: Vec<[String; N]>) -> String {
+    let mut text = String::new();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    for row in &rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text += "    ";
+        text += cells.join("  ").trim_end();
+        text += "\n";
+    }
+    text
+}

@@ -1,0 +1,48 @@
+//! Where profiles and captures come from: files, which only the program at the end may open.
+
+use include_dir::{Dir, include_dir};
+use std::io::Read;
+
+/// Finds profiles by name, and opens the captures that experiments replay.
+pub trait Library: Sync {
+    /// The text of a profile of `folder` (`hosts`, `adapters`, `links`, `switches`).
+    ///
+    /// # Errors
+    /// Says why there is none.
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String>;
+
+    /// Opens a capture under the name that the experiment gives it.
+    ///
+    /// # Errors
+    /// Says why it cannot be opened.
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String>;
+
+    /// The names of the profiles of `folder`, sorted.
+    fn names(&self, folder: &str) -> Vec<String>;
+}
+
+static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../profiles");
+
+/// The profiles that the program carries with it; it opens no files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Builtin;
+
+impl Library for Builtin {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        let file = PROFILES.get_file(format!("{folder}/{name}.toml"));
+        let text = file.and_then(|file| file.contents_utf8());
+        text.map(str::to_owned).ok_or_else(|| format!("there is no profile `{name}` in {folder}"))
+    }
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        Err(format!("`{path}` cannot be opened here: the built-in library has no captures"))
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        let files = PROFILES.get_dir(folder).into_iter().flat_map(|dir| dir.files());
+        let mut names: Vec<String> = files
+            .filter(|file| file.path().extension().is_some_and(|extension| extension == "toml"))
+            .filter_map(|file| Some(file.path().file_stem()?.to_str()?.to_owned()))
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
