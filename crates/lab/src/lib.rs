@@ -8,3 +8,4 @@ pub mod kinds;
 pub mod ledger;
 pub mod library;
 mod replay;
+pub mod schema;

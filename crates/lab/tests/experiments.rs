@@ -1,5 +1,7 @@
 //! Experiments from text to outcome.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use lastmeter_base::Time;
 use lastmeter_engine::{Outcome, VirtualClock};
 use lastmeter_lab::build::{Changes, build};
@@ -62,4 +64,30 @@ fn two_hosts_run_from_text_to_balanced_books() {
     assert_eq!(outcome.books.delivered, 147);
     let latency = outcome.books.paths[0].latency.mean();
     assert!((latency - 2.024e-3).abs() < 1e-12, "{latency}");
+}
+
+fn served(outcome: &Outcome) -> u64 {
+    let counters = outcome.elements.iter().flat_map(|element| &element.counters);
+    counters.filter(|(name, _)| *name == "served").map(|(_, count)| count).sum()
+}
+
+#[test]
+fn the_chain_of_fifty_flows_serves_what_it_should() {
+    let text = include_str!("../../../experiments/chain/experiment.toml");
+    let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+    println!("{} {} {}", served(&outcome), outcome.books.delivered, outcome.handled);
+}
+
+#[test]
+fn mm1_and_the_tandem_agree_with_theory() {
+    let cases = [
+        (include_str!("../../../experiments/mm1/experiment.toml"), 5e-6),
+        (include_str!("../../../experiments/tandem/experiment.toml"), 50e-6),
+    ];
+    for (text, time) in cases {
+        let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+        let mean = outcome.books.paths[0].latency.mean();
+        println!("{mean} {}", outcome.books.delivered);
+        assert!((mean / time - 1.0).abs() < 0.05, "{mean} s instead of {time} s");
+    }
 }

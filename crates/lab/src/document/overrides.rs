@@ -23,10 +23,10 @@ impl Override {
     ///
     /// # Errors
     /// If it has no `=` or the key has empty parts.
-    pub fn parse(text: &str) -> Result<Override, Problem> {
+    pub fn parse(text: &str) -> Result<Override, Vec<Problem>> {
         let fail = |found: String| {
             let right = "write key=value, like links.0.rate=\"10 Gbit/s\" or seed=2";
-            Err(whole_file(NAME, Fault::new(found, right)))
+            Err(vec![whole_file(NAME, Fault::new(found, right))])
         };
         let Some((key, _)) = text.split_once('=') else {
             return fail(format!("`{}` has no `=`", shorten(text)));

@@ -169,7 +169,7 @@ impl Reporter {
     }
     /// Every problem, in the order of the file.
     pub fn into_problems(mut self) -> Vec<Problem> {
-        self.problems.sort_by(|a, b| (a.line, a.column).cmp(&(b.line, b.column)));
+        self.problems.sort_by_key(|problem| (problem.line, problem.column));
         self.problems
     }
 }
@@ -182,19 +182,19 @@ pub(super) fn whole_file(name: &str, fault: Fault) -> Problem {
 }
 
 /// Reads the bytes of a file as text.
-pub(super) fn text_of<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problem> {
+pub(super) fn text_of<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
     if bytes.len() > FILE_LEN_MAX {
         let found = format!("the file has {} bytes", bytes.len());
         let right =
             format!("an experiment file has at most {FILE_LEN_MAX}; is this the right file?");
-        return Err(whole_file(name, Fault::new(found, right)));
+        return Err(vec![whole_file(name, Fault::new(found, right))]);
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
         let found = format!("byte {} (in line {line}) is not UTF-8 text", before.len());
         let right = "an experiment file is TOML in UTF-8: save it as UTF-8, or name another file";
-        Problem { line: line as u64, ..whole_file(name, Fault::new(found, right)) }
+        vec![Problem { line: line as u64, ..whole_file(name, Fault::new(found, right)) }]
     })
 }
 

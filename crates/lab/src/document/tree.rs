@@ -95,7 +95,7 @@ impl Document {
     /// # Errors
     /// Everything that is wrong with it as TOML.
     pub(crate) fn parse(name: &str, bytes: &[u8]) -> Result<Document, Vec<Problem>> {
-        let text = text_of(name, bytes).map_err(|problem| vec![problem])?;
+        let text = text_of(name, bytes)?;
         let mut reporter = Reporter::default();
         reporter.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
         let (table, errors) = DeTable::parse_recoverable(text);
@@ -190,4 +190,23 @@ fn table_content(source: usize, table: &DeTable<'_>) -> Content {
     // The order of the file is the order of the network: it breaks ties between routes.
     entries.sort_by_key(|entry| entry.mark.span.start);
     Content::Table(entries)
+}
+
+/// A default as it would be written, in JSON.
+pub(crate) fn value_or_text_json(text: &str) -> serde_json::Value {
+    fn json(item: &Item) -> serde_json::Value {
+        match &item.content {
+            Content::Text(text) | Content::Datetime(text) => text.as_str().into(),
+            Content::Integer(number, _) => (*number).into(),
+            Content::Number(number, _) => (*number).into(),
+            Content::Flag(flag) => (*flag).into(),
+            Content::List(items) => items.iter().map(json).collect(),
+            Content::Table(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.clone(), json(&entry.item)))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        }
+    }
+    value_or_text(0, 0, text).map_or_else(|_| text.into(), |item| json(&item))
 }

@@ -1,0 +1,173 @@
+//! The JSON Schema of experiment files, made from the same parameters that they are decoded
+//! against, so that editors complete and check what the program would accept.
+//!
+//! What a schema cannot say (that names exist, that packets can arrive) only the program checks.
+
+use crate::document::value_or_text_json;
+use crate::experiment::pages;
+use crate::kinds;
+use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
+use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
+use serde_json::{Map, Value, json};
+
+/// The schema of experiment files.
+pub fn experiment() -> Value {
+    let mut root = table(pages::EXPERIMENT.what, pages::EXPERIMENT.params, None);
+    let mut node = table(pages::NODE.what, pages::NODE.params, Some(Family::Node));
+    node["description"] = json!("A node, or several that are alike.");
+    let link = table(pages::LINK.what, pages::LINK.params, None);
+    let traffic = table(pages::TRAFFIC.what, pages::TRAFFIC.params, Some(Family::Traffic));
+    let list = |page: &Page, item: Value| json!({ "type": "array", "description": page.what, "items": item });
+    root["properties"]["nodes"] = json!({
+        "type": "object",
+        "description": pages::NODE.what,
+        "propertyNames": { "pattern": "^[A-Za-z0-9_-]{1,64}$" },
+        "additionalProperties": node,
+    });
+    root["properties"]["links"] = list(pages::LINK, link);
+    root["properties"]["traffic"] = list(pages::TRAFFIC, traffic);
+    root["required"] = json!(["duration", "nodes", "traffic"]);
+    root["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    root["title"] = json!("Lastmeter experiment");
+    root["definitions"] = json!({
+        "time": quantity::<Duration>(),
+        "size": quantity::<Bytes>(),
+        "rate": quantity::<Rate>(),
+        "time-per-byte": per_byte(),
+        "draw": draw(),
+        "sizes": sizes(),
+        "queue": table("Where packets wait.", &[], Some(Family::Queue)),
+    });
+    root
+}
+
+/// The schema as the committed file has it.
+pub fn text() -> String {
+    format!("{:#}\n", experiment())
+}
+
+/// A table with these parameters, and, of a family, exactly one kind.
+fn table(what: &str, params: &[Param], family: Option<Family>) -> Value {
+    let mut properties: Map<String, Value> =
+        params.iter().map(|param| (param.name.to_owned(), parameter(param))).collect();
+    let required = params.iter().filter(|param| param.default == Fallback::Required);
+    let required: Vec<&str> = required.map(|param| param.name).collect();
+    let mut schema = json!({
+        "type": "object",
+        "description": what,
+        "required": required,
+        "additionalProperties": false,
+    });
+    if let Some(family) = family {
+        let kinds: Vec<&Page> = kinds::family(family).collect();
+        let one = kinds.iter().map(|page| json!({ "required": [page.name] }));
+        schema["oneOf"] = one.collect();
+        for page in kinds {
+            properties.insert(page.name.to_owned(), table(page.what, page.params, None));
+        }
+    }
+    schema["properties"] = Value::Object(properties);
+    schema
+}
+
+fn parameter(param: &Param) -> Value {
+    let mut schema = match param.kind {
+        // Draft 7 ignores what stands beside a reference, so each stands in a list of one.
+        ParamKind::Time => reference("time"),
+        ParamKind::Size { .. } => reference("size"),
+        ParamKind::Rate => reference("rate"),
+        ParamKind::PerByte => reference("time-per-byte"),
+        ParamKind::Draw => reference("draw"),
+        ParamKind::Sizes => reference("sizes"),
+        ParamKind::Nested(family) => reference(family.name()),
+        ParamKind::Integer { min, max } if max == i64::MAX as u64 => {
+            json!({ "type": "integer", "minimum": min })
+        }
+        ParamKind::Integer { min, max } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
+        }
+        ParamKind::Number { min, max } => {
+            json!({ "type": "number", "minimum": min, "maximum": max })
+        }
+        ParamKind::Text | ParamKind::Profile(_) | ParamKind::Node => json!({ "type": "string" }),
+        ParamKind::Choice(words) => json!({ "enum": words }),
+        ParamKind::Flag => json!({ "type": "boolean" }),
+        ParamKind::Nodes(min) => {
+            json!({ "type": "array", "items": { "type": "string" }, "minItems": min })
+        }
+    };
+    schema["description"] = json!(param.what);
+    match param.default {
+        Fallback::Written(text) => schema["default"] = value_or_text_json(text),
+        Fallback::Absent(text) => {
+            schema["description"] = json!(format!("{}; without it: {text}", param.what));
+        }
+        Fallback::Required => {}
+    }
+    schema
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "allOf": [{ "$ref": format!("#/definitions/{name}") }] })
+}
+
+fn units(units: &[(&str, u64)]) -> String {
+    units.iter().map(|&(unit, _)| unit).collect::<Vec<_>>().join("|")
+}
+
+fn quantity<Q: Quantity>() -> Value {
+    json!({
+        "type": "string",
+        "description": format!("A {} with its unit, like \"10 {}\".", Q::NAME, Q::PROPOSED[0]),
+        "pattern": format!("^ *[0-9_]*[.]?[0-9_]* *({}) *$", units(Q::UNITS)),
+    })
+}
+
+fn per_byte() -> Value {
+    let all = format!("{}|{}", units(PerByte::UNITS), units(Rate::UNITS));
+    json!({
+        "type": "string",
+        "description": "A time per byte, like \"0.5 ns/B\", or the rate that takes it: \"2 GB/s\".",
+        "pattern": format!("^ *[0-9_]*[.]?[0-9_]* *({all}) *$"),
+    })
+}
+
+fn draw() -> Value {
+    let time = || json!({ "$ref": "#/definitions/time" });
+    let pair = || json!({ "type": "array", "items": time(), "minItems": 2, "maxItems": 2 });
+    let only = |properties: Value| {
+        let names: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
+        json!({
+            "type": "object",
+            "required": names,
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    };
+    let share = json!({ "type": "number", "minimum": 0, "maximum": 1 });
+    json!({
+        "description": "A time that is always the same, or a distribution of times.",
+        "anyOf": [
+            time(),
+            only(json!({ "exponential": time() })),
+            only(json!({ "uniform": pair() })),
+            only(json!({ "either": pair(), "first": share })),
+        ],
+    })
+}
+
+fn sizes() -> Value {
+    let size = json!({ "$ref": "#/definitions/size" });
+    let weight = json!({ "type": "integer", "minimum": 1 });
+    json!({
+        "description": "A packet length, or several with their weights.",
+        "anyOf": [
+            size,
+            {
+                "type": "array",
+                "minItems": 1,
+                "items": { "type": "array", "items": [size, weight], "minItems": 2, "maxItems": 2 },
+            },
+        ],
+    })
+}

@@ -1,0 +1,12 @@
+//! Goldens: texts that a person has read and accepted.
+
+/// Compares `text` with the golden at `path`, from the folder of this crate. With `GOLDENS=accept`
+/// in the environment it is written instead, for the next diff to be read.
+pub(crate) fn check(path: &str, text: &str) {
+    let place = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var("GOLDENS").is_ok_and(|value| value == "accept") {
+        std::fs::write(&place, text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&place).unwrap_or_default();
+    assert!(text == golden, "{path} differs; run with GOLDENS=accept and read the diff\n{text}");
+}

@@ -1,0 +1,79 @@
+//! Every page is complete, its example runs, and the schema is made from the pages.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod golden;
+
+use lastmeter_base::kind::{Fallback, Page};
+use lastmeter_engine::VirtualClock;
+use lastmeter_lab::build::{Changes, build};
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::Builtin;
+use lastmeter_lab::{kinds, schema};
+
+#[test]
+fn every_example_parses_builds_and_runs() {
+    for page in kinds::all() {
+        let shown = |problems: Vec<lastmeter_lab::document::Problem>| {
+            let lines: Vec<String> = problems.iter().map(|problem| problem.render(false)).collect();
+            format!("the example of {}:\n{}", page.name, lines.join("\n"))
+        };
+        let experiment = Experiment::parse("example.toml", page.example, &[], &Builtin);
+        let experiment = experiment.map_err(shown).unwrap();
+        // The built-in library has no captures to replay.
+        if page.name == "replay" {
+            continue;
+        }
+        let built = build(&experiment, &Changes::NONE, &Builtin).map_err(shown).unwrap();
+        let mut engine = built.graph.build(1).unwrap();
+        engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
+        assert!(engine.finish().unwrap().books.delivered > 0, "{}", page.name);
+    }
+}
+
+#[test]
+fn every_name_is_used_once_and_every_sentence_ends() {
+    let mut names: Vec<&str> = kinds::all().map(|page: &Page| page.name).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for page in kinds::all() {
+        assert!(page.what.ends_with('.'), "{}", page.name);
+        assert!(page.example.contains(page.name) || page.name == "experiment", "{}", page.name);
+        for param in page.params {
+            let default = match param.default {
+                Fallback::Required => "required",
+                Fallback::Written(text) | Fallback::Absent(text) => text,
+            };
+            assert!(!param.what.is_empty() && !default.ends_with('.'), "{}", param.name);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_nearly_right_finds_what_was_meant() {
+    assert_eq!(kinds::find("drop-tail").unwrap().name, "drop-tail");
+    assert_eq!(kinds::find("Token-Bucket").unwrap().name, "token-bucket");
+    assert_eq!(kinds::find("droptail").unwrap_err().unwrap().name, "drop-tail");
+    assert!(kinds::find("zebra").unwrap_err().is_none());
+}
+
+#[test]
+fn the_page_of_a_kind_says_all_that_is_known_of_it() {
+    golden::check("tests/goldens/token-bucket.txt", &page("token-bucket"));
+    golden::check("tests/goldens/request.txt", &page("request"));
+}
+
+/// Without the line, which moves with every edit of the file.
+fn page(name: &str) -> String {
+    let text = kinds::page_text(kinds::find(name).unwrap());
+    let (text, place) = text.trim_end().rsplit_once('\n').unwrap();
+    let file = place.split_once(" at line ").unwrap().0;
+    format!("{text}\n{file}\n")
+}
+
+#[test]
+fn the_committed_schema_is_up_to_date() {
+    golden::check("../../experiments/schema.json", &schema::text());
+}
