@@ -1,1 +1,95 @@
-fn main() {}
+//! The program `lastmeter`: the one place that opens files, reads clocks and starts threads for
+//! models.
+//!
+//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
+
+mod bench;
+mod kinds;
+mod output;
+mod progress;
+mod run;
+mod threads;
+mod world;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Where does the time go between one application's send() and its peer's recv(), and what would a
+/// change buy?
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter run first-path                     explain the bundled path between two hosts
+  lastmeter run my.toml --set duration='5 s'   run an experiment of your own
+  lastmeter kinds drop-tail                    what can be said about a queue
+  lastmeter repro E                            reproduce what one document published
+  lastmeter bench engine                       how fast the models run";
+
+/// What all commands take.
+#[derive(clap::Args)]
+struct Common {
+    /// Print a machine-readable result on standard output, and nothing else there
+    #[arg(long, global = true)]
+    json: bool,
+    /// Name the random streams by this number instead of the experiment's own
+    #[arg(long, global = true, value_name = "N")]
+    seed: Option<u64>,
+    /// Do less: a tenth of the simulated time, no what-ifs, small benchmarks
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Use so many threads [default: as many as there are cores]
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an experiment and print its ledger
+    Run(run::Arguments),
+    /// Print what can be said in experiments, made from the code
+    Kinds(kinds::Arguments),
+    /// Run benchmarks, beside peers where these are installed
+    Bench(bench::Arguments),
+}
+
+/// How a command ended.
+enum Ended {
+    /// All is well.
+    Done,
+    /// It ran, but the result fell short.
+    Short,
+}
+
+/// Bad input or a fault, already in words for the user.
+struct Complaint(String);
+
+impl<T: std::fmt::Display> From<T> for Complaint {
+    fn from(error: T) -> Complaint {
+        Complaint(error.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let Arguments { common, command } = Arguments::parse();
+    let ended = match command {
+        Command::Run(arguments) => run::run(&common, &arguments),
+        Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
+        Command::Bench(arguments) => bench::bench(&common, &arguments),
+    };
+    match ended {
+        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok(Ended::Short) => ExitCode::from(1),
+        Err(Complaint(words)) => {
+            output::complain(words.trim_end());
+            ExitCode::from(2)
+        }
+    }
+}

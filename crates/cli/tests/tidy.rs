@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("host", &["base", "wire", "engine", "net"]),
     ("live", &["base", "wire", "engine"]),
     ("lab", &["base", "wire", "engine", "net", "host", "live"]),
-    ("cli", &["base", "lab", "live"]),
+    ("cli", &["base", "engine", "lab", "live"]),
 ];
 
 /// Crates that may read clocks, start threads and open files and sockets.

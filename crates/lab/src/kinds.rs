@@ -70,6 +70,56 @@ pub fn page_text(page: &Page) -> String {
     text + &format!("\nWritten in {} at line {}.\n", page.place.file, page.place.line)
 }
 
+/// All kinds with their sentences, by family.
+pub fn list_text() -> String {
+    let mut pages: Vec<&Page> = all().collect();
+    pages.sort_by_key(|page| (page.family, page.name));
+    let mut text = String::new();
+    for family in pages.chunk_by(|a, b| a.family == b.family) {
+        text += &format!("{}\n", family[0].family.name());
+        let rows = family.iter().map(|page| [page.name.to_owned(), page.what.to_owned()]);
+        text += &table(rows.collect());
+    }
+    text + "\n`lastmeter kinds NAME` says more.\n"
+}
+
+/// A kind for programs.
+pub fn page_json(page: &Page) -> serde_json::Value {
+    let params: Vec<_> = page
+        .params
+        .iter()
+        .map(|param| {
+            serde_json::json!({
+                "name": param.name,
+                "kind": written(param.kind),
+                "default": default(param),
+                "required": param.default == Fallback::Required,
+                "what": param.what,
+            })
+        })
+        .collect();
+    let counters: std::collections::BTreeMap<_, _> = page.counters.iter().copied().collect();
+    serde_json::json!({
+        "schema": "lastmeter.kind/1",
+        "name": page.name,
+        "family": page.family.name(),
+        "what": page.what,
+        "parameters": params,
+        "counters": counters,
+        "source": page.source,
+        "deviations": page.deviations,
+        "example": page.example,
+        "file": page.place.file,
+        "line": page.place.line,
+    })
+}
+
+/// All kinds for programs.
+pub fn list_json() -> serde_json::Value {
+    let kinds: Vec<_> = all().map(page_json).collect();
+    serde_json::json!({ "schema": "lastmeter.kinds/1", "kinds": kinds })
+}
+
 /// What may be written for a parameter, in a few words.
 fn written(kind: ParamKind) -> String {
     match kind {

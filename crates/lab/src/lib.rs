@@ -8,4 +8,21 @@ pub mod kinds;
 pub mod ledger;
 pub mod library;
 mod replay;
+pub mod report;
+pub mod run;
 pub mod schema;
+
+pub use lastmeter_engine::Parallel;
+
+use lastmeter_base::bench::Case;
+use sha2::{Digest, Sha256};
+
+/// The benchmarks of all crates below.
+pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
+    std::iter::empty()
+}
+
+/// The first 16 hexadecimal digits of the SHA-256 of `bytes`: how results and sources are named.
+pub fn digest(bytes: impl AsRef<[u8]>) -> String {
+    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

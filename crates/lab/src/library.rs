@@ -21,6 +21,7 @@ pub trait Library: Sync {
     fn names(&self, folder: &str) -> Vec<String>;
 }
 
+static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../profiles");
 
 /// The profiles that the program carries with it; it opens no files.
@@ -45,4 +46,18 @@ impl Library for Builtin {
         names.sort_unstable();
         names
     }
+}
+
+/// The text of a bundled experiment.
+pub fn experiment(name: &str) -> Option<&'static str> {
+    EXPERIMENTS.get_file(format!("{name}/experiment.toml"))?.contents_utf8()
+}
+
+/// The names of the bundled experiments that can be run, sorted.
+pub fn experiments() -> Vec<String> {
+    let names = EXPERIMENTS.dirs().filter_map(|folder| folder.path().to_str());
+    let mut names: Vec<String> =
+        names.filter(|name| experiment(name).is_some()).map(str::to_owned).collect();
+    names.sort_unstable();
+    names
 }

@@ -1,0 +1,206 @@
+//! Benchmarks of the engine: bundled experiments, timed while they run and not while they are built.
+
+use super::{Result, Setting, peer};
+use crate::Complaint;
+use lastmeter_engine::{Outcome, Serial};
+use lastmeter_lab::build::Changes;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::{self, Builtin};
+use lastmeter_lab::run::{Manner, prepare};
+use std::fmt::Write;
+use std::time::Instant;
+
+type Bench = fn(&Setting<'_>) -> std::result::Result<Result, Complaint>;
+
+/// All benchmarks of the engine.
+pub(crate) const ALL: &[(&str, Bench)] = &[
+    ("engine/chain", chain),
+    ("engine/mm1", mm1),
+    ("engine/tandem", tandem),
+    ("engine/ledger", ledger),
+    ("engine/threads", threads),
+];
+
+/// Runs of each; the best counts.
+const ROUNDS: usize = 5;
+const ROUNDS_QUICK: usize = 2;
+/// Chains of the benchmark of threads.
+const CHAINS: usize = 64;
+
+/// What a run did, and in how many seconds at best.
+struct Timed {
+    seconds: f64,
+    outcome: Outcome,
+}
+
+impl Timed {
+    fn counter(&self, name: &str) -> u64 {
+        let reports = self.outcome.elements.iter().flat_map(|report| &report.counters);
+        reports.filter(|(counter, _)| *counter == name).map(|(_, value)| value).sum()
+    }
+    fn hash(&self) -> String {
+        // Everything that the ledger is made from, in the order of the graph.
+        let books = self.outcome.books.paths.iter().map(|book| {
+            let rows: Vec<_> = book.rows().iter().map(|row| (row.stage, row.time())).collect();
+            format!("{:?} {:?} {} {rows:?}", book.offered, book.delivered, book.latency.sum())
+        });
+        let books: Vec<String> = books.collect();
+        lastmeter_lab::digest(format!("{books:?}{:?}", self.outcome.elements).as_bytes())
+    }
+}
+
+fn parse(
+    name: &str,
+    text: &str,
+    setting: &Setting<'_>,
+) -> std::result::Result<Experiment, Complaint> {
+    let parsed = Experiment::parse(name, text, &[], &Builtin);
+    let mut experiment = parsed
+        .map_err(|problems| problems.iter().map(|p| p.render(false)).collect::<Vec<_>>().join("\n"))?;
+    if setting.quick {
+        experiment.duration = experiment.duration / 10;
+    }
+    experiment.seed = setting.seed.unwrap_or(experiment.seed);
+    Ok(experiment)
+}
+
+fn bundled(name: &str, setting: &Setting<'_>) -> std::result::Result<Experiment, Complaint> {
+    let text = library::experiment(name).ok_or(format!("`{name}` is not bundled"))?;
+    parse(name, text, setting)
+}
+
+/// The best of several runs.
+fn best(
+    experiment: &Experiment,
+    setting: &Setting<'_>,
+    threads: usize,
+    collecting: bool,
+) -> std::result::Result<Timed, Complaint> {
+    let manner = Manner { threads, shuffle_ties: 0, collecting };
+    let rounds = if setting.quick { ROUNDS_QUICK } else { ROUNDS };
+    let mut best: Option<Timed> = None;
+    for _ in 0..rounds {
+        let mut prepared = prepare(experiment, &Changes::NONE, manner, &Builtin)?;
+        let began = Instant::now();
+        match threads {
+            1 => prepared.run(&Default::default(), &Serial)?,
+            _ => prepared.run(&Default::default(), setting.threads)?,
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let outcome = prepared.finish()?;
+        if best.as_ref().is_none_or(|best| seconds < best.seconds) {
+            best = Some(Timed { seconds, outcome });
+        }
+    }
+    best.ok_or_else(|| Complaint("nothing ran".to_owned()))
+}
+
+fn result(bench: &str, value: f64, unit: &str, timed: &Timed, note: String) -> Result {
+    Result {
+        bench: bench.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        higher_is_better: true,
+        peer: None,
+        peer_value: None,
+        ratio: None,
+        hash: timed.hash(),
+        note,
+    }
+}
+
+fn chain(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let experiment = bundled("chain", setting)?;
+    let timed = best(&experiment, setting, 1, true)?;
+    let hops = timed.counter("served");
+    let value = hops as f64 / timed.seconds;
+    let note = format!("{hops} packet-hops through ten routers, ledger on, one thread");
+    let mut result = result("engine/chain", value, "packet-hops/s", &timed, note);
+    match peer::ns3_chain(experiment.duration.as_secs_f64()) {
+        peer::Found::Rate(rate) => {
+            result.peer = Some("ns-3".to_owned());
+            result.peer_value = Some(rate);
+            result.ratio = Some(value / rate);
+        }
+        peer::Found::Missing(why) => {
+            let _ = write!(result.note, "; no ns-3 beside it: {why}");
+        }
+    }
+    Ok(result)
+}
+
+fn mm1(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let timed = best(&bundled("mm1", setting)?, setting, 1, true)?;
+    let customers = timed.outcome.books.delivered;
+    let value = customers as f64 / timed.seconds;
+    let note = format!("{customers} customers through M/M/1 at load 0.8, ledger on, one thread");
+    Ok(result("engine/mm1", value, "customers/s", &timed, note))
+}
+
+fn tandem(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let timed = best(&bundled("tandem", setting)?, setting, 1, true)?;
+    let services = timed.counter("served");
+    let value = services as f64 / timed.seconds;
+    let note = format!("{services} services by ten stations in tandem, ledger on, one thread");
+    Ok(result("engine/tandem", value, "services/s", &timed, note))
+}
+
+fn ledger(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let mut experiment = bundled("chain", setting)?;
+    // About a million packets.
+    experiment.duration = experiment.duration * 7;
+    let with = best(&experiment, setting, 1, true)?;
+    let without = best(&experiment, setting, 1, false)?;
+    let share = 1.0 - without.seconds / with.seconds;
+    let packets = with.outcome.books.made;
+    let note = format!("share of the run's time that the ledger of {packets} packets costs");
+    let mut result = result("engine/ledger", share, "of the run", &with, note);
+    result.higher_is_better = false;
+    Ok(result)
+}
+
+fn threads(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let text = library::experiment("chain").ok_or("`chain` is not bundled".to_owned())?;
+    let mut experiment = parse("64 chains", &chains(text), setting)?;
+    // A tenth of the time: there are 64 of them.
+    experiment.duration = experiment.duration / 10;
+    let count = setting.threads.count();
+    let one = best(&experiment, setting, 1, true)?;
+    let many = best(&experiment, setting, count, true)?;
+    if one.hash() != many.hash() {
+        return Err(Complaint(format!("{count} threads gave another result than one")));
+    }
+    let note = format!("{CHAINS} chains on {count} threads, the result the same as on one");
+    Ok(result("engine/threads", one.seconds / many.seconds, "times one", &one, note))
+}
+
+/// The chain's experiment so many times over, with names of their own.
+fn chains(text: &str) -> String {
+    let value = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key));
+        line.map_or(String::new(), |line| format!("{line}\n"))
+    };
+    let mut chains = value("title") + &value("duration") + &value("seed");
+    let names: Vec<String> = (1..=10).map(|router| format!("r{router}")).collect();
+    for chain in 0..CHAINS {
+        let node = |name: &str| format!("c{chain}{name}");
+        let _ = write!(chains, "[nodes.{}]\nhost = {{}}\ncount = 50\n", node("s"));
+        let _ = write!(chains, "[nodes.{}]\nhost = {{}}\ncount = 50\n", node("d"));
+        for name in &names {
+            let _ = write!(chains, "[nodes.{}]\nrouter = {{}}\n", node(name));
+        }
+        let all = ["s"].into_iter().chain(names.iter().map(String::as_str)).chain(["d"]);
+        let between: Vec<String> = all.map(node).collect();
+        let _ = write!(
+            chains,
+            "[[links]]\nbetween = {between:?}\nrate = \"1 Gbit/s\"\ndelay = \"1 ms\"\n\
+             queue = {{ drop-tail = {{ packets = 200 }} }}\n\
+             [[traffic]]\nname = {:?}\nfrom = {:?}\nto = {:?}\nphase = \"random\"\n\
+             constant = {{ rate = \"18 Mbit/s\", size = \"1500 B\" }}\n",
+            node("cbr"),
+            node("s"),
+            node("d")
+        );
+    }
+    chains
+}

@@ -1,0 +1,144 @@
+//! `lastmeter bench`: how fast things run, beside peers where these are installed.
+//!
+//! Each benchmark does its work several times and reports the best, which is the one that other
+//! programs disturbed least. The hash of the result shows that two runs did the same.
+
+mod engine;
+mod peer;
+
+use crate::threads::Threads;
+use crate::{Common, Complaint, Ended, output};
+use lastmeter_base::bench::Case;
+use serde::Serialize;
+use std::time::Instant;
+
+/// Run benchmarks, beside peers where these are installed.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Only those whose names begin so: `engine`, `wire/aal5`
+    #[arg(default_value = "")]
+    name: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter bench                 all of them
+  lastmeter bench engine --json   a line of JSON for each of the engine's
+  lastmeter bench wire --quick    the formats, on small input";
+
+/// What one benchmark found; the names of its fields are those of the JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct Result {
+    bench: String,
+    value: f64,
+    unit: String,
+    higher_is_better: bool,
+    /// Who it is compared with; `None` where nobody is or nobody is installed.
+    peer: Option<String>,
+    peer_value: Option<f64>,
+    /// Ours by theirs; more is better for us where more is better.
+    ratio: Option<f64>,
+    hash: String,
+    /// Whatever else the reader should know.
+    note: String,
+}
+
+/// What every benchmark is given.
+pub(crate) struct Setting<'a> {
+    quick: bool,
+    seed: Option<u64>,
+    threads: &'a Threads,
+}
+
+/// How long a case of a crate is repeated.
+const SECONDS: f64 = 1.0;
+const SECONDS_QUICK: f64 = 0.05;
+
+pub(crate) fn bench(
+    common: &Common,
+    arguments: &Arguments,
+) -> std::result::Result<Ended, Complaint> {
+    let threads = Threads::new(common.threads)?;
+    let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
+    let mut found = false;
+    for (name, run) in engine::ALL {
+        if name.starts_with(&arguments.name) {
+            found = true;
+            show(common, &run(&setting)?);
+        }
+    }
+    for case in lastmeter_lab::bench_cases().filter(|case| case.name.starts_with(&arguments.name)) {
+        found = true;
+        show(common, &timed(case, common.quick));
+    }
+    match found {
+        true => Ok(Ended::Done),
+        false => Err(Complaint(unknown(&arguments.name))),
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let names = engine::ALL.iter().map(|&(name, _)| name);
+    let names: Vec<&str> = names.chain(lastmeter_lab::bench_cases().map(|c| c.name)).collect();
+    format!("no benchmark's name begins with `{name}`: there are {}", names.join(", "))
+}
+
+/// Repeats a crate's case and takes the best round.
+fn timed(case: &Case, quick: bool) -> Result {
+    let mut work = (case.prepare)(quick);
+    let wanted = if quick { SECONDS_QUICK } else { SECONDS };
+    let began = Instant::now();
+    let (mut best, mut hash) = (0.0_f64, 0);
+    while began.elapsed().as_secs_f64() < wanted {
+        let start = Instant::now();
+        let done = work();
+        best = best.max(done.units as f64 / start.elapsed().as_secs_f64());
+        hash = done.hash;
+    }
+    Result {
+        bench: case.name.to_owned(),
+        value: best,
+        unit: format!("{}/s", case.unit),
+        higher_is_better: true,
+        peer: None,
+        peer_value: None,
+        ratio: None,
+        hash: format!("{hash:016x}"),
+        note: case.what.to_owned(),
+    }
+}
+
+fn show(common: &Common, result: &Result) {
+    if common.json {
+        output::print(&serde_json::to_string(result).unwrap_or_default());
+        return;
+    }
+    let value = significant(result.value);
+    let peer = match (&result.peer, result.peer_value, result.ratio) {
+        (Some(peer), Some(value), Some(ratio)) => {
+            format!("   {peer} {} : {} times", significant(value), significant(ratio))
+        }
+        _ => String::new(),
+    };
+    output::print(&format!(
+        "{:<18} {value:>9} {:<16}{peer}\n{:18} {} (hash {})",
+        result.bench, result.unit, "", result.note, result.hash
+    ));
+}
+
+/// Four significant digits and a metric prefix: `13.9 M`.
+fn significant(value: f64) -> String {
+    let (scaled, prefix) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, " G"),
+        v if v >= 1e6 => (value / 1e6, " M"),
+        v if v >= 1e4 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    let decimals = match scaled.abs() {
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{scaled:.decimals$}{prefix}")
+}

@@ -1,0 +1,48 @@
+//! `lastmeter kinds`: what can be said in experiments, made from the code.
+
+use crate::{Common, Complaint, Ended, output};
+use lastmeter_lab::{kinds, schema};
+
+/// Print what can be said in experiments, made from the code.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A kind; without one, all are listed
+    name: Option<String>,
+    /// Print the JSON Schema of experiment files instead
+    #[arg(long, conflicts_with = "name")]
+    schema: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter kinds
+  lastmeter kinds token-bucket
+  lastmeter kinds --schema > experiment.schema.json";
+
+pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if arguments.schema {
+        output::print(&schema::text());
+        return Ok(Ended::Done);
+    }
+    match &arguments.name {
+        None if common.json => output::print(&format!("{:#}", kinds::list_json())),
+        None => output::print(&kinds::list_text()),
+        Some(name) => {
+            let page = kinds::find(name).map_err(|near| unknown(name, near.map(|p| p.name)))?;
+            match common.json {
+                true => output::print(&format!("{:#}", kinds::page_json(page))),
+                false => output::print(&kinds::page_text(page)),
+            }
+        }
+    }
+    Ok(Ended::Done)
+}
+
+fn unknown(name: &str, near: Option<&str>) -> Complaint {
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`lastmeter kinds` lists them all".to_owned(),
+    };
+    Complaint(format!("there is no kind `{name}`: {hint}"))
+}

@@ -1,0 +1,48 @@
+//! Printing. A reader that closes the pipe early is not an error.
+
+use std::io::{IsTerminal, Write};
+
+/// Narrower terminals than this are treated as if they were this wide.
+const WIDTH_MIN: usize = 60;
+/// How wide output is where there is no terminal.
+const WIDTH_DEFAULT: usize = 100;
+
+/// Prints `text` on standard output.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    // Whoever closed the pipe has seen enough.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
+}
+
+/// Prints a note on standard error.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Prints what is wrong on standard error.
+pub(crate) fn complain(text: &str) {
+    // Problems with a place come rendered, and say themselves that they are errors.
+    let is_rendered = text.trim_start_matches(['\u{1b}', '[']).contains("error");
+    let _ = match is_rendered {
+        true => writeln!(std::io::stderr(), "{text}"),
+        false => writeln!(std::io::stderr(), "error: {text}"),
+    };
+}
+
+/// Whether people read standard output, in colours.
+pub(crate) fn colours() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Whether people read standard error, in colours.
+pub(crate) fn error_colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// How many columns there are to print on.
+pub(crate) fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    columns.or(terminal).unwrap_or(WIDTH_DEFAULT).max(WIDTH_MIN)
+}

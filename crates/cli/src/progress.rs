@@ -1,0 +1,50 @@
+//! A progress bar on a terminal, and Ctrl-C: the first asks to stop and keep what there is, the
+//! second ends the program.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lastmeter_lab::run::Watch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often the bar is drawn.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Runs `work` with a bar that shows how far `watch` has come; Ctrl-C stops what it watches.
+pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
+    let stopping = watch.clone();
+    // A second handler cannot be set; commands that run one thing after another share the first.
+    let _ = ctrlc::set_handler(move || {
+        if stopping.control.stopped() {
+            std::process::exit(130);
+        }
+        stopping.control.stop();
+    });
+    let finished = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let handle = scope.spawn(|| draw(watch, &finished));
+        let result = work();
+        finished.store(true, Ordering::Relaxed);
+        handle.thread().unpark();
+        result
+    })
+}
+
+fn draw(watch: &Watch, finished: &AtomicBool) {
+    const STEPS: u64 = 1000;
+    let bar = ProgressBar::new(STEPS); // Draws nothing where standard error is no terminal.
+    let style = ProgressStyle::with_template("{msg:20} {wide_bar} {percent:>3} %  {eta:>4} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    while !finished.load(Ordering::Relaxed) {
+        let (first, done, runs) = watch.progress();
+        if runs == 0 {
+            bar.set_message("running");
+            bar.set_position((first * STEPS as f64) as u64);
+        } else {
+            bar.set_message(format!("what if: {done} of {runs}"));
+            bar.set_position(done as u64 * STEPS / runs as u64);
+        }
+        std::thread::park_timeout(EVERY);
+    }
+    bar.finish_and_clear();
+}

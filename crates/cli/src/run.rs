@@ -1,0 +1,153 @@
+//! `lastmeter run`: an experiment, and its ledger.
+
+use crate::threads::Threads;
+use crate::world::{self, Disk};
+use crate::{Common, Complaint, Ended, output, progress};
+use lastmeter_lab::document::{Override, Problem};
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::explain::Shuffle;
+use lastmeter_lab::ledger::Ledger;
+use lastmeter_lab::report;
+use lastmeter_lab::run::{Crew, Explained, Failure, Watch, explain, ledger};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Run an experiment and print its ledger.
+///
+/// EXPERIMENT is a TOML file, a folder with an experiment.toml, or the name of a bundled one.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The file, the folder, or the name of a bundled experiment
+    experiment: String,
+    /// Change one thing of the file; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Write ledger.json, ledger.html and tables in Parquet into this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Repeat the run with N random orders of simultaneous events, and say what that moves
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    shuffle_ties: u64,
+    /// Do not run again with each change: no verdict, no what-ifs
+    #[arg(long)]
+    no_what_ifs: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter run first-path --out out
+  lastmeter run my.toml --set links.0.rate='10 Gbit/s' --set traffic.bulk.packets=1000
+  lastmeter run my.toml --json | jq .verdict.words";
+
+/// What a folder of results holds.
+const JSON: &str = "ledger.json";
+const HTML: &str = "ledger.html";
+
+pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let found = world::experiment(&arguments.experiment)?;
+    let disk = Disk::new(found.folder);
+    let overrides = overrides(common, arguments)?;
+    let mut experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
+        .map_err(|problems| complaint(common, &problems))?;
+    if common.quick {
+        experiment.duration = experiment.duration / 10;
+    }
+    let threads = Threads::new(common.threads)?;
+    let watch = Arc::new(Watch::default());
+    let crew = Crew { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
+    let explained = progress::shown(&watch, || match arguments.no_what_ifs || common.quick {
+        true => ledger(&experiment, crew)
+            .map(|ledger| Explained { ledger, left_out: 0, shuffle: None }),
+        false => explain(&experiment, arguments.shuffle_ties, crew),
+    });
+    let explained = explained.map_err(|failure| match failure {
+        Failure::Problems(problems) => complaint(common, &problems),
+        other => Complaint(other.to_string()),
+    })?;
+    show(common, &explained);
+    if let Some(folder) = &arguments.out {
+        let written = write(folder, &explained.ledger)?;
+        output::note(&format!("Written: {}", written.join(", ")));
+    }
+    Ok(match explained.ledger.provenance.partial {
+        true => Ended::Short,
+        false => Ended::Done,
+    })
+}
+
+fn overrides(common: &Common, arguments: &Arguments) -> Result<Vec<Override>, Complaint> {
+    let seed = common.seed.map(|seed| format!("seed={seed}"));
+    let texts = arguments.sets.iter().cloned().chain(seed);
+    texts
+        .map(|text| Override::parse(&text).map_err(|problem| complaint(common, &problem)))
+        .collect()
+}
+
+/// Problems, as people or programs read them.
+fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
+    if common.json {
+        let problems = serde_json::json!({ "schema": "lastmeter.problems/1", "problems": problems });
+        output::print(&problems.to_string());
+    }
+    let colours = output::error_colours();
+    let rendered: Vec<String> = problems.iter().map(|problem| problem.render(colours)).collect();
+    Complaint(rendered.join("\n\n"))
+}
+
+fn show(common: &Common, explained: &Explained) {
+    let ledger = &explained.ledger;
+    if common.json {
+        let mut value = serde_json::to_value(ledger).unwrap_or_default();
+        if let Some(shuffle) = &explained.shuffle {
+            value["shuffle_ties"] = serde_json::to_value(shuffle).unwrap_or_default();
+        }
+        output::print(&format!("{value:#}"));
+        return;
+    }
+    let style = report::terminal::Style {
+        width: output::width(),
+        color: output::colours(),
+        unicode: true,
+    };
+    output::print(&report::terminal::render(ledger, style));
+    if explained.left_out > 0 {
+        output::note(&format!("{} changes more were not tried.", explained.left_out));
+    }
+    if let Some(shuffle) = &explained.shuffle {
+        output::print(&words(shuffle));
+    }
+}
+
+fn words(shuffle: &Shuffle) -> String {
+    let Shuffle { runs, tolerance, moved } = shuffle;
+    let percent = tolerance * 100.0;
+    match moved.is_empty() {
+        true => format!(
+            "In {runs} random orders of simultaneous events no total moved by more than {percent} % \
+             and the verdict stayed."
+        ),
+        false => format!(
+            "The order of simultaneous events matters (tolerance {percent} %, {runs} orders):\n  {}",
+            moved.join("\n  ")
+        ),
+    }
+}
+
+fn write(folder: &Path, ledger: &Ledger) -> Result<Vec<String>, Complaint> {
+    let complain = |path: &Path, error: &dyn std::fmt::Display| {
+        Complaint(format!("cannot write `{}`: {error}", path.display()))
+    };
+    fs::create_dir_all(folder).map_err(|error| complain(folder, &error))?;
+    let mut written = Vec::new();
+    let mut save = |name: &str, content: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(|error| complain(&path, &error))?;
+        written.push(path.display().to_string());
+        Ok::<(), Complaint>(())
+    };
+    save(JSON, report::json::to_json(ledger).as_bytes())?;
+    save(HTML, report::html::render(ledger).as_bytes())?;
+    Ok(written)
+}

@@ -1,0 +1,89 @@
+//! The world outside: experiments, profiles and captures as files, before those that the program
+//! carries with it.
+
+use crate::Complaint;
+use lastmeter_lab::library::{Builtin, Library};
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// An experiment's text and where its captures are looked for.
+pub(crate) struct Found {
+    /// Its name in messages.
+    pub(crate) name: String,
+    /// Its bytes.
+    pub(crate) text: Vec<u8>,
+    /// Where the names of files in it start from; `None` for a bundled one.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Files longer than this are no experiments.
+const TEXT_MAX: u64 = 64 << 20;
+
+/// Finds an experiment: a file, a folder with an `experiment.toml`, or a bundled one by name.
+pub(crate) fn experiment(named: &str) -> Result<Found, Complaint> {
+    let path = Path::new(named);
+    let path = if path.is_dir() { path.join("experiment.toml") } else { path.to_owned() };
+    if path.is_file() {
+        let length = fs::metadata(&path).map(|metadata| metadata.len())?;
+        if length > TEXT_MAX {
+            return Err(Complaint(format!("`{named}` is {length} bytes long: no experiment is")));
+        }
+        let text = fs::read(&path)
+            .map_err(|error| Complaint(format!("cannot read `{}`: {error}", path.display())))?;
+        let folder = path.parent().map(Path::to_owned);
+        return Ok(Found { name: path.display().to_string(), text, folder });
+    }
+    let bundled = lastmeter_lab::library::experiment(named);
+    bundled
+        .map(|text| Found { name: named.to_owned(), text: text.into(), folder: None })
+        .ok_or_else(|| Complaint(not_found(named)))
+}
+
+fn not_found(named: &str) -> String {
+    let names = lastmeter_lab::library::experiments();
+    let near = lastmeter_lab::document::nearest(named, names.iter().map(String::as_str));
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the bundled experiments are {}", names.join(", ")),
+    };
+    format!("there is no file and no bundled experiment `{named}`: {hint}")
+}
+
+/// Files on disk first, then what the program carries with it.
+pub(crate) struct Disk {
+    folder: Option<PathBuf>,
+}
+
+impl Disk {
+    /// Looks for captures relative to `folder`.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Disk {
+        Disk { folder }
+    }
+    fn profile_path(&self, folder: &str, name: &str) -> Option<PathBuf> {
+        // A profile beside the experiment wins over a bundled one of the same name.
+        let path = self.folder.as_ref()?.join("profiles").join(folder).join(format!("{name}.toml"));
+        path.is_file().then_some(path)
+    }
+}
+
+impl Library for Disk {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        match self.profile_path(folder, name) {
+            Some(path) => fs::read_to_string(&path)
+                .map_err(|error| format!("cannot read `{}`: {error}", path.display())),
+            None => Builtin.profile(folder, name),
+        }
+    }
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        let Some(folder) = &self.folder else { return Builtin.open(path) };
+        let path = folder.join(path);
+        match File::open(&path) {
+            Ok(file) => Ok(Box::new(BufReader::new(file))),
+            Err(error) => Err(format!("cannot open `{}`: {error}", path.display())),
+        }
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        Builtin.names(folder)
+    }
+}

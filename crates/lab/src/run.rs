@@ -1,0 +1,297 @@
+//! Running experiments: once, again with each change, again in other orders.
+
+use crate::build::{Captures, Changes, build};
+use crate::document::Problem;
+use crate::experiment::Experiment;
+use crate::explain::{Change, Effect, Shuffle, candidates, group_of, rank, shuffled, verdict};
+use crate::ledger::{Close, Ledger, Provenance, Source, close};
+use crate::library::Library;
+use lastmeter_base::Time;
+use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Why a run gave no ledger.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Something is wrong with what the user wrote or named.
+    Problems(Vec<Problem>),
+    /// The model is at fault.
+    Engine(Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Problems(problems) => {
+                problems.iter().try_for_each(|problem| f.write_str(&problem.render(false)))
+            }
+            Failure::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Lets somebody watch and stop what runs.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Of the first run: how far it is; and of all: whether to stop.
+    pub control: Arc<Control>,
+    end: std::sync::atomic::AtomicU64,
+    runs: AtomicUsize,
+    runs_done: AtomicUsize,
+}
+
+impl Watch {
+    /// What share of the first run is done, and how many of how many further runs.
+    pub fn progress(&self) -> (f64, usize, usize) {
+        let end = self.end.load(Ordering::Relaxed).max(1);
+        let first = self.control.now().as_ps() as f64 / end as f64;
+        let runs = self.runs.load(Ordering::Relaxed);
+        (first.min(1.0), self.runs_done.load(Ordering::Relaxed), runs)
+    }
+}
+
+/// Who runs an experiment: threads, a library, and somebody who watches.
+#[derive(Clone, Copy)]
+pub struct Crew<'a> {
+    /// Brings the threads.
+    pub parallel: &'a dyn Parallel,
+    /// Into how many parts a single run is cut.
+    pub threads: usize,
+    /// Where profiles and captures come from.
+    pub library: &'a dyn Library,
+    /// Who watches.
+    pub watch: &'a Watch,
+}
+
+/// How a single run is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Into how many parts the graph is cut.
+    pub threads: usize,
+    /// Names a random order of simultaneous events; zero for the ordinary one.
+    pub shuffle_ties: u64,
+    /// Whether stages are recorded.
+    pub collecting: bool,
+}
+
+/// An experiment that is built and has not run.
+pub struct Prepared {
+    engine: Engine,
+    end: Time,
+    captures: Captures,
+}
+
+/// Builds `experiment`, as changed.
+///
+/// # Errors
+/// What is wrong with the experiment.
+pub fn prepare(
+    experiment: &Experiment,
+    changes: &Changes,
+    manner: Manner,
+    library: &dyn Library,
+) -> Result<Prepared, Failure> {
+    let mut built = build(experiment, changes, library).map_err(Failure::Problems)?;
+    let captures = built.captures();
+    built.graph.shuffle_ties = manner.shuffle_ties;
+    built.graph.collecting = manner.collecting;
+    let end = built.end;
+    let engine = built.graph.build(manner.threads).map_err(Failure::Engine)?;
+    Ok(Prepared { engine, end, captures })
+}
+
+impl Prepared {
+    /// Runs to the end, or until `control` stops it.
+    ///
+    /// # Errors
+    /// If the model makes no progress.
+    pub fn run(
+        &mut self,
+        control: &Arc<Control>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), Failure> {
+        self.engine.run_parallel(self.end, control, parallel).map_err(Failure::Engine)
+    }
+
+    /// Closes the books.
+    ///
+    /// # Errors
+    /// If they do not balance, or a capture broke while it was replayed.
+    pub fn finish(self) -> Result<Outcome, Failure> {
+        let outcome = self.engine.finish().map_err(Failure::Engine)?;
+        match self.captures.problems() {
+            problems if problems.is_empty() => Ok(outcome),
+            problems => Err(Failure::Problems(problems)),
+        }
+    }
+}
+
+fn once(
+    experiment: &Experiment,
+    changes: &Changes,
+    manner: Manner,
+    crew: Crew<'_>,
+) -> Result<Outcome, Failure> {
+    let mut prepared = prepare(experiment, changes, manner, crew.library)?;
+    prepared.run(&crew.watch.control, crew.parallel)?;
+    prepared.finish()
+}
+
+/// Runs `experiment` and makes its ledger, without verdict and what-ifs.
+///
+/// # Errors
+/// What is wrong with the experiment or the model.
+pub fn ledger(experiment: &Experiment, crew: Crew<'_>) -> Result<Ledger, Failure> {
+    let end = (Time::START + experiment.duration).as_ps();
+    crew.watch.end.store(end, Ordering::Relaxed);
+    let manner = Manner { threads: crew.threads, shuffle_ties: 0, collecting: true };
+    let outcome = once(experiment, &Changes::NONE, manner, crew)?;
+    Ok(close(&outcome, closing(experiment)))
+}
+
+fn closing(experiment: &Experiment) -> Close {
+    Close {
+        title: experiment.title.clone(),
+        provenance: Provenance {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seed: experiment.seed,
+            experiment: Source { name: experiment.title.clone(), hash: experiment.hash.clone() },
+            level: "model".to_owned(),
+            ..Provenance::default()
+        },
+    }
+}
+
+/// What explaining a run gave besides its ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// With verdict and what-ifs.
+    pub ledger: Ledger,
+    /// Changes that were not tried, because there are too many.
+    pub left_out: usize,
+    /// What the check of simultaneous events found, where it was asked for.
+    pub shuffle: Option<Shuffle>,
+}
+
+/// Runs `experiment`, then again with each change, and judges. With `shuffles`, repeats the run in
+/// as many random orders of simultaneous events.
+///
+/// # Errors
+/// What is wrong with the experiment or the model.
+pub fn explain(
+    experiment: &Experiment,
+    shuffles: u64,
+    crew: Crew<'_>,
+) -> Result<Explained, Failure> {
+    let mut ledger = ledger(experiment, crew)?;
+    let (changes, left_out) = candidates(&ledger);
+    let whole = !ledger.provenance.partial;
+    let changes = if whole { changes } else { Vec::new() };
+    crew.watch.runs.store(changes.len() + shuffles as usize, Ordering::Relaxed);
+    let effects = effects(experiment, &ledger, changes, crew)?;
+    ledger.verdict = verdict(&ledger, &effects);
+    ledger.what_ifs = rank(&ledger, &effects);
+    ledger.provenance.partial |= crew.watch.control.stopped();
+    let shuffle = match shuffles {
+        0 => None,
+        _ if !whole => None,
+        count => Some(shuffle(experiment, &ledger, &effects, count, crew)?),
+    };
+    Ok(Explained { ledger, left_out, shuffle })
+}
+
+/// Runs the experiment once for each change, as many at once as there are threads. What is stopped
+/// in the middle says nothing and is left out.
+fn effects(
+    experiment: &Experiment,
+    baseline: &Ledger,
+    changes: Vec<Change>,
+    crew: Crew<'_>,
+) -> Result<Vec<Effect>, Failure> {
+    let runs = changes.into_iter().map(|change| {
+        let changes = changes_of(&change, baseline);
+        let run = move || rerun(experiment, &changes, 0, crew);
+        (change, run)
+    });
+    let (changes, runs): (Vec<Change>, Vec<_>) = runs.unzip();
+    let ledgers = all(runs, crew)?;
+    let effect = |(change, ledger): (Change, Option<Ledger>)| Some(Effect::of(change, &ledger?));
+    Ok(changes.into_iter().zip(ledgers).filter_map(effect).collect())
+}
+
+fn shuffle(
+    experiment: &Experiment,
+    ledger: &Ledger,
+    effects: &[Effect],
+    count: u64,
+    crew: Crew<'_>,
+) -> Result<Shuffle, Failure> {
+    let salt = |order: u64| order.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let runs = (1..=count)
+        .map(|order| move || rerun(experiment, &Changes::NONE, salt(order), crew))
+        .collect();
+    let mut others: Vec<Ledger> = all(runs, crew)?.into_iter().flatten().collect();
+    for other in &mut others {
+        other.verdict = verdict(other, effects);
+    }
+    Ok(shuffled(ledger, &others))
+}
+
+/// One run more; `None` if it was stopped.
+fn rerun(
+    experiment: &Experiment,
+    changes: &Changes,
+    shuffle_ties: u64,
+    crew: Crew<'_>,
+) -> Result<Option<Ledger>, Failure> {
+    let control = &crew.watch.control;
+    if control.stopped() {
+        return Ok(None);
+    }
+    let manner = Manner { threads: 1, shuffle_ties, collecting: true };
+    let outcome = once(experiment, changes, manner, crew)?;
+    crew.watch.runs_done.fetch_add(1, Ordering::Relaxed);
+    Ok((!outcome.stopped).then(|| close(&outcome, closing(experiment))))
+}
+
+/// Runs every task at once, and fails where one failed.
+fn all<F>(tasks: Vec<F>, crew: Crew<'_>) -> Result<Vec<Option<Ledger>>, Failure>
+where
+    F: FnOnce() -> Result<Option<Ledger>, Failure> + Send,
+{
+    let mut results: Vec<Option<Result<Option<Ledger>, Failure>>> =
+        tasks.iter().map(|_| None).collect();
+    let mut tasks: Vec<_> = tasks
+        .into_iter()
+        .zip(&mut results)
+        .map(|(task, result)| {
+            let mut task = Some(task);
+            move || *result = task.take().map(|task| task())
+        })
+        .collect();
+    let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
+        tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
+    crew.parallel.run(&mut tasks);
+    results.into_iter().map(|result| result.unwrap_or(Ok(None))).collect()
+}
+
+/// A change, in the terms of whoever builds the graph: each resource of a group by its own name.
+fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
+    let mut changes = Changes::NONE;
+    match change {
+        Change::Faster { group, numerator, denominator } => {
+            let names = baseline.resources.iter().map(|resource| &resource.name);
+            let members = names.filter(|name| group_of(name) == *group);
+            changes.speed =
+                members.map(|name| (name.clone(), (*numerator, *denominator))).collect();
+        }
+        Change::Free { stage } => {
+            changes.free.insert(stage.clone());
+        }
+        Change::BuffersDoubled => changes.buffers = (2, 1),
+    }
+    changes
+}
