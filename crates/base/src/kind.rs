@@ -49,6 +49,10 @@ pub enum Family {
     Queue,
     /// What sends packets.
     Traffic,
+    /// A file that describes a host, and its parts that come in one kind only.
+    Profile,
+    /// What the stages of a host compete for.
+    Resource,
 }
 
 impl Family {
@@ -59,6 +63,8 @@ impl Family {
             Family::Node => "node",
             Family::Queue => "queue",
             Family::Traffic => "traffic",
+            Family::Profile => "part of a profile",
+            Family::Resource => "resource",
         }
     }
 }

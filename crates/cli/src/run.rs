@@ -58,8 +58,9 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     let watch = Arc::new(Watch::default());
     let crew = Crew { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
     let explained = progress::shown(&watch, || match arguments.no_what_ifs || common.quick {
-        true => ledger(&experiment, crew)
-            .map(|ledger| Explained { ledger, left_out: 0, shuffle: None }),
+        true => {
+            ledger(&experiment, crew).map(|ledger| Explained { ledger, left_out: 0, shuffle: None })
+        }
         false => explain(&experiment, arguments.shuffle_ties, crew),
     });
     let explained = explained.map_err(|failure| match failure {
@@ -88,7 +89,8 @@ fn overrides(common: &Common, arguments: &Arguments) -> Result<Vec<Override>, Co
 /// Problems, as people or programs read them.
 fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
     if common.json {
-        let problems = serde_json::json!({ "schema": "lastmeter.problems/1", "problems": problems });
+        let problems =
+            serde_json::json!({ "schema": "lastmeter.problems/1", "problems": problems });
         output::print(&problems.to_string());
     }
     let colours = output::error_colours();
@@ -106,11 +108,8 @@ fn show(common: &Common, explained: &Explained) {
         output::print(&format!("{value:#}"));
         return;
     }
-    let style = report::terminal::Style {
-        width: output::width(),
-        color: output::colours(),
-        unicode: true,
-    };
+    let style =
+        report::terminal::Style { width: output::width(), color: output::colours(), unicode: true };
     output::print(&report::terminal::render(ledger, style));
     if explained.left_out > 0 {
         output::note(&format!("{} changes more were not tried.", explained.left_out));

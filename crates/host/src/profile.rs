@@ -4,7 +4,8 @@
 
 use crate::machine::Full;
 use crate::resource::{Discipline, Priority};
-use lastmeter_base::{Bytes, Cost, Duration, PerByte};
+use lastmeter_base::kind::Nested;
+use lastmeter_base::{Cost, Duration, PerByte};
 use lastmeter_engine::ResourceKind;
 
 /// A host.
@@ -16,9 +17,9 @@ pub struct Profile {
     pub source: String,
     /// What its stages compete for.
     pub resources: Vec<ResourceProfile>,
-    /// From the application to the network.
+    /// From the application to the network; at least one.
     pub send: Vec<StageProfile>,
-    /// From the network to the application.
+    /// From the network to the application; at least one.
     pub receive: Vec<StageProfile>,
 }
 
@@ -62,10 +63,8 @@ pub struct StageProfile {
     pub copies: u32,
     /// How often a processor reads or writes each byte.
     pub touches: u32,
-    /// Most packets that wait for it.
-    pub packets_max: u64,
-    /// Most bytes that wait for it.
-    pub bytes_max: Bytes,
+    /// Where packets wait for it; `None` for a queue without limit.
+    pub queue: Option<Nested>,
     /// What becomes of a packet that finds the queue full.
     pub full: Full,
 }

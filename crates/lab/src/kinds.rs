@@ -3,6 +3,7 @@
 use crate::build::host;
 use crate::document::nearest;
 use crate::experiment::pages;
+use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
 use lastmeter_net::{forwarder, queue, server, traffic};
 
@@ -13,7 +14,8 @@ const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
 pub fn all() -> impl Iterator<Item = &'static Page> {
     let queues = queue::KINDS.iter().map(|kind| kind.page);
     let traffics = traffic::KINDS.iter().map(|kind| kind.page);
-    pages::ALL.iter().copied().chain(NODES.iter().copied()).chain(queues).chain(traffics)
+    let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
+    parts.chain(queues).chain(traffics)
 }
 
 /// Every kind of one family.

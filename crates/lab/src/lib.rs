@@ -7,6 +7,7 @@ pub mod explain;
 pub mod kinds;
 pub mod ledger;
 pub mod library;
+pub mod profile;
 mod replay;
 pub mod report;
 pub mod run;

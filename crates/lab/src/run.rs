@@ -108,11 +108,7 @@ impl Prepared {
     ///
     /// # Errors
     /// If the model makes no progress.
-    pub fn run(
-        &mut self,
-        control: &Arc<Control>,
-        parallel: &dyn Parallel,
-    ) -> Result<(), Failure> {
+    pub fn run(&mut self, control: &Arc<Control>, parallel: &dyn Parallel) -> Result<(), Failure> {
         self.engine.run_parallel(self.end, control, parallel).map_err(Failure::Engine)
     }
 
@@ -159,6 +155,7 @@ fn closing(experiment: &Experiment) -> Close {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seed: experiment.seed,
             experiment: Source { name: experiment.title.clone(), hash: experiment.hash.clone() },
+            profiles: experiment.profile_sources.clone(),
             level: "model".to_owned(),
             ..Provenance::default()
         },

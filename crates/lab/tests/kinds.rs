@@ -4,12 +4,12 @@
 
 mod golden;
 
-use lastmeter_base::kind::{Fallback, Page};
+use lastmeter_base::kind::{Fallback, Family, Page};
 use lastmeter_engine::VirtualClock;
 use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::Builtin;
-use lastmeter_lab::{kinds, schema};
+use lastmeter_lab::{kinds, profile, schema};
 
 #[test]
 fn every_example_parses_builds_and_runs() {
@@ -18,6 +18,11 @@ fn every_example_parses_builds_and_runs() {
             let lines: Vec<String> = problems.iter().map(|problem| problem.render(false)).collect();
             format!("the example of {}:\n{}", page.name, lines.join("\n"))
         };
+        if matches!(page.family, Family::Profile | Family::Resource) {
+            let text = page.example.as_bytes();
+            profile::host("example.toml", text, &Builtin).map_err(shown).unwrap();
+            continue;
+        }
         let experiment = Experiment::parse("example.toml", page.example, &[], &Builtin);
         let experiment = experiment.map_err(shown).unwrap();
         // The built-in library has no captures to replay.
@@ -40,7 +45,8 @@ fn every_name_is_used_once_and_every_sentence_ends() {
     assert_eq!(names.len(), count);
     for page in kinds::all() {
         assert!(page.what.ends_with('.'), "{}", page.name);
-        assert!(page.example.contains(page.name) || page.name == "experiment", "{}", page.name);
+        let whole = ["experiment", "host-profile", "stages"].contains(&page.name);
+        assert!(whole || page.example.contains(page.name), "{}", page.name);
         for param in page.params {
             let default = match param.default {
                 Fallback::Required => "required",

@@ -55,8 +55,9 @@ fn parse(
     setting: &Setting<'_>,
 ) -> std::result::Result<Experiment, Complaint> {
     let parsed = Experiment::parse(name, text, &[], &Builtin);
-    let mut experiment = parsed
-        .map_err(|problems| problems.iter().map(|p| p.render(false)).collect::<Vec<_>>().join("\n"))?;
+    let mut experiment = parsed.map_err(|problems| {
+        problems.iter().map(|p| p.render(false)).collect::<Vec<_>>().join("\n")
+    })?;
     if setting.quick {
         experiment.duration = experiment.duration / 10;
     }

@@ -6,13 +6,14 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Capture, Input, Made, Output};
+use super::{Builder, Capture, Input, Made, Output, machine};
 use crate::document::Fault;
 use crate::experiment::Traffic;
 use crate::replay;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, PathId, Time, here};
 use lastmeter_engine::{Error, PortId};
+use lastmeter_host::profile::Profile;
 use lastmeter_net::demultiplexer::Demultiplexer;
 use lastmeter_net::request::{Client, Responder};
 use lastmeter_net::sink::Sink;
@@ -20,6 +21,7 @@ use lastmeter_net::source::{Flow, Source, Span};
 use lastmeter_net::traffic::{self, Records, Setting};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How experiments describe it.
 pub(crate) const PAGE: &Page = &Page {
@@ -83,18 +85,44 @@ impl Builder<'_> {
 
     /// A host with all that sends and receives at it.
     pub(super) fn host(&mut self, node: usize, paths: &[Paths]) -> Result<Made, Error> {
-        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
-        if declared.kind.values.given::<String>("profile").is_some() {
-            let fault = Fault::new("hosts with a profile cannot be built yet", "leave it out");
-            self.reporter.report(&declared.mark, &format!("nodes.{}", declared.name), fault);
-        }
         let mut receivers = Vec::new();
         let mut leaving = Vec::new();
         self.senders(node, paths, &mut receivers, &mut leaving)?;
         self.receivers(node, paths, &mut receivers, &mut leaving)?;
         let input = self.demultiplex(node, receivers)?;
+        let (input, leaving) = match self.profile(node) {
+            Some(profile) => self.through_machine(node, &profile, input, leaving)?,
+            None => (input, leaving),
+        };
         let outputs = self.spread(node, leaving)?;
         Ok(Made { input, outputs })
+    }
+
+    fn profile(&self, node: usize) -> Option<Arc<Profile>> {
+        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
+        let name: String = declared.kind.values.given("profile")?;
+        self.experiment.profiles.get(&name).cloned()
+    }
+
+    /// Puts the host's machine between its applications and its links.
+    fn through_machine(
+        &mut self,
+        node: usize,
+        profile: &Profile,
+        applications: Option<Input>,
+        leaving: Vec<Output>,
+    ) -> Result<(Option<Input>, Vec<Output>), Error> {
+        let host = self.machine(node, profile)?;
+        let sends = !leaving.is_empty();
+        for (element, port) in leaving {
+            self.graph.connect(element, port, host, machine::FROM_APPLICATIONS)?;
+        }
+        if let Some((element, port)) = applications {
+            self.graph.connect(host, machine::TO_APPLICATIONS, element, port)?;
+        }
+        let input = applications.map(|_| (host, machine::FROM_LINKS));
+        let leaving = if sends { vec![(host, machine::TO_LINKS)] } else { Vec::new() };
+        Ok((input, leaving))
     }
 
     /// Everything that sends first: sources and clients.

@@ -224,6 +224,8 @@ fn kind_example(family: Family) -> &'static str {
         Family::Queue => "drop-tail = { packets = 100 }",
         Family::Traffic => "constant = { rate = \"1 Mbit/s\", size = \"1500 B\" }",
         Family::Experiment => "duration = \"1 s\"",
+        Family::Resource => "cpu = {}",
+        Family::Profile => "name = \"copy\"",
     }
 }
 

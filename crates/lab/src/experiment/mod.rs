@@ -16,9 +16,13 @@ use crate::document::{
     Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
 };
 use crate::library::Library;
+use crate::{ledger, profile};
 use lastmeter_base::Duration;
 use lastmeter_base::kind::{Family, Nested, Values};
+use lastmeter_host::profile::Profile;
 use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Most nodes, over all counts.
 pub const NODES_MAX: u64 = 20_000;
@@ -50,6 +54,10 @@ pub struct Experiment {
     pub links: Vec<Link>,
     /// Its traffic, as declared.
     pub traffic: Vec<Traffic>,
+    /// The profiles that its hosts name.
+    pub profiles: BTreeMap<String, Arc<Profile>>,
+    /// Their names and the hashes of their texts.
+    pub profile_sources: Vec<ledger::Source>,
     /// The texts that later problems point into.
     pub(crate) reporter: Reporter,
 }
@@ -123,16 +131,39 @@ impl Experiment {
         let mut decoder = Decoder { reporter, library };
         let mut experiment = decode(&mut decoder, &root);
         check::experiment(&mut experiment, &mut decoder, &root.mark);
-        match decoder.reporter.is_empty() {
-            true => {
-                experiment.hash = hash(text, overrides);
-                experiment.reporter = decoder.reporter;
-                Ok(experiment)
-            }
-            false => Err(decoder.reporter.into_problems()),
+        let mut problems = experiment.load_profiles(library);
+        if decoder.reporter.is_empty() && problems.is_empty() {
+            experiment.hash = hash(text, overrides);
+            experiment.reporter = decoder.reporter;
+            return Ok(experiment);
         }
+        problems.splice(0..0, decoder.reporter.into_problems());
+        Err(problems)
+    }
+
+    /// Reads each profile that a host names; says what is wrong with them.
+    fn load_profiles(&mut self, library: &dyn Library) -> Vec<Problem> {
+        let named = self.nodes.iter().filter_map(|node| node.kind.values.given("profile"));
+        let names: BTreeSet<String> = named.collect();
+        let mut problems = Vec::new();
+        for name in names {
+            // A name that is not there has been reported where it stands.
+            let Ok(text) = library.profile(HOSTS, &name) else { continue };
+            match profile::host(&format!("{HOSTS}/{name}.toml"), text.as_bytes(), library) {
+                Ok(profile) => {
+                    let hash = crate::digest(text);
+                    self.profile_sources.push(ledger::Source { name: name.clone(), hash });
+                    self.profiles.insert(name, Arc::new(profile));
+                }
+                Err(wrong) => problems.extend(wrong),
+            }
+        }
+        problems
     }
 }
+
+/// The folder of host profiles.
+const HOSTS: &str = "hosts";
 
 /// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
 fn hash(text: &[u8], overrides: &[Override]) -> String {
@@ -173,6 +204,8 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
         nodes,
         links,
         traffic,
+        profiles: BTreeMap::new(),
+        profile_sources: Vec::new(),
         reporter: Reporter::default(),
     }
 }

@@ -1,0 +1,276 @@
+//! Profiles of hosts: resources and stages as data, read from `profiles/hosts/NAME.toml`.
+//!
+//! ```text
+//! [resources]  cpu = { cpu = {...} }   memory = { bus = {...} }      each with its source
+//! [[send]]     stages from the application to the network, in order
+//! [[receive]]  stages from the network to the application, in order
+//! ```
+
+pub(crate) mod pages;
+
+use crate::document::{Content, Decoder, Document, Fault, Item, Problem, Shape, join};
+use crate::library::Library;
+use lastmeter_base::kind::{Family, Nested, Values};
+use lastmeter_base::{Cost, Duration, PerByte};
+use lastmeter_engine::ResourceKind;
+use lastmeter_host::machine::Full;
+use lastmeter_host::profile::{Profile, ResourceProfile, StageProfile};
+use lastmeter_host::resource::{Discipline, Priority};
+
+/// Most resources of a host.
+pub const RESOURCES_MAX: usize = 64;
+/// Most stages of a host in one direction.
+pub const STAGES_MAX: usize = 256;
+/// Most times that a byte may cross a bus in one stage.
+pub const CROSSINGS_MAX: i64 = 1000;
+
+/// Reads a host profile. `file_name` is what messages call it.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the file.
+///
+/// ```
+/// use lastmeter_lab::library::Builtin;
+/// let text = r#"
+/// what = "A host whose processor copies 100 MB/s"
+/// source = "made up for this example"
+/// [resources]
+/// cpu = { cpu = {} }
+/// [[send]]
+/// name = "copy out"
+/// on = "cpu"
+/// per-byte = "100 MB/s"
+/// [[receive]]
+/// name = "copy in"
+/// on = "cpu"
+/// per-byte = "100 MB/s"
+/// "#;
+/// let host = lastmeter_lab::profile::host("example.toml", text.as_bytes(), &Builtin).unwrap();
+/// assert_eq!(host.send[0].name, "copy out");
+/// ```
+pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profile, Vec<Problem>> {
+    let Document { root, reporter } = Document::parse(file_name, text)?;
+    let mut decoder = Decoder { reporter, library };
+    let shape = Shape {
+        what: "the profile",
+        params: pages::HOST.params,
+        kind: None,
+        besides: &["resources", "send", "receive"],
+    };
+    let (_, values) = decoder.table(&shape, &root, "");
+    let resources = resources(&mut decoder, &root);
+    let mut names = Vec::new();
+    let send = stages(&mut decoder, &root, "send", &resources, &mut names);
+    let receive = stages(&mut decoder, &root, "receive", &resources, &mut names);
+    match decoder.reporter.is_empty() {
+        true => Ok(Profile {
+            what: values.get("what"),
+            source: values.get("source"),
+            resources,
+            send,
+            receive,
+        }),
+        false => Err(decoder.reporter.into_problems()),
+    }
+}
+
+fn resources(decoder: &mut Decoder<'_>, root: &Item) -> Vec<ResourceProfile> {
+    let Some(table) = root.get("resources") else {
+        let right = "add [resources] and cpu = { cpu = {} }";
+        decoder.report(&root.mark, "resources", Fault::new("there are no resources", right));
+        return Vec::new();
+    };
+    let Some(entries) = table.entries() else {
+        let found = format!("{} stands where a table is", table.content.name());
+        let right = "write [resources], and below it a line for each: cpu = { cpu = {} }";
+        decoder.report(&table.mark, "resources", Fault::new(found, right));
+        return Vec::new();
+    };
+    if entries.len() > RESOURCES_MAX {
+        let found = format!("there are {} resources", entries.len());
+        let right = format!("a host has at most {RESOURCES_MAX}");
+        decoder.report(&table.mark, "resources", Fault::new(found, right));
+    }
+    let mut resources = Vec::new();
+    for entry in entries.iter().take(RESOURCES_MAX) {
+        let key = join("resources", &entry.key);
+        let what = format!("`{}`", crate::document::shorten(&entry.key));
+        let shape = Shape {
+            what: &what,
+            params: pages::RESOURCE.params,
+            kind: Some(Family::Resource),
+            besides: &[],
+        };
+        if let (Some(kind), _) = decoder.table(&shape, &entry.item, &key) {
+            resources.push(resource(&entry.key, &kind));
+        }
+    }
+    resources
+}
+
+fn resource(name: &str, kind: &Nested) -> ResourceProfile {
+    let values = &kind.values;
+    let time = |key| values.given::<Duration>(key).unwrap_or(Duration::ZERO);
+    let shared = values.given::<String>("arbitration").is_some_and(|how| how == "shared");
+    ResourceProfile {
+        name: name.to_owned(),
+        kind: match kind.page.name {
+            "cpu" => ResourceKind::Cpu,
+            "bus" => ResourceKind::Bus,
+            _ => ResourceKind::Engine,
+        },
+        memory: values.given("memory").unwrap_or(false),
+        units: values.given::<u64>("units").unwrap_or(1) as u32,
+        discipline: if shared { Discipline::Share } else { Discipline::Priority },
+        context_switch: time("context-switch"),
+        interrupt: time("interrupt"),
+        per_byte: values.given("rate").unwrap_or(PerByte::ZERO),
+    }
+}
+
+fn stages(
+    decoder: &mut Decoder<'_>,
+    root: &Item,
+    direction: &str,
+    resources: &[ResourceProfile],
+    names: &mut Vec<String>,
+) -> Vec<StageProfile> {
+    let items = match root.get(direction) {
+        Some(Item { content: Content::List(items), .. }) if !items.is_empty() => items,
+        other => {
+            let mark = other.map_or(&root.mark, |item| &item.mark).clone();
+            let found = format!("there are no stages to {direction}");
+            let right = format!("write [[{direction}]] above each stage, with two brackets");
+            decoder.report(&mark, direction, Fault::new(found, right));
+            return Vec::new();
+        }
+    };
+    if items.len() > STAGES_MAX {
+        let found = format!("there are {} stages", items.len());
+        let right = format!("a host has at most {STAGES_MAX} in each direction");
+        decoder.report(&items[0].mark, direction, Fault::new(found, right));
+    }
+    let stages = items.iter().take(STAGES_MAX).enumerate();
+    stages
+        .filter_map(|(index, item)| {
+            let key = join(direction, &index.to_string());
+            stage(decoder, item, &key, resources, names)
+        })
+        .collect()
+}
+
+fn stage(
+    decoder: &mut Decoder<'_>,
+    item: &Item,
+    key: &str,
+    resources: &[ResourceProfile],
+    names: &mut Vec<String>,
+) -> Option<StageProfile> {
+    let what = item.text("name").map_or("the stage".to_owned(), |name| {
+        format!("stage `{}`", crate::document::shorten(name))
+    });
+    let shape =
+        Shape { what: &what, params: pages::STAGE.params, kind: None, besides: &["crosses"] };
+    let (_, values) = decoder.table(&shape, item, key);
+    let name: String = values.given("name")?;
+    if names.contains(&name) {
+        let right = "give each stage of a host a name of its own";
+        let fault = Fault::new(format!("two stages are called `{name}`"), right);
+        decoder.report(&item.mark, &join(key, "name"), fault);
+    }
+    names.push(name.clone());
+    let resource: String = values.given("on")?;
+    let place = item.get("on").map_or(&item.mark, |item| &item.mark);
+    known_resource(decoder, resources, place, &join(key, "on"), &resource);
+    let buses = crosses(decoder, item, key, resources, &resource);
+    Some(stage_of(name, resource, buses, &values))
+}
+
+fn stage_of(
+    name: String,
+    resource: String,
+    buses: Vec<(String, u32)>,
+    values: &Values,
+) -> StageProfile {
+    let level: u64 = values.get("level");
+    StageProfile {
+        name,
+        resource,
+        priority: match values.get::<String>("priority").as_str() {
+            "interrupt" => Priority::Interrupt,
+            "softirq" => Priority::Softirq,
+            _ => Priority::Thread(level as u8),
+        },
+        preemptive: values.get("preemptive"),
+        cost: Cost { per_packet: values.get("per-packet"), per_byte: values.get("per-byte") },
+        buses,
+        copies: values.get::<u64>("copies") as u32,
+        touches: values.get::<u64>("touches") as u32,
+        queue: values.given("queue"),
+        full: match values.get::<String>("full").as_str() {
+            "block" => Full::Block,
+            _ => Full::Drop,
+        },
+    }
+}
+
+fn known_resource(
+    decoder: &mut Decoder<'_>,
+    resources: &[ResourceProfile],
+    mark: &crate::document::Mark,
+    key: &str,
+    name: &str,
+) -> bool {
+    let names = || resources.iter().map(|resource| resource.name.as_str());
+    let known = names().any(|known| known == name);
+    if !known {
+        let list = names().collect::<Vec<_>>().join(", ");
+        let right = format!("name one of [resources]: {list}");
+        let found = format!("there is no resource `{}`", crate::document::shorten(name));
+        decoder.report(mark, key, Fault::unknown(found, right, name, names()));
+    }
+    known
+}
+
+/// `crosses = { memory = 2 }`: how often each byte crosses which bus.
+fn crosses(
+    decoder: &mut Decoder<'_>,
+    item: &Item,
+    key: &str,
+    resources: &[ResourceProfile],
+    primary: &str,
+) -> Vec<(String, u32)> {
+    let Some(table) = item.get("crosses") else { return Vec::new() };
+    let key = join(key, "crosses");
+    let right = "say how often each byte crosses which bus: crosses = { memory = 2 }";
+    let Some(entries) = table.entries() else {
+        let found = format!("{} stands where a table is", table.content.name());
+        decoder.report(&table.mark, &key, Fault::new(found, right));
+        return Vec::new();
+    };
+    let mut buses = Vec::new();
+    for entry in entries {
+        let key = join(&key, &entry.key);
+        if !known_resource(decoder, resources, &entry.mark, &key, &entry.key) {
+            continue;
+        }
+        if entry.key == primary {
+            let found =
+                format!("`{primary}` serves this stage and cannot be crossed by it as well");
+            let right = "leave it out: its cost is per-packet and per-byte";
+            decoder.report(&entry.mark, &key, Fault::new(found, right));
+            continue;
+        }
+        match entry.item.content {
+            Content::Integer(Some(times), _) if (1..=CROSSINGS_MAX).contains(&times) => {
+                buses.push((entry.key.clone(), times as u32));
+            }
+            _ => {
+                let found = format!("{} is no number of crossings", entry.item.content.name());
+                let right = format!("write a whole number from 1 to {CROSSINGS_MAX}");
+                decoder.report(&entry.item.mark, &key, Fault::new(found, right));
+            }
+        }
+    }
+    buses
+}

@@ -1,0 +1,206 @@
+//! The pages of profiles: what a host, its resources and its stages can say.
+
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+
+/// All of them.
+pub(crate) const ALL: &[&Page] = &[HOST, RESOURCE, STAGE, CPU, BUS, ENGINE];
+
+const TIMES: ParamKind = ParamKind::Integer { min: 0, max: 1000 };
+const SOURCE: &str =
+    "where its constants come from: document and section, or how they were measured";
+
+pub(crate) const HOST: &Page = &Page {
+    name: "host-profile",
+    family: Family::Profile,
+    what: "A host as data: what its stages compete for, and the stages out and in.",
+    ports: "application --[send]--> network        application <--[receive]-- network",
+    params: &[
+        Param::required("what", ParamKind::Text, "what it is: machine, clock, system"),
+        Param::required("source", ParamKind::Text, SOURCE),
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+pub(crate) const RESOURCE: &Page = &Page {
+    name: "resources",
+    family: Family::Profile,
+    what: "The table of resources, each under its name: NAME = { KIND = { ... }, source = ... }.",
+    ports: "",
+    params: &[Param::optional("source", ParamKind::Text, "that of the profile", SOURCE)],
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+pub(crate) const STAGE: &Page = &Page {
+    name: "stages",
+    family: Family::Profile,
+    what: "A stage of a host, under [[send]] or [[receive]]: its queue, what serves it, its costs.",
+    ports: "--> [queue] --> resource (+ bytes over buses) --> next stage",
+    params: &[
+        Param::required("name", ParamKind::Text, "unique in the host"),
+        Param::required("on", ParamKind::Text, "the resource that serves it"),
+        Param::optional("source", ParamKind::Text, "that of the profile", SOURCE),
+        Param::or("per-packet", ParamKind::Time, "0 s", "what each packet costs the resource"),
+        Param::or("per-byte", ParamKind::PerByte, "0 ns/B", "what each byte costs the resource"),
+        Param::or(
+            "priority",
+            ParamKind::Choice(&["thread", "softirq", "interrupt"]),
+            "thread",
+            "an interrupt goes before a softirq, which goes before every thread",
+        ),
+        Param::or(
+            "level",
+            ParamKind::Integer { min: 0, max: 255 },
+            "0",
+            "among threads, the higher goes first",
+        ),
+        Param::or(
+            "preemptive",
+            ParamKind::Flag,
+            "false",
+            "whether it interrupts lower stages, which go on later with the time left",
+        ),
+        Param::or("copies", TIMES, "0", "how often it copies each byte"),
+        Param::or("touches", TIMES, "0", "how often a processor reads or writes each byte"),
+        Param::optional(
+            "queue",
+            ParamKind::Nested(Family::Queue),
+            "without limit",
+            "where packets wait for it",
+        ),
+        Param::or(
+            "full",
+            ParamKind::Choice(&["drop", "block"]),
+            "drop",
+            "what becomes of a packet that finds the queue full: dropped, or the stage before waits",
+        ),
+    ],
+    source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
+    deviations: &[
+        "`crosses = { memory = 2 }` says how often each byte crosses which bus; the crossing runs \
+         beside the stage's own work, and the resource is blocked while it only waits for the bus.",
+    ],
+    counters: &[],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+const UNITS: Param = Param::or(
+    "units",
+    ParamKind::Integer { min: 1, max: 4096 },
+    "1",
+    "how many packets it serves at once",
+);
+const RATE: ParamKind = ParamKind::PerByte;
+
+pub(crate) const CPU: &Page = &Page {
+    name: "cpu",
+    family: Family::Resource,
+    what: "A processor: interrupts over softirqs over threads, with what switching costs.",
+    ports: "stages --> [by priority] --> core 0 .. core n-1",
+    params: &[
+        UNITS,
+        Param::or(
+            "context-switch",
+            ParamKind::Time,
+            "0 s",
+            "time to go from one thread to another; a thread is a stage",
+        ),
+        Param::or(
+            "interrupt",
+            ParamKind::Time,
+            "0 s",
+            "time to enter and leave an interrupt handler",
+        ),
+    ],
+    source: "Indiresan 1997, section 7.2 and Table 7.2",
+    deviations: &[],
+    counters: &[],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+pub(crate) const BUS: &Page = &Page {
+    name: "bus",
+    family: Family::Resource,
+    what: "A memory or I/O bus that the bytes of stages cross.",
+    ports: "bytes of stages --> arbitration --> bus",
+    params: &[
+        Param::required("rate", RATE, "how fast bytes cross it: \"800 Mbit/s\" or \"2 ns/B\""),
+        Param::or("memory", ParamKind::Flag, "false", "whether the ledger counts its crossings"),
+        Param::or(
+            "arbitration",
+            ParamKind::Choice(&["shared", "priority"]),
+            "shared",
+            "short bursts in turn, so that all go on equally fast; or one whole packet, the highest \
+             priority first",
+        ),
+    ],
+    source: "",
+    deviations: &["Round-robin by bursts is modelled by its limit, equal shares."],
+    counters: &[],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+pub(crate) const ENGINE: &Page = &Page {
+    name: "engine",
+    family: Family::Resource,
+    what: "A DMA engine, a segmentation chip, an adapter's processor: what works beside the CPU.",
+    ports: "stages --> [by priority] --> unit 0 .. unit n-1",
+    params: &[UNITS],
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+/// A whole profile, so that each page shows its part in place.
+pub(crate) const EXAMPLE: &str = r#"
+what = "A host with one core, DMA, and memory at 1 GB/s"
+source = "made up for this page"
+[resources]
+cpu = { cpu = { context-switch = "5 us", interrupt = "3 us" } }
+memory = { bus = { rate = "1 GB/s", memory = true } }
+dma = { engine = {} }
+[[send]]
+name = "copy to kernel"
+on = "cpu"
+per-packet = "2 us"
+crosses = { memory = 2 }
+copies = 1
+touches = 2
+[[send]]
+name = "DMA to adapter"
+on = "dma"
+per-packet = "1 us"
+crosses = { memory = 1 }
+[[receive]]
+name = "DMA from adapter"
+on = "dma"
+per-packet = "1 us"
+crosses = { memory = 1 }
+queue = { drop-tail = { packets = 256 } }
+[[receive]]
+name = "interrupt"
+on = "cpu"
+per-packet = "4 us"
+priority = "interrupt"
+preemptive = true
+[[receive]]
+name = "copy to user"
+on = "cpu"
+per-packet = "2 us"
+crosses = { memory = 2 }
+copies = 1
+touches = 2
+"#;
