@@ -60,7 +60,7 @@ impl Sum for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// In binary multiples where that is exact (`64 KiB`), else in decimal ones (`1.5 kB`, `25 MB`).
+    /// In binary multiples where that is exact (`64 KiB`), else in decimal ones (`150 kB`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const BINARY: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         const DECIMAL: [(u64, &str); 4] =

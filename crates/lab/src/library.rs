@@ -35,7 +35,7 @@ impl Library for Builtin {
         text.map(str::to_owned).ok_or_else(|| format!("there is no profile `{name}` in {folder}"))
     }
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Err(format!("`{path}` cannot be opened here: the built-in library has no captures"))
+        Err(format!("the built-in library has no captures, so no `{path}`"))
     }
     fn names(&self, folder: &str) -> Vec<String> {
         let files = PROFILES.get_dir(folder).into_iter().flat_map(|dir| dir.files());

@@ -1,6 +1,9 @@
 //! Replaying captures: the one place that knows how they are read.
 
+use lastmeter_base::kind::{PACKET_MAX, TIME_MAX};
+use lastmeter_base::{Bytes, Duration};
 use lastmeter_net::traffic::Records;
+use lastmeter_wire::capture::{Reader, Record};
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +18,6 @@ impl Slot {
     pub(crate) fn failure(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    #[expect(dead_code, reason = "the reader of captures calls it")]
     fn fail(&self, message: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(message);
     }
@@ -25,6 +27,28 @@ impl Slot {
 ///
 /// # Errors
 /// If it does not begin as a capture does.
-pub(crate) fn open(_reader: Box<dyn Read + Send>) -> Result<(Records, Slot), String> {
-    Err("captures cannot be read yet".to_owned())
+pub(crate) fn open(reader: Box<dyn Read + Send>, name: &str) -> Result<(Records, Slot), String> {
+    let mut reader = Reader::open(reader).map_err(|error| error.to_string())?;
+    let slot = Slot::default();
+    let (told, name) = (slot.clone(), name.to_owned());
+    let mut record = Record::default();
+    let mut next = move || -> Result<Option<(Duration, Bytes)>, String> {
+        let more = reader.read(&mut record).map_err(|error| error.to_string())?;
+        // No run is longer than this, so the rest of the capture lies behind its end.
+        if !more || record.since_first > TIME_MAX {
+            return Ok(None);
+        }
+        if record.len_on_wire > PACKET_MAX {
+            let (number, len) = (reader.records(), record.len_on_wire);
+            return Err(format!("record {number} is {len} long, more than {PACKET_MAX}"));
+        }
+        Ok(Some((record.since_first, record.len_on_wire)))
+    };
+    let records = std::iter::from_fn(move || {
+        next().unwrap_or_else(|error| {
+            told.fail(format!("the capture `{name}` broke: {error}"));
+            None
+        })
+    });
+    Ok((Box::new(records), slot))
 }

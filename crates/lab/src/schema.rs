@@ -17,7 +17,10 @@ pub fn experiment() -> Value {
     node["description"] = json!("A node, or several that are alike.");
     let link = table(pages::LINK.what, pages::LINK.params, None);
     let traffic = table(pages::TRAFFIC.what, pages::TRAFFIC.params, Some(Family::Traffic));
-    let list = |page: &Page, item: Value| json!({ "type": "array", "description": page.what, "items": item });
+    let list = |page: &Page, items: Value| {
+        let what = page.what;
+        json!({ "type": "array", "description": what, "items": items })
+    };
     root["properties"]["nodes"] = json!({
         "type": "object",
         "description": pages::NODE.what,

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lastmeter_base::Time;
+use lastmeter_base::{Duration, Rate, Time};
 use lastmeter_engine::{Outcome, VirtualClock};
 use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::library::Builtin;
+use lastmeter_lab::library::{Builtin, Library};
+use std::collections::BTreeMap;
+use std::io::Read;
 
 const TWO_HOSTS: &str = r#"
 title = "Two hosts and a router"
@@ -75,7 +77,16 @@ fn served(outcome: &Outcome) -> u64 {
 fn the_chain_of_fifty_flows_serves_what_it_should() {
     let text = include_str!("../../../experiments/chain/experiment.toml");
     let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
-    println!("{} {} {}", served(&outcome), outcome.books.delivered, outcome.handled);
+    // 50 flows x 1500 packets a second x 2 s = 150,000; each is served by 11 wires on its way. With
+    // random phases, and the last ones still on their way, a little less.
+    assert_eq!((served(&outcome), outcome.books.delivered), (1_645_789, 149_163));
+    assert_eq!(outcome.resources.len(), 50 + 9 + 50);
+    // Counted nodes share stages, and have wires of their own.
+    let stages: Vec<&str> = outcome.stages.iter().map(|stage| stage.name.as_str()).collect();
+    assert!(stages.contains(&"s->r1 transmit") && stages.contains(&"r10->d propagation"));
+    assert_eq!(stages.len(), 2 * 11);
+    assert!(outcome.resources.iter().any(|resource| resource.name == "s.49->r1"));
+    assert_eq!(outcome.books.paths.len(), 1);
 }
 
 #[test]
@@ -87,7 +98,231 @@ fn mm1_and_the_tandem_agree_with_theory() {
     for (text, time) in cases {
         let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
         let mean = outcome.books.paths[0].latency.mean();
-        println!("{mean} {}", outcome.books.delivered);
         assert!((mean / time - 1.0).abs() < 0.05, "{mean} s instead of {time} s");
     }
+}
+
+/// One capture, whole or cut short.
+struct OneCapture(usize);
+
+impl Library for OneCapture {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        Builtin.profile(folder, name)
+    }
+    fn open(&self, _path: &str) -> Result<Box<dyn Read + Send>, String> {
+        let capture = include_bytes!("../../../examples/captures/mixed.pcapng");
+        Ok(Box::new(&capture[..self.0.min(capture.len())]))
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        Builtin.names(folder)
+    }
+}
+
+const REPLAY: &str = r#"
+duration = "60 s"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+[[traffic]]
+name = "recorded"
+from = "alice"
+to = "bob"
+replay = { capture = "mixed.pcapng" }
+"#;
+
+fn replay(len: usize) -> (Outcome, Vec<Problem>) {
+    let experiment = parse(REPLAY, &[]).map_err(shown).unwrap();
+    let mut built = build(&experiment, &Changes::NONE, &OneCapture(len)).map_err(shown).unwrap();
+    let captures = built.captures();
+    let mut engine = built.graph.build(1).unwrap();
+    engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
+    (engine.finish().unwrap(), captures.problems())
+}
+
+#[test]
+fn a_capture_is_replayed_to_its_end() {
+    let (outcome, problems) = replay(usize::MAX);
+    assert!(problems.is_empty());
+    assert!(outcome.books.delivered > 10, "{}", outcome.books.delivered);
+}
+
+#[test]
+fn a_capture_that_breaks_in_the_middle_is_said_to() {
+    let (whole, _) = replay(usize::MAX);
+    let len = include_bytes!("../../../examples/captures/mixed.pcapng").len();
+    let (outcome, problems) = replay(len / 2);
+    assert!(outcome.books.delivered < whole.books.delivered);
+    let text = problems[0].to_string();
+    assert!(text.contains("the capture `mixed.pcapng` broke: record "), "{text}");
+    assert!(text.contains("the file ends within it"), "{text}");
+}
+
+#[test]
+fn a_file_that_is_no_capture_is_refused_before_the_run() {
+    let experiment = parse(REPLAY, &[]).map_err(shown).unwrap();
+    let problems = build(&experiment, &Changes::NONE, &Builtin).err().unwrap();
+    assert_eq!(problems[0].key, "traffic.recorded");
+}
+
+fn goodput(outcome: &Outcome) -> u64 {
+    outcome.books.paths.iter().map(|book| book.delivered.bytes).sum()
+}
+
+fn digest(outcome: &Outcome) -> String {
+    format!("{:?} {:?} {:?}", outcome.books, outcome.elements, outcome.handled)
+}
+
+#[test]
+fn overrides_replace_what_the_file_says_and_change_the_hash() {
+    let plain = parse(TWO_HOSTS, &[]).map_err(shown).unwrap();
+    let changes = [
+        "duration=50 ms",
+        "links.0.rate=10 Mbit/s",
+        "traffic.bulk.constant.rate=36 Mbit/s",
+        "traffic.bulk.phase=random",
+        "nodes.r1={ station = { service = \"1 us\" } }",
+        "seed=7",
+        "title=Another",
+    ];
+    let changed = parse(TWO_HOSTS, &changes).map_err(shown).unwrap();
+    assert_eq!((changed.seed, changed.title.as_str()), (7, "Another"));
+    assert_eq!(changed.duration, Duration::from_ms(50));
+    assert_eq!(changed.links[0].values.get::<Rate>("rate"), Rate::from_mbit(10));
+    assert_eq!(changed.nodes[1].kind.page.name, "station");
+    assert_eq!(changed.traffic[0].kind.values.get::<Rate>("rate"), Rate::from_mbit(36));
+    assert_eq!(plain.hash.len(), 16);
+    assert_ne!(plain.hash, changed.hash);
+    assert_eq!(plain.hash, parse(TWO_HOSTS, &[]).map_err(shown).unwrap().hash);
+}
+
+#[test]
+fn the_same_experiment_gives_the_same_books_and_another_seed_others() {
+    let text = include_str!("../../../experiments/mm1/experiment.toml");
+    let books = |overrides: &[&str]| {
+        let experiment = parse(text, overrides).map_err(shown).unwrap();
+        digest(&run(&experiment, &Changes::NONE))
+    };
+    let short = "duration=1 ms";
+    assert_eq!(books(&[short]), books(&[short]));
+    assert_ne!(books(&[short]), books(&[short, "seed=2"]));
+}
+
+const OVERLOADED: &str = r#"
+duration = "200 ms"
+[nodes]
+alice = { host = {} }
+r1 = { router = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "r1"]
+rate = "100 Mbit/s"
+delay = "100 us"
+[[links]]
+between = ["r1", "bob"]
+rate = "10 Mbit/s"
+delay = "100 us"
+queue = { drop-tail = { packets = 10 } }
+[[traffic]]
+name = "bursts"
+from = "alice"
+to = "bob"
+poisson = { rate = "20 Mbit/s", size = "1500 B" }
+"#;
+
+#[test]
+fn a_change_does_what_it_says() {
+    let experiment = parse(OVERLOADED, &[]).map_err(shown).unwrap();
+    let with = |changes: Changes| run(&experiment, &changes);
+    let plain = with(Changes::NONE);
+    let faster = |name: &str| Changes {
+        speed: BTreeMap::from([(name.to_owned(), (2, 1))]),
+        ..Changes::NONE
+    };
+    // The limiting wire twice as fast nearly doubles what arrives; the other one changes nothing.
+    assert!(goodput(&with(faster("r1->bob"))) * 10 > goodput(&plain) * 18);
+    assert!(goodput(&with(faster("alice->r1"))).abs_diff(goodput(&plain)) < 100_000);
+    let free = |stage: &str| Changes { free: [stage.to_owned()].into(), ..Changes::NONE };
+    assert_eq!(with(free("r1->bob transmit")).books.dropped, 0);
+    let near = with(free("alice->r1 propagation"));
+    let gained = plain.books.paths[0].latency.mean() - near.books.paths[0].latency.mean();
+    assert!((gained - 100e-6).abs() < 1e-6, "{gained}");
+    let roomy = with(Changes { buffers: (2, 1), ..Changes::NONE });
+    assert!(roomy.books.paths[0].latency.mean() > 1.5 * plain.books.paths[0].latency.mean());
+}
+
+#[test]
+fn a_change_of_what_is_not_there_is_refused() {
+    let experiment = parse(OVERLOADED, &[]).map_err(shown).unwrap();
+    let changes = Changes {
+        speed: BTreeMap::from([("r1->bbo".to_owned(), (2, 1))]),
+        free: ["r1->bob".to_owned()].into(),
+        ..Changes::NONE
+    };
+    let problems = build(&experiment, &changes, &Builtin).err().unwrap();
+    assert_eq!(problems.len(), 2);
+    assert_eq!(problems[0].suggestion.as_deref(), Some("r1->bob"));
+}
+
+#[test]
+fn requests_from_many_hosts_and_to_many_find_their_way_back() {
+    let text = r#"
+duration = "50 ms"
+[nodes]
+client = { host = {}, count = 3 }
+r1 = { router = {} }
+server = { host = {} }
+disk = { host = {}, count = 3 }
+[[links]]
+between = ["client", "r1"]
+rate = "1 Gbit/s"
+delay = "10 us"
+[[links]]
+between = ["r1", "server"]
+rate = "1 Gbit/s"
+delay = "10 us"
+[[links]]
+between = ["server", "disk"]
+rate = "1 Gbit/s"
+delay = "10 us"
+[[traffic]]
+name = "lookups"
+from = "client"
+to = "server"
+request = { size = "100 B", response = "1000 B" }
+[[traffic]]
+name = "reads"
+from = "server"
+to = "disk"
+bulk = { size = "100 B", response = "4 KiB", window = 4 }
+[[traffic]]
+name = "noise"
+from = "client.1"
+to = "server"
+constant = { rate = "1 Mbit/s", size = "500 B" }
+packets = 3
+"#;
+    let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+    let names: Vec<String> =
+        outcome.paths.iter().map(|path| format!("{} {}", path.name, path.class)).collect();
+    assert_eq!(
+        names,
+        [
+            "client->server lookups",
+            "server->client lookups responses",
+            "server->disk reads",
+            "disk->server reads responses",
+            "client.1->server noise",
+        ]
+    );
+    let counts = |name: &str| -> Vec<u64> {
+        let elements = outcome.elements.iter();
+        let counters = elements.flat_map(|element| &element.counters);
+        counters.filter(|(counter, _)| *counter == name).map(|&(_, count)| count).collect()
+    };
+    assert!(counts("responses").iter().all(|&count| count > 100), "{:?}", counts("responses"));
+    assert_eq!(counts("given_up"), [0; 6]);
+    assert_eq!(outcome.books.paths[4].delivered.packets, 3);
+    assert_eq!(outcome.books.dropped, 0);
 }

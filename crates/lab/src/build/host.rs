@@ -7,7 +7,7 @@
 //! ```
 
 use super::{Builder, Capture, Input, Made, Output, machine};
-use crate::document::Fault;
+use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
@@ -19,7 +19,6 @@ use lastmeter_net::request::{Client, Responder};
 use lastmeter_net::sink::Sink;
 use lastmeter_net::source::{Flow, Source, Span};
 use lastmeter_net::traffic::{self, Records, Setting};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ use std::sync::Arc;
 pub(crate) const PAGE: &Page = &Page {
     name: "host",
     family: Family::Node,
-    what: "A computer that sends and receives; without a profile it costs nothing and takes no time.",
+    what: "A computer that sends and receives; without a profile it costs nothing.",
     ports: "applications <--> host <--> links",
     params: &[Param::optional(
         "profile",
@@ -162,22 +161,20 @@ impl Builder<'_> {
 
     /// What the experiment describes, or `None` with its problem reported.
     fn traffic(&mut self, entry: &Traffic) -> Option<traffic::Traffic> {
-        let slots = RefCell::new(Vec::new());
-        let library = self.library;
-        let capture = |path: &str| -> Result<Records, String> {
-            let (records, slot) = replay::open(library.open(path)?)?;
-            slots.borrow_mut().push(slot);
+        let (mark, key) = (&entry.mark, &entry.key);
+        let (library, captures) = (self.library, &mut self.captures);
+        let mut capture = |path: &str| -> Result<Records, String> {
+            let wrong = |error: String| format!("`{}`: {error}", shorten(path));
+            let (records, slot) =
+                library.open(path).and_then(|reader| replay::open(reader, path)).map_err(wrong)?;
+            captures.push(Capture { mark: mark.clone(), key: key.clone(), slot });
             Ok(records)
         };
-        let built = traffic::build(&entry.kind, &Setting { span: span(entry), capture: &capture });
-        let (mark, key) = (entry.mark.clone(), entry.key.clone());
-        for slot in slots.into_inner() {
-            self.captures.push(Capture { mark: mark.clone(), key: key.clone(), slot });
-        }
-        built
+        let mut setting = Setting { span: span(entry), capture: &mut capture };
+        traffic::build(&entry.kind, &mut setting)
             .map_err(|error| {
                 let fault = Fault::new(error, "name a pcap or pcapng capture that can be read");
-                self.reporter.report(&mark, &key, fault);
+                self.reporter.report(mark, key, fault);
             })
             .ok()
     }

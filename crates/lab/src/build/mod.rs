@@ -76,8 +76,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Every capture that broke while it was replayed, with the record and the byte at which it did.
-    /// A run in which one did is no result.
+    /// Every capture that broke while it was replayed, with the record and byte at which it did. A
+    /// run in which one did is no result.
     pub fn problems(mut self) -> Vec<Problem> {
         for Capture { mark, key, slot } in &self.captures {
             if let Some(failure) = slot.failure() {

@@ -204,13 +204,22 @@ fn unknown_key(shape: &Shape<'_>, name: &str) -> Fault {
     let params = shape.params.iter().map(|param| param.name);
     let kinds = shape.kind.into_iter().flat_map(kinds::family).map(|page| page.name);
     let known: Vec<&str> = params.chain(shape.besides.iter().copied()).chain(kinds).collect();
-    let found = format!("{} has no `{}`", shape.what, shorten(name));
-    let right = match known.is_empty() {
-        true => format!("{} has no parameters", shape.what),
-        false => format!("it can have {}", known.join(", ")),
+    let listed = known.join(", ");
+    let (found, right) = match shape.kind {
+        Some(family) if shape.params.is_empty() => (
+            format!("there is no {} `{}`", family.name(), shorten(name)),
+            format!("it is one of {listed}"),
+        ),
+        _ => (
+            format!("{} has no `{}`", shape.what, shorten(name)),
+            match known.is_empty() {
+                true => format!("{} has no parameters", shape.what),
+                false => format!("it can have {listed}"),
+            },
+        ),
     };
     let suggestion = nearest(name, known).map(str::to_owned);
-    Fault { found, right, suggestion }
+    Fault { suggestion, ..Fault::new(found, right) }
 }
 
 fn names(family: Family) -> String {
@@ -246,7 +255,8 @@ pub(crate) fn example(param: &Param) -> String {
 /// How a value may be written.
 pub(crate) fn value_example(kind: ParamKind) -> String {
     match kind {
-        ParamKind::Time | ParamKind::Draw => "\"10 us\"".to_owned(),
+        ParamKind::Time => "\"10 ms\"".to_owned(),
+        ParamKind::Draw => "\"10 us\"".to_owned(),
         ParamKind::Size { .. } | ParamKind::Sizes => "\"1500 B\"".to_owned(),
         ParamKind::Rate => "\"10 Mbit/s\"".to_owned(),
         ParamKind::PerByte => "\"0.5 ns/B\"".to_owned(),
@@ -264,6 +274,7 @@ pub(crate) fn value_example(kind: ParamKind) -> String {
 fn wrong_type(kind: ParamKind, item: &Item) -> Fault {
     let (what, example) = (expected(kind), value_example(kind));
     let right = match kind {
+        ParamKind::Integer { min, max } => range(min, max),
         // Every name of a file would be as good an example.
         ParamKind::Text | ParamKind::Profile(_) => "write it in quotes".to_owned(),
         _ => format!("write it like {example}"),
@@ -299,10 +310,12 @@ fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
         Content::Integer(_, digits) | Content::Number(_, digits) => digits,
         _ => {
             let right = format!("write a number with its unit, like \"10 {}\"", Q::PROPOSED[0]);
-            return Err(Fault::new(format!("{} is no {}", shown(item), Q::NAME), right));
+            let found = format!("{} is no {}", shown(item), Q::NAME);
+            return Err(Fault::new(found, right).at(&item.mark));
         }
     };
-    Q::parse(&shorten(text)).map_err(|QuantityError { found, right }| Fault::new(found, right))
+    Q::parse(&shorten(text))
+        .map_err(|QuantityError { found, right }| Fault::new(found, right).at(&item.mark))
 }
 
 fn time(item: &Item) -> Result<Duration, Fault> {
@@ -336,13 +349,16 @@ fn size(item: &Item, min: u64, max: u64) -> Result<Bytes, Fault> {
 
 fn integer(number: Option<i64>, digits: &str, min: u64, max: u64) -> Result<u64, Fault> {
     let number = number.and_then(|number| u64::try_from(number).ok());
-    number.filter(|number| (min..=max).contains(number)).ok_or_else(|| {
-        let right = match max == i64::MAX as u64 {
-            true => format!("write a whole number from {min} on"),
-            false => format!("write a whole number from {min} to {max}"),
-        };
-        Fault::new(format!("{} is out of range", shorten(digits)), right)
-    })
+    number
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| Fault::new(format!("{} is out of range", shorten(digits)), range(min, max)))
+}
+
+fn range(min: u64, max: u64) -> String {
+    match max == i64::MAX as u64 {
+        true => format!("write a whole number from {min} on"),
+        false => format!("write a whole number from {min} to {max}"),
+    }
 }
 
 fn number(content: &Content, min: f64, max: f64) -> Option<Decoded> {
@@ -369,14 +385,15 @@ fn choice(words: &'static [&'static str], text: &str) -> Decoded {
     }
 }
 
-const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, { uniform = [\"1 us\", \"9 us\"] } \
+const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, \
+                     { uniform = [\"1 us\", \"9 us\"] } \
                      or { either = [\"1 us\", \"31 us\"], first = 0.9 }";
 
 fn draw(item: &Item) -> Result<Draw, Fault> {
     let fault = |found: String| Fault::new(found, DRAWS);
     let pair = |item: &Item| match &item.content {
         Content::List(items) if items.len() == 2 => Ok((time(&items[0])?, time(&items[1])?)),
-        _ => Err(fault(format!("{} is no pair of times", shown(item)))),
+        _ => Err(fault(format!("{} is no pair of times", shown(item))).at(&item.mark)),
     };
     let Some(entries) = item.entries() else {
         return match item.content {
@@ -392,7 +409,10 @@ fn draw(item: &Item) -> Result<Draw, Fault> {
         (["exponential"], Some(entry)) => time(&entry.item).map(Draw::Exponential),
         (["uniform"], Some(entry)) => match pair(&entry.item)? {
             (low, high) if low <= high => Ok(Draw::Uniform(low, high)),
-            (low, high) => Err(fault(format!("{low} is more than {high}"))),
+            (low, high) => {
+                let found = format!("{low} is more than {high}");
+                Err(Fault::new(found, "write the shorter one first").at(&entry.item.mark))
+            }
         },
         (["either", "first"], _) => {
             let get = |key: &str| entries.iter().find(|entry| entry.key == key).map(|e| &e.item);
@@ -402,18 +422,18 @@ fn draw(item: &Item) -> Result<Draw, Fault> {
             let (first, second) = pair(times)?;
             match number(&share.content, 0.0, 1.0) {
                 Some(Ok(Value::Number(share))) => Ok(Draw::Either(share, first, second)),
-                Some(Err(fault)) => Err(fault),
-                _ => Err(fault(format!("{} is no probability", shown(share)))),
+                Some(Err(fault)) => Err(fault.at(&share.mark)),
+                _ => Err(fault(format!("{} is no probability", shown(share))).at(&share.mark)),
             }
         }
         _ => {
             const KNOWN: [&str; 4] = ["exponential", "uniform", "either", "first"];
             let odd = keys.iter().find(|key| !KNOWN.contains(key)).copied().unwrap_or("");
-            let found = match odd.is_empty() {
-                true => "this does not say one distribution".to_owned(),
-                false => format!("there is no distribution `{}`", shorten(odd)),
+            let Some(entry) = entries.iter().find(|entry| entry.key == odd) else {
+                return Err(fault("this does not say one distribution".to_owned()));
             };
-            Err(Fault::unknown(found, DRAWS, odd, KNOWN))
+            let found = format!("there is no distribution `{}`", shorten(odd));
+            Err(Fault::unknown(found, DRAWS, odd, KNOWN).at(&entry.mark))
         }
     }
 }
@@ -436,20 +456,21 @@ fn sizes(item: &Item) -> Result<Vec<(Bytes, u64)>, Fault> {
     }
     let entry = |item: &Item| match &item.content {
         Content::List(pair) => match pair.as_slice() {
-            [len, Item { content: Content::Integer(number, digits), .. }] => {
-                Ok((packet(len)?, integer(*number, digits, 1, WEIGHT_MAX)?))
+            [len, Item { content: Content::Integer(number, digits), mark }] => {
+                let weight = integer(*number, digits, 1, WEIGHT_MAX);
+                Ok((packet(len)?, weight.map_err(|fault| fault.at(mark))?))
             }
             _ => Err(Fault::new("this is no size with a weight", SIZES)),
         },
         _ => Err(Fault::new(format!("{} is no size with a weight", shown(item)), SIZES)),
     };
-    items.iter().map(entry).collect()
+    items.iter().map(|item| entry(item).map_err(|fault| fault.at(&item.mark))).collect()
 }
 
 fn node_names(items: &[Item], min: usize) -> Decoded {
     let name = |item: &Item| match &item.content {
         Content::Text(name) => Ok(name.clone()),
-        _ => Err(wrong_type(ParamKind::Node, item)),
+        _ => Err(wrong_type(ParamKind::Node, item).at(&item.mark)),
     };
     let names: Vec<String> = items.iter().map(name).collect::<Result<_, _>>()?;
     match names.len() < min {

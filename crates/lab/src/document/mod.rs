@@ -1,5 +1,5 @@
-//! Documents: TOML text with the place of every key and value, so that whatever is wrong with one is
-//! said where it is.
+//! Documents: TOML text with the place of every key and value, so that whatever is wrong is said
+//! where it is.
 //!
 //! ```text
 //! text --parse--> Document --decode against Params--> Values
@@ -22,3 +22,20 @@ pub(crate) use tree::{Content, Document, Item, Mark, value_or_text_json};
 pub const FILE_LEN_MAX: usize = 4 << 20;
 /// After this many problems no more are looked for.
 pub const PROBLEMS_MAX: usize = 100;
+
+/// For fuzzing: whatever bytes a file has, it is refused with messages that can be shown, or it is
+/// an experiment that can be built.
+pub fn fuzz(bytes: &[u8]) {
+    use crate::library::Builtin;
+    let problems = match crate::experiment::Experiment::parse("fuzz.toml", bytes, &[], &Builtin) {
+        Ok(experiment) => {
+            let built = crate::build::build(&experiment, &crate::build::Changes::NONE, &Builtin);
+            built.err().unwrap_or_default()
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty(), "a refusal says why");
+            problems
+        }
+    };
+    problems.iter().for_each(|problem| drop((problem.render(true), problem.to_string())));
+}

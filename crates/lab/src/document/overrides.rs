@@ -122,6 +122,6 @@ fn index_of(items: &[Item], name: &str) -> Result<usize, Fault> {
         };
         let suggestion = nearest(name, names).map(str::to_owned);
         let found = format!("`{}` is not in this list", shorten(name));
-        Fault { found, right, suggestion }
+        Fault { suggestion, ..Fault::new(found, right) }
     })
 }

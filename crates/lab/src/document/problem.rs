@@ -40,12 +40,18 @@ pub struct Fault {
     pub right: String,
     /// What was probably meant.
     pub suggestion: Option<String>,
+    /// Where, if that is known more exactly than by whoever reports it.
+    pub(crate) at: Option<Mark>,
 }
 
 impl Fault {
     /// A fault without near miss.
     pub fn new(found: impl Into<String>, right: impl Into<String>) -> Fault {
-        Fault { found: found.into(), right: right.into(), suggestion: None }
+        Fault { found: found.into(), right: right.into(), suggestion: None, at: None }
+    }
+    /// The same fault at a place of its own, if it has none yet.
+    pub(crate) fn at(self, mark: &Mark) -> Fault {
+        Fault { at: self.at.or_else(|| Some(mark.clone())), ..self }
     }
     /// A name that is not among `known`, and the one that is nearest to it.
     pub fn unknown<'a>(
@@ -80,10 +86,14 @@ impl Problem {
     /// As people read it: the message, the line with what is meant underlined, and what would be
     /// right; with colours for a terminal.
     pub fn render(&self, colours: bool) -> String {
-        let title = match self.key.is_empty() {
+        let mut title = match self.key.is_empty() {
             true => self.found.clone(),
             false => format!("{}: {}", self.key, self.found),
         };
+        // Where there is no line to show, nothing else says which file it is.
+        if self.excerpt.is_empty() {
+            title = format!("{}: {title}", self.file);
+        }
         let mut first = Group::with_title(Level::ERROR.primary_title(&title));
         if !self.excerpt.is_empty() {
             first = first.element(
@@ -144,7 +154,8 @@ impl Reporter {
     }
 
     fn problem(&self, mark: &Mark, key: &str, fault: Fault) -> Problem {
-        let Fault { found, right, suggestion } = fault;
+        let Fault { found, right, suggestion, at } = fault;
+        let mark = at.as_ref().unwrap_or(mark);
         let mut problem = Problem {
             file: String::new(),
             line: 1,

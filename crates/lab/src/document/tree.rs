@@ -1,6 +1,6 @@
 //! The tree of a document: every key and value with its mark.
 
-use super::problem::{Fault, Problem, Reporter, text_of};
+use super::problem::{Fault, Problem, Reporter, shorten, text_of};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -69,6 +69,17 @@ impl Item {
             _ => None,
         }
     }
+    /// Whether this is a list.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.content, Content::List(_))
+    }
+    /// The items, where this is a list.
+    pub(crate) fn items(&self) -> &[Item] {
+        match &self.content {
+            Content::List(items) => items,
+            _ => &[],
+        }
+    }
     /// The value of `key`, where this is a table that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Item> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.item)
@@ -98,10 +109,16 @@ impl Document {
         let text = text_of(name, bytes)?;
         let mut reporter = Reporter::default();
         reporter.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
-        let (table, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
+        let (table, mut errors) = DeTable::parse_recoverable(text);
+        errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
+        // Behind an error of syntax the parser guesses, and its next errors are about its guesses;
+        // a key that stands twice misleads nobody.
+        let twice = |error: &&toml::de::Error| error.message() == DUPLICATE;
+        let duplicates = errors.iter().take_while(twice).count();
+        for error in errors.iter().take(duplicates.max(1)) {
             let span = error.span().unwrap_or(0..0);
-            reporter.report(&Mark { source: 0, span }, "", syntax_fault(error.message()));
+            let meant = text.get(span.clone()).unwrap_or("");
+            reporter.report(&Mark { source: 0, span }, "", syntax_fault(error.message(), meant));
         }
         if !reporter.is_empty() {
             return Err(reporter.into_problems());
@@ -111,18 +128,28 @@ impl Document {
     }
 }
 
-/// What the parser says, and what a newcomer needs to know besides.
-fn syntax_fault(message: &str) -> Fault {
-    let right = if message.contains("duplicate key") {
-        "each key may stand once in its table: leave one out"
-    } else if message.contains("unquoted") || message.contains("string values must be quoted") {
-        "texts and quantities stand in quotes: \"10 ms\""
-    } else if message.contains("missing key-value separator") || message.contains("expected `=`") {
-        "a line is `key = value`, or a `[table]`, or a `# remark`"
-    } else {
-        "this is not TOML; https://toml.io shows its rules on one page"
-    };
-    Fault::new(message.to_owned(), right)
+const DUPLICATE: &str = "duplicate key";
+
+/// What the parser says of `meant`, in words for a newcomer.
+fn syntax_fault(message: &str, meant: &str) -> Fault {
+    let meant = shorten(meant.trim());
+    match message {
+        DUPLICATE => Fault::new(
+            format!("`{meant}` is written twice"),
+            "each name may stand once in its table: rename one or leave it out",
+        ),
+        message if message.starts_with("string values must be quoted") => {
+            let right = format!("write it in quotes: \"{meant}\"");
+            Fault::new(format!("`{meant}` has no quotes"), right)
+        }
+        message if message.starts_with("invalid basic string") => {
+            Fault::new("this text does not end on its line", "close it with a quote: \"...\"")
+        }
+        message => Fault::new(
+            format!("this is not TOML: {message}"),
+            "a line is `key = \"value\"`, a `[table]` or a `# remark`; see https://toml.io",
+        ),
+    }
 }
 
 /// Reads a value as it stands behind `key =`; what is no TOML value is a text, so that quantities
@@ -138,7 +165,7 @@ pub(super) fn value_or_text(source: usize, offset: usize, text: &str) -> Result<
             Ok(item)
         }
         Err(error) if trimmed.starts_with(['{', '[', '"', '\'']) => {
-            Err(syntax_fault(error.message()))
+            Err(syntax_fault(error.message(), trimmed))
         }
         Err(_) => Ok(Item { mark: whole, content: Content::Text(trimmed.to_owned()) }),
     }

@@ -28,7 +28,10 @@ pub(super) fn end(
     key: &str,
     name: &str,
 ) -> Option<End> {
-    let (group, member) = name.split_once('.').map_or((name, None), |(g, m)| (g, Some(m)));
+    // A name with a point is no good name, which is said where it is declared.
+    let whole = nodes.iter().any(|node| node.name == name);
+    let parts = name.split_once('.').filter(|_| !whole);
+    let (group, member) = parts.map_or((name, None), |(g, m)| (g, Some(m)));
     let Some(node) = nodes.iter().position(|node| node.name == group) else {
         let known = nodes.iter().map(|node| node.name.as_str());
         const SHOWN_MAX: usize = 12;
@@ -141,7 +144,7 @@ fn names_once(experiment: &Experiment, decoder: &mut Decoder<'_>) {
         if !names.insert(traffic.name.as_str()) {
             let found = format!("there are two traffics called `{}`", shorten(&traffic.name));
             let right = "give each its own name: it is the class in the ledger";
-            decoder.report(&traffic.mark, &traffic.key, Fault::new(found, right));
+            decoder.report(&traffic.name_mark, &traffic.key, Fault::new(found, right));
         }
     }
 }

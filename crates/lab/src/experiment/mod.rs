@@ -71,7 +71,6 @@ pub struct Node {
     pub kind: Nested,
     /// How many there are, where it is counted.
     pub count: Option<u64>,
-    pub(crate) mark: Mark,
 }
 
 /// A link, or several that are alike.
@@ -98,6 +97,7 @@ pub struct Traffic {
     /// What all traffic can say.
     pub values: Values,
     pub(crate) mark: Mark,
+    pub(crate) name_mark: Mark,
     /// Its key, for problems met later.
     pub(crate) key: String,
 }
@@ -212,10 +212,9 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
 
 /// The tables of a list of tables.
 fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec<&'a Item> {
-    use crate::document::Content;
     match root.get(key) {
         None => Vec::new(),
-        Some(Item { content: Content::List(items), .. }) => items.iter().collect(),
+        Some(item) if item.is_list() => item.items().iter().collect(),
         Some(item) => {
             let found = format!("{} stands where a list is", item.content.name());
             let right = format!("write [[{key}]] above each of them, with two brackets");
@@ -253,7 +252,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
         let page = crate::build::host::PAGE;
         let kind = kind.unwrap_or(Nested { page, values: Values::default() });
         let (name, count) = (entry.key.clone(), values.given("count"));
-        nodes.push(Node { name, kind, count, mark: entry.mark.clone() });
+        nodes.push(Node { name, kind, count });
     }
     nodes
 }
@@ -269,9 +268,11 @@ fn decode_link(
     let (_, values) = decoder.table(&shape, item, &key);
     let names: Vec<String> = values.given("between")?;
     let place = item.get("between")?;
+    let marks = place.items().iter().map(|item| &item.mark);
     let ends: Vec<Option<End>> = names
         .iter()
-        .map(|name| check::end(decoder, nodes, &place.mark, &join(&key, "between"), name))
+        .zip(marks)
+        .map(|(name, mark)| check::end(decoder, nodes, mark, &join(&key, "between"), name))
         .collect();
     check::wireless(decoder, &values, item, &key);
     let between: Vec<End> = ends.into_iter().collect::<Option<_>>()?;
@@ -300,5 +301,6 @@ fn decode_traffic(
     let (from, to) = (end("from"), end("to"));
     check::span(decoder, &values, item, &key);
     let mark = item.get("to").unwrap_or(item).mark.clone();
-    Some(Traffic { name: named?, from: from?, to: to?, kind: kind?, values, mark, key })
+    let name_mark = item.get("name").unwrap_or(item).mark.clone();
+    Some(Traffic { name: named?, from: from?, to: to?, kind: kind?, values, mark, name_mark, key })
 }

@@ -67,8 +67,8 @@ impl Described for DropTail {
     const PAGE: &'static Page = &Page {
         name: "drop-tail",
         family: Family::Queue,
-        what: "First in, first out; a packet that does not fit is dropped.",
-        ports: "in --> [ newest | ... | oldest ] --> out      drops: `full`, when either limit would be passed",
+        what: "First in, first out; a packet that would pass either limit is dropped.",
+        ports: "in --> [ newest | ... | oldest ] --> out      drops: `full`",
         params: &[
             Param::optional("packets", ParamKind::COUNT, "no limit", "most packets that it holds"),
             Param::optional("bytes", ParamKind::BUFFER, "no limit", "most bytes that it holds"),

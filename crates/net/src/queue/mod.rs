@@ -1,6 +1,7 @@
 //! Queue disciplines: what is kept, and what goes next.
 //!
-//! To add one: write its file, with its [`Page`] and [`Described::build`], and one line in [`KINDS`].
+//! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
+//! [`KINDS`].
 
 mod drop_tail;
 mod token_bucket;

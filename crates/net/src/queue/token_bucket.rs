@@ -77,13 +77,13 @@ impl Described for TokenBucket<Box<dyn Queue>> {
         name: "token-bucket",
         family: Family::Queue,
         what: "Lets through a burst and then a rate, from any other queue.",
-        ports: "in --> [ any queue ] --> gate(rate, burst) --> out     drops: `full`, also larger than the burst",
+        ports: "in --> [ any queue ] --> gate(rate, burst) --> out     drops: `full`",
         params: &[
             Param::required("rate", ParamKind::Rate, "how fast tokens come in"),
             Param::required(
                 "burst",
                 ParamKind::BUFFER,
-                "most tokens that are saved; no larger packet may pass",
+                "most tokens that are saved; a larger packet is dropped",
             ),
             Param::or(
                 "queue",
@@ -92,8 +92,8 @@ impl Described for TokenBucket<Box<dyn Queue>> {
                 "where packets wait for tokens",
             ),
         ],
-        source: "Cruz, A Calculus for Network Delay, Part I, IEEE Trans. Inf. Theory 37(1), 1991: the \
-                 (sigma, rho) regulator",
+        source: "Cruz, A Calculus for Network Delay, Part I, IEEE Trans. Inf. Theory 37(1), 1991: \
+                 the (sigma, rho) regulator",
         deviations: &[
             "Tokens are kept as the instant at which the bucket is full again, so that no \
                        rounding adds up.",
@@ -107,7 +107,7 @@ bob = { host = {} }
 [[links]]
 between = ["alice", "bob"]
 rate = "100 Mbit/s"
-queue = { token-bucket = { rate = "5 Mbit/s", burst = "15 kB", queue = { drop-tail = { packets = 50 } } } }
+queue = { token-bucket = { rate = "5 Mbit/s", burst = "15 kB" } }
 [[traffic]]
 name = "video"
 from = "alice"

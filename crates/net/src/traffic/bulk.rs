@@ -52,7 +52,7 @@ bulk = { size = "1500 B", window = 100 }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &Setting<'_>) -> Result<Traffic, String> {
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let options = ClientOptions {
         size: values.get("size"),
         window: values.get("window"),

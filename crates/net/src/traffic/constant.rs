@@ -11,8 +11,8 @@ pub(super) const PAGE: &Page = &Page {
     what: "Packets at a constant rate, whatever happens to them.",
     ports: "(clock) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate, "bits of packets per second"),
-        Param::required("size", ParamKind::Sizes, "their lengths"),
+        Param::required("rate", ParamKind::Rate, "bits per second, of packets"),
+        Param::required("size", ParamKind::Sizes, "lengths of the packets"),
     ],
     source: "",
     deviations: &[],
@@ -34,7 +34,7 @@ constant = { rate = "18 Mbit/s", size = "1500 B" }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &Setting<'_>) -> Result<Traffic, String> {
+pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
     let gap = Draw::Constant(gap(values.get("rate"), &sizes));
     Ok(Traffic::Source(Pattern::Gaps { gap, sizes }))

@@ -28,7 +28,7 @@ pub const KINDS: &[Kind] = &[
 pub struct Kind {
     /// What it is.
     pub page: &'static Page,
-    build: fn(&Values, &Setting<'_>) -> Result<Traffic, String>,
+    build: fn(&Values, &mut Setting<'_>) -> Result<Traffic, String>,
 }
 
 /// Times and lengths of the packets of a capture.
@@ -39,7 +39,7 @@ pub struct Setting<'a> {
     /// When it begins and ends.
     pub span: Span,
     /// Opens a capture.
-    pub capture: &'a dyn Fn(&str) -> Result<Records, String>,
+    pub capture: &'a mut dyn FnMut(&str) -> Result<Records, String>,
 }
 
 /// What sends the packets of one flow.
@@ -60,7 +60,7 @@ pub fn responds(traffic: &Nested) -> bool {
 ///
 /// # Errors
 /// If a capture cannot be opened.
-pub fn build(traffic: &Nested, setting: &Setting<'_>) -> Result<Traffic, String> {
+pub fn build(traffic: &Nested, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let kind = KINDS.iter().find(|kind| kind.page.name == traffic.page.name);
     (kind.expect("a traffic's parameters name registered traffic").build)(&traffic.values, setting)
 }

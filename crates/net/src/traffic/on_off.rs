@@ -11,8 +11,8 @@ pub(super) const PAGE: &Page = &Page {
     what: "Bursts of packets at a constant rate, with silence in between.",
     ports: "(clock, while on) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate, "bits of packets per second within a burst"),
-        Param::required("size", ParamKind::Sizes, "their lengths"),
+        Param::required("rate", ParamKind::Rate, "bits per second, of packets, within a burst"),
+        Param::required("size", ParamKind::Sizes, "lengths of the packets"),
         Param::required("on", ParamKind::Draw, "how long a burst lasts"),
         Param::required("off", ParamKind::Draw, "how long the silence lasts"),
     ],
@@ -36,7 +36,7 @@ on-off = { rate = "80 Mbit/s", size = "1500 B", on = { uniform = ["1 ms", "3 ms"
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &Setting<'_>) -> Result<Traffic, String> {
+pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
     let gap = gap(values.get("rate"), &sizes);
     let (on, off) = (values.get("on"), values.get("off"));

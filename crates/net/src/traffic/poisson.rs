@@ -11,8 +11,8 @@ pub(super) const PAGE: &Page = &Page {
     what: "Packets at random, with exponential gaps: many independent users.",
     ports: "(random clock) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate, "bits of packets per second, on average"),
-        Param::required("size", ParamKind::Sizes, "their lengths"),
+        Param::required("rate", ParamKind::Rate, "bits per second, of packets, on average"),
+        Param::required("size", ParamKind::Sizes, "lengths of the packets"),
     ],
     source: "Kleinrock, Queueing Systems, Volume 1, 1975, section 2.4",
     deviations: &["Gaps are rounded to whole picoseconds."],
@@ -34,7 +34,7 @@ poisson = { rate = "800 Mbit/s", size = [["64 B", 7], ["576 B", 4], ["1500 B", 1
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &Setting<'_>) -> Result<Traffic, String> {
+pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
     let gap = Draw::Exponential(gap(values.get("rate"), &sizes));
     Ok(Traffic::Source(Pattern::Gaps { gap, sizes }))

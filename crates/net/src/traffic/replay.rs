@@ -35,7 +35,7 @@ replay = { capture = "transfer.pcapng" }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &Setting<'_>) -> Result<Traffic, String> {
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let records = (setting.capture)(&values.get::<String>("capture"))?;
     Ok(Traffic::Source(Pattern::Replay(records)))
 }

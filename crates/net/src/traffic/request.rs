@@ -39,7 +39,7 @@ request = { size = "128 B", response = "4 KiB", think = { exponential = "200 us"
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &Setting<'_>) -> Result<Traffic, String> {
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let options = ClientOptions {
         size: values.get("size"),
         window: values.get("window"),

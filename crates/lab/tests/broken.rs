@@ -1,0 +1,138 @@
+//! Broken experiment files: each gives a message that a newcomer understands, and none a panic.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod golden;
+
+use lastmeter_lab::document::{FILE_LEN_MAX, Override, PROBLEMS_MAX, Problem};
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::{Builtin, Library};
+use proptest::prelude::*;
+use std::io::Read;
+
+fn problems(text: impl AsRef<[u8]>, overrides: &[Override]) -> Vec<Problem> {
+    Experiment::parse("experiment.toml", text, overrides, &Builtin).err().unwrap_or_default()
+}
+
+fn shown(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{}\n\n", problem.render(false))).collect()
+}
+
+/// A library whose profiles do not change.
+struct TwoHosts;
+
+impl Library for TwoHosts {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        Err(format!("{folder}/{name} has no text"))
+    }
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        Err(format!("{path} has no text"))
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        let names = ["alpha-3000", "decstation-5000"].map(str::to_owned);
+        if folder == "hosts" { names.to_vec() } else { Vec::new() }
+    }
+}
+
+/// Each file of `tests/broken` beside the messages that it gives.
+#[test]
+fn each_broken_file_gives_the_message_beside_it() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    files.sort();
+    assert!(files.len() >= 20);
+    for path in files {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let text = std::fs::read(&path).unwrap();
+        let problems =
+            Experiment::parse(&format!("{name}.toml"), text, &[], &TwoHosts).err().unwrap();
+        assert!(!problems.is_empty(), "{name} has no problem");
+        golden::check(&format!("tests/broken/{name}.txt"), &shown(&problems));
+    }
+}
+
+#[test]
+fn what_is_no_text_or_far_too_long_is_refused_as_a_whole() {
+    let binary = problems(b"duration = \"1 s\"\n\xff\xfe", &[]);
+    assert_eq!(
+        binary[0].to_string(),
+        "experiment.toml:2:1: byte 17 (in line 2) is not UTF-8 text; an experiment file is TOML \
+         in UTF-8: save it as UTF-8, or name another file"
+    );
+    let enormous = problems(vec![b'#'; FILE_LEN_MAX + 1], &[]);
+    assert!(enormous[0].found.starts_with("the file has 4194305 bytes"), "{}", enormous[0].found);
+}
+
+#[test]
+fn a_file_that_is_wrong_everywhere_gives_a_limited_number_of_messages() {
+    let keys: String = (0..10_000).map(|key| format!("key{key} = 1\n")).collect();
+    assert_eq!(problems(keys, &[]).len(), PROBLEMS_MAX);
+    // Nesting is limited where recursion would end the program.
+    assert!(!problems("a = ".to_owned() + &"[".repeat(100_000), &[]).is_empty());
+    assert!(!problems("a.".repeat(100_000) + "b = 1", &[]).is_empty());
+}
+
+#[test]
+fn overrides_that_cannot_be_applied_say_why() {
+    let text = include_str!("../../../experiments/chain/experiment.toml");
+    let cases = [
+        "links.1.rate=10 Gbit/s",
+        "links.0.rate=10",
+        "links.0.rat=10 Gbit/s",
+        "traffic.bulk.constant.rate=1 Mbit/s",
+        "traffic.constnat.constant.rate=1 Mbit/s",
+        "seed.one=1",
+        "nodes.r1={ router = {}",
+        "nodes.r1.count=3",
+        "duraton=3 s",
+    ];
+    let mut all = String::new();
+    for case in cases {
+        let problems = problems(text, &[Override::parse(case).unwrap()]);
+        assert!(!problems.is_empty(), "{case}");
+        all += &shown(&problems);
+    }
+    for case in ["links.0.rate", "=1", "links..rate=1"] {
+        all += &shown(&Override::parse(case).unwrap_err());
+    }
+    golden::check("tests/goldens/overrides.txt", &all);
+}
+
+const SEEDS: [&str; 4] = [
+    include_str!("../../../experiments/chain/experiment.toml"),
+    include_str!("../../../experiments/mm1/experiment.toml"),
+    include_str!("broken/wrong_types.toml"),
+    include_str!("broken/bad_distribution.toml"),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Files with pieces changed, moved and cut out are refused or run; none ends the program.
+    #[test]
+    fn no_mutation_of_a_file_ends_in_a_panic(
+        seed in 0usize..SEEDS.len(),
+        edits in prop::collection::vec((any::<u16>(), 0usize..12, "[ -~\n\u{e9}]{0,6}"), 0..6),
+    ) {
+        let mut text = SEEDS[seed].to_owned();
+        for (at, len, piece) in edits {
+            let from = text.floor_char_boundary(usize::from(at) % (text.len() + 1));
+            let to = text.floor_char_boundary((from + len).min(text.len()));
+            text.replace_range(from..to, &piece);
+        }
+        lastmeter_lab::document::fuzz(text.as_bytes());
+    }
+
+    #[test]
+    fn no_bytes_and_no_override_end_in_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        text in "[ -~]{0,30}",
+    ) {
+        lastmeter_lab::document::fuzz(&bytes);
+        if let Ok(change) = Override::parse(&text) {
+            let _ = shown(&problems(SEEDS[0], &[change]));
+        }
+    }
+}
