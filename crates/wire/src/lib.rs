@@ -8,8 +8,10 @@ pub mod aal;
 pub mod atm;
 pub mod bench;
 pub mod capture;
+pub mod control;
 pub mod crc;
 mod error;
 pub mod internet;
+pub mod jetstream;
 
 pub use error::Error;
