@@ -13,6 +13,7 @@ pub mod control;
 pub mod crc;
 pub mod dtp;
 mod error;
+pub mod fuzz;
 pub mod internet;
 pub mod jetstream;
 pub mod myrinet;
