@@ -210,8 +210,16 @@ fn internet() -> Result<Corpus, Error> {
         let mut bytes = Vec::new();
         header.emit(&mut bytes)?;
         bytes.extend(payload);
+        corpus.push(("fuzz_print", [&[0], &bytes[..]].concat()));
         corpus.push(("fuzz_ethernet", bytes));
     }
+    let mut llc = vec![1];
+    Llc::IPV4.emit(&mut llc);
+    llc.extend(&packets[1]);
+    let sunatm = [&[3, 2, 0, 0, 42], &llc[1..]].concat();
+    let ring =
+        [&[4][..], &jetstream::emit_aal5(3, &header(77), &aal5::emit(&[4; 100], 0)?)?].concat();
+    corpus.extend([llc, sunatm, ring].map(|bytes| ("fuzz_print", bytes)));
     corpus.extend(packets.into_iter().map(|packet| ("fuzz_ipv4", packet)));
     Ok(corpus)
 }

@@ -11,7 +11,7 @@ use crate::atm::capture::Sunatm;
 use crate::atm::delineation::{Delineator, Options, Slide};
 use crate::atm::vunet::VunetCell;
 use crate::atm::{CELL_LEN, Cell, Circuit, Interface, PAYLOAD_LEN};
-use crate::capture::{INTERFACES_MAX, RECORD_LEN_MAX, Reader, Record};
+use crate::capture::{INTERFACES_MAX, LinkType, RECORD_LEN_MAX, Reader, Record};
 use crate::control;
 use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
@@ -65,6 +65,7 @@ targets!(
     fuzz_icmp,
     fuzz_tcp,
     fuzz_checksum,
+    fuzz_print,
 );
 
 /// Makes `input` a mutation of one of `corpus`, or of noise where there is none: bits flipped,
@@ -450,4 +451,20 @@ pub fn fuzz_checksum(data: &[u8]) {
     if embedded.transmit(data, &mut copied).is_ok() {
         assert_eq!(copied[..at], data[..at]);
     }
+}
+
+/// A line of text for anything, whatever link it is said to come from: the first byte chooses.
+pub fn fuzz_print(data: &[u8]) {
+    const LINKS: [LinkType; 7] = [
+        LinkType::ETHERNET,
+        LinkType::ATM_RFC1483,
+        LinkType::RAW,
+        LinkType::SUNATM,
+        LinkType::JETSTREAM,
+        LinkType::VUNET,
+        LinkType::ERF,
+    ];
+    let Some((&first, data)) = data.split_first() else { return };
+    let text = crate::print::line(LINKS[usize::from(first) % LINKS.len()], data);
+    assert!(!text.is_empty() && text.len() < 400);
 }

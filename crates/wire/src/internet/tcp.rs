@@ -58,6 +58,17 @@ impl Flags {
     }
 }
 
+impl std::fmt::Display for Flags {
+    /// The names of the bits set, `SYN,ACK`, or `-`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+        let mut set = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        let Some((_, first)) = set.next() else { return f.write_str("-") };
+        f.write_str(first)?;
+        set.try_for_each(|(_, name)| write!(f, ",{name}"))
+    }
+}
+
 /// Everything in a header but offset, checksum and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
