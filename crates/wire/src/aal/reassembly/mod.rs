@@ -16,7 +16,8 @@
 //!
 //! Every cell that comes in is delivered within a PDU, held, or counted as lost with its reason:
 //! `received = delivered + held + sum of lost`. A PDU that shares no cell with what arrived cannot
-//! be missed by anybody and is not counted. Memory never exceeds [`Reassembler::memory_bound`];
+//! be missed by anybody and is not counted. Memory never exceeds [`Reassembler::memory_bound`],
+//! which is less than 96 MiB with the defaults;
 //! where a buffer would not fit, the PDU is lost with [`Reason::Memory`].
 //!
 //! Source: ITU-T I.363.5 (08/96) §9.2.2 and annex. Deviation: a PDU that is too long is discarded
