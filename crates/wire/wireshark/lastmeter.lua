@@ -2,9 +2,9 @@
 --
 --   wireshark -X lua_script:lastmeter.lua capture.pcapng
 --
--- Layout and names as in lastmeter_wire::jetstream and lastmeter_wire::atm::vunet. The AAL5 PDU of a
--- Jetstream frame is checked (length; the CRC where Wireshark is new enough to compute it is left
--- to it) and what it carries is handed to the LLC dissector where it starts with AA AA 03.
+-- Layout and names as in lastmeter_wire::jetstream and lastmeter_wire::atm::vunet. Header error
+-- control and the length of an AAL5 PDU are checked, its CRC is shown only. What the PDU carries is
+-- handed to the LLC dissector where it starts with AA AA 03.
 
 local jetstream = Proto("jetstream", "Jetstream MAC frame")
 local vunet = Proto("vunet", "VuNet cell")
