@@ -6,10 +6,18 @@
 
 pub mod aal;
 pub mod atm;
+pub mod atp;
 pub mod bench;
 pub mod capture;
+pub mod control;
 pub mod crc;
+pub mod dtp;
 mod error;
+pub mod fuzz;
 pub mod internet;
+pub mod jetstream;
+pub mod myrinet;
+pub mod print;
+pub mod token;
 
 pub use error::Error;

@@ -238,6 +238,8 @@ fn hands_faulty_pdus_to_those_who_ask() {
 
 #[test]
 fn holds_65_536_open_circuits_within_its_bound() {
+    let stated = Reassembler::new(default()).memory_bound();
+    assert!(stated < Bytes::from_mib(96), "64 MiB of buffers and 65,536 circuits: {stated}");
     let memory = Bytes::from_mib(8);
     let mut reassembler =
         Reassembler::new(Options { memory, interface: Interface::Nni, ..default() });

@@ -13,6 +13,10 @@ use super::{
 use lastmeter_base::{Bytes, Duration};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
+/// Up to this many bytes are made room for before they are there, as most packets are short; room
+/// for more grows with what comes.
+const TRUSTED_LEN: usize = 16_384;
+
 /// Reads a capture from first to last record.
 ///
 /// After an error the iterator ends: past a broken length nothing can be trusted.
@@ -489,8 +493,15 @@ impl<R: Read> Input<R> {
     /// Makes `data` the next `len` bytes; the caller has checked `len` against its limit.
     fn fill(&mut self, data: &mut Vec<u8>, len: usize) -> Result<(), CaptureError> {
         data.clear();
-        data.resize(len, 0);
-        self.inner.read_exact(data).map_err(|error| self.failed(error))?;
+        if len <= TRUSTED_LEN {
+            data.resize(len, 0);
+            self.inner.read_exact(data).map_err(|error| self.failed(error))?;
+        } else {
+            let read = (&mut self.inner).take(len as u64).read_to_end(data);
+            if read.map_err(|error| self.failed(error))? < len {
+                return Err(CaptureError::Truncated { record: self.record, offset: self.item });
+            }
+        }
         self.offset += len as u64;
         Ok(())
     }

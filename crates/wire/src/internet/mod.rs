@@ -1,8 +1,15 @@
 //! The Internet's formats: views that check a packet once and then read fields where they lie, and
 //! values that emit headers with their checksums.
 
+pub mod arp;
 pub mod checksum;
 pub mod embedded;
+pub mod ethernet;
+pub mod icmp;
+pub mod ipv4;
+pub mod ipv6;
+pub mod tcp;
+pub mod udp;
 
 /// Protocol numbers of IPv4, and next headers of IPv6.
 pub mod protocol {

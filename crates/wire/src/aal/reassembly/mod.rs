@@ -16,7 +16,8 @@
 //!
 //! Every cell that comes in is delivered within a PDU, held, or counted as lost with its reason:
 //! `received = delivered + held + sum of lost`. A PDU that shares no cell with what arrived cannot
-//! be missed by anybody and is not counted. Memory never exceeds [`Reassembler::memory_bound`];
+//! be missed by anybody and is not counted. Memory never exceeds [`Reassembler::memory_bound`],
+//! which is less than 96 MiB with the defaults;
 //! where a buffer would not fit, the PDU is lost with [`Reason::Memory`].
 //!
 //! Source: ITU-T I.363.5 (08/96) §9.2.2 and annex. Deviation: a PDU that is too long is discarded
@@ -40,14 +41,18 @@
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
 
+mod counts;
+mod table;
+
+pub use counts::{Counts, Lost, Reason};
+
 use super::aal5::{Fault, PAYLOAD_LEN_MAX, TRAILER_LEN, pdu_len, take_apart};
 use super::vidboard;
 use crate::atm::{Cell, Circuit, Header, Interface, PAYLOAD_LEN, PayloadType, hec};
 use crate::crc::{CRC32_RESIDUE, crc32};
 use crate::error::{Error, fit};
 use lastmeter_base::{Bytes, Duration, Time};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use table::CircuitTable;
 
 /// The first buffer of a PDU, in bytes: five cells, as most packets are short.
 const BUFFER_LEN_FIRST: usize = 5 * PAYLOAD_LEN;
@@ -112,108 +117,6 @@ impl CircuitOptions {
     pub const VIDBOARD: CircuitOptions = CircuitOptions { check: Check::Sum32, ..Self::AAL5 };
 }
 
-/// Why cells were lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// The PDU's check does not match: a cell was corrupted, lost, repeated or misplaced.
-    Check,
-    /// Its length does not agree with its number of cells.
-    Length,
-    /// The sender gave it up.
-    Abort,
-    /// More cells than the circuit's longest PDU has.
-    TooLong,
-    /// The reassembler's memory is used up.
-    Memory,
-    /// The last cell did not come in time.
-    Timeout,
-    /// The circuit was closed.
-    Closed,
-    /// A cell of a circuit that is not open.
-    UnknownCircuit,
-    /// A cell that holds no user data.
-    NotUserData,
-    /// A cell whose header is damaged.
-    Header,
-}
-
-impl Reason {
-    /// All of them, in the order of [`Counts::lost`].
-    pub const ALL: [Reason; 10] = [
-        Reason::Check,
-        Reason::Length,
-        Reason::Abort,
-        Reason::TooLong,
-        Reason::Memory,
-        Reason::Timeout,
-        Reason::Closed,
-        Reason::UnknownCircuit,
-        Reason::NotUserData,
-        Reason::Header,
-    ];
-    /// As a ledger prints it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Check => "check",
-            Reason::Length => "length",
-            Reason::Abort => "abort",
-            Reason::TooLong => "too long",
-            Reason::Memory => "memory",
-            Reason::Timeout => "timeout",
-            Reason::Closed => "closed",
-            Reason::UnknownCircuit => "unknown circuit",
-            Reason::NotUserData => "not user data",
-            Reason::Header => "header",
-        }
-    }
-}
-
-impl From<Fault> for Reason {
-    fn from(fault: Fault) -> Reason {
-        match fault {
-            Fault::Check => Reason::Check,
-            Fault::Length => Reason::Length,
-            Fault::Abort => Reason::Abort,
-        }
-    }
-}
-
-/// What was lost for one reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// PDUs; zero where a cell belongs to none.
-    pub pdus: u64,
-    /// Cells.
-    pub cells: u64,
-}
-
-/// Where all cells went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Cells that came in.
-    pub received: u64,
-    /// PDUs handed over intact.
-    pub pdus: u64,
-    /// Their cells.
-    pub delivered: u64,
-    /// Cells of partial PDUs.
-    pub held: u64,
-    /// By reason: index with `reason as usize`.
-    pub lost: [Lost; Reason::ALL.len()],
-}
-
-impl Counts {
-    /// What was lost for `reason`.
-    pub fn lost(&self, reason: Reason) -> Lost {
-        self.lost[reason as usize]
-    }
-    /// Whether every cell is accounted for.
-    pub fn balances(&self) -> bool {
-        let lost: u64 = self.lost.iter().map(|lost| lost.cells).sum();
-        self.received == self.delivered + self.held + lost
-    }
-}
-
 /// What became of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -264,30 +167,12 @@ struct Slot {
     room: usize,
 }
 
-/// Circuits are opened by their owner, not by traffic, so that nobody can choose keys that meet.
-#[derive(Default)]
-struct CircuitHasher(u64);
-
-impl Hasher for CircuitHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-    fn write_u32(&mut self, value: u32) {
-        // Fibonacci hashing: the table takes its bits from the top and from the bottom.
-        let mixed = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
-
 /// The machine. Give it cells in the order in which they come.
 #[derive(Debug)]
 pub struct Reassembler {
     options: Options,
     /// Looked up, never iterated.
-    table: HashMap<u32, u32, BuildHasherDefault<CircuitHasher>>,
+    table: CircuitTable,
     slots: Vec<Slot>,
     /// Slots of closed circuits.
     vacant: Vec<u32>,
@@ -310,7 +195,7 @@ impl Reassembler {
     pub fn new(options: Options) -> Reassembler {
         Reassembler {
             options,
-            table: HashMap::default(),
+            table: CircuitTable::default(),
             slots: Vec::new(),
             vacant: Vec::new(),
             oldest: NONE,

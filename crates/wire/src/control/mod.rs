@@ -1,0 +1,13 @@
+//! Cells and messages that control switches, boards and routers.
+//!
+//! | module       | for                                  | carried in                           |
+//! |--------------|--------------------------------------|--------------------------------------|
+//! | [`vunet`]    | a VuNet link's table                 | one cell on the reserved VCI 5       |
+//! | [`vidboard`] | the Vidboard's commands              | one cell                             |
+//! | [`der`]      | a dynamically extensible router      | AAL5, or one cell to hardware        |
+//!
+//! The documents name what is said, not how it is laid out: all layouts here are our choice.
+
+pub mod der;
+pub mod vidboard;
+pub mod vunet;

@@ -1,0 +1,225 @@
+//! The corpus: a few well-formed inputs for every target, emitted by the formats themselves.
+
+use super::corpus_folder;
+use lastmeter_base::{Bytes, Time};
+use lastmeter_wire::aal::aal5::{self, Segmenter};
+use lastmeter_wire::aal::encapsulation::Llc;
+use lastmeter_wire::aal::{aal34, vidboard};
+use lastmeter_wire::atm::{Cell, Circuit, Header, Interface};
+use lastmeter_wire::capture::{LinkType, Writer};
+use lastmeter_wire::control::{der, vidboard as command, vunet};
+use lastmeter_wire::internet::checksum::Sum;
+use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
+use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, token};
+
+type Corpus = Vec<(&'static str, Vec<u8>)>;
+
+/// Writes every member into its target's folder.
+pub fn write() -> std::io::Result<()> {
+    let all = [cells(), captures(), ring(), control(), transports(), internet()];
+    for (name, bytes) in all.into_iter().flat_map(|part| part.expect("the seeds fit")) {
+        let folder = corpus_folder(name);
+        std::fs::create_dir_all(&folder)?;
+        let number = std::fs::read_dir(&folder)?.count();
+        std::fs::write(folder.join(format!("{number:02}")), bytes)?;
+    }
+    Ok(())
+}
+
+fn header(vci: u16) -> Header {
+    Header::data(Circuit { vpi: 0, vci })
+}
+
+fn cells() -> Result<Corpus, Error> {
+    let mut corpus: Corpus = Vec::new();
+    let cell = Cell::new(&header(42), Interface::Uni, &[7; 48])?;
+    corpus.push(("fuzz_cell", cell.0.to_vec()));
+    corpus.push(("fuzz_cell", [&Cell::IDLE.0[..], &[0; 3]].concat()));
+    corpus.push(("fuzz_delineation", vec![Cell::IDLE; 9].iter().flat_map(|cell| cell.0).collect()));
+    let slipped = vec![cell; 9].iter().flat_map(|cell| cell.0).skip(11).collect();
+    corpus.push(("fuzz_delineation", slipped));
+    corpus.push(("fuzz_sunatm", vec![0x82, 0, 0, 42, 0xaa, 0xaa, 3]));
+    corpus.push(("fuzz_aal5", aal5::emit(&[0; 40], 0)?));
+    corpus.push(("fuzz_aal5", aal5::emit(&[1; 89], 9)?));
+    for payload in [&[1u8; 40][..], &[2; 100], &[3; 300]] {
+        let mut cells = Vec::new();
+        Segmenter::new(&header(42), Interface::Uni)?.segment(payload, 0, &mut cells)?;
+        let last = cells.len() - 1;
+        let stream = cells.iter().enumerate().flat_map(|(at, cell)| {
+            let control = 3 | u8::from(at == last) << 3;
+            [&[control][..], cell.payload()].concat()
+        });
+        corpus.push(("fuzz_reassembly", stream.collect()));
+    }
+    for (len, mid) in [(10, 1), (100, 2), (300, 1)] {
+        corpus.push(("fuzz_aal34", aal34::segment(&vec![5; len], mid, 1, 0)?.concat()));
+    }
+    corpus.push(("fuzz_vidboard", vidboard::emit(&[9; 64], 0)?));
+    let line =
+        vidboard::FrameHeader { frame: 1, line: 2, lines: 3, width: 4, depth: 8, timestamp: 5 };
+    corpus.push(("fuzz_vidboard", [&line.emit()[..], &[1; 12]].concat()));
+    for llc in [Llc::IPV4, Llc::Iso, Llc::Bridged { fcs: true }, Llc::Bpdu] {
+        let mut bytes = Vec::new();
+        llc.emit(&mut bytes);
+        bytes.extend([1, 2, 3]);
+        corpus.push(("fuzz_encapsulation", bytes));
+    }
+    Ok(corpus)
+}
+
+fn captures() -> Result<Corpus, Error> {
+    let write = || {
+        let mut pcap = Writer::pcap(Vec::new(), LinkType::ETHERNET, Bytes(64))?;
+        let mut pcapng = Writer::pcapng(Vec::new())?;
+        pcapng.add_interface(LinkType::ETHERNET, "a", Bytes(64))?;
+        pcapng.add_interface(LinkType::JETSTREAM, "b", Bytes(64))?;
+        for at in 0..3 {
+            let now = Time::from_ps(at * 1_000_000);
+            pcap.write(now, 0, Bytes(60), &[1; 20])?;
+            pcapng.write(now, (at % 2) as u32, Bytes(60), &[2; 21])?;
+        }
+        Ok::<_, lastmeter_wire::capture::CaptureError>([pcap.finish()?, pcapng.finish()?])
+    };
+    let files = write().expect("memory does not fail");
+    Ok(files.into_iter().map(|file| ("fuzz_capture", file)).collect())
+}
+
+fn ring() -> Result<Corpus, Error> {
+    let pdu = aal5::emit(&[4; 100], 0)?;
+    let route = myrinet::emit(&[1, -2, 3], 4, b"payload")?;
+    Ok(vec![
+        ("fuzz_jetstream", jetstream::emit_aal5(3, &header(77), &pdu)?),
+        ("fuzz_jetstream", jetstream::from_atm(2, &Cell::IDLE)?),
+        ("fuzz_jetstream", jetstream::emit_ring_up(4)?.to_vec()),
+        ("fuzz_token", token::Token { restricted: false }.emit().to_vec()),
+        ("fuzz_token", token::Token { restricted: true }.emit().to_vec()),
+        ("fuzz_myrinet", route),
+        ("fuzz_myrinet", myrinet::emit(&[], 4, b"payload")?),
+    ])
+}
+
+fn control() -> Result<Corpus, Error> {
+    let entry = vunet::Entry { vci: 40, new_vci: 41, port: 3, flags: vunet::Entry::VALID };
+    let write =
+        vunet::Control { op: vunet::Op::Write, sequence: 1, token: 7, entries: vec![entry; 2] };
+    let video = command::Command {
+        code: command::Code::VideoRequest,
+        depth: 8,
+        sequence: 1,
+        reply_vci: 100,
+        width: 640,
+        height: 480,
+        lines: 16,
+        burst: 28,
+        burst_delay: 240,
+        frame_delay: 70_000,
+        mode: command::Mode::OnRequest,
+        source: 1,
+        crop: (2, 3),
+    };
+    let message = der::Message {
+        message_type: der::Type::Request,
+        operation: der::Operation::FilterAdd,
+        port: 1,
+        sequence: 2,
+        body: b"filter",
+    };
+    let cell = der::ControlCell {
+        operation: 1,
+        sequence: 2,
+        port: 3,
+        len: 4,
+        body: [5; der::CELL_BODY_LEN],
+    };
+    Ok(vec![
+        ("fuzz_control_vunet", write.emit()?.to_vec()),
+        ("fuzz_control_vidboard", video.emit().to_vec()),
+        ("fuzz_control_der", message.emit()?),
+        ("fuzz_control_der", cell.emit().to_vec()),
+    ])
+}
+
+fn transports() -> Result<Corpus, Error> {
+    let flags = dtp::Flags { request: true, ack: true, ..dtp::Flags::default() };
+    let packet = dtp::Packet { src: 1, dst: 2, sequence: 3, acknowledged: 2, flags, data: b"fill" };
+    let segment = atp::Segment {
+        src: 1,
+        dst: 2,
+        message: 3,
+        offset: 4,
+        message_len: 10,
+        kind: atp::Kind::Data,
+        data: b"abcdef",
+    };
+    Ok(vec![("fuzz_dtp", packet.emit()?), ("fuzz_atp", segment.emit()?)])
+}
+
+fn internet() -> Result<Corpus, Error> {
+    let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let datagram = udp::emit(1, 2, b"data", |len| Sum::ipv4(a, b, protocol::UDP, len))?;
+    let options = [
+        tcp::TcpOption::MaximumSegment(1460),
+        tcp::TcpOption::SackPermitted,
+        tcp::TcpOption::Timestamps { value: 1, echo: 2 },
+        tcp::TcpOption::WindowScale(7),
+    ];
+    let segment = tcp::Header {
+        src: 1,
+        dst: 2,
+        sequence: 3,
+        acknowledgement: 4,
+        flags: tcp::Flags::SYN,
+        window: 5,
+        urgent: 0,
+    };
+    let segment = segment.emit(&options, b"xyz", |len| Sum::ipv4(a, b, protocol::TCP, len))?;
+    let echo = icmp::Message { kind: icmp::Message::ECHO, code: 0, rest: [1; 4], data: b"ping" };
+    let echo = echo.emit(Sum::ZERO);
+    let mut packets = Vec::new();
+    for (number, payload) in
+        [(protocol::UDP, &datagram), (protocol::TCP, &segment), (protocol::ICMP, &echo)]
+    {
+        let mut bytes = Vec::new();
+        let options = if number == protocol::UDP { &[0x94, 4, 0, 0][..] } else { &[] };
+        let header = ipv4::Header::new(a, b, number);
+        header.emit_with_options(options, payload.len(), &mut bytes)?;
+        bytes.extend(payload);
+        packets.push(bytes);
+    }
+    let (c, d) = (a.to_ipv6_mapped(), b.to_ipv6_mapped());
+    // A hop-by-hop header, then a fragment header, then UDP.
+    let extensions = [[44, 0, 1, 4, 0, 0, 0, 0], [protocol::UDP, 0, 0, 1, 0, 0, 0, 9]].concat();
+    let len = extensions.len() + datagram.len();
+    let long = [&ipv6::Header::new(c, d, 0).emit(len)?[..], &extensions, &datagram].concat();
+    let plain =
+        [&ipv6::Header::new(c, d, protocol::TCP).emit(segment.len())?[..], &segment].concat();
+    let request = arp::Packet { operation: 1, sender: ([2; 6], a), target: ([0; 6], b) }.emit();
+
+    let mut corpus: Corpus = vec![
+        ("fuzz_udp", datagram),
+        ("fuzz_tcp", segment),
+        ("fuzz_icmp", echo),
+        ("fuzz_ipv6", long.clone()),
+        ("fuzz_ipv6", plain),
+        ("fuzz_arp", request.to_vec()),
+        ("fuzz_checksum", (0..200).collect()),
+    ];
+    let carried = [(0x0800, &packets[1]), (0x86dd, &long), (0x0806, &request.to_vec())];
+    for (ethertype, payload) in carried {
+        let header = ethernet::Header { dst: [2; 6], src: [4; 6], tags: vec![100], ethertype };
+        let mut bytes = Vec::new();
+        header.emit(&mut bytes)?;
+        bytes.extend(payload);
+        corpus.push(("fuzz_print", [&[0], &bytes[..]].concat()));
+        corpus.push(("fuzz_ethernet", bytes));
+    }
+    let mut llc = vec![1];
+    Llc::IPV4.emit(&mut llc);
+    llc.extend(&packets[1]);
+    let sunatm = [&[3, 2, 0, 0, 42], &llc[1..]].concat();
+    let ring =
+        [&[4][..], &jetstream::emit_aal5(3, &header(77), &aal5::emit(&[4; 100], 0)?)?].concat();
+    corpus.extend([llc, sunatm, ring].map(|bytes| ("fuzz_print", bytes)));
+    corpus.extend(packets.into_iter().map(|packet| ("fuzz_ipv4", packet)));
+    Ok(corpus)
+}
