@@ -2,6 +2,7 @@
 //! (Kleinrock, Queueing Systems II, §3.3 to 3.5; Cobham 1954).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stdout, reason = "measured against formula is worth reading")]
 
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Time};
 use lastmeter_engine::{Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};

@@ -4,6 +4,7 @@
 //! confidence interval, and the interval must be narrow, or the test would show nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stdout, reason = "measured against formula is worth reading")]
 
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Rate, StageId, Time};
 use lastmeter_engine::{

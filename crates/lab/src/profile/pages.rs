@@ -80,14 +80,12 @@ pub(crate) const STAGE: &Page = &Page {
             "full",
             ParamKind::Choice(&["drop", "block"]),
             "drop",
-            "what becomes of a packet that finds the queue full: dropped, or the stage before waits",
+            "whether a packet that finds the queue full is dropped or waits where it is",
         ),
     ],
     source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
-    deviations: &[
-        "`crosses = { memory = 2 }` says how often each byte crosses which bus; the crossing runs \
-         beside the stage's own work, and the resource is blocked while it only waits for the bus.",
-    ],
+    deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, beside \
+         the stage's own work, and the resource is blocked while it only waits for the bus."],
     counters: &[],
     example: EXAMPLE,
     place: here!(),
@@ -140,7 +138,7 @@ pub(crate) const BUS: &Page = &Page {
             "arbitration",
             ParamKind::Choice(&["shared", "priority"]),
             "shared",
-            "short bursts in turn, so that all go on equally fast; or one whole packet, the highest \
+            "short bursts in turn, so that all go on equally fast; or one packet, the highest \
              priority first",
         ),
     ],
