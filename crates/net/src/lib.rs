@@ -7,6 +7,7 @@ pub mod demultiplexer;
 pub mod forwarder;
 pub mod queue;
 pub mod request;
+pub mod ring;
 pub mod server;
 pub mod sink;
 pub mod source;

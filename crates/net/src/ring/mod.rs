@@ -1,0 +1,3 @@
+//! Rings on which a token says who sends.
+
+pub mod budget;
