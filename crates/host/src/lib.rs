@@ -10,6 +10,7 @@
 //! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
 //! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data.
 
+pub mod adapter;
 pub mod element;
 pub mod machine;
 pub mod profile;

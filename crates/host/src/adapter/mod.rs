@@ -1,0 +1,3 @@
+//! Adapters: what stands between a host's bus and a network.
+
+pub mod cim;

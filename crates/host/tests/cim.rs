@@ -1,0 +1,97 @@
+//! E-65, E-75: the CIM as a machine of three stages, beside the equations for it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Time};
+use lastmeter_engine::{PortId, ResourceId};
+use lastmeter_host::adapter::cim::Cim;
+use lastmeter_host::machine::{Full, Machine, Next, Output, ResourceOptions, Stage};
+use lastmeter_host::resource::{Discipline, Options, Priority};
+use lastmeter_net::queue::DropTail;
+
+/// Table 5.1 of Indiresan 1997.
+const TABLE_5_1: Cim = Cim {
+    message_overhead: Duration::from_us(1280),
+    segment: Bytes(256),
+    segment_overhead: Duration::from_ns(1_760),
+    small: Bytes(4096),
+    per_byte_small: PerByte::from_fs(420_000_000),
+    per_byte_large: PerByte::from_fs(310_000_000),
+    frame: Bytes(2048),
+    transmit_overhead: Duration::from_us(1350),
+    frame_delay: Duration::from_ns(79_750),
+};
+
+/// The transmit path, each phase on a resource of its own: two memory banks, if they overlap.
+fn transmit_path(len: Bytes) -> Machine {
+    let options = Options {
+        units: 1,
+        discipline: Discipline::Priority,
+        context_switch: Duration::ZERO,
+        interrupt: Duration::ZERO,
+    };
+    let resource = |id| ResourceOptions { id: ResourceId(id), options, per_byte: PerByte::ZERO };
+    let phases =
+        [TABLE_5_1.message_overhead, TABLE_5_1.dma_time(len), TABLE_5_1.transmit_time(len)];
+    let stage = |(index, per_packet): (usize, Duration)| Stage {
+        id: StageId(index as u32),
+        queue: Box::new(DropTail::new(u64::MAX, Bytes(u64::MAX))),
+        full: Full::Drop,
+        resource: index,
+        priority: Priority::Thread(0),
+        preemptive: false,
+        cost: Cost { per_packet, per_byte: PerByte::ZERO },
+        buses: Vec::new(),
+        places: 1,
+        next: if index < 2 { Next::Stage(index + 1) } else { Next::Exit(PortId(0)) },
+    };
+    let resources: Vec<_> = (0..3).map(resource).collect();
+    Machine::new(&resources, phases.into_iter().enumerate().map(stage).collect(), vec![0])
+}
+
+/// Keeps `depth` messages on their way until `messages` are done; when each was done.
+fn pipeline(len: Bytes, depth: usize, messages: usize) -> Vec<Time> {
+    let mut machine = transmit_path(len);
+    (0..depth).for_each(|_| machine.arrive(Time::START, PortId(0), Packet::new(len)));
+    let mut done = Vec::new();
+    while done.len() < messages {
+        let now = machine.next().unwrap();
+        machine.advance(now);
+        let sent: Vec<Output> = machine.outputs().collect();
+        for output in sent {
+            assert!(matches!(output, Output::Send(..)), "nothing is dropped here");
+            done.push(now);
+            machine.arrive(now, PortId(0), Packet::new(len));
+        }
+    }
+    done
+}
+
+const SIZES: [u64; 7] = [44, 1024, 2048, 4096, 8192, 16_384, 65_536];
+
+#[test]
+fn e_65_one_message_at_a_time_takes_exactly_eq_5_2() {
+    for len in SIZES.map(Bytes) {
+        let each = TABLE_5_1.time_alone(len);
+        let by_equation: Vec<Time> = (1..=20).map(|n| Time::START + each * n).collect();
+        assert_eq!(pipeline(len, 1, 20), by_equation, "{len}");
+    }
+}
+
+#[test]
+fn e_75_two_messages_take_eq_5_6_only_where_two_are_enough_to_keep_a_phase_busy() {
+    // Inconsistency 15: at 4 KB Eq 5.6 says 1748.48 us, but two messages give 2268.99 us each.
+    assert_eq!(TABLE_5_1.time_two_banks(Bytes(4096)), Duration::from_ns(1_748_480));
+    let steady = |len, depth| {
+        let done = pipeline(len, depth, 402);
+        (done[401] - done[201]) / 200
+    };
+    assert_eq!(steady(Bytes(4096), 2), Duration::from_ns(2_268_990));
+    for len in SIZES.map(Bytes) {
+        let by_equation = TABLE_5_1.time_two_banks(len).max(TABLE_5_1.time_least_of_two(len));
+        assert_eq!(steady(len, 2), by_equation, "{len} at depth 2");
+        // With a message for each phase, the slowest phase is never idle.
+        let slowest = TABLE_5_1.time_two_banks(len).max(TABLE_5_1.message_overhead);
+        assert_eq!(steady(len, 3), slowest, "{len} at depth 3");
+    }
+}
