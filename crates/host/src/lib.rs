@@ -12,6 +12,7 @@
 
 pub mod adapter;
 pub mod element;
+pub mod instructions;
 pub mod machine;
 pub mod profile;
 pub mod resource;
