@@ -8,7 +8,8 @@
 //! ```
 //!
 //! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
-//! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data.
+//! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data;
+//! [`adapter`] knows single adapters; [`instructions`] counts what a packet costs a processor.
 
 pub mod adapter;
 pub mod element;
