@@ -10,6 +10,7 @@ pub mod library;
 pub mod profile;
 mod replay;
 pub mod report;
+pub mod repro;
 pub mod run;
 pub mod schema;
 

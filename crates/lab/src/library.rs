@@ -53,11 +53,27 @@ pub fn experiment(name: &str) -> Option<&'static str> {
     EXPERIMENTS.get_file(format!("{name}/experiment.toml"))?.contents_utf8()
 }
 
-/// The names of the bundled experiments that can be run, sorted.
+/// The names of the bundled experiments that can be run, sorted. Those with published values are
+/// for [`crate::repro`].
 pub fn experiments() -> Vec<String> {
     let names = EXPERIMENTS.dirs().filter_map(|folder| folder.path().to_str());
-    let mut names: Vec<String> =
-        names.filter(|name| experiment(name).is_some()).map(str::to_owned).collect();
+    let runs = |name: &&str| {
+        experiment(name).is_some() && EXPERIMENTS.get_file(format!("{name}/expected.csv")).is_none()
+    };
+    let mut names: Vec<String> = names.filter(runs).map(str::to_owned).collect();
     names.sort_unstable();
     names
+}
+
+/// Every bundled text of experiments and profiles, with its path from the root of the repository.
+pub(crate) fn texts() -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for (root, folder) in [("experiments", &EXPERIMENTS), ("profiles", &PROFILES)] {
+        let files = folder.dirs().flat_map(Dir::files).chain(folder.files());
+        texts.extend(files.filter_map(|file| {
+            let path = format!("{root}/{}", file.path().to_str()?);
+            Some((path, file.contents_utf8()?.to_owned()))
+        }));
+    }
+    texts
 }

@@ -16,7 +16,7 @@ pub use problem::{Fault, Problem, Reporter, nearest};
 
 pub(crate) use decode::{Decoder, Shape, expected, join};
 pub(crate) use problem::shorten;
-pub(crate) use tree::{Content, Document, Item, Mark, value_or_text_json};
+pub(crate) use tree::{Content, Document, Entry, Item, Mark, value_or_text_json};
 
 /// A larger file is refused: experiments are written by people.
 pub const FILE_LEN_MAX: usize = 4 << 20;

@@ -1,0 +1,143 @@
+//! The computations that experiments name, and what they give.
+//!
+//! A computation is a function from constants to values. It may evaluate formulas, or build and run
+//! whole experiments; it owns no clock and no file either way.
+
+mod cim;
+mod ip;
+mod jetstream;
+
+use super::{Constants, Error};
+use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
+
+/// What a computation is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// Those of the experiment and of its profile.
+    pub constants: &'a Constants,
+    /// Names the random streams of a simulation.
+    pub seed: u64,
+    /// The one row that is asked for; `None` for all.
+    pub id: Option<&'a str>,
+}
+
+impl Setting<'_> {
+    /// Whether rows of `id` are asked for, so that a long computation can leave out the others.
+    pub fn wants(&self, id: &str) -> bool {
+        self.id.is_none_or(|wanted| wanted.eq_ignore_ascii_case(id))
+    }
+}
+
+/// A value that stands beside a published one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Computed {
+    /// The row's id.
+    pub id: &'static str,
+    /// The row's item.
+    pub item: String,
+    /// The value; the row says in which unit it is shown.
+    pub value: Value,
+}
+
+impl Computed {
+    /// A value for the row `item` of `id`.
+    pub fn new(id: &'static str, item: impl Into<String>, value: impl Into<Value>) -> Computed {
+        Computed { id, item: item.into(), value: value.into() }
+    }
+}
+
+/// A value with what it measures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A length of time.
+    Time(Duration),
+    /// A bit rate.
+    Rate(Rate),
+    /// A count of bytes.
+    Size(Bytes),
+    /// A cost per byte.
+    PerByte(PerByte),
+    /// Anything else, in this unit: `packets/s`.
+    Number(f64, &'static str),
+    /// An ordering or a shape: whether it is as published.
+    Holds(bool),
+}
+
+impl From<Duration> for Value {
+    fn from(time: Duration) -> Value {
+        Value::Time(time)
+    }
+}
+impl From<Rate> for Value {
+    fn from(rate: Rate) -> Value {
+        Value::Rate(rate)
+    }
+}
+impl From<Bytes> for Value {
+    fn from(size: Bytes) -> Value {
+        Value::Size(size)
+    }
+}
+impl From<PerByte> for Value {
+    fn from(cost: PerByte) -> Value {
+        Value::PerByte(cost)
+    }
+}
+
+impl Value {
+    /// The value in `unit`, or `None` where it cannot be in it. What holds is 1, without unit.
+    ///
+    /// ```
+    /// use lastmeter_base::Duration;
+    /// use lastmeter_lab::repro::compute::Value;
+    /// assert_eq!(Value::from(Duration::from_ns(1_509_500)).in_unit("us"), Some(1509.5));
+    /// assert_eq!(Value::from(Duration::from_ns(1_509_500)).in_unit("B"), None);
+    /// ```
+    pub fn in_unit(self, unit: &str) -> Option<f64> {
+        fn scaled<Q: Quantity>(smallest: u64, unit: &str) -> Option<f64> {
+            let &(_, size) = Q::UNITS.iter().find(|&&(name, _)| name == unit)?;
+            Some(smallest as f64 / size as f64)
+        }
+        match self {
+            Value::Time(time) => scaled::<Duration>(time.as_ps(), unit),
+            Value::Rate(rate) => scaled::<Rate>(rate.as_bits(), unit),
+            Value::Size(size) => scaled::<Bytes>(size.0, unit),
+            Value::PerByte(cost) => scaled::<PerByte>(cost.as_fs(), unit),
+            Value::Number(value, of) => (of == unit).then_some(value),
+            Value::Holds(holds) => unit.is_empty().then_some(f64::from(u8::from(holds))),
+        }
+    }
+
+    /// The units that it can be in.
+    pub fn units(self) -> Vec<&'static str> {
+        let names = |units: &[(&'static str, u64)]| units.iter().map(|&(name, _)| name).collect();
+        match self {
+            Value::Time(_) => names(Duration::UNITS),
+            Value::Rate(_) => names(Rate::UNITS),
+            Value::Size(_) => names(Bytes::UNITS),
+            Value::PerByte(_) => names(PerByte::UNITS),
+            Value::Number(_, unit) => vec![unit],
+            Value::Holds(_) => vec!["(no unit)"],
+        }
+    }
+}
+
+/// A computation.
+pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
+
+/// One line for each computation, under the name that experiments give it.
+pub const ALL: &[(&str, Compute)] = &[
+    ("cim-equations", cim::equations),
+    ("ip-cycles", ip::cycles),
+    ("jetstream-budgets", jetstream::budgets),
+];
+
+/// The computation of this name.
+///
+/// # Errors
+/// There is none; says which are called nearly so.
+pub fn find(name: &str) -> Result<Compute, Error> {
+    let known = || ALL.iter().map(|&(known, _)| known.to_owned());
+    let compute = ALL.iter().find(|&&(known, _)| known == name).map(|&(_, compute)| compute);
+    compute.ok_or_else(|| Error::unknown("computation", name, known()))
+}

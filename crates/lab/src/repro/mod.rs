@@ -1,0 +1,162 @@
+//! Reproductions: published tables and figures, ours beside theirs.
+//!
+//! ```text
+//! experiments/NAME/experiment.toml --constants--> computation --values--+
+//!                  expected.csv    --published values-------------------+--> rows --> table, JSON
+//! ```
+//!
+//! What is published is typed by hand from the document and never comes from this program. A
+//! computation is a function that is registered by name in [`compute`]: it may evaluate formulas or
+//! run whole experiments. `experiments/README.md` says how to add one.
+
+pub mod compute;
+mod constants;
+mod error;
+mod folder;
+mod published;
+mod report;
+mod table;
+
+pub use constants::{ConstantType, Constants, Origin, Origins};
+pub use error::Error;
+pub use folder::{Contradiction, Role, Shelf};
+pub use published::{Published, Tolerance};
+pub use report::{Report, Row, SCHEMA, Sheet, Summary};
+pub use table::Style;
+
+use compute::{Computed, Setting};
+use folder::{Expected, Experiment};
+
+/// What holds for all experiments of a reproduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Names the random streams of those that simulate.
+    pub seed: u64,
+}
+
+/// Reproduces what `select` says: a row (`E-64`), a system (`E`), an experiment
+/// (`cim-equations`), or `all`.
+///
+/// ```
+/// use lastmeter_lab::repro::{Options, Shelf, run};
+/// let report = run("J-18", &Shelf::builtin(), Options { seed: 1 })?;
+/// let row = report.rows().next().expect("J-18 has a row");
+/// assert_eq!((row.measured, row.pass), (Some(21.0), true));
+/// # Ok::<(), lastmeter_lab::repro::Error>(())
+/// ```
+///
+/// # Errors
+/// Nothing is called `select`, a file of an experiment is wrong, or a computation failed.
+pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Error> {
+    let jobs = plan(select, shelf)?;
+    let sheets = jobs.into_iter().map(|job| job.run(options)).collect::<Result<_, _>>()?;
+    Ok(Report { sheets })
+}
+
+/// An experiment of which all rows or those of one id are to be reproduced.
+pub struct Job {
+    experiment: Experiment,
+    id: Option<String>,
+}
+
+/// The jobs that `select` means, so that a caller can run them one by one and show what it has.
+///
+/// # Errors
+/// Nothing is called `select`, or a file of an experiment is wrong.
+pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
+    let experiments = shelf.experiments()?;
+    let is = |name: &str| name.eq_ignore_ascii_case(select);
+    let all = is("all");
+    let has_row = |experiment: &Experiment| experiment.rows.iter().any(|row| is(&row.id));
+    let mut names = vec!["all".to_owned()];
+    for experiment in &experiments {
+        names.extend([experiment.name.clone(), experiment.system.clone()]);
+        names.extend(experiment.rows.iter().map(|row| row.id.clone()));
+    }
+    let job = |experiment: Experiment| {
+        let whole = all || is(&experiment.name) || is(&experiment.system);
+        let id = (!whole && has_row(&experiment)).then(|| select.to_owned());
+        (whole || id.is_some()).then_some(Job { experiment, id })
+    };
+    let jobs: Vec<Job> = experiments.into_iter().filter_map(job).collect();
+    match jobs.is_empty() {
+        true => Err(Error::unknown("row, system or experiment", select, names)),
+        false => Ok(jobs),
+    }
+}
+
+impl Job {
+    /// The experiment's name, for progress.
+    pub fn name(&self) -> &str {
+        &self.experiment.name
+    }
+
+    /// Computes, and puts the results beside what was published.
+    ///
+    /// # Errors
+    /// The computation failed, or computed something that nothing published stands beside.
+    pub fn run(self, options: Options) -> Result<Sheet, Error> {
+        let Job { experiment, id } = self;
+        let setting =
+            Setting { constants: &experiment.constants, seed: options.seed, id: id.as_deref() };
+        let computed = (experiment.compute)(&setting)?;
+        let wanted = |of: &str| id.as_ref().is_none_or(|id| id.eq_ignore_ascii_case(of));
+        for value in &computed {
+            let expected = experiment.rows.iter().any(|row| row.is_of(value));
+            if !expected {
+                let item = format!("{}, {}", value.id, value.item);
+                let items = experiment.rows.iter().map(|row| format!("{}, {}", row.id, row.item));
+                return Err(Error::unknown("published value", &item, items));
+            }
+        }
+        let rows = experiment.rows.iter().filter(|row| wanted(&row.id));
+        let rows: Vec<Row> =
+            rows.map(|row| beside(&experiment, row, &computed)).collect::<Result<_, _>>()?;
+        let touched = |contradiction: &Contradiction| {
+            rows.iter().any(|row| contradiction.rows.contains(&row.id))
+        };
+        Ok(Sheet {
+            contradictions: experiment.contradictions.into_iter().filter(touched).collect(),
+            constants: experiment.constants.origins(),
+            name: experiment.name,
+            system: experiment.system,
+            title: experiment.title,
+            question: experiment.question,
+            rows,
+        })
+    }
+}
+
+/// One published value and what was computed for it, if anything was.
+fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Result<Row, Error> {
+    let value = computed.iter().find(|value| row.is_of(value));
+    let measured = value
+        .map(|computed| {
+            computed.value.in_unit(&row.unit).ok_or_else(|| {
+                let found = computed.value.units().join(", ");
+                let message = format!(
+                    "{}, {}: what is computed has no `{}`; it can be in {found}",
+                    row.id, row.item, row.unit
+                );
+                Error::file(&experiment.csv(), row.line, message)
+            })
+        })
+        .transpose()?;
+    let judgement = measured.map(|value| row.tolerance.judge(&row.published, value));
+    Ok(Row {
+        schema: SCHEMA,
+        id: row.id.clone(),
+        item: row.item.clone(),
+        published: row.published.clone(),
+        measured: measured.filter(|value| value.is_finite()),
+        error: judgement.and_then(|judgement| judgement.error),
+        tolerance: row.tolerance.to_string(),
+        pass: judgement.is_some_and(|judgement| judgement.pass),
+        note: row.note.clone(),
+        unit: row.unit.clone(),
+        section: row.section.clone(),
+        role: row.role,
+        experiment: experiment.name.clone(),
+        contradicted: experiment.contradictions.iter().any(|c| c.rows.contains(&row.id)),
+    })
+}

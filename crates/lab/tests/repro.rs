@@ -1,0 +1,238 @@
+//! Reproductions from end to end: what is selected, what comes of it, how it looks, what is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod golden;
+
+use lastmeter_lab::repro::{Error, Options, Published, Report, Role, Shelf, Style, run};
+
+const OPTIONS: Options = Options { seed: 1 };
+
+fn reproduce(select: &str) -> Report {
+    run(select, &Shelf::builtin(), OPTIONS).unwrap()
+}
+
+/// The message for the first experiment with one of its files changed.
+fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
+    let text = std::fs::read_to_string(format!("../../{path}")).unwrap();
+    let changed = change(&text);
+    assert_ne!(text, changed, "the change must change something");
+    let mut shelf = Shelf::builtin();
+    shelf.insert(path, &changed);
+    run("all", &shelf, OPTIONS).unwrap_err().to_string()
+}
+
+const TOML: &str = "experiments/cim-equations/experiment.toml";
+const CSV: &str = "experiments/cim-equations/expected.csv";
+
+#[test]
+fn every_published_value_is_reproduced() {
+    let report = reproduce("all");
+    let short: Vec<_> = report.rows().filter(|row| !row.pass).collect();
+    assert!(short.is_empty() && report.passes(), "{short:#?}");
+}
+
+#[test]
+fn the_rows_that_the_first_experiments_promise_are_there() {
+    let report = reproduce("all");
+    let promised = [
+        ("E-64", 1510.0, 1509.5),
+        ("E-65", 4538.0, 4537.98),
+        ("E-66", 1748.0, 1748.48),
+        ("E-67", 3258.0, 3257.98),
+        ("E-68", 2808.0, 2807.98),
+        ("E-75", 1748.0, 1748.48),
+        ("A-132", 107.0, 107.0),
+        ("A-133", 83.0, 83.0),
+        ("J-17", 979.0, 979.0),
+        ("J-18", 21.0, 21.0),
+        ("J-19", 700.0, 546.466_667),
+        ("J-20", 300.0, 288.0),
+        ("J-21", 15.0, 15.0),
+    ];
+    for (id, published, measured) in promised {
+        let is = |value: &Published| matches!(value, Published::Number { value, .. } if *value == published);
+        let found = report
+            .rows()
+            .any(|row| row.id == id && is(&row.published) && row.measured == Some(measured));
+        assert!(found, "{id}: {published} beside {measured}");
+    }
+}
+
+#[test]
+fn a_row_a_system_an_experiment_or_all_can_be_selected() {
+    let ids = |select: &str| {
+        let report = reproduce(select);
+        let mut ids: Vec<String> = report.rows().map(|row| row.id.clone()).collect();
+        ids.dedup();
+        ids
+    };
+    assert_eq!(ids("E-64"), ["E-64"]);
+    assert_eq!(ids("e-64"), ["E-64"]);
+    assert_eq!(ids("A"), ["A-132", "A-133", "A-134"]);
+    assert_eq!(ids("jetstream-budgets"), ["J-16", "J-17", "J-18", "J-19", "J-20", "J-21"]);
+    assert_eq!(ids("all").len(), 7 + 3 + 6);
+}
+
+#[test]
+fn what_is_not_there_brings_what_is_nearly_called_so() {
+    let near = |select: &str| match run(select, &Shelf::builtin(), OPTIONS).unwrap_err() {
+        Error::Unknown { near, .. } => near,
+        other => panic!("{other}"),
+    };
+    assert!(near("E-46").contains(&"E-64".to_owned()));
+    assert_eq!(near("cim-equation"), ["cim-equations"]);
+    assert_eq!(near("jetstream"), ["jetstream-budgets"]);
+    assert_eq!(near("livelock"), [""; 0]);
+    let message = run("E-7", &Shelf::builtin(), OPTIONS).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "there is no row, system or experiment `E-7`; did you mean `E-67`, `E-75`?"
+    );
+}
+
+#[test]
+fn a_summary_says_how_much_was_given_fitted_and_predicted() {
+    let report = reproduce("all");
+    let summaries = report.summaries();
+    let systems: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
+    assert_eq!(systems, ["A", "E", "J"]);
+    let e = &summaries[1];
+    assert_eq!((e.rows, e.reproduced), (34, 34));
+    assert_eq!((e.given, e.fitted, e.derived, e.predicted), (9, 0, 24, 1));
+    assert_eq!((e.constants.document, e.constants.assumed, e.constants.fitted), (11, 0, 0));
+    assert_eq!(e.contradictions, 3);
+    assert_eq!(e.error_median, Some(0.0));
+    // T_FC at 4 KB: 1509.5 printed as 1510.
+    assert_eq!(e.error_worst, Some(0.5 / 1510.0));
+    assert_eq!(summaries[2].constants.assumed, 2);
+    assert_eq!(summaries[0].contradictions, 0);
+    // One row brings only what touches it.
+    assert_eq!(reproduce("J-21").summaries()[0].contradictions, 0);
+}
+
+#[test]
+fn a_row_in_json_has_the_promised_keys() {
+    let lines = reproduce("J-19").json_lines().unwrap();
+    let row: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(lines.matches('\n').count(), 1);
+    assert_eq!(row["schema"], "lastmeter.repro/1");
+    assert_eq!(row["id"], "J-19");
+    assert_eq!(row["item"], "T_overrun");
+    assert_eq!(row["published"], 700.0);
+    assert_eq!(row["measured"], 546.466667);
+    assert_eq!(row["error"], 0.0);
+    assert_eq!(row["tolerance"], "<");
+    assert_eq!(row["pass"], true);
+    assert!(row["note"].as_str().unwrap().contains("546"));
+    assert_eq!((&row["unit"], &row["role"]), (&"us".into(), &"predicted".into()));
+    let range = reproduce("A-134").json_lines().unwrap();
+    assert!(range.contains(r#""published":[50.0,200.0],"measured":80.0,"error":0.0"#), "{range}");
+}
+
+#[test]
+fn a_value_that_falls_short_fails_and_says_by_how_much() {
+    let mut shelf = Shelf::builtin();
+    let profile = include_str!("../../../profiles/adapters/cim.toml");
+    shelf.insert("profiles/adapters/cim.toml", &profile.replace("79.75 us", "80 us"));
+    let report = run("E-64", &shelf, OPTIONS).unwrap();
+    assert!(!report.passes());
+    let row = report.rows().nth(3).unwrap();
+    // 32 frames x 0.25 us more than 3902.
+    assert_eq!((row.measured, row.error, row.pass), (Some(3910.0), Some(8.0 / 3902.0), false));
+    assert!(report.table(Style { width: 80, colour: false }).contains("FAIL E-64"));
+}
+
+#[test]
+fn a_published_value_that_nothing_computes_fails() {
+    let mut shelf = Shelf::builtin();
+    let row = "J-22,never computed,1,us,exact,predicted,§3.1,\n";
+    let path = "experiments/jetstream-budgets/expected.csv";
+    let csv = include_str!("../../../experiments/jetstream-budgets/expected.csv");
+    shelf.insert(path, &format!("{csv}{row}"));
+    let report = run("J-22", &shelf, OPTIONS).unwrap();
+    let row = report.rows().next().unwrap();
+    assert_eq!((row.measured, row.error, row.pass, row.role), (None, None, false, Role::Predicted));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_line() {
+    let cases = [
+        (
+            CSV,
+            ",exact,given,Table 5.1,\nE-63,D_segsize",
+            ",near,given,Table 5.1,\nE-63,D_segsize",
+            "experiments/cim-equations/expected.csv:2:1: `near` is no tolerance",
+        ),
+        (
+            CSV,
+            "E-64,\"T_FC, 1 KB\",1429.75,us",
+            "E-64,\"T_FC, 1 KB\",1429.75,B",
+            "expected.csv:12:1: E-64, T_FC, 1 KB: what is computed has no `B`; it can be in ps, ns, us",
+        ),
+        (
+            CSV,
+            "E-64,\"T_FC, 1 KB\",",
+            "E-64,\"T_FC, 2 KB\",",
+            "there is no published value `E-64, T_FC, 1 KB`; did you mean `E-64, T_FC, 2 KB`",
+        ),
+        (CSV, "E-64,\"T_FC, 4 KB\"", "E-64,\"T_FC, 1 KB\"", "this id and item have a row already"),
+        (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",fast", "`fast` is no number"),
+        (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",1..2", "does not suit"),
+        (CSV, "E-64,\"T_FC, 1 KB\"", "F-64,\"T_FC, 1 KB\"", "ids begin with `E-`"),
+        (CSV, "exact,given", "exact,guessed", "guessed"),
+        (TOML, "\"cim-equations\"", "\"cim-equation\"", "did you mean `cim-equations`?"),
+        (
+            TOML,
+            "title",
+            "titel",
+            "experiment.toml:1:1: titel: a reproduction has no `titel`; did you mean `title`?",
+        ),
+        (
+            TOML,
+            "\"44 B\"",
+            "44",
+            "experiment.toml:8:27: constants.small_message.value: `44` has no unit",
+        ),
+        (
+            TOML,
+            "source = \"§5.1.3.1\"",
+            "source = \"\"",
+            "experiment.toml:8:1: constants.small_message: nothing says where it comes from",
+        ),
+        (
+            TOML,
+            "small_message =",
+            "small =",
+            "constants.small: the profile has this constant already",
+        ),
+        (TOML, "small_message =", "smal_message =", "did you mean `smal_message`"),
+        (TOML, "adapters/cim", "adapters/cin", "profiles/adapters/cin.toml:1:1: there is no such"),
+        (TOML, "rows = [\"E-75\"]", "rows = [\"E-76\"]", "a contradiction names `E-76`"),
+    ];
+    let mut wrong = Vec::new();
+    for (path, from, to, message) in cases {
+        let found = refusal(path, |text| text.replacen(from, to, 1));
+        wrong.extend((!found.contains(message)).then(|| format!("{from} -> {to}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_table_fits_its_width_and_loses_nothing() {
+    let report = reproduce("all");
+    for width in [80, 100, 120] {
+        let table = report.table(Style { width, colour: false });
+        let longest = table.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(width), "{longest:?} columns of {width}\n{table}");
+        let coloured = report.table(Style { width, colour: true });
+        let colours = ["\x1b[1;31m", "\x1b[32m", "\x1b[2m", "\x1b[1m", "\x1b[0m"];
+        let stripped = colours.iter().fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(stripped, table);
+    }
+    golden::check("tests/goldens/repro-80.txt", &report.table(Style { width: 80, colour: false }));
+    golden::check(
+        "tests/goldens/repro-120.txt",
+        &report.table(Style { width: 120, colour: false }),
+    );
+}
