@@ -7,6 +7,7 @@ mod bench;
 mod kinds;
 mod output;
 mod progress;
+mod repro;
 mod run;
 mod threads;
 mod world;
@@ -54,6 +55,8 @@ struct Common {
 enum Command {
     /// Run an experiment and print its ledger
     Run(run::Arguments),
+    /// Reproduce published tables and figures, ours beside theirs
+    Repro(repro::Arguments),
     /// Print what can be said in experiments, made from the code
     Kinds(kinds::Arguments),
     /// Run benchmarks, beside peers where these are installed
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
     let Arguments { common, command } = Arguments::parse();
     let ended = match command {
         Command::Run(arguments) => run::run(&common, &arguments),
+        Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     };

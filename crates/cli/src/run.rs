@@ -93,6 +93,11 @@ fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
             serde_json::json!({ "schema": "lastmeter.problems/1", "problems": problems });
         output::print(&problems.to_string());
     }
+    rendered(problems)
+}
+
+/// Problems, each with the line that it is in.
+pub(crate) fn rendered(problems: &[Problem]) -> Complaint {
     let colours = output::error_colours();
     let rendered: Vec<String> = problems.iter().map(|problem| problem.render(colours)).collect();
     Complaint(rendered.join("\n\n"))

@@ -34,6 +34,10 @@ pub(crate) fn experiment(named: &str) -> Result<Found, Complaint> {
         let folder = path.parent().map(Path::to_owned);
         return Ok(Found { name: path.display().to_string(), text, folder });
     }
+    if lastmeter_lab::library::is_reproduction(named) {
+        let hint = format!("`lastmeter repro {named}` compares it with what was published");
+        return Err(Complaint(format!("`{named}` is a reproduction: {hint}")));
+    }
     let bundled = lastmeter_lab::library::experiment(named);
     bundled
         .map(|text| Found { name: named.to_owned(), text: text.into(), folder: None })

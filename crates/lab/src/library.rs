@@ -57,12 +57,16 @@ pub fn experiment(name: &str) -> Option<&'static str> {
 /// for [`crate::repro`].
 pub fn experiments() -> Vec<String> {
     let names = EXPERIMENTS.dirs().filter_map(|folder| folder.path().to_str());
-    let runs = |name: &&str| {
-        experiment(name).is_some() && EXPERIMENTS.get_file(format!("{name}/expected.csv")).is_none()
-    };
+    let runs = |name: &&str| experiment(name).is_some() && !is_reproduction(name);
     let mut names: Vec<String> = names.filter(runs).map(str::to_owned).collect();
     names.sort_unstable();
     names
+}
+
+/// Whether this bundled experiment compares a computation with published values, which is not run
+/// but reproduced.
+pub fn is_reproduction(name: &str) -> bool {
+    EXPERIMENTS.contains(format!("{name}/expected.csv"))
 }
 
 /// Every bundled text of experiments and profiles, with its path from the root of the repository.
