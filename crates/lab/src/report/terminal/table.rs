@@ -1,0 +1,162 @@
+//! A table that fits a width: first long names are shortened, then columns go, the least needed
+//! first, and the reader is told which.
+
+use super::Style;
+use super::paint::{Ink, pad};
+use unicode_width::UnicodeWidthStr;
+
+/// What one place of a table says.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    text: String,
+    ink: Ink,
+}
+
+impl Cell {
+    pub(super) fn new(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), ink: Ink::Plain }
+    }
+    pub(super) fn in_ink(text: impl Into<String>, ink: Ink) -> Cell {
+        Cell { text: text.into(), ink }
+    }
+}
+
+/// How a column behaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub title: &'static str,
+    /// Its name where it is said that it is not shown.
+    pub meaning: &'static str,
+    pub right: bool,
+    /// To how many columns its texts may be cut; `None`: never.
+    pub shortest: Option<usize>,
+    /// Columns with higher numbers go first; zero stays.
+    pub goes: u8,
+}
+
+impl Column {
+    /// Left-aligned, may be cut.
+    pub(super) const fn name(title: &'static str, shortest: usize, goes: u8) -> Column {
+        Column { title, meaning: title, right: false, shortest: Some(shortest), goes }
+    }
+    /// Right-aligned, never cut.
+    pub(super) const fn number(title: &'static str, meaning: &'static str, goes: u8) -> Column {
+        Column { title, meaning, right: true, shortest: None, goes }
+    }
+    /// Left-aligned, never cut.
+    pub(super) const fn bar(title: &'static str, goes: u8) -> Column {
+        Column { title, meaning: title, right: false, shortest: None, goes }
+    }
+}
+
+/// Rows under titles.
+pub(super) struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+const INDENT: usize = 2;
+const GAP: usize = 2;
+/// Names are never cut below this.
+const NAME_MIN: usize = 6;
+
+impl Table {
+    /// Draws the table; titles are left out where all are empty.
+    pub(super) fn draw(&self, style: &Style, out: &mut String) {
+        let (shown, widths) = self.fit(style);
+        let titles: Vec<Cell> =
+            self.columns.iter().map(|column| Cell::in_ink(column.title, Ink::Dim)).collect();
+        if self.columns.iter().any(|column| !column.title.is_empty()) {
+            self.draw_row(style, &titles, &shown, &widths, out);
+        }
+        for row in &self.rows {
+            self.draw_row(style, row, &shown, &widths, out);
+        }
+        let gone: Vec<&str> = (0..self.columns.len())
+            .filter(|place| !shown.contains(place))
+            .map(|place| self.columns[place].meaning)
+            .collect();
+        if !gone.is_empty() {
+            let note = format!("not shown at this width: {}", gone.join(", "));
+            for line in super::paint::wrap(&note, style.width - INDENT) {
+                out.push_str("  ");
+                out.push_str(&style.ink(Ink::Dim, &line));
+                out.push('\n');
+            }
+        }
+    }
+
+    fn draw_row(
+        &self,
+        style: &Style,
+        row: &[Cell],
+        shown: &[usize],
+        widths: &[usize],
+        out: &mut String,
+    ) {
+        let mut line = " ".repeat(INDENT);
+        for (place, (&column, &width)) in shown.iter().zip(widths).enumerate() {
+            if place > 0 {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let cell = &row[column];
+            let text = style.elide(&cell.text, width);
+            let padded = pad(&text, width, self.columns[column].right);
+            // Coloured spaces would keep a line from being trimmed.
+            let end = padded.trim_end().len();
+            line.push_str(&style.ink(cell.ink, &padded[..end]));
+            line.push_str(&padded[end..]);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+
+    /// Which columns are shown, and how wide.
+    fn fit(&self, style: &Style) -> (Vec<usize>, Vec<usize>) {
+        let natural = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].text.width());
+            cells.max().unwrap_or(0).max(self.columns[column].title.width())
+        };
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        loop {
+            let mut widths: Vec<usize> = shown.iter().map(|&column| natural(column)).collect();
+            let room = style.width.saturating_sub(INDENT + GAP * shown.len().saturating_sub(1));
+            let missing = widths.iter().sum::<usize>().saturating_sub(room);
+            let least = shown.iter().copied().max_by_key(|&column| self.columns[column].goes);
+            let least = least.filter(|&column| self.columns[column].goes > 0);
+            // Names are cut beyond what reads well only when nothing else is left to go.
+            let shortest = if least.is_some() { 0 } else { NAME_MIN };
+            if self.shorten(&shown, &mut widths, missing, shortest) {
+                return (shown, widths);
+            }
+            match least {
+                Some(least) => shown.retain(|&column| column != least),
+                None => return (shown, widths),
+            }
+        }
+    }
+
+    /// Takes `missing` columns from the widest texts that may be cut, down to what each allows or
+    /// to `shortest` where that is not zero; whether there was enough.
+    fn shorten(
+        &self,
+        shown: &[usize],
+        widths: &mut [usize],
+        mut missing: usize,
+        shortest: usize,
+    ) -> bool {
+        while missing > 0 {
+            let least = |least: usize| if shortest > 0 { least.min(shortest) } else { least };
+            let can = |place: usize| {
+                self.columns[shown[place]].shortest.is_some_and(|own| widths[place] > least(own))
+            };
+            let Some(widest) = (0..shown.len()).filter(|&p| can(p)).max_by_key(|&p| widths[p])
+            else {
+                return false;
+            };
+            widths[widest] -= 1;
+            missing -= 1;
+        }
+        true
+    }
+}
