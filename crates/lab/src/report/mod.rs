@@ -1,13 +1,15 @@
-//! How a ledger looks: in the terminal and as JSON.
+//! How a ledger looks: in the terminal, as one offline HTML file, as JSON.
 //!
 //! Writers know no file and no clock: they return text or write to what they are given.
 //!
 //! | module       | for whom                                  | makes                          |
 //! |--------------|-------------------------------------------|--------------------------------|
 //! | [`terminal`] | who asked, now                            | a table of a stated width      |
+//! | [`html`]     | who is shown it, on any screen, years on  | one file that works offline    |
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
 
 mod figures;
+pub mod html;
 pub mod json;
 mod shape;
 pub mod terminal;

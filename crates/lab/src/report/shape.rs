@@ -146,6 +146,24 @@ pub(super) fn sentence(ledger: &Ledger) -> String {
     }
 }
 
+/// Which part of a stage's time varies most: its name, where it begins within the stage (seconds),
+/// and its 99th percentile.
+pub(super) fn widest(stage: &Stage) -> (&'static str, f64, f64) {
+    let (wait, service, blocked) = (&stage.wait, &stage.service, &stage.blocked);
+    let parts = [
+        ("wait", 0.0, wait),
+        ("service", wait.mean, service),
+        ("blocked", wait.mean + service.mean, blocked),
+    ];
+    let mut widest = parts[0];
+    for part in parts {
+        if part.2.p99 - part.2.mean > widest.2.p99 - widest.2.mean {
+            widest = part;
+        }
+    }
+    (widest.0, widest.1, widest.2.p99)
+}
+
 /// Packets that a stage dropped, for any reason.
 pub(super) fn dropped(stage: &Stage) -> u64 {
     stage.drops.values().sum()

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
 
 mod json;
+mod page;
 mod sample;
 
 use lastmeter_lab::ledger::Ledger;

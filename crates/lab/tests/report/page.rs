@@ -1,0 +1,80 @@
+//! The ledger's page: as it was looked at, safe, whole by itself.
+//!
+//! `LOOK=/some/folder` writes the pages there too, to look at them in a browser.
+
+use crate::{all, golden, sample};
+use lastmeter_lab::ledger::Ledger;
+use lastmeter_lab::report::html;
+
+#[test]
+fn a_page_is_as_it_was_looked_at() {
+    golden("tests/goldens/two_hosts.html", &html::render(&sample::ledger()));
+    let Some(folder) = std::env::var_os("LOOK") else { return };
+    for (name, ledger) in ["two_hosts", "single", "silent", "huge"].iter().zip(all()) {
+        let place = std::path::Path::new(&folder).join(format!("{name}.html"));
+        std::fs::write(place, html::render(&ledger)).unwrap();
+    }
+}
+
+#[test]
+fn a_page_asks_nothing_of_the_network() {
+    for ledger in all() {
+        let page = html::render(&ledger);
+        for word in ["http://", "https://", "src=", "href=", "@import", "<link", "<iframe"] {
+            assert!(!page.contains(word), "{word}");
+        }
+    }
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let page = html::render(&sample::huge());
+    assert!(!page.contains("<script>alert"));
+    assert_eq!(page.matches("<script").count(), 2, "the data and the hints");
+    assert_eq!(page.matches("</script").count(), 2);
+    assert!(!page.contains('\x1b'));
+}
+
+#[test]
+fn elements_close_in_the_order_in_which_they_opened() {
+    const VOID: [&str; 3] = ["meta", "br", "!doctype"];
+    for ledger in all() {
+        let page = html::render(&ledger);
+        let body = page.split("<script").next().unwrap();
+        let body = body.split_once("</style>").unwrap().1;
+        let mut open = vec!["html", "head"];
+        for tag in body.split('<').skip(1) {
+            let (tag, _) = tag.split_once('>').unwrap();
+            let name = tag.split_whitespace().next().unwrap();
+            match name.strip_prefix('/') {
+                Some(name) => assert_eq!(open.pop(), Some(name), "in {tag}"),
+                None if tag.ends_with('/') || VOID.contains(&name) => {}
+                None => open.push(name),
+            }
+        }
+        assert_eq!(open, ["html", "body"]);
+    }
+}
+
+#[test]
+fn the_ledger_inside_the_page_is_the_ledger() {
+    for ledger in all() {
+        let page = html::render(&ledger);
+        let data = page.split_once("id=\"ledger\">").unwrap().1;
+        let data = data.split_once("</script>").unwrap().0;
+        let back: Ledger = serde_json::from_str(data).unwrap();
+        assert!(back == ledger, "{}", ledger.title);
+    }
+}
+
+#[test]
+fn each_picture_has_a_label_and_a_table() {
+    let page = html::render(&sample::ledger());
+    for table in ["Table of stages", "Table of resources", "Table of what-ifs"] {
+        assert!(page.contains(table), "{table}");
+    }
+    for picture in page.split("role=\"img\"").skip(1) {
+        let tag = picture.split_once('>').unwrap().0;
+        assert!(tag.contains("aria-label=\"") && !tag.contains("aria-label=\"\""), "{tag}");
+    }
+}
