@@ -1,4 +1,4 @@
-//! How a ledger looks: in the terminal, as one offline HTML file, as JSON.
+//! How a ledger looks: in the terminal, as one offline HTML file, as JSON, as Parquet.
 //!
 //! Writers know no file and no clock: they return text or write to what they are given.
 //!
@@ -7,9 +7,11 @@
 //! | [`terminal`] | who asked, now                            | a table of a stated width      |
 //! | [`html`]     | who is shown it, on any screen, years on  | one file that works offline    |
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
+//! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
 
 mod figures;
 pub mod html;
 pub mod json;
+pub mod parquet;
 mod shape;
 pub mod terminal;

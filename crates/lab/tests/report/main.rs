@@ -7,6 +7,7 @@
 
 mod json;
 mod page;
+mod parquet;
 mod sample;
 
 use lastmeter_lab::ledger::Ledger;
