@@ -39,7 +39,8 @@ pub(super) fn waterfall(ledger: &Ledger, path: &Path, out: &mut String) {
                 out.push_str(&format!(
                     "<div class=\"row\"><div class=\"label soft\">{} more stages</div>\
                      <svg class=\"bar\" aria-hidden=\"true\"><rect class=\"frame\" x=\"{}\" \
-                     y=\"7\" width=\"{}\" height=\"12\"/></svg><div class=\"value\">{}</div></div>\n",
+                     y=\"7\" width=\"{}\" height=\"12\"/></svg>\
+                     <div class=\"value\">{}</div></div>\n",
                     range.len(),
                     percent(starts[range.start] / axis),
                     percent(mean / axis),
