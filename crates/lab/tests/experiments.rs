@@ -326,3 +326,47 @@ packets = 3
     assert_eq!(outcome.books.paths[4].delivered.packets, 3);
     assert_eq!(outcome.books.dropped, 0);
 }
+
+/// The longest times, the slowest rates and the largest sizes that may be written.
+#[test]
+fn the_extremes_of_what_may_be_written_run_without_overflow() {
+    let text = r#"
+duration = "100000 s"
+[nodes]
+alice = { host = {} }
+slow = { station = { service = { exponential = "100000 s" } } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "slow", "bob"]
+rate = "1 kbit/s"
+delay = "100000 s"
+framing = "64 KiB"
+queue = { token-bucket = { rate = "1 kbit/s", burst = "1 GiB" } }
+[[traffic]]
+name = "rare"
+from = "alice"
+to = "bob"
+start = "100000 s"
+poisson = { rate = "1 kbit/s", size = "16 MiB" }
+[[traffic]]
+name = "bursts"
+from = "alice"
+to = "bob"
+on-off = { rate = "1 kbit/s", size = "16 MiB", on = { exponential = "100000 s" }, off = "100000 s" }
+[[traffic]]
+name = "patience"
+from = "bob"
+to = "alice"
+bulk = { size = "16 MiB", window = 1000, timeout = "100000 s" }
+[[traffic]]
+name = "haste"
+from = "alice"
+to = "bob"
+constant = { rate = "1000000 Tbit/s", size = "1 B" }
+packets = 1000
+"#;
+    for seed in 0..20 {
+        let experiment = parse(text, &[&format!("seed={seed}")]).map_err(shown).unwrap();
+        run(&experiment, &Changes::NONE);
+    }
+}

@@ -178,9 +178,12 @@ impl Reporter {
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
-    /// Every problem, in the order of the file.
+    /// Every problem, in the order of the file; those of overrides come last.
     pub fn into_problems(mut self) -> Vec<Problem> {
-        self.problems.sort_by_key(|problem| (problem.line, problem.column));
+        let file = self.sources.first().map(|source| source.name.clone());
+        self.problems.sort_by_key(|problem| {
+            (file.as_ref() != Some(&problem.file), problem.line, problem.column)
+        });
         self.problems
     }
 }

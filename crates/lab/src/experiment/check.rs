@@ -20,6 +20,17 @@ pub(super) fn node_name(decoder: &mut Decoder<'_>, mark: &Mark, key: &str, name:
     }
 }
 
+/// A class must be one that a ledger's table can show.
+pub(super) fn class(decoder: &mut Decoder<'_>, item: &Item, key: &str) {
+    let (Some(name), Some(place)) = (item.text("name"), item.get("name")) else { return };
+    let printable = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    if !printable || name.len() > NAME_LEN_MAX {
+        let found = format!("`{}` cannot be the name of traffic", shorten(name));
+        let right = "write a word or a few, at most 64 letters";
+        decoder.report(&place.mark, &join(key, "name"), Fault::new(found, right));
+    }
+}
+
 /// Finds a node by name, with or without a member's number.
 pub(super) fn end(
     decoder: &mut Decoder<'_>,

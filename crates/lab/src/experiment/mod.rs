@@ -299,6 +299,7 @@ fn decode_traffic(
         check::host_end(decoder, nodes, &item.get(which)?.mark, &join(&key, which), &name)
     };
     let (from, to) = (end("from"), end("to"));
+    check::class(decoder, item, &key);
     check::span(decoder, &values, item, &key);
     let mark = item.get("to").unwrap_or(item).mark.clone();
     let name_mark = item.get("name").unwrap_or(item).mark.clone();
