@@ -265,6 +265,10 @@ impl Values {
     pub fn insert(&mut self, name: &'static str, value: Value) {
         self.0.insert(name, value);
     }
+    /// Whether there is a value.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
     /// The value of a parameter that the page requires or gives a default.
     ///
     /// Panics where the page does not: then the page and the code that builds from it disagree.

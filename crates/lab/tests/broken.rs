@@ -100,11 +100,13 @@ fn overrides_that_cannot_be_applied_say_why() {
     golden::check("tests/goldens/overrides.txt", &all);
 }
 
-const SEEDS: [&str; 4] = [
+const SEEDS: [&str; 6] = [
     include_str!("../../../experiments/chain/experiment.toml"),
     include_str!("../../../experiments/mm1/experiment.toml"),
     include_str!("broken/wrong_types.toml"),
     include_str!("broken/bad_distribution.toml"),
+    include_str!("../../../experiments/first-path/experiment.toml"),
+    include_str!("../../../profiles/hosts/harts.toml"),
 ];
 
 proptest! {

@@ -71,11 +71,15 @@ impl Decoder<'_> {
         (kind, values)
     }
 
-    /// Defaults for what is not written, and complaints about what must be.
+    /// Defaults for what is not written, or wrongly, and complaints about what must be written.
     fn fill(&mut self, shape: &Shape<'_>, item: &Item, key: &str, values: &mut Values) {
-        for param in shape.params.iter().filter(|param| item.get(param.name).is_none()) {
+        let missing: Vec<&Param> =
+            shape.params.iter().filter(|param| !values.has(param.name)).collect();
+        for param in missing {
             match param.default {
                 Fallback::Absent(_) => {}
+                // What is wrong has been reported.
+                Fallback::Required if item.get(param.name).is_some() => {}
                 Fallback::Required => {
                     let found = format!("{} lacks `{}`", shape.what, param.name);
                     let right = format!("add {}: {}", example(param), param.what);

@@ -24,7 +24,7 @@ pub const FILE_LEN_MAX: usize = 4 << 20;
 pub const PROBLEMS_MAX: usize = 100;
 
 /// For fuzzing: whatever bytes a file has, it is refused with messages that can be shown, or it is
-/// an experiment that can be built.
+/// an experiment that can be built, or a profile.
 pub fn fuzz(bytes: &[u8]) {
     use crate::library::Builtin;
     let problems = match crate::experiment::Experiment::parse("fuzz.toml", bytes, &[], &Builtin) {
@@ -37,5 +37,9 @@ pub fn fuzz(bytes: &[u8]) {
             problems
         }
     };
-    problems.iter().for_each(|problem| drop((problem.render(true), problem.to_string())));
+    let profile = crate::profile::host("fuzz.toml", bytes, &Builtin).err().unwrap_or_default();
+    problems
+        .iter()
+        .chain(&profile)
+        .for_each(|problem| drop((problem.render(true), problem.to_string())));
 }
