@@ -2,7 +2,8 @@
 //! what-if changes it.
 //!
 //! ```text
-//! applications --> in 0 [send] out 0 --> links        applications <-- out 1 [receive] in 1 <-- links
+//! applications --> in 0 [send] out 0 --> links
+//! applications <-- out 1 [receive] in 1 <-- links
 //! ```
 
 use super::Builder;

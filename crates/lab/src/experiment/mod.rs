@@ -20,7 +20,6 @@ use crate::{ledger, profile};
 use lastmeter_base::Duration;
 use lastmeter_base::kind::{Family, Nested, Values};
 use lastmeter_host::profile::Profile;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -167,13 +166,12 @@ const HOSTS: &str = "hosts";
 
 /// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
 fn hash(text: &[u8], overrides: &[Override]) -> String {
-    let mut hasher = Sha256::new();
-    hasher.update(text);
+    let mut whole = text.to_vec();
     for change in overrides {
-        hasher.update(b"\n--set ");
-        hasher.update(change.text());
+        whole.extend_from_slice(b"\n--set ");
+        whole.extend_from_slice(change.text().as_bytes());
     }
-    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    crate::digest(whole)
 }
 
 fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
