@@ -8,6 +8,7 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
 use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::report;
+use lastmeter_lab::report::parquet::Table;
 use lastmeter_lab::run::{Crew, Explained, Failure, Watch, explain, ledger};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,8 +70,8 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     })?;
     show(common, &explained);
     if let Some(folder) = &arguments.out {
-        let written = write(folder, &explained.ledger)?;
-        output::note(&format!("Written: {}", written.join(", ")));
+        let page = write(folder, &explained.ledger)?;
+        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
     }
     Ok(match explained.ledger.provenance.partial {
         true => Ended::Short,
@@ -139,19 +140,22 @@ fn words(shuffle: &Shuffle) -> String {
     }
 }
 
-fn write(folder: &Path, ledger: &Ledger) -> Result<Vec<String>, Complaint> {
+/// Writes everything that a folder of results holds; gives the page that people will want to open.
+fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
     let complain = |path: &Path, error: &dyn std::fmt::Display| {
         Complaint(format!("cannot write `{}`: {error}", path.display()))
     };
     fs::create_dir_all(folder).map_err(|error| complain(folder, &error))?;
-    let mut written = Vec::new();
-    let mut save = |name: &str, content: &[u8]| {
+    let save = |name: &str, content: &[u8]| {
         let path = folder.join(name);
-        fs::write(&path, content).map_err(|error| complain(&path, &error))?;
-        written.push(path.display().to_string());
-        Ok::<(), Complaint>(())
+        fs::write(&path, content).map_err(|error| complain(&path, &error))
     };
     save(JSON, report::json::to_json(ledger).as_bytes())?;
     save(HTML, report::html::render(ledger).as_bytes())?;
-    Ok(written)
+    for table in Table::ALL {
+        let mut rows = Vec::new();
+        report::parquet::write(ledger, table, &mut rows)?;
+        save(&format!("{}.parquet", table.name()), &rows)?;
+    }
+    Ok(folder.join(HTML))
 }

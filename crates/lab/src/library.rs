@@ -22,9 +22,10 @@ pub trait Library: Sync {
 }
 
 static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
+static CAPTURES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/captures");
 static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../profiles");
 
-/// The profiles that the program carries with it; it opens no files.
+/// The profiles and captures that the program carries with it; it opens no files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
 
@@ -35,7 +36,12 @@ impl Library for Builtin {
         text.map(str::to_owned).ok_or_else(|| format!("there is no profile `{name}` in {folder}"))
     }
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Err(format!("the built-in library has no captures, so no `{path}`"))
+        // Bundled experiments name captures as seen from their own folder.
+        let name = path.strip_prefix("../../examples/captures/");
+        match name.and_then(|name| CAPTURES.get_file(name)) {
+            Some(file) => Ok(Box::new(file.contents())),
+            None => Err("the program carries no such capture with it".to_owned()),
+        }
     }
     fn names(&self, folder: &str) -> Vec<String> {
         let files = PROFILES.get_dir(folder).into_iter().flat_map(|dir| dir.files());

@@ -161,7 +161,7 @@ impl Builder<'_> {
 
     /// What the experiment describes, or `None` with its problem reported.
     fn traffic(&mut self, entry: &Traffic) -> Option<traffic::Traffic> {
-        let (mark, key) = (&entry.mark, &entry.key);
+        let (mark, key) = (&entry.kind_mark, &entry.key);
         let (library, captures) = (self.library, &mut self.captures);
         let mut capture = |path: &str| -> Result<Records, String> {
             let wrong = |error: String| format!("`{}`: {error}", shorten(path));

@@ -97,6 +97,7 @@ pub struct Traffic {
     pub values: Values,
     pub(crate) mark: Mark,
     pub(crate) name_mark: Mark,
+    pub(crate) kind_mark: Mark,
     /// Its key, for problems met later.
     pub(crate) key: String,
 }
@@ -301,5 +302,8 @@ fn decode_traffic(
     check::span(decoder, &values, item, &key);
     let mark = item.get("to").unwrap_or(item).mark.clone();
     let name_mark = item.get("name").unwrap_or(item).mark.clone();
-    Some(Traffic { name: named?, from: from?, to: to?, kind: kind?, values, mark, name_mark, key })
+    let kind = kind?;
+    let kind_mark = item.get(kind.page.name).unwrap_or(item).mark.clone();
+    let (name, from, to) = (named?, from?, to?);
+    Some(Traffic { name, from, to, kind, values, mark, name_mark, kind_mark, key })
 }

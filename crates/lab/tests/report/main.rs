@@ -1,6 +1,6 @@
 //! How ledgers look, compared with what somebody looked at.
 //!
-//! `UPDATE_GOLDENS=1 cargo test -p lastmeter-lab --test report` writes the goldens anew; read the
+//! `GOLDENS=accept cargo test -p lastmeter-lab --test report` writes the goldens anew; read the
 //! difference before committing it.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
@@ -17,13 +17,13 @@ use unicode_width::UnicodeWidthStr;
 /// Compares with a file of this crate, or writes it.
 fn golden(file: &str, text: &str) {
     let place = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+    if std::env::var("GOLDENS").is_ok_and(|value| value == "accept") {
         std::fs::write(&place, text).unwrap();
     }
     let expected = std::fs::read_to_string(&place).unwrap_or_default();
     assert!(
         expected == text,
-        "{file} is not what is drawn; if it should be, run with UPDATE_GOLDENS=1.\n{text}"
+        "{file} is not what is drawn; if it should be, run with GOLDENS=accept.\n{text}"
     );
 }
 
