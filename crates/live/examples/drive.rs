@@ -1,0 +1,98 @@
+//! Drives the crate by hand: `drive transfer '{"message":"1 MiB"}'` runs one transfer, with the
+//! given fields of a setting in place of the plain ones.
+#![allow(clippy::print_stdout, clippy::print_stderr, missing_docs)]
+
+use lastmeter_live::transfer::{self, Measurement, Setting};
+use serde_json::Value;
+
+fn main() {
+    lastmeter_live::worker::enter_if_asked();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["transfer", json @ ..] => run_transfer(json),
+        _ => Err("drive transfer [JSON]...".into()),
+    };
+    if let Err(e) = result {
+        eprintln!("{e}");
+        std::process::exit(2);
+    }
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn setting(json: &str) -> Result<Setting, Box<dyn std::error::Error>> {
+    let mut plain = serde_json::to_value(Setting::PLAIN)?;
+    if let (Value::Object(all), Value::Object(given)) = (&mut plain, serde_json::from_str(json)?) {
+        all.extend(given);
+    }
+    Ok(serde_json::from_value(plain)?)
+}
+
+fn run_transfer(settings: &[&str]) -> Outcome {
+    let settings = if settings.is_empty() { &["{}"] } else { settings };
+    for json in settings {
+        let m = transfer::run(&setting(json)?)?;
+        println!("{json}");
+        print(&m);
+    }
+    Ok(())
+}
+
+fn print(m: &Measurement) {
+    println!(
+        "  {:?} {:.3} Gbit/s (IQR {:.1} %, mean {:.3}), {:.0} messages/s, foreign {:.1} %, out {}",
+        m.isolation,
+        m.goodput.windows.median / 1e9,
+        m.goodput.windows.relative() * 100.0,
+        m.goodput.mean / 1e9,
+        m.message_rate,
+        m.foreign * 100.0,
+        m.goodput.disturbed,
+    );
+    for (name, side) in [("sender", &m.sender), ("receiver", &m.receiver)] {
+        let a = side.activity;
+        println!(
+            "  {name:8} run {:.3} wait {:.3} blocked {:.3} paused {:.3}  user {:.3} sys {:.3}  cs {}/{}  \
+             calls {} ({:.0} B)  buffer {}  run/B {:.4} ns",
+            a.run,
+            a.wait,
+            a.blocked,
+            a.paused,
+            side.user,
+            side.system,
+            side.voluntary,
+            side.involuntary,
+            side.calls,
+            side.bytes as f64 / side.calls.max(1) as f64,
+            side.buffer,
+            side.run_per_byte.median * 1e9,
+        );
+    }
+    let t = m.sender.tcp;
+    println!(
+        "  tcp busy {:.2} rwnd {:.2} sndbuf {:.2} rtt {:.0} us (min {:.0}) cwnd {:.0} unacked {:.1} \
+         notsent {:.0} wnd {:.0} mss {} applim {:.2} retrans {} segs {}/{}",
+        t.busy,
+        t.receiver_window_limited,
+        t.send_buffer_limited,
+        t.rtt * 1e6,
+        t.rtt_min * 1e6,
+        t.congestion_window,
+        t.unacked,
+        t.not_sent,
+        t.send_window,
+        t.segment,
+        t.application_limited,
+        t.retransmits,
+        t.data_segments_out,
+        t.segments_in,
+    );
+    if let Some(l) = m.latency {
+        println!("  latency p50 {:.1} us p99 {:.1} us ({})", l.p50 * 1e6, l.p99 * 1e6, l.count);
+    }
+    println!(
+        "  softirqs {:?} intr {} troubles {:?} relay {:?} {:?}",
+        m.counters.softirqs, m.counters.interrupts, m.counters.troubles, m.relay, m.notes
+    );
+}

@@ -1,0 +1,27 @@
+//! The measuring side of `lastmeter why`: real transfers, real hosts, other people's programs.
+//!
+//! | module      | gives                                                                        |
+//! |-------------|------------------------------------------------------------------------------|
+//! | `namespace` | two hosts on this machine, joined by a cable, that vanish with their program |
+//! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
+//!
+//! Everything here is privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage. No
+//! performance counters, no eBPF. Results are in SI units: seconds, bytes, bits per second.
+//! Only interfaces that this crate makes itself are ever changed.
+
+mod channel;
+pub mod cores;
+pub mod counters;
+mod error;
+pub mod link;
+pub mod namespace;
+mod netlink;
+pub mod relay;
+pub mod statistics;
+mod sys;
+pub mod tcp_info;
+mod text;
+pub mod transfer;
+pub mod worker;
+
+pub use error::{Error, Result};

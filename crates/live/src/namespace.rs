@@ -1,0 +1,201 @@
+//! Two network namespaces joined by a veth pair, held by helper processes and by nothing else.
+//!
+//!     sender worker            (relay worker)             receiver worker
+//!     [ lm0 10.91.0.1 ]------[ lm-in | lm-out ]--------[ lm0 10.91.0.2 ]
+//!
+//! The namespaces have no names: when their processes end, however they end, the kernel removes the
+//! namespaces and with them the interfaces. Rights are taken in this order: an unprivileged user
+//! namespace, root, else plain loopback without namespaces; [`Isolation`] says which it became.
+
+use crate::error::{Doing, Error, Result};
+use crate::link::{self, Offloads};
+use crate::worker::{Request, Worker};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+
+/// The hosts' interface, which has the same name in both namespaces.
+pub(crate) const INTERFACE: &str = "lm0";
+/// The relay's interface towards the sender.
+pub(crate) const RELAY_IN: &str = "lm-in";
+/// The relay's interface towards the receiver.
+pub(crate) const RELAY_OUT: &str = "lm-out";
+const SENDER: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 2);
+const PREFIX: u8 = 24;
+/// What a link has before a setting says otherwise.
+const MTU_FIRST: u32 = 1500;
+
+/// How the two hosts are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Isolation {
+    /// Network namespaces in an unprivileged user namespace.
+    UserNamespace,
+    /// Network namespaces made with root's rights.
+    Root,
+    /// No namespaces: two processes over the loopback interface, MTU and offloads as they are.
+    Loopback,
+}
+
+/// What a worker does to get its namespaces.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Enter {
+    /// A new user namespace and a network namespace in it.
+    NewUser,
+    /// The user namespace of this process, and a new network namespace in it.
+    JoinUser(u32),
+    /// A new network namespace, with the rights one has.
+    NetworkOnly,
+}
+
+/// Runs in a worker, which has one thread: the kernel asks for that.
+pub(crate) fn enter(how: Enter) -> Result<()> {
+    match how {
+        Enter::NewUser => {
+            // The identity outside must be read before it is hidden by the new namespace.
+            let uid = rustix::process::geteuid().as_raw();
+            let gid = rustix::process::getegid().as_raw();
+            unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
+            // The kernel takes a group map from an ordinary user only after this.
+            let _ = fs::write("/proc/self/setgroups", "deny");
+            fs::write("/proc/self/uid_map", format!("0 {uid} 1\n"))
+                .doing(|| "mapping the user into the namespace".to_owned())?;
+            fs::write("/proc/self/gid_map", format!("0 {gid} 1\n"))
+                .doing(|| "mapping the group into the namespace".to_owned())?;
+        }
+        Enter::JoinUser(pid) => {
+            let path = format!("/proc/{pid}/ns/user");
+            let file = fs::File::open(&path).doing(|| format!("opening {path}"))?;
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::User))
+                .doing(|| "joining the other host's user namespace".to_owned())?;
+            unshare(UnshareFlags::NEWNET)?;
+        }
+        Enter::NetworkOnly => unshare(UnshareFlags::NEWNET)?,
+    }
+    link::bring_up("lo", None)
+}
+
+fn unshare(flags: UnshareFlags) -> Result<()> {
+    crate::sys::unshare(flags).doing(|| format!("making namespaces ({flags:?})"))
+}
+
+/// Two hosts, ready for transfers.
+pub struct Hosts {
+    pub(crate) isolation: Isolation,
+    pub(crate) sender: Worker,
+    pub(crate) receiver: Worker,
+    pub(crate) relay: Option<Worker>,
+}
+
+impl Hosts {
+    /// Makes the hosts with the least rights that work; a relay stands between them if `relay`.
+    ///
+    /// # Errors
+    /// A relay needs namespaces; without them it says so. Loopback always works.
+    pub fn open(relay: bool) -> Result<Hosts> {
+        let mut refusals = Vec::new();
+        for isolation in [Isolation::UserNamespace, Isolation::Root] {
+            match Hosts::open_as(isolation, relay) {
+                Ok(hosts) => return Ok(hosts),
+                Err(e) => refusals.push(format!("{isolation:?}: {e}")),
+            }
+        }
+        if relay {
+            let source = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+            let doing = format!("making namespaces for a relay ({})", refusals.join("; "));
+            return Err(Error::System { doing, source });
+        }
+        Hosts::open_as(Isolation::Loopback, false)
+    }
+
+    /// Makes the hosts in exactly this way.
+    ///
+    /// # Errors
+    /// When the rights are missing.
+    pub fn open_as(isolation: Isolation, relay: bool) -> Result<Hosts> {
+        let mut sender = Worker::spawn()?;
+        let mut receiver = Worker::spawn()?;
+        if isolation == Isolation::Loopback {
+            return Ok(Hosts { isolation, sender, receiver, relay: None });
+        }
+        let (first, others) = match isolation {
+            Isolation::UserNamespace => (Enter::NewUser, Enter::JoinUser(sender.pid())),
+            _ => (Enter::NetworkOnly, Enter::NetworkOnly),
+        };
+        sender.done(&Request::Enter(first))?;
+        receiver.done(&Request::Enter(others))?;
+        let relay = if relay {
+            let mut relay = Worker::spawn()?;
+            relay.done(&Request::Enter(others))?;
+            relay.done(&pair(RELAY_IN, &sender))?;
+            relay.done(&pair(RELAY_OUT, &receiver))?;
+            for interface in [RELAY_IN, RELAY_OUT] {
+                relay
+                    .done(&Request::BringUp { interface: interface.to_owned(), mtu: MTU_FIRST })?;
+            }
+            Some(relay)
+        } else {
+            sender.done(&pair(INTERFACE, &receiver))?;
+            None
+        };
+        for (worker, address) in [(&mut sender, SENDER), (&mut receiver, RECEIVER)] {
+            worker.done(&Request::Address {
+                interface: INTERFACE.to_owned(),
+                address,
+                prefix: PREFIX,
+            })?;
+            let interface = INTERFACE.to_owned();
+            worker.done(&Request::BringUp { interface, mtu: MTU_FIRST })?;
+        }
+        Ok(Hosts { isolation, sender, receiver, relay })
+    }
+
+    /// How they are kept apart.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The address at which the receiver listens.
+    pub(crate) fn receiver_address(&self) -> Ipv4Addr {
+        match self.isolation {
+            Isolation::Loopback => Ipv4Addr::LOCALHOST,
+            _ => RECEIVER,
+        }
+    }
+
+    /// Sets MTU and offloads of every interface on the path; on loopback nothing is touched.
+    pub(crate) fn configure(&mut self, mtu: u32, segmentation: bool) -> Result<()> {
+        link::check_mtu(mtu)?;
+        if self.isolation == Isolation::Loopback {
+            return Ok(());
+        }
+        // A frame that passes a packet socket loses the mark that its checksum is still to be
+        // done, and a super-packet would pass as one frame: a relay forwards plain frames only.
+        let plain = self.relay.is_some();
+        let offloads =
+            Offloads { segmentation: segmentation && !plain, gro: false, checksum: !plain };
+        if let Some(relay) = &mut self.relay {
+            for interface in [RELAY_IN, RELAY_OUT] {
+                relay.done(&Request::BringUp { interface: interface.to_owned(), mtu })?;
+            }
+        }
+        for worker in [&mut self.sender, &mut self.receiver] {
+            let interface = INTERFACE.to_owned();
+            worker.done(&Request::BringUp { interface: interface.clone(), mtu })?;
+            worker.done(&Request::Offloads { interface, offloads })?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks for a pair with `name` at the worker and [`INTERFACE`] at `peer`.
+fn pair(name: &str, peer: &Worker) -> Request {
+    Request::Pair {
+        name: name.to_owned(),
+        peer_name: INTERFACE.to_owned(),
+        peer: peer.pid(),
+        mtu: MTU_FIRST,
+    }
+}

@@ -1,0 +1,205 @@
+//! A minimal netlink client: build a message, send it, read the acknowledgement or the dump.
+//!
+//! Used for making links (`NETLINK_ROUTE`) and for looking at other programs' sockets
+//! (`NETLINK_SOCK_DIAG`). Formats: RFC 3549 §2.3, `linux/netlink.h`, `linux/rtnetlink.h`.
+
+use crate::error::{Doing, Error, Result};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send,
+    socket_with,
+};
+use std::os::fd::OwnedFd;
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// A dump answers in parts of at most this size; the kernel never sends more than 32 KiB.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 0x1;
+/// `NLM_F_ACK`.
+const ACK: u16 = 0x4;
+/// `NLM_F_ROOT | NLM_F_MATCH`.
+const DUMP: u16 = 0x300;
+/// `NLM_F_EXCL | NLM_F_CREATE`.
+pub(crate) const CREATE: u16 = 0x600;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+
+/// A message that is being built: header, fixed part, attributes.
+pub(crate) struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    /// A message of `kind`; `flags` beyond request and acknowledgement, such as [`CREATE`].
+    pub(crate) fn new(kind: u16, flags: u16) -> Message {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(REQUEST | flags).to_ne_bytes());
+        Message { bytes }
+    }
+
+    /// Appends the fixed part, which keeps the message aligned to four bytes.
+    pub(crate) fn fixed(mut self, part: &[u8]) -> Message {
+        self.bytes.extend_from_slice(part);
+        self.pad();
+        self
+    }
+
+    /// Appends one attribute.
+    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
+        self.push_attribute(kind, value);
+        self
+    }
+
+    /// Appends an attribute that holds what `inside` appends.
+    pub(crate) fn nested(mut self, kind: u16, inside: impl FnOnce(Message) -> Message) -> Message {
+        let at = self.bytes.len();
+        self.push_attribute(kind, &[]);
+        self = inside(self);
+        let len = (self.bytes.len() - at) as u16;
+        self.bytes[at..at + 2].copy_from_slice(&len.to_ne_bytes());
+        self
+    }
+
+    fn push_attribute(&mut self, kind: u16, value: &[u8]) {
+        let len = (4 + value.len()) as u16;
+        self.bytes.extend_from_slice(&len.to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(value);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(mut self, flags: u16, sequence: u32) -> Vec<u8> {
+        let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | flags;
+        self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        let len = self.bytes.len() as u32;
+        self.bytes[0..4].copy_from_slice(&len.to_ne_bytes());
+        self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.bytes
+    }
+}
+
+/// An open netlink socket of the calling thread's network namespace.
+pub(crate) struct Netlink {
+    fd: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// `netlink::ROUTE` or `netlink::SOCK_DIAG`.
+    pub(crate) fn open(protocol: Option<Protocol>) -> Result<Netlink> {
+        let fd =
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
+                .doing(|| "opening a netlink socket".to_owned())?;
+        Ok(Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] })
+    }
+
+    /// For links and addresses.
+    pub(crate) fn route() -> Result<Netlink> {
+        Netlink::open(None) // `NETLINK_ROUTE` is zero, the default
+    }
+
+    /// Sends `message` and waits until the kernel has done it.
+    pub(crate) fn change(&mut self, message: Message, what: &str) -> Result<()> {
+        self.exchange(message, ACK, what, |_, _| ())
+    }
+
+    /// Sends `message` as a dump request and hands each answer's payload to `each`.
+    pub(crate) fn dump(
+        &mut self,
+        message: Message,
+        what: &str,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        self.exchange(message, DUMP, what, |_, payload| each(payload))
+    }
+
+    fn exchange(
+        &mut self,
+        message: Message,
+        flags: u16,
+        what: &str,
+        mut each: impl FnMut(u16, &[u8]),
+    ) -> Result<()> {
+        self.sequence += 1;
+        let bytes = message.finish(flags, self.sequence);
+        send(&self.fd, &bytes, SendFlags::empty()).doing(|| what.to_owned())?;
+        loop {
+            let (len, _) = recv(&self.fd, &mut self.buffer[..], RecvFlags::empty())
+                .doing(|| what.to_owned())?;
+            let mut rest = &self.buffer[..len];
+            while rest.len() >= HEADER {
+                let word = |at: usize| {
+                    u32::from_ne_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]])
+                };
+                let total = (word(0) as usize).clamp(HEADER, rest.len());
+                let kind = u16::from_ne_bytes([rest[4], rest[5]]);
+                let payload = &rest[HEADER..total];
+                match kind {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => return acknowledged(payload, what),
+                    _ if word(8) == self.sequence => each(kind, payload),
+                    // An answer to an earlier question that was given up.
+                    _ => {}
+                }
+                rest = &rest[total.next_multiple_of(4).min(rest.len())..];
+            }
+        }
+    }
+}
+
+fn acknowledged(payload: &[u8], what: &str) -> Result<()> {
+    let code = payload.first_chunk::<4>().map_or(-libc::EPROTO, |b| i32::from_ne_bytes(*b));
+    if code == 0 {
+        return Ok(());
+    }
+    let source = std::io::Error::from_raw_os_error(-code);
+    Err(Error::System { doing: what.to_owned(), source })
+}
+
+/// Walks the attributes in `bytes`.
+pub(crate) fn attributes(mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
+    while bytes.len() >= 4 {
+        let len = usize::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+        let kind = u16::from_ne_bytes([bytes[2], bytes[3]]);
+        if len < 4 || len > bytes.len() {
+            return;
+        }
+        each(kind, &bytes[4..len]);
+        bytes = &bytes[len.next_multiple_of(4).min(bytes.len())..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nests_and_pads_attributes() {
+        let bytes = Message::new(16, CREATE)
+            .fixed(&[0; 16])
+            .attribute(3, b"a\0")
+            .nested(18, |m| m.attribute(1, b"veth"))
+            .finish(ACK, 7);
+        assert_eq!(bytes.len(), 16 + 16 + 8 + 4 + 8);
+        let mut seen = Vec::new();
+        attributes(&bytes[32..], |kind, value| seen.push((kind, value.to_vec())));
+        assert_eq!(seen[0], (3, b"a\0".to_vec()));
+        assert_eq!(seen[1].0, 18);
+        attributes(&seen[1].1.clone(), |kind, value| seen.push((kind, value.to_vec())));
+        assert_eq!(seen[2], (1, b"veth".to_vec()));
+    }
+
+    #[test]
+    fn stops_at_an_attribute_that_claims_too_much() {
+        let mut count = 0;
+        attributes(&[200, 0, 1, 0, 0, 0], |_, _| count += 1);
+        assert_eq!(count, 0);
+    }
+}

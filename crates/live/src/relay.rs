@@ -1,0 +1,206 @@
+//! A path between two interfaces: a token bucket, then a delay line, in each direction.
+//!
+//!     in --> [ token bucket: rate, depth ]--[ delay line ]--> out     tail drop when full
+//!
+//! It forwards whole Ethernet frames through packet sockets and looks into none, so the two TCPs
+//! talk to each other and see each other's windows; a proxy would end the connection and hide them.
+//! One thread, no locks. A frame leaves when its delay is over, not before; the certificate is
+//! `late_max`, how late the latest frame left.
+
+use crate::error::{Doing, Result};
+use crate::link::index_of;
+use crate::sys;
+use crate::worker::Request;
+use crate::{channel, namespace};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The largest frame: an MTU of 65,535 and the Ethernet header.
+const FRAME_MAX: usize = 65_535 + 14;
+/// Frames taken from one side before the other has its turn.
+const BATCH: usize = 64;
+/// How much data may stand before the token bucket, per direction: what a small switch port has.
+const QUEUE_MAX: usize = 256 * 1024;
+/// How much may be under way in the delay line, per direction; it is memory, not a model's queue.
+const LINE_MAX: usize = 64 << 20;
+/// Depth of the token bucket as time at its rate, so that the poll's granularity costs no rate.
+const DEPTH: Duration = Duration::from_millis(1);
+
+/// What the relay is to do.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// Seconds from one interface to the other.
+    pub(crate) delay: f64,
+    /// Bits per second; `None` is as fast as it can.
+    pub(crate) rate: Option<f64>,
+}
+
+/// What the relay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Relayed {
+    /// Frames forwarded, both directions.
+    pub frames: u64,
+    /// Frames that found the queue before the token bucket full.
+    pub dropped: u64,
+    /// Seconds by which the latest frame left too late.
+    pub late_max: f64,
+    /// Mean of the same.
+    pub late_mean: f64,
+}
+
+/// One direction.
+struct Direction {
+    from: OwnedFd,
+    to: OwnedFd,
+    delay: Duration,
+    rate: Option<f64>,
+    /// Before the token bucket.
+    queue: VecDeque<Vec<u8>>,
+    queued: usize,
+    /// Bytes that may leave now; never more than the bucket's depth.
+    tokens: f64,
+    filled: Instant,
+    /// After it, with the instant at which each may leave.
+    line: VecDeque<(Instant, Vec<u8>)>,
+    under_way: usize,
+}
+
+impl Direction {
+    fn new(from: &OwnedFd, to: &OwnedFd, job: &Job) -> Result<Direction> {
+        let clone =
+            |fd: &OwnedFd| fd.try_clone().doing(|| "sharing the relay's sockets".to_owned());
+        Ok(Direction {
+            from: clone(from)?,
+            to: clone(to)?,
+            delay: Duration::from_secs_f64(job.delay),
+            rate: job.rate,
+            queue: VecDeque::new(),
+            queued: 0,
+            tokens: 0.0,
+            filled: Instant::now(),
+            line: VecDeque::new(),
+            under_way: 0,
+        })
+    }
+
+    /// Takes up to a batch of frames that have arrived.
+    fn take(&mut self, buffer: &mut [u8], stats: &mut Relayed) -> Result<()> {
+        for _ in 0..BATCH {
+            let len = match recv(&self.from, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((len, _)) => len,
+                Err(e) if e == rustix::io::Errno::AGAIN => return Ok(()),
+                // The hosts take their interfaces down when they change them.
+                Err(e) if e == rustix::io::Errno::NETDOWN => return Ok(()),
+                Err(e) => return Err(e).doing(|| "taking a frame".to_owned()),
+            };
+            if self.queued + len > QUEUE_MAX || self.under_way + len > LINE_MAX {
+                stats.dropped += 1;
+                continue;
+            }
+            self.queued += len;
+            self.queue.push_back(buffer[..len].to_vec());
+        }
+        Ok(())
+    }
+
+    /// Moves frames for which there are tokens into the delay line, and sends what is due.
+    fn advance(&mut self, now: Instant, stats: &mut Relayed) {
+        if let Some(rate) = self.rate {
+            let earned = now.duration_since(self.filled).as_secs_f64() * rate / 8.0;
+            let depth = (DEPTH.as_secs_f64() * rate / 8.0).max(FRAME_MAX as f64);
+            self.tokens = (self.tokens + earned).min(depth);
+        }
+        self.filled = now;
+        while let Some(frame) = self.queue.front() {
+            let len = frame.len() as f64;
+            if self.rate.is_some() {
+                if self.tokens < len {
+                    break;
+                }
+                self.tokens -= len;
+            }
+            let frame = self.queue.pop_front().expect("the front was just seen");
+            self.queued -= frame.len();
+            self.under_way += frame.len();
+            self.line.push_back((now + self.delay, frame));
+        }
+        while self.line.front().is_some_and(|(due, _)| *due <= now) {
+            let (due, frame) = self.line.pop_front().expect("the front was just seen");
+            self.under_way -= frame.len();
+            let late = now.duration_since(due).as_secs_f64();
+            stats.late_max = stats.late_max.max(late);
+            stats.late_mean += late;
+            stats.frames += 1;
+            // A refusal is a full transmit queue: the frame is lost, as on a wire.
+            if send(&self.to, &frame, SendFlags::DONTWAIT).is_err() {
+                stats.dropped += 1;
+            }
+        }
+    }
+
+    /// When something is to be done without a frame arriving.
+    fn next(&self, now: Instant) -> Option<Instant> {
+        let due = self.line.front().map(|(due, _)| *due);
+        let tokens = self.queue.front().and_then(|frame| {
+            let missing = frame.len() as f64 - self.tokens;
+            let rate = self.rate?;
+            Some(now + Duration::from_secs_f64((missing * 8.0 / rate).max(0.0)))
+        });
+        due.into_iter().chain(tokens).min()
+    }
+}
+
+/// Forwards until the parent says to stop or is gone.
+pub(crate) fn run(job: &Job, parent: &mut UnixStream) -> Result<Relayed> {
+    let open = |name: &str| {
+        sys::packet_socket(index_of(name)?).doing(|| format!("opening a packet socket on {name}"))
+    };
+    let (inner, outer) = (open(namespace::RELAY_IN)?, open(namespace::RELAY_OUT)?);
+    // A poll that wakes 50 us late would show as jitter of the path.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let mut directions =
+        [Direction::new(&inner, &outer, job)?, Direction::new(&outer, &inner, job)?];
+    channel::send(parent, &crate::worker::Reply::Done).doing(|| "telling the parent".to_owned())?;
+    let mut buffer = vec![0; FRAME_MAX];
+    let mut stats = Relayed::default();
+    loop {
+        let now = Instant::now();
+        for direction in &mut directions {
+            direction.take(&mut buffer, &mut stats)?;
+            direction.advance(now, &mut stats);
+        }
+        let next = directions.iter().filter_map(|d| d.next(now)).min();
+        if wait(&inner, &outer, parent, next)? {
+            break;
+        }
+    }
+    // The line says what was asked; only `Stop` is, and it is answered with the figures.
+    let _: Option<Request> = channel::receive(parent).doing(|| "listening".to_owned())?;
+    stats.late_mean /= (stats.frames.max(1)) as f64;
+    Ok(stats)
+}
+
+/// Waits for a frame or `until`; true when the parent has spoken.
+fn wait(
+    inner: &OwnedFd,
+    outer: &OwnedFd,
+    parent: &UnixStream,
+    until: Option<Instant>,
+) -> Result<bool> {
+    let timeout = until.map(|at| {
+        let left = at.saturating_duration_since(Instant::now());
+        Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+    });
+    let mut polled = [
+        PollFd::new(inner, PollFlags::IN),
+        PollFd::new(outer, PollFlags::IN),
+        PollFd::new(parent, PollFlags::IN),
+    ];
+    poll(&mut polled, timeout.as_ref()).doing(|| "waiting for frames".to_owned())?;
+    Ok(!polled[2].revents().is_empty())
+}

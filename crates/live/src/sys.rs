@@ -1,0 +1,241 @@
+//! The system calls that no safe wrapper offers, each behind a safe function.
+//!
+//! This file is the only one with `unsafe`. Everything else goes through `rustix` or `std`.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Room for `struct tcp_info` of kernels to come; today's is 280 bytes.
+pub(crate) const TCP_INFO_ROOM: usize = 512;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The control socket that the parent left as standard input.
+pub(crate) fn standard_input_socket() -> io::Result<OwnedFd> {
+    rustix::io::dup(std::io::stdin().as_fd()).map_err(Into::into)
+}
+
+/// `getsockopt(TCP_INFO)`: the bytes that the kernel filled, at most [`TCP_INFO_ROOM`].
+pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_ROOM], usize)> {
+    let mut buffer = [0u8; TCP_INFO_ROOM];
+    let mut len = TCP_INFO_ROOM as libc::socklen_t;
+    // SAFETY: the buffer outlives the call and `len` is its size; the kernel writes no more.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            buffer.as_mut_ptr().cast(),
+            &mut len,
+        )
+    })?;
+    Ok((buffer, len as usize))
+}
+
+/// Sets a socket option that is an `int`.
+pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer is to a live `int` and the length is its size.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Sets a socket option that is a string, such as `TCP_CONGESTION`.
+pub(crate) fn set_option_text(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &str,
+) -> io::Result<()> {
+    // SAFETY: pointer and length are of the live string.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Reads a socket option that is an `int`.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value: i32 = 0;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live `int` and the length is its size.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &mut len)
+    })?;
+    Ok(value)
+}
+
+/// `struct ethtool_value` of `linux/ethtool.h`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// One `SIOCETHTOOL` command that takes or gives a single number.
+pub(crate) fn ethtool(
+    fd: BorrowedFd<'_>,
+    interface: &str,
+    command: u32,
+    data: u32,
+) -> io::Result<u32> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    assert!(interface.len() < libc::IFNAMSIZ, "interface name `{interface}` is too long");
+    let mut value = EthtoolValue { command, data };
+    // SAFETY: `ifreq` is plain data for which all-zero is a valid value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request and the value it points to live across the call; the single-number
+    // commands read and write exactly one `ethtool_value`.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL as _, &mut request) })?;
+    Ok(value.data)
+}
+
+/// A packet socket that sees every frame that arrives at `index` and none that leaves.
+pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
+    /// `PACKET_IGNORE_OUTGOING` of `linux/if_packet.h`.
+    const PACKET_IGNORE_OUTGOING: i32 = 23;
+    let protocol = (libc::ETH_P_ALL as u16).to_be();
+    // SAFETY: no pointers.
+    let raw = check(unsafe {
+        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(protocol))
+    })?;
+    // SAFETY: the descriptor was just returned by `socket` and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+    // SAFETY: `sockaddr_ll` is plain data for which all-zero is a valid value.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol;
+    address.sll_ifindex = index as i32;
+    // SAFETY: pointer and length are of the live address.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    })?;
+    Ok(fd)
+}
+
+/// What the calling thread has used so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadUsage {
+    /// Seconds in user mode.
+    pub(crate) user: f64,
+    /// Seconds in the kernel.
+    pub(crate) system: f64,
+    /// Times it gave the CPU up.
+    pub(crate) voluntary: u64,
+    /// Times the CPU was taken from it.
+    pub(crate) involuntary: u64,
+}
+
+/// `getrusage(RUSAGE_THREAD)`.
+pub(crate) fn thread_usage() -> io::Result<ThreadUsage> {
+    // SAFETY: `rusage` is plain data for which all-zero is a valid value.
+    let mut usage: libc::rusage = unsafe { zeroed() };
+    // SAFETY: the pointer is to a live `rusage`.
+    check(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) })?;
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+    Ok(ThreadUsage {
+        user: seconds(usage.ru_utime),
+        system: seconds(usage.ru_stime),
+        voluntary: usage.ru_nvcsw as u64,
+        involuntary: usage.ru_nivcsw as u64,
+    })
+}
+
+/// `recv(MSG_TRUNC)`: takes up to `len` bytes off a TCP socket without copying them anywhere.
+pub(crate) fn receive_discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+    // SAFETY: TCP with MSG_TRUNC never writes to the buffer (tcp(7)), so null is allowed.
+    let n = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+}
+
+/// `send(MSG_ZEROCOPY)`: the pages of `data` are referenced, not copied, until completion.
+pub(crate) fn send_zero_copy(fd: BorrowedFd<'_>, data: &'static [u8]) -> io::Result<usize> {
+    // SAFETY: the data is never freed or changed (`'static`), so it stays valid however long the
+    // kernel refers to it.
+    let n = unsafe {
+        libc::send(
+            fd.as_raw_fd(),
+            data.as_ptr().cast(),
+            data.len(),
+            libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL,
+        )
+    };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+}
+
+/// What the kernel said about finished zero-copy sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ZeroCopyDone {
+    /// Sends reported finished.
+    pub(crate) sends: u64,
+    /// Of these, those whose data the kernel copied after all.
+    pub(crate) copied: u64,
+}
+
+/// Takes one notification off the error queue, if there is one.
+pub(crate) fn zero_copy_done(fd: BorrowedFd<'_>) -> io::Result<Option<ZeroCopyDone>> {
+    /// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`.
+    const COPIED: u8 = 1;
+    let mut control = [0u64; 32];
+    // SAFETY: `msghdr` is plain data for which all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header describes the live control buffer and no data buffer.
+    let n = unsafe {
+        libc::recvmsg(fd.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    };
+    if n < 0 {
+        let error = io::Error::last_os_error();
+        let nothing = error.kind() == io::ErrorKind::WouldBlock;
+        return if nothing { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: the kernel filled the header; CMSG_FIRSTHDR checks that a whole header is there.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    if header.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the first control message of an error queue is a `sock_extended_err` (ip(7)), and
+    // the control buffer has room for it; it is read unaligned.
+    let error =
+        unsafe { libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned() };
+    let sends = u64::from(error.ee_data.wrapping_sub(error.ee_info)) + 1;
+    Ok(Some(ZeroCopyDone { sends, copied: if error.ee_code == COPIED { sends } else { 0 } }))
+}
+
+/// `unshare`, for namespaces only.
+pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
+    use rustix::thread::UnshareFlags;
+    assert!(
+        (UnshareFlags::NEWUSER | UnshareFlags::NEWNET).contains(flags),
+        "only namespaces: sharing of files or memory must stay as Rust expects it"
+    );
+    // SAFETY: with namespace flags alone no descriptor table and no memory becomes unshared.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
+}

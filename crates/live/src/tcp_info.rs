@@ -1,0 +1,113 @@
+//! What the kernel says about a TCP connection: `struct tcp_info` of `linux/tcp.h`.
+//!
+//! Read by offset, because the structure grows with the kernel; what an older kernel does not
+//! fill stays zero.
+
+use crate::error::{Doing, Result};
+use crate::sys;
+use serde::{Deserialize, Serialize};
+use std::os::fd::BorrowedFd;
+
+/// One look at a connection. Times in seconds, rates in bits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: f64,
+    /// The least round-trip time seen.
+    pub rtt_min: f64,
+    /// Segments that may be in flight.
+    pub congestion_window: u32,
+    /// Segments in flight.
+    pub unacked: u32,
+    /// Payload of a segment, bytes.
+    pub segment: u32,
+    /// Bytes the peer still takes.
+    pub send_window: u32,
+    /// Time with data to send or in flight.
+    pub busy: f64,
+    /// Of that, time in which the receiver's window was the limit.
+    pub receiver_window_limited: f64,
+    /// Of that, time in which the send buffer was the limit.
+    pub send_buffer_limited: f64,
+    /// The last measured rate of delivery.
+    pub delivery_rate: f64,
+    /// Whether that rate was limited by the application.
+    pub application_limited: bool,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acked: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+    /// Bytes in the send buffer that were never sent.
+    pub not_sent: u32,
+    /// Segments retransmitted so far.
+    pub retransmits: u32,
+    /// Segments sent, pure acknowledgements included.
+    pub segments_out: u32,
+    /// Segments received, pure acknowledgements included.
+    pub segments_in: u32,
+    /// Segments with data sent.
+    pub data_segments_out: u32,
+    /// Segments with data received.
+    pub data_segments_in: u32,
+}
+
+impl TcpInfo {
+    /// Asks the kernel about the connection `fd`.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<TcpInfo> {
+        let (bytes, len) = sys::tcp_info(fd).doing(|| "reading TCP_INFO".to_owned())?;
+        Ok(TcpInfo::parse(&bytes[..len]))
+    }
+
+    /// Reads the kernel's structure.
+    pub fn parse(bytes: &[u8]) -> TcpInfo {
+        let word = |at: usize| {
+            bytes.get(at..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_ne_bytes(*b))
+        };
+        let long = |at: usize| {
+            bytes.get(at..).and_then(|b| b.first_chunk::<8>()).map_or(0, |b| u64::from_ne_bytes(*b))
+        };
+        let microseconds = |count: u64| count as f64 * 1e-6;
+        TcpInfo {
+            application_limited: bytes.get(7).is_some_and(|b| b & 1 != 0),
+            segment: word(16),
+            unacked: word(24),
+            rtt: microseconds(word(68).into()),
+            congestion_window: word(80),
+            retransmits: word(100),
+            bytes_acked: long(120),
+            bytes_received: long(128),
+            segments_out: word(136),
+            segments_in: word(140),
+            not_sent: word(144),
+            rtt_min: microseconds(word(148).into()),
+            data_segments_in: word(152),
+            data_segments_out: word(156),
+            delivery_rate: long(160) as f64 * 8.0,
+            busy: microseconds(long(168)),
+            receiver_window_limited: microseconds(long(176)),
+            send_buffer_limited: microseconds(long(184)),
+            send_window: word(228),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_structure_leaves_zeros() {
+        let mut bytes = [0u8; 104];
+        bytes[68..72].copy_from_slice(&1500u32.to_ne_bytes());
+        let info = TcpInfo::parse(&bytes);
+        assert!((info.rtt - 0.0015).abs() < 1e-12);
+        assert_eq!(info.busy, 0.0);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic() {
+        for len in 0..300 {
+            TcpInfo::parse(&vec![0xff; len]);
+        }
+    }
+}

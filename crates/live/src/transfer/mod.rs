@@ -1,0 +1,203 @@
+//! A real transfer between two processes, and what both ends, the kernel and the path did meanwhile.
+
+mod measurement;
+pub(crate) mod meter;
+pub(crate) mod receiver;
+pub(crate) mod sender;
+mod setting;
+
+pub use measurement::{Activity, Goodput, Latency, Measurement, Side, TcpChange};
+pub use setting::{CopyIn, MESSAGE_MAX, Pause, Placement, Relay, STREAMS_MAX, Setting, Workload};
+
+use crate::channel;
+use crate::cores;
+use crate::counters::{CounterChange, Counters};
+use crate::error::{Doing, Error, Result};
+use crate::namespace::{Hosts, Isolation};
+use crate::relay;
+use crate::tcp_info::TcpInfo;
+use crate::worker::{Reply, Request, Worker};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// The kernel's oldest congestion control, in every kernel and allowed to everybody. BBR would pace
+/// with timers and measure itself; between hosts joined by a cable there is nothing to probe.
+const CONGESTION: &str = "reno";
+
+/// One look of a thread at itself. Counts and seconds since it started.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds of the monotonic clock, the same on both sides.
+    pub at: f64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Messages finished.
+    pub messages: u64,
+    /// System calls that moved data.
+    pub calls: u64,
+    /// Seconds run on a CPU.
+    pub run: f64,
+    /// Seconds ready to run while something else ran.
+    pub wait: f64,
+    /// Seconds in the application's own delays.
+    pub paused: f64,
+    /// The connection.
+    pub tcp: TcpInfo,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Thread {
+    /// Seconds in user mode. The kernel splits by its tick: coarse below 0.1 s.
+    pub user: f64,
+    /// Seconds in the kernel.
+    pub system: f64,
+    /// Times it gave the CPU up.
+    pub voluntary: u64,
+    /// Times the CPU was taken from it.
+    pub involuntary: u64,
+    /// The core it ended on.
+    pub core: usize,
+    /// Seconds from request to answer.
+    pub latencies: Vec<f64>,
+    /// Of its zero-copy sends, the fraction copied after all.
+    pub zero_copy_copied: Option<f64>,
+    /// In order of time; the first at the start, the last at the end.
+    pub samples: Vec<Sample>,
+}
+
+/// What one end saw.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct End {
+    /// The buffer that the kernel granted, bytes of memory.
+    pub(crate) buffer: u64,
+    pub(crate) threads: Vec<Thread>,
+}
+
+/// Makes two hosts, runs one transfer, and removes them.
+///
+/// # Errors
+/// A wrong setting, missing rights (a relay needs namespaces), or a helper that failed.
+pub fn run(setting: &Setting) -> Result<Measurement> {
+    setting.check()?;
+    Hosts::open(setting.relay.is_some())?.run(setting)
+}
+
+/// The cores of senders and receivers, one per stream; empty leaves them free.
+pub(crate) fn place(setting: &Setting, allowed: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+    let streams = setting.streams as usize;
+    match setting.placement {
+        Placement::Free => Ok((Vec::new(), Vec::new())),
+        Placement::SameCore => {
+            let core = *allowed.last().expect("a process may run somewhere");
+            Ok((vec![core; streams], vec![core; streams]))
+        }
+        Placement::OtherCore if allowed.len() < 2 => Err(Error::Setting {
+            name: "placement",
+            found: "OtherCore on a machine with one core".to_owned(),
+            expected: "SameCore or Free".to_owned(),
+        }),
+        Placement::OtherCore => {
+            let pairs = allowed.len() / 2;
+            let of = |side: usize| (0..streams).map(|i| allowed[2 * (i % pairs) + side]).collect();
+            Ok((of(0), of(1)))
+        }
+    }
+}
+
+impl Hosts {
+    /// Runs one transfer between the hosts.
+    ///
+    /// # Errors
+    /// A wrong setting (a relay in the setting must be there), or a helper that failed.
+    pub fn run(&mut self, setting: &Setting) -> Result<Measurement> {
+        setting.check()?;
+        if setting.relay.is_some() != self.relay.is_some() {
+            return Err(Error::Setting {
+                name: "relay",
+                found: format!("{:?}", setting.relay),
+                expected: "what the hosts were opened with".to_owned(),
+            });
+        }
+        self.configure(setting.mtu, setting.offload)?;
+        let (senders, receivers) = place(setting, &cores::allowed()?)?;
+        let competitor = self.start_competitor(setting, &receivers)?;
+        self.start_relay(setting)?;
+        let job = receiver::Job {
+            setting: setting.clone(),
+            address: self.receiver_address(),
+            cores: receivers,
+        };
+        self.receiver.ask(&Request::Receive(job))?;
+        let port = match self.receiver.answer("listen")? {
+            Reply::Listening { port } => port,
+            other => return Err(channel::instead("listen", other)),
+        };
+        let to = SocketAddrV4::new(self.receiver_address(), port);
+        let congestion = CONGESTION.to_owned();
+        let job = sender::Job { setting: setting.clone(), to, cores: senders, congestion };
+        self.sender.ask(&Request::Send(job))?;
+        match self.sender.answer("connect")? {
+            Reply::Connected => {}
+            other => return Err(channel::instead("connect", other)),
+        }
+        let counters = self.watch(setting)?;
+        let sender = end_of(&mut self.sender, "send")?;
+        let receiver = end_of(&mut self.receiver, "receive")?;
+        drop(competitor);
+        let relayed = self.stop_relay()?;
+        measurement::summarise(setting, self.isolation, sender, receiver, counters, relayed)
+    }
+
+    fn start_competitor(&self, setting: &Setting, receivers: &[usize]) -> Result<Option<Worker>> {
+        if !setting.competitor {
+            return Ok(None);
+        }
+        let mut worker = Worker::spawn()?;
+        worker.done(&Request::Spin { core: receivers.first().copied() })?;
+        Ok(Some(worker))
+    }
+
+    fn start_relay(&mut self, setting: &Setting) -> Result<()> {
+        let (Some(relay), Some(what)) = (&mut self.relay, setting.relay) else { return Ok(()) };
+        let rate = what.rate.map(|r| r.as_bits() as f64);
+        relay.done(&Request::Relay(relay::Job { delay: what.delay.as_secs_f64(), rate }))
+    }
+
+    fn stop_relay(&mut self) -> Result<Option<relay::Relayed>> {
+        let Some(relay) = &mut self.relay else { return Ok(None) };
+        relay.ask(&Request::Stop)?;
+        match relay.answer("stop relaying")? {
+            Reply::Relayed(relayed) => Ok(Some(relayed)),
+            other => Err(channel::instead("stop relaying", other)),
+        }
+    }
+
+    /// Sleeps through the transfer and looks at the counters when its measured part starts and ends.
+    fn watch(&self, setting: &Setting) -> Result<CounterChange> {
+        let seconds = |d: lastmeter_base::Duration| Duration::from_secs_f64(d.as_secs_f64());
+        let processes: &[u32] = match self.isolation {
+            Isolation::Loopback => &[self.sender.pid()],
+            _ => &[self.sender.pid(), self.receiver.pid()],
+        };
+        std::thread::sleep(seconds(setting.warm_up));
+        let before = Counters::now(processes)?;
+        std::thread::sleep(seconds(setting.duration));
+        Ok(Counters::now(processes)?.since(&before))
+    }
+}
+
+fn end_of(worker: &mut Worker, doing: &str) -> Result<End> {
+    match worker.answer(doing)? {
+        Reply::End(end) => Ok(end),
+        other => Err(channel::instead(doing, other)),
+    }
+}
+
+/// The kernel's release, as `uname -r` prints it.
+pub(crate) fn kernel() -> Result<String> {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .doing(|| "reading the kernel's release".to_owned())
+        .map(|s| s.trim().to_owned())
+}

@@ -1,0 +1,128 @@
+//! The receiving application: one thread per connection, on the core it was given.
+
+use super::meter::{self, Meter, pause};
+use super::sender::panicked;
+use super::{End, Setting, Thread, Workload};
+use crate::error::{Doing, Error, Result};
+use crate::{cores, sys};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::thread;
+
+/// How long the sender may take to connect, in seconds: a few round trips of the slowest path.
+const CONNECT_WITHIN: i64 = 20;
+
+/// Seconds after the sender's time in which the receiver still delays itself.
+const PATIENCE: f64 = 0.1;
+
+/// What the receiver is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) setting: Setting,
+    pub(crate) address: Ipv4Addr,
+    /// A core per stream; empty leaves them free.
+    pub(crate) cores: Vec<usize>,
+}
+
+/// A listening socket and where it is.
+pub(crate) struct Listening {
+    pub(crate) port: u16,
+    listener: TcpListener,
+}
+
+/// Opens the socket at which the sender will connect.
+pub(crate) fn listen(job: &Job) -> Result<Listening> {
+    use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
+    let what = || format!("listening at {}", job.address);
+    let fd = socket(AddressFamily::INET, SocketType::STREAM, None).doing(what)?;
+    // Connections inherit the buffer and with it the window scale.
+    if let Some(size) = job.setting.receive_buffer {
+        sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, size.0 as i32)
+            .doing(|| format!("setting the receive buffer to {size}"))?;
+    }
+    bind(&fd, &SocketAddrV4::new(job.address, 0)).doing(what)?;
+    listen(&fd, job.setting.streams as i32).doing(what)?;
+    let listener = TcpListener::from(fd);
+    let port = listener.local_addr().doing(what)?.port();
+    Ok(Listening { port, listener })
+}
+
+/// Accepts every stream and receives until the sender shuts down.
+pub(crate) fn run(job: &Job, listening: Listening) -> Result<End> {
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let streams = (0..job.setting.streams)
+        .map(|_| accept(&listening.listener, job))
+        .collect::<Result<Vec<_>>>()?;
+    let buffer = sys::option(streams[0].as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)
+        .doing(|| "reading the receive buffer".to_owned())?;
+    let threads = thread::scope(|scope| {
+        let running: Vec<_> = streams
+            .iter()
+            .enumerate()
+            .map(|(i, stream)| scope.spawn(move || one(job, stream, job.cores.get(i).copied())))
+            .collect();
+        let joined = running.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(panicked())));
+        joined.collect::<Result<Vec<Thread>>>()
+    })?;
+    Ok(End { buffer: buffer as u64, threads })
+}
+
+fn accept(listener: &TcpListener, job: &Job) -> Result<TcpStream> {
+    let what = || "waiting for the sender to connect".to_owned();
+    let timeout = Timespec { tv_sec: CONNECT_WITHIN, tv_nsec: 0 };
+    let mut polled = [PollFd::new(listener, PollFlags::IN)];
+    if poll(&mut polled, Some(&timeout)).doing(what)? == 0 {
+        let found = format!("it did not within {CONNECT_WITHIN} s");
+        return Err(Error::Worker { doing: "connect".to_owned(), found });
+    }
+    let (stream, _) = listener.accept().doing(what)?;
+    if job.setting.workload != Workload::Stream {
+        stream.set_nodelay(true).doing(|| "setting TCP_NODELAY".to_owned())?;
+    }
+    Ok(stream)
+}
+
+fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
+    cores::pin(core)?;
+    let setting = &job.setting;
+    let size = setting.message.0 as usize;
+    let mut buffer = vec![0u8; size];
+    let mut meter = Meter::start(stream)?;
+    let mut into_message = 0;
+    let over = setting.warm_up.as_secs_f64() + setting.duration.as_secs_f64() + PATIENCE;
+    let mut patience = Some(meter::now() + over);
+    loop {
+        let n = if setting.copy_out {
+            stream.read(&mut buffer)
+        } else {
+            sys::receive_discard(stream.as_fd(), size)
+        }
+        .doing(|| "receiving".to_owned())?;
+        if n == 0 {
+            break;
+        }
+        meter.bytes += n as u64;
+        meter.calls += 1;
+        // What is measured is over: only the data on its way is left, and nobody waits for it.
+        if let (Some(at), Some(end)) = (meter.tick()?, patience)
+            && at > end
+        {
+            patience = None;
+        }
+        into_message += n;
+        while into_message >= size {
+            into_message -= size;
+            meter.messages += 1;
+            if patience.is_some() {
+                meter.paused += pause(setting.receiver_pause);
+            }
+            if setting.workload == Workload::RequestResponse {
+                stream.write_all(&buffer).doing(|| "answering".to_owned())?;
+            }
+        }
+    }
+    meter.finish(Vec::new(), None)
+}

@@ -1,0 +1,217 @@
+//! Helper processes: the program runs itself again and serves requests over its standard input.
+//!
+//! A worker is told apart by an environment variable and asks the kernel to be killed with the
+//! thread that started it, so it cannot outlive the measurement, whatever ends that.
+
+use crate::channel;
+use crate::error::{Doing, Error, Result};
+use crate::link::{self, Offloads};
+use crate::namespace::{self, Enter};
+use crate::relay;
+use crate::transfer::{receiver, sender};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+/// Says to the program that it is a helper; its value is the parent's process id.
+const MARKER: &str = "LASTMETER_LIVE_WORKER";
+
+/// The niceness of helpers where the kernel allows it.
+const PRIORITY: i32 = -20;
+
+/// What a worker can be asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Get namespaces.
+    Enter(Enter),
+    /// Make a veth pair.
+    Pair { name: String, peer_name: String, peer: u32, mtu: u32 },
+    /// Bring an interface up with an MTU.
+    BringUp { interface: String, mtu: u32 },
+    /// Give an interface an address.
+    Address { interface: String, address: Ipv4Addr, prefix: u8 },
+    /// Switch an interface's offloads.
+    Offloads { interface: String, offloads: Offloads },
+    /// Listen, answer with the port, then receive until the sender ends.
+    Receive(receiver::Job),
+    /// Connect and send.
+    Send(sender::Job),
+    /// Forward frames until told to stop.
+    Relay(relay::Job),
+    /// End what never ends by itself: the relay.
+    Stop,
+    /// Burn the CPU of this core until killed.
+    Spin { core: Option<usize> },
+}
+
+/// What a worker answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// It is done.
+    Done,
+    /// The receiver listens at this port.
+    Listening { port: u16 },
+    /// The sender is connected on every stream and waits for the word.
+    Connected,
+    /// What one end saw.
+    End(crate::transfer::End),
+    /// What the relay saw.
+    Relayed(relay::Relayed),
+    /// It went wrong.
+    Failed { message: String, os_error: Option<i32> },
+}
+
+/// Turns this process into a helper if it was started as one; then it never returns.
+///
+/// Call it first in `main`, before any thread is started.
+pub fn enter_if_asked() {
+    let Ok(parent) = std::env::var(MARKER) else { return };
+    let ended = serve(&parent);
+    std::process::exit(i32::from(ended.is_err()));
+}
+
+fn die_with_parent() -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .doing(|| "asking to end with the parent".to_owned())
+}
+
+fn serve(parent: &str) -> Result<()> {
+    die_with_parent()?;
+    // The parent may have ended before the line above; then nobody would send the signal.
+    let now = rustix::process::getppid().map(|p| p.as_raw_nonzero().to_string());
+    if now.as_deref() != Some(parent) {
+        return Ok(());
+    }
+    // Other programs then take little from the transfer while the two ends stay equals. Only root
+    // may; without it quiet windows are chosen afterwards, so a refusal is no error.
+    let _ = rustix::process::setpriority_process(None, PRIORITY);
+    let socket = crate::sys::standard_input_socket().doing(|| "taking the socket".to_owned())?;
+    let mut socket = UnixStream::from(socket);
+    while let Some(request) = channel::receive(&mut socket).doing(|| "listening".to_owned())? {
+        let reply = match handle(request, &mut socket) {
+            Ok(reply) => reply,
+            Err(e) => failed(&e),
+        };
+        channel::send(&mut socket, &reply).doing(|| "answering".to_owned())?;
+    }
+    Ok(())
+}
+
+fn failed(error: &Error) -> Reply {
+    let os_error = match error {
+        Error::System { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    Reply::Failed { message: error.to_string(), os_error }
+}
+
+fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
+    match request {
+        Request::Enter(how) => {
+            namespace::enter(how)?;
+            // New credentials may have cleared it.
+            die_with_parent()?;
+        }
+        Request::Pair { name, peer_name, peer, mtu } => {
+            link::make_pair(&name, &peer_name, peer, mtu)?;
+        }
+        Request::BringUp { interface, mtu } => link::bring_up(&interface, Some(mtu))?,
+        Request::Address { interface, address, prefix } => {
+            link::add_address(&interface, address, prefix)?;
+        }
+        Request::Offloads { interface, offloads } => offloads.apply(&interface)?,
+        Request::Receive(job) => {
+            let listening = receiver::listen(&job)?;
+            let reply = Reply::Listening { port: listening.port };
+            channel::send(socket, &reply).doing(|| "telling the port".to_owned())?;
+            return receiver::run(&job, listening).map(Reply::End);
+        }
+        Request::Send(job) => {
+            let connected = sender::connect(&job)?;
+            channel::send(socket, &Reply::Connected).doing(|| "telling the parent".to_owned())?;
+            return sender::run(&job, connected).map(Reply::End);
+        }
+        Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
+        Request::Stop => {}
+        Request::Spin { core } => {
+            crate::cores::pin(core)?;
+            channel::send(socket, &Reply::Done).doing(|| "telling the parent".to_owned())?;
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+    }
+    Ok(Reply::Done)
+}
+
+/// A helper process and the socket to it; dropping it ends the process.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Worker {
+    /// Starts this program again as a helper.
+    pub(crate) fn spawn() -> Result<Worker> {
+        let what = || "starting a helper process".to_owned();
+        let (ours, theirs) = UnixStream::pair().doing(what)?;
+        let program = std::env::current_exe().doing(what)?;
+        let child = Command::new(program)
+            .env_clear()
+            .env(MARKER, std::process::id().to_string())
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()
+            .doing(what)?;
+        Ok(Worker { child, socket: ours })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a request without waiting for the answer.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
+        channel::send(&mut self.socket, request).doing(|| "talking to a helper process".to_owned())
+    }
+
+    /// Waits for the next answer to having been asked to `doing`.
+    pub(crate) fn answer(&mut self, doing: &str) -> Result<Reply> {
+        let reply = channel::receive(&mut self.socket)
+            .doing(|| format!("waiting for a helper process to {doing}"))?;
+        match reply {
+            Some(Reply::Failed { message, os_error: Some(code) }) => Err(Error::System {
+                doing: message,
+                source: std::io::Error::from_raw_os_error(code),
+            }),
+            Some(Reply::Failed { message, os_error: None }) => {
+                Err(Error::Worker { doing: doing.to_owned(), found: message })
+            }
+            Some(reply) => Ok(reply),
+            None => Err(channel::instead(doing, "it ended")),
+        }
+    }
+
+    /// Asks for something that is answered with `Done`.
+    pub(crate) fn done(&mut self, request: &Request) -> Result<()> {
+        self.ask(request)?;
+        let doing = format!("{request:?}");
+        match self.answer(&doing)? {
+            Reply::Done => Ok(()),
+            other => Err(channel::instead(&doing, other)),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
