@@ -4,6 +4,7 @@
 //! |-------------|------------------------------------------------------------------------------|
 //! | `namespace` | two hosts on this machine, joined by a cable, that vanish with their program |
 //! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
+//! | `verdict`   | which side and resource limited it, or that the data do not decide           |
 //!
 //! Everything here is privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage. No
 //! performance counters, no eBPF. Results are in SI units: seconds, bytes, bits per second.
@@ -22,6 +23,7 @@ mod sys;
 pub mod tcp_info;
 mod text;
 pub mod transfer;
+pub mod verdict;
 pub mod worker;
 
 pub use error::{Error, Result};

@@ -5,8 +5,7 @@
 
 use crate::error::{Doing, Error, Result};
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send,
-    socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 use std::os::fd::OwnedFd;
 

@@ -78,6 +78,16 @@ fn die_with_parent() -> Result<()> {
         .doing(|| "asking to end with the parent".to_owned())
 }
 
+/// Lets other programs take little from the transfer, while the two ends stay equals.
+///
+/// Only root may; without it quiet windows are chosen afterwards, so a refusal is no error. The
+/// kernel shares CPUs first among sessions (`sched_autogroup`), so a session of its own comes first.
+fn take_priority() {
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::setpriority_process(None, PRIORITY);
+    let _ = std::fs::write("/proc/self/autogroup", PRIORITY.to_string());
+}
+
 fn serve(parent: &str) -> Result<()> {
     die_with_parent()?;
     // The parent may have ended before the line above; then nobody would send the signal.
@@ -85,9 +95,7 @@ fn serve(parent: &str) -> Result<()> {
     if now.as_deref() != Some(parent) {
         return Ok(());
     }
-    // Other programs then take little from the transfer while the two ends stay equals. Only root
-    // may; without it quiet windows are chosen afterwards, so a refusal is no error.
-    let _ = rustix::process::setpriority_process(None, PRIORITY);
+    take_priority();
     let socket = crate::sys::standard_input_socket().doing(|| "taking the socket".to_owned())?;
     let mut socket = UnixStream::from(socket);
     while let Some(request) = channel::receive(&mut socket).doing(|| "listening".to_owned())? {

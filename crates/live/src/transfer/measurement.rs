@@ -82,6 +82,8 @@ pub struct Latency {
 pub struct Side {
     /// How the threads spent the measured time.
     pub activity: Activity,
+    /// Fraction of the measured time in the application's own delays, asleep or computing.
+    pub application: f64,
     /// Seconds in user mode over the whole run.
     pub user: f64,
     /// Seconds in the kernel over the whole run.
@@ -329,6 +331,8 @@ fn side(part: Part, end: End, used: &[usize]) -> Side {
     let copied: Vec<f64> = threads.iter().filter_map(|t| t.zero_copy_copied).collect();
     Side {
         activity: activity(part, threads),
+        application: (sum(&|s| s.paused) / ((part.to - part.from) * threads.len().max(1) as f64))
+            .clamp(0.0, 1.0),
         user: threads.iter().map(|t| t.user).sum(),
         system: threads.iter().map(|t| t.system).sum(),
         voluntary: threads.iter().map(|t| t.voluntary).sum(),
