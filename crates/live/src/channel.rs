@@ -1,6 +1,8 @@
 //! What the program and its helper processes say to each other: JSON with a length in front.
 //!
-//!     | length, u32 little endian | JSON |
+//! ```text
+//! | length, u32 little endian | JSON |
+//! ```
 
 use crate::error::Error;
 use serde::{Serialize, de::DeserializeOwned};

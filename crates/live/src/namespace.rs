@@ -1,7 +1,9 @@
 //! Two network namespaces joined by a veth pair, held by helper processes and by nothing else.
 //!
-//!     sender worker            (relay worker)             receiver worker
-//!     [ lm0 10.91.0.1 ]------[ lm-in | lm-out ]--------[ lm0 10.91.0.2 ]
+//! ```text
+//! sender worker            (relay worker)             receiver worker
+//! [ lm0 10.91.0.1 ]------[ lm-in | lm-out ]--------[ lm0 10.91.0.2 ]
+//! ```
 //!
 //! The namespaces have no names: when their processes end, however they end, the kernel removes the
 //! namespaces and with them the interfaces. Rights are taken in this order: an unprivileged user

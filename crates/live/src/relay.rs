@@ -1,6 +1,8 @@
 //! A path between two interfaces: a token bucket, then a delay line, in each direction.
 //!
-//!     in --> [ token bucket: rate, depth ]--[ delay line ]--> out     tail drop when full
+//! ```text
+//! in --> [ token bucket: rate, depth ]--[ delay line ]--> out     tail drop when full
+//! ```
 //!
 //! It forwards whole Ethernet frames through packet sockets and looks into none, so the two TCPs
 //! talk to each other and see each other's windows; a proxy would end the connection and hide them.
@@ -16,12 +18,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// The largest frame: an MTU of 65,535 and the Ethernet header.
 const FRAME_MAX: usize = 65_535 + 14;
+/// Memory for frames that arrive while the relay looks elsewhere; the kernel may grant less. Small
+/// frames take much of it: with the usual 208 KiB a window's burst is lost before it is seen.
+const ARRIVALS: i32 = 4 << 20;
 /// Frames taken from one side before the other has its turn.
 const BATCH: usize = 64;
 /// How much data may stand before the token bucket, per direction: what a small switch port has.
@@ -158,7 +163,10 @@ impl Direction {
 /// Forwards until the parent says to stop or is gone.
 pub(crate) fn run(job: &Job, parent: &mut UnixStream) -> Result<Relayed> {
     let open = |name: &str| {
-        sys::packet_socket(index_of(name)?).doing(|| format!("opening a packet socket on {name}"))
+        let what = || format!("opening a packet socket on {name}");
+        let fd = sys::packet_socket(index_of(name)?).doing(what)?;
+        sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, ARRIVALS).doing(what)?;
+        Ok(fd)
     };
     let (inner, outer) = (open(namespace::RELAY_IN)?, open(namespace::RELAY_OUT)?);
     // A poll that wakes 50 us late would show as jitter of the path.

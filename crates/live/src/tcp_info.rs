@@ -58,6 +58,16 @@ impl TcpInfo {
         Ok(TcpInfo::parse(&bytes[..len]))
     }
 
+    /// Everything in the send buffer is in flight, although both windows would allow more: whoever
+    /// waits for room in the buffer then waits for the buffer's size, not for the network.
+    pub fn all_in_flight(&self) -> bool {
+        let in_flight = u64::from(self.unacked) * u64::from(self.segment);
+        self.unacked > 0
+            && self.not_sent < self.segment
+            && self.unacked < self.congestion_window
+            && in_flight + u64::from(self.segment) < u64::from(self.send_window)
+    }
+
     /// Reads the kernel's structure.
     pub fn parse(bytes: &[u8]) -> TcpInfo {
         let word = |at: usize| {

@@ -107,6 +107,8 @@ pub struct Evidence {
     pub receiver_window: f64,
     /// Of all time, the fraction that the send buffer limited.
     pub send_buffer: f64,
+    /// Fraction of the looks at it in which all data was in flight and the windows allowed more.
+    pub all_in_flight: f64,
     /// Smoothed round-trip time, seconds.
     pub rtt: f64,
     /// The least of it.
@@ -136,6 +138,7 @@ pub fn of(m: &Measurement) -> Verdict {
         busy: tcp.busy,
         receiver_window: tcp.receiver_window_limited,
         send_buffer: tcp.send_buffer_limited,
+        all_in_flight: tcp.all_in_flight,
         rtt: tcp.rtt,
         rtt_min: tcp.rtt_min,
         repeated: tcp.retransmits as f64 / tcp.data_segments_out.max(1) as f64,
@@ -207,7 +210,8 @@ fn candidates(e: &Evidence) -> Vec<(Limit, f64)> {
     }
     all.push((Limit::SharedCpu, shared));
     let window = e.receiver_window.min(both);
-    let buffer = e.send_buffer.min(both - window);
+    // The kernel counts this limit only in some of the places where it waits for room.
+    let buffer = e.send_buffer.max(e.all_in_flight).min(both - window);
     let network = (both - window - buffer).min(e.busy).max(0.0);
     all.push((Limit::ReceiverWindow, window));
     all.push((Limit::SendBuffer, buffer));
@@ -309,6 +313,7 @@ mod tests {
         busy: 1.0,
         receiver_window: 0.0,
         send_buffer: 0.0,
+        all_in_flight: 0.0,
         rtt: 0.02,
         rtt_min: 0.02,
         repeated: 0.0,

@@ -130,6 +130,8 @@ pub struct TcpChange {
     pub receiver_window_limited: f64,
     /// Fraction of time in which the send buffer was the limit.
     pub send_buffer_limited: f64,
+    /// Fraction of samples in which all data was in flight and the windows allowed more.
+    pub all_in_flight: f64,
     /// Mean smoothed round-trip time.
     pub rtt: f64,
     /// Least round-trip time.
@@ -376,6 +378,7 @@ fn tcp_change(part: Part, threads: &[Thread]) -> TcpChange {
         total.rtt += mean(|t| t.rtt) / count;
         total.delivery_rate += mean(|t| t.delivery_rate);
         total.application_limited += mean(|t| f64::from(u8::from(t.application_limited))) / count;
+        total.all_in_flight += mean(|t| f64::from(u8::from(t.all_in_flight()))) / count;
         total.not_sent += mean(|t| t.not_sent.into());
         total.unacked += mean(|t| t.unacked.into());
         total.congestion_window += mean(|t| t.congestion_window.into());
