@@ -11,6 +11,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["transfer", json @ ..] => run_transfer(json),
+        ["features", json @ ..] => features(json),
         _ => Err("drive transfer [JSON]...".into()),
     };
     if let Err(e) = result {
@@ -95,4 +96,34 @@ fn print(m: &Measurement) {
         "  softirqs {:?} intr {} troubles {:?} relay {:?} {:?}",
         m.counters.softirqs, m.counters.interrupts, m.counters.troubles, m.relay, m.notes
     );
+}
+
+/// One line a run for regression: costs and counts per message.
+fn features(settings: &[&str]) -> Outcome {
+    let mut hosts = lastmeter_live::namespace::Hosts::open(false)?;
+    for json in settings {
+        let m = hosts.run(&setting(json)?)?;
+        let n = m.message_rate * m.elapsed;
+        let total = |side: &transfer::Side| {
+            side.threads.iter().map(|t| t.samples.last().map_or(0, |s| s.messages)).sum::<u64>() as f64
+        };
+        let all = total(&m.sender);
+        println!(
+            "{}",
+            serde_json::json!({
+                "m": m.setting.message.0, "mtu": m.setting.mtu, "off": m.setting.offload,
+                "same": m.setting.placement == transfer::Placement::SameCore,
+                "out": m.setting.copy_out, "in": m.setting.copy_in, "gbit": m.goodput.windows.median / 1e9,
+                "s": m.sender.run_per_byte.median * m.setting.message.0 as f64 * 1e6,
+                "r": m.receiver.run_per_byte.median * m.setting.message.0 as f64 * 1e6,
+                "srun": m.sender.activity.run, "rrun": m.receiver.activity.run,
+                "sleeps": m.receiver.voluntary as f64 / all, "ssleeps": m.sender.voluntary as f64 / all,
+                "invol": (m.receiver.involuntary + m.sender.involuntary) as f64 / all,
+                "acks": m.sender.tcp.segments_in as f64 / n, "segs": m.sender.tcp.data_segments_out as f64 / n,
+                "calls": m.receiver.calls as f64 / n, "rwnd": m.sender.tcp.receiver_window_limited,
+                "foreign": m.foreign,
+            })
+        );
+    }
+    Ok(())
 }

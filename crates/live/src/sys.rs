@@ -239,3 +239,13 @@ pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     // SAFETY: with namespace flags alone no descriptor table and no memory becomes unshared.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
+
+/// `SCHED_BATCH` for the calling thread: its wake-ups take the CPU from nobody.
+pub(crate) fn schedule_as_batch() -> io::Result<()> {
+    // SAFETY: `sched_param` is plain data for which all-zero is a valid value, and the only one
+    // that this policy takes.
+    let parameter: libc::sched_param = unsafe { zeroed() };
+    // SAFETY: the pointer is to a live `sched_param`; process id 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) })?;
+    Ok(())
+}

@@ -4,7 +4,7 @@ use super::meter::{self, Meter, pause};
 use super::sender::panicked;
 use super::{End, Setting, Thread, Workload};
 use crate::error::{Doing, Error, Result};
-use crate::{cores, sys};
+use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -86,8 +86,8 @@ fn accept(listener: &TcpListener, job: &Job) -> Result<TcpStream> {
 }
 
 fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
-    cores::pin(core)?;
     let setting = &job.setting;
+    setting.placement.take(core)?;
     let size = setting.message.0 as usize;
     let mut buffer = vec![0u8; size];
     let mut meter = Meter::start(stream)?;

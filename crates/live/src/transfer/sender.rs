@@ -3,7 +3,7 @@
 use super::meter::{self, Meter, pause};
 use super::{CopyIn, End, Setting, Thread, Workload};
 use crate::error::{Doing, Error, Result};
-use crate::{cores, sys};
+use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -75,8 +75,8 @@ pub(super) fn panicked() -> Error {
 }
 
 fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
-    cores::pin(core)?;
     let setting = &job.setting;
+    setting.placement.take(core)?;
     let mut source = Source::new(setting)?;
     let mut answer = vec![0u8; setting.message.0 as usize];
     let mut latencies = Vec::new();

@@ -1,6 +1,6 @@
 //! What a transfer is to be: the knobs that `why` turns.
 
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::link::check_mtu;
 use lastmeter_base::{Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
@@ -36,12 +36,25 @@ pub enum CopyIn {
 /// On which cores the two applications run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// All on one.
+    /// All on one, scheduled as batch programs: whether a wake-up of the receiver takes the CPU from
+    /// the sender is otherwise a matter of history, and throughput has two stable values, up to
+    /// three times apart, between which chance decides.
     SameCore,
     /// Senders on one, receivers on another.
     OtherCore,
     /// Where the scheduler likes.
     Free,
+}
+
+impl Placement {
+    /// Moves the calling thread to `core`, if it has one, with this placement's scheduling.
+    pub(crate) fn take(self, core: Option<usize>) -> Result<()> {
+        crate::cores::pin(core)?;
+        if self == Placement::SameCore {
+            crate::sys::schedule_as_batch().doing(|| "scheduling as a batch program".to_owned())?;
+        }
+        Ok(())
+    }
 }
 
 /// What the application does besides moving the message, once per message.
