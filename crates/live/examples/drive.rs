@@ -11,6 +11,8 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["transfer", json @ ..] => run_transfer(json),
+        ["calibrate"] => run_calibrate(),
+        ["validate", profile @ ..] => validate(profile),
         ["features", json @ ..] => features(json),
         _ => Err("drive transfer [JSON]...".into()),
     };
@@ -125,5 +127,60 @@ fn features(settings: &[&str]) -> Outcome {
             })
         );
     }
+    Ok(())
+}
+
+fn run_calibrate() -> Outcome {
+    let from = std::time::Instant::now();
+    let calibration = lastmeter_live::calibrate::run()?;
+    let text = calibration.to_toml()?;
+    println!("{text}");
+    assert_eq!(lastmeter_live::calibrate::Calibration::from_toml(&text)?.to_toml()?, text);
+    eprintln!("took {:.1} s", from.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Ten settings, predicted from a profile (or a fresh calibration) and measured.
+fn validate(profile: &[&str]) -> Outcome {
+    let calibration = match profile {
+        [path] => lastmeter_live::calibrate::Calibration::from_toml(&std::fs::read_to_string(path)?)?,
+        _ => lastmeter_live::calibrate::run()?,
+    };
+    let ten = [
+        r#"{}"#,
+        r#"{"message":"256 B"}"#,
+        r#"{"message":"1 MiB","mtu":65535,"send_buffer":"4 MiB","receive_buffer":"4 MiB"}"#,
+        r#"{"offload":false}"#,
+        r#"{"message":"16 KiB","mtu":576,"offload":false}"#,
+        r#"{"mtu":9000,"offload":false,"placement":"SameCore"}"#,
+        r#"{"message":"4 KiB","send_buffer":"16 KiB","receive_buffer":"16 KiB"}"#,
+        r#"{"streams":2,"mtu":4000}"#,
+        r#"{"message":"1 KiB","placement":"SameCore"}"#,
+        r#"{"message":"256 KiB","streams":2,"placement":"SameCore","send_buffer":"256 KiB","receive_buffer":"256 KiB"}"#,
+    ];
+    let mut hosts = lastmeter_live::namespace::Hosts::open(false)?;
+    let mut good = 0;
+    for json in ten {
+        let mut setting = setting(json)?;
+        setting.duration = lastmeter_base::Duration::from_ms(300);
+        let p = lastmeter_live::predict::predict(&calibration, &setting)?;
+        let mut rates = Vec::new();
+        let mut foreign = 0.0;
+        for _ in 0..3 {
+            let m = hosts.run(&setting)?;
+            rates.push(m.goodput.windows.median);
+            foreign += m.foreign / 3.0;
+        }
+        rates.sort_by(f64::total_cmp);
+        let error = p.goodput / rates[1] - 1.0;
+        good += u32::from(error.abs() <= 0.15);
+        println!(
+            "{json:115} predicted {:7.3} measured {:7.3} ({:.3}..{:.3}) Gbit/s error {:+.0} %  limit {} \
+             uncertainty {:.2} foreign {:.2}",
+            p.goodput / 1e9, rates[1] / 1e9, rates[0] / 1e9, rates[2] / 1e9, error * 100.0,
+            p.uses[0].resource, p.uncertainty, foreign,
+        );
+    }
+    println!("{good} of 10 within 15 %");
     Ok(())
 }

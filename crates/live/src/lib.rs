@@ -4,19 +4,24 @@
 //! |-------------|------------------------------------------------------------------------------|
 //! | `namespace` | two hosts on this machine, joined by a cable, that vanish with their program |
 //! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
+//! | `calibrate` | this host's constants, as a profile                                          |
+//! | `predict`   | what a transfer will do, from those constants                                |
 //! | `verdict`   | which side and resource limited it, or that the data do not decide           |
 //!
 //! Everything here is privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage. No
 //! performance counters, no eBPF. Results are in SI units: seconds, bytes, bits per second.
 //! Only interfaces that this crate makes itself are ever changed.
 
+pub mod calibrate;
 mod channel;
 pub mod cores;
 pub mod counters;
 mod error;
+mod fit;
 pub mod link;
 pub mod namespace;
 mod netlink;
+pub mod predict;
 pub mod relay;
 pub mod statistics;
 mod sys;

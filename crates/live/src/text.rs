@@ -29,6 +29,11 @@ impl Exact for Rate {
     }
 }
 
+/// As text that reads back to the same value.
+pub(crate) fn exact<T: Exact>(value: &T) -> String {
+    value.exact()
+}
+
 /// For `#[serde(with = "crate::text")]`.
 pub(crate) fn serialize<T: Exact, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&value.exact())

@@ -43,6 +43,8 @@ pub(crate) enum Request {
     Relay(relay::Job),
     /// End what never ends by itself: the relay.
     Stop,
+    /// Measure memory and kernel.
+    Calibrate,
     /// Burn the CPU of this core until killed.
     Spin { core: Option<usize> },
 }
@@ -60,6 +62,8 @@ pub(crate) enum Reply {
     End(crate::transfer::End),
     /// What the relay saw.
     Relayed(relay::Relayed),
+    /// The constants of memory and kernel, by name.
+    Calibrated(Vec<(String, crate::calibrate::Constant)>),
     /// It went wrong.
     Failed { message: String, os_error: Option<i32> },
 }
@@ -144,6 +148,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         }
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
         Request::Stop => {}
+        Request::Calibrate => return crate::calibrate::in_worker().map(Reply::Calibrated),
         Request::Spin { core } => {
             crate::cores::pin(core)?;
             channel::send(socket, &Reply::Done).doing(|| "telling the parent".to_owned())?;

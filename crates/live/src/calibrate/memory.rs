@@ -1,0 +1,106 @@
+//! Memory: copying and reading at the size of each cache, the Internet checksum, a page fault.
+
+use super::constant::Constant;
+use crate::statistics::Spread;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Working sets: within the first-level cache, the second, the third, and beyond them all.
+const SIZES: [(&str, usize); 4] =
+    [("l1", 16 << 10), ("l2", 256 << 10), ("l3", 4 << 20), ("dram", 96 << 20)];
+/// Bytes that one batch moves: a millisecond or so, short enough to fall between disturbances.
+const BATCH: usize = 16 << 20;
+/// Batches of each measurement.
+const BATCHES: usize = 15;
+const PAGE: usize = 4096;
+
+fn rates(bytes: usize, mut work: impl FnMut()) -> Spread {
+    work();
+    let one = || {
+        let from = Instant::now();
+        work();
+        bytes as f64 / from.elapsed().as_secs_f64()
+    };
+    Spread::of(std::iter::repeat_with(one).take(BATCHES).collect())
+}
+
+/// Everything about memory, by name.
+pub(crate) fn measure(into: &mut Vec<(String, Constant)>) {
+    let largest = SIZES[SIZES.len() - 1].1;
+    let source = vec![1u8; largest];
+    let mut target = vec![0u8; largest];
+    for (name, size) in SIZES {
+        // Half the working set each way, so that both fit into the cache that is meant.
+        let half = size / 2;
+        let rounds = (BATCH / half).max(1);
+        let copied = rates(rounds * half, || {
+            for _ in 0..rounds {
+                target[..half].copy_from_slice(black_box(&source[..half]));
+                black_box(&mut target);
+            }
+        });
+        let method = format!("memcpy of {half} bytes, again and again; bytes copied a second");
+        into.push((format!("memory.copy.{name}"), Constant::rate(copied, &method)));
+        let rounds = (BATCH / size).max(1);
+        let read = rates(rounds * size, || {
+            for _ in 0..rounds {
+                black_box(sum_words(black_box(&source[..size])));
+            }
+        });
+        let method = format!("adding up the 64-bit words of {size} bytes, again and again");
+        into.push((format!("memory.read.{name}"), Constant::rate(read, &method)));
+    }
+    let summed = rates(BATCH, || {
+        for _ in 0..BATCH / PAGE {
+            black_box(internet_checksum(black_box(&source[..PAGE])));
+        }
+    });
+    let method = "Internet checksum (RFC 1071) of 4096 cached bytes, 32 bits at a time";
+    into.push(("checksum.internet".to_owned(), Constant::rate(summed, method)));
+    into.push(("page.fault".to_owned(), page_fault()));
+}
+
+fn sum_words(bytes: &[u8]) -> u64 {
+    let word = |chunk: &[u8; 8]| u64::from_ne_bytes(*chunk);
+    bytes.as_chunks::<8>().0.iter().map(word).fold(0, u64::wrapping_add)
+}
+
+/// RFC 1071 §2: the one's complement sum; wider words give the same sum after folding.
+fn internet_checksum(bytes: &[u8]) -> u16 {
+    let word = |chunk: &[u8; 4]| u64::from(u32::from_be_bytes(*chunk));
+    let mut sum: u64 = bytes.as_chunks::<4>().0.iter().map(word).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// First touch of fresh pages, with huge pages switched off so that each page faults.
+fn page_fault() -> Constant {
+    const PAGES: usize = 2048;
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+    let one = || {
+        let mut fresh = vec![0u8; PAGES * PAGE];
+        let from = Instant::now();
+        for page in 0..PAGES {
+            fresh[page * PAGE] = 1;
+        }
+        black_box(&mut fresh);
+        from.elapsed().as_secs_f64() / PAGES as f64
+    };
+    let spread = Spread::of(std::iter::repeat_with(one).take(BATCHES).collect());
+    let _ = rustix::thread::disable_transparent_huge_pages(false);
+    Constant::time(spread, "first write to each of 2048 fresh 4 KiB pages, time per page")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_the_example_of_the_rfc() {
+        // RFC 1071 §3: 00 01 f2 03 f4 f5 f6 f7 sums to ddf2.
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(internet_checksum(&bytes), !0xddf2);
+    }
+}

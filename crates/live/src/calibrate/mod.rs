@@ -1,0 +1,94 @@
+//! Measures this host: memory, kernel and path, as constants with unit, method and spread.
+//!
+//! Takes about ten seconds. Memory and kernel are measured in a helper process, which runs at a
+//! high priority where the user may, and the path by reference transfers between two hosts.
+
+mod constant;
+pub(crate) mod memory;
+mod path;
+pub(crate) mod system;
+
+pub use constant::{Calibration, Constant, Host, Value};
+
+use crate::channel;
+use crate::cores;
+use crate::error::{Doing, Result};
+use crate::namespace::Hosts;
+use crate::transfer::{Placement, kernel};
+use crate::worker::{Reply, Request, Worker};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Measures everything.
+///
+/// # Errors
+/// When a helper process fails or the kernel refuses something basic.
+pub fn run() -> Result<Calibration> {
+    let mut worker = Worker::spawn()?;
+    worker.ask(&Request::Calibrate)?;
+    let mut constants = match worker.answer("measure memory and kernel")? {
+        Reply::Calibrated(constants) => constants,
+        other => return Err(channel::instead("measure memory and kernel", other)),
+    };
+    drop(worker);
+    let mut hosts = Hosts::open(false)?;
+    let cores = cores::allowed()?.len();
+    if cores > 1 {
+        path::measure(&mut hosts, Placement::OtherCore, &mut constants)?;
+    }
+    path::measure(&mut hosts, Placement::SameCore, &mut constants)?;
+    let host = Host {
+        model: cpu_model()?,
+        cores: cores as u32,
+        kernel: kernel()?,
+        date: std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs()),
+        caches: caches(),
+        isolation: hosts.isolation(),
+    };
+    Ok(Calibration { host, constants: constants.into_iter().collect() })
+}
+
+/// What the helper process measures.
+pub(crate) fn in_worker() -> Result<Vec<(String, Constant)>> {
+    let mut constants = Vec::new();
+    let core = cores::allowed()?[0];
+    cores::pinned(core, || {
+        memory::measure(&mut constants);
+        Ok(())
+    })?;
+    system::measure(&mut constants)?;
+    Ok(constants)
+}
+
+fn cpu_model() -> Result<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").doing(|| "reading /proc/cpuinfo".to_owned())?;
+    let model = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        matches!(name.trim(), "model name" | "CPU implementer" | "uarch")
+            .then(|| value.trim().to_owned())
+    });
+    Ok(model.unwrap_or_else(|| "unknown".to_owned()))
+}
+
+/// Caches of the first core; none where the kernel does not tell.
+fn caches() -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for index in 0..8 {
+        let read = |what: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
+            fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
+        };
+        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
+        else {
+            break;
+        };
+        // The kernel writes `48K`.
+        let kib = size.strip_suffix('K').and_then(|n| n.parse::<u64>().ok());
+        if let Some(kib) = kib {
+            found.insert(format!("L{level} {kind}"), Value::Size(kib << 10));
+        }
+    }
+    found
+}

@@ -1,0 +1,324 @@
+//! What a transfer will do, from a host's constants, in plain arithmetic.
+//!
+//! Per message of `m` bytes, with segment size `mss = mtu - 52` (IP and TCP headers, timestamps):
+//!
+//! ```text
+//! handovers  h = m / (1.5 mss)   if m < 1.5 mss     the receiver acknowledges a segment and a half
+//!              = 1               up to 64 KiB       one batch per send
+//!              = m / 64 KiB      beyond             the largest batch
+//! segments   g = 0 with GSO, m / mss without
+//! sender     S = per-call + per-byte m + per-handover h + per-segment g       (other-core.sender)
+//! receiver   R = the same with other-core.receiver
+//! other core T = max(S, R): the two ends overlap
+//! lockstep   T = S + R + wake-up, per window, when a window holds less than two handovers
+//! same core  T = both (same-core.both) + two context switches per window
+//! goodput    = 8 m / T, at most window / RTT, the relay's rate, and the sender's own rate
+//! ```
+//!
+//! All settings of a host are predicted from the same constants: 4 for the sender and 4 for the
+//! receiver on different cores, 4 for both on one core, a copy-in and a copy-out each, a round trip
+//! each, the wake-up and the context switch: 20.
+
+use crate::calibrate::Calibration;
+use crate::cores;
+use crate::error::Result;
+use crate::transfer::{CopyIn, Pause, Placement, Setting, Workload};
+use serde::{Deserialize, Serialize};
+
+/// Headers in a packet: IPv4 20, TCP 20, timestamp option 12.
+const HEADERS: f64 = 52.0;
+/// Bytes in the largest batch that TCP hands down (`GSO_MAX_SIZE`).
+const BATCH_MAX: f64 = 65_536.0;
+/// Segments per acknowledgement while messages are smaller than that: the receiver acknowledges as
+/// soon as more than one full segment was read (RFC 9293 §3.8.6.3 allows two).
+const SEGMENTS_PER_ACK: f64 = 1.5;
+/// Bytes of window per byte asked for with `SO_RCVBUF`: the kernel doubles it and then counts 60 %
+/// of the memory as data (`tcp_rmem`, scaling ratio of Ethernet frames).
+const WINDOW_PER_BUFFER: f64 = 1.2;
+/// Ethernet's header, which a relay's token bucket counts too.
+const FRAME_HEADER: f64 = 14.0;
+
+/// What one message makes the path do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Bytes of data.
+    pub bytes: f64,
+    /// Batches handed to the receiver.
+    pub handovers: f64,
+    /// Packets that batches are cut into before the veth pair; none with GSO.
+    pub segments: f64,
+}
+
+/// Counts the work of one message.
+pub fn work_of(setting: &Setting) -> Work {
+    let bytes = setting.message.0 as f64;
+    let mss = f64::from(setting.mtu) - HEADERS;
+    let merged = SEGMENTS_PER_ACK * mss;
+    let handovers = if bytes >= merged || setting.workload != Workload::Stream {
+        (bytes / BATCH_MAX).max(1.0)
+    } else {
+        bytes / merged
+    };
+    let segments = if setting.offload { 0.0 } else { bytes / mss };
+    Work { bytes, handovers, segments }
+}
+
+/// `other-core` or `same-core`, as constants are named.
+pub(crate) fn placement_name(placement: Placement) -> &'static str {
+    match placement {
+        Placement::SameCore => "same-core",
+        Placement::OtherCore | Placement::Free => "other-core",
+    }
+}
+
+/// One stage's cost, for the model that replays it. Seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageCost {
+    /// `send call`, `transmit and deliver`.
+    pub name: String,
+    /// What serves it: `sender core`, `receiver core`, `core`.
+    pub resource: String,
+    /// Once per message.
+    pub per_message: f64,
+    /// Per byte.
+    pub per_byte: f64,
+    /// Once per batch.
+    pub per_batch: f64,
+    /// Bytes in a batch.
+    pub batch: f64,
+    /// Once per packet.
+    pub per_packet: f64,
+    /// Data bytes in a packet.
+    pub packet: f64,
+}
+
+impl StageCost {
+    /// Seconds that a message with this work takes here.
+    pub fn per_message(&self, work: &Work) -> f64 {
+        self.per_message
+            + self.per_byte * work.bytes
+            + self.per_batch * work.handovers
+            + self.per_packet * work.segments
+    }
+}
+
+/// How much of a resource a transfer will use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Use {
+    /// `sender core`, `window`, `rate`.
+    pub resource: String,
+    /// The goodput that it alone would allow, bits per second.
+    pub allows: f64,
+    /// Predicted goodput over that.
+    pub utilisation: f64,
+}
+
+/// What a transfer will do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Bits per second.
+    pub goodput: f64,
+    /// Messages per second.
+    pub message_rate: f64,
+    /// Each resource; the first is the limit.
+    pub uses: Vec<Use>,
+    /// The costs behind it, in path order.
+    pub stages: Vec<StageCost>,
+    /// Relative error to expect: the fit's own, more where the model has no measurement.
+    pub uncertainty: f64,
+    /// Why it may be wrong.
+    pub notes: Vec<String>,
+}
+
+/// The stages of the path as this host's constants have them.
+///
+/// # Errors
+/// When the calibration lacks a constant.
+pub fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageCost>> {
+    let place = placement_name(setting.placement);
+    let sides: &[(&str, &str)] = match setting.placement {
+        Placement::SameCore => &[("both", "core")],
+        _ => &[("sender", "sender core"), ("receiver", "receiver core")],
+    };
+    let packet = f64::from(setting.mtu) - HEADERS;
+    let saved_out = calibration.si(&format!("path.{place}.copy-out"))?;
+    let saved_in = calibration.si(&format!("path.{place}.copy-in"))?;
+    let mut all = Vec::new();
+    for (side, resource) in sides {
+        let constant = |what: &str| calibration.si(&format!("path.{place}.{side}.{what}"));
+        let (call, byte) = (constant("per-call")?, constant("per-byte")?);
+        let (handover, segment) = (constant("per-handover")?, constant("per-segment")?);
+        let (copy_in, copy_out) = match *side {
+            "sender" => (saved_in, 0.0),
+            "receiver" => (0.0, saved_out),
+            _ => (saved_in, saved_out),
+        };
+        // What the fit gave per byte is the copies and what else there is per byte.
+        let copies = (copy_in + copy_out).min(byte);
+        let share = if copy_in + copy_out > 0.0 { copies / (copy_in + copy_out) } else { 0.0 };
+        let stage = |name: &str, per_message, per_byte, per_batch, per_packet| StageCost {
+            name: name.to_owned(),
+            resource: (*resource).to_owned(),
+            per_message,
+            per_byte,
+            per_batch,
+            batch: (setting.message.0 as f64).min(BATCH_MAX),
+            per_packet,
+            packet,
+        };
+        let named = |what: &str| if *side == "both" { what.to_owned() } else { format!("{side}: {what}") };
+        all.push(stage(&named("calls"), call, 0.0, 0.0, 0.0));
+        if copy_in > 0.0 && setting.copy_in == CopyIn::Copy {
+            all.push(stage("copy in", 0.0, copy_in * share, 0.0, 0.0));
+        }
+        all.push(stage(&named("protocol and delivery"), 0.0, byte - copies, handover, segment));
+        if copy_out > 0.0 && setting.copy_out {
+            all.push(stage("copy out", 0.0, copy_out * share, 0.0, 0.0));
+        }
+    }
+    Ok(all)
+}
+
+/// Predicts a transfer on the calibrated host.
+///
+/// # Errors
+/// When the setting is wrong or the calibration lacks a constant.
+pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Prediction> {
+    setting.check()?;
+    let stages = stages(calibration, setting)?;
+    let mut notes = Vec::new();
+    let mut uses = cpu_limits(calibration, setting, &stages, &mut notes)?;
+    uses.extend(path_limits(setting));
+    uses.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let goodput = uses[0].1;
+    let place = placement_name(setting.placement);
+    let side = if setting.placement == Placement::SameCore { "both" } else { "sender" };
+    let fit = calibration.constants.get(&format!("path.{place}.{side}.per-call"));
+    let mut uncertainty = fit.map_or(1.0, |c| c.spread);
+    if setting.placement == Placement::Free {
+        notes.push("the scheduler may move the ends; predicted as on different cores".to_owned());
+        uncertainty += 0.3;
+    }
+    if setting.competitor {
+        notes.push("the competitor is taken to get half of the receiver's core".to_owned());
+        uncertainty += 0.2;
+    }
+    uncertainty += 0.1 * notes.len() as f64;
+    let uses = uses
+        .into_iter()
+        .map(|(resource, allows)| Use { resource, allows, utilisation: goodput / allows })
+        .collect();
+    Ok(Prediction {
+        goodput,
+        message_rate: goodput / 8.0 / setting.message.0 as f64,
+        uses,
+        stages,
+        uncertainty,
+        notes,
+    })
+}
+
+/// The window in bytes that the buffers allow; `None` where the kernel sizes them itself.
+fn window(setting: &Setting) -> Option<f64> {
+    let receive = setting.receive_buffer.map(|b| b.0 as f64 * WINDOW_PER_BUFFER);
+    // The send buffer's doubling goes to bookkeeping: about what was asked for is data.
+    let send = setting.send_buffer.map(|b| b.0 as f64);
+    receive.into_iter().chain(send).min_by(f64::total_cmp)
+}
+
+/// Bits per second that the cores allow, by name.
+fn cpu_limits(
+    calibration: &Calibration,
+    setting: &Setting,
+    stages: &[StageCost],
+    notes: &mut Vec<String>,
+) -> Result<Vec<(String, f64)>> {
+    let bits = setting.message.0 as f64 * 8.0;
+    if setting.workload == Workload::RequestResponse {
+        return round_trip(calibration, setting, stages, notes);
+    }
+    let window = window(setting);
+    let mut work = work_of(setting);
+    if let Some(window) = window {
+        // A batch is no larger than the window.
+        work.handovers = work.handovers.max(work.bytes / window.min(BATCH_MAX));
+    }
+    let sum = |resource: &str| -> f64 {
+        let here = stages.iter().filter(|s| s.resource == resource);
+        here.map(|s| s.per_message(&work)).sum()
+    };
+    let (send_delay, receive_delay) = (delay(setting.sender_pause), delay(setting.receiver_pause));
+    if setting.placement == Placement::SameCore {
+        let switches = window.map_or(0.0, |w| 2.0 * work.bytes / w);
+        let switching = switches * calibration.si("context.switch")?;
+        let time = sum("core") + switching + send_delay + receive_delay;
+        return Ok(vec![("core".to_owned(), bits / time)]);
+    }
+    let share = if setting.competitor { 2.0 } else { 1.0 };
+    let send = sum("sender core") + send_delay;
+    let receive = sum("receiver core") * share + receive_delay;
+    let pairs = (cores::allowed()?.len() / 2).max(1).min(setting.streams as usize) as f64;
+    let mut limits = vec![
+        ("sender core".to_owned(), pairs * bits / send),
+        ("receiver core".to_owned(), pairs * bits / receive),
+    ];
+    let batch = work.bytes / work.handovers;
+    if let Some(window) = window.filter(|w| *w < 2.0 * batch) {
+        let windows = work.bytes / window;
+        let wake = calibration.si("wake.other-core")?;
+        let time = send + receive + windows * wake;
+        let streams = f64::from(setting.streams);
+        let overlapped = (streams * bits / time).min(limits[0].1).min(limits[1].1);
+        notes.push("the window holds less than two batches: the ends take turns".to_owned());
+        limits.push(("window in lockstep".to_owned(), overlapped));
+    }
+    Ok(limits)
+}
+
+fn delay(pause: Pause) -> f64 {
+    match pause {
+        Pause::None => 0.0,
+        Pause::Sleep(d) | Pause::Work(d) => d.as_secs_f64(),
+    }
+}
+
+fn round_trip(
+    calibration: &Calibration,
+    setting: &Setting,
+    stages: &[StageCost],
+    notes: &mut Vec<String>,
+) -> Result<Vec<(String, f64)>> {
+    let place = placement_name(setting.placement);
+    let base = calibration.si(&format!("path.{place}.round-trip"))?;
+    let work = work_of(setting);
+    // The base holds the calls and one handover each way; bytes and further batches come on top.
+    let more = Work { handovers: work.handovers - 1.0, ..work };
+    let extra: f64 = stages.iter().map(|s| s.per_message(&more) - s.per_message).sum();
+    let relay = setting.relay.map_or(0.0, |r| 2.0 * r.delay.as_secs_f64());
+    let delays = delay(setting.sender_pause) + delay(setting.receiver_pause);
+    let trip = base + 2.0 * extra + relay + delays;
+    notes.push("a round trip is the calibrated one of 64 B plus the cost of the bytes".to_owned());
+    let bits = setting.message.0 as f64 * 8.0 * f64::from(setting.streams);
+    Ok(vec![("round trip".to_owned(), bits / trip)])
+}
+
+/// Bits per second that windows and rates allow, by name.
+fn path_limits(setting: &Setting) -> Vec<(String, f64)> {
+    let mut limits = Vec::new();
+    let streams = f64::from(setting.streams);
+    if let Some(rate) = setting.sender_rate {
+        limits.push(("sender's own rate".to_owned(), rate.as_bits() as f64));
+    }
+    if let Some(relay) = setting.relay {
+        let rtt = 2.0 * relay.delay.as_secs_f64();
+        if let Some(window) = window(setting).filter(|_| rtt > 0.0) {
+            limits.push(("window over round trip".to_owned(), streams * window * 8.0 / rtt));
+        }
+        if let Some(rate) = relay.rate {
+            let data = f64::from(setting.mtu) - HEADERS;
+            let frame = f64::from(setting.mtu) + FRAME_HEADER;
+            limits.push(("relay's rate".to_owned(), rate.as_bits() as f64 * data / frame));
+        }
+    }
+    limits
+}
