@@ -11,6 +11,8 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["transfer", json @ ..] => run_transfer(json),
+        ["stages", json @ ..] => run_stages(json),
+        ["observe", command, rest @ ..] => run_observe(command, rest),
         ["calibrate"] => run_calibrate(),
         ["validate", profile @ ..] => validate(profile),
         ["features", json @ ..] => features(json),
@@ -107,7 +109,8 @@ fn features(settings: &[&str]) -> Outcome {
         let m = hosts.run(&setting(json)?)?;
         let n = m.message_rate * m.elapsed;
         let total = |side: &transfer::Side| {
-            side.threads.iter().map(|t| t.samples.last().map_or(0, |s| s.messages)).sum::<u64>() as f64
+            side.threads.iter().map(|t| t.samples.last().map_or(0, |s| s.messages)).sum::<u64>()
+                as f64
         };
         let all = total(&m.sender);
         println!(
@@ -143,7 +146,9 @@ fn run_calibrate() -> Outcome {
 /// Ten settings, predicted from a profile (or a fresh calibration) and measured.
 fn validate(profile: &[&str]) -> Outcome {
     let calibration = match profile {
-        [path] => lastmeter_live::calibrate::Calibration::from_toml(&std::fs::read_to_string(path)?)?,
+        [path] => {
+            lastmeter_live::calibrate::Calibration::from_toml(&std::fs::read_to_string(path)?)?
+        }
         _ => lastmeter_live::calibrate::run()?,
     };
     let ten = [
@@ -154,7 +159,7 @@ fn validate(profile: &[&str]) -> Outcome {
         r#"{"message":"16 KiB","mtu":576,"offload":false}"#,
         r#"{"mtu":9000,"offload":false,"placement":"SameCore"}"#,
         r#"{"message":"4 KiB","send_buffer":"16 KiB","receive_buffer":"16 KiB"}"#,
-        r#"{"streams":2,"mtu":4000}"#,
+        r#"{"streams":2}"#,
         r#"{"message":"1 KiB","placement":"SameCore"}"#,
         r#"{"message":"256 KiB","streams":2,"placement":"SameCore","send_buffer":"256 KiB","receive_buffer":"256 KiB"}"#,
     ];
@@ -167,20 +172,52 @@ fn validate(profile: &[&str]) -> Outcome {
         let mut rates = Vec::new();
         let mut foreign = 0.0;
         for _ in 0..3 {
-            let m = hosts.run(&setting)?;
+            let m = hosts.run_quiet(
+                &setting,
+                std::time::Instant::now() + std::time::Duration::from_secs(15),
+            )?;
             rates.push(m.goodput.windows.median);
-            foreign += m.foreign / 3.0;
+            foreign += (m.others + m.crowd) / 3.0;
         }
         rates.sort_by(f64::total_cmp);
         let error = p.goodput / rates[1] - 1.0;
         good += u32::from(error.abs() <= 0.15);
         println!(
             "{json:115} predicted {:7.3} measured {:7.3} ({:.3}..{:.3}) Gbit/s error {:+.0} %  limit {} \
-             uncertainty {:.2} foreign {:.2}",
-            p.goodput / 1e9, rates[1] / 1e9, rates[0] / 1e9, rates[2] / 1e9, error * 100.0,
-            p.uses[0].resource, p.uncertainty, foreign,
+             uncertainty {:.2} others {:.2}",
+            p.goodput / 1e9,
+            rates[1] / 1e9,
+            rates[0] / 1e9,
+            rates[2] / 1e9,
+            error * 100.0,
+            p.uses[0].resource,
+            p.uncertainty,
+            foreign,
         );
     }
     println!("{good} of 10 within 15 %");
+    Ok(())
+}
+
+fn run_stages(settings: &[&str]) -> Outcome {
+    let mut hosts = lastmeter_live::namespace::Hosts::open(false)?;
+    for json in settings {
+        let found = lastmeter_live::stages::measure(&mut hosts, &setting(json)?)?;
+        println!(
+            "{json}: total {:.3} us a message, residual {:+.3} us",
+            found.total * 1e6,
+            found.residual * 1e6
+        );
+        for stage in &found.stages {
+            println!("  {}", lastmeter_live::stages::explain(stage));
+        }
+        println!("  {:?}", found.notes);
+    }
+    Ok(())
+}
+
+fn run_observe(command: &str, rest: &[&str]) -> Outcome {
+    let o = lastmeter_live::observe::run(std::process::Command::new(command).args(rest))?;
+    eprintln!("{}", serde_json::to_string_pretty(&o)?);
     Ok(())
 }

@@ -136,6 +136,13 @@ impl Counters {
     }
 }
 
+/// Threads of others that are running or ready at this instant, the caller not counted.
+pub(crate) fn runnable_others() -> Result<u64> {
+    let text = read("/proc/stat")?;
+    let line = text.lines().find_map(|l| l.strip_prefix("procs_running "));
+    Ok(line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(1).saturating_sub(1))
+}
+
 impl CpuTime {
     fn since(&self, then: &CpuTime) -> CpuTime {
         CpuTime {

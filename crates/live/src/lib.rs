@@ -6,6 +6,8 @@
 //! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
 //! | `calibrate` | this host's constants, as a profile                                          |
 //! | `predict`   | what a transfer will do, from those constants                                |
+//! | `stages`    | what each stage costs, by leaving it away                                    |
+//! | `observe`   | what limited another program's connections                                   |
 //! | `verdict`   | which side and resource limited it, or that the data do not decide           |
 //!
 //! Everything here is privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage. No
@@ -21,8 +23,10 @@ mod fit;
 pub mod link;
 pub mod namespace;
 mod netlink;
+pub mod observe;
 pub mod predict;
 pub mod relay;
+pub mod stages;
 pub mod statistics;
 mod sys;
 pub mod tcp_info;

@@ -3,11 +3,11 @@
 //! Per message of `m` bytes, with segment size `mss = mtu - 52` (IP and TCP headers, timestamps):
 //!
 //! ```text
-//! handovers  h = m / (1.5 mss)   if m < 1.5 mss     the receiver acknowledges a segment and a half
-//!              = 1               up to 64 KiB       one batch per send
-//!              = m / 64 KiB      beyond             the largest batch
+//! handovers  h = m / (2 mss)     if m < 2 mss    the receiver acknowledges every second segment
+//!              = 1               beyond           one per send
+//! batches    b = m / 64 KiB - 1  if m > 64 KiB    further batches of the same send
 //! segments   g = 0 with GSO, m / mss without
-//! sender     S = per-call + per-byte m + per-handover h + per-segment g       (other-core.sender)
+//! sender     S = per-call + per-byte m + per-handover h + per-batch b + per-segment g
 //! receiver   R = the same with other-core.receiver
 //! other core T = max(S, R): the two ends overlap
 //! lockstep   T = S + R + wake-up, per window, when a window holds less than two handovers
@@ -15,9 +15,9 @@
 //! goodput    = 8 m / T, at most window / RTT, the relay's rate, and the sender's own rate
 //! ```
 //!
-//! All settings of a host are predicted from the same constants: 4 for the sender and 4 for the
-//! receiver on different cores, 4 for both on one core, a copy-in and a copy-out each, a round trip
-//! each, the wake-up and the context switch: 20.
+//! All settings of a host are predicted from the same constants: 5 for the sender and 5 for the
+//! receiver on different cores, 5 for both on one core, a copy-in and a copy-out each, a round trip
+//! each, the wake-up and the context switch: 23. Most settings use five or ten of them.
 
 use crate::calibrate::Calibration;
 use crate::cores;
@@ -29,9 +29,9 @@ use serde::{Deserialize, Serialize};
 const HEADERS: f64 = 52.0;
 /// Bytes in the largest batch that TCP hands down (`GSO_MAX_SIZE`).
 const BATCH_MAX: f64 = 65_536.0;
-/// Segments per acknowledgement while messages are smaller than that: the receiver acknowledges as
-/// soon as more than one full segment was read (RFC 9293 §3.8.6.3 allows two).
-const SEGMENTS_PER_ACK: f64 = 1.5;
+/// Segments per acknowledgement while messages are smaller than that: "an ACK SHOULD be generated
+/// for at least every second full-sized segment" (RFC 9293 §3.8.6.3).
+const SEGMENTS_PER_ACK: f64 = 2.0;
 /// Bytes of window per byte asked for with `SO_RCVBUF`: the kernel doubles it and then counts 60 %
 /// of the memory as data (`tcp_rmem`, scaling ratio of Ethernet frames).
 const WINDOW_PER_BUFFER: f64 = 1.2;
@@ -43,8 +43,10 @@ const FRAME_HEADER: f64 = 14.0;
 pub struct Work {
     /// Bytes of data.
     pub bytes: f64,
-    /// Batches handed to the receiver.
+    /// Times that the other end is given something to do: a batch, its acknowledgement, a wake-up.
     pub handovers: f64,
+    /// Batches of the same send beyond the first, which find the other end awake.
+    pub batches: f64,
     /// Packets that batches are cut into before the veth pair; none with GSO.
     pub segments: f64,
 }
@@ -54,13 +56,11 @@ pub fn work_of(setting: &Setting) -> Work {
     let bytes = setting.message.0 as f64;
     let mss = f64::from(setting.mtu) - HEADERS;
     let merged = SEGMENTS_PER_ACK * mss;
-    let handovers = if bytes >= merged || setting.workload != Workload::Stream {
-        (bytes / BATCH_MAX).max(1.0)
-    } else {
-        bytes / merged
-    };
+    let handovers =
+        if bytes >= merged || setting.workload != Workload::Stream { 1.0 } else { bytes / merged };
     let segments = if setting.offload { 0.0 } else { bytes / mss };
-    Work { bytes, handovers, segments }
+    let batches = (bytes / BATCH_MAX - 1.0).max(0.0);
+    Work { bytes, handovers, batches, segments }
 }
 
 /// `other-core` or `same-core`, as constants are named.
@@ -82,9 +82,11 @@ pub struct StageCost {
     pub per_message: f64,
     /// Per byte.
     pub per_byte: f64,
-    /// Once per batch.
+    /// Once per handover, see [`Work`].
+    pub per_handover: f64,
+    /// Once per batch beyond a message's first.
     pub per_batch: f64,
-    /// Bytes in a batch.
+    /// Bytes in the largest batch.
     pub batch: f64,
     /// Once per packet.
     pub per_packet: f64,
@@ -97,7 +99,8 @@ impl StageCost {
     pub fn per_message(&self, work: &Work) -> f64 {
         self.per_message
             + self.per_byte * work.bytes
-            + self.per_batch * work.handovers
+            + self.per_handover * work.handovers
+            + self.per_batch * work.batches
             + self.per_packet * work.segments
     }
 }
@@ -147,7 +150,8 @@ pub fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageC
     for (side, resource) in sides {
         let constant = |what: &str| calibration.si(&format!("path.{place}.{side}.{what}"));
         let (call, byte) = (constant("per-call")?, constant("per-byte")?);
-        let (handover, segment) = (constant("per-handover")?, constant("per-segment")?);
+        let (handover, batch) = (constant("per-handover")?, constant("per-batch")?);
+        let segment = constant("per-segment")?;
         let (copy_in, copy_out) = match *side {
             "sender" => (saved_in, 0.0),
             "receiver" => (0.0, saved_out),
@@ -156,24 +160,31 @@ pub fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageC
         // What the fit gave per byte is the copies and what else there is per byte.
         let copies = (copy_in + copy_out).min(byte);
         let share = if copy_in + copy_out > 0.0 { copies / (copy_in + copy_out) } else { 0.0 };
-        let stage = |name: &str, per_message, per_byte, per_batch, per_packet| StageCost {
+        let stage = |name: &str, per_message, per_byte| StageCost {
             name: name.to_owned(),
             resource: (*resource).to_owned(),
             per_message,
             per_byte,
-            per_batch,
+            per_handover: 0.0,
+            per_batch: 0.0,
             batch: (setting.message.0 as f64).min(BATCH_MAX),
-            per_packet,
+            per_packet: 0.0,
             packet,
         };
-        let named = |what: &str| if *side == "both" { what.to_owned() } else { format!("{side}: {what}") };
-        all.push(stage(&named("calls"), call, 0.0, 0.0, 0.0));
+        let named =
+            |what: &str| if *side == "both" { what.to_owned() } else { format!("{side}: {what}") };
+        all.push(stage(&named("calls"), call, 0.0));
         if copy_in > 0.0 && setting.copy_in == CopyIn::Copy {
-            all.push(stage("copy in", 0.0, copy_in * share, 0.0, 0.0));
+            all.push(stage("copy in", 0.0, copy_in * share));
         }
-        all.push(stage(&named("protocol and delivery"), 0.0, byte - copies, handover, segment));
+        all.push(StageCost {
+            per_handover: handover,
+            per_batch: batch,
+            per_packet: segment,
+            ..stage(&named("protocol and delivery"), 0.0, byte - copies)
+        });
         if copy_out > 0.0 && setting.copy_out {
-            all.push(stage("copy out", 0.0, copy_out * share, 0.0, 0.0));
+            all.push(stage("copy out", 0.0, copy_out * share));
         }
     }
     Ok(all)
@@ -240,8 +251,8 @@ fn cpu_limits(
     let window = window(setting);
     let mut work = work_of(setting);
     if let Some(window) = window {
-        // A batch is no larger than the window.
-        work.handovers = work.handovers.max(work.bytes / window.min(BATCH_MAX));
+        // A batch is no larger than the window, and the ends meet at each.
+        work.handovers = work.handovers.max(work.bytes / window);
     }
     let sum = |resource: &str| -> f64 {
         let here = stages.iter().filter(|s| s.resource == resource);
@@ -262,7 +273,7 @@ fn cpu_limits(
         ("sender core".to_owned(), pairs * bits / send),
         ("receiver core".to_owned(), pairs * bits / receive),
     ];
-    let batch = work.bytes / work.handovers;
+    let batch = (work.bytes / work.handovers).min(BATCH_MAX);
     if let Some(window) = window.filter(|w| *w < 2.0 * batch) {
         let windows = work.bytes / window;
         let wake = calibration.si("wake.other-core")?;

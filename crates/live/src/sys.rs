@@ -249,3 +249,30 @@ pub(crate) fn schedule_as_batch() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) })?;
     Ok(())
 }
+
+/// Maps `pages` fresh pages of `size` bytes and tells how long one write to each took.
+pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::time::Duration> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    let len = pages * size;
+    // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
+    let start = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    }?;
+    // SAFETY: the range is the mapping; this advice changes no contents. A refusal means a kernel
+    // without huge pages, where there is nothing to forbid.
+    let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
+    let from = std::time::Instant::now();
+    for page in 0..pages {
+        // SAFETY: the byte lies within the mapping, which is writable and not referenced elsewhere.
+        unsafe { start.cast::<u8>().add(page * size).write_volatile(1) };
+    }
+    let took = from.elapsed();
+    // SAFETY: the mapping was made above and no pointer into it survives.
+    unsafe { munmap(start, len) }?;
+    Ok(took)
+}

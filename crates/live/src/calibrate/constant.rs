@@ -153,10 +153,8 @@ impl Calibration {
     /// # Errors
     /// Never for a calibration that was measured.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self).map_err(|e| Error::Profile {
-            place: "writing".to_owned(),
-            message: e.to_string(),
-        })
+        toml::to_string(self)
+            .map_err(|e| Error::Profile { place: "writing".to_owned(), message: e.to_string() })
     }
 
     /// Reads a TOML profile.
@@ -164,10 +162,8 @@ impl Calibration {
     /// # Errors
     /// Says where the text is wrong.
     pub fn from_toml(text: &str) -> Result<Calibration> {
-        toml::from_str(text).map_err(|e| Error::Profile {
-            place: "reading".to_owned(),
-            message: e.to_string(),
-        })
+        toml::from_str(text)
+            .map_err(|e| Error::Profile { place: "reading".to_owned(), message: e.to_string() })
     }
 }
 

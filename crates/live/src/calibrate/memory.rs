@@ -1,7 +1,9 @@
 //! Memory: copying and reading at the size of each cache, the Internet checksum, a page fault.
 
 use super::constant::Constant;
+use crate::error::{Doing, Result};
 use crate::statistics::Spread;
+use crate::sys::touch_fresh_pages;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -25,7 +27,7 @@ fn rates(bytes: usize, mut work: impl FnMut()) -> Spread {
 }
 
 /// Everything about memory, by name.
-pub(crate) fn measure(into: &mut Vec<(String, Constant)>) {
+pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
     let largest = SIZES[SIZES.len() - 1].1;
     let source = vec![1u8; largest];
     let mut target = vec![0u8; largest];
@@ -57,7 +59,8 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) {
     });
     let method = "Internet checksum (RFC 1071) of 4096 cached bytes, 32 bits at a time";
     into.push(("checksum.internet".to_owned(), Constant::rate(summed, method)));
-    into.push(("page.fault".to_owned(), page_fault()));
+    into.push(("page.fault".to_owned(), page_fault()?));
+    Ok(())
 }
 
 fn sum_words(bytes: &[u8]) -> u64 {
@@ -75,22 +78,16 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// First touch of fresh pages, with huge pages switched off so that each page faults.
-fn page_fault() -> Constant {
+/// First touch of fresh pages, huge pages forbidden so that each page faults.
+fn page_fault() -> Result<Constant> {
     const PAGES: usize = 2048;
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let one = || {
-        let mut fresh = vec![0u8; PAGES * PAGE];
-        let from = Instant::now();
-        for page in 0..PAGES {
-            fresh[page * PAGE] = 1;
-        }
-        black_box(&mut fresh);
-        from.elapsed().as_secs_f64() / PAGES as f64
+        let took = touch_fresh_pages(PAGES, PAGE).doing(|| "mapping fresh pages".to_owned())?;
+        Ok(took.as_secs_f64() / PAGES as f64)
     };
-    let spread = Spread::of(std::iter::repeat_with(one).take(BATCHES).collect());
-    let _ = rustix::thread::disable_transparent_huge_pages(false);
-    Constant::time(spread, "first write to each of 2048 fresh 4 KiB pages, time per page")
+    let times = std::iter::repeat_with(one).take(BATCHES).collect::<Result<Vec<f64>>>()?;
+    let method = "first write to each of 2048 fresh 4 KiB pages, time per page";
+    Ok(Constant::time(Spread::of(times), method))
 }
 
 #[cfg(test)]

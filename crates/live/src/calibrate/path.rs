@@ -3,12 +3,14 @@
 //! What a message costs on each side is taken to be
 //!
 //! ```text
-//! cost = per-call + per-byte x bytes + per-handover x handovers + per-segment x segments
+//! cost = per-call + per-byte x bytes + per-handover x handovers + per-batch x batches
+//!        + per-segment x segments
 //! ```
 //!
 //! where a *handover* is a batch that goes through TCP, the veth pair and the softirq to the
-//! receiver, with the acknowledgement and the wake-up that come of it, and segments count only
-//! where batches are cut into packets before the veth pair. [`crate::predict::work_of`] counts both.
+//! receiver, with the acknowledgement and the wake-up that come of it; further batches of the same
+//! send find the receiver awake; segments count only where batches are cut into packets before the
+//! veth pair. [`crate::predict::work_of`] counts them.
 //! None of the reference settings is one of the validation's.
 
 use super::constant::{Constant, Value};
@@ -18,6 +20,7 @@ use crate::namespace::Hosts;
 use crate::predict::{placement_name, work_of};
 use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
+use std::time::Instant;
 
 /// Measured time of one reference transfer: windows of 8 ms.
 const DURATION: Duration = Duration::from_ms(200);
@@ -59,19 +62,20 @@ fn costs(m: &Measurement) -> (f64, f64) {
     (m.sender.run_per_byte.median * message, m.receiver.run_per_byte.median * message)
 }
 
-/// Everything about the path with this placement, by name.
+/// Everything about the path with this placement, by name; noisy runs are repeated until `until`.
 pub(crate) fn measure(
     hosts: &mut Hosts,
     placement: Placement,
+    until: Instant,
     into: &mut Vec<(String, Constant)>,
 ) -> Result<()> {
     let prefix = format!("path.{}", placement_name(placement));
     let (mut rows, mut sender, mut receiver) = (Vec::new(), Vec::new(), Vec::new());
     for point in REFERENCES {
         let setting = reference(placement, point);
-        let m = hosts.run(&setting)?;
+        let m = hosts.run_quiet(&setting, until)?;
         let work = work_of(&setting);
-        rows.push(vec![1.0, work.bytes, work.handovers, work.segments]);
+        rows.push(vec![1.0, work.bytes, work.handovers, work.batches, work.segments]);
         let (s, r) = costs(&m);
         sender.push(s);
         receiver.push(r);
@@ -84,26 +88,20 @@ pub(crate) fn measure(
         push_fit(&format!("{prefix}.sender"), &rows, &sender, into);
         push_fit(&format!("{prefix}.receiver"), &rows, &receiver, into);
     }
-    copies(hosts, placement, &prefix, into)?;
-    round_trip(hosts, placement, &prefix, into)
+    copies(hosts, placement, until, &prefix, into)?;
+    round_trip(hosts, placement, until, &prefix, into)
 }
 
-fn push_fit(
-    prefix: &str,
-    rows: &[Vec<f64>],
-    times: &[f64],
-    into: &mut Vec<(String, Constant)>,
-) {
+fn push_fit(prefix: &str, rows: &[Vec<f64>], times: &[f64], into: &mut Vec<(String, Constant)>) {
     let fit = fit::relative(rows, times);
     let method = format!(
         "CPU time per message of {} reference transfers (384 B to 384 KiB, MTU 800 to 9000, GSO on \
-         and off); least squares on calls, bytes, handovers and segments",
+         and off); least squares on calls, bytes, handovers, batches and segments",
         rows.len()
     );
-    let names = ["per-call", "per-byte", "per-handover", "per-segment"];
+    let names = ["per-call", "per-byte", "per-handover", "per-batch", "per-segment"];
     for (name, factor) in names.into_iter().zip(fit.factors) {
-        let value =
-            if name == "per-byte" { Value::PerByte(factor) } else { Value::Time(factor) };
+        let value = if name == "per-byte" { Value::PerByte(factor) } else { Value::Time(factor) };
         let spread = (fit.error * 1e4).round() / 1e4;
         let samples = rows.len() as u32;
         let constant = Constant { value, method: method.clone(), spread, samples };
@@ -115,14 +113,15 @@ fn push_fit(
 fn copies(
     hosts: &mut Hosts,
     placement: Placement,
+    until: Instant,
     prefix: &str,
     into: &mut Vec<(String, Constant)>,
 ) -> Result<()> {
     let with = reference(placement, (VARIANT, 1500, true));
     let total = |m: &Measurement| m.sender.run_per_byte.median + m.receiver.run_per_byte.median;
-    let both = hosts.run(&with)?;
-    let no_out = hosts.run(&Setting { copy_out: false, ..with.clone() })?;
-    let no_in = hosts.run(&Setting { copy_in: CopyIn::SendFile, ..with })?;
+    let both = hosts.run_quiet(&with, until)?;
+    let no_out = hosts.run_quiet(&Setting { copy_out: false, ..with.clone() }, until)?;
+    let no_in = hosts.run_quiet(&Setting { copy_in: CopyIn::SendFile, ..with }, until)?;
     let spread = |m: &Measurement| m.sender.run_per_byte.relative();
     let variants = [
         ("copy-out", &no_out, "discarded in the kernel (MSG_TRUNC) instead of copied out"),
@@ -148,12 +147,13 @@ fn copies(
 fn round_trip(
     hosts: &mut Hosts,
     placement: Placement,
+    until: Instant,
     prefix: &str,
     into: &mut Vec<(String, Constant)>,
 ) -> Result<()> {
     let workload = Workload::RequestResponse;
     let plain = reference(placement, (64, 1500, true));
-    let m = hosts.run(&Setting { workload, ..plain })?;
+    let m = hosts.run_quiet(&Setting { workload, ..plain }, until)?;
     let Some(latency) = m.latency else { return Ok(()) };
     let constant = Constant {
         value: Value::Time(latency.p50),

@@ -1,7 +1,7 @@
 //! From the samples of both ends to one account of the transfer.
 
 use super::{End, Sample, Setting, Thread, kernel};
-use crate::counters::CounterChange;
+use crate::counters::{CounterChange, CpuTime};
 use crate::error::{Error, Result};
 use crate::namespace::Isolation;
 use crate::relay::Relayed;
@@ -45,6 +45,12 @@ pub struct Measurement {
     pub relay: Option<Relayed>,
     /// Share of its CPU that others took from the busier side, before quiet windows were chosen.
     pub foreign: f64,
+    /// CPUs' worth of time that others used while it ran, whether or not they took it from us: they
+    /// also take cache, and they keep cores from sleeping. Resolution: a tick over the duration.
+    pub others: f64,
+    /// Threads of others that were ready to run just before and just after, mean: while they wait,
+    /// no core sleeps and every switch goes to them and back.
+    pub crowd: f64,
     /// What a reader should know about this run.
     pub notes: Vec<String>,
 }
@@ -192,6 +198,12 @@ pub(super) fn summarise(
         ));
     }
     let elapsed = part.to - part.from;
+    let ours: f64 = [&sender, &receiver]
+        .into_iter()
+        .flat_map(|end| &end.threads)
+        .map(|t| part.rate(t, |s| s.run))
+        .sum();
+    let others = others(&counters, ours / elapsed, setting);
     let sender = side(part, sender, &used);
     let receiver = side(part, receiver, &used);
     let messages: f64 = receiver.threads.iter().map(|t| part.rate(t, |s| s.messages as f64)).sum();
@@ -211,8 +223,18 @@ pub(super) fn summarise(
         counters,
         relay,
         foreign,
+        others,
+        crowd: 0.0,
         notes,
     })
+}
+
+/// CPUs' worth of time that neither was idle nor ours.
+fn others(counters: &CounterChange, ours: f64, setting: &Setting) -> f64 {
+    let busy = |cpu: &CpuTime| cpu.user + cpu.system + cpu.interrupt + cpu.softirq + cpu.steal;
+    let all: f64 = counters.cpus.iter().map(busy).sum::<f64>() / setting.duration.as_secs_f64();
+    let competitor = if setting.competitor { 1.0 } else { 0.0 };
+    (all - ours - competitor).max(0.0)
 }
 
 fn measured_part(setting: &Setting, sender: &End) -> Result<Part> {

@@ -1,0 +1,363 @@
+//! Somebody else's program: its TCP connections and its CPU time, looked at from outside.
+//!
+//! The kernel's socket diagnostics give each connection's own account of what limited it; procfs
+//! gives which sockets belong to the command and its children, and their threads' time. Nothing is
+//! attached, traced or preloaded. A look every 20 ms; where a look takes long (a machine with many
+//! sockets) looks become rarer, so that looking never takes more than [`COST_MAX`] of one CPU.
+
+mod diag;
+mod processes;
+
+use crate::error::{Doing, Result};
+use crate::tcp_info::TcpInfo;
+use crate::transfer::meter::{SchedulerClock, now};
+use crate::verdict::{self, EndEvidence, Evidence, Limit, Verdict};
+use diag::{Connection, Diagnostics};
+use processes::ThreadTime;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// Seconds between looks.
+const EVERY: f64 = 0.02;
+/// The share of one CPU that looking may take.
+const COST_MAX: f64 = 0.01;
+/// Looks between two searches for new processes and sockets, which cost more than the look itself.
+const SEARCH_EVERY: u32 = 5;
+/// The most connections that are reported, those with most data first.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Fractions of the time in which each thing limited the connection that moved most data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fractions {
+    /// The sending application had nothing in its socket.
+    pub sender_application: f64,
+    /// The send buffer.
+    pub send_buffer: f64,
+    /// Congestion window, rate or delay of the network.
+    pub network: f64,
+    /// The receiver's window.
+    pub receiver_window: f64,
+    /// Data lay in the receive queue while the receiving application slept.
+    pub receiver_application: f64,
+    /// The busiest thread was on a CPU or waited for one.
+    pub cpu: f64,
+}
+
+/// One connection of the observed program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Observed {
+    /// Its own end.
+    pub local: String,
+    /// The other end.
+    pub remote: String,
+    /// Seconds between the first and the last look at it.
+    pub seen: f64,
+    /// Bytes that the other end acknowledged.
+    pub sent: u64,
+    /// Bytes that arrived.
+    pub received: u64,
+    /// Fraction of looks with data in the receive queue.
+    pub unread: f64,
+    /// Fraction of looks with everything in flight and room in both windows.
+    pub all_in_flight: f64,
+    /// Mean smoothed round-trip time, seconds.
+    pub rtt: f64,
+    /// The first look.
+    pub first: TcpInfo,
+    /// The last look.
+    pub last: TcpInfo,
+}
+
+/// What was seen of a command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Observation {
+    /// Seconds from start to end.
+    pub elapsed: f64,
+    /// Its exit status, if it has one.
+    pub status: Option<i32>,
+    /// Looks that were taken.
+    pub looks: u32,
+    /// Fraction of one CPU that looking took.
+    pub cost: f64,
+    /// Processes seen.
+    pub processes: usize,
+    /// Seconds in user mode and in the kernel, all processes, until the last look.
+    pub user: f64,
+    /// See `user`.
+    pub system: f64,
+    /// Fraction of the time that its busiest thread was on a CPU.
+    pub run: f64,
+    /// Fraction of the time that this thread waited for one.
+    pub wait: f64,
+    /// Connections, those with most data first.
+    pub connections: Vec<Observed>,
+    /// What limited, as fractions of time; they may overlap.
+    pub fractions: Fractions,
+    /// The verdict, if there was a connection.
+    pub verdict: Option<Verdict>,
+}
+
+/// One connection while it is followed.
+struct Followed {
+    local: String,
+    remote: String,
+    first_at: f64,
+    last_at: f64,
+    first: TcpInfo,
+    last: TcpInfo,
+    looks: u32,
+    unread: u32,
+    all_in_flight: u32,
+    rtt: f64,
+}
+
+/// Everything that is known so far.
+#[derive(Default)]
+struct Follower {
+    inodes: BTreeSet<u32>,
+    pids: Vec<u32>,
+    seen: BTreeSet<u32>,
+    connections: BTreeMap<(u32, String, String), Followed>,
+    threads: BTreeMap<u32, (ThreadTime, ThreadTime)>,
+    processes: BTreeMap<u32, (f64, f64)>,
+    looks: u32,
+}
+
+/// Starts `command` and follows it until it ends.
+///
+/// # Errors
+/// When it cannot be started or the kernel refuses socket diagnostics.
+pub fn run(command: &mut Command) -> Result<Observation> {
+    let child = command.spawn().doing(|| format!("starting {:?}", command.get_program()))?;
+    follow(child)
+}
+
+/// Follows a child and its descendants until it ends.
+///
+/// # Errors
+/// When the kernel refuses socket diagnostics.
+pub fn follow(mut child: Child) -> Result<Observation> {
+    let mut diagnostics = Diagnostics::open()?;
+    let clock = SchedulerClock::of_this_thread()?;
+    let mut follower = Follower::default();
+    let (from, (run_from, _)) = (now(), clock.read()?);
+    let status = loop {
+        let (before, _) = clock.read()?;
+        follower.look(child.id(), &mut diagnostics)?;
+        let took = clock.read()?.0 - before;
+        let pause = EVERY.max(took / COST_MAX);
+        if let Some(status) = wait(&mut child, pause)? {
+            break status;
+        }
+    };
+    let elapsed = now() - from;
+    let cost = (clock.read()?.0 - run_from) / elapsed;
+    Ok(follower.finish(elapsed, status.code(), cost))
+}
+
+/// Sleeps for `seconds` or until the child ends.
+fn wait(child: &mut Child, seconds: f64) -> Result<Option<std::process::ExitStatus>> {
+    let what = || "waiting for the command".to_owned();
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    child.try_wait().doing(what)
+}
+
+impl Follower {
+    fn look(&mut self, root: u32, diagnostics: &mut Diagnostics) -> Result<()> {
+        // A program opens its sockets early; the first looks search each time.
+        if self.looks < SEARCH_EVERY || self.looks.is_multiple_of(SEARCH_EVERY) {
+            self.pids = processes::tree(root);
+            self.inodes.clear();
+            for pid in &self.pids {
+                processes::sockets(*pid, &mut self.inodes);
+                if let Some(times) = processes::user_system(*pid) {
+                    self.processes.insert(*pid, times);
+                }
+            }
+            self.seen.extend(&self.pids);
+        }
+        let mut times = BTreeMap::new();
+        for pid in &self.pids {
+            processes::threads(*pid, &mut times);
+        }
+        for (tid, time) in times {
+            // What a thread did before its first look is a few milliseconds at most, except for
+            // the root, which was started by us.
+            self.threads.entry(tid).or_insert((time, time)).1 = time;
+        }
+        self.looks += 1;
+        let at = now();
+        let (inodes, connections) = (&self.inodes, &mut self.connections);
+        diagnostics.look(|connection| {
+            if inodes.contains(&connection.inode) {
+                note(connections, at, &connection);
+            }
+        })
+    }
+
+    fn finish(self, elapsed: f64, status: Option<i32>, cost: f64) -> Observation {
+        let mut connections: Vec<Observed> =
+            self.connections.into_values().map(Followed::finish).collect();
+        connections.sort_by_key(|c| std::cmp::Reverse(c.sent + c.received));
+        connections.truncate(CONNECTIONS_MAX);
+        let busiest = self
+            .threads
+            .values()
+            .map(|(first, last)| (last.run - first.run, last.wait - first.wait))
+            .max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)))
+            .unwrap_or_default();
+        // Its share is of the time in which data moved, not of start-up and name lookups.
+        let span = connections.first().map_or(elapsed, |c| c.seen.max(EVERY)).min(elapsed);
+        let (run, wait) = ((busiest.0 / span).min(1.0), (busiest.1 / span).min(1.0));
+        let user: f64 = self.processes.values().map(|t| t.0).sum();
+        let system: f64 = self.processes.values().map(|t| t.1).sum();
+        let judged = connections.first().map(|c| judge(c, run, wait, user / (user + system)));
+        let (fractions, verdict) =
+            judged.map_or((Fractions::default(), None), |(f, v)| (f, Some(v)));
+        Observation {
+            elapsed,
+            status,
+            looks: self.looks,
+            cost,
+            processes: self.seen.len(),
+            user,
+            system,
+            run,
+            wait,
+            connections,
+            fractions,
+            verdict,
+        }
+    }
+}
+
+fn note(
+    connections: &mut BTreeMap<(u32, String, String), Followed>,
+    at: f64,
+    connection: &Connection,
+) {
+    let (local, remote) = (connection.local.to_string(), connection.remote.to_string());
+    let key = (connection.inode, local.clone(), remote.clone());
+    let followed = connections.entry(key).or_insert_with(|| Followed {
+        local,
+        remote,
+        first_at: at,
+        last_at: at,
+        first: connection.tcp,
+        last: connection.tcp,
+        looks: 0,
+        unread: 0,
+        all_in_flight: 0,
+        rtt: 0.0,
+    });
+    followed.last_at = at;
+    followed.last = connection.tcp;
+    followed.looks += 1;
+    followed.unread += u32::from(connection.receive_queue > 0);
+    followed.all_in_flight += u32::from(connection.tcp.all_in_flight());
+    followed.rtt += connection.tcp.rtt;
+}
+
+impl Followed {
+    fn finish(self) -> Observed {
+        let looks = f64::from(self.looks.max(1));
+        Observed {
+            local: self.local,
+            remote: self.remote,
+            seen: self.last_at - self.first_at,
+            sent: self.last.bytes_acked,
+            received: self.last.bytes_received,
+            unread: f64::from(self.unread) / looks,
+            all_in_flight: f64::from(self.all_in_flight) / looks,
+            rtt: self.rtt / looks,
+            first: self.first,
+            last: self.last,
+        }
+    }
+}
+
+/// Fractions and verdict from the connection that moved most data. `user` is the share of the
+/// program's CPU time in user mode.
+fn judge(c: &Observed, run: f64, wait: f64, user: f64) -> (Fractions, Verdict) {
+    let time = c.seen.max(EVERY);
+    let grown =
+        |what: fn(&TcpInfo) -> f64| ((what(&c.last) - what(&c.first)) / time).clamp(0.0, 1.0);
+    let asleep = (1.0 - run - wait).max(0.0);
+    let computing = if user.is_finite() && user > 0.5 { run * user } else { 0.0 };
+    let sends = c.last.bytes_acked - c.first.bytes_acked.min(c.last.bytes_acked)
+        >= c.last.bytes_received - c.first.bytes_received.min(c.last.bytes_received);
+    if !sends {
+        // Data that lies unread while the program sleeps is the program's own doing.
+        let away = c.unread.min(asleep);
+        let end = EndEvidence {
+            run,
+            wait,
+            application: away + computing,
+            blocked: (asleep - away).max(0.0),
+        };
+        let fractions = Fractions {
+            receiver_application: away,
+            cpu: (run + wait).min(1.0),
+            ..Fractions::default()
+        };
+        return (fractions, judge_receiver(c, end));
+    }
+    let busy = grown(|t| t.busy);
+    let (window, buffer) = (grown(|t| t.receiver_window_limited), grown(|t| t.send_buffer_limited));
+    let idle = (1.0 - busy).min(asleep);
+    let end = EndEvidence { run, wait, application: idle + computing, blocked: asleep - idle };
+    let buffer = buffer.max(c.all_in_flight.min(end.blocked - window).max(0.0));
+    let fractions = Fractions {
+        sender_application: idle + computing,
+        send_buffer: buffer,
+        network: (busy - window - buffer).min(end.blocked - window - buffer).max(0.0),
+        receiver_window: window,
+        receiver_application: 0.0,
+        cpu: (run + wait).min(1.0),
+    };
+    (fractions, verdict::judge(&evidence(c, Some(end), None, busy, window, buffer)))
+}
+
+fn evidence(
+    c: &Observed,
+    sender: Option<EndEvidence>,
+    receiver: Option<EndEvidence>,
+    busy: f64,
+    receiver_window: f64,
+    send_buffer: f64,
+) -> Evidence {
+    let grown =
+        |what: fn(&TcpInfo) -> u32| f64::from(what(&c.last) - what(&c.first).min(what(&c.last)));
+    Evidence {
+        sender,
+        receiver,
+        same_core: false,
+        request_response: false,
+        busy,
+        receiver_window,
+        send_buffer,
+        all_in_flight: 0.0,
+        rtt: c.rtt,
+        rtt_min: c.last.rtt_min,
+        repeated: grown(|t| t.retransmits) / grown(|t| t.data_segments_out).max(1.0),
+        rate: c.sent.max(c.received) as f64 * 8.0 / c.seen.max(EVERY),
+        foreign: 0.0,
+    }
+}
+
+/// A receiver that waits for data cannot tell the sender from the network.
+fn judge_receiver(c: &Observed, end: EndEvidence) -> Verdict {
+    let verdict = verdict::judge(&evidence(c, None, Some(end), 0.0, 0.0, 0.0));
+    if end.blocked < 0.5 {
+        return verdict;
+    }
+    let words = format!(
+        "The program waited for data {:.0} % of the time: the sender or the network limits; only \
+         the sender's side can tell which.",
+        end.blocked * 100.0
+    );
+    let runner_up = Some((verdict.limit, verdict.fraction));
+    Verdict { limit: Limit::Undecided, fraction: end.blocked, confidence: 0.0, runner_up, words }
+}

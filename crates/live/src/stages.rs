@@ -1,0 +1,282 @@
+//! What each stage of a transfer costs, found by leaving it away.
+//!
+//! At this level of privilege nothing inside the kernel can be timed, but it can be avoided: data
+//! can be left uncopied, batches left whole, cores left alone. The CPU time of both ends together,
+//! with and without, tells what a stage costs. Both ends together, because the kernel does a
+//! receiver's work in the sender's time and the reverse. What cannot be avoided separately is one
+//! stage, and says so.
+
+use crate::error::Result;
+use crate::namespace::Hosts;
+use crate::predict::work_of;
+use crate::transfer::{CopyIn, Measurement, Placement, Setting};
+use lastmeter_base::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// Measured time of each variant.
+const DURATION: Duration = Duration::from_ms(250);
+const WARM_UP: Duration = Duration::from_ms(60);
+/// How long variants are repeated while others disturb them.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
+/// The shorter message whose calls are counted against the setting's own.
+const SHORTER: u64 = 4;
+
+/// One stage's cost in this setting. Seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// `copy out`.
+    pub name: String,
+    /// `sender`, `receiver`, or `both` where the kernel works in either's time.
+    pub side: String,
+    /// CPU time per message.
+    pub per_message: f64,
+    /// The same per byte.
+    pub per_byte: f64,
+    /// The same per packet, a packet being what crosses the veth pair at once.
+    pub per_packet: f64,
+    /// Standard uncertainty of the time per message, from the spread of the runs.
+    pub uncertainty: f64,
+    /// How it was measured.
+    pub method: String,
+}
+
+/// The stages of a setting; they and the residual add up to the measured cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    /// CPU time of both sides per message, first run.
+    pub total: f64,
+    /// In path order.
+    pub stages: Vec<Stage>,
+    /// The same run again at the end, minus the first: what drift the stages may hide.
+    pub residual: f64,
+    /// What could not be separated here, and why.
+    pub notes: Vec<String>,
+}
+
+/// A cost per message with its uncertainty.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    sender: f64,
+    receiver: f64,
+    uncertainty: f64,
+}
+
+impl Cost {
+    fn of(m: &Measurement) -> Cost {
+        let message = m.setting.message.0 as f64;
+        let (s, r) = (&m.sender.run_per_byte, &m.receiver.run_per_byte);
+        // Windows follow each other, so their quartiles overstate independence: the half
+        // interquartile range stands for the standard uncertainty of the median.
+        let half = |spread: &crate::statistics::Spread| (spread.high - spread.low) / 2.0;
+        Cost {
+            sender: s.median * message,
+            receiver: r.median * message,
+            uncertainty: half(s).hypot(half(r)) * message,
+        }
+    }
+
+    fn total(&self) -> f64 {
+        self.sender + self.receiver
+    }
+}
+
+/// Runs the variants of `setting` and derives its stages. Takes two to ten seconds.
+///
+/// # Errors
+/// As [`Hosts::run`]; delays, rates and relays of the setting are left away.
+pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
+    let base = Setting {
+        sender_rate: None,
+        relay: None,
+        competitor: false,
+        sender_pause: crate::transfer::Pause::None,
+        receiver_pause: crate::transfer::Pause::None,
+        warm_up: WARM_UP,
+        duration: DURATION,
+        ..setting.clone()
+    };
+    let until = Instant::now() + PATIENCE;
+    let mut run = |s: &Setting| hosts.run_quiet(s, until).map(|m| Cost::of(&m));
+    let first = run(&base)?;
+    let mut found = Found { base: &base, first, stages: Vec::new(), notes: Vec::new() };
+    if base.message.0 >= SHORTER {
+        let message = Bytes(base.message.0 / SHORTER);
+        found.calls(run(&Setting { message, ..base.clone() })?);
+    }
+    if base.copy_in == CopyIn::Copy {
+        found.copy_in(run(&Setting { copy_in: CopyIn::SendFile, ..base.clone() })?);
+    }
+    if !base.offload {
+        found.segmentation(run(&Setting { offload: true, ..base.clone() })?);
+    }
+    if base.placement == Placement::OtherCore {
+        found.crossing(run(&Setting { placement: Placement::SameCore, ..base.clone() })?);
+    }
+    if base.copy_out {
+        found.copy_out(run(&Setting { copy_out: false, ..base.clone() })?);
+    }
+    let last = run(&base)?;
+    Ok(found.finish(last))
+}
+
+/// Stages as they are found.
+struct Found<'a> {
+    base: &'a Setting,
+    first: Cost,
+    stages: Vec<Stage>,
+    notes: Vec<String>,
+}
+
+impl Found<'_> {
+    fn push(&mut self, name: &str, side: &str, cost: f64, uncertainty: f64, method: String) {
+        if cost <= uncertainty {
+            self.notes.push(format!(
+                "{name}: {:.3} us a message, within its uncertainty of {:.3} us, is left in the rest",
+                cost * 1e6,
+                uncertainty * 1e6
+            ));
+            return;
+        }
+        let work = work_of(self.base);
+        let packets = if self.base.offload { work.handovers } else { work.segments };
+        self.stages.push(Stage {
+            name: name.to_owned(),
+            side: side.to_owned(),
+            per_message: cost,
+            per_byte: cost / work.bytes,
+            per_packet: cost / packets.max(f64::MIN_POSITIVE),
+            uncertainty,
+            method,
+        });
+    }
+
+    fn uncertainty(&self, other: &Cost) -> f64 {
+        self.first.uncertainty.hypot(other.uncertainty)
+    }
+
+    /// The same bytes in more calls: what they cost more is the additional calls.
+    fn calls(&mut self, shorter: Cost) {
+        let calls = SHORTER as f64;
+        let more = calls - 1.0;
+        let uncertainty = self.first.uncertainty.hypot(calls * shorter.uncertainty) / more;
+        let sides = [
+            ("send call", "sender", self.first.sender, shorter.sender),
+            ("receive call", "receiver", self.first.receiver, shorter.receiver),
+        ];
+        for (name, side, whole, part) in sides {
+            let method = format!(
+                "CPU time of the {side} for the same bytes in {SHORTER} messages, minus in one, over \
+                 {more:.0}: entry to the kernel, socket lock, and what a shorter batch costs more"
+            );
+            self.push(name, side, (calls * part - whole) / more, uncertainty, method);
+        }
+    }
+
+    fn copy_in(&mut self, without: Cost) {
+        let method = "CPU time of both sides, minus the same sent by reference (sendfile); the page \
+                      references that sendfile takes instead make this a lower bound";
+        let saved = self.first.total() - without.total();
+        self.push("copy in", "sender", saved, self.uncertainty(&without), method.to_owned());
+    }
+
+    fn segmentation(&mut self, whole: Cost) {
+        let method = "CPU time of both sides with packets of the MTU, minus with GSO and TSO, where \
+                      batches cross the veth pair whole";
+        let saved = self.first.total() - whole.total();
+        let uncertainty = self.uncertainty(&whole);
+        self.push("segmentation, packet by packet", "both", saved, uncertainty, method.to_owned());
+    }
+
+    fn crossing(&mut self, same: Cost) {
+        let method = "CPU time of both sides on two cores, minus on one, where nobody is woken on \
+                      another core and data stays in its cache";
+        let saved = self.first.total() - same.total();
+        let uncertainty = self.uncertainty(&same);
+        self.push("wake-up and core crossing", "both", saved, uncertainty, method.to_owned());
+    }
+
+    fn copy_out(&mut self, without: Cost) {
+        let method = "CPU time of both sides, minus the same with the data discarded in the kernel \
+                      (MSG_TRUNC)";
+        let saved = self.first.total() - without.total();
+        self.push("copy out", "receiver", saved, self.uncertainty(&without), method.to_owned());
+    }
+
+    fn finish(mut self, last: Cost) -> Stages {
+        let total = self.first.total();
+        let known: f64 = self.stages.iter().map(|s| s.per_message).sum();
+        let variance: f64 = self.stages.iter().map(|s| s.uncertainty.powi(2)).sum();
+        let rest = total - known;
+        if rest < 0.0 {
+            self.notes.push(format!(
+                "the stages overlap: together they exceed the whole by {:.3} us a message",
+                -rest * 1e6
+            ));
+        }
+        let work = work_of(self.base);
+        let packets = if self.base.offload { work.handovers } else { work.segments };
+        self.stages.push(Stage {
+            name: "rest: TCP, veth hop, softirq receive".to_owned(),
+            side: "both".to_owned(),
+            per_message: rest,
+            per_byte: rest / work.bytes,
+            per_packet: rest / packets.max(f64::MIN_POSITIVE),
+            uncertainty: variance.sqrt().hypot(self.first.uncertainty),
+            method:
+                "what is left of the CPU time of both sides: nothing at this level of privilege \
+                     separates TCP's own work, the hop through the veth pair and the softirq"
+                    .to_owned(),
+        });
+        let order = [
+            "send call",
+            "copy in",
+            "segmentation, packet by packet",
+            "rest: TCP, veth hop, softirq receive",
+            "wake-up and core crossing",
+            "copy out",
+            "receive call",
+        ];
+        self.stages.sort_by_key(|s| order.iter().position(|name| *name == s.name));
+        Stages { total, stages: self.stages, residual: last.total() - total, notes: self.notes }
+    }
+}
+
+/// How a stage was measured, for `why --explain STAGE`.
+pub fn explain(stage: &Stage) -> String {
+    format!(
+        "{} ({}): {:.3} us a message, give or take {:.3} us. Measured as {}.",
+        stage.name,
+        stage.side,
+        stage.per_message * 1e6,
+        stage.uncertainty * 1e6,
+        stage.method
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(sender: f64, receiver: f64) -> Cost {
+        Cost { sender, receiver, uncertainty: 0.1e-6 }
+    }
+
+    #[test]
+    fn stages_add_up_to_the_whole() {
+        let base = Setting::PLAIN;
+        let first = cost(8e-6, 5e-6);
+        let mut found = Found { base: &base, first, stages: Vec::new(), notes: Vec::new() };
+        found.calls(cost(3e-6, 2e-6));
+        found.copy_out(cost(8e-6, 4e-6));
+        found.copy_in(cost(8.02e-6, 5e-6));
+        let stages = found.finish(cost(8.1e-6, 5e-6));
+        let sum: f64 = stages.stages.iter().map(|s| s.per_message).sum();
+        assert!((sum - stages.total).abs() < 1e-12);
+        assert!((stages.residual - 0.1e-6).abs() < 1e-12);
+        // Copying in saved nothing: it is no stage but a note.
+        assert!(stages.stages.iter().all(|s| s.name != "copy in"));
+        assert!(stages.notes[0].starts_with("copy in"));
+        assert_eq!(stages.stages[0].name, "send call");
+    }
+}
