@@ -5,6 +5,10 @@
 //! with and without, tells what a stage costs. Both ends together, because the kernel does a
 //! receiver's work in the sender's time and the reverse. What cannot be avoided separately is one
 //! stage, and says so.
+//!
+//! On two cores, whatever changes the speed of one end also changes how often the other sleeps, so
+//! differences there mix stages with wake-ups. All variants therefore run on one core, where nobody
+//! is woken, and what two cores cost more is one stage of its own.
 
 use crate::error::Result;
 use crate::namespace::Hosts;
@@ -21,6 +25,15 @@ const WARM_UP: Duration = Duration::from_ms(60);
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 /// The shorter message whose calls are counted against the setting's own.
 const SHORTER: u64 = 4;
+
+const CALLS: &str = "send and receive calls";
+const COPY_IN: &str = "copy in";
+const SEGMENTATION: &str = "segmentation, packet by packet";
+const REST: &str = "TCP, veth hop, softirq receive";
+const CROSSING: &str = "wake-up and core crossing";
+const COPY_OUT: &str = "copy out";
+/// Along the path; the calls, which are at both its ends, come first.
+const ORDER: [&str; 6] = [CALLS, COPY_IN, SEGMENTATION, REST, CROSSING, COPY_OUT];
 
 /// One stage's cost in this setting. Seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,22 +112,22 @@ pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
     let until = Instant::now() + PATIENCE;
     let mut run = |s: &Setting| hosts.run_quiet(s, until).map(|m| Cost::of(&m));
     let first = run(&base)?;
-    let mut found = Found { base: &base, first, stages: Vec::new(), notes: Vec::new() };
-    if base.message.0 >= SHORTER {
-        let message = Bytes(base.message.0 / SHORTER);
-        found.calls(run(&Setting { message, ..base.clone() })?);
+    let alone = Setting { placement: Placement::SameCore, ..base.clone() };
+    let same = if base.placement == Placement::SameCore { first } else { run(&alone)? };
+    let mut found = Found { base: &base, first, same, stages: Vec::new(), notes: Vec::new() };
+    found.crossing();
+    if alone.message.0 >= SHORTER {
+        let message = Bytes(alone.message.0 / SHORTER);
+        found.calls(run(&Setting { message, ..alone.clone() })?);
     }
-    if base.copy_in == CopyIn::Copy {
-        found.copy_in(run(&Setting { copy_in: CopyIn::SendFile, ..base.clone() })?);
+    if alone.copy_in == CopyIn::Copy {
+        found.copy_in(run(&Setting { copy_in: CopyIn::SendFile, ..alone.clone() })?);
     }
-    if !base.offload {
-        found.segmentation(run(&Setting { offload: true, ..base.clone() })?);
+    if !alone.offload {
+        found.segmentation(run(&Setting { offload: true, ..alone.clone() })?);
     }
-    if base.placement == Placement::OtherCore {
-        found.crossing(run(&Setting { placement: Placement::SameCore, ..base.clone() })?);
-    }
-    if base.copy_out {
-        found.copy_out(run(&Setting { copy_out: false, ..base.clone() })?);
+    if alone.copy_out {
+        found.copy_out(run(&Setting { copy_out: false, ..alone.clone() })?);
     }
     let last = run(&base)?;
     Ok(found.finish(last))
@@ -123,7 +136,10 @@ pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
 /// Stages as they are found.
 struct Found<'a> {
     base: &'a Setting,
+    /// The setting as it is.
     first: Cost,
+    /// The same on one core.
+    same: Cost,
     stages: Vec<Stage>,
     notes: Vec<String>,
 }
@@ -131,8 +147,14 @@ struct Found<'a> {
 impl Found<'_> {
     fn push(&mut self, name: &str, side: &str, cost: f64, uncertainty: f64, method: String) {
         if cost <= uncertainty {
+            let why = if cost < -uncertainty {
+                "leaving it away cost more than it saved"
+            } else {
+                "the difference is within its uncertainty"
+            };
             self.notes.push(format!(
-                "{name}: {:.3} us a message, within its uncertainty of {:.3} us, is left in the rest",
+                "{name} is not a stage of its own here: {why} ({:+.3} us a message, give or take \
+                 {:.3} us)",
                 cost * 1e6,
                 uncertainty * 1e6
             ));
@@ -151,56 +173,53 @@ impl Found<'_> {
         });
     }
 
-    fn uncertainty(&self, other: &Cost) -> f64 {
-        self.first.uncertainty.hypot(other.uncertainty)
+    /// What leaving a stage away saved on one core.
+    fn saved(&mut self, name: &str, side: &str, without: Cost, method: &str) {
+        let cost = self.same.total() - without.total();
+        let uncertainty = self.same.uncertainty.hypot(without.uncertainty);
+        self.push(name, side, cost, uncertainty, method.to_owned());
     }
 
     /// The same bytes in more calls: what they cost more is the additional calls.
     fn calls(&mut self, shorter: Cost) {
         let calls = SHORTER as f64;
         let more = calls - 1.0;
-        let uncertainty = self.first.uncertainty.hypot(calls * shorter.uncertainty) / more;
-        let sides = [
-            ("send call", "sender", self.first.sender, shorter.sender),
-            ("receive call", "receiver", self.first.receiver, shorter.receiver),
-        ];
-        for (name, side, whole, part) in sides {
-            let method = format!(
-                "CPU time of the {side} for the same bytes in {SHORTER} messages, minus in one, over \
-                 {more:.0}: entry to the kernel, socket lock, and what a shorter batch costs more"
-            );
-            self.push(name, side, (calls * part - whole) / more, uncertainty, method);
-        }
+        let uncertainty = self.same.uncertainty.hypot(calls * shorter.uncertainty) / more;
+        let cost = (calls * shorter.total() - self.same.total()) / more;
+        let method = format!(
+            "CPU time of both sides for the same bytes in {SHORTER} messages, minus in one, over \
+             {more:.0}: two entries to the kernel, socket locks, and what a shorter batch costs more"
+        );
+        self.push(CALLS, "both", cost, uncertainty, method);
     }
 
     fn copy_in(&mut self, without: Cost) {
         let method = "CPU time of both sides, minus the same sent by reference (sendfile); the page \
                       references that sendfile takes instead make this a lower bound";
-        let saved = self.first.total() - without.total();
-        self.push("copy in", "sender", saved, self.uncertainty(&without), method.to_owned());
+        self.saved(COPY_IN, "sender", without, method);
     }
 
     fn segmentation(&mut self, whole: Cost) {
         let method = "CPU time of both sides with packets of the MTU, minus with GSO and TSO, where \
                       batches cross the veth pair whole";
-        let saved = self.first.total() - whole.total();
-        let uncertainty = self.uncertainty(&whole);
-        self.push("segmentation, packet by packet", "both", saved, uncertainty, method.to_owned());
-    }
-
-    fn crossing(&mut self, same: Cost) {
-        let method = "CPU time of both sides on two cores, minus on one, where nobody is woken on \
-                      another core and data stays in its cache";
-        let saved = self.first.total() - same.total();
-        let uncertainty = self.uncertainty(&same);
-        self.push("wake-up and core crossing", "both", saved, uncertainty, method.to_owned());
+        self.saved(SEGMENTATION, "both", whole, method);
     }
 
     fn copy_out(&mut self, without: Cost) {
         let method = "CPU time of both sides, minus the same with the data discarded in the kernel \
                       (MSG_TRUNC)";
-        let saved = self.first.total() - without.total();
-        self.push("copy out", "receiver", saved, self.uncertainty(&without), method.to_owned());
+        self.saved(COPY_OUT, "receiver", without, method);
+    }
+
+    fn crossing(&mut self) {
+        if self.base.placement == Placement::SameCore {
+            return;
+        }
+        let method = "CPU time of both sides on two cores, minus on one, where nobody is woken on \
+                      another core and data stays in its cache";
+        let cost = self.first.total() - self.same.total();
+        let uncertainty = self.same.uncertainty.hypot(self.first.uncertainty);
+        self.push(CROSSING, "both", cost, uncertainty, method.to_owned());
     }
 
     fn finish(mut self, last: Cost) -> Stages {
@@ -217,7 +236,7 @@ impl Found<'_> {
         let work = work_of(self.base);
         let packets = if self.base.offload { work.handovers } else { work.segments };
         self.stages.push(Stage {
-            name: "rest: TCP, veth hop, softirq receive".to_owned(),
+            name: REST.to_owned(),
             side: "both".to_owned(),
             per_message: rest,
             per_byte: rest / work.bytes,
@@ -228,16 +247,7 @@ impl Found<'_> {
                      separates TCP's own work, the hop through the veth pair and the softirq"
                     .to_owned(),
         });
-        let order = [
-            "send call",
-            "copy in",
-            "segmentation, packet by packet",
-            "rest: TCP, veth hop, softirq receive",
-            "wake-up and core crossing",
-            "copy out",
-            "receive call",
-        ];
-        self.stages.sort_by_key(|s| order.iter().position(|name| *name == s.name));
+        self.stages.sort_by_key(|s| ORDER.iter().position(|name| *name == s.name));
         Stages { total, stages: self.stages, residual: last.total() - total, notes: self.notes }
     }
 }
@@ -266,10 +276,12 @@ mod tests {
     fn stages_add_up_to_the_whole() {
         let base = Setting::PLAIN;
         let first = cost(8e-6, 5e-6);
-        let mut found = Found { base: &base, first, stages: Vec::new(), notes: Vec::new() };
-        found.calls(cost(3e-6, 2e-6));
-        found.copy_out(cost(8e-6, 4e-6));
-        found.copy_in(cost(8.02e-6, 5e-6));
+        let same = cost(6e-6, 4e-6);
+        let mut found = Found { base: &base, first, same, stages: Vec::new(), notes: Vec::new() };
+        found.crossing();
+        found.calls(cost(2e-6, 2e-6));
+        found.copy_out(cost(6e-6, 3e-6));
+        found.copy_in(cost(6.02e-6, 4e-6));
         let stages = found.finish(cost(8.1e-6, 5e-6));
         let sum: f64 = stages.stages.iter().map(|s| s.per_message).sum();
         assert!((sum - stages.total).abs() < 1e-12);
@@ -277,6 +289,6 @@ mod tests {
         // Copying in saved nothing: it is no stage but a note.
         assert!(stages.stages.iter().all(|s| s.name != "copy in"));
         assert!(stages.notes[0].starts_with("copy in"));
-        assert_eq!(stages.stages[0].name, "send call");
+        assert_eq!(stages.stages[0].name, CALLS);
     }
 }

@@ -8,12 +8,22 @@ use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_live::namespace::Hosts;
 use lastmeter_live::transfer::{self, Measurement, Pause, Placement, Relay, Setting, Workload};
 use lastmeter_live::verdict::{self, Limit, Network};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Tells this program to play somebody else's: `send PORT PAUSE_US`, `receive PORT PAUSE_US`, `hold`.
+const PROGRAM: &str = "LASTMETER_TEST_PROGRAM";
+/// How long such a program moves data.
+const PLAYS: std::time::Duration = std::time::Duration::from_millis(1000);
 
 const SHORT: Setting = Setting { duration: Duration::from_ms(600), ..Setting::PLAIN };
 
 fn main() {
     lastmeter_live::worker::enter_if_asked();
+    if let Ok(program) = std::env::var(PROGRAM) {
+        return run_program(&program);
+    }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if let Err(e) = Hosts::open(true) {
         println!("SKIP: all tests that need two hosts: {e}");
@@ -44,6 +54,11 @@ const TESTS: &[(&str, fn())] = &[
     ("both_ends_on_one_core_share_it", same_core),
     ("a_request_waits_for_its_answer", request_response),
     ("nothing_is_left_behind", nothing_left),
+    ("nothing_is_left_behind_after_kill_9", nothing_left_after_kill),
+    ("an_observed_sender_that_pauses_is_the_sending_application", observed_sender_pauses),
+    ("an_observed_sender_whose_peer_sleeps_meets_the_receivers_window", observed_peer_sleeps),
+    ("an_observed_receiver_that_sleeps_is_the_receiving_application", observed_receiver_sleeps),
+    ("predicts_its_own_reference_within_a_third", predicts),
 ];
 
 fn limit_of(setting: Setting) -> (Limit, Measurement) {
@@ -139,4 +154,110 @@ fn nothing_left() {
     drop(Hosts::open(true).unwrap());
     assert_eq!(children(), "");
     assert_eq!(interfaces(), before);
+}
+
+/// Somebody else's program.
+fn run_program(words: &str) {
+    let words: Vec<&str> = words.split(' ').collect();
+    if words[0] == "hold" {
+        let _hosts = Hosts::open(true).unwrap();
+        println!("ready");
+        std::thread::sleep(std::time::Duration::from_secs(30));
+        return;
+    }
+    let stream = TcpStream::connect(("127.0.0.1", words[1].parse().unwrap())).unwrap();
+    let pause = std::time::Duration::from_micros(words[2].parse().unwrap());
+    move_data(stream, words[0] == "send", pause);
+}
+
+/// Sends or receives for a while with a pause after every 64 KiB, then closes.
+fn move_data(mut stream: TcpStream, send: bool, pause: std::time::Duration) {
+    let mut buffer = vec![0u8; 64 << 10];
+    let until = std::time::Instant::now() + PLAYS;
+    while std::time::Instant::now() < until {
+        let done =
+            if send { stream.write_all(&buffer).map(|()| 1) } else { stream.read(&mut buffer) };
+        if !done.is_ok_and(|n| n > 0) {
+            break;
+        }
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+    }
+}
+
+/// Observes a program that talks to a peer in this process.
+fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::observe::Observation {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let peer_sends = program == "receive";
+    let peer = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        move_data(stream, peer_sends, std::time::Duration::from_micros(peer_pause_us));
+    });
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.env(PROGRAM, format!("{program} {port} {pause}"));
+    let observation = lastmeter_live::observe::run(&mut command).unwrap();
+    peer.join().unwrap();
+    let words = observation.verdict.as_ref().map_or("no connection", |v| v.words.as_str());
+    println!("  cost {:.4}, {} looks: {words}", observation.cost, observation.looks);
+    assert!(observation.cost < 0.03, "looking cost {:.3} of a CPU", observation.cost);
+    observation
+}
+
+fn observed_sender_pauses() {
+    let observation = observe("send", 2000, 0);
+    assert_eq!(observation.verdict.unwrap().limit, Limit::SenderApplication);
+    assert!(observation.fractions.sender_application > 0.7);
+}
+
+fn observed_peer_sleeps() {
+    let observation = observe("send", 0, 2000);
+    assert_eq!(observation.verdict.unwrap().limit, Limit::ReceiverWindow);
+}
+
+fn observed_receiver_sleeps() {
+    let observation = observe("receive", 2000, 0);
+    assert_eq!(observation.verdict.unwrap().limit, Limit::ReceiverApplication);
+}
+
+/// The helpers of a program that is killed end with it, and with them namespaces and interfaces.
+fn nothing_left_after_kill() {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .env(PROGRAM, "hold")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    let helpers = std::fs::read_to_string(path).unwrap();
+    assert_eq!(helpers.split_ascii_whitespace().count(), 3, "sender, receiver, relay: {helpers}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // They are killed at once; becoming invisible takes the kernel a moment.
+    let gone = |pid: &str| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
+        Err(_) => true,
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    while !helpers.split_ascii_whitespace().all(gone) {
+        assert!(std::time::Instant::now() < until, "still there: {helpers}");
+        std::thread::yield_now();
+    }
+}
+
+/// A loose bound that a busy machine meets too; the validation's bound is 15 %.
+fn predicts() {
+    let from = std::time::Instant::now();
+    let calibration = lastmeter_live::calibrate::run().unwrap();
+    assert!(from.elapsed().as_secs() < 20, "calibration took {:?}", from.elapsed());
+    let text = calibration.to_toml().unwrap();
+    let back = lastmeter_live::calibrate::Calibration::from_toml(&text).unwrap();
+    assert_eq!(back.to_toml().unwrap(), text);
+    let setting = Setting { placement: Placement::SameCore, ..SHORT };
+    let predicted = lastmeter_live::predict::predict(&back, &setting).unwrap();
+    let measured = transfer::run(&setting).unwrap().goodput.windows.median;
+    let error = predicted.goodput / measured - 1.0;
+    println!("  predicted {:.2} measured {:.2} Gbit/s", predicted.goodput / 1e9, measured / 1e9);
+    assert!(error.abs() < 0.33, "{error:+.2}");
 }

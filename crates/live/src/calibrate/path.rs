@@ -41,6 +41,8 @@ const REFERENCES: [(u64, u32, bool); 11] = [
     (32 << 10, 1500, false),
     (96 << 10, 4000, false),
 ];
+/// The column of the fit that counts bytes.
+const BYTES: usize = 1;
 /// The message with which copying is taken away.
 const VARIANT: u64 = 96 << 10;
 
@@ -70,6 +72,7 @@ pub(crate) fn measure(
     into: &mut Vec<(String, Constant)>,
 ) -> Result<()> {
     let prefix = format!("path.{}", placement_name(placement));
+    let copy_out = copies(hosts, placement, until, &prefix, into)?;
     let (mut rows, mut sender, mut receiver) = (Vec::new(), Vec::new(), Vec::new());
     for point in REFERENCES {
         let setting = reference(placement, point);
@@ -83,17 +86,27 @@ pub(crate) fn measure(
     if placement == Placement::SameCore {
         // One core pays for both, and which side's time a softirq is charged to is chance.
         let sums: Vec<f64> = sender.iter().zip(&receiver).map(|(s, r)| s + r).collect();
-        push_fit(&format!("{prefix}.both"), &rows, &sums, into);
+        push_fit(&format!("{prefix}.both"), &rows, &sums, copy_out, into);
     } else {
-        push_fit(&format!("{prefix}.sender"), &rows, &sender, into);
-        push_fit(&format!("{prefix}.receiver"), &rows, &receiver, into);
+        push_fit(&format!("{prefix}.sender"), &rows, &sender, 0.0, into);
+        push_fit(&format!("{prefix}.receiver"), &rows, &receiver, copy_out, into);
     }
-    copies(hosts, placement, until, &prefix, into)?;
     round_trip(hosts, placement, until, &prefix, into)
 }
 
-fn push_fit(prefix: &str, rows: &[Vec<f64>], times: &[f64], into: &mut Vec<(String, Constant)>) {
-    let fit = fit::relative(rows, times);
+/// Fits and names the factors. `copy` is what is known to be per byte already: left to the fit alone,
+/// whole batches would take it, because most bytes travel in them.
+fn push_fit(
+    prefix: &str,
+    rows: &[Vec<f64>],
+    times: &[f64],
+    copy: f64,
+    into: &mut Vec<(String, Constant)>,
+) {
+    let rest = |(row, time): (&Vec<f64>, &f64)| (time - copy * row[BYTES]).max(time / 10.0);
+    let rests: Vec<f64> = rows.iter().zip(times).map(rest).collect();
+    let mut fit = fit::relative(rows, &rests);
+    fit.factors[BYTES] += copy;
     let method = format!(
         "CPU time per message of {} reference transfers (384 B to 384 KiB, MTU 800 to 9000, GSO on \
          and off); least squares on calls, bytes, handovers, batches and segments",
@@ -109,26 +122,30 @@ fn push_fit(prefix: &str, rows: &[Vec<f64>], times: &[f64], into: &mut Vec<(Stri
     }
 }
 
-/// What copying costs per byte, by leaving it away.
+/// What copying costs per byte, by leaving it away; returns the copy out.
 fn copies(
     hosts: &mut Hosts,
     placement: Placement,
     until: Instant,
     prefix: &str,
     into: &mut Vec<(String, Constant)>,
-) -> Result<()> {
+) -> Result<f64> {
     let with = reference(placement, (VARIANT, 1500, true));
     let total = |m: &Measurement| m.sender.run_per_byte.median + m.receiver.run_per_byte.median;
     let both = hosts.run_quiet(&with, until)?;
     let no_out = hosts.run_quiet(&Setting { copy_out: false, ..with.clone() }, until)?;
     let no_in = hosts.run_quiet(&Setting { copy_in: CopyIn::SendFile, ..with }, until)?;
     let spread = |m: &Measurement| m.sender.run_per_byte.relative();
+    let mut copy_out = 0.0;
     let variants = [
         ("copy-out", &no_out, "discarded in the kernel (MSG_TRUNC) instead of copied out"),
         ("copy-in", &no_in, "sent by reference (sendfile) instead of copied in"),
     ];
     for (name, without, how) in variants {
         let saved = (total(&both) - total(without)).max(0.0);
+        if name == "copy-out" {
+            copy_out = saved;
+        }
         let method = format!(
             "CPU time per byte of both sides, messages of 96 KiB, minus the same {how}; zero if \
              that saves nothing"
@@ -141,7 +158,7 @@ fn copies(
         };
         into.push((format!("{prefix}.{name}"), constant));
     }
-    Ok(())
+    Ok(copy_out)
 }
 
 fn round_trip(

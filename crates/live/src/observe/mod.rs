@@ -22,9 +22,9 @@ use std::time::Duration;
 /// Seconds between looks.
 const EVERY: f64 = 0.02;
 /// The share of one CPU that looking may take.
-const COST_MAX: f64 = 0.01;
+const COST_MAX: f64 = 0.005;
 /// Looks between two searches for new processes and sockets, which cost more than the look itself.
-const SEARCH_EVERY: u32 = 5;
+const SEARCH_EVERY: u32 = 8;
 /// The most connections that are reported, those with most data first.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -167,7 +167,7 @@ fn wait(child: &mut Child, seconds: f64) -> Result<Option<std::process::ExitStat
 impl Follower {
     fn look(&mut self, root: u32, diagnostics: &mut Diagnostics) -> Result<()> {
         // A program opens its sockets early; the first looks search each time.
-        if self.looks < SEARCH_EVERY || self.looks.is_multiple_of(SEARCH_EVERY) {
+        if self.looks < 3 || self.looks.is_multiple_of(SEARCH_EVERY) {
             self.pids = processes::tree(root);
             self.inodes.clear();
             for pid in &self.pids {
