@@ -151,48 +151,23 @@ fn validate(profile: &[&str]) -> Outcome {
         }
         _ => lastmeter_live::calibrate::run()?,
     };
-    let ten = [
-        r#"{}"#,
-        r#"{"message":"256 B"}"#,
-        r#"{"message":"1 MiB","mtu":65535,"send_buffer":"4 MiB","receive_buffer":"4 MiB"}"#,
-        r#"{"offload":false}"#,
-        r#"{"message":"16 KiB","mtu":576,"offload":false}"#,
-        r#"{"mtu":9000,"offload":false,"placement":"SameCore"}"#,
-        r#"{"message":"4 KiB","send_buffer":"16 KiB","receive_buffer":"16 KiB"}"#,
-        r#"{"streams":2}"#,
-        r#"{"message":"1 KiB","placement":"SameCore"}"#,
-        r#"{"message":"256 KiB","streams":2,"placement":"SameCore","send_buffer":"256 KiB","receive_buffer":"256 KiB"}"#,
-    ];
     let mut hosts = lastmeter_live::namespace::Hosts::open(false)?;
     let mut good = 0;
-    for json in ten {
-        let mut setting = setting(json)?;
-        setting.duration = lastmeter_base::Duration::from_ms(300);
-        let p = lastmeter_live::predict::predict(&calibration, &setting)?;
-        let mut rates = Vec::new();
-        let mut foreign = 0.0;
-        for _ in 0..3 {
-            let m = hosts.run_quiet(
-                &setting,
-                std::time::Instant::now() + std::time::Duration::from_secs(15),
-            )?;
-            rates.push(m.goodput.windows.median);
-            foreign += (m.others + m.crowd) / 3.0;
-        }
-        rates.sort_by(f64::total_cmp);
-        let error = p.goodput / rates[1] - 1.0;
-        good += u32::from(error.abs() <= 0.15);
+    for (name, setting) in lastmeter_live::validate::settings() {
+        let v = lastmeter_live::validate::one(&mut hosts, &calibration, name, &setting)?;
+        good += u32::from(v.error.abs() <= 0.15);
         println!(
-            "{json:115} predicted {:7.3} measured {:7.3} ({:.3}..{:.3}) Gbit/s error {:+.0} %  limit {} \
+            "{:50} predicted {:7.3} measured {:7.3} ({:.3}..{:.3}) Gbit/s error {:+4.0} %  limit {:14} \
              uncertainty {:.2} others {:.2}",
-            p.goodput / 1e9,
-            rates[1] / 1e9,
-            rates[0] / 1e9,
-            rates[2] / 1e9,
-            error * 100.0,
-            p.uses[0].resource,
-            p.uncertainty,
-            foreign,
+            v.name,
+            v.predicted / 1e9,
+            v.measured.median / 1e9,
+            v.measured.low / 1e9,
+            v.measured.high / 1e9,
+            v.error * 100.0,
+            v.limit,
+            v.uncertainty,
+            v.others,
         );
     }
     println!("{good} of 10 within 15 %");

@@ -6,6 +6,7 @@
 //! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
 //! | `calibrate` | this host's constants, as a profile                                          |
 //! | `predict`   | what a transfer will do, from those constants                                |
+//! | `validate`  | predictions beside measurements                                              |
 //! | `stages`    | what each stage costs, by leaving it away                                    |
 //! | `observe`   | what limited another program's connections                                   |
 //! | `verdict`   | which side and resource limited it, or that the data do not decide           |
@@ -32,6 +33,7 @@ mod sys;
 pub mod tcp_info;
 mod text;
 pub mod transfer;
+pub mod validate;
 pub mod verdict;
 pub mod worker;
 

@@ -38,6 +38,9 @@ const WINDOW_PER_BUFFER: f64 = 1.2;
 /// Ethernet's header, which a relay's token bucket counts too.
 const FRAME_HEADER: f64 = 14.0;
 
+/// CPUs' worth of others during the calibration beyond which its constants are not the host's own.
+const BUSY: f64 = 0.5;
+
 /// What one message makes the path do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
@@ -208,6 +211,10 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     let mut uncertainty = fit.map_or(1.0, |c| c.spread);
     if setting.placement == Placement::Free {
         notes.push("the scheduler may move the ends; predicted as on different cores".to_owned());
+        uncertainty += 0.3;
+    }
+    if calibration.host.others > BUSY {
+        notes.push("the host was busy with other programs when it was calibrated".to_owned());
         uncertainty += 0.3;
     }
     if setting.competitor {

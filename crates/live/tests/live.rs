@@ -2,7 +2,7 @@
 //!
 //! The helpers are this program run again, so it has its own `main`. Needs network namespaces:
 //! without the rights each test says `SKIP:` and why.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_live::namespace::Hosts;

@@ -120,10 +120,13 @@ pub struct Host {
     pub kernel: String,
     /// Seconds since 1970 when it was measured.
     pub date: u64,
-    /// Sizes of the caches of the first core, by name: `L1 Data`, `L2 Unified`.
-    pub caches: std::collections::BTreeMap<String, Value>,
+    /// CPUs' worth of time and ready threads of others while the path was measured, the worst of
+    /// the runs that count: above 0.5 the path's constants are those of a busy machine.
+    pub others: f64,
     /// How the hosts of the transfers were kept apart.
     pub isolation: crate::namespace::Isolation,
+    /// Sizes of the caches of the first core, by name: `L1 Data`, `L2 Unified`.
+    pub caches: std::collections::BTreeMap<String, Value>,
 }
 
 /// A measured host: what `lastmeter calibrate` writes and every prediction reads.

@@ -39,10 +39,12 @@ pub fn run() -> Result<Calibration> {
     drop(worker);
     let mut hosts = Hosts::open(false)?;
     let cores = cores::allowed()?.len();
+    let mut others = 0.0_f64;
     if cores > 1 {
-        path::measure(&mut hosts, Placement::OtherCore, from + PATIENCE[0], &mut constants)?;
+        others =
+            path::measure(&mut hosts, Placement::OtherCore, from + PATIENCE[0], &mut constants)?;
     }
-    path::measure(&mut hosts, Placement::SameCore, from + PATIENCE[1], &mut constants)?;
+    let alone = path::measure(&mut hosts, Placement::SameCore, from + PATIENCE[1], &mut constants)?;
     let host = Host {
         model: cpu_model()?,
         cores: cores as u32,
@@ -50,8 +52,9 @@ pub fn run() -> Result<Calibration> {
         date: std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |d| d.as_secs()),
-        caches: caches(),
+        others: (others.max(alone) * 100.0).round() / 100.0,
         isolation: hosts.isolation(),
+        caches: caches(),
     };
     Ok(Calibration { host, constants: constants.into_iter().collect() })
 }

@@ -65,18 +65,21 @@ fn costs(m: &Measurement) -> (f64, f64) {
 }
 
 /// Everything about the path with this placement, by name; noisy runs are repeated until `until`.
+/// Returns how much others used the machine in the noisiest run that counts.
 pub(crate) fn measure(
     hosts: &mut Hosts,
     placement: Placement,
     until: Instant,
     into: &mut Vec<(String, Constant)>,
-) -> Result<()> {
+) -> Result<f64> {
     let prefix = format!("path.{}", placement_name(placement));
     let copy_out = copies(hosts, placement, until, &prefix, into)?;
     let (mut rows, mut sender, mut receiver) = (Vec::new(), Vec::new(), Vec::new());
+    let mut others = 0.0_f64;
     for point in REFERENCES {
         let setting = reference(placement, point);
         let m = hosts.run_quiet(&setting, until)?;
+        others = others.max(m.others + m.crowd);
         let work = work_of(&setting);
         rows.push(vec![1.0, work.bytes, work.handovers, work.batches, work.segments]);
         let (s, r) = costs(&m);
@@ -91,7 +94,8 @@ pub(crate) fn measure(
         push_fit(&format!("{prefix}.sender"), &rows, &sender, 0.0, into);
         push_fit(&format!("{prefix}.receiver"), &rows, &receiver, copy_out, into);
     }
-    round_trip(hosts, placement, until, &prefix, into)
+    round_trip(hosts, placement, until, &prefix, into)?;
+    Ok(others)
 }
 
 /// Fits and names the factors. `copy` is what is known to be per byte already: left to the fit alone,

@@ -1,0 +1,137 @@
+//! Predictions beside measurements: ten settings that no constant was fitted to.
+
+use crate::calibrate::Calibration;
+use crate::error::Result;
+use crate::namespace::Hosts;
+use crate::predict::predict;
+use crate::statistics::Spread;
+use crate::transfer::{Placement, Setting};
+use lastmeter_base::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// Measured time of each run.
+const DURATION: Duration = Duration::from_ms(300);
+/// Runs of each setting; the median counts.
+const RUNS: usize = 3;
+/// How long a run is repeated while others disturb it.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(4);
+
+/// Predicted and measured goodput of one setting, bits per second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Validated {
+    /// What differs from the plain setting, in words.
+    pub name: String,
+    /// The setting.
+    pub setting: Setting,
+    /// From the constants.
+    pub predicted: f64,
+    /// Median of the runs and their spread.
+    pub measured: Spread,
+    /// Predicted over measured, minus one.
+    pub error: f64,
+    /// The error that the prediction itself expects.
+    pub uncertainty: f64,
+    /// The resource that the prediction names.
+    pub limit: String,
+    /// CPUs' worth of time and ready threads of others, the worst of the runs: above 0.3 the
+    /// measurement says as much about them as about this setting.
+    pub others: f64,
+}
+
+/// Messages of 256 B to 1 MiB, MTU 576 to 65,535, buffers of 16 KiB to 4 MiB, GSO on and off, one and
+/// two streams, the same and different cores.
+pub fn settings() -> Vec<(&'static str, Setting)> {
+    let plain = Setting { duration: DURATION, ..Setting::PLAIN };
+    let large = Some(Bytes::from_mib(4));
+    let small = Some(Bytes::from_kib(16));
+    let middle = Some(Bytes::from_kib(256));
+    let message = Bytes::from_kib;
+    let placement = Placement::SameCore;
+    let whole = plain.clone();
+    let packets = Setting { offload: false, ..plain };
+    vec![
+        ("64 KiB", whole.clone()),
+        ("256 B", Setting { message: Bytes(256), ..whole.clone() }),
+        (
+            "1 MiB, MTU 65535, buffers 4 MiB",
+            Setting {
+                message: Bytes::from_mib(1),
+                mtu: 65_535,
+                send_buffer: large,
+                receive_buffer: large,
+                ..whole.clone()
+            },
+        ),
+        ("64 KiB, no GSO", packets.clone()),
+        ("16 KiB, MTU 576, no GSO", Setting { message: message(16), mtu: 576, ..packets.clone() }),
+        ("64 KiB, MTU 9000, no GSO, same core", Setting { mtu: 9000, placement, ..packets }),
+        (
+            "4 KiB, buffers 16 KiB",
+            Setting {
+                message: message(4),
+                send_buffer: small,
+                receive_buffer: small,
+                ..whole.clone()
+            },
+        ),
+        ("64 KiB, two streams", Setting { streams: 2, ..whole.clone() }),
+        ("1 KiB, same core", Setting { message: message(1), placement, ..whole.clone() }),
+        (
+            "256 KiB, two streams, same core, buffers 256 KiB",
+            Setting {
+                message: message(256),
+                streams: 2,
+                placement,
+                send_buffer: middle,
+                receive_buffer: middle,
+                ..whole
+            },
+        ),
+    ]
+}
+
+/// Predicts and measures one setting.
+///
+/// # Errors
+/// As [`predict`] and [`Hosts::run`].
+pub fn one(
+    hosts: &mut Hosts,
+    calibration: &Calibration,
+    name: &str,
+    setting: &Setting,
+) -> Result<Validated> {
+    let prediction = predict(calibration, setting)?;
+    let mut rates = Vec::new();
+    let mut others = 0.0_f64;
+    for _ in 0..RUNS {
+        let m = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
+        rates.push(m.goodput.windows.median);
+        others = others.max(m.others + m.crowd);
+    }
+    let measured = Spread::of(rates);
+    Ok(Validated {
+        name: name.to_owned(),
+        setting: setting.clone(),
+        predicted: prediction.goodput,
+        measured,
+        error: prediction.goodput / measured.median - 1.0,
+        uncertainty: prediction.uncertainty,
+        limit: prediction.uses.first().map_or_else(String::new, |u| u.resource.clone()),
+        others,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_settings_that_can_be_run() {
+        let all = settings();
+        assert_eq!(all.len(), 10);
+        for (name, setting) in all {
+            assert!(setting.check().is_ok(), "{name}");
+        }
+    }
+}
