@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 use lastmeter_base::{Bytes, Duration, Rate};
-use lastmeter_live::namespace::Hosts;
+use lastmeter_live::namespace::{Hosts, Isolation};
 use lastmeter_live::transfer::{self, Measurement, Pause, Placement, Relay, Setting, Workload};
 use lastmeter_live::verdict::{self, Limit, Network};
 use std::io::{Read, Write};
@@ -53,6 +53,8 @@ const TESTS: &[(&str, fn())] = &[
     ("a_token_bucket_is_the_network_rate", token_bucket),
     ("both_ends_on_one_core_share_it", same_core),
     ("a_request_waits_for_its_answer", request_response),
+    ("every_kind_of_isolation_that_is_allowed_moves_data", isolations),
+    ("stages_add_up_and_explain_themselves", stages_add_up),
     ("nothing_is_left_behind", nothing_left),
     ("nothing_is_left_behind_after_kill_9", nothing_left_after_kill),
     ("an_observed_sender_that_pauses_is_the_sending_application", observed_sender_pauses),
@@ -141,6 +143,36 @@ fn request_response() {
     let (limit, m) = limit_of(Setting { workload, message: Bytes(256), ..SHORT });
     assert_eq!(limit, Limit::RoundTrip);
     assert!(m.latency.unwrap().p50 > 1e-6);
+}
+
+fn isolations() {
+    for isolation in [Isolation::UserNamespace, Isolation::Root, Isolation::Loopback] {
+        let mut hosts = match Hosts::open_as(isolation, false) {
+            Ok(hosts) => hosts,
+            Err(e) => {
+                println!("SKIP: {isolation:?}: {e}");
+                continue;
+            }
+        };
+        let m = hosts.run(&Setting { duration: Duration::from_ms(200), ..SHORT }).unwrap();
+        assert_eq!(m.isolation, isolation);
+        assert!(m.goodput.mean > 1e8, "{isolation:?}: {}", m.goodput.mean);
+        let a = m.sender.activity;
+        assert!((a.run + a.wait + a.blocked + a.paused - 1.0).abs() < 1e-9, "{a:?}");
+    }
+}
+
+fn stages_add_up() {
+    let mut hosts = Hosts::open(false).unwrap();
+    let found = lastmeter_live::stages::measure(&mut hosts, &SHORT).unwrap();
+    let sum: f64 = found.stages.iter().map(|s| s.per_message).sum();
+    assert!((sum - found.total).abs() < 1e-9 * found.total.max(1.0), "{sum} {}", found.total);
+    for stage in &found.stages {
+        println!("  {}", lastmeter_live::stages::explain(stage));
+    }
+    // On a noisy machine it may drown; then a note says so.
+    let stage = found.stages.iter().any(|s| s.name == "copy out");
+    assert!(stage || found.notes.iter().any(|n| n.starts_with("copy out")), "{found:?}");
 }
 
 /// Neither processes nor interfaces nor named namespaces.
