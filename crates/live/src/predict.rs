@@ -3,7 +3,7 @@
 //! Per message of `m` bytes, with segment size `mss = mtu - 52` (IP and TCP headers, timestamps):
 //!
 //! ```text
-//! handovers  h = m / (2 mss)     if m < 2 mss    the receiver acknowledges every second segment
+//! handovers  h = m / mss         if m < mss      a segment is handed down when it is full (Nagle)
 //!              = 1               beyond           one per send
 //! batches    b = m / 64 KiB - 1  if m > 64 KiB    further batches of the same send
 //! segments   g = 0 with GSO, m / mss without
@@ -29,9 +29,6 @@ use serde::{Deserialize, Serialize};
 const HEADERS: f64 = 52.0;
 /// Bytes in the largest batch that TCP hands down (`GSO_MAX_SIZE`).
 const BATCH_MAX: f64 = 65_536.0;
-/// Segments per acknowledgement while messages are smaller than that: "an ACK SHOULD be generated
-/// for at least every second full-sized segment" (RFC 9293 §3.8.6.3).
-const SEGMENTS_PER_ACK: f64 = 2.0;
 /// Bytes of window per byte asked for with `SO_RCVBUF`: the kernel doubles it and then counts 60 %
 /// of the memory as data (`tcp_rmem`, scaling ratio of Ethernet frames).
 const WINDOW_PER_BUFFER: f64 = 1.2;
@@ -58,9 +55,8 @@ pub struct Work {
 pub fn work_of(setting: &Setting) -> Work {
     let bytes = setting.message.0 as f64;
     let mss = f64::from(setting.mtu) - HEADERS;
-    let merged = SEGMENTS_PER_ACK * mss;
     let handovers =
-        if bytes >= merged || setting.workload != Workload::Stream { 1.0 } else { bytes / merged };
+        if bytes >= mss || setting.workload != Workload::Stream { 1.0 } else { bytes / mss };
     let segments = if setting.offload { 0.0 } else { bytes / mss };
     let batches = (bytes / BATCH_MAX - 1.0).max(0.0);
     Work { bytes, handovers, batches, segments }
