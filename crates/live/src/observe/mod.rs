@@ -3,7 +3,7 @@
 //! The kernel's socket diagnostics give each connection's own account of what limited it; procfs
 //! gives which sockets belong to the command and its children, and their threads' time. Nothing is
 //! attached, traced or preloaded. A look every 20 ms; where a look takes long (a machine with many
-//! sockets) looks become rarer, so that looking never takes more than [`COST_MAX`] of one CPU.
+//! sockets) looks become rarer, so that looking never takes more than a small share of one CPU.
 
 mod diag;
 mod processes;
