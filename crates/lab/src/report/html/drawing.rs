@@ -293,9 +293,8 @@ impl Sheet {
         out.push_str(&text("big", figure_at, anchor, &figure));
         out.push_str(&text("dim", below, "", &spent));
         if limits {
-            let (flag_x, flag_y) =
-                if self.tall { (x + width - 64.0, y - 13.0) } else { (x + 8.0, y - 14.0) };
-            out.push_str(&flag(flag_x, flag_y));
+            // At the right, where the name of the host is not.
+            out.push_str(&flag(x + width - 64.0, y - 13.0));
         }
         out.push_str("</g>\n");
     }
