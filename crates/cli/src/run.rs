@@ -130,11 +130,11 @@ fn words(shuffle: &Shuffle) -> String {
     let percent = tolerance * 100.0;
     match moved.is_empty() {
         true => format!(
-            "In {runs} random orders of simultaneous events no total moved by more than {percent} % \
-             and the verdict stayed."
+            "In {runs} random orders of simultaneous events no total moved by more than \
+             {percent} % and the verdict stayed."
         ),
         false => format!(
-            "The order of simultaneous events matters (tolerance {percent} %, {runs} orders):\n  {}",
+            "The order of simultaneous events matters ({runs} orders, within {percent} %):\n  {}",
             moved.join("\n  ")
         ),
     }

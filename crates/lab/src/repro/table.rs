@@ -233,8 +233,8 @@ impl Summary {
         let Origins { document, assumed, fitted } = self.constants;
         format!(
             "{}: {} of {} reproduced ({} predicted, {} worked out by hand, {} fitted to, \
-             {} given); error median {}, worst {}; constants: {document} from the document, {assumed} \
-             assumed, {fitted} fitted; {}",
+             {} given); error median {}, worst {}; constants: {document} from the document, \
+             {assumed} assumed, {fitted} fitted; {}",
             self.system,
             self.reproduced,
             counted(self.rows, "row", "rows"),
