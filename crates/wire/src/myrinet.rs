@@ -9,8 +9,8 @@
 //! the switch replaces it; whatever was wrong before it keeps wrong, so that damage on any link is
 //! still seen at the end.
 //!
-//! Source: ANSI/VITA 26-1998; the route byte's lower six bits are a signed distance from the port of
-//! entry.
+//! Source: ANSI/VITA 26-1998; the route byte's lower six bits are a signed distance from the port
+//! of entry.
 //!
 //! ```
 //! use lastmeter_wire::myrinet::{self, Packet};

@@ -1,4 +1,4 @@
-//! Benchmarks of the engine: bundled experiments, timed while they run and not while they are built.
+//! Benchmarks of the engine: bundled experiments, timed while they run, not while they are built.
 
 use super::{Result, Setting, peer};
 use crate::Complaint;

@@ -1,11 +1,11 @@
 //! ATM adaptation layers: packets into cells and back.
 //!
-//! | layer | module          | adds                                  | loses                       |
-//! |-------|-----------------|---------------------------------------|-----------------------------|
-//! | AAL0  | [`aal0`]        | nothing: a cell's payload is the data | -                           |
-//! | AAL5  | [`aal5`]        | padding and 8 bytes of trailer        | found by CRC-32 and length  |
-//! | AAL3/4 | [`aal34`]      | 4 bytes a cell and 8 a packet         | found by sequence and CRC-10 |
-//! | Vidboard | [`vidboard`] | as AAL5                               | found by a sum instead      |
+//! | layer    | module       | adds                                  | loss is found by    |
+//! |----------|--------------|---------------------------------------|---------------------|
+//! | AAL0     | [`aal0`]     | nothing: a cell's payload is the data | -                   |
+//! | AAL5     | [`aal5`]     | padding and 8 bytes of trailer        | CRC-32 and length   |
+//! | AAL3/4   | [`aal34`]    | 4 bytes a cell and 8 a packet         | sequence and CRC-10 |
+//! | Vidboard | [`vidboard`] | as AAL5                               | a sum instead       |
 //!
 //! [`reassembly`] puts the packets of AAL5 and the Vidboard back together over many circuits,
 //! [`encapsulation`] says which protocol a packet holds.

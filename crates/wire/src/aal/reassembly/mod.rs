@@ -8,11 +8,11 @@
 //!   '------- discarding <----------'
 //! ```
 //!
-//! | Option           | Unit  | Default | Meaning                                                  |
-//! |------------------|-------|---------|----------------------------------------------------------|
-//! | `timeout`        | time  | 1 s     | from a PDU's first cell until it is given up (our choice) |
-//! | `memory`         | bytes | 64 MiB  | bound of all buffers together (our choice)               |
-//! | `circuits_max`   | -     | 65,536  | circuits open at once                                    |
+//! | Option           | Unit  | Default | Meaning                                              |
+//! |------------------|-------|---------|------------------------------------------------------|
+//! | `timeout`        | time  | 1 s     | from a PDU's first cell until it is given up (ours) |
+//! | `memory`         | bytes | 64 MiB  | bound of all buffers together (ours)                 |
+//! | `circuits_max`   | -     | 65,536  | circuits open at once                                |
 //!
 //! Every cell that comes in is delivered within a PDU, held, or counted as lost with its reason:
 //! `received = delivered + held + sum of lost`. A PDU that shares no cell with what arrived cannot
