@@ -44,6 +44,8 @@ const BANNED: &[&str] = &[
 /// Lines of a file, without its tests.
 const LINES_MAX: usize = 600;
 const WIDTH_MAX: usize = 100;
+/// Drawings of headers and tables in comments may be a little wider.
+const WIDTH_MAX_COMMENT: usize = 120;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -144,7 +146,8 @@ fn files_and_lines_are_short() {
             }
             for (number, line) in code.lines().enumerate() {
                 let width = line.chars().count();
-                if width > WIDTH_MAX {
+                let is_comment = line.trim_start().starts_with("//");
+                if width > if is_comment { WIDTH_MAX_COMMENT } else { WIDTH_MAX } {
                     long.push(format!("{}:{}: {width} columns", path.display(), number + 1));
                 }
             }

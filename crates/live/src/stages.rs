@@ -188,19 +188,19 @@ impl Found<'_> {
         let cost = (calls * shorter.total() - self.same.total()) / more;
         let method = format!(
             "CPU time of both sides for the same bytes in {SHORTER} messages, minus in one, over \
-             {more:.0}: two entries to the kernel, socket locks, and what a shorter batch costs more"
+             {more:.0}: two entries to the kernel, socket locks, what a shorter batch costs more"
         );
         self.push(CALLS, "both", cost, uncertainty, method);
     }
 
     fn copy_in(&mut self, without: Cost) {
-        let method = "CPU time of both sides, minus the same sent by reference (sendfile); the page \
+        let method = "CPU time of both sides, minus the same sent by reference (sendfile); page \
                       references that sendfile takes instead make this a lower bound";
         self.saved(COPY_IN, "sender", without, method);
     }
 
     fn segmentation(&mut self, whole: Cost) {
-        let method = "CPU time of both sides with packets of the MTU, minus with GSO and TSO, where \
+        let method = "CPU time of both sides with packets of the MTU, minus with GSO, TSO, where \
                       batches cross the veth pair whole";
         self.saved(SEGMENTATION, "both", whole, method);
     }

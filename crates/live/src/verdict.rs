@@ -275,8 +275,8 @@ fn words(limit: Limit, fraction: f64, e: &Evidence) -> String {
              application slow; only its own side can tell."
         ),
         Limit::ReceiverWindow => format!(
-            "The receive buffer is too small for a round trip of {rtt_min:.1} ms: its window was the \
-             limit {percent:.0} % of the time while the receiver waited for data."
+            "The receive buffer is too small for a round trip of {rtt_min:.1} ms: its window was \
+             the limit {percent:.0} % of the time while the receiver waited for data."
         ),
         Limit::SendBuffer => format!(
             "The send buffer is too small for a round trip of {rtt_min:.1} ms: it was the limit \
@@ -288,8 +288,8 @@ fn words(limit: Limit, fraction: f64, e: &Evidence) -> String {
             rate / 1e6
         ),
         Limit::Network(Network::Delay(_)) => format!(
-            "The congestion window is too small for a round trip of {rtt_min:.1} ms; both ends waited \
-             {percent:.0} % of the time."
+            "The congestion window is too small for a round trip of {rtt_min:.1} ms; both ends \
+             waited {percent:.0} % of the time."
         ),
         Limit::RoundTrip => {
             "Each message waits for the answer to the one before: the time of a round trip limits, \
