@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Write ledger.json, ledger.html and tables in Parquet into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Write what crosses a link into a pcapng file that Wireshark opens; may be given several times
+    #[arg(long = "pcap", value_name = "LINK=FILE")]
+    pcaps: Vec<String>,
     /// Repeat the run with N random orders of simultaneous events, and say what that moves
     #[arg(long, value_name = "N", default_value_t = 0)]
     shuffle_ties: u64,
@@ -40,6 +43,7 @@ const EXAMPLES: &str = "\
 Examples:
   lastmeter run first-path --out out
   lastmeter run my.toml --set links.0.rate='10 Gbit/s' --set traffic.bulk.packets=1000
+  lastmeter run first-path --pcap 'router->bob=bob.pcapng'
   lastmeter run my.toml --json | jq .verdict.words";
 
 /// What a folder of results holds.
@@ -49,6 +53,7 @@ const HTML: &str = "ledger.html";
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);
+    arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
     let overrides = overrides(common, arguments)?;
     let mut experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
         .map_err(|problems| complaint(common, &problems))?;
@@ -68,6 +73,10 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         Failure::Problems(problems) => complaint(common, &problems),
         other => Complaint(other.to_string()),
     })?;
+    let resources = explained.ledger.resources.iter();
+    let links: Vec<&str> =
+        resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
+    disk.check_taps(&links)?;
     show(common, &explained);
     if let Some(folder) = &arguments.out {
         let page = write(folder, &explained.ledger)?;

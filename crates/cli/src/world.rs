@@ -2,10 +2,12 @@
 //! carries with it.
 
 use crate::Complaint;
-use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::library::{Builtin, Library, Output};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// An experiment's text and where its captures are looked for.
 pub(crate) struct Found {
@@ -57,13 +59,41 @@ fn not_found(named: &str) -> String {
 /// Files on disk first, then what the program carries with it.
 pub(crate) struct Disk {
     folder: Option<PathBuf>,
+    /// Where to write what crosses a link, until it is asked for.
+    taps: Mutex<BTreeMap<String, Output>>,
 }
 
 impl Disk {
     /// Looks for captures relative to `folder`.
     pub(crate) fn new(folder: Option<PathBuf>) -> Disk {
-        Disk { folder }
+        Disk { folder, taps: Mutex::default() }
     }
+
+    /// Will write what crosses a link into a file: `LINK=FILE`.
+    pub(crate) fn add_tap(&self, text: &str) -> Result<(), Complaint> {
+        let Some((link, path)) = text.split_once('=') else {
+            let hint = "write a link and a file, like --pcap 'alice->bob=out.pcapng'";
+            return Err(Complaint(format!("`{text}` names no file: {hint}")));
+        };
+        let file = File::create(path)
+            .map_err(|error| Complaint(format!("cannot write `{path}`: {error}")))?;
+        let mut taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        taps.insert(link.to_owned(), Box::new(BufWriter::new(file)));
+        Ok(())
+    }
+
+    /// Complains of a tap that no link has asked for; `links` are those that there are.
+    pub(crate) fn check_taps(&self, links: &[&str]) -> Result<(), Complaint> {
+        let taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(link) = taps.keys().next() else { return Ok(()) };
+        let near = lastmeter_lab::document::nearest(link, links.iter().copied());
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the links are {}", links.join(", ")),
+        };
+        Err(Complaint(format!("nothing crosses a link `{link}`: {hint}")))
+    }
+
     fn profile_path(&self, folder: &str, name: &str) -> Option<PathBuf> {
         // A profile beside the experiment wins over a bundled one of the same name.
         let path = self.folder.as_ref()?.join("profiles").join(folder).join(format!("{name}.toml"));
@@ -89,5 +119,8 @@ impl Library for Disk {
     }
     fn names(&self, folder: &str) -> Vec<String> {
         Builtin.names(folder)
+    }
+    fn tap(&self, link: &str) -> Option<Output> {
+        self.taps.lock().unwrap_or_else(PoisonError::into_inner).remove(link)
     }
 }

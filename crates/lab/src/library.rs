@@ -1,5 +1,7 @@
 //! Where profiles and captures come from: files, which only the program at the end may open.
 
+pub use lastmeter_net::tap::Output;
+
 use include_dir::{Dir, include_dir};
 use std::io::Read;
 
@@ -19,6 +21,12 @@ pub trait Library: Sync {
 
     /// The names of the profiles of `folder`, sorted.
     fn names(&self, folder: &str) -> Vec<String>;
+
+    /// Where what crosses `link` is to be written, the first time that this is asked; `None` where
+    /// nobody wants it. A run again with something changed thus writes nothing.
+    fn tap(&self, _link: &str) -> Option<Output> {
+        None
+    }
 }
 
 static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");

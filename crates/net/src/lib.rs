@@ -11,4 +11,5 @@ pub mod ring;
 pub mod server;
 pub mod sink;
 pub mod source;
+pub mod tap;
 pub mod traffic;

@@ -1,12 +1,14 @@
 //! Links, routers and stations.
 
 use super::{Builder, Input, Made, Output};
+use crate::document::Fault;
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Cost, Draw, Duration, Rate, StageId};
-use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
+use lastmeter_engine::{ElementId, Error, PortId, ResourceInfo, ResourceKind};
 use lastmeter_net::forwarder::Forwarder;
 use lastmeter_net::queue;
 use lastmeter_net::server::Service;
+use lastmeter_net::tap::{Tap, Tape};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Packets that wait for a wire where the link says nothing of its queue.
@@ -68,8 +70,26 @@ impl Builder<'_> {
         let shared = hop.shared;
         let server =
             self.serve(&hop.name, transmit, shared, ResourceKind::Wire, service, &queue)?;
-        self.graph.connect_after(server.0, PortId(0), input.0, input.1, delay, stage)?;
+        let last = self.tapped(&hop.name, server.0)?;
+        self.graph.connect_after(last, PortId(0), input.0, input.1, delay, stage)?;
         Ok(Entrance { input: server, delay: Duration::ZERO, stage: None })
+    }
+
+    /// Puts a tap behind a link's transmitter, where somebody wants to see what crosses it.
+    fn tapped(&mut self, link: &str, transmitter: ElementId) -> Result<ElementId, Error> {
+        let Some(output) = self.library.tap(link) else { return Ok(transmitter) };
+        let tape = match Tape::begin(output, link) {
+            Ok(tape) => tape,
+            Err(error) => {
+                let right = "choose another place for the capture";
+                self.report_whole(Fault::new(format!("capture of `{link}`: {error}"), right));
+                return Ok(transmitter);
+            }
+        };
+        let tap = self.graph.add(format!("{link} tap"), Tap::new(tape.clone()))?;
+        self.tapes.push((link.to_owned(), tape));
+        self.graph.connect(transmitter, PortId(0), tap, PortId(0))?;
+        Ok(tap)
     }
 
     /// A server with its resource and its stage.

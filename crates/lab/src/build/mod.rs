@@ -24,6 +24,7 @@ use flows::Flows;
 use lastmeter_base::{StageId, Time};
 use lastmeter_engine::{ElementId, Error, Graph, PortId, ResourceId, StageInfo};
 use lastmeter_net::queue::Buffers;
+use lastmeter_net::tap::Tape;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is different from the experiment, to see what it would buy.
@@ -50,6 +51,7 @@ pub struct Built {
     /// Until when.
     pub end: Time,
     captures: Vec<Capture>,
+    tapes: Vec<(String, Tape)>,
     reporter: Reporter,
 }
 
@@ -65,13 +67,15 @@ impl Built {
     /// read to where the run needed it.
     pub fn captures(&mut self) -> Captures {
         let captures = std::mem::take(&mut self.captures);
-        Captures { captures, reporter: self.reporter.clone() }
+        let tapes = std::mem::take(&mut self.tapes);
+        Captures { captures, tapes, reporter: self.reporter.clone() }
     }
 }
 
-/// The captures that a run replays.
+/// The captures that a run replays and those that it writes.
 pub struct Captures {
     captures: Vec<Capture>,
+    tapes: Vec<(String, Tape)>,
     reporter: Reporter,
 }
 
@@ -83,6 +87,13 @@ impl Captures {
             if let Some(failure) = slot.failure() {
                 let right = "replay a complete capture";
                 self.reporter.report(mark, key, Fault::new(failure, right));
+            }
+        }
+        for (link, tape) in &self.tapes {
+            if let Err(error) = tape.end() {
+                let right = "choose a place with room for the capture";
+                let fault = Fault::new(format!("capture of `{link}`: {error}"), right);
+                self.reporter.report(&Mark { source: 0, span: 0..0 }, "", fault);
             }
         }
         self.reporter.into_problems()
@@ -110,6 +121,7 @@ pub fn build(
         stages: BTreeMap::new(),
         resources: BTreeSet::new(),
         captures: Vec::new(),
+        tapes: Vec::new(),
         reporter: experiment.reporter.clone(),
     };
     if let Err(error) = builder.build() {
@@ -122,6 +134,7 @@ pub fn build(
             graph: builder.graph,
             end: Time::START + experiment.duration,
             captures: builder.captures,
+            tapes: builder.tapes,
             reporter: builder.reporter,
         }),
         false => Err(builder.reporter.into_problems()),
@@ -144,6 +157,7 @@ struct Builder<'a> {
     stages: BTreeMap<String, StageId>,
     resources: BTreeSet<String>,
     captures: Vec<Capture>,
+    tapes: Vec<(String, Tape)>,
     reporter: Reporter,
 }
 

@@ -1,0 +1,158 @@
+//! A tap: writes what passes into a capture, and changes nothing.
+//!
+//! ```text
+//! in 0 --> out 0
+//!      '-> pcapng, raw IP, nanoseconds of the run's own time
+//! ```
+//!
+//! A modelled packet has a length and no bytes. In the capture it is an IPv4 and a UDP header of the
+//! right length, of which the first bytes are kept: destination 10.0.x.y is node number x.y, source
+//! 10.128.x.y is path number x.y, the source port is the flow, and the payload begins with the place
+//! in the flow and the content tag. Packets with bytes of their own are written as they are.
+
+use lastmeter_base::{Body, Bytes, Packet};
+use lastmeter_engine::{Context, Element, PortId, Report};
+use lastmeter_wire::capture::{CaptureError, LinkType, Writer};
+use lastmeter_wire::internet::ipv4;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How much of a packet is kept: the made-up headers and what marks the packet.
+const SNAP: Bytes = Bytes(128);
+/// The discard port: nobody answers.
+const PORT: u16 = 9;
+const PROTOCOL_UDP: u8 = 17;
+const HEADERS_LEN: u64 = 28;
+
+/// Where captures are written.
+pub type Output = Box<dyn Write + Send>;
+
+/// Writes what passes.
+pub struct Tap {
+    tape: Tape,
+    written: u64,
+    bytes: Vec<u8>,
+}
+
+/// A capture that is being written, shared with whoever ends it after the run.
+#[derive(Clone)]
+pub struct Tape(Arc<Mutex<State>>);
+
+enum State {
+    Writing(Writer<Output>),
+    Failed(CaptureError),
+    Ended,
+}
+
+impl Tape {
+    /// A capture with one interface, called `name`.
+    ///
+    /// # Errors
+    /// If nothing can be written.
+    pub fn begin(output: Output, name: &str) -> Result<Tape, CaptureError> {
+        let mut writer = Writer::pcapng(output)?;
+        writer.add_interface(LinkType::RAW, name, SNAP)?;
+        Ok(Tape(Arc::new(Mutex::new(State::Writing(writer)))))
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// What went wrong while it was written.
+    pub fn end(&self) -> Result<(), CaptureError> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, State::Ended) {
+            State::Writing(writer) => writer.finish().map(|_| ()),
+            State::Failed(error) => Err(error),
+            State::Ended => Ok(()),
+        }
+    }
+
+    fn write(&self, cx: &Context<'_>, len: Bytes, data: &[u8]) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Writing(writer) = &mut *state
+            && let Err(error) = writer.write(cx.now(), 0, len, data)
+        {
+            *state = State::Failed(error);
+        }
+    }
+}
+
+impl Tap {
+    /// A tap that writes to `tape`.
+    pub fn new(tape: Tape) -> Tap {
+        Tap { tape, written: 0, bytes: Vec::new() }
+    }
+}
+
+impl Element for Tap {
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        match packet.content.is_empty() {
+            true => {
+                imagine(&packet, &mut self.bytes);
+                self.tape.write(cx, packet.len, &self.bytes);
+            }
+            false => self.tape.write(cx, packet.len, &packet.content),
+        }
+        self.written += 1;
+        cx.send(PortId(0), packet);
+    }
+    fn timers(&self) -> u32 {
+        0
+    }
+    fn report(&self, out: &mut Report) {
+        out.count("captured", self.written);
+    }
+}
+
+/// The first bytes that a packet of this length could have had.
+fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
+    let address = |net: u8, number: u32| Ipv4Addr::new(10, net, (number >> 8) as u8, number as u8);
+    let (src, dst) = (address(128, packet.path.0), address(0, packet.destination.0));
+    bytes.clear();
+    let len = packet.len.0.clamp(HEADERS_LEN, u16::MAX.into()) as u16;
+    let udp_len = len - ipv4::HEADER_LEN as u16;
+    let header = ipv4::Header::new(src, dst, PROTOCOL_UDP);
+    header.emit(udp_len.into(), bytes).expect("the length was cut to what fits");
+    // No checksum: RFC 768 allows it, and the payload is not there to be summed.
+    for half in [packet.flow.0 as u16, PORT, udp_len, 0] {
+        bytes.extend(half.to_be_bytes());
+    }
+    bytes.extend(packet.seq.to_be_bytes());
+    bytes.extend(packet.tag.to_be_bytes());
+    bytes.truncate(packet.len.0 as usize);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::{FlowId, NodeId, PathId};
+    use lastmeter_wire::internet::udp;
+
+    #[test]
+    fn what_is_imagined_is_a_packet_of_the_right_length_for_the_right_flow() {
+        let body = Body {
+            len: Bytes(1500),
+            destination: NodeId(258),
+            path: PathId(3),
+            flow: FlowId(7),
+            seq: 41,
+            ..Body::default()
+        };
+        let mut bytes = Vec::new();
+        imagine(&body, &mut bytes);
+        let packet = ipv4::Packet::parse_start(&bytes).unwrap();
+        assert_eq!(packet.header().dst, Ipv4Addr::new(10, 0, 1, 2));
+        let datagram = udp::Datagram::parse_start(packet.payload).unwrap();
+        assert_eq!((datagram.src, datagram.len), (7, 1480));
+        assert_eq!(datagram.payload[..8], 41u64.to_be_bytes());
+    }
+
+    #[test]
+    fn a_packet_too_short_for_headers_keeps_its_length() {
+        let mut bytes = Vec::new();
+        imagine(&Body { len: Bytes(5), ..Body::default() }, &mut bytes);
+        assert_eq!(bytes.len(), 5);
+    }
+}
