@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A stage takes the next packet of its queue when one of its places is free, and asks its primary
-//! resource for the time that the packet costs; the packet's bytes cross the stage's buses at the
-//! same time. The packet goes on when both are done. Until then it keeps the primary resource,
+//! resource for the time that the packet costs; from when that begins to serve it, the packet's bytes
+//! cross the stage's buses at the same time. The packet goes on when both are done. Until then it keeps the primary resource,
 //! which is blocked while it only waits for a bus. This is END's n-stage procedure (Indiresan 1997,
 //! Fig 4.4; E-50) with shared resources: `do` is `take`, `done` is `leave`.
 //!
@@ -199,8 +199,7 @@ impl Machine {
 
     fn begin(&mut self, now: Time, stage: usize, packet: Packet) {
         let len = packet.len;
-        let Stage { id, resource, priority, preemptive, cost, .. } = self.stages[stage].stage;
-        let buses = std::mem::take(&mut self.stages[stage].stage.buses);
+        let Stage { resource, cost, ref buses, .. } = self.stages[stage].stage;
         let job = self.jobs.add(Work {
             packet,
             stage,
@@ -209,15 +208,36 @@ impl Machine {
             primary_done: false,
             buses_left: buses.len() as u32,
         });
-        let ask = |work| Job { id: job, stage: id, priority, preemptive, work };
-        self.resources[resource].submit(now, ask(cost.time_for(len)));
-        self.resources[resource].moved(len);
-        for &(bus, crossings) in &buses {
-            let bytes = Bytes(len.0 * u64::from(crossings));
-            self.resources[bus].submit(now, ask(self.bus_cost[bus].time_for(bytes)));
-            self.resources[bus].moved(bytes);
+        self.ask(now, resource, job, cost.time_for(len), len);
+        self.cross(now, resource);
+    }
+
+    /// Asks a resource for work on a packet's bytes.
+    fn ask(&mut self, now: Time, resource: usize, job: usize, work: Duration, bytes: Bytes) {
+        let stage = &self.stages[self.jobs.get(job).stage].stage;
+        let (priority, preemptive) = (stage.priority, stage.preemptive);
+        let job = Job { id: job, stage: stage.id, priority, preemptive, work };
+        self.resources[resource].submit(now, job);
+        self.resources[resource].moved(bytes);
+    }
+
+    /// Sends the bytes of packets that `resource`, their primary one, has begun to serve over the
+    /// buses: a processor moves nothing for a stage before it turns to it.
+    fn cross(&mut self, now: Time, resource: usize) {
+        for job in self.resources[resource].first_served() {
+            let work = self.jobs.get(job);
+            let (stage, len) = (work.stage, work.packet.len);
+            if self.stages[stage].stage.resource != resource {
+                continue; // This resource is one of its buses.
+            }
+            let buses = std::mem::take(&mut self.stages[stage].stage.buses);
+            for &(bus, crossings) in &buses {
+                let bytes = Bytes(len.0 * u64::from(crossings));
+                self.ask(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes);
+                self.cross(now, bus);
+            }
+            self.stages[stage].stage.buses = buses;
         }
-        self.stages[stage].stage.buses = buses;
     }
 
     /// Something that a packet waited for is done.
@@ -240,9 +260,11 @@ impl Machine {
             let work = self.jobs.remove(id);
             self.leave(now, work);
             self.resources[primary].release(now, id);
+            self.cross(now, primary);
         }
         if resource != primary {
             self.resources[resource].release(now, id);
+            self.cross(now, resource);
         }
     }
 

@@ -112,6 +112,7 @@ pub struct Resource {
     waiting: BTreeMap<(std::cmp::Reverse<Priority>, u64), Pending>,
     sharing: Sharing,
     submitted: u64,
+    first_served: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -151,7 +152,13 @@ impl Resource {
             waiting: BTreeMap::new(),
             sharing: Sharing::default(),
             submitted: 0,
+            first_served: Vec::new(),
         }
+    }
+
+    /// Jobs that have begun to be served since this was last asked, each once in its life.
+    pub fn first_served(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.first_served)
     }
 
     /// Asks for service.
@@ -165,6 +172,7 @@ impl Resource {
             served: Duration::ZERO,
         };
         if self.options.discipline == Discipline::Share {
+            self.first_served.push(job.id);
             self.sharing.join(now, pending, &mut self.units[0].meter);
             return;
         }
@@ -212,7 +220,10 @@ impl Resource {
         if let Priority::Thread(_) = pending.job.priority {
             unit.thread = Some(pending.job.stage);
         }
-        pending.started.get_or_insert(now);
+        if pending.started.is_none() {
+            pending.started = Some(now);
+            self.first_served.push(pending.job.id);
+        }
         unit.meter.serve(now, pending.job.stage);
         let done = now + pending.left + switching;
         unit.state = State::Running { pending, since: now, done };

@@ -201,3 +201,18 @@ fn a_copy_that_waits_for_memory_blocks_its_cpu() {
     assert_eq!((cpu.busy(), cpu.time_blocked()), (us(2), us(18)));
     assert_eq!(machine.meters().nth(1).unwrap().bytes(), Bytes(2000));
 }
+
+#[test]
+fn a_cpu_moves_nothing_for_a_stage_before_it_turns_to_it() {
+    let mut all = resources(2);
+    all[1].per_byte = PerByte::from_fs(10_000_000); // 10 ns a byte
+    let cost = |time| Cost { per_packet: us(time), per_byte: PerByte::ZERO };
+    let mut copy = stage(1, 0, Next::Exit(PortId(0)), cost(0));
+    copy.buses = vec![(1, 1)];
+    let protocol = stage(0, 0, Next::Stage(1), cost(5));
+    let mut machine = Machine::new(&all, vec![protocol, copy], vec![0]);
+    let arrivals: Vec<_> = (0..3).map(|id| (Time::START, id, Bytes(1000))).collect();
+    // 5 us of protocol, then 10 us of copying each, and never both at once.
+    let at = |n| Time::START + us(n);
+    assert_eq!(run(&mut machine, &arrivals), [(0, at(15)), (1, at(30)), (2, at(45))]);
+}
