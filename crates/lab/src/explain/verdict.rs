@@ -2,7 +2,9 @@
 //!
 //! By *utilisation*: the resource that is busy or blocked most. By *sensitivity*: the resource
 //! whose being 10 % faster helps most, found by running the model again. Where the two agree the
-//! verdict is sure; where they do not, or nothing helps, it says so.
+//! verdict is sure; where they do not, or nothing helps, it says so. They agree as well where the
+//! resource in use most is so because it waits for the one that helps most: a processor that is held
+//! while bytes cross a bus.
 
 use super::what_if::{Change, Effect, by_goodput, group_of};
 use crate::ledger::{Confidence, Ledger, Verdict};
@@ -96,7 +98,8 @@ fn something_limits(
     if most_used < BUSY_MIN {
         return round_trips(ledger, utilised, most_used);
     }
-    let agree = most_used - utilisation <= UTILISATION_CLOSE;
+    let waits = utilised.first().filter(|(other, _)| other != name && waits(ledger, other, name));
+    let agree = most_used - utilisation <= UTILISATION_CLOSE || waits.is_some();
     let clear = *gain >= SENSITIVITY_CLEAR * next;
     let confidence = match (agree, clear) {
         (true, true) => Confidence::High,
@@ -115,12 +118,25 @@ fn something_limits(
         }
         _ => words += ".",
     }
+    if let Some((other, share)) = waits {
+        words += &format!(" {other} waits for it most of its {}.", percent(*share));
+    }
     if let (false, Some((other, share))) = (agree, utilised.first()) {
         words +=
             &format!(" {other} is busier ({}), but speeding it up helps less.", percent(*share));
     }
     let runner_up = runner_up.map(|(name, _)| name.clone());
     Verdict { resource: Some(name.clone()), utilisation, confidence, runner_up, words }
+}
+
+/// Whether `other` is in use mostly by waiting, and no busier by its own work than `limit`.
+fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
+    let of = |name: &str, share: fn(&crate::ledger::Resource) -> f64| {
+        let group = ledger.resources.iter().filter(|resource| group_of(&resource.name) == name);
+        group.map(share).fold(0.0, f64::max)
+    };
+    let (busy, blocked) = (of(other, |r| r.busy), of(other, |r| r.blocked));
+    blocked > busy && busy < of(limit, |r| r.busy)
 }
 
 /// Throughput depends on speed, but nothing is busy: senders wait for answers.
