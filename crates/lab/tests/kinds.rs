@@ -18,6 +18,14 @@ fn every_example_parses_builds_and_runs() {
             let lines: Vec<String> = problems.iter().map(|problem| problem.render(false)).collect();
             format!("the example of {}:\n{}", page.name, lines.join("\n"))
         };
+        if page.name == "adapter-profile" {
+            let host = kinds::find("host-profile").unwrap().example.as_bytes();
+            let host = profile::host("host.toml", host, &Builtin).map_err(shown).unwrap();
+            let text = page.example.as_bytes();
+            let adapter = profile::adapter("example.toml", text, &host, &Builtin);
+            assert_eq!(host.with(&adapter.map_err(shown).unwrap()).send.len(), 4);
+            continue;
+        }
         if matches!(page.family, Family::Profile | Family::Resource) {
             let text = page.example.as_bytes();
             profile::host("example.toml", text, &Builtin).map_err(shown).unwrap();
@@ -45,7 +53,8 @@ fn every_name_is_used_once_and_every_sentence_ends() {
     assert_eq!(names.len(), count);
     for page in kinds::all() {
         assert!(page.what.ends_with('.'), "{}", page.name);
-        let whole = ["experiment", "host-profile", "stages"].contains(&page.name);
+        let whole =
+            ["experiment", "host-profile", "adapter-profile", "stages"].contains(&page.name);
         assert!(whole || page.example.contains(page.name), "{}", page.name);
         for param in page.params {
             let default = match param.default {

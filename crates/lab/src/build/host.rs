@@ -28,12 +28,27 @@ pub(crate) const PAGE: &Page = &Page {
     family: Family::Node,
     what: "A computer that sends and receives; without a profile it costs nothing.",
     ports: "applications <--> host <--> links",
-    params: &[Param::optional(
-        "profile",
-        ParamKind::Profile("hosts"),
-        "an ideal host",
-        "the host that it is, with its processors, buses and adapter",
-    )],
+    params: &[
+        Param::optional(
+            "profile",
+            ParamKind::Profile("hosts"),
+            "an ideal host",
+            "the host that it is, with its processors and buses",
+        ),
+        Param::optional(
+            "adapter",
+            ParamKind::Profile("adapters"),
+            "whatever the host's profile has",
+            "the adapter in it, whose stages stand between the host's and the links",
+        ),
+        Param::optional(
+            "message",
+            ParamKind::BUFFER,
+            "each packet is a message",
+            "how much its applications send or read at once, which stages with a cost for each \
+             message spread over",
+        ),
+    ],
     source: "",
     deviations: &["It passes nothing on: routers do."],
     counters: &[("received", "packets received")],
@@ -99,8 +114,7 @@ impl Builder<'_> {
 
     fn profile(&self, node: usize) -> Option<Arc<Profile>> {
         let declared = &self.experiment.nodes[self.network.nodes[node].declared];
-        let name: String = declared.kind.values.given("profile")?;
-        self.experiment.profiles.get(&name).cloned()
+        self.experiment.profiles.get(&declared.profile()?).cloned()
     }
 
     /// Puts the host's machine between its applications and its links.

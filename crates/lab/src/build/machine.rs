@@ -28,7 +28,8 @@ impl Builder<'_> {
         let single = &self.network.nodes[node];
         let (name, group) =
             (single.name.clone(), self.experiment.nodes[single.declared].name.clone());
-        let shared = self.experiment.nodes[single.declared].count.is_some();
+        let declared = &self.experiment.nodes[single.declared];
+        let (shared, message) = (declared.count.is_some(), declared.kind.values.given("message"));
         let resources: Vec<ResourceOptions> =
             profile.resources.iter().map(|resource| self.resource(&name, resource)).collect();
         let mut stages = Vec::new();
@@ -40,7 +41,14 @@ impl Builder<'_> {
                     false => Next::Stage(stages.len() + 1),
                 };
                 let id = self.host_stage(&group, shared, profile, stage, &resources);
-                stages.push(self.stage_of(&name, &group, profile, stage, id, next));
+                stages.push(self.stage_of(
+                    &name,
+                    &group,
+                    profile,
+                    (stage, stage.cost(message)),
+                    id,
+                    next,
+                ));
             }
         }
         let entries = vec![0, profile.send.len()];
@@ -95,7 +103,7 @@ impl Builder<'_> {
         host: &str,
         group: &str,
         profile: &Profile,
-        stage: &StageProfile,
+        (stage, cost): (&StageProfile, Cost),
         id: StageId,
         next: Next,
     ) -> Stage {
@@ -104,8 +112,8 @@ impl Builder<'_> {
         let cost = match free {
             true => Cost::FREE,
             false => Cost {
-                per_packet: stage.cost.per_packet.scale_ceil(denominator, numerator),
-                per_byte: match stage.cost.per_byte {
+                per_packet: cost.per_packet.scale_ceil(denominator, numerator),
+                per_byte: match cost.per_byte {
                     PerByte::ZERO => PerByte::ZERO,
                     per_byte => per_byte.scale_ceil(denominator, numerator),
                 },

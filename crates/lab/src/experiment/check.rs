@@ -20,6 +20,21 @@ pub(super) fn node_name(decoder: &mut Decoder<'_>, mark: &Mark, key: &str, name:
     }
 }
 
+/// What only means something beside a profile stands beside one.
+pub(super) fn host_node(decoder: &mut Decoder<'_>, kind: &Nested, item: &Item, key: &str) {
+    let Some(host) = item.get(kind.page.name).filter(|_| kind.page.name == host::PAGE.name) else {
+        return;
+    };
+    for name in ["adapter", "message"] {
+        if let Some(place) = host.get(name).filter(|_| host.get("profile").is_none()) {
+            let found = format!("a host without a profile costs nothing, and has no `{name}`");
+            let right = "name the host's profile too: profile = \"...\"";
+            let key = join(&join(key, kind.page.name), name);
+            decoder.report(&place.mark, &key, Fault::new(found, right));
+        }
+    }
+}
+
 /// A class must be one that a ledger's table can show.
 pub(super) fn class(decoder: &mut Decoder<'_>, item: &Item, key: &str) {
     let (Some(name), Some(place)) = (item.text("name"), item.get("name")) else { return };

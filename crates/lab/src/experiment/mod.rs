@@ -53,8 +53,8 @@ pub struct Experiment {
     pub links: Vec<Link>,
     /// Its traffic, as declared.
     pub traffic: Vec<Traffic>,
-    /// The profiles that its hosts name.
-    pub profiles: BTreeMap<String, Arc<Profile>>,
+    /// The profiles that its hosts name, each by the names of the host and of the adapter in it.
+    pub profiles: BTreeMap<(String, Option<String>), Arc<Profile>>,
     /// Their names and the hashes of their texts.
     pub profile_sources: Vec<ledger::Source>,
     /// The texts that later problems point into.
@@ -143,27 +143,63 @@ impl Experiment {
 
     /// Reads each profile that a host names; says what is wrong with them.
     fn load_profiles(&mut self, library: &dyn Library) -> Vec<Problem> {
-        let named = self.nodes.iter().filter_map(|node| node.kind.values.given("profile"));
-        let names: BTreeSet<String> = named.collect();
+        let names: BTreeSet<_> = self.nodes.iter().filter_map(Node::profile).collect();
         let mut problems = Vec::new();
-        for name in names {
-            // A name that is not there has been reported where it stands.
-            let Ok(text) = library.profile(HOSTS, &name) else { continue };
-            match profile::host(&format!("{HOSTS}/{name}.toml"), text.as_bytes(), library) {
-                Ok(profile) => {
-                    let hash = crate::digest(text);
-                    self.profile_sources.push(ledger::Source { name: name.clone(), hash });
-                    self.profiles.insert(name, Arc::new(profile));
-                }
+        for (host, adapter) in names {
+            match self.load_profile(&host, adapter.as_deref(), library) {
+                // A name that is not there has been reported where it stands.
+                Ok(None) => {}
+                Ok(Some(profile)) => drop(self.profiles.insert((host, adapter), profile.into())),
                 Err(wrong) => problems.extend(wrong),
             }
         }
+        // The same host may be read for several adapters.
+        let mut said = Vec::new();
+        problems.retain(|problem| {
+            !said.contains(problem) && {
+                said.push(problem.clone());
+                true
+            }
+        });
         problems
+    }
+
+    fn load_profile(
+        &mut self,
+        host: &str,
+        adapter: Option<&str>,
+        library: &dyn Library,
+    ) -> Result<Option<Profile>, Vec<Problem>> {
+        let Ok(text) = library.profile(HOSTS, host) else { return Ok(None) };
+        let profile = profile::host(&format!("{HOSTS}/{host}.toml"), text.as_bytes(), library)?;
+        self.name_source(host, text);
+        let Some(name) = adapter else { return Ok(Some(profile)) };
+        let Ok(text) = library.profile(ADAPTERS, name) else { return Ok(None) };
+        let file = format!("{ADAPTERS}/{name}.toml");
+        let adapter = profile::adapter(&file, text.as_bytes(), &profile, library)?;
+        self.name_source(name, text);
+        Ok(Some(profile.with(&adapter)))
+    }
+
+    fn name_source(&mut self, name: &str, text: String) {
+        let source = ledger::Source { name: name.to_owned(), hash: crate::digest(text) };
+        if !self.profile_sources.contains(&source) {
+            self.profile_sources.push(source);
+        }
     }
 }
 
-/// The folder of host profiles.
-const HOSTS: &str = "hosts";
+impl Node {
+    /// The names of the profiles of a host that has one: its own, and that of its adapter.
+    pub(crate) fn profile(&self) -> Option<(String, Option<String>)> {
+        let values = &self.kind.values;
+        Some((values.given("profile")?, values.given("adapter")))
+    }
+}
+
+/// The folders of profiles of hosts and of adapters.
+pub(crate) const HOSTS: &str = "hosts";
+pub(crate) const ADAPTERS: &str = "adapters";
 
 /// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
 fn hash(text: &[u8], overrides: &[Override]) -> String {
@@ -250,6 +286,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
         // A node whose kind is not known is still a node, so that links to it are not wrong too.
         let page = crate::build::host::PAGE;
         let kind = kind.unwrap_or(Nested { page, values: Values::default() });
+        check::host_node(decoder, &kind, &entry.item, &key);
         let (name, count) = (entry.key.clone(), values.given("count"));
         nodes.push(Node { name, kind, count });
     }

@@ -1,4 +1,5 @@
-//! Profiles of hosts: resources and stages as data, read from `profiles/hosts/NAME.toml`.
+//! Profiles of hosts: resources and stages as data, read from `profiles/hosts/NAME.toml`, and of
+//! adapters that stand in them ([`adapter`]).
 //!
 //! ```text
 //! [resources]  cpu = { cpu = {...} }   memory = { bus = {...} }      each with its source
@@ -6,7 +7,11 @@
 //! [[receive]]  stages from the network to the application, in order
 //! ```
 
+mod adapter;
+
 pub(crate) mod pages;
+
+pub use adapter::adapter;
 
 use crate::document::{Content, Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;
@@ -69,6 +74,7 @@ pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profi
             resources,
             send,
             receive,
+            socket_buffer: values.given("socket-buffer"),
         }),
         false => Err(decoder.reporter.into_problems()),
     }
@@ -135,6 +141,17 @@ fn stages(
     resources: &[ResourceProfile],
     names: &mut Vec<String>,
 ) -> Vec<StageProfile> {
+    let items = stage_items(decoder, root, direction).iter().enumerate();
+    items
+        .filter_map(|(index, item)| {
+            let key = join(direction, &index.to_string());
+            stage(decoder, item, &key, &["crosses"], resources, names)
+        })
+        .collect()
+}
+
+/// The tables of the stages of one direction.
+fn stage_items<'a>(decoder: &mut Decoder<'_>, root: &'a Item, direction: &str) -> &'a [Item] {
     let items = match root.get(direction) {
         Some(Item { content: Content::List(items), .. }) if !items.is_empty() => items,
         other => {
@@ -142,7 +159,7 @@ fn stages(
             let found = format!("there are no stages to {direction}");
             let right = format!("write [[{direction}]] above each stage, with two brackets");
             decoder.report(&mark, direction, Fault::new(found, right));
-            return Vec::new();
+            return &[];
         }
     };
     if items.len() > STAGES_MAX {
@@ -150,27 +167,21 @@ fn stages(
         let right = format!("a host has at most {STAGES_MAX} in each direction");
         decoder.report(&items[0].mark, direction, Fault::new(found, right));
     }
-    let stages = items.iter().take(STAGES_MAX).enumerate();
-    stages
-        .filter_map(|(index, item)| {
-            let key = join(direction, &index.to_string());
-            stage(decoder, item, &key, resources, names)
-        })
-        .collect()
+    &items[..items.len().min(STAGES_MAX)]
 }
 
 fn stage(
     decoder: &mut Decoder<'_>,
     item: &Item,
     key: &str,
+    besides: &[&str],
     resources: &[ResourceProfile],
     names: &mut Vec<String>,
 ) -> Option<StageProfile> {
     let what = item.text("name").map_or("the stage".to_owned(), |name| {
         format!("stage `{}`", crate::document::shorten(name))
     });
-    let shape =
-        Shape { what: &what, params: pages::STAGE.params, kind: None, besides: &["crosses"] };
+    let shape = Shape { what: &what, params: pages::STAGE.params, kind: None, besides };
     let (_, values) = decoder.table(&shape, item, key);
     let name: String = values.given("name")?;
     if names.contains(&name) {
@@ -203,6 +214,7 @@ fn stage_of(
         },
         preemptive: values.get("preemptive"),
         cost: Cost { per_packet: values.get("per-packet"), per_byte: values.get("per-byte") },
+        per_message: values.get("per-message"),
         buses,
         copies: values.get::<u64>("copies") as u32,
         touches: values.get::<u64>("touches") as u32,

@@ -4,7 +4,7 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
 
 /// All of them.
-pub(crate) const ALL: &[&Page] = &[HOST, RESOURCE, STAGE, CPU, BUS, ENGINE];
+pub(crate) const ALL: &[&Page] = &[HOST, ADAPTER, RESOURCE, STAGE, CPU, BUS, ENGINE];
 
 const TIMES: ParamKind = ParamKind::Integer { min: 0, max: 1000 };
 const SOURCE: &str =
@@ -18,11 +18,49 @@ pub(crate) const HOST: &Page = &Page {
     params: &[
         Param::required("what", ParamKind::Text, "what it is: machine, clock, system"),
         Param::required("source", ParamKind::Text, SOURCE),
+        Param::optional(
+            "socket-buffer",
+            ParamKind::BUFFER,
+            "not known",
+            "what a socket takes before its peer has acknowledged it: it limits the window of the \
+             transfers that `why --host` models",
+        ),
     ],
     source: "",
     deviations: &[],
     counters: &[],
     example: EXAMPLE,
+    place: here!(),
+};
+
+pub(crate) const ADAPTER: &Page = &Page {
+    name: "adapter-profile",
+    family: Family::Profile,
+    what: "An adapter as data, for `host = { profile = ..., adapter = ... }`: its link, and stages.",
+    ports: "host's [send] --> adapter's [send] --> link --> adapter's [receive] --> host's [receive]",
+    params: &[
+        Param::required("what", ParamKind::Text, "what it is: card, bus, memory"),
+        Param::required("source", ParamKind::Text, SOURCE),
+        Param::required("rate", ParamKind::Rate, "how fast its link is"),
+        Param::or("delay", ParamKind::Time, "0 s", "how long bits take to the next adapter"),
+        Param::or(
+            "framing",
+            ParamKind::Size { min: 0, max: crate::experiment::FRAMING_MAX },
+            "0 B",
+            "what goes over the link with each packet, besides its data",
+        ),
+        Param::required("packet-max", ParamKind::PACKET, "the longest packet that it takes"),
+    ],
+    source: "",
+    deviations: &[
+        "Its stages are those of a host, and may be served by the host's resources and cross the \
+         host's buses. `after = \"STAGE\"` puts one right after a stage of the host; without it \
+         it stands at the network.",
+        "`rate`, `delay`, `framing` and `packet-max` describe the transfer that `why --host` \
+         models; an experiment describes its own links.",
+    ],
+    counters: &[],
+    example: ADAPTER_EXAMPLE,
     place: here!(),
 };
 
@@ -50,6 +88,13 @@ pub(crate) const STAGE: &Page = &Page {
         Param::optional("source", ParamKind::Text, "that of the profile", SOURCE),
         Param::or("per-packet", ParamKind::Time, "0 s", "what each packet costs the resource"),
         Param::or("per-byte", ParamKind::PerByte, "0 ns/B", "what each byte costs the resource"),
+        Param::or(
+            "per-message",
+            ParamKind::Time,
+            "0 s",
+            "what each message of the application costs it; packets share that by their length, \
+             with a host's `message`, and without it each packet is a message",
+        ),
         Param::or(
             "priority",
             ParamKind::Choice(&["thread", "softirq", "interrupt"]),
@@ -201,4 +246,31 @@ per-packet = "2 us"
 crosses = { memory = 2 }
 copies = 1
 touches = 2
+"#;
+
+/// An adapter in the host of [`EXAMPLE`], whose processor moves the data.
+pub(crate) const ADAPTER_EXAMPLE: &str = r#"
+what = "A card whose memory the processor copies to and from"
+source = "made up for this page"
+rate = "1 Gbit/s"
+framing = "38 B"
+packet-max = "1500 B"
+[resources]
+port = { engine = {} }
+[[send]]
+name = "copy to card"
+after = "copy to kernel"
+on = "cpu"
+per-byte = "100 MB/s"
+copies = 1
+touches = 2
+[[send]]
+name = "card sends"
+on = "port"
+per-byte = "125 MB/s"
+[[receive]]
+name = "card receives"
+on = "port"
+per-byte = "125 MB/s"
+queue = { drop-tail = { packets = 32 } }
 "#;

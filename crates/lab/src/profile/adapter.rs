@@ -1,0 +1,112 @@
+//! Profiles of adapters, read from `profiles/adapters/NAME.toml` together with the host that they
+//! are put into: their stages may be served by its resources and come after its stages.
+
+use super::{pages, resources, stage, stage_items};
+use crate::document::{Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten};
+use crate::library::Library;
+use lastmeter_base::kind::ParamKind;
+use lastmeter_host::profile::{Adapter, AdapterStage, Profile, ResourceProfile, StageProfile};
+
+/// Reads the profile of an adapter for `host`. `file_name` is what messages call it.
+///
+/// # Errors
+/// Everything that is wrong with it, and that does not fit the host, in the order of the file.
+///
+/// ```
+/// use lastmeter_lab::{library::Builtin, profile};
+/// let host = include_bytes!("../../../../profiles/hosts/hp9000-730.toml");
+/// let host = profile::host("host.toml", host, &Builtin).unwrap();
+/// let text = include_bytes!("../../../../profiles/adapters/afterburner.toml");
+/// let card = profile::adapter("card.toml", text, &host, &Builtin).unwrap();
+/// assert_eq!(host.with(&card).send[1].name, "copy to card");
+/// ```
+pub fn adapter(
+    file_name: &str,
+    text: &[u8],
+    host: &Profile,
+    library: &dyn Library,
+) -> Result<Adapter, Vec<Problem>> {
+    let Document { root, reporter } = Document::parse(file_name, text)?;
+    let mut decoder = Decoder { reporter, library };
+    let shape = Shape {
+        what: "the adapter",
+        params: pages::ADAPTER.params,
+        kind: None,
+        besides: &["resources", "send", "receive", "constants"],
+    };
+    let (_, values) = decoder.table(&shape, &root, "");
+    let own = own_resources(&mut decoder, &root, host);
+    let all: Vec<ResourceProfile> = host.resources.iter().chain(&own).cloned().collect();
+    let names = |stages: &[StageProfile]| stages.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+    let mut taken = names(&host.send);
+    taken.extend(names(&host.receive));
+    let send = stages(&mut decoder, &root, "send", &host.send, &all, &mut taken);
+    let receive = stages(&mut decoder, &root, "receive", &host.receive, &all, &mut taken);
+    match decoder.reporter.is_empty() {
+        true => Ok(Adapter {
+            what: values.get("what"),
+            source: values.get("source"),
+            rate: values.get("rate"),
+            delay: values.get("delay"),
+            framing: values.get("framing"),
+            packet_max: values.get("packet-max"),
+            resources: own,
+            send,
+            receive,
+        }),
+        false => Err(decoder.reporter.into_problems()),
+    }
+}
+
+/// What it brings itself; nothing of that may be called like something of the host.
+fn own_resources(decoder: &mut Decoder<'_>, root: &Item, host: &Profile) -> Vec<ResourceProfile> {
+    let Some(table) = root.get("resources") else { return Vec::new() };
+    let is_taken = |entry: &&Entry| host.resources.iter().any(|known| known.name == entry.key);
+    for entry in table.entries().unwrap_or_default().iter().filter(is_taken) {
+        let found = format!("the host has a resource `{}` already", shorten(&entry.key));
+        let right = "give it another name, or leave it out and use the host's";
+        decoder.report(&entry.mark, &join("resources", &entry.key), Fault::new(found, right));
+    }
+    resources(decoder, root)
+}
+
+fn stages(
+    decoder: &mut Decoder<'_>,
+    root: &Item,
+    direction: &str,
+    host: &[StageProfile],
+    resources: &[ResourceProfile],
+    names: &mut Vec<String>,
+) -> Vec<AdapterStage> {
+    let items = stage_items(decoder, root, direction).iter().enumerate();
+    items
+        .filter_map(|(index, item)| {
+            let key = join(direction, &index.to_string());
+            let after = after(decoder, item, &key, direction, host);
+            let stage = stage(decoder, item, &key, &["crosses", "after"], resources, names)?;
+            Some(AdapterStage { after, stage })
+        })
+        .collect()
+}
+
+/// The host's stage that this one comes right after.
+fn after(
+    decoder: &mut Decoder<'_>,
+    item: &Item,
+    key: &str,
+    direction: &str,
+    host: &[StageProfile],
+) -> Option<String> {
+    let place = item.get("after")?;
+    let key = join(key, "after");
+    decoder.value(ParamKind::Text, place, &key)?;
+    let name = item.text("after")?.to_owned();
+    let known = || host.iter().map(|stage| stage.name.as_str());
+    if !known().any(|known| known == name) {
+        let found = format!("the host has no stage `{}` to {direction}", shorten(&name));
+        let list = known().collect::<Vec<_>>().join(", ");
+        let right = format!("name one of {list}, or another host");
+        decoder.report(&place.mark, &key, Fault::unknown(found, right, &name, known()));
+    }
+    Some(name)
+}
