@@ -13,6 +13,7 @@ pub mod report;
 pub mod repro;
 pub mod run;
 pub mod schema;
+pub mod why;
 
 pub use lastmeter_engine::Parallel;
 

@@ -1,0 +1,147 @@
+//! Hosts of another time with their adapters: what the model says of them, and what it refuses.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use lastmeter_base::Bytes;
+use lastmeter_engine::Serial;
+use lastmeter_lab::document::Problem;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::ledger::{Confidence, Ledger};
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile;
+use lastmeter_lab::run::{Crew, Failure, Watch};
+use lastmeter_lab::why::historic::historic;
+use std::io::Read;
+
+fn why(host: &str, adapter: &str, message: u64, packet: u64) -> Result<Ledger, Vec<Problem>> {
+    let watch = Watch::default();
+    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    historic(host, adapter, Bytes(message), Bytes(packet), crew).map_err(|failure| match failure {
+        Failure::Problems(problems) => problems,
+        other => panic!("{other}"),
+    })
+}
+
+fn refusal(host: &str, adapter: &str, message: u64, packet: u64) -> String {
+    let problems = why(host, adapter, message, packet).unwrap_err();
+    problems.iter().map(|problem| format!("{problem}\n")).collect()
+}
+
+#[test]
+fn the_copy_from_card_to_memory_limits_and_is_the_only_one() {
+    let ledger = why("hp9000-730", "afterburner", 4096, 14 * 1024).unwrap();
+    let verdict = ledger.verdict.as_ref().unwrap();
+    assert_eq!(verdict.resource.as_deref(), Some("receiver.card-to-memory"));
+    assert_eq!(verdict.confidence, Confidence::High, "{}", verdict.words);
+    assert!(verdict.words.contains("receiver.cpu waits for it"), "{}", verdict.words);
+    assert_eq!(ledger.what_ifs[0].change, "receiver.card-to-memory twice as fast");
+    let stream = &ledger.paths[0];
+    let copying = stream.stages.iter().filter(|stage| stage.copies > 0);
+    let names: Vec<&str> = copying.map(|stage| stage.name.as_str()).collect();
+    assert_eq!(names, ["sender copy to card", "receiver copy card to memory"]);
+    assert!((stream.totals.memory_multiple - 1.0).abs() < 1e-9);
+    assert_eq!((ledger.balance.packets_residual, stream.totals.dropped.packets), (0, 0));
+    // The profiles are those of the run.
+    let names: Vec<&str> = ledger.provenance.profiles.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["hp9000-730", "afterburner"]);
+}
+
+#[test]
+fn short_messages_are_limited_by_the_sender() {
+    let ledger = why("hp9000-730", "afterburner", 256, 14 * 1024).unwrap();
+    let verdict = ledger.verdict.unwrap();
+    assert_eq!(verdict.resource.as_deref(), Some("sender.cpu"), "{}", verdict.words);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_reason() {
+    let cases = [
+        (("hp9000", "afterburner", 1, 1), "there is no profile `hp9000` in hosts"),
+        (("hp9000-730", "afterburne", 1, 1), "did you mean `afterburner`?"),
+        (("harts", "afterburner", 1, 1), "the host has no stage `send call` to send"),
+        (("harts", "afterburner", 1, 1), "there is no resource `card-to-memory`"),
+        (("hp9000-730", "cim", 1, 1), "adapters/cim.toml:1:1: send: there are no stages to send"),
+        (("hp9000-730", "afterburner", 0, 1), "--message:1:1: messages of 0 B"),
+        (("hp9000-730", "afterburner", 1, 0), "--packet:1:1: 0 B do not fit"),
+        (("hp9000-730", "afterburner", 1, 20_000), "the adapter takes packets of up to 16 KiB"),
+    ];
+    for ((host, adapter, message, packet), reason) in cases {
+        let found = refusal(host, adapter, message, packet);
+        assert!(found.contains(reason), "{host} with {adapter}: {found}");
+    }
+}
+
+const ADAPTER: &str = r#"
+what = "A card"
+source = "made up"
+rate = "1 Gbit/s"
+packet-max = "16 KiB"
+[resources]
+cpu = { cpu = {} }
+[[send]]
+name = "send call"
+after = "protocol in"
+on = "processor"
+[[receive]]
+name = "in"
+after = 3
+on = "cpu"
+"#;
+
+#[test]
+fn mistakes_in_an_adapter_are_said_with_line_and_key() {
+    let host = Builtin.profile("hosts", "hp9000-730").unwrap();
+    let host = profile::host("host.toml", host.as_bytes(), &Builtin).unwrap();
+    let problems = profile::adapter("card.toml", ADAPTER.as_bytes(), &host, &Builtin).unwrap_err();
+    let shown: Vec<String> =
+        problems.iter().map(|p| format!("{} {}: {}", p.line, p.key, p.found)).collect();
+    let expected = [
+        "7 resources.cpu: the host has a resource `cpu` already",
+        "8 send.0.name: two stages are called `send call`",
+        "10 send.0.after: the host has no stage `protocol in` to send",
+        "11 send.0.on: there is no resource `processor`",
+        "14 receive.0.after: `3` is no text",
+    ];
+    assert_eq!(shown, expected);
+}
+
+/// The built-in profiles, and an adapter with a mistake.
+struct Broken;
+
+impl Library for Broken {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        let text = Builtin.profile(folder, name)?;
+        Ok(if name == "afterburner" { text.replace("on = \"cpu\"", "on = \"CPU\"") } else { text })
+    }
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        Builtin.open(path)
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        Builtin.names(folder)
+    }
+}
+
+const TWO_HOSTS: &str = r#"
+duration = "1 ms"
+[nodes]
+alice = { host = { profile = "hp9000-730", adapter = "afterburner" } }
+bob = { host = { adapter = "afterburner", message = "1 KiB" } }
+[[links]]
+between = ["alice", "bob"]
+[[traffic]]
+name = "stream"
+from = "alice"
+to = "bob"
+bulk = { size = "1 KiB", window = 1 }
+"#;
+
+#[test]
+fn an_experiment_with_a_broken_adapter_or_one_without_a_host_says_so() {
+    let of =
+        |library: &dyn Library| Experiment::parse("two.toml", TWO_HOSTS, &[], library).unwrap_err();
+    let found: Vec<String> = of(&Builtin).iter().map(|p| format!("{} {}", p.key, p.line)).collect();
+    assert_eq!(found, ["nodes.bob.host.adapter 5", "nodes.bob.host.message 5"]);
+    let problems = of(&Broken);
+    let card = problems.iter().find(|p| p.file == "adapters/afterburner.toml").unwrap();
+    assert_eq!((card.key.as_str(), card.suggestion.as_deref()), ("send.0.on", Some("cpu")));
+}
