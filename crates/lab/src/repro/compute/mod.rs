@@ -3,6 +3,7 @@
 //! A computation is a function from constants to values. It may evaluate formulas, or build and run
 //! whole experiments; it owns no clock and no file either way.
 
+mod afterburner;
 mod cim;
 mod ip;
 mod jetstream;
@@ -127,6 +128,7 @@ pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 
 /// One line for each computation, under the name that experiments give it.
 pub const ALL: &[(&str, Compute)] = &[
+    ("afterburner-stream", afterburner::stream),
     ("cim-equations", cim::equations),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
