@@ -159,6 +159,13 @@ pub enum ParamKind {
     Node,
     /// Names of nodes, at least this many.
     Nodes(usize),
+    /// Whole numbers in a list, both bounds included: `[1, 3]`.
+    Integers {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
 }
 
 /// The longest packet that an experiment may speak of. With [`RATE_MIN`] and [`TIME_MAX`] it keeps
@@ -230,6 +237,8 @@ pub enum Value {
     Nested(Box<Nested>),
     /// Of [`ParamKind::Nodes`].
     Texts(Vec<String>),
+    /// Of [`ParamKind::Integers`].
+    Integers(Vec<u64>),
 }
 
 /// A kind with its parameters.
@@ -306,6 +315,7 @@ macro_rules! typed {
 typed! {
     Time: Duration, Size: Bytes, Rate: Rate, PerByte: PerByte, Integer: u64, Number: f64,
     Text: String, Flag: bool, Draw: Draw, Sizes: Vec<(Bytes, u64)>, Texts: Vec<String>,
+    Integers: Vec<u64>,
 }
 impl Typed for Nested {
     fn typed(value: &Value) -> Option<Nested> {

@@ -16,6 +16,28 @@ pub struct NodeId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId(pub u32);
 
+/// The two bits of explicit congestion notification (RFC 3168 §5; RFC 9331 for `Ect1`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Its ends do not understand marks: congestion drops it.
+    #[default]
+    NotCapable,
+    /// Its ends understand marks, and want as many as a scalable control expects (L4S).
+    Ect1,
+    /// Its ends understand marks.
+    Ect0,
+    /// It has met congestion.
+    Ce,
+}
+
+impl Ecn {
+    /// Whether a mark can stand for a drop.
+    #[inline]
+    pub fn is_capable(self) -> bool {
+        self != Ecn::NotCapable
+    }
+}
+
 /// A packet has one owner at a time; a refusal gives it back.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
@@ -39,6 +61,20 @@ pub struct Body {
     pub seq: u64,
     /// What a sink expects to find: `content_tag(path, flow, seq)`.
     pub tag: u64,
+    /// When it should have left the stage that holds it, or arrived at its end: set by its source
+    /// and moved on by disciplines that keep deadlines.
+    pub deadline: Time,
+    /// By how much it is ahead of its kind (negative) or behind it so far, in picoseconds: carried
+    /// from hop to hop by FIFO+.
+    pub behind: i64,
+    /// Its class of service, from 0.
+    pub class: u8,
+    /// Congestion notification.
+    pub ecn: Ecn,
+    /// Hops that it still has to go, this one included, where its source knows.
+    pub hops: u8,
+    /// Whether this cell or fragment is the last one of its packet.
+    pub ends: bool,
     /// Unique in a run: the element that made it and that element's count.
     pub id: u64,
     /// Stages passed so far.

@@ -26,7 +26,7 @@ impl Host {
         for output in self.machine.outputs() {
             match output {
                 Output::Send(port, packet) => cx.send(port, packet),
-                Output::Drop(packet, stage) => cx.drop(packet, Some(stage), "full"),
+                Output::Drop(packet, stage, reason) => cx.drop(packet, Some(stage), reason),
             }
         }
         match self.machine.next() {

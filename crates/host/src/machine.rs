@@ -68,8 +68,8 @@ pub enum Next {
 pub enum Output {
     /// A packet leaves.
     Send(PortId, Packet),
-    /// A packet ends: a queue was full.
-    Drop(Packet, StageId),
+    /// A packet ends at a stage, for a reason.
+    Drop(Packet, StageId, &'static str),
 }
 
 /// A resource, as a machine is given it.
@@ -153,7 +153,7 @@ impl Machine {
     pub fn arrive(&mut self, now: Time, port: PortId, packet: Packet) {
         let stage = self.entries[port.0 as usize];
         if let Err(packet) = self.offer(now, stage, packet) {
-            self.outputs.push(Output::Drop(packet, self.stages[stage].stage.id));
+            self.outputs.push(Output::Drop(packet, self.stages[stage].stage.id, "full"));
         }
     }
 
@@ -182,7 +182,9 @@ impl Machine {
     /// Puts a packet into a stage's queue, or gives it back.
     fn offer(&mut self, now: Time, stage: usize, mut packet: Packet) -> Result<(), Packet> {
         packet.entered = now;
-        self.stages[stage].stage.queue.enqueue(now, packet)?;
+        let enqueued = self.stages[stage].stage.queue.enqueue(now, packet);
+        self.take_dropped(stage);
+        enqueued?;
         self.take(now, stage);
         Ok(())
     }
@@ -190,10 +192,20 @@ impl Machine {
     /// E-50, `stage.do`: takes packets while the stage has a free place.
     fn take(&mut self, now: Time, stage: usize) {
         while self.stages[stage].free > 0 {
-            let Some(packet) = self.stages[stage].stage.queue.dequeue(now) else { break };
+            let packet = self.stages[stage].stage.queue.dequeue(now);
+            self.take_dropped(stage);
+            let Some(packet) = packet else { break };
             self.stages[stage].free -= 1;
             self.begin(now, stage, packet);
             self.admit_waiter(now, stage);
+        }
+    }
+
+    /// Ends what a stage's queue itself has dropped.
+    fn take_dropped(&mut self, stage: usize) {
+        let Stage { queue, id, .. } = &mut self.stages[stage].stage;
+        while let Some((packet, reason)) = queue.dropped() {
+            self.outputs.push(Output::Drop(packet, *id, reason));
         }
     }
 
@@ -297,7 +309,7 @@ impl Machine {
         match self.offer(now, next, work.packet) {
             Ok(()) => None,
             Err(packet) if full == Full::Drop => {
-                self.outputs.push(Output::Drop(packet, self.stages[next].stage.id));
+                self.outputs.push(Output::Drop(packet, self.stages[next].stage.id, "full"));
                 None
             }
             Err(mut packet) => {

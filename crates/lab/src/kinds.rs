@@ -136,6 +136,8 @@ fn written(kind: ParamKind) -> String {
         ParamKind::Nested(family) => format!("a {}", family.name()),
         ParamKind::Profile(folder) => format!("profile of {folder}"),
         ParamKind::Node => "node".to_owned(),
+        ParamKind::Integers { min, max } if max == i64::MAX as u64 => format!("numbers >= {min}"),
+        ParamKind::Integers { min, max } => format!("numbers {min}..{max}"),
         ParamKind::Nodes(min) => format!("nodes, at least {min}"),
         kind => crate::document::expected(kind).to_owned(),
     }

@@ -95,6 +95,10 @@ fn parameter(param: &Param) -> Value {
         ParamKind::Text | ParamKind::Profile(_) | ParamKind::Node => json!({ "type": "string" }),
         ParamKind::Choice(words) => json!({ "enum": words }),
         ParamKind::Flag => json!({ "type": "boolean" }),
+        ParamKind::Integers { min, max } => {
+            let item = json!({ "type": "integer", "minimum": min, "maximum": max });
+            json!({ "type": "array", "items": item })
+        }
         ParamKind::Nodes(min) => {
             json!({ "type": "array", "items": { "type": "string" }, "minItems": min })
         }

@@ -2,7 +2,7 @@
 //! station of queueing theory.
 //!
 //! ```text
-//! in 0 --> [ queue ] --> (resource: time per packet) --> out 0        drops: `full`
+//! in 0 --> [ queue ] --> (resource: time per packet) --> out 0        drops: `full`, the queue's
 //! ```
 //!
 //! One timer, whatever the backlog, and none while nobody waits: a packet whose service begins is
@@ -35,6 +35,7 @@ pub const PAGE: &Page = &Page {
     counters: &[
         ("served", "packets served"),
         ("refused", "packets that the queue had no room for"),
+        ("dropped", "packets that the queue accepted and dropped later, or instead of others"),
         ("packets_most", "most packets that waited"),
     ],
     example: r#"
@@ -95,6 +96,7 @@ pub struct Server<Q> {
     not_before: Time,
     served: u64,
     refused: u64,
+    dropped: u64,
     packets_most: u64,
 }
 
@@ -113,7 +115,17 @@ impl<Q: Queue> Server<Q> {
             not_before: Time::START,
             served: 0,
             refused: 0,
+            dropped: 0,
             packets_most: 0,
+        }
+    }
+
+    /// Ends what the queue itself has dropped.
+    #[inline(always)]
+    fn take_dropped(&mut self, cx: &mut Context<'_>) {
+        while let Some((packet, reason)) = self.queue.dropped() {
+            self.dropped += 1;
+            cx.drop(packet, Some(self.stage), reason);
         }
     }
 
@@ -121,7 +133,9 @@ impl<Q: Queue> Server<Q> {
     #[inline]
     fn serve(&mut self, cx: &mut Context<'_>) {
         while self.free_at <= cx.now() {
-            let Some(mut packet) = self.queue.dequeue(cx.now()) else { break };
+            let packet = self.queue.dequeue(cx.now());
+            self.take_dropped(cx);
+            let Some(mut packet) = packet else { break };
             let started = self.free_at.max(packet.entered).max(self.not_before.min(cx.now()));
             if started > self.free_at {
                 self.meter.rest(self.free_at);
@@ -150,7 +164,9 @@ impl<Q: Queue> Element for Server<Q> {
     #[inline]
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
         packet.entered = cx.now();
-        if let Err(packet) = self.queue.enqueue(cx.now(), packet) {
+        let enqueued = self.queue.enqueue(cx.now(), packet);
+        self.take_dropped(cx);
+        if let Err(packet) = enqueued {
             self.refused += 1;
             cx.drop(packet, Some(self.stage), "full");
             return;
@@ -177,6 +193,8 @@ impl<Q: Queue> Element for Server<Q> {
         out.meter(&meter);
         out.count("served", self.served);
         out.count("refused", self.refused);
+        out.count("dropped", self.dropped);
         out.count("packets_most", self.packets_most);
+        self.queue.counts(&mut |name, value| out.count(name, value));
     }
 }

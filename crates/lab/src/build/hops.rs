@@ -105,7 +105,11 @@ impl Builder<'_> {
         self.resources.insert(name.to_owned());
         let resource = self.graph.resource(ResourceInfo { name: name.to_owned(), kind, units: 1 });
         let stage = self.stage(stage, (!shared).then_some(resource));
-        let server = queue::serve(queue, self.buffers(), service, stage, resource);
+        let rate = match service {
+            Service::Line { rate, .. } => Some(rate),
+            Service::Cost(_) | Service::Draw(_) => None,
+        };
+        let server = queue::serve(queue, &self.site(name, rate), service, stage, resource);
         Ok((self.graph.add_boxed(name.to_owned(), server)?, PortId(0)))
     }
 

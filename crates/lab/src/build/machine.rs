@@ -124,7 +124,10 @@ impl Builder<'_> {
         Stage {
             id,
             queue: match &stage.queue {
-                Some(described) => queue::build(described, self.buffers()),
+                Some(described) => {
+                    let name = format!("{host} {}", stage.name);
+                    queue::build(described, &self.site(&name, None))
+                }
                 None => Box::new(DropTail::new(u64::MAX, Bytes(u64::MAX))) as Box<dyn Queue>,
             },
             full: stage.full,

@@ -21,9 +21,9 @@ use crate::experiment::{Experiment, Network};
 use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
-use lastmeter_base::{StageId, Time};
+use lastmeter_base::{Rate, StageId, Time};
 use lastmeter_engine::{ElementId, Error, Graph, PortId, ResourceId, StageInfo};
-use lastmeter_net::queue::Buffers;
+use lastmeter_net::queue::{Buffers, Site};
 use lastmeter_net::tap::Tape;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,9 +177,11 @@ impl Builder<'_> {
         self.join(&inputs, &outputs)
     }
 
-    fn buffers(&self) -> Buffers {
+    /// Where the queue of `name` will stand.
+    fn site<'n>(&self, name: &'n str, rate: Option<Rate>) -> Site<'n> {
         let (numerator, denominator) = self.changes.buffers;
-        Buffers { numerator, denominator: denominator.max(1) }
+        let buffers = Buffers { numerator, denominator: denominator.max(1) };
+        Site { buffers, rate, seed: self.experiment.seed, name }
     }
 
     /// How many times as fast a resource is.

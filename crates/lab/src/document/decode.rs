@@ -163,6 +163,7 @@ impl Decoder<'_> {
             (ParamKind::Profile(folder), Content::Text(name)) => self.profile(folder, name),
             (ParamKind::Node, Content::Text(text)) => Ok(Value::Text(text.clone())),
             (ParamKind::Nodes(min), Content::List(items)) => node_names(items, min),
+            (ParamKind::Integers { min, max }, Content::List(items)) => integers(items, min, max),
             _ => Err(wrong_type(kind, item)),
         }
     }
@@ -272,6 +273,7 @@ pub(crate) fn value_example(kind: ParamKind) -> String {
         ParamKind::Nested(family) => format!("{{ {} }}", kind_example(family)),
         ParamKind::Node => "\"alice\"".to_owned(),
         ParamKind::Nodes(_) => "[\"alice\", \"bob\"]".to_owned(),
+        ParamKind::Integers { min, max } => format!("[{}]", 10.clamp(min, max)),
     }
 }
 
@@ -304,6 +306,7 @@ pub(crate) fn expected(kind: ParamKind) -> &'static str {
         ParamKind::Profile(_) => "name of a profile",
         ParamKind::Node => "name of a node",
         ParamKind::Nodes(_) => "list of names of nodes",
+        ParamKind::Integers { .. } => "list of whole numbers",
     }
 }
 
@@ -469,6 +472,16 @@ fn sizes(item: &Item) -> Result<Vec<(Bytes, u64)>, Fault> {
         _ => Err(Fault::new(format!("{} is no size with a weight", shown(item)), SIZES)),
     };
     items.iter().map(|item| entry(item).map_err(|fault| fault.at(&item.mark))).collect()
+}
+
+fn integers(items: &[Item], min: u64, max: u64) -> Decoded {
+    let number = |item: &Item| match &item.content {
+        Content::Integer(number, digits) => {
+            integer(*number, digits, min, max).map_err(|fault| fault.at(&item.mark))
+        }
+        _ => Err(wrong_type(ParamKind::Integer { min, max }, item).at(&item.mark)),
+    };
+    items.iter().map(number).collect::<Result<_, _>>().map(Value::Integers)
 }
 
 fn node_names(items: &[Item], min: usize) -> Decoded {

@@ -4,7 +4,7 @@
 //! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
 //! ```
 
-use super::{Buffers, Described, Queue};
+use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
@@ -94,10 +94,10 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
         place: here!(),
     };
 
-    fn build(values: &Values, buffers: Buffers) -> DropTail {
+    fn build(values: &Values, site: &Site<'_>) -> DropTail {
         let packets_max = values.given::<u64>("packets").unwrap_or(u64::MAX);
         let bytes_max = values.given::<Bytes>("bytes").unwrap_or(Bytes(u64::MAX));
-        DropTail::new(buffers.scale(packets_max), Bytes(buffers.scale(bytes_max.0)))
+        DropTail::new(site.buffers.scale(packets_max), Bytes(site.buffers.scale(bytes_max.0)))
     }
 }
 

@@ -3,19 +3,27 @@
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
+#[cfg(test)]
+mod check;
 mod drop_tail;
+mod flows;
+mod priority;
 mod token_bucket;
+mod tournament;
 
 pub use drop_tail::DropTail;
+pub use flows::{By, End, Room, Unit};
+pub use priority::Priority;
 pub use token_bucket::TokenBucket;
 
 use crate::server::{Server, Service};
 use lastmeter_base::kind::{Nested, Page, Values};
-use lastmeter_base::{Bytes, Packet, StageId, Time};
+use lastmeter_base::{Bytes, Packet, Rate, StageId, Stream, Time};
 use lastmeter_engine::{Element, ResourceId};
 
 /// Every queue discipline that experiments can name.
-pub const KINDS: &[Kind] = &[Kind::of::<DropTail>(), Kind::of::<TokenBucket<Box<dyn Queue>>>()];
+pub const KINDS: &[Kind] =
+    &[Kind::of::<DropTail>(), Kind::of::<TokenBucket<Box<dyn Queue>>>(), Kind::of::<Priority>()];
 
 /// A passive store that decides which packets to keep and which goes next.
 ///
@@ -34,6 +42,15 @@ pub trait Queue: Send {
     fn packets(&self) -> u64;
     /// How many bytes they have.
     fn bytes(&self) -> Bytes;
+    /// A packet that the discipline has dropped by itself since it was asked last, and why: the
+    /// victim of another's arrival, or of a queue that stood too long. Whoever serves the queue asks
+    /// after each `enqueue` and `dequeue` until nothing is left, and counts and traces the drops.
+    #[inline]
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        None
+    }
+    /// Tells what it has counted, under the names that its page explains.
+    fn counts(&self, _count: &mut dyn FnMut(&'static str, u64)) {}
 }
 
 impl Queue for Box<dyn Queue> {
@@ -52,14 +69,44 @@ impl Queue for Box<dyn Queue> {
     fn bytes(&self) -> Bytes {
         (**self).bytes()
     }
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        (**self).dropped()
+    }
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        (**self).counts(count);
+    }
 }
 
 /// A queue that experiments can name.
 pub trait Described: Queue + Sized + 'static {
     /// Its page.
     const PAGE: &'static Page;
-    /// Makes one from its parameters, every limit times `buffers`.
-    fn build(values: &Values, buffers: Buffers) -> Self;
+    /// Makes one from its parameters, for the place where it will stand.
+    fn build(values: &Values, site: &Site<'_>) -> Self;
+}
+
+/// Where a queue will stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// By how much every limit is changed.
+    pub buffers: Buffers,
+    /// How fast it will be served, where that is a constant rate.
+    pub rate: Option<Rate>,
+    /// The experiment's.
+    pub seed: u64,
+    /// Of the element that serves it.
+    pub name: &'a str,
+}
+
+impl Site<'_> {
+    /// Anywhere, for tests and tools.
+    pub const ANYWHERE: Site<'static> =
+        Site { buffers: Buffers::UNCHANGED, rate: None, seed: 1, name: "queue" };
+
+    /// The random stream of the queue that stands here: another than its server's.
+    pub fn stream(&self) -> Stream {
+        Stream::new(self.seed, &format!("{}/queue", self.name))
+    }
 }
 
 /// By how much every limit of a queue is changed, to see what larger buffers would buy.
@@ -89,8 +136,8 @@ impl Buffers {
 pub struct Kind {
     /// What it is.
     pub page: &'static Page,
-    build: fn(&Values, Buffers) -> Box<dyn Queue>,
-    serve: fn(&Values, Buffers, Service, StageId, ResourceId) -> Box<dyn Element>,
+    build: fn(&Values, &Site<'_>) -> Box<dyn Queue>,
+    serve: fn(&Values, &Site<'_>, Service, StageId, ResourceId) -> Box<dyn Element>,
 }
 
 impl Kind {
@@ -98,11 +145,11 @@ impl Kind {
     pub const fn of<Q: Described>() -> Kind {
         Kind {
             page: Q::PAGE,
-            build: |values, buffers| Box::new(Q::build(values, buffers)),
+            build: |values, site| Box::new(Q::build(values, site)),
             // A server of this very queue, because calls through a pointer would cost each hop more
             // than the queue does.
-            serve: |values, buffers, service, stage, resource| {
-                Box::new(Server::new(Q::build(values, buffers), service, stage, resource))
+            serve: |values, site, service, stage, resource| {
+                Box::new(Server::new(Q::build(values, site), service, stage, resource))
             },
         }
     }
@@ -115,17 +162,17 @@ fn kind(page: &Page) -> &'static Kind {
 }
 
 /// The queue that an experiment describes.
-pub fn build(queue: &Nested, buffers: Buffers) -> Box<dyn Queue> {
-    (kind(queue.page).build)(&queue.values, buffers)
+pub fn build(queue: &Nested, site: &Site<'_>) -> Box<dyn Queue> {
+    (kind(queue.page).build)(&queue.values, site)
 }
 
 /// A server of the queue that an experiment describes.
 pub fn serve(
     queue: &Nested,
-    buffers: Buffers,
+    site: &Site<'_>,
     service: Service,
     stage: StageId,
     resource: ResourceId,
 ) -> Box<dyn Element> {
-    (kind(queue.page).serve)(&queue.values, buffers, service, stage, resource)
+    (kind(queue.page).serve)(&queue.values, site, service, stage, resource)
 }

@@ -10,7 +10,7 @@
 //! Tokens are kept as the instant at which the bucket will be full again, so that no rounding adds
 //! up: the debt of a packet is `rate.time_for(len)`, rounded up once.
 
-use super::{Buffers, Described, Queue};
+use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
@@ -70,6 +70,12 @@ impl<Q: Queue> Queue for TokenBucket<Q> {
     fn bytes(&self) -> Bytes {
         self.queue.bytes() + self.head.as_ref().map_or(Bytes::ZERO, |packet| packet.len)
     }
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.queue.dropped()
+    }
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        self.queue.counts(count);
+    }
 }
 
 impl Described for TokenBucket<Box<dyn Queue>> {
@@ -117,8 +123,8 @@ on-off = { rate = "20 Mbit/s", size = "1500 B", on = "10 ms", off = { exponentia
         place: here!(),
     };
 
-    fn build(values: &Values, buffers: Buffers) -> TokenBucket<Box<dyn Queue>> {
-        let queue = super::build(&values.get::<Nested>("queue"), buffers);
+    fn build(values: &Values, site: &Site<'_>) -> TokenBucket<Box<dyn Queue>> {
+        let queue = super::build(&values.get::<Nested>("queue"), site);
         // The burst is what the traffic was promised, not room to wait in: buffers leave it alone.
         TokenBucket::new(queue, values.get("rate"), values.get("burst"))
     }

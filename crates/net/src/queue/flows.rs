@@ -1,0 +1,467 @@
+//! Flows and the queues that they wait in: what every discipline with many queues shares.
+//!
+//! ```text
+//! packet --> classifier --> queue 3 [ newest | ... | oldest ]      all share one buffer
+//! ```
+//!
+//! With `queues` given, flows are hashed onto that many queues and may share one, as the 64
+//! datagram queues of the Washington University router did; without it each has its own.
+
+use super::Site;
+use super::tournament::Tournament;
+use lastmeter_base::kind::{Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Packet};
+use std::collections::VecDeque;
+
+/// Most queues that one discipline makes; flows beyond share those that are there.
+pub(super) const QUEUES_MAX: usize = 1 << 20;
+
+/// What tells one flow from another.
+pub(super) const BY: Param = Param::or(
+    "by",
+    ParamKind::Choice(&["flow", "path", "class"]),
+    "flow",
+    "what has a queue of its own: each flow, each path of the ledger, each class of service",
+);
+/// How many queues.
+pub(super) const QUEUES: Param = Param::optional(
+    "queues",
+    ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 },
+    "each has its own",
+    "so many queues, onto which flows are hashed; classes beyond the last share it",
+);
+/// Shares.
+pub(super) const WEIGHTS: Param = Param::optional(
+    "weights",
+    ParamKind::Integers { min: 1, max: WEIGHT_MAX },
+    "all alike",
+    "shares of the queues, in their order; those not listed have 1",
+);
+/// The greatest weight.
+pub(super) const WEIGHT_MAX: u64 = 1 << 20;
+/// Room in packets.
+pub(super) const PACKETS: Param =
+    Param::optional("packets", ParamKind::COUNT, "no limit", "most packets that all queues hold");
+/// Room in bytes.
+pub(super) const BYTES: Param =
+    Param::optional("bytes", ParamKind::BUFFER, "no limit", "most bytes that all queues hold");
+/// Room of each.
+pub(super) const EACH: Param =
+    Param::optional("each", ParamKind::COUNT, "no limit", "most packets that one queue holds");
+
+/// What tells one flow from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Path and flow.
+    Flow,
+    /// The path alone.
+    Path,
+    /// The class of service.
+    Class,
+}
+
+/// Finds the queue of a packet.
+#[derive(Clone, Debug)]
+pub(super) struct Classifier {
+    by: By,
+    queues: Option<usize>,
+    /// Keys and their queues where each has its own: open addressing, a power of two.
+    slots: Vec<(u64, u32)>,
+    known: usize,
+    /// The last key and its queue: packets come in trains.
+    last: (u64, u32),
+}
+
+const FREE: u32 = u32::MAX;
+
+impl Classifier {
+    pub(super) fn new(by: By, queues: Option<usize>) -> Classifier {
+        Classifier { by, queues, slots: vec![(0, FREE); 16], known: 0, last: (0, FREE) }
+    }
+    pub(super) fn from_values(values: &Values) -> Classifier {
+        let by = match values.get::<String>("by").as_str() {
+            "path" => By::Path,
+            "class" => By::Class,
+            _ => By::Flow,
+        };
+        Classifier::new(by, values.given::<u64>("queues").map(|queues| queues as usize))
+    }
+    /// The queue of `packet`, below [`QUEUES_MAX`].
+    #[inline]
+    pub(super) fn queue_of(&mut self, packet: &Packet) -> usize {
+        let key = match self.by {
+            By::Flow => u64::from(packet.path.0) << 32 | u64::from(packet.flow.0),
+            By::Path => u64::from(packet.path.0),
+            By::Class => {
+                let last = self.queues.unwrap_or(usize::MAX) - 1;
+                return usize::from(packet.class).min(last);
+            }
+        };
+        match self.queues {
+            Some(queues) => (u128::from(hash(key)) * queues as u128 >> 64) as usize,
+            None => self.own(key),
+        }
+    }
+    #[inline]
+    fn own(&mut self, key: u64) -> usize {
+        if self.last.0 == key && self.last.1 != FREE {
+            return self.last.1 as usize;
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = hash(key) as usize & mask;
+        loop {
+            let (found, queue) = self.slots[at];
+            if queue == FREE {
+                break self.add(key, at);
+            }
+            if found == key {
+                self.last = (key, queue);
+                break queue as usize;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+    #[cold]
+    fn add(&mut self, key: u64, at: usize) -> usize {
+        if self.known >= QUEUES_MAX {
+            return hash(key) as usize % QUEUES_MAX;
+        }
+        let queue = self.known;
+        self.slots[at] = (key, queue as u32);
+        self.known += 1;
+        if 2 * self.known > self.slots.len() {
+            let old = std::mem::take(&mut self.slots);
+            self.slots = vec![(0, FREE); 2 * old.len()];
+            let mask = self.slots.len() - 1;
+            for (key, queue) in old.into_iter().filter(|&(_, queue)| queue != FREE) {
+                let mut at = hash(key) as usize & mask;
+                while self.slots[at].1 != FREE {
+                    at = (at + 1) & mask;
+                }
+                self.slots[at] = (key, queue);
+            }
+        }
+        queue
+    }
+}
+
+/// SplitMix64's finaliser: all bits of the key decide all bits of the hash.
+fn hash(key: u64) -> u64 {
+    let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    key ^ (key >> 31)
+}
+
+/// How many packets and bytes may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Most packets.
+    pub packets: u64,
+    /// Most bytes.
+    pub bytes: Bytes,
+}
+
+impl Room {
+    /// No limit.
+    pub const UNLIMITED: Room = Room { packets: u64::MAX, bytes: Bytes(u64::MAX) };
+
+    pub(super) fn from_values(values: &Values, site: &Site<'_>) -> Room {
+        let packets = values.given::<u64>("packets").unwrap_or(u64::MAX);
+        let bytes = values.given::<Bytes>("bytes").unwrap_or(Bytes(u64::MAX));
+        let (packets, bytes) = (site.buffers.scale(packets), site.buffers.scale(bytes.0));
+        Room { packets, bytes: Bytes(bytes) }
+    }
+    /// A limit in packets alone.
+    pub fn packets(packets: u64) -> Room {
+        Room { packets, bytes: Bytes(u64::MAX) }
+    }
+}
+
+/// The weight of each queue: those given, then 1.
+pub(super) fn weight(weights: &[u64], queue: usize) -> u64 {
+    weights.get(queue).copied().unwrap_or(1).max(1)
+}
+
+/// Which end of a queue a victim is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The oldest packet: its sender learns of the loss sooner.
+    Front,
+    /// The newest packet.
+    Tail,
+}
+
+/// What the length of a queue is counted in, where queues are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+}
+
+/// One first-in, first-out queue of many.
+#[derive(Debug, Default)]
+pub(super) struct Fifo {
+    packets: VecDeque<Packet>,
+    bytes: u64,
+}
+
+impl Fifo {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+    #[inline]
+    pub(super) fn len(&self) -> u64 {
+        self.packets.len() as u64
+    }
+    #[inline]
+    pub(super) fn head(&self) -> Option<&Packet> {
+        self.packets.front()
+    }
+    #[inline]
+    pub(super) fn head_len(&self) -> u64 {
+        self.packets.front().map_or(0, |packet| packet.len.0)
+    }
+    #[inline]
+    pub(super) fn length(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::Packets => self.len(),
+            Unit::Bytes => self.bytes,
+        }
+    }
+}
+
+/// Queues that share one buffer.
+#[derive(Debug)]
+pub(super) struct Bank {
+    fifos: Vec<Fifo>,
+    pub(super) packets: u64,
+    pub(super) bytes: Bytes,
+    pub(super) room: Room,
+    unit: Unit,
+    longest: Option<Tournament<u64>>,
+    shortest: Option<Tournament<u64>>,
+    victims: VecDeque<(Packet, &'static str)>,
+}
+
+const QUEUE_BITS: u32 = 32;
+
+impl Bank {
+    pub(super) fn new(room: Room) -> Bank {
+        Bank {
+            fifos: Vec::new(),
+            packets: 0,
+            bytes: Bytes::ZERO,
+            room,
+            unit: Unit::Packets,
+            longest: None,
+            shortest: None,
+            victims: VecDeque::new(),
+        }
+    }
+    /// Also keeps track of the longest queue, and of the shortest where `shortest`.
+    pub(super) fn ranked(room: Room, unit: Unit, shortest: bool) -> Bank {
+        let tree = || Tournament::new(u64::MAX);
+        let shortest = shortest.then(tree);
+        Bank { unit, longest: Some(tree()), shortest, ..Bank::new(room) }
+    }
+    /// Makes sure that queue `at` is there; returns how many there are.
+    #[inline]
+    pub(super) fn reach(&mut self, at: usize) -> usize {
+        if at >= self.fifos.len() {
+            self.fifos.resize_with(at + 1, Fifo::default);
+        }
+        self.fifos.len()
+    }
+    #[inline]
+    pub(super) fn fifo(&self, at: usize) -> &Fifo {
+        &self.fifos[at]
+    }
+    #[inline]
+    pub(super) fn fits(&self, len: Bytes) -> bool {
+        self.packets < self.room.packets && self.bytes + len <= self.room.bytes
+    }
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.packets > self.room.packets || self.bytes > self.room.bytes
+    }
+    #[inline]
+    pub(super) fn push(&mut self, at: usize, packet: Packet) {
+        self.packets += 1;
+        self.bytes += packet.len;
+        let fifo = &mut self.fifos[at];
+        fifo.bytes += packet.len.0;
+        fifo.packets.push_back(packet);
+        self.rank(at);
+    }
+    #[inline]
+    pub(super) fn pop(&mut self, at: usize) -> Option<Packet> {
+        self.take(at, End::Front)
+    }
+    #[inline]
+    fn take(&mut self, at: usize, end: End) -> Option<Packet> {
+        let fifo = &mut self.fifos[at];
+        let packet = match end {
+            End::Front => fifo.packets.pop_front(),
+            End::Tail => fifo.packets.pop_back(),
+        }?;
+        fifo.bytes -= packet.len.0;
+        self.packets -= 1;
+        self.bytes -= packet.len;
+        self.rank(at);
+        Some(packet)
+    }
+    #[inline]
+    fn rank(&mut self, at: usize) {
+        let Some(longest) = &mut self.longest else { return };
+        let fifo = &self.fifos[at];
+        // A length beyond 32 bits ranks as the longest there is.
+        let length = fifo.length(self.unit).min(u64::from(u32::MAX - 1));
+        let empty = fifo.is_empty();
+        let key = |length: u64| if empty { u64::MAX } else { length << QUEUE_BITS | at as u64 };
+        longest.set(at, key(u64::from(u32::MAX - 1) - length));
+        if let Some(shortest) = &mut self.shortest {
+            shortest.set(at, key(length));
+        }
+    }
+    /// The longest queue; of equals the one with the lowest number.
+    #[inline]
+    pub(super) fn longest(&self) -> Option<usize> {
+        self.longest.as_ref()?.best().map(|key| (key & u64::from(u32::MAX)) as usize)
+    }
+    /// The length of the shortest queue that holds something, but for `at`.
+    pub(super) fn shortest_except(&self, at: usize) -> Option<u64> {
+        self.shortest.as_ref()?.best_except(at).map(|key| key >> QUEUE_BITS)
+    }
+    /// Drops a packet of queue `at`, to be handed back by [`Bank::dropped`].
+    pub(super) fn drop_from(&mut self, at: usize, end: End, reason: &'static str) {
+        if let Some(packet) = self.take(at, end) {
+            self.victims.push_back((packet, reason));
+        }
+    }
+    /// Hands back a packet that was never, or is no longer, in a queue.
+    pub(super) fn discard(&mut self, packet: Packet, reason: &'static str) {
+        self.victims.push_back((packet, reason));
+    }
+    #[inline]
+    pub(super) fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.victims.pop_front()
+    }
+}
+
+/// Queues that take turns: a ring from which any of them can leave.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    links: Vec<Link>,
+    head: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    next: usize,
+    previous: usize,
+    inside: bool,
+}
+
+impl Ring {
+    /// Whose turn it is.
+    #[inline]
+    pub(super) fn head(&self) -> Option<usize> {
+        self.head
+    }
+    /// The turn passes on.
+    #[inline]
+    pub(super) fn rotate(&mut self) {
+        self.head = self.head.map(|head| self.links[head].next);
+    }
+    /// `at` joins as the last to have a turn.
+    #[inline]
+    pub(super) fn join(&mut self, at: usize) {
+        if at >= self.links.len() {
+            self.links.resize(at + 1, Link::default());
+        }
+        debug_assert!(!self.links[at].inside, "a queue has one turn a round");
+        let (previous, next) = match self.head {
+            Some(head) => (self.links[head].previous, head),
+            None => (at, at),
+        };
+        self.links[at] = Link { next, previous, inside: true };
+        self.links[previous].next = at;
+        self.links[next].previous = at;
+        self.head.get_or_insert(at);
+    }
+    /// `at` leaves; if it was its turn, that passes on.
+    #[inline]
+    pub(super) fn leave(&mut self, at: usize) {
+        let Link { next, previous, inside } = self.links[at];
+        debug_assert!(inside, "who leaves has joined");
+        self.links[previous].next = next;
+        self.links[next].previous = previous;
+        self.links[at].inside = false;
+        if self.head == Some(at) {
+            self.head = (next != at).then_some(next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::{FlowId, PathId};
+
+    fn packet(path: u32, flow: u32) -> Packet {
+        let mut packet = Packet::new(Bytes(100));
+        (packet.path, packet.flow) = (PathId(path), FlowId(flow));
+        packet
+    }
+
+    #[test]
+    fn each_flow_has_a_queue_of_its_own_and_keeps_it() {
+        let mut classifier = Classifier::new(By::Flow, None);
+        for round in 0..2 {
+            for flow in 0..1000 {
+                assert_eq!(classifier.queue_of(&packet(0, flow)), flow as usize, "{round}");
+            }
+        }
+        assert_eq!(classifier.queue_of(&packet(1, 0)), 1000);
+    }
+
+    #[test]
+    fn hashing_spreads_flows_over_all_queues() {
+        let mut classifier = Classifier::new(By::Flow, Some(64));
+        let mut counts = [0u32; 64];
+        (0..6400).for_each(|flow| counts[classifier.queue_of(&packet(0, flow))] += 1);
+        assert!(counts.iter().all(|count| (60..=150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_class_beyond_the_last_queue_shares_it() {
+        let mut classifier = Classifier::new(By::Class, Some(3));
+        let mut packet = packet(0, 0);
+        packet.class = 9;
+        assert_eq!(classifier.queue_of(&packet), 2);
+    }
+
+    #[test]
+    fn a_ring_goes_round_whoever_joins_and_leaves() {
+        let mut ring = Ring::default();
+        (0..3).for_each(|at| ring.join(at));
+        ring.rotate();
+        ring.leave(1);
+        assert_eq!(ring.head(), Some(2));
+        ring.join(1);
+        let order: Vec<_> = (0..4)
+            .map(|_| {
+                let head = ring.head();
+                ring.rotate();
+                head
+            })
+            .collect();
+        assert_eq!(order, [Some(2), Some(0), Some(1), Some(2)]);
+        (0..3).for_each(|at| ring.leave(at));
+        assert_eq!(ring.head(), None);
+    }
+}

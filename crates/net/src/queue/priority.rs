@@ -1,0 +1,194 @@
+//! Strict priority: the lowest class goes first.
+//!
+//! ```text
+//!      /-> class 0 [ ... ] -\
+//! in --+-> class 1 [ ... ] --+--> out      class n only while all before it are empty
+//!      \-> class 2 [ ... ] -/
+//! ```
+//!
+//! | Parameter | Unit    | Default  | Meaning                                                |
+//! |-----------|---------|----------|--------------------------------------------------------|
+//! | `levels`  | classes | 8        | how many there are; classes beyond the last share it   |
+//! | `packets` | packets | no limit | most packets that all classes hold                     |
+//! | `bytes`   | bytes   | no limit | most bytes that all classes hold                       |
+//! | `full`    | word    | `refuse` | what gives way: the newcomer, or the newest packet of the lowest priority (`lowest`) |
+//!
+//! Not pre-emptive: a packet whose transmission has begun is sent whole. Within a class, first in,
+//! first out. A class that is never empty starves all after it; that is what it is for.
+//!
+//! Source: Kleinrock, Queueing Systems, Volume 2, 1976, §3.6 (head-of-the-line priority).
+
+use super::flows::{BYTES, Bank, By, Classifier, End, PACKETS, Room};
+use super::{Described, Queue, Site};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Packet, Time};
+
+/// Most levels; a word of the machine says which of them hold something.
+const LEVELS_MAX: u64 = 64;
+
+/// A queue for each class, served in their order.
+///
+/// ```
+/// use lastmeter_base::{Bytes, Packet, Time};
+/// use lastmeter_net::queue::{Priority, Queue, Room};
+/// let mut queue = Priority::new(2, Room::UNLIMITED, false);
+/// let mut bulk = Packet::new(Bytes(1500));
+/// bulk.class = 1;
+/// queue.enqueue(Time::START, bulk)?;
+/// queue.enqueue(Time::START, Packet::new(Bytes(64)))?;
+/// assert_eq!(queue.dequeue(Time::START).map(|packet| packet.len), Some(Bytes(64)));
+/// # Ok::<(), Packet>(())
+/// ```
+#[derive(Debug)]
+pub struct Priority {
+    bank: Bank,
+    classifier: Classifier,
+    /// Bit n is set while class n holds something.
+    busy: u64,
+    push_out: bool,
+}
+
+impl Priority {
+    /// Up to 64 `levels`. Where `push_out`, a full buffer takes from the lowest priority.
+    pub fn new(levels: usize, room: Room, push_out: bool) -> Priority {
+        let levels = levels.clamp(1, LEVELS_MAX as usize);
+        let mut bank = Bank::new(room);
+        bank.reach(levels - 1);
+        let classifier = Classifier::new(By::Class, Some(levels));
+        Priority { bank, classifier, busy: 0, push_out }
+    }
+    fn lowest(&self) -> Option<usize> {
+        self.busy.checked_ilog2().map(|class| class as usize)
+    }
+}
+
+impl Queue for Priority {
+    fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
+        let class = self.classifier.queue_of(&packet);
+        if packet.len > self.bank.room.bytes {
+            return Err(packet);
+        }
+        while !self.bank.fits(packet.len) {
+            match self.lowest() {
+                Some(lowest) if self.push_out && lowest > class => {
+                    self.bank.drop_from(lowest, End::Tail, "pushed out");
+                    if self.bank.fifo(lowest).is_empty() {
+                        self.busy &= !(1 << lowest);
+                    }
+                }
+                _ => return Err(packet),
+            }
+        }
+        self.busy |= 1 << class;
+        self.bank.push(class, packet);
+        Ok(())
+    }
+    fn dequeue(&mut self, _now: Time) -> Option<Packet> {
+        if self.busy == 0 {
+            return None;
+        }
+        let class = self.busy.trailing_zeros() as usize;
+        let packet = self.bank.pop(class);
+        if self.bank.fifo(class).is_empty() {
+            self.busy &= !(1 << class);
+        }
+        packet
+    }
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (self.busy != 0).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.bank.packets
+    }
+    fn bytes(&self) -> Bytes {
+        self.bank.bytes
+    }
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.bank.dropped()
+    }
+}
+
+impl Described for Priority {
+    const PAGE: &'static Page = &Page {
+        name: "priority",
+        family: Family::Queue,
+        what: "Strict priority: class 0 goes first, then class 1, and so on.",
+        ports: "in --> [ class 0 ] [ class 1 ] ... --> lowest class first --> out\n\
+                drops: `full`, `pushed out`",
+        params: &[
+            Param::or(
+                "levels",
+                ParamKind::Integer { min: 1, max: LEVELS_MAX },
+                "8",
+                "how many classes; those beyond the last share it",
+            ),
+            PACKETS,
+            BYTES,
+            Param::or(
+                "full",
+                ParamKind::Choice(&["refuse", "lowest"]),
+                "refuse",
+                "what gives way: the newcomer, or the newest packet of the lowest priority",
+            ),
+        ],
+        source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
+        deviations: &[],
+        counters: &[],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { priority = { levels = 2, packets = 50, full = "lowest" } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> Priority {
+        let push_out = values.get::<String>("full") == "lowest";
+        let levels = values.get::<u64>("levels") as usize;
+        Priority::new(levels, Room::from_values(values, site), push_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::check::{self, drain, packet, victims};
+
+    #[test]
+    fn serves_classes_in_their_order_and_each_in_order_of_arrival() {
+        let mut queue = Priority::new(3, Room::UNLIMITED, false);
+        for (class, len) in [(2, 1), (0, 2), (1, 3), (0, 4), (7, 5)] {
+            queue.enqueue(Time::START, packet(class, len)).unwrap();
+        }
+        let lens: Vec<u64> = drain(&mut queue, Time::START).iter().map(|p| p.len.0).collect();
+        assert_eq!(lens, [2, 4, 3, 1, 5]);
+    }
+
+    #[test]
+    fn a_full_buffer_takes_from_the_lowest_priority_only() {
+        let mut queue = Priority::new(3, Room::packets(2), true);
+        queue.enqueue(Time::START, packet(2, 100)).unwrap();
+        queue.enqueue(Time::START, packet(1, 100)).unwrap();
+        queue.enqueue(Time::START, packet(0, 100)).unwrap();
+        assert_eq!(victims(&mut queue), [(2, "pushed out")]);
+        assert!(queue.enqueue(Time::START, packet(1, 100)).is_err());
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        check::holds(Priority::new(4, Room::packets(20), true), &check::USUAL);
+        let room = Room { packets: u64::MAX, bytes: Bytes(20_000) };
+        check::holds(Priority::new(4, room, false), &check::USUAL);
+    }
+}
