@@ -6,12 +6,14 @@
 #[cfg(test)]
 mod check;
 mod drop_tail;
+mod drr;
 mod flows;
 mod priority;
 mod token_bucket;
 mod tournament;
 
 pub use drop_tail::DropTail;
+pub use drr::{Drr, DrrOptions};
 pub use flows::{By, End, Room, Unit};
 pub use priority::Priority;
 pub use token_bucket::TokenBucket;
