@@ -9,6 +9,8 @@ mod drop_tail;
 mod drr;
 mod flows;
 mod priority;
+mod qsdrr;
+mod tdrr;
 mod token_bucket;
 mod tournament;
 
@@ -16,6 +18,8 @@ pub use drop_tail::DropTail;
 pub use drr::{Drr, DrrOptions};
 pub use flows::{By, End, Room, Unit};
 pub use priority::Priority;
+pub use qsdrr::{Discard, Qsdrr};
+pub use tdrr::Tdrr;
 pub use token_bucket::TokenBucket;
 
 use crate::server::{Server, Service};

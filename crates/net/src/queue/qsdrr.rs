@@ -1,0 +1,267 @@
+//! Queue-state deficit round robin: a full buffer keeps dropping from one queue until that is the
+//! shortest.
+//!
+//! ```text
+//! in --> [ queue each ] --> deficit round robin --> out
+//!
+//! discard queue D:   none --full--> longest --full, D longer than another--> D drops again
+//!                                      ^------full, D is the shortest, or empty------|
+//! ```
+//!
+//! Parameters are those of `drr`, and:
+//!
+//! | Parameter | Unit | Default   | Meaning                                                      |
+//! |-----------|------|-----------|--------------------------------------------------------------|
+//! | `discard` | word | `stored`  | drop `stored` packets, or refuse at `arrival`  (ours)        |
+//! | `forget`  | time | never     | D ends after so long without a drop  (ours)                  |
+//!
+//! The hysteresis makes few flows lose in each time of congestion, so that senders do not fall into
+//! step and the link does not run dry. "Shortest" is asked anew for each packet to drop: D stays
+//! while it is longer than the shortest of the others. With `discard = "arrival"` nothing that is
+//! stored is ever read and dropped: when an arrival finds no room, the longest queue is put into the
+//! discard state, in which it refuses arrivals until it is the shortest; whoever else finds no room
+//! is refused as well.
+//!
+//! Source: Kantawala & Turner for the Washington University router (D-73 to D-87), §4.1 and §7.1;
+//! arrival variants after WUCSE-2003-41. Deviations: end, unit and reset rule are not given, hence
+//! parameters; defaults (front, packets, never) are ours, and so is the wording of the arrival rule.
+
+use super::drr::{DROP, DrrOptions, QUANTUM, Rounds, UNIT, Victim, queue_of_field};
+use super::flows::{BY, BYTES, Bank, PACKETS, QUEUES, Unit, WEIGHTS};
+use super::{Described, Queue, Site};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, Time};
+
+/// The same queue loses until it is the shortest.
+#[derive(Debug)]
+struct Persistent {
+    unit: Unit,
+    discard: Option<usize>,
+    /// Whether arrivals are refused instead of stored packets dropped.
+    arrival: bool,
+    /// Which queues are in the discard state, where `arrival`.
+    discarding: Vec<bool>,
+    forget: Option<Duration>,
+    last_drop: Time,
+}
+
+impl Persistent {
+    fn new(unit: Unit, discard: Discard, forget: Option<Duration>) -> Persistent {
+        Persistent {
+            unit,
+            discard: None,
+            arrival: discard == Discard::Arrival,
+            discarding: Vec::new(),
+            forget,
+            last_drop: Time::START,
+        }
+    }
+    fn is_shortest(&self, at: usize, bank: &Bank) -> bool {
+        let length = bank.fifo(at).length(self.unit);
+        bank.shortest_except(at).is_some_and(|shortest| length <= shortest)
+    }
+}
+
+impl Victim for Persistent {
+    const REASON: &'static str = "discard queue";
+    fn pick(&mut self, now: Time, bank: &Bank) -> usize {
+        let calm = now.saturating_since(self.last_drop);
+        self.last_drop = now;
+        let kept = self.discard.filter(|&at| {
+            let forgotten = self.forget.is_some_and(|forget| calm > forget);
+            !forgotten && !bank.fifo(at).is_empty() && !self.is_shortest(at, bank)
+        });
+        let longest = || bank.longest().expect("a buffer that is too full holds something");
+        *self.discard.insert(kept.unwrap_or_else(longest))
+    }
+    fn refuses(&mut self, _now: Time, at: usize, len: Bytes, bank: &Bank) -> bool {
+        if !self.arrival {
+            return false;
+        }
+        if at >= self.discarding.len() {
+            self.discarding.resize(at + 1, false);
+        }
+        if self.discarding[at] {
+            if !bank.fifo(at).is_empty() && !self.is_shortest(at, bank) {
+                return true;
+            }
+            self.discarding[at] = false;
+        }
+        if bank.fits(len) {
+            return false;
+        }
+        if let Some(longest) = bank.longest() {
+            if longest >= self.discarding.len() {
+                self.discarding.resize(longest + 1, false);
+            }
+            self.discarding[longest] = true;
+        }
+        true
+    }
+}
+
+/// What a full buffer drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// A packet of the discard queue that is stored.
+    Stored,
+    /// Arrivals to queues in the discard state.
+    Arrival,
+}
+
+/// Queue-state deficit round robin.
+#[derive(Debug)]
+pub struct Qsdrr(Rounds<Persistent>);
+
+impl Qsdrr {
+    /// Empty. The discard queue is forgotten after `forget` without a drop, or never.
+    pub fn new(options: DrrOptions, discard: Discard, forget: Option<Duration>) -> Qsdrr {
+        let victim = Persistent::new(options.unit, discard, forget);
+        Qsdrr(Rounds::new(options, true, victim))
+    }
+}
+queue_of_field!(Qsdrr);
+
+impl Described for Qsdrr {
+    const PAGE: &'static Page = &Page {
+        name: "qsdrr",
+        family: Family::Queue,
+        what: "Deficit round robin; a full buffer drops from one queue until that is the shortest.",
+        ports: "in --> [ queue each ] --> deficit round robin --> out\n\
+                drops: `discard queue`, `full` (longer than the whole buffer)",
+        params: &[
+            BY,
+            QUEUES,
+            QUANTUM,
+            WEIGHTS,
+            PACKETS,
+            BYTES,
+            UNIT,
+            DROP,
+            Param::or(
+                "discard",
+                ParamKind::Choice(&["stored", "arrival"]),
+                "stored",
+                "whether stored packets are dropped, or arrivals to the discard queue refused",
+            ),
+            Param::optional(
+                "forget",
+                ParamKind::Time,
+                "never",
+                "the discard queue is chosen anew after so long without a drop",
+            ),
+        ],
+        source: "Kantawala & Turner, Washington University: D-73 to D-87, §4.1, §7.1",
+        deviations: &[
+            "End, unit and reset rule are not given in the source; the defaults are ours.",
+            "The rule of `arrival` follows the abstract of WUCSE-2003-41; its wording is ours.",
+        ],
+        counters: &[],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { qsdrr = { packets = 50 } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> Qsdrr {
+        let discard = match values.get::<String>("discard").as_str() {
+            "arrival" => Discard::Arrival,
+            _ => Discard::Stored,
+        };
+        let unit = match values.get::<String>("unit").as_str() {
+            "bytes" => Unit::Bytes,
+            _ => Unit::Packets,
+        };
+        let victim = Persistent::new(unit, discard, values.given("forget"));
+        Qsdrr(Rounds::from_values(values, site, true, victim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::check::{self, packet, victims};
+
+    /// Who loses when flow 2 sends seven more packets into a full buffer of nine.
+    fn sequence(lengths: [usize; 3]) -> Vec<u32> {
+        let mut queue = Qsdrr::new(DrrOptions::each(9), Discard::Stored, None);
+        for (flow, &length) in lengths.iter().enumerate() {
+            let put = |_| queue.enqueue(Time::START, packet(flow as u32, 1500)).unwrap();
+            (0..length).for_each(put);
+        }
+        (0..7).for_each(|_| queue.enqueue(Time::START, packet(2, 1500)).unwrap());
+        victims(&mut queue).into_iter().map(|(flow, _)| flow).collect()
+    }
+
+    #[test]
+    fn victims_come_in_the_sequences_of_the_specification() {
+        assert_eq!(sequence([5, 3, 1]), [0, 0, 2, 2, 2, 2, 2]);
+        assert_eq!(sequence([6, 2, 1]), [0, 0, 0, 0, 2, 2, 2]);
+    }
+
+    #[test]
+    fn a_single_queue_is_both_longest_and_shortest_and_drops() {
+        let mut queue = Qsdrr::new(DrrOptions::each(2), Discard::Stored, None);
+        (0..4).for_each(|_| queue.enqueue(Time::START, packet(0, 1500)).unwrap());
+        assert_eq!(victims(&mut queue).len(), 2);
+    }
+
+    #[test]
+    fn a_forgotten_discard_queue_is_chosen_anew() {
+        let after = |forget| {
+            let mut queue = Qsdrr::new(DrrOptions::each(9), Discard::Stored, forget);
+            for (flow, count) in [(0, 5), (1, 4), (2, 1)] {
+                (0..count).for_each(|_| queue.enqueue(Time::START, packet(flow, 9)).unwrap());
+            }
+            // Flow 0 has lost one and holds four; this makes flow 1 the longest.
+            let later = Time::START + Duration::from_secs(1);
+            queue.enqueue(later, packet(1, 9)).unwrap();
+            victims(&mut queue).into_iter().map(|(flow, _)| flow).collect::<Vec<_>>()
+        };
+        assert_eq!(after(None), [0, 0]);
+        assert_eq!(after(Some(Duration::from_ms(100))), [0, 1]);
+    }
+
+    #[test]
+    fn at_arrival_the_longest_queue_is_refused_until_it_is_the_shortest() {
+        let mut queue = Qsdrr::new(DrrOptions::each(4), Discard::Arrival, None);
+        for flow in [0, 0, 0, 1] {
+            queue.enqueue(Time::START, packet(flow, 1500)).unwrap();
+        }
+        let refused = |queue: &mut Qsdrr, flow| {
+            queue.enqueue(Time::START, packet(flow, 1500)).unwrap();
+            !victims(queue).is_empty()
+        };
+        assert!(refused(&mut queue, 1), "no room, so flow 0 enters the discard state");
+        assert_eq!(queue.dequeue(Time::START).unwrap().flow.0, 0);
+        assert!(refused(&mut queue, 0), "room, but flow 0 is in the discard state");
+        assert!(!refused(&mut queue, 1), "and flow 1 is not");
+        assert_eq!(queue.dequeue(Time::START).unwrap().flow.0, 1);
+        assert!(refused(&mut queue, 0), "two packets against one");
+        assert_eq!(queue.dequeue(Time::START).unwrap().flow.0, 0);
+        assert!(!refused(&mut queue, 0), "as short as flow 1");
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        for discard in [Discard::Stored, Discard::Arrival] {
+            check::holds(Qsdrr::new(DrrOptions::each(20), discard, None), &check::USUAL);
+            let forget = Some(Duration::from_us(50));
+            let bytes = DrrOptions { unit: Unit::Bytes, ..DrrOptions::each(30) };
+            check::holds(Qsdrr::new(bytes, discard, forget), &check::USUAL);
+        }
+    }
+}
