@@ -3,6 +3,7 @@
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
+mod blue;
 #[cfg(test)]
 mod check;
 mod drop_tail;
@@ -10,15 +11,18 @@ mod drr;
 mod flows;
 mod priority;
 mod qsdrr;
+mod red;
 mod tdrr;
 mod token_bucket;
 mod tournament;
 
+pub use blue::{Blue, BlueOptions};
 pub use drop_tail::DropTail;
 pub use drr::{Drr, DrrOptions};
 pub use flows::{By, End, Room, Unit};
 pub use priority::Priority;
 pub use qsdrr::{Discard, Qsdrr};
+pub use red::{Red, RedOptions};
 pub use tdrr::Tdrr;
 pub use token_bucket::TokenBucket;
 

@@ -1,0 +1,277 @@
+//! Blue: one drop probability that rises with loss and falls with idleness, whatever the length.
+//!
+//! ```text
+//! in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out
+//!              ^ p += increment on overflow      ^ p -= decrement when the link falls idle
+//! ```
+//!
+//! | Parameter   | Unit    | Default  | Meaning                                                   |
+//! |-------------|---------|----------|-----------------------------------------------------------|
+//! | `increment` | 1       | 0.0025   | d1, by which p rises                                      |
+//! | `decrement` | 1       | 0.00025  | d2, by which p falls                                      |
+//! | `freeze`    | time    | 100 ms   | p stays as it is so long after a change                   |
+//! | `high`      | packets | none     | a longer queue counts as loss too  (L of the paper)       |
+//! | `separate`  | flag    | false    | separate freeze times for rise and fall (reference code)  |
+//! | `ecn`       | flag    | false    | mark instead of dropping where both ends understand       |
+//! | `packets`   | packets | no limit | most packets that it holds                                |
+//! | `bytes`     | size    | no limit | most bytes that it holds                                  |
+//!
+//! Source: Feng, Kandlur, Saha & Shin, BLUE, University of Michigan CSE-TR-387-99, 1999, Fig. 2, and
+//! IEEE/ACM ToN 10(4), 2002; defaults are those of its reference code (configuration B2).
+//!
+//! Deviation: a queue here is not called when its link falls idle, so that moment is computed: when
+//! the packet that left last has been sent at the link's rate (at once where the rate is not known).
+//! It is applied, with its own time, at the next arrival.
+
+use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::red::{ECN, MARKED, PROBABILITY};
+use super::{Described, Queue, Site};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
+
+/// What Blue is told; see the table above.
+#[derive(Clone, Debug)]
+pub struct BlueOptions {
+    /// By which p rises.
+    pub increment: f64,
+    /// By which p falls.
+    pub decrement: f64,
+    /// How long p stays after a change.
+    pub freeze: Duration,
+    /// A queue that is longer counts as loss.
+    pub high: Option<u64>,
+    /// Whether rise and fall freeze separately.
+    pub separate: bool,
+    /// Whether packets are marked.
+    pub ecn: bool,
+    /// The link's rate, where it has one.
+    pub rate: Option<Rate>,
+    /// The hard limit.
+    pub room: Room,
+}
+
+impl BlueOptions {
+    /// Configuration B2 of the paper.
+    pub fn usual(room: Room) -> BlueOptions {
+        BlueOptions {
+            increment: 0.0025,
+            decrement: 0.00025,
+            freeze: Duration::from_ms(100),
+            high: None,
+            separate: false,
+            ecn: false,
+            rate: None,
+            room,
+        }
+    }
+}
+
+/// A first-in, first-out queue with Blue.
+#[derive(Debug)]
+pub struct Blue {
+    bank: Bank,
+    options: BlueOptions,
+    random: Stream,
+    p: f64,
+    /// When p rose and fell last; the same instant for both unless they freeze separately.
+    rose: Option<Time>,
+    fell: Option<Time>,
+    /// When the link falls idle, unless something arrives before.
+    idle_at: Option<Time>,
+    marked: u64,
+}
+
+impl Blue {
+    /// Empty, with p = 0, drawing from `random`.
+    pub fn new(options: BlueOptions, random: Stream) -> Blue {
+        let mut bank = Bank::new(options.room);
+        bank.reach(0);
+        Blue { bank, options, random, p: 0.0, rose: None, fell: None, idle_at: None, marked: 0 }
+    }
+    fn thawed(&self, now: Time, last: Option<Time>) -> bool {
+        last.is_none_or(|last| now.saturating_since(last) > self.options.freeze)
+    }
+    fn note_loss(&mut self, now: Time) {
+        if self.thawed(now, self.rose) {
+            self.p = (self.p + self.options.increment).min(1.0);
+            self.rose = Some(now);
+            if !self.options.separate {
+                self.fell = self.rose;
+            }
+        }
+    }
+    fn note_idle(&mut self, at: Time) {
+        self.idle_at = None;
+        if self.thawed(at, self.fell) {
+            self.p = (self.p - self.options.decrement).max(0.0);
+            self.fell = Some(at);
+            if !self.options.separate {
+                self.rose = self.fell;
+            }
+        }
+    }
+}
+
+impl Queue for Blue {
+    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
+        if let Some(at) = self.idle_at.filter(|&at| at < now) {
+            self.note_idle(at);
+        }
+        if !self.bank.fits(packet.len) {
+            self.note_loss(now);
+            return Err(packet);
+        }
+        if self.options.high.is_some_and(|high| self.bank.packets > high) {
+            self.note_loss(now);
+        }
+        if self.random.chance(self.p) {
+            if !(self.options.ecn && packet.ecn.is_capable()) {
+                self.bank.discard(packet, "blue");
+                return Ok(());
+            }
+            packet.ecn = Ecn::Ce;
+            self.marked += 1;
+        }
+        self.idle_at = None;
+        self.bank.push(0, packet);
+        Ok(())
+    }
+    fn dequeue(&mut self, now: Time) -> Option<Packet> {
+        let packet = self.bank.pop(0);
+        match &packet {
+            // Whoever asks an empty queue is idle, whatever was computed.
+            None => {
+                if self.idle_at.is_some() {
+                    self.note_idle(now);
+                }
+            }
+            Some(last) if self.bank.packets == 0 => {
+                let busy = self.options.rate.map_or(Duration::ZERO, |rate| rate.time_for(last.len));
+                self.idle_at = Some(now + busy);
+            }
+            Some(_) => {}
+        }
+        packet
+    }
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (self.bank.packets > 0).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.bank.packets
+    }
+    fn bytes(&self) -> Bytes {
+        self.bank.bytes
+    }
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.bank.dropped()
+    }
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        count("marked", self.marked);
+    }
+}
+
+impl Described for Blue {
+    const PAGE: &'static Page = &Page {
+        name: "blue",
+        family: Family::Queue,
+        what: "Blue: a drop probability that rises with loss and falls when the link is idle.",
+        ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out\n\
+                drops: `blue`, `full`",
+        params: &[
+            Param::or("increment", PROBABILITY, "0.0025", "by which p rises"),
+            Param::or("decrement", PROBABILITY, "0.00025", "by which p falls"),
+            Param::or("freeze", ParamKind::Time, "100 ms", "how long p stays after a change"),
+            Param::optional("high", ParamKind::COUNT, "none", "a longer queue counts as loss"),
+            Param::or("separate", ParamKind::Flag, "false", "rise and fall freeze separately"),
+            ECN,
+            PACKETS,
+            BYTES,
+        ],
+        source: "Feng, Kandlur, Saha & Shin, CSE-TR-387-99, 1999, Fig. 2; IEEE/ACM ToN 10(4), 2002",
+        deviations: &[
+            "When the link falls idle is computed from its rate, and applied at the next \
+                       arrival.",
+        ],
+        counters: &[MARKED],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { blue = { packets = 50, freeze = "10 ms" } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> Blue {
+        let options = BlueOptions {
+            increment: values.get("increment"),
+            decrement: values.get("decrement"),
+            freeze: values.get("freeze"),
+            high: values.given::<u64>("high").map(|high| site.buffers.scale(high)),
+            separate: values.get("separate"),
+            ecn: values.get("ecn"),
+            rate: site.rate,
+            room: Room::from_values(values, site),
+        };
+        Blue::new(options, site.stream())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::check::{self, packet};
+
+    fn blue(options: BlueOptions) -> Blue {
+        Blue::new(options, Stream::new(1, "blue"))
+    }
+    fn at(ms: u64) -> Time {
+        Time::START + Duration::from_ms(ms)
+    }
+
+    /// The bound that the rule itself gives: one step per freeze time.
+    #[test]
+    fn a_second_of_continuous_loss_raises_p_by_at_most_ten_increments() {
+        let mut queue = blue(BlueOptions::usual(Room::packets(1)));
+        queue.enqueue(at(0), packet(0, 1500)).unwrap();
+        (0..1000).for_each(|ms| {
+            let _ = queue.enqueue(at(ms), packet(0, 1500));
+        });
+        assert!(queue.p > 8.9 * 0.0025 && queue.p <= 10.0 * 0.0025 + 1e-12, "{}", queue.p);
+    }
+
+    #[test]
+    fn p_falls_once_an_idle_time_and_never_below_zero() {
+        let rate = Some(Rate::from_mbit(12));
+        let mut queue = blue(BlueOptions { rate, ..BlueOptions::usual(Room::UNLIMITED) });
+        queue.p = 0.0003;
+        for (ms, p) in [(0, 0.0003), (200, 0.00005), (201, 0.00005), (400, 0.0)] {
+            // 1500 bytes take 1 ms, so the packet at 201 ms finds the link just falling idle.
+            queue.random = Stream::new(1, "no drop");
+            queue.enqueue(at(ms), packet(0, 1500)).unwrap();
+            assert!((queue.p - p).abs() < 1e-12, "{ms}: {}", queue.p);
+            queue.dequeue(at(ms));
+        }
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        let freeze = Duration::from_us(10);
+        for ecn in [false, true] {
+            let usual = BlueOptions::usual(Room::packets(20));
+            let options =
+                BlueOptions { freeze, ecn, high: ecn.then_some(10), separate: ecn, ..usual };
+            check::holds(blue(options), &check::USUAL);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Random early detection: drops or marks before the queue is full, at random, by its mean length.
+//!
+//! ```text
+//!  probability
+//!      1 |                      /|         gentle: rises to 1 between max and 2 max
+//!        |                     / |         else:   all above max are dropped
+//!      P |              ......'  |
+//!      0 |_____________/.........|____ mean length
+//!                     min  max  2 max
+//! ```
+//!
+//! | Parameter     | Unit    | Default  | Meaning                                              |
+//! |---------------|---------|----------|------------------------------------------------------|
+//! | `min`         | packets | 5        | mean length below which nothing is dropped           |
+//! | `max`         | packets | 15       | mean length at which `probability` is reached        |
+//! | `probability` | 1       | 0.1      | of a drop just below `max` (the paper: 0.02)         |
+//! | `weight`      | 1       | 0.002    | w, of the present length in the mean                 |
+//! | `gentle`      | flag    | true     | rise to 1 between `max` and twice `max`              |
+//! | `wait`        | flag    | true     | leave at least 1/p packets between drops (ns-2)      |
+//! | `by-length`   | flag    | false    | probability in proportion to a packet's length       |
+//! | `ecn`         | flag    | false    | mark instead of dropping where both ends understand  |
+//! | `typical`     | size    | 1500 B   | packet of `by-length`, and of the time s when idle   |
+//! | `packets`     | packets | no limit | most packets that it holds                           |
+//! | `bytes`       | size    | no limit | most bytes that it holds                             |
+//!
+//! `min` and `max` grow with the buffers in a what-if. A full buffer refuses, whatever the mean.
+//!
+//! Source: Floyd & Jacobson, Random Early Detection Gateways, IEEE/ACM ToN 1(4), 1993, §4 and §7;
+//! gentle: Floyd, 2000; wait: ns-2 `red.cc`. Deviations: after a drop `count` starts from -1 as it
+//! does at first; the paper's figure sets 0, which makes gaps uniform on 1 to 1/p - 1, not on 1 to
+//! 1/p as its §7 derives. Marks need `ecn`; above `max` (or twice `max`) drops stay drops (RFC 3168
+//! §7). Time s of a typical packet is that at the link's rate, or at 1 Gbit/s where it has none.
+
+use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::{Described, Queue, Site};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
+
+/// What RED is told; see the table above.
+#[derive(Clone, Debug)]
+pub struct RedOptions {
+    /// Mean length below which nothing is dropped.
+    pub min: f64,
+    /// Mean length at which `probability` is reached.
+    pub max: f64,
+    /// Of a drop just below `max`.
+    pub probability: f64,
+    /// Of the present length in the mean.
+    pub weight: f64,
+    /// Whether it rises to 1 between `max` and twice `max`.
+    pub gentle: bool,
+    /// Whether drops are at least 1/p packets apart.
+    pub wait: bool,
+    /// Whether long packets are likelier to be dropped.
+    pub by_length: bool,
+    /// Whether packets are marked.
+    pub ecn: bool,
+    /// The length that `by_length` compares with.
+    pub typical: Bytes,
+    /// What a typical packet takes to send: s.
+    pub typical_time: Duration,
+    /// The hard limit.
+    pub room: Room,
+}
+
+/// What becomes of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    /// Early, so that a mark would do as well.
+    Early,
+    /// The mean is too long for a mark.
+    Forced,
+}
+
+/// A first-in, first-out queue with random early detection.
+///
+/// ```
+/// use lastmeter_base::{Bytes, Packet, Stream, Time};
+/// use lastmeter_net::queue::{Queue, Red, RedOptions, Room};
+/// let options = RedOptions { weight: 1.0, max: 2.0, gentle: false, ..RedOptions::usual() };
+/// let mut queue = Red::new(RedOptions { min: 1.0, ..options }, Stream::new(1, "red"));
+/// for _ in 0..3 {
+///     queue.enqueue(Time::START, Packet::new(Bytes(1500)))?;
+/// }
+/// assert_eq!(queue.dropped().map(|(_, reason)| reason), Some("red"));
+/// # Ok::<(), Packet>(())
+/// ```
+#[derive(Debug)]
+pub struct Red {
+    bank: Bank,
+    options: RedOptions,
+    random: Stream,
+    /// Mean length in packets.
+    mean: f64,
+    /// Packets since the last drop; -1 where there was none.
+    count: i64,
+    /// Since when it has been empty.
+    idle_since: Option<Time>,
+    marked: u64,
+}
+
+impl RedOptions {
+    /// The defaults, without a hard limit, on a link of 1 Gbit/s.
+    pub fn usual() -> RedOptions {
+        RedOptions {
+            min: 5.0,
+            max: 15.0,
+            probability: 0.1,
+            weight: 0.002,
+            gentle: true,
+            wait: true,
+            by_length: false,
+            ecn: false,
+            typical: Bytes(1500),
+            typical_time: Rate::from_gbit(1).time_for(Bytes(1500)),
+            room: Room::UNLIMITED,
+        }
+    }
+}
+
+impl Red {
+    /// Empty, drawing from `random`.
+    pub fn new(options: RedOptions, random: Stream) -> Red {
+        let mut bank = Bank::new(options.room);
+        bank.reach(0);
+        let idle_since = Some(Time::START);
+        Red { bank, options, random, mean: 0.0, count: -1, idle_since, marked: 0 }
+    }
+
+    /// §4, "calculate the average queue size": while idle, as if m typical packets had found none.
+    fn average(&mut self, now: Time) {
+        let w = self.options.weight;
+        match self.idle_since.filter(|_| self.bank.packets == 0) {
+            Some(since) => {
+                let m = (now - since).as_ps() / self.options.typical_time.as_ps().max(1);
+                self.mean *= (1.0 - w).powi(i32::try_from(m).unwrap_or(i32::MAX));
+                // What has been accounted for is not accounted for again.
+                self.idle_since = Some(now);
+            }
+            None => self.mean += w * (self.bank.packets as f64 - self.mean),
+        }
+    }
+
+    fn decide(&mut self, len: Bytes) -> Verdict {
+        let RedOptions { min, max, probability, gentle, .. } = self.options;
+        let mut pb = if self.mean < min {
+            self.count = -1;
+            return Verdict::Keep;
+        } else if self.mean < max {
+            probability * (self.mean - min) / (max - min)
+        } else if gentle && self.mean < 2.0 * max {
+            probability + (1.0 - probability) * (self.mean - max) / max
+        } else {
+            self.count = -1;
+            return Verdict::Forced;
+        };
+        if self.options.by_length {
+            pb *= len.0 as f64 / self.options.typical.0.max(1) as f64;
+        }
+        self.count += 1;
+        let (count, pb) = (self.count as f64, pb.clamp(0.0, 1.0));
+        let passed = count * pb;
+        let pa = match self.options.wait {
+            true if passed < 1.0 => 0.0,
+            true if passed < 2.0 => pb / (2.0 - passed),
+            false if passed < 1.0 => pb / (1.0 - passed),
+            _ => 1.0,
+        };
+        if self.random.unit() >= pa {
+            return Verdict::Keep;
+        }
+        self.count = -1;
+        Verdict::Early
+    }
+}
+
+impl Queue for Red {
+    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
+        self.average(now);
+        match self.decide(packet.len) {
+            Verdict::Keep => {}
+            Verdict::Early if self.options.ecn && packet.ecn.is_capable() => {
+                packet.ecn = Ecn::Ce;
+                self.marked += 1;
+            }
+            Verdict::Early | Verdict::Forced => {
+                self.bank.discard(packet, "red");
+                return Ok(());
+            }
+        }
+        if !self.bank.fits(packet.len) {
+            self.count = -1;
+            return Err(packet);
+        }
+        self.idle_since = None;
+        self.bank.push(0, packet);
+        Ok(())
+    }
+    fn dequeue(&mut self, now: Time) -> Option<Packet> {
+        let packet = self.bank.pop(0)?;
+        if self.bank.packets == 0 {
+            self.idle_since = Some(now);
+        }
+        Some(packet)
+    }
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (self.bank.packets > 0).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.bank.packets
+    }
+    fn bytes(&self) -> Bytes {
+        self.bank.bytes
+    }
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.bank.dropped()
+    }
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        count("marked", self.marked);
+    }
+}
+
+/// Whether congestion marks.
+pub(super) const ECN: Param = Param::or(
+    "ecn",
+    ParamKind::Flag,
+    "false",
+    "mark packets whose ends understand marks, instead of dropping them",
+);
+/// A count that all marking disciplines have.
+pub(super) const MARKED: (&str, &str) = ("marked", "packets that were marked, not dropped");
+
+impl Described for Red {
+    const PAGE: &'static Page = &Page {
+        name: "red",
+        family: Family::Queue,
+        what: "Random early detection: drops or marks at random by its mean length.",
+        ports: "in --> (mean length: keep, mark, drop) --> [ newest | ... | oldest ] --> out\n\
+                drops: `red`, `full`",
+        params: &[
+            Param::or("min", LENGTH, "5", "mean number of packets below which none is dropped"),
+            Param::or("max", LENGTH, "15", "mean number at which `probability` is reached"),
+            Param::or("probability", PROBABILITY, "0.1", "of a drop just below `max`"),
+            Param::or("weight", PROBABILITY, "0.002", "of the present length in the mean"),
+            Param::or("gentle", ParamKind::Flag, "true", "rise to 1 between `max` and twice it"),
+            Param::or("wait", ParamKind::Flag, "true", "at least 1/p packets between drops"),
+            Param::or("by-length", ParamKind::Flag, "false", "long packets are likelier dropped"),
+            ECN,
+            Param::or("typical", ParamKind::PACKET, "1500 B", "length of a typical packet"),
+            PACKETS,
+            BYTES,
+        ],
+        source: "Floyd & Jacobson, IEEE/ACM ToN 1(4), 1993, §4, §7; gentle: Floyd 2000; wait: ns-2",
+        deviations: &[
+            "`count` restarts from -1 after a drop, so that gaps are uniform on 1 to 1/p as §7 says.",
+        ],
+        counters: &[MARKED],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { red = { packets = 50, min = 10, max = 30 } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> Red {
+        let grown = f64::from(site.buffers.numerator as u32) / site.buffers.denominator as f64;
+        let typical: Bytes = values.get("typical");
+        let min = values.get::<f64>("min") * grown;
+        let options = RedOptions {
+            min,
+            max: (values.get::<f64>("max") * grown).max(min),
+            probability: values.get("probability"),
+            weight: values.get("weight"),
+            gentle: values.get("gentle"),
+            wait: values.get("wait"),
+            by_length: values.get("by-length"),
+            ecn: values.get("ecn"),
+            typical,
+            typical_time: site.rate.unwrap_or(Rate::from_gbit(1)).time_for(typical),
+            room: Room::from_values(values, site),
+        };
+        Red::new(options, site.stream())
+    }
+}
+
+const LENGTH: ParamKind = ParamKind::Number { min: 0.0, max: 1e9 };
+/// A number between 0 and 1.
+pub(super) const PROBABILITY: ParamKind = ParamKind::Number { min: 0.0, max: 1.0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::check::{self, packet, victims};
+
+    fn red(options: RedOptions) -> Red {
+        Red::new(options, Stream::new(1, "red"))
+    }
+
+    /// Gaps between drops with the mean held constant.
+    fn gaps(wait: bool, pb: f64, count: usize) -> Vec<u64> {
+        let max = 10.0 / pb;
+        let options = RedOptions { probability: 1.0, min: 0.0, max, wait, ..RedOptions::usual() };
+        let mut red = red(options);
+        red.mean = 10.0;
+        let (mut gaps, mut gap) = (Vec::new(), 0);
+        while gaps.len() < count {
+            gap += 1;
+            if red.decide(Bytes(1500)) == Verdict::Early {
+                gaps.push(std::mem::take(&mut gap));
+            }
+        }
+        gaps
+    }
+
+    /// Floyd & Jacobson, §7, method 2: gaps are uniform on 1 to 1/p, with mean (1/p + 1) / 2.
+    #[test]
+    fn gaps_between_drops_are_uniform() {
+        const BINS: usize = 20;
+        const DRAWS: usize = 20_000;
+        let gaps = gaps(false, 1.0 / BINS as f64, DRAWS);
+        let mut counts = [0f64; BINS];
+        gaps.iter().for_each(|&gap| counts[gap as usize - 1] += 1.0);
+        let expected = (DRAWS / BINS) as f64;
+        let chi_square: f64 = counts.iter().map(|n| (n - expected).powi(2) / expected).sum();
+        // 99.9 % point of chi-square with 19 degrees of freedom.
+        assert!(chi_square < 43.8, "{chi_square} {counts:?}");
+        let mean = gaps.iter().sum::<u64>() as f64 / DRAWS as f64;
+        assert!((mean / 10.5 - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn with_wait_gaps_lie_between_one_and_two_times_the_reciprocal() {
+        let gaps = gaps(true, 0.05, 2_000);
+        assert!(gaps.iter().all(|gap| (20..=41).contains(gap)), "{:?}", gaps.iter().max());
+    }
+
+    #[test]
+    fn an_idle_queue_forgets_exactly_one_weight_per_packet_time() {
+        let mut red = red(RedOptions { weight: 0.1, min: 1e6, max: 2e6, ..RedOptions::usual() });
+        red.mean = 8.0;
+        red.average(Time::START + red.options.typical_time * 7);
+        assert!((red.mean - 8.0 * 0.9f64.powi(7)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_mean_follows_its_recurrence() {
+        let mut red = red(RedOptions { weight: 0.5, min: 1e6, max: 2e6, ..RedOptions::usual() });
+        (0..4).for_each(|_| red.enqueue(Time::START, packet(0, 100)).unwrap());
+        // Lengths found: 0 (idle), 1, 2, 3.
+        assert!((red.mean - (0.5 * 3.0 + 0.25 * 2.0 + 0.125)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn marks_whoever_understands_and_drops_the_others() {
+        let always = RedOptions {
+            min: 0.0,
+            max: 0.5,
+            weight: 1.0,
+            ecn: true,
+            wait: false,
+            probability: 1.0,
+            ..RedOptions::usual()
+        };
+        let mut red = red(always);
+        red.enqueue(Time::START, packet(0, 100)).unwrap();
+        let mut capable = packet(1, 100);
+        capable.ecn = Ecn::Ect0;
+        red.mean = 0.7;
+        red.options.weight = 0.0;
+        red.enqueue(Time::START, packet(2, 100)).unwrap();
+        red.options.min = 0.0;
+        red.count = 1_000_000;
+        red.enqueue(Time::START, capable).unwrap();
+        assert!(victims(&mut red).iter().all(|&(flow, reason)| flow != 1 && reason == "red"));
+        let out = check::drain(&mut red, Time::START);
+        assert!(out.iter().any(|packet| packet.flow.0 == 1 && packet.ecn == Ecn::Ce));
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        let room = Room::packets(40);
+        for wait in [false, true] {
+            let options = RedOptions { room, wait, weight: 0.02, ..RedOptions::usual() };
+            check::holds(red(RedOptions { ecn: wait, by_length: wait, ..options }), &check::USUAL);
+        }
+    }
+}
