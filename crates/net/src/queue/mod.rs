@@ -6,9 +6,11 @@
 mod blue;
 #[cfg(test)]
 mod check;
+mod codel;
 mod drop_tail;
 mod drr;
 mod flows;
+mod fq_codel;
 mod priority;
 mod qsdrr;
 mod red;
@@ -17,9 +19,11 @@ mod token_bucket;
 mod tournament;
 
 pub use blue::{Blue, BlueOptions};
+pub use codel::{Codel, CodelOptions};
 pub use drop_tail::DropTail;
 pub use drr::{Drr, DrrOptions};
 pub use flows::{By, End, Room, Unit};
+pub use fq_codel::{FqCodel, FqCodelOptions};
 pub use priority::Priority;
 pub use qsdrr::{Discard, Qsdrr};
 pub use red::{Red, RedOptions};

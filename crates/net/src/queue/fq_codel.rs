@@ -1,0 +1,316 @@
+//! FQ-CoDel: a queue for each flow under CoDel, served by a deficit round robin that prefers the new.
+//!
+//! ```text
+//!      /-> queue 0 [ ... ] CoDel -\      new queues first, one quantum each;
+//! in --+-> queue 1 [ ... ] CoDel --+--> then old queues in turn
+//!      \-> ...             CoDel -/
+//! ```
+//!
+//! | Parameter  | Unit    | Default | Meaning                                                     |
+//! |------------|---------|---------|-------------------------------------------------------------|
+//! | `queues`   | queues  | 1024    | flows are hashed onto so many  (§5.2)                       |
+//! | `by`       | word    | `flow`  | what is hashed                                              |
+//! | `quantum`  | size    | 1514 B  | bytes of a turn  (§5.2)                                     |
+//! | `target`   | time    | 5 ms    | of CoDel  (§5.2)                                            |
+//! | `interval` | time    | 100 ms  | of CoDel  (§5.2)                                            |
+//! | `mtu`      | size    | 1500 B  | of CoDel                                                    |
+//! | `ecn`      | flag    | true    | mark where both ends understand  (§5.2)                     |
+//! | `packets`  | packets | 10240   | most packets of all queues  (§5.2)                          |
+//! | `bytes`    | size    | no limit| most bytes of all queues                                    |
+//! | `batch`    | packets | 64      | most packets that one overflow drops  (§4.1)                |
+//!
+//! When full, half of the packets of the queue with the most bytes, at most `batch`, are dropped from
+//! its head.
+//!
+//! Source: RFC 8290, §4. Deviation: the hash is not keyed at random, because a run must repeat.
+
+use super::codel::{CodelOptions, INTERVAL, Law, MTU, TARGET};
+use super::drr::QUANTUM;
+use super::flows::{BY, BYTES, Bank, By, Classifier, End, QUEUES_MAX, Room, Unit};
+use super::red::MARKED;
+use super::{Described, Queue, Site};
+use lastmeter_base::here;
+use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Packet, Time};
+use std::collections::VecDeque;
+
+/// What FQ-CoDel is told; see the table above.
+#[derive(Clone, Copy, Debug)]
+pub struct FqCodelOptions {
+    /// What is hashed.
+    pub by: By,
+    /// Onto so many queues, or one each.
+    pub queues: Option<usize>,
+    /// Bytes of a turn.
+    pub quantum: Bytes,
+    /// Of each queue.
+    pub codel: CodelOptions,
+    /// Of all queues.
+    pub room: Room,
+    /// Most packets that one overflow drops.
+    pub batch: u64,
+}
+
+impl FqCodelOptions {
+    /// The values of RFC 8290, §5.2.
+    pub fn rfc_8290() -> FqCodelOptions {
+        FqCodelOptions {
+            by: By::Flow,
+            queues: Some(1024),
+            quantum: Bytes(1514),
+            codel: CodelOptions { ecn: true, ..CodelOptions::RFC_8289 },
+            room: Room::packets(10_240),
+            batch: 64,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    law: Law,
+    deficit: i64,
+    listed: bool,
+}
+
+/// Queues under CoDel.
+#[derive(Debug)]
+pub struct FqCodel {
+    bank: Bank,
+    classifier: Classifier,
+    flows: Vec<Flow>,
+    new: VecDeque<u32>,
+    old: VecDeque<u32>,
+    options: FqCodelOptions,
+    marked: u64,
+}
+
+impl FqCodel {
+    /// Empty.
+    pub fn new(options: FqCodelOptions) -> FqCodel {
+        FqCodel {
+            bank: Bank::ranked(options.room, Unit::Bytes, false),
+            classifier: Classifier::new(options.by, options.queues),
+            flows: Vec::new(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            options,
+            marked: 0,
+        }
+    }
+
+    /// RFC 8290 §4.1: from the head of the queue with the most bytes.
+    #[cold]
+    fn make_room(&mut self) {
+        while self.bank.is_over() {
+            let longest = self.bank.longest().expect("a buffer that is too full holds something");
+            let half = self.bank.fifo(longest).len().div_ceil(2).min(self.options.batch.max(1));
+            for _ in 0..half {
+                self.bank.drop_from(longest, End::Front, "longest queue");
+            }
+        }
+    }
+}
+
+impl Queue for FqCodel {
+    #[inline]
+    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
+        if packet.len > self.bank.room.bytes {
+            return Err(packet);
+        }
+        packet.entered = now;
+        let at = self.classifier.queue_of(&packet);
+        if at >= self.flows.len() {
+            let count = self.bank.reach(at);
+            self.flows.resize(count, Flow::default());
+        }
+        self.bank.push(at, packet);
+        let flow = &mut self.flows[at];
+        if !flow.listed {
+            flow.listed = true;
+            flow.deficit = self.options.quantum.0 as i64;
+            self.new.push_back(at as u32);
+        }
+        if self.bank.is_over() {
+            self.make_room();
+        }
+        Ok(())
+    }
+    /// RFC 8290 §4.2.
+    #[inline]
+    fn dequeue(&mut self, now: Time) -> Option<Packet> {
+        loop {
+            let fresh = !self.new.is_empty();
+            let list = if fresh { &mut self.new } else { &mut self.old };
+            let at = *list.front()?;
+            let flow = &mut self.flows[at as usize];
+            if flow.deficit <= 0 {
+                flow.deficit += self.options.quantum.0.max(1) as i64;
+                list.pop_front();
+                self.old.push_back(at);
+                continue;
+            }
+            let Flow { law, .. } = flow;
+            let codel = &self.options.codel;
+            match law.dequeue(now, codel, &mut self.bank, at as usize, &mut self.marked) {
+                Some(packet) => {
+                    flow.deficit -= packet.len.0 as i64;
+                    return Some(packet);
+                }
+                None => {
+                    list.pop_front();
+                    // A new queue goes through the old ones once, so that it cannot stay new.
+                    match fresh && !self.old.is_empty() {
+                        true => self.old.push_back(at),
+                        false => flow.listed = false,
+                    }
+                }
+            }
+        }
+    }
+    #[inline]
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (self.bank.packets > 0).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.bank.packets
+    }
+    fn bytes(&self) -> Bytes {
+        self.bank.bytes
+    }
+    #[inline]
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.bank.dropped()
+    }
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        count("marked", self.marked);
+    }
+}
+
+impl Described for FqCodel {
+    const PAGE: &'static Page = &Page {
+        name: "fq-codel",
+        family: Family::Queue,
+        what: "FQ-CoDel: a queue for each flow under CoDel; new queues go first.",
+        ports: "in --> [ queue each, CoDel ] --> new queues, then old ones in turn --> out\n\
+                drops: `codel`, `longest queue`, `full` (longer than the whole buffer)",
+        params: &[
+            BY,
+            Param::or(
+                "queues",
+                ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 },
+                "1024",
+                "so many queues, onto which flows are hashed",
+            ),
+            Param { default: Fallback::Written("1514 B"), ..QUANTUM },
+            TARGET,
+            INTERVAL,
+            MTU,
+            Param::or("ecn", ParamKind::Flag, "true", "mark where both ends understand marks"),
+            Param::or("packets", ParamKind::COUNT, "10240", "most packets that all queues hold"),
+            BYTES,
+            Param::or("batch", ParamKind::COUNT, "64", "most packets that one overflow drops"),
+        ],
+        source: "RFC 8290, §4",
+        deviations: &["The hash is not keyed at random, because a run must repeat."],
+        counters: &[MARKED],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { fq-codel = {} }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> FqCodel {
+        let options = FqCodelOptions {
+            quantum: values.get("quantum"),
+            codel: CodelOptions::from_values(values),
+            room: Room::from_values(values, site),
+            batch: values.get("batch"),
+            ..FqCodelOptions::rfc_8290()
+        };
+        FqCodel { classifier: Classifier::from_values(values), ..FqCodel::new(options) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::check::{self, packet, victims};
+    use lastmeter_base::Duration;
+
+    fn each() -> FqCodelOptions {
+        FqCodelOptions { queues: None, ..FqCodelOptions::rfc_8290() }
+    }
+
+    /// RFC 8290 §4.2: a sparse flow is served before those that keep a queue.
+    #[test]
+    fn a_flow_that_sends_little_goes_before_those_that_send_much() {
+        let mut queue = FqCodel::new(each());
+        (0..20).for_each(|n| queue.enqueue(Time::START, packet(n % 2, 1500)).unwrap());
+        (0..6).for_each(|_| drop(queue.dequeue(Time::START)));
+        queue.enqueue(Time::START, packet(9, 100)).unwrap();
+        assert_eq!(queue.dequeue(Time::START).unwrap().flow.0, 9);
+    }
+
+    /// RFC 8290 §4.2: a queue that empties while new passes through the old ones once.
+    #[test]
+    fn a_queue_cannot_stay_new_by_emptying_again_and_again() {
+        let mut queue = FqCodel::new(each());
+        (0..40).for_each(|_| queue.enqueue(Time::START, packet(0, 1500)).unwrap());
+        (0..2).for_each(|_| drop(queue.dequeue(Time::START)));
+        let mut sparse = 0;
+        for _ in 0..30 {
+            queue.enqueue(Time::START, packet(1, 1500)).unwrap();
+            let out = queue.dequeue(Time::START).unwrap();
+            sparse += u32::from(out.flow.0 == 1);
+        }
+        assert!((13..=17).contains(&sparse), "{sparse}");
+    }
+
+    #[test]
+    fn an_overflow_drops_half_of_the_queue_with_the_most_bytes() {
+        let mut queue = FqCodel::new(FqCodelOptions { room: Room::packets(30), ..each() });
+        (0..20).for_each(|_| queue.enqueue(Time::START, packet(0, 100)).unwrap());
+        (0..11).for_each(|_| queue.enqueue(Time::START, packet(1, 1500)).unwrap());
+        assert_eq!(victims(&mut queue), [(1, "longest queue"); 6]);
+    }
+
+    #[test]
+    fn each_queue_has_its_own_control_law() {
+        let mut queue = FqCodel::new(each());
+        for ms in 0..400 {
+            let now = Time::START + Duration::from_ms(ms);
+            (0..2).for_each(|_| queue.enqueue(now, packet(0, 1500)).unwrap());
+            if ms % 4 == 0 {
+                queue.enqueue(now, packet(1, 100)).unwrap();
+            }
+            queue.dequeue(now);
+        }
+        let victims = victims(&mut queue);
+        assert!(victims.len() > 3 && victims.iter().all(|&(flow, _)| flow == 0), "{victims:?}");
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        let fast = CodelOptions {
+            target: Duration::from_us(5),
+            interval: Duration::from_us(100),
+            ..CodelOptions::RFC_8289
+        };
+        let options = FqCodelOptions { codel: fast, room: Room::packets(30), batch: 4, ..each() };
+        check::holds(FqCodel::new(options), &check::USUAL);
+        let hashed = FqCodelOptions { queues: Some(3), quantum: Bytes(300), ..options };
+        check::holds(FqCodel::new(hashed), &check::USUAL);
+    }
+}
