@@ -60,6 +60,16 @@ pub enum By {
     Class,
 }
 
+impl By {
+    pub(super) fn from_values(values: &Values) -> By {
+        match values.get::<String>("by").as_str() {
+            "path" => By::Path,
+            "class" => By::Class,
+            _ => By::Flow,
+        }
+    }
+}
+
 /// Finds the queue of a packet.
 #[derive(Clone, Debug)]
 pub(super) struct Classifier {
@@ -79,12 +89,10 @@ impl Classifier {
         Classifier { by, queues, slots: vec![(0, FREE); 16], known: 0, last: (0, FREE) }
     }
     pub(super) fn from_values(values: &Values) -> Classifier {
-        let by = match values.get::<String>("by").as_str() {
-            "path" => By::Path,
-            "class" => By::Class,
-            _ => By::Flow,
-        };
-        Classifier::new(by, values.given::<u64>("queues").map(|queues| queues as usize))
+        Classifier::new(
+            By::from_values(values),
+            values.given::<u64>("queues").map(|queues| queues as usize),
+        )
     }
     /// The queue of `packet`, below [`QUEUES_MAX`].
     #[inline]
@@ -216,10 +224,6 @@ impl Fifo {
     #[inline]
     pub(super) fn len(&self) -> u64 {
         self.packets.len() as u64
-    }
-    #[inline]
-    pub(super) fn head(&self) -> Option<&Packet> {
-        self.packets.front()
     }
     #[inline]
     pub(super) fn head_len(&self) -> u64 {

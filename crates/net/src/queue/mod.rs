@@ -14,9 +14,14 @@ mod fq_codel;
 mod priority;
 mod qsdrr;
 mod red;
+mod scfq;
+mod stamps;
 mod tdrr;
 mod token_bucket;
 mod tournament;
+mod virtual_clock;
+mod wf2q;
+mod wfq;
 
 pub use blue::{Blue, BlueOptions};
 pub use codel::{Codel, CodelOptions};
@@ -27,8 +32,13 @@ pub use fq_codel::{FqCodel, FqCodelOptions};
 pub use priority::Priority;
 pub use qsdrr::{Discard, Qsdrr};
 pub use red::{Red, RedOptions};
+pub use scfq::Scfq;
+pub use stamps::ShareOptions;
 pub use tdrr::Tdrr;
 pub use token_bucket::TokenBucket;
+pub use virtual_clock::VirtualClock;
+pub use wf2q::Wf2q;
+pub use wfq::Wfq;
 
 use crate::server::{Server, Service};
 use lastmeter_base::kind::{Nested, Page, Values};

@@ -1,0 +1,269 @@
+//! WF2Q+: weighted shares that neither lag behind a fluid server nor run ahead of it by more than a
+//! packet.
+//!
+//! ```text
+//!                       S <= V                smallest F
+//! in --> [ waiting, by S ] --> [ eligible, by F ] --> out      V = max(V + len / weights, least S)
+//! ```
+//!
+//! | Parameter | Unit    | Default  | Meaning                                                     |
+//! |-----------|---------|----------|-------------------------------------------------------------|
+//! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
+//! | `queues`  | queues  | one each | hash flows onto so many queues instead                      |
+//! | `weights` | numbers | all 1    | share phi of queue n                                        |
+//! | `packets` | packets | no limit | most packets that all queues hold                           |
+//! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
+//! | `each`    | packets | no limit | most packets that one queue holds                           |
+//!
+//! A head that becomes backlogged gets S = max(V, F), one that follows another S = F, and
+//! F = S + len / weight. The sum of weights in V is that of all queues that were ever used. O(log n).
+//!
+//! Source: Bennett & Zhang, Hierarchical Packet Fair Queueing Algorithms, SIGCOMM 1996, §3.4, eqs.
+//! (27) to (29). Deviation: V counts a packet when its service begins, because a queue is not told when
+//! it ends; V is kept over idle times and restarts when 2^60 is passed.
+
+use super::flows::{Bank, Classifier, weight};
+use super::stamps::{RESTART, SHARE, ShareOptions, entry, keyed, share, unkeyed};
+use super::tournament::Tournament;
+use super::{Described, Queue, Site};
+use lastmeter_base::kind::{Family, Page, Values};
+use lastmeter_base::{Bytes, Packet, Time, here};
+
+/// One server's decisions, without packets: also a node of a tree.
+#[derive(Debug)]
+pub(super) struct Eligibility {
+    v: u64,
+    weights: u64,
+    /// F of each child; S lives in `waiting` as long as it is needed.
+    finish: Vec<u64>,
+    waiting: Tournament<u128>,
+    eligible: Tournament<u128>,
+}
+
+impl Eligibility {
+    pub(super) fn new() -> Eligibility {
+        let tree = || Tournament::new(u128::MAX);
+        let (waiting, eligible) = (tree(), tree());
+        Eligibility { v: 0, weights: 0, finish: Vec::new(), waiting, eligible }
+    }
+    /// A child of `weight` is there from now on.
+    pub(super) fn admit(&mut self, weight: u64) {
+        self.weights += weight;
+    }
+    /// Child `at` has something to send, of `len` at first.
+    #[inline]
+    pub(super) fn activate(&mut self, at: usize, len: u64, weight: u64) {
+        let start = self.v.max(*entry(&mut self.finish, at));
+        self.queue(at, start, len, weight);
+    }
+    #[inline]
+    fn queue(&mut self, at: usize, start: u64, len: u64, weight: u64) {
+        let finish = start + share(len, weight);
+        self.finish[at] = finish;
+        if start <= self.v {
+            self.eligible.set(at, keyed(finish, at));
+        } else {
+            self.waiting.set(at, keyed(start, at));
+        }
+    }
+    /// The child to serve next: of those whose S has come, the one with the smallest F.
+    #[inline]
+    pub(super) fn select(&mut self) -> Option<usize> {
+        if self.eligible.best().is_none() {
+            let (least, _) = unkeyed(self.waiting.best()?);
+            self.v = self.v.max(least);
+        }
+        while let Some((start, at)) = self.waiting.best().map(unkeyed) {
+            if start > self.v {
+                break;
+            }
+            self.waiting.clear(at);
+            self.eligible.set(at, keyed(self.finish[at], at));
+        }
+        self.eligible.best().map(|key| unkeyed(key).1)
+    }
+    /// Child `at`, which was selected, is served `len`; `next` is what it sends after that.
+    #[inline]
+    pub(super) fn serve(&mut self, at: usize, len: u64, next: Option<u64>, weight: u64) {
+        self.v += share(len, self.weights.max(1));
+        match next {
+            Some(next) => {
+                let start = self.finish[at];
+                if start > self.v {
+                    self.eligible.clear(at);
+                }
+                self.queue(at, start, next, weight);
+            }
+            None => self.eligible.clear(at),
+        }
+    }
+    pub(super) fn idle(&mut self) {
+        if self.v > RESTART {
+            self.v = 0;
+            self.finish.fill(0);
+        }
+    }
+}
+
+/// Worst-case fair weighted fair queueing.
+#[derive(Debug)]
+pub struct Wf2q {
+    bank: Bank,
+    classifier: Classifier,
+    weights: Vec<u64>,
+    each: u64,
+    known: usize,
+    server: Eligibility,
+}
+
+impl Wf2q {
+    /// Empty.
+    pub fn new(options: ShareOptions) -> Wf2q {
+        Wf2q {
+            bank: Bank::new(options.room),
+            classifier: Classifier::new(options.by, options.queues),
+            weights: options.weights,
+            each: options.each,
+            known: 0,
+            server: Eligibility::new(),
+        }
+    }
+    #[cold]
+    fn make(&mut self, at: usize) {
+        let count = self.bank.reach(at);
+        (self.known..count).for_each(|queue| self.server.admit(weight(&self.weights, queue)));
+        self.known = count;
+    }
+}
+
+impl Queue for Wf2q {
+    #[inline]
+    fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
+        let at = self.classifier.queue_of(&packet);
+        if at >= self.known {
+            self.make(at);
+        }
+        if !self.bank.fits(packet.len) || self.bank.fifo(at).len() >= self.each {
+            return Err(packet);
+        }
+        if self.bank.fifo(at).is_empty() {
+            self.server.activate(at, packet.len.0, weight(&self.weights, at));
+        }
+        self.bank.push(at, packet);
+        Ok(())
+    }
+    #[inline]
+    fn dequeue(&mut self, _now: Time) -> Option<Packet> {
+        let at = self.server.select()?;
+        let packet = self.bank.pop(at)?;
+        let fifo = self.bank.fifo(at);
+        let next = (!fifo.is_empty()).then(|| fifo.head_len());
+        self.server.serve(at, packet.len.0, next, weight(&self.weights, at));
+        if self.bank.packets == 0 {
+            self.server.idle();
+        }
+        Some(packet)
+    }
+    #[inline]
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (self.bank.packets > 0).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.bank.packets
+    }
+    fn bytes(&self) -> Bytes {
+        self.bank.bytes
+    }
+}
+
+impl Described for Wf2q {
+    const PAGE: &'static Page = &Page {
+        name: "wf2q",
+        family: Family::Queue,
+        what: "WF2Q+: weighted shares, within a packet of a fluid server both ways.",
+        ports: "in --> [ queue each ] --> eligible, smallest finish stamp --> out      drops: `full`",
+        params: &SHARE,
+        source: "Bennett & Zhang, SIGCOMM 1996, §3.4",
+        deviations: &["Virtual time counts a packet when its service begins."],
+        counters: &[],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { wf2q = { by = "path", weights = [3, 1], packets = 50 } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> Wf2q {
+        Wf2q::new(ShareOptions::from_values(values, site))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Room;
+    use crate::queue::check::{self, packet};
+    use lastmeter_base::Stream;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Bennett & Zhang, Theorem 4: backlogged queues are within one longest packet of the fluid
+        /// server, behind it and before it.
+        #[test]
+        fn service_is_within_one_packet_of_the_fluid_server_both_ways(
+            weights in prop::collection::vec(1u64..9, 2..8), seed in any::<u64>(),
+        ) {
+            const LEN_MAX: u64 = 1500;
+            let mut random = Stream::new(seed, "wf2q");
+            let mut queue = Wf2q::new(ShareOptions::weighted(&weights));
+            for flow in 0..weights.len() as u32 {
+                for _ in 0..2 {
+                    queue.enqueue(Time::START, packet(flow, 1 + random.below(LEN_MAX))).unwrap();
+                }
+            }
+            let total: u64 = weights.iter().sum();
+            let mut sent = vec![0u64; weights.len()];
+            for _ in 0..500 {
+                let out = queue.dequeue(Time::START).unwrap();
+                sent[out.flow.0 as usize] += out.len.0;
+                queue.enqueue(Time::START, packet(out.flow.0, 1 + random.below(LEN_MAX))).unwrap();
+                let all = sent.iter().sum::<u64>() as f64;
+                for (flow, &bytes) in sent.iter().enumerate() {
+                    let share = all * weights[flow] as f64 / total as f64;
+                    prop_assert!((bytes as f64 - share).abs() <= LEN_MAX as f64 + 0.01,
+                        "queue {flow} of {weights:?} sent {bytes}, its share is {share}");
+                }
+            }
+        }
+    }
+
+    /// Bennett & Zhang 1996, Fig. 2: flow 0, with half the link, alternates with the others.
+    #[test]
+    fn does_not_run_ahead_of_the_fluid_server() {
+        let mut weights = vec![10];
+        weights.extend([1; 10]);
+        let mut queue = Wf2q::new(ShareOptions::weighted(&weights));
+        (0..11).for_each(|_| queue.enqueue(Time::START, packet(0, 1000)).unwrap());
+        (1..11).for_each(|flow| queue.enqueue(Time::START, packet(flow, 1000)).unwrap());
+        let order: Vec<bool> =
+            check::drain(&mut queue, Time::START).iter().map(|p| p.flow.0 == 0).collect();
+        assert!(order.chunks(2).all(|pair| pair[0] && pair.len() == 1 || pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        let options = ShareOptions { room: Room::packets(30), ..ShareOptions::weighted(&[4, 2]) };
+        check::holds(Wf2q::new(ShareOptions { each: 8, ..options }), &check::USUAL);
+    }
+}
