@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 
 /// The benchmarks of all crates below.
 pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
-    lastmeter_wire::bench::CASES.iter()
+    lastmeter_wire::bench::CASES.iter().chain(lastmeter_net::bench::CASES)
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of `bytes`: how results and sources are named.

@@ -3,6 +3,7 @@
 //! Queues are machines: they take `now` and own no timer, and the element that serves them does.
 //! So the same queue stands in a model, in a host, and before a real interface.
 
+pub mod bench;
 pub mod demultiplexer;
 pub mod forwarder;
 pub mod queue;

@@ -28,7 +28,7 @@
 
 use super::drr::{DROP, DrrOptions, QUANTUM, Rounds, UNIT, Victim, queue_of_field};
 use super::flows::{BY, BYTES, Bank, PACKETS, QUEUES, Unit, WEIGHTS};
-use super::{Described, Queue, Site};
+use super::{Described, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Time};
@@ -193,6 +193,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::Queue;
     use crate::queue::check::{self, packet, victims};
 
     /// Who loses when flow 2 sends seven more packets into a full buffer of nine.

@@ -22,7 +22,7 @@
 
 use super::drr::queue_of_field;
 use super::stamps::{RESTART, SHARE, ShareOptions, Stamped, Stamper, entry, share};
-use super::{Described, Queue, Site};
+use super::{Described, Site};
 use lastmeter_base::Time;
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Values};
@@ -99,6 +99,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::Queue;
     use crate::queue::Room;
     use crate::queue::check::{self, packet};
     use lastmeter_base::Stream;

@@ -21,7 +21,9 @@ pub(super) const RESTART: u64 = 1 << 60;
 /// `len / weight` in virtual time, rounded up.
 #[inline]
 pub(super) fn share(len: u64, weight: u64) -> u64 {
-    (len << SCALE_BITS).div_ceil(weight)
+    let len = len << SCALE_BITS;
+    // Most weights are 1, and a division costs more than all the rest.
+    if weight == 1 { len } else { len.div_ceil(weight) }
 }
 
 /// Number and key in one word that compares by key first.

@@ -21,7 +21,7 @@
 use super::drr::{DROP, DrrOptions, QUANTUM, Rounds, UNIT, Victim, queue_of_field};
 use super::flows::{BY, BYTES, Bank, PACKETS, QUEUES, WEIGHTS};
 use super::tournament::Tournament;
-use super::{Described, Queue, Site};
+use super::{Described, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Time};
@@ -159,6 +159,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::Queue;
     use crate::queue::check::{self, packet, victims};
 
     #[test]

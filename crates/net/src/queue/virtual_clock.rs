@@ -24,7 +24,7 @@
 
 use super::drr::queue_of_field;
 use super::stamps::{SHARE, ShareOptions, Stamped, Stamper, entry};
-use super::{Described, Queue, Site};
+use super::{Described, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Rate, Time, here};
 
@@ -129,6 +129,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::Queue;
     use crate::queue::Room;
     use crate::queue::check::{self, packet};
 

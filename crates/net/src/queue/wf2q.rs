@@ -34,17 +34,77 @@ use lastmeter_base::{Bytes, Packet, Time, here};
 pub(super) struct Eligibility {
     v: u64,
     weights: u64,
-    /// F of each child; S lives in `waiting` as long as it is needed.
+    /// F of each child.
     finish: Vec<u64>,
-    waiting: Tournament<u128>,
+    waiting: Waiting,
     eligible: Tournament<u128>,
+}
+
+/// Children whose S has not come yet: a radix heap, because V only rises.
+///
+/// Bucket b holds those whose S differs from V in bit b - 1 and in none above. As V rises, whole
+/// buckets come due at once, and one is sorted into lower ones; each child moves down at most 64
+/// times and mostly two or three.
+#[derive(Debug)]
+struct Waiting {
+    v: u64,
+    buckets: Vec<Vec<(u64, u32)>>,
+    /// Bit b is set while bucket b holds something; bucket 0 never does.
+    busy: u128,
+}
+
+impl Waiting {
+    const BUCKETS: usize = 65;
+
+    fn new() -> Waiting {
+        Waiting { v: 0, buckets: vec![Vec::new(); Waiting::BUCKETS], busy: 0 }
+    }
+    #[inline]
+    fn bucket(&self, start: u64) -> usize {
+        (u64::BITS - (start ^ self.v).leading_zeros()) as usize
+    }
+    /// Adds a child whose `start` is beyond V.
+    #[inline]
+    fn push(&mut self, start: u64, at: usize) {
+        let bucket = self.bucket(start);
+        self.buckets[bucket].push((start, at as u32));
+        self.busy |= 1 << bucket;
+    }
+    /// The least S.
+    fn least(&self) -> Option<u64> {
+        if self.busy == 0 {
+            return None;
+        }
+        let first = &self.buckets[self.busy.trailing_zeros() as usize];
+        first.iter().map(|&(start, _)| start).min()
+    }
+    /// V rises to `v`: hands over all whose S has come.
+    #[inline]
+    fn advance(&mut self, v: u64, mut due: impl FnMut(usize)) {
+        let top = self.bucket(v);
+        self.v = v;
+        let mut reached = self.busy & ((1 << (top + 1)) - 1);
+        while reached != 0 {
+            let bucket = reached.trailing_zeros() as usize;
+            reached &= reached - 1;
+            self.busy &= !(1 << bucket);
+            let mut children = std::mem::take(&mut self.buckets[bucket]);
+            for (start, at) in children.drain(..) {
+                match start <= v {
+                    true => due(at as usize),
+                    false => self.push(start, at as usize),
+                }
+            }
+            // What was sorted went to lower buckets, so the room for this one is still free.
+            self.buckets[bucket] = children;
+        }
+    }
 }
 
 impl Eligibility {
     pub(super) fn new() -> Eligibility {
-        let tree = || Tournament::new(u128::MAX);
-        let (waiting, eligible) = (tree(), tree());
-        Eligibility { v: 0, weights: 0, finish: Vec::new(), waiting, eligible }
+        let eligible = Tournament::new(u128::MAX);
+        Eligibility { v: 0, weights: 0, finish: Vec::new(), waiting: Waiting::new(), eligible }
     }
     /// A child of `weight` is there from now on.
     pub(super) fn admit(&mut self, weight: u64) {
@@ -63,43 +123,46 @@ impl Eligibility {
         if start <= self.v {
             self.eligible.set(at, keyed(finish, at));
         } else {
-            self.waiting.set(at, keyed(start, at));
+            self.waiting.push(start, at);
         }
+    }
+    /// V rises, and children whose S has come become eligible.
+    #[inline]
+    fn rise(&mut self, v: u64) {
+        self.v = self.v.max(v);
+        let (finish, eligible) = (&self.finish, &mut self.eligible);
+        self.waiting.advance(self.v, |at| eligible.set(at, keyed(finish[at], at)));
     }
     /// The child to serve next: of those whose S has come, the one with the smallest F.
     #[inline]
     pub(super) fn select(&mut self) -> Option<usize> {
         if self.eligible.best().is_none() {
-            let (least, _) = unkeyed(self.waiting.best()?);
-            self.v = self.v.max(least);
-        }
-        while let Some((start, at)) = self.waiting.best().map(unkeyed) {
-            if start > self.v {
-                break;
-            }
-            self.waiting.clear(at);
-            self.eligible.set(at, keyed(self.finish[at], at));
+            self.rise(self.waiting.least()?);
         }
         self.eligible.best().map(|key| unkeyed(key).1)
     }
     /// Child `at`, which was selected, is served `len`; `next` is what it sends after that.
     #[inline]
     pub(super) fn serve(&mut self, at: usize, len: u64, next: Option<u64>, weight: u64) {
-        self.v += share(len, self.weights.max(1));
         match next {
             Some(next) => {
                 let start = self.finish[at];
-                if start > self.v {
+                let v = self.v + share(len, self.weights.max(1));
+                if start > v {
                     self.eligible.clear(at);
                 }
+                self.rise(v);
                 self.queue(at, start, next, weight);
             }
-            None => self.eligible.clear(at),
+            None => {
+                self.eligible.clear(at);
+                self.rise(self.v + share(len, self.weights.max(1)));
+            }
         }
     }
     pub(super) fn idle(&mut self) {
         if self.v > RESTART {
-            self.v = 0;
+            (self.v, self.waiting.v) = (0, 0);
             self.finish.fill(0);
         }
     }

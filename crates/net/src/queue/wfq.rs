@@ -31,7 +31,7 @@ use super::stamps::{
     RESTART, SCALE_BITS, SHARE, ShareOptions, Stamped, Stamper, entry, keyed, share, unkeyed,
 };
 use super::tournament::Tournament;
-use super::{Described, Queue, Site};
+use super::{Described, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Rate, Time, here};
 
@@ -175,6 +175,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::Queue;
     use crate::queue::Room;
     use crate::queue::check::{self, packet};
     use lastmeter_base::{Duration, Stream};
