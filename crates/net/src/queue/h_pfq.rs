@@ -1,0 +1,304 @@
+//! Hierarchical packet fair queueing: a tree of classes, each inner node a WF2Q+ server.
+//!
+//! ```text
+//!               /-> a1 [ ... ] 30 -\
+//!        /-> A 50                   \
+//! in --> |      \-> a2 [ ... ] 20 --+--> out     an idle class's share goes to its siblings,
+//!        \-> B 50 -> b1, b2 --------/            in proportion to their weights
+//! ```
+//!
+//! | Parameter | Unit    | Default  | Meaning                                                     |
+//! |-----------|---------|----------|-------------------------------------------------------------|
+//! | `parents` | numbers | required | parent of node 1, 2, ...: 0 is the root; one not listed before its child is the root |
+//! | `weights` | numbers | all 1    | share of node 1, 2, ... among its siblings                  |
+//! | `packets` | packets | no limit | most packets that all leaves hold                           |
+//! | `bytes`   | size    | no limit | most bytes that all leaves hold                             |
+//! | `each`    | packets | no limit | most packets of one leaf                                    |
+//!
+//! Leaves take the classes of packets in their order: the first leaf class 0, and so on; classes beyond
+//! the last share it. A node that is nobody's parent is a leaf. Work per packet is O(log n) at each
+//! level, which is what the flat map saves (A-154).
+//!
+//! Source: Bennett & Zhang, Hierarchical Packet Fair Queueing Algorithms, SIGCOMM 1996, §4 (ARRIVE,
+//! RESET-PATH, RESTART-NODE); the link-sharing tree is A-150 to A-153. Deviation: the path of a packet
+//! is restarted when the next one is asked for, which is when its service has ended.
+
+use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, WEIGHT_MAX, weight};
+use super::wf2q::Eligibility;
+use super::{Described, Queue, Site};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Packet, Time, here};
+
+/// Most classes, because a packet's class has eight bits.
+const LEAVES_MAX: usize = 256;
+
+/// The shape of a link-sharing tree.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Parent of each node; that of the root is the root.
+    pub(super) parents: Vec<usize>,
+    /// Weight of each node among its siblings.
+    pub(super) weights: Vec<u64>,
+    /// The nodes that are nobody's parent, in order.
+    pub(super) leaves: Vec<usize>,
+}
+
+impl Tree {
+    /// Node n + 1 has the n-th parent and weight; node 0 is the root.
+    ///
+    /// ```
+    /// use lastmeter_net::queue::Tree;
+    /// let tree = Tree::new(&[0, 0, 1, 1, 2, 2], &[50, 50, 30, 20, 10, 40]);
+    /// assert_eq!(tree.leaves(), 4);
+    /// ```
+    pub fn new(parents: &[u64], weights: &[u64]) -> Tree {
+        let mut all = vec![0];
+        for &parent in parents {
+            let known = usize::try_from(parent).ok().filter(|&parent| parent < all.len());
+            all.push(known.unwrap_or(0));
+        }
+        if all.len() == 1 {
+            all.push(0);
+        }
+        let is_parent = |node: usize| all[1..].contains(&node);
+        let leaves = (1..all.len()).filter(|&node| !is_parent(node)).take(LEAVES_MAX).collect();
+        let weights = (0..all.len()).map(|n| if n == 0 { 1 } else { weight(weights, n - 1) });
+        Tree { weights: weights.collect(), leaves, parents: all }
+    }
+    /// How many classes it has.
+    pub fn leaves(&self) -> usize {
+        self.leaves.len()
+    }
+    pub(super) fn from_values(values: &Values) -> Tree {
+        let weights = values.given::<Vec<u64>>("weights").unwrap_or_default();
+        Tree::new(&values.get::<Vec<u64>>("parents"), &weights)
+    }
+}
+
+pub(super) const PARENTS: Param = Param::required(
+    "parents",
+    ParamKind::Integers { min: 0, max: 1023 },
+    "parent of node 1, 2, ...: 0 is the root; one not listed before its child is the root",
+);
+pub(super) const TREE_WEIGHTS: Param = Param::optional(
+    "weights",
+    ParamKind::Integers { min: 1, max: WEIGHT_MAX },
+    "all alike",
+    "share of node 1, 2, ... among its siblings",
+);
+
+/// A tree of WF2Q+ servers.
+#[derive(Debug)]
+pub struct HPfq {
+    bank: Bank,
+    classifier: Classifier,
+    each: u64,
+    tree: Tree,
+    /// Of each inner node; children are known by their own numbers.
+    servers: Vec<Eligibility>,
+    /// The leaf, by class, whose head packet is that of each node, and the packet's length.
+    heads: Vec<Option<(usize, u64)>>,
+    /// The class whose packet was handed out last, and its length: its path is not restarted yet.
+    in_service: Option<(usize, u64)>,
+}
+
+impl HPfq {
+    /// Empty.
+    pub fn new(tree: Tree, room: Room, each: u64) -> HPfq {
+        let mut bank = Bank::new(room);
+        bank.reach(tree.leaves() - 1);
+        let mut servers: Vec<Eligibility> =
+            tree.parents.iter().map(|_| Eligibility::new()).collect();
+        for node in 1..tree.parents.len() {
+            servers[tree.parents[node]].admit(tree.weights[node]);
+        }
+        HPfq {
+            bank,
+            classifier: Classifier::new(By::Class, Some(tree.leaves())),
+            each,
+            servers,
+            heads: vec![None; tree.parents.len()],
+            tree,
+            in_service: None,
+        }
+    }
+
+    /// ARRIVE: a leaf, or a node below, has something to send; its parents hear of it as far as they
+    /// had nothing.
+    fn arrive(&mut self, class: usize, len: u64) {
+        let mut node = self.tree.leaves[class];
+        while node != 0 {
+            let parent = self.tree.parents[node];
+            self.servers[parent].activate(node, len, self.tree.weights[node]);
+            if self.heads[parent].is_some() {
+                return;
+            }
+            // A node that was empty selects its only child.
+            self.servers[parent].select();
+            self.heads[parent] = Some((class, len));
+            node = parent;
+        }
+    }
+
+    /// RESET-PATH and RESTART-NODE, from the leaf up: each server is told of the service and selects
+    /// anew.
+    fn restart(&mut self, class: usize, len: u64) {
+        let mut node = self.tree.leaves[class];
+        let mut next = match self.bank.fifo(class).head_len() {
+            0 => None,
+            len => Some((class, len)),
+        };
+        while node != 0 {
+            let parent = self.tree.parents[node];
+            let server = &mut self.servers[parent];
+            server.serve(node, len, next.map(|(_, len)| len), self.tree.weights[node]);
+            next = server.select().and_then(|child| match self.leaf_class(child) {
+                Some(class) => Some((class, self.bank.fifo(class).head_len())),
+                None => self.heads[child],
+            });
+            // The child on the path has its new head already.
+            self.heads[parent] = next;
+            node = parent;
+        }
+    }
+    fn leaf_class(&self, node: usize) -> Option<usize> {
+        self.tree.leaves.binary_search(&node).ok()
+    }
+}
+
+impl Queue for HPfq {
+    fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
+        let class = self.classifier.queue_of(&packet);
+        let empty = packet.len == Bytes::ZERO;
+        if empty || !self.bank.fits(packet.len) || self.bank.fifo(class).len() >= self.each {
+            return Err(packet);
+        }
+        let len = packet.len.0;
+        // A leaf whose packet is in service is restarted with what it has by then.
+        let idle = self.bank.fifo(class).is_empty()
+            && self.in_service.is_none_or(|(serving, _)| serving != class);
+        self.bank.push(class, packet);
+        if idle {
+            self.arrive(class, len);
+        }
+        Ok(())
+    }
+    fn dequeue(&mut self, _now: Time) -> Option<Packet> {
+        if let Some((class, len)) = self.in_service.take() {
+            self.restart(class, len);
+        }
+        let (class, len) = self.heads[0]?;
+        self.in_service = Some((class, len));
+        self.bank.pop(class)
+    }
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        (self.bank.packets > 0).then_some(now)
+    }
+    fn packets(&self) -> u64 {
+        self.bank.packets
+    }
+    fn bytes(&self) -> Bytes {
+        self.bank.bytes
+    }
+}
+
+impl Described for HPfq {
+    const PAGE: &'static Page = &Page {
+        name: "h-pfq",
+        family: Family::Queue,
+        what: "A link-sharing tree of classes, each inner node a WF2Q+ server.",
+        ports: "in --> [ leaf each ] --> tree of fair servers --> out      drops: `full`",
+        params: &[PARENTS, TREE_WEIGHTS, PACKETS, BYTES, EACH],
+        source: "Bennett & Zhang, SIGCOMM 1996, §4; Ndiaye, MIT LCS-TM-509 (link-sharing tree)",
+        deviations: &["The path of a packet is restarted when the next one is asked for."],
+        counters: &[],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { h-pfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> HPfq {
+        let each = site.buffers.scale(values.given("each").unwrap_or(u64::MAX));
+        HPfq::new(Tree::from_values(values), Room::from_values(values, site), each)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::queue::check::{self, packet};
+
+    /// The tree of the specification: A { a1 30, a2 20 } 50, B { b1 10, b2 40 } 50.
+    pub(in crate::queue) fn tree() -> Tree {
+        Tree::new(&[0, 0, 1, 1, 2, 2], &[50, 50, 30, 20, 10, 40])
+    }
+
+    /// Bytes that each class sends while those of `active` are never empty.
+    pub(in crate::queue) fn sent(queue: &mut impl Queue, active: &[u32], count: u64) -> [u64; 4] {
+        let mut sent = [0; 4];
+        let mut now = Time::START;
+        for &class in active {
+            (0..3).for_each(|_| queue.enqueue(now, packet(class, 1000)).unwrap());
+        }
+        for _ in 0..count {
+            now += lastmeter_base::Duration::from_us(10);
+            let out = queue.dequeue(now).unwrap();
+            sent[usize::from(out.class)] += out.len.0;
+            queue.enqueue(now, packet(u32::from(out.class), 1000)).unwrap();
+        }
+        sent
+    }
+
+    /// Shares of 1000 packets, within a packet at each of two levels.
+    pub(in crate::queue) fn near(sent: [u64; 4], shares: [u64; 4], slack: u64) {
+        for (sent, share) in sent.into_iter().zip(shares) {
+            assert!(sent.abs_diff(share * 10_000) <= slack, "{sent} {share}");
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_tree_whoever_is_idle() {
+        let queue = || HPfq::new(tree(), Room::UNLIMITED, u64::MAX);
+        near(sent(&mut queue(), &[0, 1, 2, 3], 1000), [30, 20, 10, 40], 2000);
+        near(sent(&mut queue(), &[0, 2, 3], 1000), [50, 0, 10, 40], 2000);
+        near(sent(&mut queue(), &[2, 3], 1000), [0, 0, 20, 80], 2000);
+    }
+
+    /// A-151 at every moment: no active class lags behind its share by more than a packet a level.
+    #[test]
+    fn no_active_class_ever_lags_by_more_than_a_packet_a_level() {
+        let mut queue = HPfq::new(tree(), Room::UNLIMITED, u64::MAX);
+        (0..4).for_each(|class| {
+            (0..3).for_each(|_| queue.enqueue(Time::START, packet(class, 1000)).unwrap());
+        });
+        let (mut got, shares) = ([0f64; 4], [0.3, 0.2, 0.1, 0.4]);
+        for n in 1..2000 {
+            let out = queue.dequeue(Time::START).unwrap();
+            got[usize::from(out.class)] += 1.0;
+            queue.enqueue(Time::START, packet(u32::from(out.class), 1000)).unwrap();
+            for (got, share) in got.iter().zip(shares) {
+                assert!(got - share * f64::from(n) >= -2.0, "{got} of {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        check::holds(HPfq::new(tree(), Room::packets(30), 12), &check::USUAL);
+        let deep = Tree::new(&[0, 1, 2, 3, 3, 0], &[]);
+        check::holds(HPfq::new(deep, Room::UNLIMITED, u64::MAX), &check::USUAL);
+    }
+}
