@@ -4,11 +4,14 @@
 //! [`KINDS`].
 
 mod blue;
+mod cell_discard;
 #[cfg(test)]
 mod check;
 mod codel;
 mod drop_tail;
 mod drr;
+mod edd;
+mod fifo_plus;
 mod flat;
 mod flows;
 mod fq_codel;
@@ -27,9 +30,12 @@ mod wf2q;
 mod wfq;
 
 pub use blue::{Blue, BlueOptions};
+pub use cell_discard::{CellDiscard, CellPolicy};
 pub use codel::{Codel, CodelOptions};
 pub use drop_tail::DropTail;
 pub use drr::{Drr, DrrOptions};
+pub use edd::Edd;
+pub use fifo_plus::FifoPlus;
 pub use flat::{FlatOptions, FlatWfq};
 pub use flows::{By, End, Room, Unit};
 pub use fq_codel::{FqCodel, FqCodelOptions};

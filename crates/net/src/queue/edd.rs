@@ -1,0 +1,234 @@
+//! Earliest due date: the run-time scheduler of real-time channels.
+//!
+//! ```text
+//!      /-> current, by deadline ---\   1 current packets, earliest deadline first
+//! in --+-> best effort, in order ---+--> 2 best effort
+//!      \-> early, by arrival due --/   3 early packets within the horizon of their time
+//! ```
+//!
+//! | Parameter | Unit    | Default  | Meaning                                                     |
+//! |-----------|---------|----------|-------------------------------------------------------------|
+//! | `bound`   | time    | 0        | d, by which a packet's deadline lies after its logical arrival |
+//! | `horizon` | time    | 0        | h: how early a packet may be sent                           |
+//! | `packets` | packets | no limit | most packets that it holds                                  |
+//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//!
+//! A packet with a deadline is a real-time packet; one without (deadline zero) is best effort. It is
+//! early until its logical arrival l = deadline - d. With h = 0 nothing real-time goes before its time,
+//! even if the link idles. Of equal deadlines, first in, first out.
+//!
+//! Source: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4 (link horizon).
+//! Deviation: a late packet is sent all the same, because the source does not discard it.
+
+use super::flows::{BYTES, PACKETS, Room};
+use super::{Described, Queue, Site};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, Packet, Time, here};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// A packet that is compared by when it is due, then by when it came.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) key: (Time, u64),
+    pub(super) packet: Packet,
+}
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.key == other.key
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// Earliest due date.
+#[derive(Debug)]
+pub struct Edd {
+    current: BinaryHeap<Reverse<Due>>,
+    effort: VecDeque<Packet>,
+    early: BinaryHeap<Reverse<Due>>,
+    bound: Duration,
+    horizon: Duration,
+    room: Room,
+    held: Bytes,
+    count: u64,
+    late: u64,
+}
+
+impl Edd {
+    /// Empty.
+    pub fn new(bound: Duration, horizon: Duration, room: Room) -> Edd {
+        Edd {
+            current: BinaryHeap::new(),
+            effort: VecDeque::new(),
+            early: BinaryHeap::new(),
+            bound,
+            horizon,
+            room,
+            held: Bytes::ZERO,
+            count: 0,
+            late: 0,
+        }
+    }
+    fn mature(&mut self, now: Time) {
+        while self.early.peek().is_some_and(|Reverse(due)| due.key.0 <= now) {
+            if let Some(Reverse(Due { key: (_, count), packet })) = self.early.pop() {
+                self.current.push(Reverse(Due { key: (packet.deadline, count), packet }));
+            }
+        }
+    }
+    /// When the first early packet may go.
+    fn early_at(&self) -> Option<Time> {
+        let Reverse(due) = self.early.peek()?;
+        Some(Time::from_ps(due.key.0.as_ps().saturating_sub(self.horizon.as_ps())))
+    }
+}
+
+impl Queue for Edd {
+    fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
+        let held = self.held + packet.len;
+        if self.packets() >= self.room.packets || held > self.room.bytes {
+            return Err(packet);
+        }
+        self.held = held;
+        self.count += 1;
+        if packet.deadline == Time::START {
+            self.effort.push_back(packet);
+        } else {
+            let due = packet.deadline.as_ps().saturating_sub(self.bound.as_ps());
+            self.early.push(Reverse(Due { key: (Time::from_ps(due), self.count), packet }));
+        }
+        Ok(())
+    }
+    fn dequeue(&mut self, now: Time) -> Option<Packet> {
+        self.mature(now);
+        let packet = match self.current.pop() {
+            Some(Reverse(due)) => due.packet,
+            None => match self.effort.pop_front() {
+                Some(packet) => packet,
+                None if self.early_at()? <= now => self.early.pop()?.0.packet,
+                None => return None,
+            },
+        };
+        self.held -= packet.len;
+        self.late += u64::from(packet.deadline != Time::START && packet.deadline < now);
+        Some(packet)
+    }
+    fn ready_at(&self, now: Time) -> Option<Time> {
+        match self.current.is_empty() && self.effort.is_empty() {
+            true => self.early_at().map(|at| at.max(now)),
+            false => Some(now),
+        }
+    }
+    fn packets(&self) -> u64 {
+        (self.current.len() + self.effort.len() + self.early.len()) as u64
+    }
+    fn bytes(&self) -> Bytes {
+        self.held
+    }
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        count("late", self.late);
+    }
+}
+
+impl Described for Edd {
+    const PAGE: &'static Page = &Page {
+        name: "edd",
+        family: Family::Queue,
+        what: "Earliest due date, with best effort in between and a horizon for early packets.",
+        ports: "in --> [ current ] [ best effort ] [ early ] --> out      drops: `full`",
+        params: &[
+            Param::or("bound", ParamKind::Time, "0 s", "from logical arrival to deadline"),
+            Param::or("horizon", ParamKind::Time, "0 s", "how early a packet may be sent"),
+            PACKETS,
+            BYTES,
+        ],
+        source: "Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4",
+        deviations: &[],
+        counters: &[("late", "real-time packets whose service began after their deadlines")],
+        example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { edd = { packets = 50 } }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#,
+        place: here!(),
+    };
+
+    fn build(values: &Values, site: &Site<'_>) -> Edd {
+        let room = Room::from_values(values, site);
+        Edd::new(values.get("bound"), values.get("horizon"), room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::check::{self, packet};
+
+    fn at(us: u64) -> Time {
+        Time::START + Duration::from_us(us)
+    }
+    fn due(flow: u32, us: u64) -> Packet {
+        let mut packet = packet(flow, 100);
+        packet.deadline = at(us);
+        packet
+    }
+
+    #[test]
+    fn current_packets_go_by_deadline_then_best_effort_then_early_ones_within_the_horizon() {
+        let us = Duration::from_us;
+        let mut queue = Edd::new(us(10), us(5), Room::UNLIMITED);
+        for packet in [packet(0, 100), due(1, 30), due(2, 12), due(3, 11)] {
+            queue.enqueue(at(0), packet).unwrap();
+        }
+        let flow = |packet: Option<Packet>| packet.map(|packet| packet.flow.0);
+        assert_eq!(flow(queue.dequeue(at(2))), Some(3));
+        assert_eq!(flow(queue.dequeue(at(2))), Some(2));
+        assert_eq!(flow(queue.dequeue(at(2))), Some(0));
+        assert_eq!(flow(queue.dequeue(at(2))), None);
+        assert_eq!(queue.ready_at(at(2)), Some(at(15)));
+        assert_eq!(flow(queue.dequeue(at(15))), Some(1));
+    }
+
+    /// Any set of packets that can be sent in time at all is sent in time (Liu & Layland), for unit
+    /// packets that are all there at the start.
+    #[test]
+    fn meets_every_deadline_that_can_be_met() {
+        let mut random = lastmeter_base::Stream::new(1, "edd");
+        let mut queue = Edd::new(Duration::from_secs(1), Duration::ZERO, Room::UNLIMITED);
+        // The n-th deadline in order is at least n + 1, so that some order meets all.
+        let mut slots: Vec<u64> = (0..500).map(|n| n + 1 + random.below(5)).collect();
+        (0..500).for_each(|n| slots.swap(n, random.below(500) as usize));
+        slots.iter().for_each(|&slot| queue.enqueue(at(0), due(0, slot)).unwrap());
+        for now in 0..500 {
+            assert!(queue.dequeue(at(now)).unwrap().deadline >= at(now + 1));
+        }
+    }
+
+    #[test]
+    fn loses_nothing_unsaid() {
+        let us = Duration::from_us;
+        let options = check::Options { work_conserving: false, ..check::USUAL };
+        check::holds(Edd::new(us(90), us(5), Room::packets(30)), &options);
+        check::holds(Edd::new(us(100), us(0), Room::UNLIMITED), &check::USUAL);
+    }
+}
