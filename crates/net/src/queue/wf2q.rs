@@ -42,63 +42,86 @@ pub(super) struct Eligibility {
     eligible: Tournament<u128>,
 }
 
-/// Children whose S has not come yet: a radix heap, because V only rises.
+/// Children whose S has not come yet: a radix heap in hexadecimal digits, because V only rises.
 ///
-/// Bucket b holds those whose S differs from V in bit b - 1 and in none above. As V rises, whole
-/// buckets come due at once, and one is sorted into lower ones; each child moves down at most 64
-/// times and mostly two or three.
+/// Level l, digit d holds those whose S differs from V first in digit l (0 is the lowest), where S
+/// has d. As V rises, whole levels come due at once, and one bucket is sorted into lower levels; a
+/// child moves down at most 15 times, and mostly two or three.
 #[derive(Debug)]
 struct Waiting {
     v: u64,
     buckets: Vec<Vec<(u64, u32)>>,
-    /// Bit b is set while bucket b holds something; bucket 0 never does.
-    busy: u128,
+    /// Bit d of level l is set while that bucket holds something; bit l of `levels` while one does.
+    digits: [u16; Waiting::LEVELS],
+    levels: u16,
 }
 
 impl Waiting {
-    const BUCKETS: usize = 65;
+    const LEVELS: usize = 16;
 
     fn new() -> Waiting {
-        Waiting { v: 0, buckets: vec![Vec::new(); Waiting::BUCKETS], busy: 0 }
+        let buckets = vec![Vec::new(); 16 * Waiting::LEVELS];
+        Waiting { v: 0, buckets, digits: [0; Waiting::LEVELS], levels: 0 }
+    }
+    /// The highest digit in which two that differ do.
+    #[inline]
+    fn level(a: u64, b: u64) -> usize {
+        (a ^ b).ilog2() as usize / 4
     }
     #[inline]
-    fn bucket(&self, start: u64) -> usize {
-        (u64::BITS - (start ^ self.v).leading_zeros()) as usize
+    fn digit(value: u64, level: usize) -> usize {
+        (value >> (4 * level)) as usize & 15
     }
     /// Adds a child whose `start` is beyond V.
     #[inline]
-    fn push(&mut self, start: u64, at: usize) {
-        let bucket = self.bucket(start);
-        self.buckets[bucket].push((start, at as u32));
-        self.busy |= 1 << bucket;
+    fn push(&mut self, start: u64, at: u32) {
+        let level = Waiting::level(start, self.v);
+        let digit = Waiting::digit(start, level);
+        self.buckets[16 * level + digit].push((start, at));
+        self.digits[level] |= 1 << digit;
+        self.levels |= 1 << level;
     }
     /// The least S.
     fn least(&self) -> Option<u64> {
-        if self.busy == 0 {
+        if self.levels == 0 {
             return None;
         }
-        let first = &self.buckets[self.busy.trailing_zeros() as usize];
-        first.iter().map(|&(start, _)| start).min()
+        let level = self.levels.trailing_zeros() as usize;
+        let first = 16 * level + self.digits[level].trailing_zeros() as usize;
+        self.buckets[first].iter().map(|&(start, _)| start).min()
     }
     /// V rises to `v`: hands over all whose S has come.
     #[inline]
     fn advance(&mut self, v: u64, mut due: impl FnMut(usize)) {
-        let top = self.bucket(v);
+        if v == self.v {
+            return;
+        }
+        let top = Waiting::level(v, self.v);
         self.v = v;
-        let mut reached = self.busy & ((1 << (top + 1)) - 1);
-        while reached != 0 {
-            let bucket = reached.trailing_zeros() as usize;
-            reached &= reached - 1;
-            self.busy &= !(1 << bucket);
-            let mut children = std::mem::take(&mut self.buckets[bucket]);
-            for (start, at) in children.drain(..) {
-                match start <= v {
-                    true => due(at as usize),
-                    false => self.push(start, at as usize),
-                }
+        let mut levels = self.levels & ((2 << top) - 1);
+        while levels != 0 {
+            let level = levels.trailing_zeros() as usize;
+            levels &= levels - 1;
+            // Below the top all are due; at the top those up to V's own digit may be.
+            let last = if level == top { Waiting::digit(v, top) } else { 15 };
+            let mut digits = self.digits[level] & ((2u32 << last) - 1) as u16;
+            self.digits[level] &= !digits;
+            if self.digits[level] == 0 {
+                self.levels &= !(1 << level);
             }
-            // What was sorted went to lower buckets, so the room for this one is still free.
-            self.buckets[bucket] = children;
+            while digits != 0 {
+                let bucket = 16 * level + digits.trailing_zeros() as usize;
+                digits &= digits - 1;
+                let mut children = std::mem::take(&mut self.buckets[bucket]);
+                for (start, at) in children.drain(..) {
+                    match start <= v {
+                        true => due(at as usize),
+                        false => self.push(start, at),
+                    }
+                }
+                // What was sorted went to lower levels, so the room for this bucket is still free.
+                self.buckets[bucket] = children;
+            }
         }
     }
 }
@@ -138,7 +161,7 @@ impl Eligibility {
         if start <= self.v {
             self.eligible.set(at, keyed(finish, at));
         } else {
-            self.waiting.push(start, at);
+            self.waiting.push(start, at as u32);
         }
     }
     /// V rises, and children whose S has come become eligible.
