@@ -226,6 +226,10 @@ impl Fifo {
         self.packets.len() as u64
     }
     #[inline]
+    pub(super) fn head(&self) -> Option<&Packet> {
+        self.packets.front()
+    }
+    #[inline]
     pub(super) fn head_len(&self) -> u64 {
         self.packets.front().map_or(0, |packet| packet.len.0)
     }
