@@ -55,7 +55,7 @@ pub(super) fn holds(mut queue: impl Queue, options: &Options) {
         if random.chance(if busy { 0.7 } else { 0.3 }) {
             let flow = random.below(options.flows) as u32;
             let mut packet = packet(flow, 40 + random.below(1461));
-            packet.ecn = if flow % 2 == 0 { Ecn::NotCapable } else { Ecn::Ect0 };
+            packet.ecn = if flow.is_multiple_of(2) { Ecn::NotCapable } else { Ecn::Ect0 };
             let seq = sequence.entry(flow).or_default();
             (packet.id, packet.seq, packet.entered) = (id, *seq, now);
             packet.deadline = now + Duration::from_us(100);

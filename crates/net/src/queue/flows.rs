@@ -106,7 +106,7 @@ impl Classifier {
             }
         };
         match self.queues {
-            Some(queues) => (u128::from(hash(key)) * queues as u128 >> 64) as usize,
+            Some(queues) => ((u128::from(hash(key)) * queues as u128) >> 64) as usize,
             None => self.own(key),
         }
     }

@@ -315,10 +315,10 @@ mod tests {
         let (mut delays, mut lost) = (Vec::new(), 0);
         for us in (0..60_000_000u64).step_by(100) {
             let now = Time::START + Duration::from_us(us);
-            if us % 1000 == 0 {
-                if let Some(packet) = queue.dequeue(now) {
-                    delays.push((now - packet.entered).as_secs_f64());
-                }
+            if us % 1000 == 0
+                && let Some(packet) = queue.dequeue(now)
+            {
+                delays.push((now - packet.entered).as_secs_f64());
             }
             if us % 800 == 0 {
                 queue.enqueue(now, packet(0, 1000)).unwrap();

@@ -146,7 +146,7 @@ impl Eligibility {
     /// What a service of `len` adds to V, rounded down by at most two units.
     #[inline]
     fn progress(&self, len: u64) -> u64 {
-        (u128::from(len << SCALE_BITS) * u128::from(self.reciprocal) >> 64) as u64
+        ((u128::from(len << SCALE_BITS) * u128::from(self.reciprocal)) >> 64) as u64
     }
     /// Child `at` has something to send, of `len` at first.
     #[inline]
