@@ -62,8 +62,30 @@ use lastmeter_base::{Bytes, Packet, Rate, StageId, Stream, Time};
 use lastmeter_engine::{Element, ResourceId};
 
 /// Every queue discipline that experiments can name.
-pub const KINDS: &[Kind] =
-    &[Kind::of::<DropTail>(), Kind::of::<TokenBucket<Box<dyn Queue>>>(), Kind::of::<Priority>()];
+pub const KINDS: &[Kind] = &[
+    Kind::of::<DropTail>(),
+    Kind::of::<TokenBucket<Box<dyn Queue>>>(),
+    Kind::of::<Priority>(),
+    Kind::of::<Drr>(),
+    Kind::of::<Tdrr>(),
+    Kind::of::<Qsdrr>(),
+    Kind::of::<Red>(),
+    Kind::of::<Blue>(),
+    Kind::of::<Codel>(),
+    Kind::of::<FqCodel>(),
+    Kind::of::<Pie>(),
+    Kind::of::<DualPi2>(),
+    Kind::of::<Scfq>(),
+    Kind::of::<VirtualClock>(),
+    Kind::of::<Wfq>(),
+    Kind::of::<Wf2q>(),
+    Kind::of::<HPfq>(),
+    Kind::of::<FlatWfq>(),
+    Kind::of::<Edd>(),
+    Kind::of::<FifoPlus>(),
+    Kind::of::<StopAndGo>(),
+    Kind::of::<CellDiscard>(),
+];
 
 /// A passive store that decides which packets to keep and which goes next.
 ///
