@@ -37,7 +37,7 @@ pub(crate) const ADAPTER: &Page = &Page {
     name: "adapter-profile",
     family: Family::Profile,
     what: "An adapter as data, for `host = { profile = ..., adapter = ... }`: its link, and stages.",
-    ports: "host's [send] --> adapter's [send] --> link --> adapter's [receive] --> host's [receive]",
+    ports: "host [send] --> adapter [send] --> link --> adapter [receive] --> host [receive]",
     params: &[
         Param::required("what", ParamKind::Text, "what it is: card, bus, memory"),
         Param::required("source", ParamKind::Text, SOURCE),
