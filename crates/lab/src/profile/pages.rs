@@ -36,7 +36,7 @@ pub(crate) const HOST: &Page = &Page {
 pub(crate) const ADAPTER: &Page = &Page {
     name: "adapter-profile",
     family: Family::Profile,
-    what: "An adapter as data, for `host = { profile = ..., adapter = ... }`: its link, and stages.",
+    what: "An adapter as data, for `host = { profile = ..., adapter = ... }`: link and stages.",
     ports: "host [send] --> adapter [send] --> link --> adapter [receive] --> host [receive]",
     params: &[
         Param::required("what", ParamKind::Text, "what it is: card, bus, memory"),
