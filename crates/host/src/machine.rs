@@ -7,10 +7,11 @@
 //! ```
 //!
 //! A stage takes the next packet of its queue when one of its places is free, and asks its primary
-//! resource for the time that the packet costs; from when that begins to serve it, the packet's bytes
-//! cross the stage's buses at the same time. The packet goes on when both are done. Until then it keeps the primary resource,
-//! which is blocked while it only waits for a bus. This is END's n-stage procedure (Indiresan 1997,
-//! Fig 4.4; E-50) with shared resources: `do` is `take`, `done` is `leave`.
+//! resource for the time that the packet costs; from when that begins to serve it, the packet's
+//! bytes cross the stage's buses at the same time. The packet goes on when both are done. Until
+//! then it keeps the primary resource, which is blocked while it only waits for a bus. This is
+//! END's n-stage procedure (Indiresan 1997, Fig 4.4; E-50) with shared resources: `do` is `take`,
+//! `done` is `leave`.
 //!
 //! When the next stage's queue is full, the packet is dropped, or waits where it is and keeps its
 //! place in the stage (not the resource: a thread sleeps).

@@ -7,8 +7,8 @@
 //! adapter:            `--> [copy to card] --^        `--> [card] --^
 //! ```
 //!
-//! An adapter's stages stand between the host's and the network, or after the stage of the host that
-//! they name: where a socket layer copies to the card, the copy goes before the protocol.
+//! An adapter's stages stand between the host's and the network, or after the stage of the host
+//! that they name: where a socket layer copies to the card, the copy goes before the protocol.
 
 use crate::machine::Full;
 use crate::resource::{Discipline, Priority};
