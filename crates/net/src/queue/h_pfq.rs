@@ -9,7 +9,7 @@
 //!
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `parents` | numbers | required | parent of node 1, 2, ...: 0 is the root; one not listed before its child is the root |
+//! | `parents` | numbers | required | parent of node 1, 2, ...: 0 is the root, and so is one not listed before |
 //! | `weights` | numbers | all 1    | share of node 1, 2, ... among its siblings                  |
 //! | `packets` | packets | no limit | most packets that all leaves hold                           |
 //! | `bytes`   | size    | no limit | most bytes that all leaves hold                             |

@@ -11,7 +11,7 @@
 //! | `levels`  | classes | 8        | how many there are; classes beyond the last share it   |
 //! | `packets` | packets | no limit | most packets that all classes hold                     |
 //! | `bytes`   | bytes   | no limit | most bytes that all classes hold                       |
-//! | `full`    | word    | `refuse` | what gives way: the newcomer, or the newest packet of the lowest priority (`lowest`) |
+//! | `full`    | word    | `refuse` | what gives way: the newcomer, or the newest of the lowest priority (`lowest`) |
 //!
 //! Not pre-emptive: a packet whose transmission has begun is sent whole. Within a class, first in,
 //! first out. A class that is never empty starves all after it; that is what it is for.

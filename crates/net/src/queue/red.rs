@@ -254,7 +254,7 @@ impl Described for Red {
         ],
         source: "Floyd & Jacobson, IEEE/ACM ToN 1(4), 1993, §4, §7; gentle: Floyd 2000; wait: ns-2",
         deviations: &[
-            "`count` restarts from -1 after a drop, so that gaps are uniform on 1 to 1/p as §7 says.",
+            "`count` restarts from -1 after a drop, so that gaps are uniform on 1 to 1/p (§7).",
         ],
         counters: &[MARKED],
         example: r#"

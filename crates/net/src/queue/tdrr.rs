@@ -116,7 +116,7 @@ impl Described for Tdrr {
     const PAGE: &'static Page = &Page {
         name: "tdrr",
         family: Family::Queue,
-        what: "Deficit round robin; a full buffer drops from the queue with the highest throughput.",
+        what: "Deficit round robin; a full buffer drops from the queue of highest throughput.",
         ports: "in --> [ queue each ] --> deficit round robin --> out\n\
                 drops: `highest throughput`, `full` (longer than the whole buffer)",
         params: &[

@@ -282,7 +282,7 @@ impl Described for Wf2q {
         name: "wf2q",
         family: Family::Queue,
         what: "WF2Q+: weighted shares, within a packet of a fluid server both ways.",
-        ports: "in --> [ queue each ] --> eligible, smallest finish stamp --> out      drops: `full`",
+        ports: "in --> [ queue each ] --> eligible, smallest finish stamp --> out    drops: `full`",
         params: &SHARE,
         source: "Bennett & Zhang, SIGCOMM 1996, §3.4",
         deviations: &["Virtual time counts a packet when its service begins."],
