@@ -136,8 +136,9 @@ impl Red {
             Some(since) => {
                 let m = (now - since).as_ps() / self.options.typical_time.as_ps().max(1);
                 self.mean *= (1.0 - w).powi(i32::try_from(m).unwrap_or(i32::MAX));
-                // What has been accounted for is not accounted for again.
-                self.idle_since = Some(now);
+                // What has been accounted for is not accounted for again; what is left of a packet
+                // time is kept for the next arrival.
+                self.idle_since = Some(since + self.options.typical_time * m);
             }
             None => self.mean += w * (self.bank.packets as f64 - self.mean),
         }
