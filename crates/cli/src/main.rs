@@ -8,8 +8,10 @@ mod kinds;
 mod output;
 mod progress;
 mod repro;
+mod results;
 mod run;
 mod threads;
+mod why;
 mod world;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +30,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  lastmeter why                                explain a transfer on this machine
   lastmeter run first-path                     explain the bundled path between two hosts
   lastmeter run my.toml --set duration='5 s'   run an experiment of your own
   lastmeter kinds drop-tail                    what can be said about a queue
@@ -53,6 +56,8 @@ struct Common {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Explain a transfer on this machine, predict what would help, apply it and measure
+    Why(why::Arguments),
     /// Run an experiment and print its ledger
     Run(run::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
@@ -81,8 +86,11 @@ impl<T: std::fmt::Display> From<T> for Complaint {
 }
 
 fn main() -> ExitCode {
+    // Measurements run in helper processes, which are this program again.
+    lastmeter_live::worker::enter_if_asked();
     let Arguments { common, command } = Arguments::parse();
     let ended = match command {
+        Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),

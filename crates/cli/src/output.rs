@@ -1,5 +1,6 @@
 //! Printing. A reader that closes the pipe early is not an error.
 
+use lastmeter_lab::report::terminal::Style;
 use std::io::{IsTerminal, Write};
 
 /// Narrower terminals than this are treated as if they were this wide.
@@ -45,4 +46,9 @@ pub(crate) fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     columns.or(terminal).unwrap_or(WIDTH_DEFAULT).max(WIDTH_MIN)
+}
+
+/// What standard output can show.
+pub(crate) fn style() -> Style {
+    Style { width: width(), color: colours(), unicode: true }
 }

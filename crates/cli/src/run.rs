@@ -2,16 +2,13 @@
 
 use crate::threads::Threads;
 use crate::world::{self, Disk};
-use crate::{Common, Complaint, Ended, output, progress};
+use crate::{Common, Complaint, Ended, output, progress, results};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
-use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::report;
-use lastmeter_lab::report::parquet::Table;
 use lastmeter_lab::run::{Crew, Explained, Failure, Watch, explain, ledger};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Run an experiment and print its ledger.
@@ -46,10 +43,6 @@ Examples:
   lastmeter run first-path --pcap 'router->bob=bob.pcapng'
   lastmeter run my.toml --json | jq .verdict.words";
 
-/// What a folder of results holds.
-const JSON: &str = "ledger.json";
-const HTML: &str = "ledger.html";
-
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);
@@ -79,7 +72,7 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     disk.check_taps(&links)?;
     show(common, &explained);
     if let Some(folder) = &arguments.out {
-        let page = write(folder, &explained.ledger)?;
+        let page = results::write(folder, &explained.ledger)?;
         output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
     }
     Ok(match explained.ledger.provenance.partial {
@@ -123,9 +116,7 @@ fn show(common: &Common, explained: &Explained) {
         output::print(&format!("{value:#}"));
         return;
     }
-    let style =
-        report::terminal::Style { width: output::width(), color: output::colours(), unicode: true };
-    output::print(&report::terminal::render(ledger, style));
+    output::print(&report::terminal::render(ledger, output::style()));
     if explained.left_out > 0 {
         output::note(&format!("{} changes more were not tried.", explained.left_out));
     }
@@ -147,24 +138,4 @@ fn words(shuffle: &Shuffle) -> String {
             moved.join("\n  ")
         ),
     }
-}
-
-/// Writes everything that a folder of results holds; gives the page that people will want to open.
-fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
-    let complain = |path: &Path, error: &dyn std::fmt::Display| {
-        Complaint(format!("cannot write `{}`: {error}", path.display()))
-    };
-    fs::create_dir_all(folder).map_err(|error| complain(folder, &error))?;
-    let save = |name: &str, content: &[u8]| {
-        let path = folder.join(name);
-        fs::write(&path, content).map_err(|error| complain(&path, &error))
-    };
-    save(JSON, report::json::to_json(ledger).as_bytes())?;
-    save(HTML, report::html::render(ledger).as_bytes())?;
-    for table in Table::ALL {
-        let mut rows = Vec::new();
-        report::parquet::write(ledger, table, &mut rows)?;
-        save(&format!("{}.parquet", table.name()), &rows)?;
-    }
-    Ok(folder.join(HTML))
 }

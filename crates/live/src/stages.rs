@@ -26,14 +26,20 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 /// The shorter message whose calls are counted against the setting's own.
 const SHORTER: u64 = 4;
 
-const CALLS: &str = "send and receive calls";
-const COPY_IN: &str = "copy in";
-const SEGMENTATION: &str = "segmentation, packet by packet";
-const REST: &str = "TCP, veth hop, softirq receive";
-const CROSSING: &str = "wake-up and core crossing";
-const COPY_OUT: &str = "copy out";
-/// Along the path; the calls, which are at both its ends, come first.
-const ORDER: [&str; 6] = [CALLS, COPY_IN, SEGMENTATION, REST, CROSSING, COPY_OUT];
+/// Entering the kernel, at both ends.
+pub const CALLS: &str = "send and receive calls";
+/// Copying from the sending application into the kernel.
+pub const COPY_IN: &str = "copy in";
+/// Cutting batches into packets of the MTU.
+pub const SEGMENTATION: &str = "segmentation, packet by packet";
+/// What nothing at this level of privilege separates.
+pub const REST: &str = "TCP, veth hop, softirq receive";
+/// What two cores cost more than one.
+pub const CROSSING: &str = "wake-up and core crossing";
+/// Copying from the kernel to the receiving application.
+pub const COPY_OUT: &str = "copy out";
+/// All of them along the path; the calls, which are at both its ends, come first.
+pub const NAMES: [&str; 6] = [CALLS, COPY_IN, SEGMENTATION, REST, CROSSING, COPY_OUT];
 
 /// One stage's cost in this setting. Seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -247,7 +253,7 @@ impl Found<'_> {
                      separates TCP's own work, the hop through the veth pair and the softirq"
                     .to_owned(),
         });
-        self.stages.sort_by_key(|s| ORDER.iter().position(|name| *name == s.name));
+        self.stages.sort_by_key(|s| NAMES.iter().position(|name| *name == s.name));
         Stages { total, stages: self.stages, residual: last.total() - total, notes: self.notes }
     }
 }

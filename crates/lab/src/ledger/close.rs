@@ -51,6 +51,7 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
         balance: Balance { latency_residual, packets_residual: made - found },
         certificate: None,
         provenance,
+        notes: Vec::new(),
     }
 }
 

@@ -38,6 +38,9 @@ pub struct Ledger {
     pub certificate: Option<Certificate>,
     /// Where the figures come from.
     pub provenance: Provenance,
+    /// What a reader should know of the figures: how sure they are, what could not be separated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The stages from one application to another, for one class of traffic.

@@ -6,7 +6,7 @@ const TIMES: [(f64, &str); 5] =
     [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"), (1e-12, "ps")];
 
 /// A time in words: `1.234 ms`. A negative one, which only a residual can be, keeps its sign.
-pub(super) fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     let sign = if seconds < 0.0 { "-" } else { "" };
     // The cast saturates, so that no number from outside can stop a report.
     format!("{sign}{}", Duration::from_ps((seconds.abs() * 1e12).round() as u64))
@@ -14,7 +14,7 @@ pub(super) fn time(seconds: f64) -> String {
 
 /// A time for a column: three significant digits, and the unit on two places, so that the digits
 /// of right-aligned cells stand under each other.
-pub(super) fn time_cell(seconds: f64) -> String {
+pub(crate) fn time_cell(seconds: f64) -> String {
     let size = seconds.abs();
     if size < 0.5e-12 || !size.is_finite() {
         return "0 s ".to_owned();
@@ -26,7 +26,7 @@ pub(super) fn time_cell(seconds: f64) -> String {
 }
 
 /// Three significant digits.
-pub(super) fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
@@ -36,7 +36,7 @@ pub(super) fn significant(value: f64) -> String {
 }
 
 /// A rate in words: `9.41 Gbit/s`.
-pub(super) fn rate(bits_per_second: f64) -> String {
+pub(crate) fn rate(bits_per_second: f64) -> String {
     match bits_per_second.round() as u64 {
         0 => "0 bit/s".to_owned(),
         bits => Rate::from_bits(bits).to_string(),
@@ -44,12 +44,12 @@ pub(super) fn rate(bits_per_second: f64) -> String {
 }
 
 /// A size in words: `64 KiB`, `243 MB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
 
 /// A share in words: `97.4 %`.
-pub(super) fn share(share: f64) -> String {
+pub(crate) fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
         0.0 => "0 %".to_owned(),
@@ -59,7 +59,7 @@ pub(super) fn share(share: f64) -> String {
 }
 
 /// A gain in words, with its sign: `+38.1 %`.
-pub(super) fn gain(share: f64) -> String {
+pub(crate) fn gain(share: f64) -> String {
     match share * 100.0 {
         p if p.abs() < 0.05 => "0 %".to_owned(),
         p => format!("{p:+.1} %"),
@@ -67,7 +67,7 @@ pub(super) fn gain(share: f64) -> String {
 }
 
 /// A count with its thousands apart: `1 234 567`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -80,7 +80,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// A count in at most seven places: `1 234`, `162 k`, `1.23 M`.
-pub(super) fn count_cell(number: u64) -> String {
+pub(crate) fn count_cell(number: u64) -> String {
     match number as f64 {
         n if n < 99_999.5 => count(number),
         n if n < 999_500.0 => format!("{} k", significant(n / 1e3)),
@@ -90,12 +90,12 @@ pub(super) fn count_cell(number: u64) -> String {
 }
 
 /// `1 packet`, `2 packets`.
-pub(super) fn plural(number: u64, one: &str) -> String {
+pub(crate) fn plural(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A metric of a what-if in its own unit.
-pub(super) fn metric(name: &str, value: f64) -> String {
+pub(crate) fn metric(name: &str, value: f64) -> String {
     match name {
         "goodput" => rate(value),
         "latency" => time(value),

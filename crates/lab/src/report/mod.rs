@@ -9,7 +9,7 @@
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
 //! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
 
-mod figures;
+pub(crate) mod figures;
 pub mod html;
 pub mod json;
 pub mod parquet;

@@ -168,6 +168,7 @@ pub(crate) fn ledger() -> Ledger {
             host: String::new(),
             partial: false,
         },
+        notes: Vec::new(),
     }
 }
 

@@ -129,6 +129,19 @@ pub struct Host {
     pub caches: std::collections::BTreeMap<String, Value>,
 }
 
+impl Host {
+    /// Whether this is the machine and the kernel on which the program runs.
+    ///
+    /// # Errors
+    /// When the machine does not say what it is.
+    pub fn is_here(&self) -> Result<bool> {
+        let cores = crate::cores::allowed()?.len() as u32;
+        Ok(self.model == super::cpu_model()?
+            && self.cores == cores
+            && self.kernel == crate::transfer::kernel()?)
+    }
+}
+
 /// A measured host: what `lastmeter calibrate` writes and every prediction reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {

@@ -1,0 +1,34 @@
+//! The folder of results that every command writes: ledger.json, ledger.html, tables in Parquet.
+
+use crate::Complaint;
+use lastmeter_lab::ledger::Ledger;
+use lastmeter_lab::report;
+use lastmeter_lab::report::parquet::Table;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a folder of results holds.
+const JSON: &str = "ledger.json";
+const HTML: &str = "ledger.html";
+
+/// Writes everything that a folder of results holds; gives the page that people will want to open.
+pub(crate) fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
+    save(folder, JSON, report::json::to_json(ledger).as_bytes())?;
+    save(folder, HTML, report::html::render(ledger).as_bytes())?;
+    for table in Table::ALL {
+        let mut rows = Vec::new();
+        report::parquet::write(ledger, table, &mut rows)?;
+        save(folder, &format!("{}.parquet", table.name()), &rows)?;
+    }
+    Ok(folder.join(HTML))
+}
+
+/// Writes one file into a folder, which is made if it is missing.
+pub(crate) fn save(folder: &Path, name: &str, content: &[u8]) -> Result<(), Complaint> {
+    let complain = |path: &Path, error: std::io::Error| {
+        Complaint(format!("cannot write `{}`: {error}", path.display()))
+    };
+    fs::create_dir_all(folder).map_err(|error| complain(folder, error))?;
+    let path = folder.join(name);
+    fs::write(&path, content).map_err(|error| complain(&path, error))
+}

@@ -1,0 +1,105 @@
+//! The calibration of this host: from the cache while it holds, else made again, and why.
+
+use crate::{Complaint, output};
+use lastmeter_live::calibrate::{self, Calibration};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds for which a calibration holds: kernels and machines are patched about monthly.
+const AGE_MAX: u64 = 30 * 24 * 3600;
+/// CPUs' worth of others beyond which the constants are not the host's own, as predictions have it.
+const BUSY: f64 = 0.5;
+
+/// Where the calibration is kept: `$XDG_CACHE_HOME` or `~/.cache`.
+pub(crate) fn path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = match set("XDG_CACHE_HOME") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(set("HOME")?).join(".cache"),
+    };
+    Some(folder.join("lastmeter").join("calibration.toml"))
+}
+
+/// A calibration, and how it came about.
+pub(crate) struct Held {
+    pub(crate) calibration: Calibration,
+    /// In words for the user.
+    pub(crate) words: String,
+}
+
+/// The cached calibration, or why it does not hold.
+fn cached(path: &Path) -> Result<Held, String> {
+    let text = fs::read_to_string(path).map_err(|_| "there is none yet".to_owned())?;
+    let calibration = Calibration::from_toml(&text).map_err(|error| error.to_string())?;
+    if !calibration.host.is_here().map_err(|error| error.to_string())? {
+        return Err("the last one was made on another machine or kernel".to_owned());
+    }
+    let age = now().saturating_sub(calibration.host.date);
+    if age > AGE_MAX {
+        return Err(format!("the last one is {} days old", age / 86_400));
+    }
+    if calibration.host.others > BUSY {
+        return Err("the machine was busy during the last one".to_owned());
+    }
+    let age = match age {
+        0..7_200 => format!("{} min", age / 60),
+        7_200..172_800 => format!("{} h", age / 3600),
+        _ => format!("{} days", age / 86_400),
+    };
+    Ok(Held { calibration, words: format!("Calibration from {age} ago ({}).", path.display()) })
+}
+
+/// Whether the next run will calibrate.
+pub(crate) fn is_cold() -> bool {
+    path().is_none_or(|path| cached(&path).is_err())
+}
+
+/// The calibration that holds, or a new one, which is kept for the next time.
+pub(crate) fn calibration() -> Result<Held, Complaint> {
+    let place = path();
+    let why = match place.as_deref().map(cached) {
+        Some(Ok(held)) => return Ok(held),
+        Some(Err(why)) => why,
+        None => "there is no home to keep one in".to_owned(),
+    };
+    let calibration = calibrate::run()?;
+    let kept = place.as_deref().map(|path| keep(path, &calibration));
+    let kept = match (kept, place) {
+        (Some(Ok(())), Some(path)) => format!("kept in {}", path.display()),
+        (Some(Err(Complaint(error))), _) => format!("not kept: {error}"),
+        _ => "not kept".to_owned(),
+    };
+    let words = format!("Calibrated this host, because {why}; {kept}.");
+    Ok(Held { calibration, words })
+}
+
+/// Writes a calibration; whoever reads meanwhile sees the old or the new one.
+pub(crate) fn keep(path: &Path, calibration: &Calibration) -> Result<(), Complaint> {
+    let complain =
+        |error: std::io::Error| Complaint(format!("cannot write `{}`: {error}", path.display()));
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(complain)?;
+    }
+    let text = calibration.to_toml()?;
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}", std::process::id()));
+    fs::write(&part, text).map_err(complain)?;
+    fs::rename(&part, path).map_err(complain)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The host in words, for headers.
+pub(crate) fn words(calibration: &Calibration) -> String {
+    let host = &calibration.host;
+    format!("{}, {} cores, Linux {}", host.model, host.cores, host.kernel)
+}
+
+/// Prints how a calibration came about, where people read.
+pub(crate) fn say(held: &Held) {
+    output::note(&held.words);
+}

@@ -1,0 +1,56 @@
+//! `lastmeter why`: a transfer on this machine, or somebody's program, explained.
+
+pub(crate) mod cache;
+mod options;
+mod own;
+mod steps;
+
+use crate::{Common, Complaint, Ended, output};
+use lastmeter_lab::why::change;
+use std::path::PathBuf;
+
+/// Explain a transfer on this machine: which side and resource limit it, and what would help.
+///
+/// Runs a transfer between two processes in network namespaces of their own, measures each of its
+/// stages by leaving it away, predicts what changes would buy, applies the best one, and prints
+/// predicted beside measured. Needs no rights where user namespaces are allowed.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    transfer: options::Transfer,
+    /// Predict this change instead of the best one, `mtu=4000`; `list` names them all
+    #[arg(long, value_name = "CHANGE")]
+    what_if: Option<String>,
+    /// Apply the change of --what-if, and measure
+    #[arg(long, requires = "what_if")]
+    apply: bool,
+    /// Write ledger.json, ledger.html, tables in Parquet and model.json into this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter why                                   the plain stream on this machine
+  lastmeter why --message 4KiB --no-offload       another transfer
+  lastmeter why --what-if mtu=9000 --apply        predict one change, apply it, measure";
+
+pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if arguments.what_if.as_deref() == Some("list") {
+        output::print(&list());
+        return Ok(Ended::Done);
+    }
+    own::explain(common, arguments)
+}
+
+/// Every change that may be written.
+fn list() -> String {
+    let mut text = String::from("Changes for --what-if; those marked * can only be predicted:\n");
+    for (_, example, words) in change::NAMES {
+        let soft = change::Change::parse(example).is_ok_and(|change| change.is_soft());
+        let mark = if soft { ' ' } else { '*' };
+        text.push_str(&format!("  {example:<24}{mark} {words}\n"));
+    }
+    text
+}

@@ -1,0 +1,89 @@
+//! The options that say what transfer is meant.
+
+use crate::Complaint;
+use lastmeter_base::{Bytes, Duration, Quantity};
+use lastmeter_live::transfer::{Placement, Setting, Workload};
+
+/// A transfer; what is not said is as in the plain one: a stream of 64 KiB messages, MTU 1500.
+#[derive(clap::Args)]
+pub(super) struct Transfer {
+    /// What the applications do
+    #[arg(long, value_enum, default_value_t = Work::Stream)]
+    workload: Work,
+    /// Size of each send [default: 64 KiB; request 64 B; small 256 B]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    message: Option<Bytes>,
+    /// Size of IP packets, 576 to 65535
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// SO_SNDBUF [default: the kernel chooses]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    send_buffer: Option<Bytes>,
+    /// SO_RCVBUF [default: the kernel chooses]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    receive_buffer: Option<Bytes>,
+    /// Each packet alone: no GSO, no GRO
+    #[arg(long)]
+    no_offload: bool,
+    /// Connections beside each other
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    streams: u32,
+    /// Both ends on one core
+    #[arg(long, conflicts_with = "other_core")]
+    same_core: bool,
+    /// The ends on different cores, as is usual where there are two
+    #[arg(long)]
+    other_core: bool,
+    /// How long the transfer is measured
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1 s")]
+    duration: Duration,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Work {
+    /// Message after message; TCP may merge them
+    Stream,
+    /// Each message waits for an answer
+    Request,
+    /// Each message is sent at once (TCP_NODELAY)
+    Small,
+}
+
+fn size(text: &str) -> Result<Bytes, String> {
+    Bytes::parse(text).map_err(|error| error.to_string())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    Duration::parse(text).map_err(|error| error.to_string())
+}
+
+impl Transfer {
+    /// The setting, checked.
+    pub(super) fn setting(&self, quick: bool) -> Result<Setting, Complaint> {
+        let (workload, message) = match self.workload {
+            Work::Stream => (Workload::Stream, Setting::PLAIN.message),
+            Work::Request => (Workload::RequestResponse, Bytes(64)),
+            Work::Small => (Workload::SmallMessages, Bytes(256)),
+        };
+        let several = lastmeter_live::cores::allowed()?.len() > 1;
+        let same = self.same_core || (!several && !self.other_core);
+        let setting = Setting {
+            workload,
+            message: self.message.unwrap_or(message),
+            mtu: self.mtu.unwrap_or(Setting::PLAIN.mtu),
+            send_buffer: self.send_buffer,
+            receive_buffer: self.receive_buffer,
+            offload: !self.no_offload,
+            streams: self.streams,
+            placement: if same { Placement::SameCore } else { Placement::OtherCore },
+            duration: if quick { self.duration / 4 } else { self.duration },
+            ..Setting::PLAIN
+        };
+        setting.check()?;
+        if !several && !same {
+            let right = "leave --other-core away";
+            return Err(Complaint(format!("there is one core only: {right}")));
+        }
+        Ok(setting)
+    }
+}

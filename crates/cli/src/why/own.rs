@@ -1,0 +1,130 @@
+//! A transfer of our own: measured, taken apart, predicted, changed and measured again.
+
+use super::steps::Steps;
+use super::{Arguments, cache};
+use crate::{Common, Complaint, Ended, output, results};
+use lastmeter_lab::ledger::{Ledger, Source};
+use lastmeter_lab::report;
+use lastmeter_lab::why::change::{self, Change};
+use lastmeter_lab::why::what_if::{self, Candidate};
+use lastmeter_lab::why::{beside, model, own};
+use lastmeter_live::calibrate::Calibration;
+use lastmeter_live::namespace::Hosts;
+use lastmeter_live::predict::{Prediction, predict};
+use lastmeter_live::stages::{self, Stages};
+use lastmeter_live::transfer::{Measurement, Setting};
+use lastmeter_live::verdict;
+use std::time::{Duration, Instant};
+
+/// How long a transfer is repeated while other programs disturb it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything that was found out.
+struct Found {
+    measured: Measurement,
+    stages: Stages,
+    prediction: Prediction,
+    candidates: Vec<Candidate>,
+    /// The one that was chosen or asked for.
+    chosen: Option<usize>,
+    profile: Source,
+    host: String,
+}
+
+pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let setting = arguments.transfer.setting(common.quick)?;
+    let asked = match &arguments.what_if {
+        Some(text) => Some(asked(text, arguments.apply, &setting)?),
+        None => None,
+    };
+    let found = find(&setting, asked, arguments.apply || asked.is_none())?;
+    let ledger = ledger(&found);
+    let predicted = model::ledger(&setting, &found.prediction, found.profile.clone());
+    if common.json {
+        output::print(&report::json::to_json(&ledger));
+    } else {
+        show(&found, &ledger);
+    }
+    if let Some(folder) = &arguments.out {
+        let page = results::write(folder, &ledger)?;
+        let json = report::json::to_json(&predicted);
+        results::save(folder, "model.json", json.as_bytes())?;
+        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
+    }
+    Ok(Ended::Done)
+}
+
+/// The change that the user asks for, refused before anything is measured if it cannot be.
+fn asked(text: &str, apply: bool, setting: &Setting) -> Result<Change, Complaint> {
+    let change = Change::parse(text).map_err(Complaint)?;
+    let changed = change.setting(setting);
+    changed.check()?;
+    if apply && !change.is_soft() {
+        let words = "it can only be predicted: leave --apply away";
+        return Err(Complaint(format!("`{text}` cannot be applied to this machine, {words}")));
+    }
+    if change.is_soft() && changed == *setting {
+        return Err(Complaint(format!("`{text}` changes nothing: the transfer is so already")));
+    }
+    Ok(change)
+}
+
+fn find(setting: &Setting, asked: Option<Change>, apply: bool) -> Result<Found, Complaint> {
+    let steps = Steps::new(5);
+    steps.next(if cache::is_cold() { "calibrating this host" } else { "reading calibration" });
+    let held = cache::calibration()?;
+    steps.aside(|| cache::say(&held));
+    let calibration = &held.calibration;
+    let prediction = predict(calibration, setting)?;
+    let mut hosts = Hosts::open(false)?;
+    steps.next("measuring the transfer");
+    let measured = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
+    steps.next("taking it apart, stage by stage");
+    let stages = stages::measure(&mut hosts, setting)?;
+    let mut changes = change::candidates(setting);
+    if let Some(change) = asked.filter(|change| !changes.contains(change)) {
+        changes.push(change);
+    }
+    steps.next("predicting changes");
+    let mut candidates = what_if::predicted(calibration, &measured, &changes)?;
+    let chosen = match asked {
+        Some(change) => candidates.iter().position(|one| one.change == change),
+        None => what_if::best(&candidates),
+    };
+    if let Some(candidate) = chosen.filter(|_| apply).map(|place| &mut candidates[place]) {
+        steps.next("applying one of them");
+        let changed = candidate.change.setting(setting);
+        let after = hosts.run_quiet(&changed, Instant::now() + PATIENCE)?;
+        what_if::applied(candidate, &after);
+    }
+    let profile = profile(calibration)?;
+    let host = cache::words(calibration);
+    Ok(Found { measured, stages, prediction, candidates, chosen, profile, host })
+}
+
+/// The calibration as a source of figures.
+fn profile(calibration: &Calibration) -> Result<Source, Complaint> {
+    let hash = lastmeter_lab::digest(calibration.to_toml()?);
+    Ok(Source { name: "this host".to_owned(), hash })
+}
+
+fn ledger(found: &Found) -> Ledger {
+    own::ledger(own::Account {
+        measured: &found.measured,
+        stages: &found.stages,
+        verdict: &verdict::of(&found.measured),
+        what_ifs: found.candidates.iter().map(|one| one.row.clone()).collect(),
+        host: found.host.clone(),
+        profile: found.profile.clone(),
+    })
+}
+
+fn show(found: &Found, ledger: &Ledger) {
+    output::print(&report::terminal::render(ledger, output::style()));
+    output::print("");
+    output::print(&beside::table(&found.measured, &found.stages, &found.prediction));
+    if let Some(candidate) = found.chosen.map(|place| &found.candidates[place]) {
+        output::print("");
+        output::print(&beside::applied(candidate));
+    }
+}
