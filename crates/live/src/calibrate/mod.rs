@@ -68,7 +68,7 @@ pub(crate) fn in_worker() -> Result<Vec<(String, Constant)>> {
     Ok(constants)
 }
 
-fn cpu_model() -> Result<String> {
+pub(crate) fn cpu_model() -> Result<String> {
     let text = fs::read_to_string("/proc/cpuinfo").doing(|| "reading /proc/cpuinfo".to_owned())?;
     let model = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;

@@ -16,7 +16,8 @@ use diag::{Connection, Diagnostics};
 use processes::ThreadTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Child, Command};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 /// Seconds between looks.
@@ -77,6 +78,8 @@ pub struct Observation {
     pub elapsed: f64,
     /// Its exit status, if it has one.
     pub status: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
     /// Looks that were taken.
     pub looks: u32,
     /// Fraction of one CPU that looking took.
@@ -134,6 +137,24 @@ pub fn run(command: &mut Command) -> Result<Observation> {
     follow(child)
 }
 
+/// Interrupts the command `pid`, as Ctrl-C would; one that has ended already needs none.
+pub fn interrupt(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    }
+}
+
+/// This machine in words.
+///
+/// # Errors
+/// When it does not say what it is.
+pub fn host() -> Result<String> {
+    let model = crate::calibrate::cpu_model()?;
+    let cores = crate::cores::allowed()?.len();
+    Ok(format!("{model}, {cores} cores, Linux {}", crate::transfer::kernel()?))
+}
+
 /// Follows a child and its descendants until it ends.
 ///
 /// # Errors
@@ -154,11 +175,11 @@ pub fn follow(mut child: Child) -> Result<Observation> {
     };
     let elapsed = now() - from;
     let cost = (clock.read()?.0 - run_from) / elapsed;
-    Ok(follower.finish(elapsed, status.code(), cost))
+    Ok(follower.finish(elapsed, status, cost))
 }
 
 /// Sleeps for `seconds` or until the child ends.
-fn wait(child: &mut Child, seconds: f64) -> Result<Option<std::process::ExitStatus>> {
+fn wait(child: &mut Child, seconds: f64) -> Result<Option<ExitStatus>> {
     let what = || "waiting for the command".to_owned();
     std::thread::sleep(Duration::from_secs_f64(seconds));
     child.try_wait().doing(what)
@@ -197,7 +218,7 @@ impl Follower {
         })
     }
 
-    fn finish(self, elapsed: f64, status: Option<i32>, cost: f64) -> Observation {
+    fn finish(self, elapsed: f64, status: ExitStatus, cost: f64) -> Observation {
         let mut connections: Vec<Observed> =
             self.connections.into_values().map(Followed::finish).collect();
         connections.sort_by_key(|c| std::cmp::Reverse(c.sent + c.received));
@@ -218,7 +239,8 @@ impl Follower {
             judged.map_or((Fractions::default(), None), |(f, v)| (f, Some(v)));
         Observation {
             elapsed,
-            status,
+            status: status.code(),
+            signal: status.signal(),
             looks: self.looks,
             cost,
             processes: self.seen.len(),
