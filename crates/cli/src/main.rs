@@ -1,9 +1,11 @@
 //! The program `lastmeter`: the one place that opens files, reads clocks and starts threads for
 //! models.
 //!
-//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
+//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input. `why -- COMMAND` ends with the
+//! command's own.
 
 mod bench;
+mod calibrate;
 mod kinds;
 mod output;
 mod progress;
@@ -58,6 +60,8 @@ struct Common {
 enum Command {
     /// Explain a transfer on this machine, predict what would help, apply it and measure
     Why(why::Arguments),
+    /// Measure this host and write its constants as a profile
+    Calibrate(calibrate::Arguments),
     /// Run an experiment and print its ledger
     Run(run::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
@@ -74,6 +78,8 @@ enum Ended {
     Done,
     /// It ran, but the result fell short.
     Short,
+    /// A command was run for the user, and ended with this status.
+    Status(u8),
 }
 
 /// Bad input or a fault, already in words for the user.
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
     lastmeter_live::worker::enter_if_asked();
     let Arguments { common, command } = Arguments::parse();
     let ended = match command {
+        Command::Calibrate(arguments) => calibrate::calibrate(&common, &arguments),
         Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
@@ -99,6 +106,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(Ended::Done) => ExitCode::SUCCESS,
         Ok(Ended::Short) => ExitCode::from(1),
+        Ok(Ended::Status(status)) => ExitCode::from(status),
         Err(Complaint(words)) => {
             output::complain(words.trim_end());
             ExitCode::from(2)

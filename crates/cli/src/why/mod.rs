@@ -3,10 +3,13 @@
 pub(crate) mod cache;
 mod options;
 mod own;
+mod program;
 mod steps;
+mod validate;
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_lab::why::change;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Explain a transfer on this machine: which side and resource limit it, and what would help.
@@ -14,6 +17,10 @@ use std::path::PathBuf;
 /// Runs a transfer between two processes in network namespaces of their own, measures each of its
 /// stages by leaving it away, predicts what changes would buy, applies the best one, and prints
 /// predicted beside measured. Needs no rights where user namespaces are allowed.
+///
+/// With `-- COMMAND`, follows the TCP connections of that command and its children instead, and
+/// says what limited them when it ends. The exit status is then the command's own, or 128 and the
+/// signal that ended it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -25,23 +32,45 @@ pub(crate) struct Arguments {
     /// Apply the change of --what-if, and measure
     #[arg(long, requires = "what_if")]
     apply: bool,
+    /// Say how a stage or a figure is measured
+    #[arg(long, value_name = "STAGE", conflicts_with_all = ["what_if", "validate"])]
+    explain: Option<String>,
+    /// Predict and measure ten settings, and say how far the predictions hold
+    #[arg(long, conflicts_with = "what_if")]
+    validate: bool,
     /// Write ledger.json, ledger.html, tables in Parquet and model.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Somebody's program instead: what limited its TCP connections
+    #[arg(last = true, value_name = "COMMAND", num_args = 1.., conflicts_with_all = ALONE)]
+    command: Vec<OsString>,
 }
+
+/// What makes no sense for somebody else's program.
+const ALONE: [&str; 5] = ["what_if", "apply", "explain", "validate", "Transfer"];
 
 const EXAMPLES: &str = "\
 Examples:
   lastmeter why                                   the plain stream on this machine
   lastmeter why --message 4KiB --no-offload       another transfer
-  lastmeter why --what-if mtu=9000 --apply        predict one change, apply it, measure";
+  lastmeter why --what-if mtu=9000 --apply        predict one change, apply it, measure
+  lastmeter why --explain 'copy out'              how that figure came about
+  lastmeter why --validate                        how far the predictions hold
+  lastmeter why -- iperf3 -c HOST                 what limited somebody's program";
 
 pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.what_if.as_deref() == Some("list") {
         output::print(&list());
         return Ok(Ended::Done);
     }
-    own::explain(common, arguments)
+    if let Some(name) = &arguments.explain {
+        return own::explain_figure(common, arguments, name);
+    }
+    match arguments.command.as_slice() {
+        [] if arguments.validate => validate::validate(common),
+        [] => own::explain(common, arguments),
+        command => program::observe(common, command, arguments.out.as_deref()),
+    }
 }
 
 /// Every change that may be written.

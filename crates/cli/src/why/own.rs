@@ -7,7 +7,7 @@ use lastmeter_lab::ledger::{Ledger, Source};
 use lastmeter_lab::report;
 use lastmeter_lab::why::change::{self, Change};
 use lastmeter_lab::why::what_if::{self, Candidate};
-use lastmeter_lab::why::{beside, model, own};
+use lastmeter_lab::why::{beside, explain, model, own};
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_live::namespace::Hosts;
 use lastmeter_live::predict::{Prediction, predict};
@@ -50,6 +50,29 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
         let json = report::json::to_json(&predicted);
         results::save(folder, "model.json", json.as_bytes())?;
         output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
+    }
+    Ok(Ended::Done)
+}
+
+/// How a figure is measured; the cost of a stage is measured first.
+pub(super) fn explain_figure(
+    common: &Common,
+    arguments: &Arguments,
+    name: &str,
+) -> Result<Ended, Complaint> {
+    let setting = arguments.transfer.setting(common.quick)?;
+    let words = match explain::find(name).map_err(Complaint)? {
+        explain::Explained::Figure(words) => format!("{name}: {words}."),
+        explain::Explained::Stage(stage) => {
+            let steps = Steps::new(1);
+            steps.next("measuring the stages");
+            let mut hosts = Hosts::open(false)?;
+            explain::stage(stage, &stages::measure(&mut hosts, &setting)?)
+        }
+    };
+    match common.json {
+        true => output::print(&serde_json::json!({ "name": name, "words": words }).to_string()),
+        false => output::print(&words),
     }
     Ok(Ended::Done)
 }

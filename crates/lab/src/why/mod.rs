@@ -7,18 +7,26 @@
 //! |-------------|-----------------------------------------------|---------------------------------|
 //! | `own`       | a transfer of our own and its stages          | a ledger                        |
 //! | `model`     | the prediction of the same transfer           | a ledger to stand beside it     |
+//! | `observed`  | what was seen of somebody else's program      | a ledger                        |
 //! | `judgement` | the measuring side's verdict                  | the ledger's terms              |
 //! | `historic`  | profiles of two hosts and their adapter       | a ledger                        |
 //! | `change`    | one thing changed, by name (`mtu=4000`)       | another setting or another host |
 //! | `what_if`   | changes                                       | ranked predictions              |
 //! | `beside`    | measured and predicted                        | text, side by side              |
+//! | `explain`   | the name of a stage or figure                 | how it was measured             |
+//! | `ranking`   | predictions and measurements of a few changes | whether their order was right   |
+//! | `host`      | a calibration                                 | a table, beside older hosts     |
 
 pub mod beside;
 pub mod change;
+pub mod explain;
 pub mod historic;
+pub mod host;
 pub mod judgement;
 pub mod model;
+pub mod observed;
 pub mod own;
+pub mod ranking;
 pub mod what_if;
 
 /// Words of a setting for titles: what differs from what a reader would assume.

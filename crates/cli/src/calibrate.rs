@@ -1,0 +1,49 @@
+//! `lastmeter calibrate`: this host's constants, measured and kept.
+
+use crate::why::cache;
+use crate::{Common, Complaint, Ended, output};
+use lastmeter_lab::why::host;
+use lastmeter_live::calibrate;
+use std::path::PathBuf;
+
+/// Measure this host and write its constants as a profile.
+///
+/// Memory, system calls, context switches, timers, and the path from socket to socket, each with
+/// unit, method and spread. Takes about fifteen seconds. The profile is kept for `lastmeter why`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Write the profile here as well [default: only where `why` looks for it]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Put this host beside hosts of the 1990s
+    #[arg(long)]
+    table: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter calibrate --out host.toml
+  lastmeter calibrate --table
+  lastmeter calibrate --json | jq '.constants.\"context.switch\".value'";
+
+pub(crate) fn calibrate(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let calibration = calibrate::run()?;
+    let places = cache::path().into_iter().chain(arguments.out.clone());
+    let mut kept = Vec::new();
+    for path in places {
+        cache::keep(&path, &calibration)?;
+        kept.push(path.display().to_string());
+    }
+    if common.json {
+        output::print(&serde_json::to_string_pretty(&calibration)?);
+    } else {
+        output::print(&host::table(&calibration, output::width()));
+    }
+    if arguments.table && !common.json {
+        output::print("");
+        output::print(&host::beside(&calibration).map_err(Complaint)?);
+    }
+    output::note(&format!("Written to {}", kept.join(" and ")));
+    Ok(Ended::Done)
+}

@@ -1,0 +1,61 @@
+//! How far predictions hold on this host: ten settings, and three changes of each.
+
+use super::cache;
+use super::steps::Steps;
+use crate::{Common, Complaint, Ended, output};
+use lastmeter_lab::why::ranking::{self, Row, Tried};
+use lastmeter_live::calibrate::Calibration;
+use lastmeter_live::namespace::Hosts;
+use lastmeter_live::transfer::Setting;
+use lastmeter_live::validate;
+
+pub(super) fn validate(common: &Common) -> Result<Ended, Complaint> {
+    let settings = validate::settings();
+    let steps = Steps::new(settings.len() as u64 + 1);
+    steps.next(if cache::is_cold() { "calibrating this host" } else { "reading calibration" });
+    let held = cache::calibration()?;
+    let width = output::width();
+    steps.aside(|| {
+        cache::say(&held);
+        if !common.json {
+            output::print(&ranking::heading(width));
+        }
+    });
+    let mut hosts = Hosts::open(false)?;
+    let mut rows = Vec::new();
+    for (name, setting) in settings {
+        steps.next("predicting and measuring");
+        let row = row(&mut hosts, &held.calibration, name, &setting)?;
+        // Each row as it comes: who interrupts keeps what there is.
+        steps.aside(|| match common.json {
+            true => output::print(&serde_json::to_string(&row).unwrap_or_default()),
+            false => output::print(&ranking::line(&row, width)),
+        });
+        rows.push(row);
+    }
+    drop(steps);
+    if !common.json {
+        output::print(&ranking::summary(&rows));
+    }
+    Ok(if ranking::passes(&rows) { Ended::Done } else { Ended::Short })
+}
+
+fn row(
+    hosts: &mut Hosts,
+    calibration: &Calibration,
+    name: &str,
+    setting: &Setting,
+) -> Result<Row, Complaint> {
+    let base = validate::one(hosts, calibration, name, setting)?;
+    let mut tried = Vec::new();
+    for change in ranking::changes(setting) {
+        let changed = change.setting(setting);
+        let one = validate::one(hosts, calibration, name, &changed)?;
+        tried.push(Tried {
+            change: change.key(),
+            predicted: one.predicted,
+            measured: one.measured,
+        });
+    }
+    Ok(ranking::row(&base, tried))
+}
