@@ -24,7 +24,8 @@ pub(crate) fn note(text: &str) {
 /// Prints what is wrong on standard error.
 pub(crate) fn complain(text: &str) {
     // Problems with a place come rendered, and say themselves that they are errors.
-    let is_rendered = text.trim_start_matches(['\u{1b}', '[']).contains("error");
+    let colours = |c: char| c == '\u{1b}' || c == '[' || c == 'm' || c == ';' || c.is_ascii_digit();
+    let is_rendered = text.trim_start_matches(colours).starts_with("error");
     let _ = match is_rendered {
         true => writeln!(std::io::stderr(), "{text}"),
         false => writeln!(std::io::stderr(), "error: {text}"),

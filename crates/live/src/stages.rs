@@ -13,7 +13,7 @@
 use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::predict::work_of;
-use crate::transfer::{CopyIn, Measurement, Placement, Setting};
+use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -27,15 +27,15 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 const SHORTER: u64 = 4;
 
 /// Entering the kernel, at both ends.
-pub const CALLS: &str = "send and receive calls";
+pub const CALLS: &str = "calls at both ends";
 /// Copying from the sending application into the kernel.
 pub const COPY_IN: &str = "copy in";
 /// Cutting batches into packets of the MTU.
-pub const SEGMENTATION: &str = "segmentation, packet by packet";
+pub const SEGMENTATION: &str = "segmentation";
 /// What nothing at this level of privilege separates.
-pub const REST: &str = "TCP, veth hop, softirq receive";
+pub const REST: &str = "TCP, hop, softirq";
 /// What two cores cost more than one.
-pub const CROSSING: &str = "wake-up and core crossing";
+pub const CROSSING: &str = "wake-up, crossing";
 /// Copying from the kernel to the receiving application.
 pub const COPY_OUT: &str = "copy out";
 /// All of them along the path; the calls, which are at both its ends, come first.
@@ -132,7 +132,8 @@ pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
     if !alone.offload {
         found.segmentation(run(&Setting { offload: true, ..alone.clone() })?);
     }
-    if alone.copy_out {
+    // An answer must be read to be sent.
+    if alone.copy_out && alone.workload != Workload::RequestResponse {
         found.copy_out(run(&Setting { copy_out: false, ..alone.clone() })?);
     }
     let last = run(&base)?;

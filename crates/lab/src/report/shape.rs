@@ -83,6 +83,11 @@ pub(super) fn limiting(ledger: &Ledger) -> Option<&str> {
     ledger.verdict.as_ref()?.resource.as_deref()
 }
 
+/// Whether it is of a real run, which draws no random numbers and balances within its noise.
+pub(super) fn is_live(ledger: &Ledger) -> bool {
+    matches!(ledger.provenance.level.as_str(), "L0" | "L1" | "L2")
+}
+
 /// Share of the time for which a resource could not take more: it served, or was held up.
 pub(super) fn utilisation(resource: &Resource) -> f64 {
     resource.busy + resource.blocked

@@ -94,8 +94,9 @@ pub fn applied(candidate: &Candidate) -> String {
     let show = |value| figures::metric(&row.metric, value);
     let (Some(measured), Some(error)) = (row.measured, row.error) else {
         return format!(
-            "{}: predicted {}, {} against {} now. Not applied.\n",
+            "WHAT IF  {} (--what-if {})\n  predicted {}, {} against {} now; not applied\n",
             row.change,
+            candidate.change.key(),
             show(row.predicted),
             figures::gain(row.gain),
             show(row.baseline)
@@ -110,9 +111,10 @@ pub fn applied(candidate: &Candidate) -> String {
         false => "outside",
     };
     format!(
-        "APPLIED  {}\n  predicted {} ({}), measured {} ({}), error {}: {within} the {:.0} % that \
-         the model expects\n",
+        "APPLIED  {} (--what-if {})\n  predicted {} ({}), measured {} ({})\n  error {}: {within} the \
+         {:.0} % that the model expects\n",
         row.change,
+        candidate.change.key(),
         show(row.predicted),
         figures::gain(row.gain),
         show(measured),

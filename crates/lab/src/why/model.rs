@@ -37,8 +37,8 @@ pub fn ledger(setting: &Setting, prediction: &Prediction, profile: Source) -> Le
         duration: 1.0,
         resources: resources(&stages, setting, prediction),
         paths: vec![Path {
-            name: "sending application to receiving application".to_owned(),
-            class: format!("each packet here is a message of {}", setting.message),
+            name: super::own::PATH.to_owned(),
+            class: format!("messages of {}", setting.message),
             stages,
             totals,
         }],

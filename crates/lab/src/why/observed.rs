@@ -20,13 +20,16 @@ const BUFFER: &str = "send buffer";
 const NETWORK: &str = "network";
 const WINDOW: &str = "receiver's window";
 
+/// Connections with a smaller part of the bytes of the busiest are not shown.
+const WEIGHTY: u64 = 100;
+
 /// Makes the ledger of `command`.
 pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
     Ledger {
         schema: SCHEMA.to_owned(),
         title: format!("What limited `{command}`"),
         duration: seen.elapsed,
-        paths: seen.connections.iter().map(path).collect(),
+        paths: weighty(seen).map(path).collect(),
         resources: resources(seen),
         verdict: Some(verdict(seen)),
         what_ifs: Vec::new(),
@@ -41,6 +44,13 @@ pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
         },
         notes: notes(seen),
     }
+}
+
+/// The connections that carried something: a control connection explains nothing.
+fn weighty(seen: &Observation) -> impl Iterator<Item = &Observed> {
+    let bytes = |one: &Observed| one.sent + one.received;
+    let most = seen.connections.iter().map(bytes).max().unwrap_or(0);
+    seen.connections.iter().filter(move |one| bytes(one) > most / WEIGHTY)
 }
 
 fn verdict(seen: &Observation) -> Verdict {
@@ -164,6 +174,10 @@ fn notes(seen: &Observation) -> Vec<String> {
         ),
         "Packets are TCP segments; latency is the smoothed round-trip time.".to_owned(),
     ];
+    let hidden = seen.connections.len() - weighty(seen).count();
+    if hidden > 0 {
+        notes.push(format!("{hidden} connections that moved next to nothing are left out."));
+    }
     if seen.connections.first().is_some_and(|one| !sends(one)) {
         let words = "The program receives: what limits the other end only the other end's kernel \
                      can tell.";

@@ -33,15 +33,17 @@ pub const RECEIVER_CORE: &str = "receiver.core";
 /// The one that both share.
 pub const SHARED_CORE: &str = "shared.core";
 /// The stage between the ends' cores.
-pub const SOCKETS: &str = "queued in the sockets";
+pub const SOCKETS: &str = "queued in sockets";
 /// The stage of a sender that computes or sleeps, or of a receiver that does.
 pub const SENDER_OWN: &str = "sender's own work";
 /// See [`SENDER_OWN`].
 pub const RECEIVER_OWN: &str = "receiver's own work";
 /// In a round trip, the time in which neither end runs.
 pub const ASLEEP: &str = "both ends asleep";
+/// The one path.
+pub(super) const PATH: &str = "sender to receiver";
 /// Work that the kernel does for either end in either's time.
-const EITHER: &str = "kernel work for either end";
+const EITHER: &str = "kernel, either end";
 
 /// Everything that the ledger of one transfer is made from.
 pub struct Account<'a> {
@@ -164,8 +166,8 @@ fn path(m: &Measurement, found: &Stages) -> Path {
     };
     stages.insert(place, between);
     Path {
-        name: "sending application to receiving application".to_owned(),
-        class: format!("each packet here is a message of {}", m.setting.message),
+        name: PATH.to_owned(),
+        class: format!("messages of {}", m.setting.message),
         totals: totals(m, messages, bytes),
         stages,
     }
@@ -298,6 +300,7 @@ fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
         Isolation::Loopback => "the loopback interface, because namespaces are not allowed here",
     };
     notes.push(format!("Measured between two processes over {how}; kernel {}.", m.kernel));
+    notes.push("A packet of this ledger is a message of the application.".to_owned());
     let spread = &m.goodput.windows;
     notes.push(format!(
         "Goodput is the median of {} windows, half of them within {:.1} % of each other; others \

@@ -65,7 +65,7 @@ pub fn predicted(
         let prediction = predict(&change.host(calibration), &changed)?;
         let value = baseline * metric(&changed, &prediction) / now;
         let row = WhatIf {
-            change: format!("{} ({})", change.words(), change.key()),
+            change: change.words(),
             metric: name.to_owned(),
             baseline,
             predicted: value,

@@ -14,7 +14,11 @@ pub(super) fn run(ledger: &Ledger, out: &mut String) {
         other => escape(other),
     };
     let duration = time_figure(ledger.duration, "length of the run, in its own time");
-    let mut words = vec![duration, level, format!("seed {}", provenance.seed)];
+    let mut words = vec![duration, level];
+    // A live run draws no random numbers.
+    if !shape::is_live(ledger) {
+        words.push(format!("seed {}", provenance.seed));
+    }
     if !provenance.host.is_empty() {
         words.push(format!("on {}", escape(&provenance.host)));
     }
@@ -114,6 +118,11 @@ pub(super) fn provenance(ledger: &Ledger, out: &mut String) {
          dropped + held: residual {}.</p>\n",
         balance.packets_residual
     ));
+    if !ledger.notes.is_empty() {
+        out.push_str("<h3>Notes</h3>\n<ul>\n");
+        ledger.notes.iter().for_each(|note| out.push_str(&format!("<li>{}</li>\n", escape(note))));
+        out.push_str("</ul>\n");
+    }
     if let Some(certificate) = &ledger.certificate {
         let kept = if certificate.kept_up { "Kept up with real time" } else { "Did not keep up" };
         out.push_str(&format!(
@@ -134,11 +143,11 @@ pub(super) fn provenance(ledger: &Ledger, out: &mut String) {
     let source = |source: &Source| {
         format!("{}<small>{}</small>", escape(&source.name), escape(&source.hash))
     };
-    let mut facts = vec![
-        ("Lastmeter", escape(&provenance.version)),
-        ("Schema", escape(&ledger.schema)),
-        ("Seed", provenance.seed.to_string()),
-    ];
+    let mut facts =
+        vec![("Lastmeter", escape(&provenance.version)), ("Schema", escape(&ledger.schema))];
+    if !shape::is_live(ledger) {
+        facts.push(("Seed", provenance.seed.to_string()));
+    }
     if !provenance.experiment.name.is_empty() {
         facts.push(("Experiment", source(&provenance.experiment)));
     }

@@ -116,16 +116,24 @@ fn totals(path: &Path, out: &mut String) {
     ];
     if totals.delivered.packets > 0 {
         let latency = &totals.latency;
-        let multiple = figures::significant(totals.memory_multiple);
-        let what = "bytes over memory for each byte delivered";
+        facts
+            .push(("Latency, mean", time_figure(latency.mean, "mean latency from source to sink")));
+    }
+    // A live run knows means only where the kernel keeps its times to itself.
+    if totals.latency.max > 0.0 {
+        let latency = &totals.latency;
         facts.extend([
-            ("Latency, mean", time_figure(latency.mean, "mean latency from source to sink")),
             ("Latency, p50", time_figure(latency.p50, "half of the packets took no longer")),
             ("Latency, p99", time_figure(latency.p99, "99 in 100 packets took no longer")),
             ("Latency, max", time_figure(latency.max, "longest latency")),
             ("Jitter", time_figure(totals.jitter, JITTER)),
-            ("Memory multiple", figure(&multiple, totals.memory_multiple, "B/B", what) + " B/B"),
         ]);
+    }
+    if totals.memory_multiple > 0.0 {
+        let multiple = figures::significant(totals.memory_multiple);
+        let what = "bytes over memory for each byte delivered";
+        let multiple = figure(&multiple, totals.memory_multiple, "B/B", what) + " B/B";
+        facts.push(("Memory multiple", multiple));
     }
     for (name, number, what) in [
         ("Reordered", totals.reordered, "arrived after a later packet of their flow"),

@@ -97,8 +97,11 @@ fn totals(style: &Style, totals: &Totals, out: &mut String) {
     if totals.delivered.packets == 0 {
         return parts::joined(style, "  ", &flow, Ink::Plain, out);
     }
-    let multiple = figures::significant(totals.memory_multiple);
-    flow.push(("over memory", format!("{multiple} bytes for each delivered")));
+    // A live run without performance counters does not know it.
+    if totals.memory_multiple > 0.0 {
+        let multiple = figures::significant(totals.memory_multiple);
+        flow.push(("over memory", format!("{multiple} bytes for each delivered")));
+    }
     parts::joined(style, "  ", &flow, Ink::Plain, out);
     let latency = &totals.latency;
     let times = [
@@ -108,7 +111,10 @@ fn totals(style: &Style, totals: &Totals, out: &mut String) {
         ("max", latency.max),
         ("jitter", totals.jitter),
     ];
-    let times = times.map(|(name, seconds)| (name, figures::time(seconds)));
+    // Where only the mean is known, the others would be false zeros.
+    let known = if latency.mean > 0.0 && latency.max == 0.0 { 1 } else { times.len() };
+    let times: Vec<(&str, String)> =
+        times[..known].iter().map(|(name, seconds)| (*name, figures::time(*seconds))).collect();
     parts::joined(style, "  ", &times, Ink::Plain, out);
 }
 

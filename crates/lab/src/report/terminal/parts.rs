@@ -22,11 +22,12 @@ pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
         out.push('\n');
     }
     let provenance = &ledger.provenance;
-    let mut facts = vec![
-        ("", figures::time(ledger.duration)),
-        ("", level(&style.clean(&provenance.level))),
-        ("seed", provenance.seed.to_string()),
-    ];
+    let mut facts =
+        vec![("", figures::time(ledger.duration)), ("", level(&style.clean(&provenance.level)))];
+    // A live run draws no random numbers.
+    if !shape::is_live(ledger) {
+        facts.push(("seed", provenance.seed.to_string()));
+    }
     if !provenance.host.is_empty() {
         facts.push(("on", style.clean(&provenance.host)));
     }
@@ -220,7 +221,11 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
         ]
     };
     let rows = by_use.iter().take(RESOURCES_MAX).map(row).collect();
-    Table { columns, rows }.draw(style, out);
+    let mut table = Table { columns, rows };
+    if by_use.iter().all(|one| one.bytes_per_delivered_byte == 0.0 && one.by_stage.is_empty()) {
+        table.columns.truncate(6);
+    }
+    table.draw(style, out);
     if let Some(next) = by_use.get(RESOURCES_MAX) {
         let most = figures::share(shape::utilisation(next));
         let number = by_use.len() - RESOURCES_MAX;
@@ -261,7 +266,7 @@ pub(super) fn what_ifs(style: &Style, ledger: &Ledger, out: &mut String) {
     let most = ranked.iter().map(|one| one.gain).fold(f64::MIN_POSITIVE, f64::max);
     let columns = vec![
         Column::number("gain", "gain", 0),
-        Column::bar("", 1),
+        Column::bar("", 4),
         Column::name("change", 20, 0),
         Column::bar("predicted", 0),
         Column::number("measured", "measured", 2),
@@ -317,7 +322,13 @@ pub(super) fn footer(style: &Style, ledger: &Ledger, out: &mut String) {
         if latency == 0.0 { "0".to_owned() } else { figures::time(latency) },
     );
     let balanced = packets == 0 && latency == 0.0;
-    titled(style, "BALANCE", &words, if balanced { Ink::Plain } else { Ink::Loud }, out);
+    // A measurement never balances exactly; that it says by how much is its honesty.
+    let fine = balanced || (shape::is_live(ledger) && packets == 0);
+    titled(style, "BALANCE", &words, if fine { Ink::Plain } else { Ink::Loud }, out);
+    for (place, note) in ledger.notes.iter().enumerate() {
+        let title = if place == 0 { "NOTES" } else { "" };
+        titled(style, title, &style.clean(note), Ink::Plain, out);
+    }
     let provenance = &ledger.provenance;
     let source = |kind: &str, source: &Source| format!("{kind} {} {}", source.name, source.hash);
     let mut facts = vec![format!("lastmeter {}", provenance.version)];

@@ -30,8 +30,14 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
     let mut table = Table { columns: columns().to_vec(), rows: rows.collect() };
     // Mostly each stage served just what was delivered, which the totals say already.
     let uneven = path.stages.iter().any(|stage| stage.packets != path.totals.delivered.packets);
+    // A live run knows means only where the kernel keeps its times to itself.
+    let spread = path.stages.iter().any(|s| s.wait.p99 + s.service.p99 + s.blocked.p99 > 0.0);
+    let copied = path.stages.iter().any(|stage| stage.copies + stage.touches > 0);
     let unused = |title: &str| match title {
-        "blocked" | "p99 " => !blocked,
+        "blocked" => !blocked,
+        "p99 " => !blocked || !spread,
+        "p99" | " p99" => !spread,
+        "c/t" => !copied,
         "drops" => !dropped,
         "packets" => !uneven,
         _ => false,
