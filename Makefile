@@ -7,7 +7,7 @@ CARGO ?= cargo
 
 why: setup
 	$(CARGO) build --release --locked --package lastmeter
-	target/release/lastmeter run experiments/first-path/experiment.toml --out out/first-path
+	target/release/lastmeter why --out out/why
 
 test: setup-test
 	./scripts/test

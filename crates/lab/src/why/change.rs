@@ -243,6 +243,10 @@ pub fn candidates(setting: &Setting) -> Vec<Change> {
     if setting.copy_out && setting.workload != Workload::RequestResponse {
         all.push(Change::CopyOut(false));
     }
+    if setting.workload == Workload::RequestResponse {
+        // The model has the round trip as one constant, its calls not divided from it.
+        all.retain(|change| *change != Change::NoCalls);
+    }
     all.retain(|change| {
         let changed = change.setting(setting);
         changed.check().is_ok() && (!change.is_soft() || changed != *setting)

@@ -123,6 +123,9 @@ fn in_sockets(m: &Measurement) -> f64 {
 
 /// Bytes not sent or in flight, mean.
 fn held(m: &Measurement) -> f64 {
+    if is_round_trip(m) {
+        return 0.0; // What is on its way at an instant is one message or none.
+    }
     let tcp = &m.sender.tcp;
     tcp.not_sent + tcp.unacked * f64::from(tcp.segment)
 }
@@ -320,6 +323,13 @@ fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
              cores.",
             both.join("; ")
         ));
+    }
+    if is_round_trip(m) {
+        notes.push(
+            "What an end does after its message left costs CPU but no time of the round trip, so \
+             the stages may exceed the latency: then the residual is negative."
+                .to_owned(),
+        );
     }
     notes.push(format!(
         "The first run repeated at the end cost {:+.2} us a message: drift that the stages may \
