@@ -1,8 +1,8 @@
 //! The program `lastmeter`: the one place that opens files, reads clocks and starts threads for
 //! models.
 //!
-//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input. `why -- COMMAND` ends with the
-//! command's own.
+//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input. `why -- COMMAND` ends with
+//! the command's own.
 
 mod bench;
 mod calibrate;

@@ -113,8 +113,8 @@ pub fn applied(candidate: &Candidate) -> String {
         false => "outside",
     };
     format!(
-        "APPLIED  {} (--what-if {})\n  predicted {} ({}), measured {} ({})\n  error {}: {within} the \
-         {:.0} % that the model expects\n",
+        "APPLIED  {} (--what-if {})\n  predicted {} ({}), measured {} ({})\n  error {}: {within} \
+         the {:.0} % that the model expects\n",
         row.change,
         candidate.change.key(),
         show(row.predicted),

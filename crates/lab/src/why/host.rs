@@ -106,7 +106,7 @@ pub fn beside(calibration: &Calibration) -> Result<String, String> {
         ));
     }
     out.push_str(
-        "- is not measured here: without rights there are no interrupts, buses or adapters to see.\n\
+        "- is not measured here: without rights no interrupt, bus or adapter can be seen.\n\
          The stream of this host is predicted from its constants and crosses no wire.\n",
     );
     Ok(out)

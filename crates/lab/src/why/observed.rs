@@ -164,8 +164,8 @@ fn notes(seen: &Observation) -> Vec<String> {
          most data; fractions may overlap."
             .to_owned(),
         format!(
-            "Seen from outside in {} looks, which took {:.2} % of one CPU; {} processes, {:.2} s in \
-             user mode, {:.2} s in the kernel.",
+            "Seen from outside in {} looks, which took {:.2} % of one CPU; {} processes, {:.2} s \
+             in user mode, {:.2} s in the kernel.",
             seen.looks,
             seen.cost * 100.0,
             seen.processes,

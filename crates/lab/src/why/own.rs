@@ -348,3 +348,117 @@ pub(super) fn sentence(note: &str) -> String {
     let end = if note.ends_with('.') { "" } else { "." };
     format!("{first}{}{end}", letters.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_live::counters::CounterChange;
+    use lastmeter_live::statistics::Spread;
+    use lastmeter_live::transfer::{Activity, Goodput, Setting, TcpChange, Thread};
+
+    fn spread(value: f64) -> Spread {
+        Spread { median: value, low: value, high: value, samples: 25 }
+    }
+
+    /// One end that runs `run` of the time; 100 000 messages of 64 KiB a second.
+    fn side(run: f64, wait: f64, core: usize) -> Side {
+        let message = Setting::PLAIN.message.0 as f64;
+        Side {
+            activity: Activity { run, wait, paused: 0.0, blocked: 1.0 - run - wait },
+            application: 0.0,
+            user: 0.0,
+            system: run,
+            voluntary: 0,
+            involuntary: 0,
+            calls: 100_000,
+            bytes: 100_000 * Setting::PLAIN.message.0,
+            buffer: 1 << 20,
+            tcp: TcpChange { not_sent: 2.0 * message, ..TcpChange::default() },
+            zero_copy_copied: None,
+            run_per_byte: spread(run / 1e5 / message),
+            threads: vec![Thread {
+                user: 0.0,
+                system: run,
+                voluntary: 0,
+                involuntary: 0,
+                core,
+                latencies: Vec::new(),
+                zero_copy_copied: None,
+                samples: Vec::new(),
+            }],
+        }
+    }
+
+    fn measured(placement: Placement) -> Measurement {
+        let rate = 1e5 * Setting::PLAIN.message.0 as f64 * 8.0;
+        let same = placement == Placement::SameCore;
+        Measurement {
+            setting: Setting { placement, ..Setting::PLAIN },
+            isolation: Isolation::UserNamespace,
+            kernel: "6".to_owned(),
+            date: 0,
+            elapsed: 1.0,
+            goodput: Goodput { windows: spread(rate), mean: rate, disturbed: 0 },
+            message_rate: 1e5,
+            sender: side(if same { 0.6 } else { 0.9 }, 0.05, 0),
+            receiver: side(if same { 0.35 } else { 0.7 }, 0.02, usize::from(!same)),
+            latency: None,
+            counters: CounterChange::default(),
+            relay: None,
+            foreign: 0.0,
+            others: 0.0,
+            crowd: 0.0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn found(total: f64) -> Stages {
+        let part = |name: &str, side: &str, share: f64| stages::Stage {
+            name: name.to_owned(),
+            side: side.to_owned(),
+            per_message: total * share,
+            per_byte: 0.0,
+            per_packet: 0.0,
+            uncertainty: 1e-7,
+            method: String::new(),
+        };
+        let stages = vec![
+            part(stages::CALLS, "both", 0.1),
+            part(stages::COPY_IN, "sender", 0.2),
+            part(stages::REST, "both", 0.5),
+            part(stages::COPY_OUT, "receiver", 0.2),
+        ];
+        Stages { total, stages, residual: 0.0, notes: Vec::new() }
+    }
+
+    #[test]
+    fn the_books_balance_and_every_core_is_whole() {
+        for placement in [Placement::OtherCore, Placement::SameCore] {
+            let m = measured(placement);
+            let run = m.sender.activity.run + m.receiver.activity.run;
+            // The stages of the separate runs cost 1 us less than the whole run.
+            let stages = found(run / 1e5 - 1e-6);
+            let ledger = ledger(Account {
+                measured: &m,
+                stages: &stages,
+                verdict: &lastmeter_live::verdict::of(&m),
+                what_ifs: Vec::new(),
+                host: String::new(),
+                profile: Source::default(),
+            });
+            let residual = ledger.balance.latency_residual;
+            assert!((residual - 1e-6).abs() < 1e-9, "{residual}");
+            for resource in &ledger.resources {
+                let whole = resource.busy + resource.blocked + resource.idle;
+                assert!((whole - 1.0).abs() < 1e-12, "{resource:?}");
+                let parts: f64 = resource.by_stage.values().sum();
+                assert!((parts - resource.busy).abs() < 1e-12, "{resource:?}");
+            }
+            let json = serde_json::to_string(&ledger).unwrap();
+            assert_eq!(serde_json::from_str::<Ledger>(&json).unwrap(), ledger);
+            // Two messages lie in the socket: 20 us at this rate.
+            let queued = ledger.paths[0].stages.iter().find(|s| s.name == SOCKETS).unwrap();
+            assert!((queued.wait.mean - 20e-6).abs() < 1e-12);
+        }
+    }
+}

@@ -75,6 +75,7 @@ impl Table {
         let gone: Vec<&str> = (0..self.columns.len())
             .filter(|place| !shown.contains(place))
             .map(|place| self.columns[place].meaning)
+            .filter(|meaning| !meaning.is_empty()) // A bar repeats a figure beside it.
             .collect();
         if !gone.is_empty() {
             let note = format!("not shown at this width: {}", gone.join(", "));

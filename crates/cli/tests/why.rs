@@ -1,0 +1,168 @@
+//! `lastmeter why` as a user meets it: bad input, a short run, and nothing left behind.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "a skip is said aloud")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn lastmeter(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lastmeter"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    lastmeter(arguments).output().unwrap()
+}
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn bad_input_is_answered_with_what_would_be_right() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["--what-if", "mtuu=4000"], "did you mean `mtu`?"),
+        (&["--what-if", "mtu"], "write `mtu=9000`"),
+        (&["--what-if", "cpu=2", "--apply"], "leave --apply away"),
+        (&["--what-if", "mtu=1500"], "changes nothing"),
+        (&["--mtu", "12"], "between 576 B and 65535 B"),
+        (&["--message", "10"], "write \"10 B\""),
+        (&["--streams", "0"], "1 to 64"),
+        (&["--explain", "copy ouch"], "did you mean `copy out`?"),
+        (&["--", "no-such-program"], "cannot start `no-such-program`"),
+    ];
+    for (arguments, right) in cases {
+        let output = run(&[&["why"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", words(&output));
+        assert!(words(&output).contains(right), "{arguments:?}: {}", words(&output));
+    }
+}
+
+#[test]
+fn what_needs_no_run_is_said_at_once() {
+    let list = run(&["why", "--what-if", "list"]);
+    assert!(list.status.success() && words(&list).contains("zero-copy=sendfile"));
+    let figure = run(&["why", "--explain", "residual"]);
+    assert!(figure.status.success() && words(&figure).contains("less the sum of the stages"));
+}
+
+#[test]
+fn a_command_keeps_its_exit_status_and_its_ledger_stays_alone() {
+    let output = run(&["--json", "why", "--", "sh", "-c", "echo to the user; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    let ledger: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(ledger["schema"], "lastmeter.ledger/1");
+    assert_eq!(ledger["provenance"]["level"], "L0");
+    assert_eq!(ledger["verdict"]["confidence"], "undecided");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("to the user"));
+    let killed = run(&["why", "--", "sh", "-c", "kill -9 $$"]);
+    assert_eq!(killed.status.code(), Some(128 + 9));
+}
+
+/// Runs the command with a cache of its own, which other runs cannot change.
+fn in_own_cache(arguments: &[&str], name: &str) -> Command {
+    let folder = std::env::temp_dir().join(format!("lastmeter-{name}-{}", std::process::id()));
+    let mut command = lastmeter(arguments);
+    command.env("XDG_CACHE_HOME", folder);
+    command
+}
+
+#[test]
+fn a_short_run_balances() {
+    let arguments = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
+    let output = in_own_cache(&arguments, "short").output().unwrap();
+    assert!(output.status.success(), "{}", words(&output));
+    let ledger: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let path = &ledger["paths"][0];
+    let mean = |value: &serde_json::Value| value["mean"].as_f64().unwrap();
+    let stages = path["stages"].as_array().unwrap();
+    let sum: f64 = stages
+        .iter()
+        .map(|stage| mean(&stage["wait"]) + mean(&stage["service"]) + mean(&stage["blocked"]))
+        .sum();
+    let residual = ledger["balance"]["latency_residual"].as_f64().unwrap();
+    let latency = mean(&path["totals"]["latency"]);
+    assert!((latency - sum - residual).abs() < 1e-12, "{latency} {sum} {residual}");
+    assert_eq!(ledger["balance"]["packets_residual"], 0);
+    for resource in ledger["resources"].as_array().unwrap() {
+        let share = |name: &str| resource[name].as_f64().unwrap();
+        assert!((share("busy") + share("blocked") + share("idle") - 1.0).abs() < 1e-9);
+        let parts = resource["by_stage"].as_object().unwrap();
+        let parts: f64 = parts.values().map(|part| part.as_f64().unwrap()).sum();
+        assert!((parts - share("busy")).abs() < 1e-9);
+    }
+    assert!(ledger["what_ifs"].as_array().unwrap().len() > 8);
+}
+
+/// The children of these processes that live now.
+fn helpers(parents: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let parent = after_name.split_whitespace().nth(1).and_then(|p| p.parse().ok());
+        parent.is_some_and(|parent| parents.contains(&parent))
+    };
+    processes.filter_map(pid).filter(is_child).collect()
+}
+
+/// Shells start commands in the background so.
+fn ignores_interrupts() -> bool {
+    const INTERRUPT: u64 = 1 << (2 - 1);
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & INTERRUPT != 0
+}
+
+fn interfaces() -> BTreeSet<String> {
+    let entries = fs::read_dir("/sys/class/net").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_however_it_ends() {
+    if !fs::exists("/proc/self/stat").unwrap_or(false) {
+        eprintln!("SKIP: processes cannot be seen without /proc");
+        return;
+    }
+    let before = interfaces();
+    for signal in ["INT", "TERM", "KILL"] {
+        if signal == "INT" && ignores_interrupts() {
+            eprintln!("SKIP: interrupts are ignored here, and children inherit that");
+            continue;
+        }
+        let mut child = in_own_cache(&["why", "--duration", "30 s"], "killed")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let parent = BTreeSet::from([child.id()]);
+        until("a helper", || !helpers(&parent).is_empty());
+        // Helpers that come later are seen too: some come while these are looked for.
+        std::thread::sleep(Duration::from_millis(300));
+        let started = helpers(&parent);
+        let arguments = [format!("-{signal}"), child.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().unwrap().success());
+        assert!(!child.wait().unwrap().success(), "SIG{signal} was no success");
+        let gone = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // One that nobody has waited for yet is dead all the same.
+            stat.is_empty() || stat.contains(") Z ")
+        };
+        until("the end of all helpers", || started.iter().all(gone));
+        assert_eq!(interfaces(), before, "after SIG{signal}");
+    }
+}
