@@ -90,7 +90,7 @@ fn overrides(common: &Common, arguments: &Arguments) -> Result<Vec<Override>, Co
 }
 
 /// Problems, as people or programs read them.
-fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
+pub(crate) fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
     if common.json {
         let problems =
             serde_json::json!({ "schema": "lastmeter.problems/1", "problems": problems });

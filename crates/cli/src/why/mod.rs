@@ -1,6 +1,7 @@
 //! `lastmeter why`: a transfer on this machine, or somebody's program, explained.
 
 pub(crate) mod cache;
+mod historic;
 mod options;
 mod own;
 mod program;
@@ -8,6 +9,7 @@ mod steps;
 mod validate;
 
 use crate::{Common, Complaint, Ended, output};
+use lastmeter_base::Bytes;
 use lastmeter_lab::why::change;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -38,6 +40,18 @@ pub(crate) struct Arguments {
     /// Predict and measure ten settings, and say how far the predictions hold
     #[arg(long, conflicts_with = "what_if")]
     validate: bool,
+    /// Model a host of another time instead: a profile of profiles/hosts
+    #[arg(long, value_name = "PROFILE", requires = "adapter", conflicts_with_all = MODELLED)]
+    host: Option<String>,
+    /// The adapter in it: a profile of profiles/adapters
+    #[arg(long, value_name = "PROFILE", requires = "host")]
+    adapter: Option<String>,
+    /// Data in each packet of the modelled transfer [default: 14 KiB]
+    #[arg(long, value_name = "SIZE", requires = "host", value_parser = options::size)]
+    packet: Option<Bytes>,
+    /// Measure the same on this machine, and print both side by side
+    #[arg(long, value_name = "WHAT", requires = "host", value_parser = ["this"])]
+    beside: Option<String>,
     /// Write ledger.json, ledger.html, tables in Parquet and model.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -47,7 +61,9 @@ pub(crate) struct Arguments {
 }
 
 /// What makes no sense for somebody else's program.
-const ALONE: [&str; 5] = ["what_if", "apply", "explain", "validate", "Transfer"];
+const ALONE: [&str; 6] = ["what_if", "apply", "explain", "validate", "host", "Transfer"];
+/// What makes no sense for a modelled host.
+const MODELLED: [&str; 4] = ["what_if", "apply", "explain", "validate"];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,12 +72,16 @@ Examples:
   lastmeter why --what-if mtu=9000 --apply        predict one change, apply it, measure
   lastmeter why --explain 'copy out'              how that figure came about
   lastmeter why --validate                        how far the predictions hold
+  lastmeter why --host hp9000-730 --adapter afterburner --beside this
   lastmeter why -- iperf3 -c HOST                 what limited somebody's program";
 
 pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.what_if.as_deref() == Some("list") {
         output::print(&list());
         return Ok(Ended::Done);
+    }
+    if let (Some(host), Some(adapter)) = (&arguments.host, &arguments.adapter) {
+        return historic::explain(common, arguments, host, adapter);
     }
     if let Some(name) = &arguments.explain {
         return own::explain_figure(common, arguments, name);

@@ -49,7 +49,7 @@ enum Work {
     Small,
 }
 
-fn size(text: &str) -> Result<Bytes, String> {
+pub(super) fn size(text: &str) -> Result<Bytes, String> {
     Bytes::parse(text).map_err(|error| error.to_string())
 }
 
@@ -58,6 +58,11 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 impl Transfer {
+    /// The size of each send, where the user said one.
+    pub(super) fn message(&self) -> Option<Bytes> {
+        self.message
+    }
+
     /// The setting, checked.
     pub(super) fn setting(&self, quick: bool) -> Result<Setting, Complaint> {
         let (workload, message) = match self.workload {

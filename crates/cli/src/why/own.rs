@@ -3,6 +3,7 @@
 use super::steps::Steps;
 use super::{Arguments, cache};
 use crate::{Common, Complaint, Ended, output, results};
+use lastmeter_base::Bytes;
 use lastmeter_lab::ledger::{Ledger, Source};
 use lastmeter_lab::report;
 use lastmeter_lab::why::change::{self, Change};
@@ -52,6 +53,16 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
         output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
     }
     Ok(Ended::Done)
+}
+
+/// The ledger of a transfer on this machine, of messages of this size.
+pub(super) fn measured(
+    common: &Common,
+    arguments: &Arguments,
+    message: Bytes,
+) -> Result<Ledger, Complaint> {
+    let setting = Setting { message, ..arguments.transfer.setting(common.quick)? };
+    Ok(ledger(&find(&setting, None, false)?))
 }
 
 /// How a figure is measured; the cost of a stage is measured first.

@@ -2,10 +2,53 @@
 
 use super::own::run_per_message;
 use super::what_if::Candidate;
+use crate::ledger::Ledger;
 use crate::report::figures;
 use lastmeter_live::predict::{self, Prediction};
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Placement, Workload};
+
+/// The same rows of several ledgers side by side: throughput, what limits, what copies and costs.
+pub fn ledgers(named: &[(&str, &Ledger)]) -> String {
+    let copies = |ledger: &Ledger| {
+        let stages = ledger.paths.first().map_or(&[][..], |path| &path.stages);
+        stages.iter().map(|stage| stage.copies).sum::<u32>()
+    };
+    let limit = |ledger: &Ledger| {
+        let verdict = ledger.verdict.as_ref();
+        verdict.and_then(|v| v.resource.clone()).unwrap_or_else(|| "nothing decided".to_owned())
+    };
+    let in_use = |ledger: &Ledger| {
+        let verdict = ledger.verdict.as_ref();
+        verdict.map_or_else(String::new, |v| format!("{:.0} %", v.utilisation * 100.0))
+    };
+    let best = |ledger: &Ledger| {
+        let first = ledger.what_ifs.first();
+        first.map_or_else(String::new, |w| format!("{} ({:+.0} %)", w.change, w.gain * 100.0))
+    };
+    type Cell<'a> = (&'a str, &'a dyn Fn(&Ledger) -> String);
+    let rows: [Cell<'_>; 7] = [
+        ("goodput", &|ledger| rate(ledger.goodput())),
+        ("bytes a second", &|ledger| format!("{:.1} MB/s", ledger.goodput() / 8e6)),
+        ("limited by", &limit),
+        ("  in use", &in_use),
+        ("copies", &|ledger| copies(ledger).to_string()),
+        ("level", &|ledger| ledger.provenance.level.clone()),
+        ("best what-if", &best),
+    ];
+    let mut lines: Vec<String> = rows.iter().map(|(what, _)| format!("{what:<16}")).collect();
+    lines.insert(0, format!("{:<16}", ""));
+    for (name, ledger) in named {
+        let cells = rows.iter().map(|(_, cell)| cell(ledger));
+        let column: Vec<String> = std::iter::once((*name).to_owned()).chain(cells).collect();
+        let width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 3;
+        for (line, cell) in lines.iter_mut().zip(column) {
+            *line += &format!("{cell:<width$}");
+        }
+    }
+    let text: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    text.join("\n")
+}
 
 /// One line of the table: what, measured, predicted, and whether they can be compared.
 type Row = (String, Option<f64>, Option<f64>, fn(f64) -> String);

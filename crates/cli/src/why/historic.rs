@@ -1,0 +1,60 @@
+//! A transfer between two hosts of another time, modelled from their profiles; beside today's.
+
+use super::{Arguments, own};
+use crate::threads::Threads;
+use crate::world::Disk;
+use crate::{Common, Complaint, Ended, output, progress, results, run};
+use lastmeter_base::Bytes;
+use lastmeter_lab::ledger::Ledger;
+use lastmeter_lab::report;
+use lastmeter_lab::run::{Crew, Failure, Watch};
+use lastmeter_lab::why::beside;
+use lastmeter_lab::why::historic::historic;
+use std::sync::Arc;
+
+/// The packets and messages of the measurements that such profiles come from, where nothing else
+/// is said: 14 KB segments, and sends from which on throughput no longer rises (J-79).
+const PACKET: Bytes = Bytes::from_kib(14);
+const MESSAGE: Bytes = Bytes::from_kib(4);
+
+/// Models the transfer, and with `--beside this` measures the same on this machine.
+pub(super) fn explain(
+    common: &Common,
+    arguments: &Arguments,
+    host: &str,
+    adapter: &str,
+) -> Result<Ended, Complaint> {
+    let message = arguments.transfer.message().unwrap_or(MESSAGE);
+    let packet = arguments.packet.unwrap_or(PACKET);
+    let threads = Threads::new(common.threads)?;
+    let disk = Disk::new(None);
+    let watch = Arc::new(Watch::default());
+    let crew = Crew { parallel: &threads, threads: 1, library: &disk, watch: &watch };
+    let modelled = progress::shown(&watch, || historic(host, adapter, message, packet, crew));
+    let modelled = modelled.map_err(|failure| match failure {
+        Failure::Problems(problems) => run::complaint(common, &problems),
+        other => Complaint(other.to_string()),
+    })?;
+    let today = match arguments.beside {
+        Some(_) => Some(own::measured(common, arguments, message)?),
+        None => None,
+    };
+    show(common, &modelled, today.as_ref(), &format!("{host} + {adapter}"));
+    if let Some(folder) = &arguments.out {
+        let page = results::write(folder, &modelled)?;
+        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
+    }
+    Ok(Ended::Done)
+}
+
+fn show(common: &Common, modelled: &Ledger, today: Option<&Ledger>, name: &str) {
+    if common.json {
+        output::print(&report::json::to_json(modelled));
+        return;
+    }
+    output::print(&report::terminal::render(modelled, output::style()));
+    if let Some(today) = today {
+        output::print("");
+        output::print(&beside::ledgers(&[(name, modelled), ("this host", today)]));
+    }
+}
