@@ -187,7 +187,7 @@ pub struct PathBook {
     pub latency: Distribution,
     /// Differences of latency between consecutive packets of a flow (RFC 3393, absolute value).
     pub variation: Distribution,
-    /// When the first packet was made and the last one delivered.
+    /// When the first packet was made; `None` before that.
     pub first_offered: Option<Time>,
     /// When the last packet was delivered.
     pub last_delivered: Time,
