@@ -26,6 +26,7 @@ pub mod namespace;
 mod netlink;
 pub mod observe;
 pub mod predict;
+pub mod reference;
 pub mod relay;
 pub mod stages;
 pub mod statistics;

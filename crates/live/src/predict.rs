@@ -6,27 +6,29 @@
 //! handovers  h = m / mss         if m < mss      a segment is handed down when it is full (Nagle)
 //!              = 1               beyond           one per send
 //! batches    b = m / 64 KiB - 1  if m > 64 KiB    further batches of the same send
-//! segments   g = 0 with GSO, m / mss without
+//! segments   g = 0 with GSO, m / mss - m / 64 KiB without: packets beyond one a batch
 //! sender     S = per-call + per-byte m + per-handover h + per-batch b + per-segment g
 //! receiver   R = the same with other-core.receiver
 //! other core T = max(S, R): the two ends overlap
-//! lockstep   T = S + R + wake-up, per window, when a window holds less than two handovers
-//! same core  T = both (same-core.both) + two context switches per window
+//! lockstep   T = S + R + per-window m / window, when a window holds less than two handovers
+//! same core  T = both (same-core.both) + per-window m / window
 //! goodput    = 8 m / T, at most window / RTT, the relay's rate, and the sender's own rate
 //! ```
 //!
+//! Costs are corrected by what the reference transfers nearby cost, see [`crate::reference`].
 //! All settings of a host are predicted from the same constants: 5 for the sender and 5 for the
 //! receiver on different cores, 5 for both on one core, a copy-in and a copy-out each, a round trip
-//! each, the wake-up and the context switch: 23. Most settings use five or ten of them.
+//! each, and three costs of a full window: 24. Most settings use five or ten of them.
 
 use crate::calibrate::Calibration;
 use crate::cores;
 use crate::error::Result;
+use crate::reference::{self, Nearby};
 use crate::transfer::{CopyIn, Pause, Placement, Setting, Workload};
 use serde::{Deserialize, Serialize};
 
 /// Headers in a packet: IPv4 20, TCP 20, timestamp option 12.
-const HEADERS: f64 = 52.0;
+pub(crate) const HEADERS: f64 = 52.0;
 /// Bytes in the largest batch that TCP hands down (`GSO_MAX_SIZE`).
 const BATCH_MAX: f64 = 65_536.0;
 /// Bytes of window per byte asked for with `SO_RCVBUF`: the kernel doubles it and then counts 60 %
@@ -34,6 +36,9 @@ const BATCH_MAX: f64 = 65_536.0;
 const WINDOW_PER_BUFFER: f64 = 1.2;
 /// Ethernet's header, which a relay's token bucket counts too.
 const FRAME_HEADER: f64 = 14.0;
+
+/// Windows in a message of the small reference for what a full window costs; the large one has one.
+pub(crate) const SMALL_SHARE: f64 = 0.125;
 
 /// CPUs' worth of others during the calibration beyond which its constants are not the host's own.
 const BUSY: f64 = 0.5;
@@ -47,7 +52,7 @@ pub struct Work {
     pub handovers: f64,
     /// Batches of the same send beyond the first, which find the other end awake.
     pub batches: f64,
-    /// Packets that batches are cut into before the veth pair; none with GSO.
+    /// Packets beyond one a batch, where batches are cut before the veth pair; none with GSO.
     pub segments: f64,
 }
 
@@ -57,7 +62,9 @@ pub fn work_of(setting: &Setting) -> Work {
     let mss = f64::from(setting.mtu) - HEADERS;
     let handovers =
         if bytes >= mss || setting.workload != Workload::Stream { 1.0 } else { bytes / mss };
-    let segments = if setting.offload { 0.0 } else { bytes / mss };
+    // A packet as large as a batch is not cut.
+    let cut = (bytes / mss - bytes / BATCH_MAX).max(0.0);
+    let segments = if setting.offload { 0.0 } else { cut };
     let batches = (bytes / BATCH_MAX - 1.0).max(0.0);
     Work { bytes, handovers, batches, segments }
 }
@@ -147,14 +154,16 @@ pub fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageC
     let saved_in = calibration.si(&format!("path.{place}.copy-in"))?;
     let mut all = Vec::new();
     for (side, resource) in sides {
+        let ratio = nearby(calibration, setting, side).ratio;
         let constant = |what: &str| calibration.si(&format!("path.{place}.{side}.{what}"));
+        let constant = |what: &str| constant(what).map(|value| value * ratio);
         let (call, byte) = (constant("per-call")?, constant("per-byte")?);
         let (handover, batch) = (constant("per-handover")?, constant("per-batch")?);
         let segment = constant("per-segment")?;
         let (copy_in, copy_out) = match *side {
-            "sender" => (saved_in, 0.0),
-            "receiver" => (0.0, saved_out),
-            _ => (saved_in, saved_out),
+            "sender" => (saved_in * ratio, 0.0),
+            "receiver" => (0.0, saved_out * ratio),
+            _ => (saved_in * ratio, saved_out * ratio),
         };
         // What the fit gave per byte is the copies and what else there is per byte.
         let copies = (copy_in + copy_out).min(byte);
@@ -201,10 +210,12 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     uses.extend(path_limits(setting));
     uses.sort_by(|a, b| a.1.total_cmp(&b.1));
     let goodput = uses[0].1;
-    let place = placement_name(setting.placement);
-    let side = if setting.placement == Placement::SameCore { "both" } else { "sender" };
-    let fit = calibration.constants.get(&format!("path.{place}.{side}.per-call"));
-    let mut uncertainty = fit.map_or(1.0, |c| c.spread);
+    let sides: &[&str] = match setting.placement {
+        Placement::SameCore => &["both"],
+        _ => &["sender", "receiver"],
+    };
+    let errors = sides.iter().map(|side| nearby(calibration, setting, side).error);
+    let mut uncertainty = errors.fold(0.0, f64::max);
     if setting.placement == Placement::Free {
         notes.push("the scheduler may move the ends; predicted as on different cores".to_owned());
         uncertainty += 0.3;
@@ -212,6 +223,10 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     if calibration.host.others > BUSY {
         notes.push("the host was busy with other programs when it was calibrated".to_owned());
         uncertainty += 0.3;
+    }
+    if setting.workload == Workload::SmallMessages {
+        notes.push("no reference transfer was without Nagle's algorithm".to_owned());
+        uncertainty += 0.2;
     }
     if setting.competitor {
         notes.push("the competitor is taken to get half of the receiver's core".to_owned());
@@ -232,8 +247,15 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     })
 }
 
+/// What the references near a setting say of one side.
+fn nearby(calibration: &Calibration, setting: &Setting, side: &str) -> Nearby {
+    let name = format!("{}.{side}", placement_name(setting.placement));
+    let known = calibration.references.get(&name).map_or(&[][..], Vec::as_slice);
+    reference::nearby(known, setting)
+}
+
 /// The window in bytes that the buffers allow; `None` where the kernel sizes them itself.
-fn window(setting: &Setting) -> Option<f64> {
+pub(crate) fn window(setting: &Setting) -> Option<f64> {
     let receive = setting.receive_buffer.map(|b| b.0 as f64 * WINDOW_PER_BUFFER);
     // The send buffer's doubling goes to bookkeeping: about what was asked for is data.
     let send = setting.send_buffer.map(|b| b.0 as f64);
@@ -263,9 +285,11 @@ fn cpu_limits(
     };
     let (send_delay, receive_delay) = (delay(setting.sender_pause), delay(setting.receiver_pause));
     if setting.placement == Placement::SameCore {
-        let switches = window.map_or(0.0, |w| 2.0 * work.bytes / w);
-        let switching = switches * calibration.si("context.switch")?;
-        let time = sum("core") + switching + send_delay + receive_delay;
+        let turns = match window {
+            Some(window) => work.bytes / window * same_core_turn(calibration, setting, window)?,
+            None => 0.0,
+        };
+        let time = sum("core") + turns + send_delay + receive_delay;
         return Ok(vec![("core".to_owned(), bits / time)]);
     }
     let share = if setting.competitor { 2.0 } else { 1.0 };
@@ -278,15 +302,25 @@ fn cpu_limits(
     ];
     let batch = (work.bytes / work.handovers).min(BATCH_MAX);
     if let Some(window) = window.filter(|w| *w < 2.0 * batch) {
-        let windows = work.bytes / window;
-        let wake = calibration.si("wake.other-core")?;
-        let time = send + receive + windows * wake;
+        let turns = work.bytes / window * calibration.si("path.other-core.per-window")?;
+        let time = send + receive + turns;
         let streams = f64::from(setting.streams);
         let overlapped = (streams * bits / time).min(limits[0].1).min(limits[1].1);
         notes.push("the window holds less than two batches: the ends take turns".to_owned());
         limits.push(("window in lockstep".to_owned(), overlapped));
     }
     Ok(limits)
+}
+
+/// What a full window costs on one core, seconds: between the small and the large reference by the
+/// logarithm of the windows in a message.
+fn same_core_turn(calibration: &Calibration, setting: &Setting, window: f64) -> Result<f64> {
+    let small = calibration.si("path.same-core.per-window.small")?;
+    let large = calibration.si("path.same-core.per-window.large")?;
+    let octaves = |share: f64| share.log2();
+    let place = octaves(setting.message.0 as f64 / window) - octaves(SMALL_SHARE);
+    let between = (place / -octaves(SMALL_SHARE)).clamp(0.0, 1.0);
+    Ok(small + (large - small) * between)
 }
 
 fn delay(pause: Pause) -> f64 {

@@ -20,8 +20,6 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(4);
 /// Predicted and measured goodput of one setting, bits per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Validated {
-    /// What differs from the plain setting, in words.
-    pub name: String,
     /// The setting.
     pub setting: Setting,
     /// From the constants.
@@ -91,35 +89,39 @@ pub fn settings() -> Vec<(&'static str, Setting)> {
     ]
 }
 
-/// Predicts and measures one setting.
+/// Predicts and measures settings that are to be compared. Their runs take turns, so that a machine
+/// that gets slower meanwhile does so for all of them, and their spread tells of it.
 ///
 /// # Errors
 /// As [`predict`] and [`Hosts::run`].
-pub fn one(
+pub fn together(
     hosts: &mut Hosts,
     calibration: &Calibration,
-    name: &str,
-    setting: &Setting,
-) -> Result<Validated> {
-    let prediction = predict(calibration, setting)?;
-    let mut rates = Vec::new();
-    let mut others = 0.0_f64;
+    settings: &[Setting],
+) -> Result<Vec<Validated>> {
+    let predictions: Result<Vec<_>> = settings.iter().map(|s| predict(calibration, s)).collect();
+    let mut runs = vec![(Vec::new(), 0.0_f64); settings.len()];
     for _ in 0..RUNS {
-        let m = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
-        rates.push(m.goodput.windows.median);
-        others = others.max(m.others + m.crowd);
+        for ((rates, others), setting) in runs.iter_mut().zip(settings) {
+            let m = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
+            rates.push(m.goodput.windows.median);
+            *others = others.max(m.others + m.crowd);
+        }
     }
-    let measured = Spread::of(rates);
-    Ok(Validated {
-        name: name.to_owned(),
-        setting: setting.clone(),
-        predicted: prediction.goodput,
-        measured,
-        error: prediction.goodput / measured.median - 1.0,
-        uncertainty: prediction.uncertainty,
-        limit: prediction.uses.first().map_or_else(String::new, |u| u.resource.clone()),
-        others,
-    })
+    let all = settings.iter().zip(predictions?).zip(runs);
+    let validated = all.map(|((setting, prediction), (rates, others))| {
+        let measured = Spread::of(rates);
+        Validated {
+            setting: setting.clone(),
+            predicted: prediction.goodput,
+            measured,
+            error: prediction.goodput / measured.median - 1.0,
+            uncertainty: prediction.uncertainty,
+            limit: prediction.uses.first().map_or_else(String::new, |u| u.resource.clone()),
+            others,
+        }
+    });
+    Ok(validated.collect())
 }
 
 #[cfg(test)]

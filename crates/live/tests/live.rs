@@ -282,7 +282,7 @@ fn nothing_left_after_kill() {
 fn predicts() {
     let from = std::time::Instant::now();
     let calibration = lastmeter_live::calibrate::run().unwrap();
-    assert!(from.elapsed().as_secs() < 20, "calibration took {:?}", from.elapsed());
+    assert!(from.elapsed().as_secs() < 40, "calibration took {:?}", from.elapsed());
     let text = calibration.to_toml().unwrap();
     let back = lastmeter_live::calibrate::Calibration::from_toml(&text).unwrap();
     assert_eq!(back.to_toml().unwrap(), text);

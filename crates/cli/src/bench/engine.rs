@@ -10,7 +10,7 @@ use lastmeter_lab::run::{Manner, prepare};
 use std::fmt::Write;
 use std::time::Instant;
 
-type Bench = fn(&Setting<'_>) -> std::result::Result<Result, Complaint>;
+pub(super) type Bench = fn(&Setting<'_>) -> std::result::Result<Result, Complaint>;
 
 /// All benchmarks of the engine.
 pub(crate) const ALL: &[(&str, Bench)] = &[

@@ -4,6 +4,7 @@
 //! programs disturbed least. The hash of the result shows that two runs did the same.
 
 mod engine;
+mod observed;
 mod peer;
 
 use crate::threads::Threads;
@@ -62,7 +63,7 @@ pub(crate) fn bench(
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
     let mut found = false;
-    for (name, run) in engine::ALL {
+    for (name, run) in own() {
         if name.starts_with(&arguments.name) {
             found = true;
             show(common, &run(&setting)?);
@@ -78,8 +79,13 @@ pub(crate) fn bench(
     }
 }
 
+/// What is measured here and not in a crate: it needs threads, peers or other programs.
+fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
+    engine::ALL.iter().copied().chain([("why/observed", observed::observed as engine::Bench)])
+}
+
 fn unknown(name: &str) -> String {
-    let names = engine::ALL.iter().map(|&(name, _)| name);
+    let names = own().map(|(name, _)| name);
     let names: Vec<&str> = names.chain(lastmeter_lab::bench_cases().map(|c| c.name)).collect();
     format!("no benchmark's name begins with `{name}`: there are {}", names.join(", "))
 }

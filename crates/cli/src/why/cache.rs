@@ -2,6 +2,7 @@
 
 use crate::{Complaint, output};
 use lastmeter_live::calibrate::{self, Calibration};
+use lastmeter_live::namespace::Hosts;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,6 +27,8 @@ pub(crate) struct Held {
     pub(crate) calibration: Calibration,
     /// In words for the user.
     pub(crate) words: String,
+    /// Whether it was made just now.
+    pub(crate) new: bool,
 }
 
 /// The cached calibration, or why it does not hold.
@@ -47,7 +50,8 @@ fn cached(path: &Path) -> Result<Held, String> {
         7_200..172_800 => format!("{} h", age / 3600),
         _ => format!("{} days", age / 86_400),
     };
-    Ok(Held { calibration, words: format!("Calibration from {age} ago ({}).", path.display()) })
+    let words = format!("Calibration from {age} ago ({}).", path.display());
+    Ok(Held { calibration, words, new: false })
 }
 
 /// Whether the next run will calibrate.
@@ -71,7 +75,7 @@ pub(crate) fn calibration() -> Result<Held, Complaint> {
         _ => "not kept".to_owned(),
     };
     let words = format!("Calibrated this host, because {why}; {kept}.");
-    Ok(Held { calibration, words })
+    Ok(Held { calibration, words, new: true })
 }
 
 /// Writes a calibration; whoever reads meanwhile sees the old or the new one.
@@ -97,6 +101,19 @@ fn now() -> u64 {
 pub(crate) fn words(calibration: &Calibration) -> String {
     let host = &calibration.host;
     format!("{}, {} cores, Linux {}", host.model, host.cores, host.kernel)
+}
+
+/// A calibration moved to what the machine does this minute; a new one is left as it is.
+pub(crate) fn refreshed(mut held: Held, hosts: &mut Hosts) -> Result<Held, Complaint> {
+    if !held.new {
+        let change = calibrate::refresh(hosts, &mut held.calibration)?;
+        let percent = change * 100.0;
+        held.words += &format!(
+            " Ten reference transfers repeated now cost up to {percent:.0} % more or less; the \
+             others are moved with them."
+        );
+    }
+    Ok(held)
 }
 
 /// Prints how a calibration came about, where people read.

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
 }
 
 /// What makes no sense for somebody else's program.
-const ALONE: [&str; 6] = ["what_if", "apply", "explain", "validate", "host", "Transfer"];
+const ALONE: [&str; 5] = ["what_if", "apply", "explain", "validate", "host"];
 /// What makes no sense for a modelled host.
 const MODELLED: [&str; 4] = ["what_if", "apply", "explain", "validate"];
 
@@ -85,6 +85,11 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     }
     if let Some(name) = &arguments.explain {
         return own::explain_figure(common, arguments, name);
+    }
+    if !arguments.command.is_empty() && !arguments.transfer.is_unsaid() {
+        let right = "leave the options before `--` away, or the command after it";
+        let wrong = "a command brings its own transfer, which nobody here can set";
+        return Err(Complaint(format!("{wrong}: {right}")));
     }
     match arguments.command.as_slice() {
         [] if arguments.validate => validate::validate(common),

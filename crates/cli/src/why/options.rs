@@ -1,11 +1,12 @@
 //! The options that say what transfer is meant.
 
 use crate::Complaint;
+use clap::Parser;
 use lastmeter_base::{Bytes, Duration, Quantity};
 use lastmeter_live::transfer::{Placement, Setting, Workload};
 
 /// A transfer; what is not said is as in the plain one: a stream of 64 KiB messages, MTU 1500.
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 pub(super) struct Transfer {
     /// What the applications do
     #[arg(long, value_enum, default_value_t = Work::Stream)]
@@ -39,7 +40,7 @@ pub(super) struct Transfer {
     duration: Duration,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Work {
     /// Message after message; TCP may merge them
     Stream,
@@ -57,7 +58,19 @@ fn time(text: &str) -> Result<Duration, String> {
     Duration::parse(text).map_err(|error| error.to_string())
 }
 
+/// A command line that says nothing of the transfer.
+#[derive(clap::Parser)]
+struct Unsaid {
+    #[command(flatten)]
+    transfer: Transfer,
+}
+
 impl Transfer {
+    /// Whether the user said nothing of it.
+    pub(super) fn is_unsaid(&self) -> bool {
+        Unsaid::try_parse_from(["why"]).is_ok_and(|unsaid| unsaid.transfer == *self)
+    }
+
     /// The size of each send, where the user said one.
     pub(super) fn message(&self) -> Option<Bytes> {
         self.message

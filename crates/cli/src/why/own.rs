@@ -106,11 +106,11 @@ fn asked(text: &str, apply: bool, setting: &Setting) -> Result<Change, Complaint
 fn find(setting: &Setting, asked: Option<Change>, apply: bool) -> Result<Found, Complaint> {
     let steps = Steps::new(5);
     steps.next(if cache::is_cold() { "calibrating this host" } else { "reading calibration" });
-    let held = cache::calibration()?;
+    let mut hosts = Hosts::open(false)?;
+    let held = cache::refreshed(cache::calibration()?, &mut hosts)?;
     steps.aside(|| cache::say(&held));
     let calibration = &held.calibration;
     let prediction = predict(calibration, setting)?;
-    let mut hosts = Hosts::open(false)?;
     steps.next("measuring the transfer");
     let measured = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
     steps.next("taking it apart, stage by stage");

@@ -4,7 +4,7 @@ use super::cache;
 use super::steps::Steps;
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_lab::why::ranking::{self, Row, Tried};
-use lastmeter_live::calibrate::Calibration;
+use lastmeter_live::calibrate::{self, Calibration};
 use lastmeter_live::namespace::Hosts;
 use lastmeter_live::transfer::Setting;
 use lastmeter_live::validate;
@@ -13,7 +13,7 @@ pub(super) fn validate(common: &Common) -> Result<Ended, Complaint> {
     let settings = validate::settings();
     let steps = Steps::new(settings.len() as u64 + 1);
     steps.next(if cache::is_cold() { "calibrating this host" } else { "reading calibration" });
-    let held = cache::calibration()?;
+    let mut held = cache::calibration()?;
     let width = output::width();
     steps.aside(|| {
         cache::say(&held);
@@ -25,6 +25,8 @@ pub(super) fn validate(common: &Common) -> Result<Ended, Complaint> {
     let mut rows = Vec::new();
     for (name, setting) in settings {
         steps.next("predicting and measuring");
+        // A machine is not equally fast every minute; no setting of the table is a reference.
+        calibrate::refresh(&mut hosts, &mut held.calibration)?;
         let row = row(&mut hosts, &held.calibration, name, &setting)?;
         // Each row as it comes: who interrupts keeps what there is.
         steps.aside(|| match common.json {
@@ -46,16 +48,14 @@ fn row(
     name: &str,
     setting: &Setting,
 ) -> Result<Row, Complaint> {
-    let base = validate::one(hosts, calibration, name, setting)?;
-    let mut tried = Vec::new();
-    for change in ranking::changes(setting) {
-        let changed = change.setting(setting);
-        let one = validate::one(hosts, calibration, name, &changed)?;
-        tried.push(Tried {
-            change: change.key(),
-            predicted: one.predicted,
-            measured: one.measured,
-        });
-    }
-    Ok(ranking::row(&base, tried))
+    let changes = ranking::changes(setting);
+    let mut settings = vec![setting.clone()];
+    settings.extend(changes.iter().map(|change| change.setting(setting)));
+    let all = validate::together(hosts, calibration, &settings)?;
+    let tried = changes.iter().zip(&all[1..]).map(|(change, one)| Tried {
+        change: change.key(),
+        predicted: one.predicted,
+        measured: one.measured,
+    });
+    Ok(ranking::row(name, &all[0], tried.collect()))
 }

@@ -2,8 +2,9 @@
 //!
 //! For each setting three soft changes are predicted and measured. For each pair of the four (the
 //! setting as it is, too) the order of what was predicted must be that of what was measured. A pair
-//! whose runs overlap, from first to third quartile, is a tie: the measurement does not say which
-//! is better, so no order of it is wrong. One pair in the wrong order makes the ranking wrong.
+//! whose runs overlap, from first to third quartile, or whose medians lie within 10 % of each other is
+//! a tie: the measurement does not say which is better, or nobody would choose by it, so no order of
+//! it is wrong. One pair in the wrong order makes the ranking wrong.
 
 use super::change::Change;
 use crate::report::figures;
@@ -23,6 +24,9 @@ pub const ERROR_OUTRIGHT: f64 = 0.40;
 pub const WITHIN_MIN: f64 = 0.8;
 /// See [`WITHIN_MIN`].
 pub const RANKED_MIN: f64 = 0.9;
+
+/// Two rates nearer to each other than this are as good as each other.
+pub const TIE: f64 = 0.10;
 
 /// What is predicted for the same transfer changed in one way, and what it did.
 #[derive(Clone, Debug, Serialize)]
@@ -78,7 +82,7 @@ pub fn changes(setting: &Setting) -> Vec<Change> {
 }
 
 /// Makes the line of a setting.
-pub fn row(one: &Validated, changes: Vec<Tried>) -> Row {
+pub fn row(name: &str, one: &Validated, changes: Vec<Tried>) -> Row {
     let base = Tried { change: String::new(), predicted: one.predicted, measured: one.measured };
     let confidence = match one.uncertainty {
         u if u <= ERROR_MAX => "high",
@@ -87,7 +91,7 @@ pub fn row(one: &Validated, changes: Vec<Tried>) -> Row {
     };
     Row {
         schema: SCHEMA,
-        setting: one.name.clone(),
+        setting: name.to_owned(),
         predicted: one.predicted,
         measured: one.measured.median,
         measured_low: one.measured.low,
@@ -105,7 +109,8 @@ fn is_right(base: &Tried, changes: &[Tried]) -> bool {
     let all: Vec<&Tried> = std::iter::once(base).chain(changes).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (a, b)));
     pairs.into_iter().all(|(a, b)| {
-        let tie = a.measured.low <= b.measured.high && b.measured.low <= a.measured.high;
+        let overlap = a.measured.low <= b.measured.high && b.measured.low <= a.measured.high;
+        let tie = overlap || (a.measured.median / b.measured.median).ln().abs() < TIE;
         let measured = a.measured.median.total_cmp(&b.measured.median);
         tie || a.predicted.total_cmp(&b.predicted) == measured
     })
@@ -173,11 +178,12 @@ pub fn summary(rows: &[Row]) -> String {
         rows.iter().map(|row| (row.measured_high - row.measured_low) / row.measured).collect(),
     );
     format!(
-        "{within} of {} within {:.0} %, {ranked} ranked rightly, {outright} wrong by more than \
-         {:.0} % without a warning.\nRuns of one setting spread by {:.1} % (median; a quarter by \
+        "{within} of {} within {:.0} %, {ranked} ranked rightly (rates within {:.0} % of each other \
+         are a tie),\n{outright} wrong by more than {:.0} % without a warning.\nRuns of one setting spread by {:.1} % (median; a quarter by \
          more than {:.1} %).",
         rows.len(),
         ERROR_MAX * 100.0,
+        TIE * 100.0,
         ERROR_OUTRIGHT * 100.0,
         noise.median * 100.0,
         noise.high * 100.0
@@ -200,5 +206,8 @@ mod tests {
         assert!(is_right(&base, &[tried(12.0, 10.0, 12.0)]));
         assert!(is_right(&base, &[tried(8.0, 10.0, 12.0)]));
         assert!(!is_right(&base, &[tried(8.0, 12.0, 13.0)]));
+        let steady = tried(10.0, 10.0, 10.0);
+        assert!(is_right(&steady, &[tried(8.0, 10.9, 10.9)]));
+        assert!(!is_right(&steady, &[tried(8.0, 11.2, 11.2)]));
     }
 }

@@ -1,6 +1,7 @@
 //! One measured constant of a host, and how it is written in a profile: text with a unit.
 
 use crate::error::{Error, Result};
+use crate::reference::Reference;
 use crate::statistics::Spread;
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -149,6 +150,9 @@ pub struct Calibration {
     pub host: Host,
     /// Its constants by name, such as `memory.copy.dram` or `path.other-core.sender.per-call`.
     pub constants: std::collections::BTreeMap<String, Constant>,
+    /// The reference transfers behind the path's constants, by place and side, such as
+    /// `other-core.sender`.
+    pub references: std::collections::BTreeMap<String, Vec<Reference>>,
 }
 
 impl Calibration {

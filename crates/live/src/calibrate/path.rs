@@ -11,38 +11,60 @@
 //! receiver, with the acknowledgement and the wake-up that come of it; further batches of the same
 //! send find the receiver awake; segments count only where batches are cut into packets before the
 //! veth pair. [`crate::predict::work_of`] counts them.
+//! What the fit misses at a reference is kept beside it, see [`crate::reference`].
 //! None of the reference settings is one of the validation's.
 
-use super::constant::{Constant, Value};
+use super::constant::{Calibration, Constant, Value};
 use crate::error::Result;
-use crate::fit;
 use crate::namespace::Hosts;
-use crate::predict::{placement_name, work_of};
+use crate::predict::{self, placement_name, predict};
+use crate::reference::{self, Point, Reference};
 use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
 use std::time::Instant;
 
-/// Measured time of one reference transfer: windows of 8 ms.
-const DURATION: Duration = Duration::from_ms(200);
+/// Measured time of one reference transfer: windows of 4 ms.
+const DURATION: Duration = Duration::from_ms(100);
 /// Slow start and buffer growth, which takes longest, are over by then.
 const WARM_UP: Duration = Duration::from_ms(60);
+/// Times that the reference transfers are gone through; the cheaper run of each counts, for whatever
+/// disturbs a run adds to it, and a disturbance lasts longer than a run.
+const ROUNDS: usize = 2;
 
 /// Message, MTU, batches stay whole.
-const REFERENCES: [(u64, u32, bool); 11] = [
+const REFERENCES: [(u64, u32, bool); 23] = [
     (384, 1500, true),
+    (768, 1500, true),
     (1536, 1500, true),
+    (3 << 10, 1500, true),
     (6 << 10, 1500, true),
+    (12 << 10, 1500, true),
     (24 << 10, 1500, true),
+    (40 << 10, 1500, true),
+    (60 << 10, 1500, true),
+    (80 << 10, 1500, true),
     (96 << 10, 1500, true),
+    (144 << 10, 1500, true),
+    (192 << 10, 1500, true),
     (384 << 10, 1500, true),
+    (768 << 10, 1500, true),
+    (1536 << 10, 1500, true),
     (6 << 10, 9000, true),
     (48 << 10, 9000, true),
     (12 << 10, 800, false),
-    (32 << 10, 1500, false),
-    (96 << 10, 4000, false),
+    (48 << 10, 800, false),
+    (24 << 10, 1500, false),
+    (96 << 10, 1500, false),
+    (96 << 10, 6000, false),
 ];
-/// The column of the fit that counts bytes.
-const BYTES: usize = 1;
+/// Those of them that are repeated before predictions.
+const ANCHORS: [(u64, u32, bool); 5] = [
+    (768, 1500, true),
+    (6 << 10, 1500, true),
+    (60 << 10, 1500, true),
+    (384 << 10, 1500, true),
+    (24 << 10, 1500, false),
+];
 /// The message with which copying is taken away.
 const VARIANT: u64 = 96 << 10;
 
@@ -59,71 +81,160 @@ fn reference(placement: Placement, (message, mtu, offload): (u64, u32, bool)) ->
 }
 
 /// Seconds of CPU per message on both sides.
-fn costs(m: &Measurement) -> (f64, f64) {
-    let message = m.setting.message.0 as f64;
-    (m.sender.run_per_byte.median * message, m.receiver.run_per_byte.median * message)
+#[derive(Clone, Copy)]
+struct Costs {
+    sender: f64,
+    receiver: f64,
+    /// CPUs' worth of others meanwhile.
+    others: f64,
 }
 
-/// Everything about the path with this placement, by name; noisy runs are repeated until `until`.
-/// Returns how much others used the machine in the noisiest run that counts.
-pub(crate) fn measure(
+/// The cheapest run of each of `points`, in their order.
+fn cheapest(
     hosts: &mut Hosts,
     placement: Placement,
+    points: &[(u64, u32, bool)],
     until: Instant,
-    into: &mut Vec<(String, Constant)>,
-) -> Result<f64> {
-    let prefix = format!("path.{}", placement_name(placement));
-    let copy_out = copies(hosts, placement, until, &prefix, into)?;
-    let (mut rows, mut sender, mut receiver) = (Vec::new(), Vec::new(), Vec::new());
-    let mut others = 0.0_f64;
-    for point in REFERENCES {
-        let setting = reference(placement, point);
-        let m = hosts.run_quiet(&setting, until)?;
-        others = others.max(m.others + m.crowd);
-        let work = work_of(&setting);
-        rows.push(vec![1.0, work.bytes, work.handovers, work.batches, work.segments]);
-        let (s, r) = costs(&m);
-        sender.push(s);
-        receiver.push(r);
+) -> Result<Vec<(Setting, Costs)>> {
+    let mut best: Vec<Option<(Setting, Costs)>> = vec![None; points.len()];
+    for _ in 0..ROUNDS {
+        for (best, point) in best.iter_mut().zip(points) {
+            let setting = reference(placement, *point);
+            let m = hosts.run_quiet(&setting, until)?;
+            let message = setting.message.0 as f64;
+            let next = Costs {
+                sender: m.sender.run_per_byte.median * message,
+                receiver: m.receiver.run_per_byte.median * message,
+                others: m.others + m.crowd,
+            };
+            let sum = |costs: &Costs| costs.sender + costs.receiver;
+            if best.as_ref().is_none_or(|(_, best)| sum(&next) < sum(best)) {
+                *best = Some((setting, next));
+            }
+        }
     }
-    if placement == Placement::SameCore {
-        // One core pays for both, and which side's time a softirq is charged to is chance.
-        let sums: Vec<f64> = sender.iter().zip(&receiver).map(|(s, r)| s + r).collect();
-        push_fit(&format!("{prefix}.both"), &rows, &sums, copy_out, into);
-    } else {
-        push_fit(&format!("{prefix}.sender"), &rows, &sender, 0.0, into);
-        push_fit(&format!("{prefix}.receiver"), &rows, &receiver, copy_out, into);
-    }
-    round_trip(hosts, placement, until, &prefix, into)?;
-    Ok(others)
+    Ok(best.into_iter().flatten().collect())
 }
 
-/// Fits and names the factors. `copy` is what is known to be per byte already: left to the fit alone,
-/// whole batches would take it, because most bytes travel in them.
-fn push_fit(
-    prefix: &str,
-    rows: &[Vec<f64>],
-    times: &[f64],
-    copy: f64,
-    into: &mut Vec<(String, Constant)>,
-) {
-    let rest = |(row, time): (&Vec<f64>, &f64)| (time - copy * row[BYTES]).max(time / 10.0);
-    let rests: Vec<f64> = rows.iter().zip(times).map(rest).collect();
-    let mut fit = fit::relative(rows, &rests);
-    fit.factors[BYTES] += copy;
-    let method = format!(
-        "CPU time per message of {} reference transfers (384 B to 384 KiB, MTU 800 to 9000, GSO on \
-         and off); least squares on calls, bytes, handovers, batches and segments",
-        rows.len()
-    );
-    let names = ["per-call", "per-byte", "per-handover", "per-batch", "per-segment"];
-    for (name, factor) in names.into_iter().zip(fit.factors) {
-        let value = if name == "per-byte" { Value::PerByte(factor) } else { Value::Time(factor) };
-        let spread = (fit.error * 1e4).round() / 1e4;
-        let samples = rows.len() as u32;
-        let constant = Constant { value, method: method.clone(), spread, samples };
-        into.push((format!("{prefix}.{name}"), constant));
+/// One side of what [`cheapest`] found.
+fn side(all: &[(Setting, Costs)], cost: fn(&Costs) -> f64) -> Vec<Point> {
+    all.iter().map(|(setting, c)| Point { setting: setting.clone(), cost: cost(c) }).collect()
+}
+
+/// What was found on one placement, by name.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) constants: Vec<(String, Constant)>,
+    pub(crate) references: Vec<(String, Vec<Reference>)>,
+    /// How much others used the machine in the noisiest run that counts.
+    pub(crate) others: f64,
+}
+
+/// Everything about the path with this placement; noisy runs are repeated until `until`.
+pub(crate) fn measure(hosts: &mut Hosts, placement: Placement, until: Instant) -> Result<Found> {
+    let place = placement_name(placement);
+    let prefix = format!("path.{place}");
+    let mut found = Found::default();
+    let copy_out = copies(hosts, placement, until, &prefix, &mut found.constants)?;
+    let all = cheapest(hosts, placement, &REFERENCES, until)?;
+    found.others = all.iter().map(|(_, costs)| costs.others).fold(0.0, f64::max);
+    if placement == Placement::SameCore {
+        // One core pays for both, and which side's time a softirq is charged to is chance.
+        found.fit(place, "both", &side(&all, |c| c.sender + c.receiver), copy_out);
+    } else {
+        found.fit(place, "sender", &side(&all, |c| c.sender), 0.0);
+        found.fit(place, "receiver", &side(&all, |c| c.receiver), copy_out);
     }
+    round_trip(hosts, placement, until, &prefix, &mut found.constants)?;
+    Ok(found)
+}
+
+impl Found {
+    /// Fits and names the factors.
+    fn fit(&mut self, place: &str, side: &str, points: &[Point], copy: f64) {
+        let fitted = reference::fit(points, copy);
+        let method = format!(
+            "CPU time per message of {} reference transfers (384 B to 1.5 MiB, MTU 800 to 9000, \
+             GSO on and off); least squares on calls, bytes, handovers, batches and segments",
+            points.len()
+        );
+        let names = ["per-call", "per-byte", "per-handover", "per-batch", "per-segment"];
+        for (name, factor) in names.into_iter().zip(fitted.factors) {
+            let value =
+                if name == "per-byte" { Value::PerByte(factor) } else { Value::Time(factor) };
+            let spread = (fitted.error * 1e4).round() / 1e4;
+            let samples = points.len() as u32;
+            let constant = Constant { value, method: method.clone(), spread, samples };
+            self.constants.push((format!("path.{place}.{side}.{name}"), constant));
+        }
+        self.references.push((format!("{place}.{side}"), fitted.references));
+    }
+}
+
+/// A message and both buffers with which a window fills, and the constant that it gives: the large
+/// ones have a window or two in a message.
+const WINDOWS: [(Placement, u64, u64, &str); 3] = [
+    (Placement::OtherCore, 48 << 10, 24 << 10, "path.other-core.per-window"),
+    (Placement::SameCore, 3 << 10, 24 << 10, "path.same-core.per-window.small"),
+    (Placement::SameCore, 24 << 10, 24 << 10, "path.same-core.per-window.large"),
+];
+
+/// What a full window costs: the time that a transfer with small buffers takes beyond its prediction
+/// without that cost.
+pub(crate) fn windows(
+    hosts: &mut Hosts,
+    calibration: &mut Calibration,
+    until: Instant,
+) -> Result<()> {
+    let several = calibration.host.cores > 1;
+    for (placement, message, buffer, name) in WINDOWS {
+        if placement == Placement::OtherCore && !several {
+            continue;
+        }
+        let buffer = Some(Bytes(buffer));
+        let plain = reference(placement, (message, 1500, true));
+        let setting = Setting { send_buffer: buffer, receive_buffer: buffer, ..plain };
+        let m = hosts.run_quiet(&setting, until)?;
+        let method = "time of a transfer with full windows beyond its prediction without them, \
+                      over the windows in a message"
+            .to_owned();
+        let zero = Constant { value: Value::Time(0.0), method, spread: 0.0, samples: 1 };
+        for (.., name) in WINDOWS.iter().filter(|(other, ..)| *other == placement) {
+            calibration.constants.entry((*name).to_owned()).or_insert_with(|| zero.clone());
+        }
+        let without = predict(calibration, &setting)?.goodput;
+        let bits = message as f64 * 8.0;
+        let beyond = (bits / m.goodput.windows.median - bits / without).max(0.0);
+        let turns = message as f64 / predict::window(&setting).unwrap_or(message as f64);
+        let spread = (m.goodput.windows.relative() * 1e4).round() / 1e4;
+        let value = Value::Time(beyond / turns);
+        calibration.constants.insert(name.to_owned(), Constant { value, spread, ..zero });
+    }
+    Ok(())
+}
+
+/// Repeats some of the reference transfers, for a machine is not equally fast every minute, and
+/// moves the others with them; returns the largest relative change.
+pub(crate) fn refresh(
+    hosts: &mut Hosts,
+    calibration: &mut Calibration,
+    placement: Placement,
+    until: Instant,
+) -> Result<f64> {
+    let place = placement_name(placement);
+    let all = cheapest(hosts, placement, &ANCHORS, until)?;
+    let sides = [
+        ("sender", side(&all, |c| c.sender)),
+        ("receiver", side(&all, |c| c.receiver)),
+        ("both", side(&all, |c| c.sender + c.receiver)),
+    ];
+    let mut largest = 0.0_f64;
+    for (side, again) in sides {
+        if let Some(references) = calibration.references.get_mut(&format!("{place}.{side}")) {
+            largest = largest.max(reference::refresh(references, &again));
+        }
+    }
+    Ok(largest)
 }
 
 /// What copying costs per byte, by leaving it away; returns the copy out.
