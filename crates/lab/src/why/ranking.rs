@@ -178,9 +178,9 @@ pub fn summary(rows: &[Row]) -> String {
         rows.iter().map(|row| (row.measured_high - row.measured_low) / row.measured).collect(),
     );
     format!(
-        "{within} of {} within {:.0} %, {ranked} ranked rightly (rates within {:.0} % of each other \
-         are a tie),\n{outright} wrong by more than {:.0} % without a warning.\nRuns of one setting \
-         spread by {:.1} % (median; a quarter by more than {:.1} %).",
+        "{within} of {} within {:.0} %, {ranked} ranked rightly (rates within {:.0} % of each \
+         other are a tie),\n{outright} wrong by more than {:.0} % without a warning.\nRuns of one \
+         setting spread by {:.1} % (median; a quarter by more than {:.1} %).",
         rows.len(),
         ERROR_MAX * 100.0,
         TIE * 100.0,
