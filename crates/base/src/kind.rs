@@ -159,6 +159,10 @@ pub enum ParamKind {
     Node,
     /// Names of nodes, at least this many.
     Nodes(usize),
+    /// When each of several rates begins: `[["0 s", "10 Mbit/s"], ["2 s", "0 bit/s"]]`.
+    Rates,
+    /// From when until when: `[["1 s", "2 s"], ["5 s", "6 s"]]`.
+    Windows,
     /// Whole numbers in a list, both bounds included: `[1, 3]`.
     Integers {
         /// The least.
@@ -173,6 +177,8 @@ pub enum ParamKind {
 pub const PACKET_MAX: Bytes = Bytes::from_mib(16);
 /// The slowest rate that an experiment may speak of.
 pub const RATE_MIN: Rate = Rate::from_bits(1_000);
+/// Most line time for framing that an experiment may speak of, in bytes.
+pub const FRAMING_MAX: u64 = 65_536;
 /// The longest time that an experiment may speak of.
 pub const TIME_MAX: Duration = Duration::from_secs(100_000);
 
@@ -239,6 +245,10 @@ pub enum Value {
     Texts(Vec<String>),
     /// Of [`ParamKind::Integers`].
     Integers(Vec<u64>),
+    /// Of [`ParamKind::Rates`]; `None` is a rate of zero.
+    Rates(Vec<(Duration, Option<Rate>)>),
+    /// Of [`ParamKind::Windows`]; each ends after it begins.
+    Windows(Vec<(Duration, Duration)>),
 }
 
 /// A kind with its parameters.
@@ -315,7 +325,8 @@ macro_rules! typed {
 typed! {
     Time: Duration, Size: Bytes, Rate: Rate, PerByte: PerByte, Integer: u64, Number: f64,
     Text: String, Flag: bool, Draw: Draw, Sizes: Vec<(Bytes, u64)>, Texts: Vec<String>,
-    Integers: Vec<u64>,
+    Integers: Vec<u64>, Rates: Vec<(Duration, Option<Rate>)>,
+    Windows: Vec<(Duration, Duration)>,
 }
 impl Typed for Nested {
     fn typed(value: &Value) -> Option<Nested> {

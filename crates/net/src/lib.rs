@@ -6,6 +6,8 @@
 pub mod bench;
 pub mod demultiplexer;
 pub mod forwarder;
+pub mod fuzz;
+pub mod impair;
 pub mod queue;
 pub mod request;
 pub mod ring;

@@ -9,10 +9,12 @@
 //! sent on at once, to depart when it ends. The next service starts when the last one ended, which
 //! on a wall clock may lie before now; so a late wake-up never slows the server down.
 
+use crate::impair::RateTable;
 use crate::queue::Queue;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use std::sync::Arc;
 
 /// How experiments describe it as a node.
 pub const PAGE: &Page = &Page {
@@ -69,15 +71,23 @@ pub enum Service {
     Cost(Cost),
     /// A random time, whatever its length.
     Draw(Draw),
+    /// As long as its bits, and `framing` more, take at a rate that changes with time.
+    Table {
+        /// The rates.
+        table: Arc<RateTable>,
+        /// As with [`Service::Line`].
+        framing: Bytes,
+    },
 }
 
 impl Service {
     #[inline]
-    fn time_for(&self, len: Bytes, stream: &mut Stream) -> Duration {
+    fn time_for(&self, started: Time, len: Bytes, stream: &mut Stream) -> Duration {
         match self {
             Service::Line { rate, framing } => rate.time_for(len + *framing),
             Service::Cost(cost) => cost.time_for(len),
             Service::Draw(draw) => draw.sample(stream),
+            Service::Table { table, framing } => table.time_for(started, len + *framing),
         }
     }
 }
@@ -140,7 +150,7 @@ impl<Q: Queue> Server<Q> {
             if started > self.free_at {
                 self.meter.rest(self.free_at);
             }
-            let service = self.service.time_for(packet.len, cx.rng());
+            let service = self.service.time_for(started, packet.len, cx.rng());
             self.meter.serve(started, self.stage);
             self.meter.moved(packet.len);
             self.free_at = started + service;

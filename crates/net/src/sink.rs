@@ -55,7 +55,8 @@ impl Check {
                 self.next.get(&flow).copied().unwrap_or(0)
             }
         };
-        if packet.seq < next {
+        // One that equals the latest is a copy, and after nothing later.
+        if packet.seq + 1 < next {
             cx.note_reordered(packet.path);
         }
         self.last = Some((flow, next.max(packet.seq + 1)));

@@ -1,0 +1,53 @@
+//! Entry points for fuzzing the texts that this crate reads: any bytes in, no panic out, and what
+//! parses is emitted as it was.
+
+use crate::impair::{Opportunities, RateTable};
+use lastmeter_base::kind::TIME_MAX;
+use lastmeter_base::{Bytes, Duration, Time};
+use lastmeter_wire::fuzz::Target;
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_mahimahi", run: fuzz_mahimahi },
+    Target { name: "fuzz_rate_table", run: fuzz_rate_table },
+];
+
+/// Traces of delivery opportunities.
+pub fn fuzz_mahimahi(bytes: &[u8]) {
+    match Opportunities::parse(bytes) {
+        Err(error) => assert!(error.line > 0 && !error.reason.is_empty()),
+        Ok(mut trace) => {
+            let again = Opportunities::parse(trace.emit().as_bytes());
+            assert_eq!(again.as_ref(), Ok(&trace));
+            let mut last = Time::START;
+            for _ in 0..1000 {
+                // No run asks for what comes after its longest time.
+                if trace.next().since_start() > TIME_MAX {
+                    return;
+                }
+                assert!(trace.next() >= last, "opportunities come in order");
+                last = trace.take();
+            }
+            let later = last + Duration::from_secs(1);
+            trace.pass(later);
+            assert!(trace.next() > later);
+        }
+    }
+}
+
+/// Tables of rates.
+pub fn fuzz_rate_table(bytes: &[u8]) {
+    match RateTable::parse(bytes) {
+        Err(error) => assert!(error.line > 0 && !error.reason.is_empty()),
+        Ok(steps) => {
+            assert_eq!(RateTable::parse(RateTable::emit(&steps).as_bytes()).as_ref(), Ok(&steps));
+            let end = steps[steps.len() - 1].0 + Duration::from_ms(1);
+            for period in [None, Some(end)] {
+                if let Ok(table) = RateTable::new(steps.clone(), period) {
+                    let short = table.time_for(Time::START, Bytes(1));
+                    assert!(short <= table.time_for(Time::START, Bytes(1500)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Corruption: some packets arrive with bits flipped.
+
+use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Stream, Time, here};
+
+/// Most bits that are flipped in one packet: as many as a packet without content has to flip.
+const BITS_MAX: u64 = 64;
+
+pub(super) const PAGE: &Page = &Page {
+    name: "corruption",
+    family: Family::Node,
+    what: "Flips bits of some packets.",
+    ports: "any in --> (flipped?) --> link that the destination asks for",
+    params: &[
+        Param::required("probability", PROBABILITY, "that bits of a packet are flipped"),
+        Param::or(
+            "bits",
+            ParamKind::Integer { min: 1, max: BITS_MAX },
+            "1",
+            "how many different ones, anywhere in it",
+        ),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &["A packet without content is marked instead, and its sink counts it."],
+    counters: &[("passed", "packets that went on"), ("corrupted", "those with bits flipped")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+noise = { corruption = { probability = 0.01 } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "noise", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// Flips bits of some packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Corruption {
+    /// That bits of a packet are flipped.
+    pub probability: f64,
+    /// How many.
+    pub bits: u32,
+}
+
+impl Judge for Corruption {
+    const HIT: &'static str = "corrupted";
+    fn judge(&mut self, _now: Time, random: &mut Stream) -> Verdict {
+        match random.chance(self.probability) {
+            true => Verdict::Corrupt(self.bits),
+            false => Verdict::Pass,
+        }
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let bits: u64 = values.get("bits");
+    let corruption = Corruption { probability: values.get("probability"), bits: bits as u32 };
+    Ok(Box::new(Filter::new(corruption, setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Trial, binomial_agrees};
+    use super::*;
+
+    #[test]
+    fn a_sink_counts_what_has_no_content_to_flip() {
+        let trial = Trial { packets: 50_000, ..Trial::USUAL };
+        let corruption = Corruption { probability: 0.02, bits: 3 };
+        let outcome = trial.run(|stage, _| Box::new(Filter::new(corruption, stage)));
+        binomial_agrees(outcome.books.paths[0].corrupted, trial.packets, 0.02);
+        assert_eq!(outcome.books.delivered, trial.packets);
+    }
+
+    #[test]
+    fn real_content_has_exactly_so_many_bits_flipped() {
+        let trial = Trial { packets: 20_000, content: 100, ..Trial::USUAL };
+        let corruption = Corruption { probability: 0.1, bits: 2 };
+        let (_, arrivals) = trial.arrivals(|stage, _| Box::new(Filter::new(corruption, stage)));
+        let flipped = |arrival: &super::super::check::Arrival| -> u32 {
+            arrival.content.iter().map(|byte| (byte ^ arrival.seq as u8).count_ones()).sum()
+        };
+        assert!(arrivals.iter().all(|arrival| [0, 2].contains(&flipped(arrival))));
+        let hit = arrivals.iter().filter(|arrival| flipped(arrival) > 0).count();
+        binomial_agrees(hit as u64, trial.packets, 0.1);
+    }
+}

@@ -1,0 +1,80 @@
+//! Duplication: some packets arrive twice.
+
+use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
+use lastmeter_base::kind::{Family, Page, Param, Values};
+use lastmeter_base::{Stream, Time, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "duplication",
+    family: Family::Node,
+    what: "Sends some packets on twice, the copy right behind the original.",
+    ports: "any in --> (twice?) --> link that the destination asks for",
+    params: &[
+        Param::required("probability", PROBABILITY, "that a packet is sent on twice"),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &["A copy is a packet of its own in the books, and counts as offered."],
+    counters: &[
+        ("passed", "packets that came and went on"),
+        ("duplicated", "packets of which a copy followed"),
+    ],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+wan = { duplication = { probability = 0.01 } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "wan", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// Sends some packets twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Duplication {
+    /// That a packet is sent twice.
+    pub probability: f64,
+}
+
+impl Judge for Duplication {
+    const HIT: &'static str = "duplicated";
+    fn judge(&mut self, _now: Time, random: &mut Stream) -> Verdict {
+        match random.chance(self.probability) {
+            true => Verdict::Twice,
+            false => Verdict::Pass,
+        }
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let duplication = Duplication { probability: values.get("probability") };
+    Ok(Box::new(Filter::new(duplication, setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Trial, binomial_agrees};
+    use super::*;
+
+    #[test]
+    fn copies_are_equal_and_follow_at_once() {
+        let trial = Trial { packets: 50_000, content: 40, ..Trial::USUAL };
+        let duplication = Duplication { probability: 0.1 };
+        let (outcome, arrivals) =
+            trial.arrivals(|stage, _| Box::new(Filter::new(duplication, stage)));
+        let copies = arrivals.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+        assert_eq!(copies, arrivals.len() as u64 - trial.packets);
+        binomial_agrees(copies, trial.packets, 0.1);
+        let book = &outcome.books.paths[0];
+        assert_eq!((book.reordered, book.corrupted), (0, 0));
+        assert_eq!(outcome.books.made, trial.packets + copies);
+    }
+}

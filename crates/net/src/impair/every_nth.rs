@@ -1,0 +1,82 @@
+//! Periodic loss: every nth packet is lost, which makes small cases exact.
+
+use super::{Built, Filter, Judge, Setting, TOWARD, Verdict};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Stream, Time, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "every-nth",
+    family: Family::Node,
+    what: "Loses every nth packet.",
+    ports: "any in --> (nth?) --> link that the destination asks for        drops: `lost`",
+    params: &[
+        Param::required("n", ParamKind::COUNT, "one of so many packets is lost, the last of them"),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+lossy = { every-nth = { n = 10 } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "lossy", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// Loses the last of every `n` packets.
+#[derive(Clone, Copy, Debug)]
+pub struct EveryNth {
+    n: u64,
+    /// Packets since the last loss.
+    since: u64,
+}
+
+impl EveryNth {
+    /// Loses packet `n`, `2n` and so on, counted from 1.
+    pub fn new(n: u64) -> EveryNth {
+        EveryNth { n, since: 0 }
+    }
+}
+
+impl Judge for EveryNth {
+    const HIT: &'static str = "lost";
+    fn judge(&mut self, _now: Time, _random: &mut Stream) -> Verdict {
+        self.since += 1;
+        if self.since < self.n {
+            return Verdict::Pass;
+        }
+        self.since = 0;
+        Verdict::Drop
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    Ok(Box::new(Filter::new(EveryNth::new(values.get("n")), setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Trial;
+    use super::*;
+
+    #[test]
+    fn every_third_packet_is_lost() {
+        let trial = Trial { packets: 10, ..Trial::USUAL };
+        let (outcome, arrivals) =
+            trial.arrivals(|stage, _| Box::new(Filter::new(EveryNth::new(3), stage)));
+        let seqs: Vec<u64> = arrivals.iter().map(|arrival| arrival.seq).collect();
+        assert_eq!(seqs, [0, 1, 3, 4, 6, 7, 9]);
+        assert_eq!(outcome.books.dropped, 3);
+    }
+}

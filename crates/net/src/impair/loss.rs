@@ -1,0 +1,78 @@
+//! Independent loss: each packet is lost with the same probability, whatever became of others.
+
+use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
+use lastmeter_base::kind::{Family, Page, Param, Values};
+use lastmeter_base::{Stream, Time, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "loss",
+    family: Family::Node,
+    what: "Loses each packet with the same probability, independently of the others.",
+    ports: "any in --> (lost?) --> link that the destination asks for        drops: `lost`",
+    params: &[Param::required("probability", PROBABILITY, "that a packet is lost"), TOWARD],
+    source: "",
+    deviations: &[],
+    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+radio = { loss = { probability = 0.01, toward = ["bob"] } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "radio", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// Loses packets independently.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// That a packet is lost.
+    pub probability: f64,
+}
+
+impl Judge for Loss {
+    const HIT: &'static str = "lost";
+    fn judge(&mut self, _now: Time, random: &mut Stream) -> Verdict {
+        match random.chance(self.probability) {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        }
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let loss = Loss { probability: values.get("probability") };
+    Ok(Box::new(Filter::new(loss, setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Trial, binomial_agrees};
+    use super::*;
+
+    #[test]
+    fn the_loss_rate_lies_within_binomial_bounds() {
+        for (seed, probability) in [(1, 0.001), (2, 0.01), (3, 0.1), (4, 0.5)] {
+            let trial = Trial { seed, packets: 100_000, ..Trial::USUAL };
+            let outcome = trial.run(|stage, _| Box::new(Filter::new(Loss { probability }, stage)));
+            binomial_agrees(outcome.books.dropped, trial.packets, probability);
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_at_zero_and_everything_at_one() {
+        for (probability, lost) in [(0.0, 0), (1.0, 1000)] {
+            let trial = Trial { packets: 1000, ..Trial::USUAL };
+            let outcome = trial.run(|stage, _| Box::new(Filter::new(Loss { probability }, stage)));
+            assert_eq!(outcome.books.dropped, lost);
+        }
+    }
+}

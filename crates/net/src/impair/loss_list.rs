@@ -1,0 +1,88 @@
+//! Listed loss: exactly the packets of a list are lost, to ask what one loss does.
+
+use super::{Built, Filter, Judge, Setting, TOWARD, Verdict};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Stream, Time, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "loss-list",
+    family: Family::Node,
+    what: "Loses the packets of a list, by their place in the order of arrival.",
+    ports: "any in --> (listed?) --> link that the destination asks for        drops: `lost`",
+    params: &[
+        Param::required(
+            "packets",
+            ParamKind::Integers { min: 1, max: i64::MAX as u64 },
+            "which packets that it meets are lost; the first is 1",
+        ),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+lossy = { loss-list = { packets = [5, 6, 20] } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "lossy", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// Loses the packets of a list.
+#[derive(Clone, Debug)]
+pub struct LossList {
+    /// Those that are still to come, in order; the next one last.
+    rest: Vec<u64>,
+    seen: u64,
+}
+
+impl LossList {
+    /// Loses these packets, the first being 1, in any order and however often named.
+    pub fn new(packets: &[u64]) -> LossList {
+        let mut rest = packets.to_vec();
+        rest.sort_unstable_by(|a, b| b.cmp(a));
+        rest.dedup();
+        LossList { rest, seen: 0 }
+    }
+}
+
+impl Judge for LossList {
+    const HIT: &'static str = "lost";
+    fn judge(&mut self, _now: Time, _random: &mut Stream) -> Verdict {
+        self.seen += 1;
+        match self.rest.pop_if(|next| *next == self.seen) {
+            Some(_) => Verdict::Drop,
+            None => Verdict::Pass,
+        }
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let packets: Vec<u64> = values.get("packets");
+    Ok(Box::new(Filter::new(LossList::new(&packets), setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Trial;
+    use super::*;
+
+    #[test]
+    fn exactly_the_listed_packets_are_lost() {
+        let trial = Trial { packets: 8, ..Trial::USUAL };
+        let (_, arrivals) =
+            trial.arrivals(|stage, _| Box::new(Filter::new(LossList::new(&[7, 2, 2, 3]), stage)));
+        let seqs: Vec<u64> = arrivals.iter().map(|arrival| arrival.seq).collect();
+        assert_eq!(seqs, [0, 3, 4, 5, 7]);
+    }
+}

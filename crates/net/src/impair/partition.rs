@@ -1,0 +1,139 @@
+//! Partition: windows of time in which nothing passes.
+
+use super::{Built, Filter, Judge, Setting, TOWARD, Verdict};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Duration, Stream, Time, here};
+
+pub(super) const PAGE: &Page = &Page {
+    name: "partition",
+    family: Family::Node,
+    what: "Loses every packet that comes within windows of time.",
+    ports: "any in --> (in a window?) --> link that the destination asks for      drops: `cut off`",
+    params: &[
+        Param::required(
+            "windows",
+            ParamKind::Windows,
+            "from when until when nothing passes, the end not included",
+        ),
+        Param::optional("every", ParamKind::Time, "once", "the windows come again after so long"),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &[],
+    counters: &[("passed", "packets that went on"), ("cut off", "packets that did not")],
+    example: r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+wan = { partition = { windows = [["20 ms", "25 ms"], ["60 ms", "61 ms"]] } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "wan", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "10 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// Loses what comes within windows.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// In order, none touching another.
+    windows: Vec<(Duration, Duration)>,
+    every: Option<Duration>,
+}
+
+impl Partition {
+    /// Cut off from the first to the second time of each window, the second not included; after
+    /// `every` all comes again.
+    ///
+    /// # Errors
+    /// If they last longer than `every`.
+    pub fn new(
+        mut windows: Vec<(Duration, Duration)>,
+        every: Option<Duration>,
+    ) -> Result<Partition, String> {
+        windows.retain(|(from, to)| from < to);
+        windows.sort_unstable();
+        windows.dedup_by(|next, last| {
+            let touches = next.0 <= last.1;
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
+        let end = windows.last().map_or(Duration::ZERO, |window| window.1);
+        match every.filter(|&every| every < end || every.is_zero()) {
+            Some(every) => Err(format!("the windows end at {end}, which is later than {every}")),
+            None => Ok(Partition { windows, every }),
+        }
+    }
+
+    /// Whether nothing passes at `now`.
+    pub fn is_cut(&self, now: Time) -> bool {
+        let since = match self.every {
+            Some(every) => Duration::from_ps(now.as_ps() % every.as_ps()),
+            None => now.since_start(),
+        };
+        let begun = self.windows.partition_point(|&(from, _)| from <= since);
+        begun > 0 && since < self.windows[begun - 1].1
+    }
+}
+
+impl Judge for Partition {
+    const HIT: &'static str = "cut off";
+    fn judge(&mut self, now: Time, _random: &mut Stream) -> Verdict {
+        match self.is_cut(now) {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        }
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let partition = Partition::new(values.get("windows"), values.given("every"))?;
+    Ok(Box::new(Filter::new(partition, setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Trial;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_passes_within_a_window_and_all_outside() {
+        let ms = Duration::from_ms;
+        let partition = Partition::new(vec![(ms(30), ms(40)), (ms(10), ms(20))], None).unwrap();
+        let trial = Trial { packets: 100, gap: ms(1), ..Trial::USUAL };
+        let (_, arrivals) = trial.arrivals(|stage, _| Box::new(Filter::new(partition, stage)));
+        let seqs: Vec<u64> = arrivals.iter().map(|arrival| arrival.seq).collect();
+        assert_eq!(seqs, (0..10).chain(20..30).chain(40..100).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn windows_longer_than_what_repeats_them_are_refused() {
+        let us = Duration::from_us;
+        let error = Partition::new(vec![(us(1), us(9))], Some(us(5))).unwrap_err();
+        assert_eq!(error, "the windows end at 9 us, which is later than 5 us");
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_cut_exactly_where_some_window_says_so(
+            windows in prop::collection::vec((0u64..50, 0u64..50), 0..8),
+            every in prop::option::of(50u64..80), now in 0u64..300,
+        ) {
+            let ps = Duration::from_ps;
+            let given = windows.iter().map(|&(from, to)| (ps(from), ps(to))).collect();
+            let partition = Partition::new(given, every.map(ps)).unwrap();
+            let since = every.map_or(now, |every| now % every);
+            let cut = windows.iter().any(|&(from, to)| from <= since && since < to);
+            prop_assert_eq!(partition.is_cut(Time::from_ps(now)), cut);
+        }
+    }
+}

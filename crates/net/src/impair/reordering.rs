@@ -1,0 +1,195 @@
+//! Reordering: some packets are held back until others have overtaken them.
+//!
+//! ```text
+//! any in --+------------------------------+--> out 0
+//!          '--> [ held back for a few ] --'
+//! ```
+//!
+//! A packet that is held back follows the packet that overtakes it last, or leaves after `wait`
+//! where too few come. Where it holds as many as it may, packets pass.
+
+use super::{Built, PROBABILITY, Setting, TOWARD};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Duration, Packet, StageId, Time, here};
+use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+use std::collections::VecDeque;
+
+/// Most packets that are held back at once; the next ones pass.
+const HELD_MAX: usize = 65_536;
+/// Most packets that may overtake one.
+const DISTANCE_MAX: u64 = 65_536;
+
+pub(super) const PAGE: &Page = &Page {
+    name: "reordering",
+    family: Family::Node,
+    what: "Holds some packets back until others have overtaken them.",
+    ports: "any in --> (held back?) --> link that the destination asks for",
+    params: &[
+        Param::required("probability", PROBABILITY, "that a packet is held back"),
+        Param::or(
+            "distance",
+            ParamKind::Integer { min: 1, max: DISTANCE_MAX },
+            "1",
+            "packets that overtake it",
+        ),
+        Param::or("wait", ParamKind::Time, "50 ms", "how long it waits for them at most"),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &["Packets that are held back themselves overtake nobody."],
+    counters: &[
+        ("passed", "packets that were not held back"),
+        ("overtaken", "packets that the others overtook"),
+        ("waited", "packets that left because too few came"),
+    ],
+    example: r#"
+duration = "10 ms"
+[nodes]
+alice = { host = {} }
+wan = { reordering = { probability = 0.01, distance = 3 } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "wan", "bob"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "100 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// What it is told; see the page.
+#[derive(Clone, Copy, Debug)]
+pub struct ReorderingOptions {
+    /// That a packet is held back.
+    pub probability: f64,
+    /// Packets that overtake it; at least 1.
+    pub distance: u64,
+    /// How long it waits for them at most.
+    pub wait: Duration,
+}
+
+/// Holds packets back.
+pub struct Reordering {
+    options: ReorderingOptions,
+    stage: StageId,
+    /// In the order of arrival, which is that of both limits: the number of the passing packet that
+    /// each follows, when it leaves anyway, and the packet.
+    held: VecDeque<(u64, Time, Packet)>,
+    passed: u64,
+    overtaken: u64,
+    waited: u64,
+}
+
+const WAITED: TimerId = TimerId(0);
+
+impl Reordering {
+    /// Holds nothing yet. The time that packets are held back is accounted to `stage`.
+    pub fn new(options: ReorderingOptions, stage: StageId) -> Reordering {
+        Reordering { options, stage, held: VecDeque::new(), passed: 0, overtaken: 0, waited: 0 }
+    }
+
+    /// Lets go of the first, if it has been overtaken often enough or has waited long enough.
+    fn release(&mut self, cx: &mut Context<'_>) {
+        while let Some(&(follows, until, _)) = self.held.front() {
+            match (follows <= self.passed, until <= cx.now()) {
+                (true, _) => self.overtaken += 1,
+                (false, true) => self.waited += 1,
+                (false, false) => break,
+            }
+            let (_, _, mut packet) = self.held.pop_front().expect("the first has been seen");
+            let held = cx.now() - packet.entered;
+            packet.visit(self.stage, held, Duration::ZERO, Duration::ZERO);
+            cx.send(PortId(0), packet);
+        }
+        match self.held.front() {
+            Some(&(_, until, _)) => cx.arm(WAITED, until),
+            None => cx.disarm(WAITED),
+        }
+    }
+}
+
+impl Element for Reordering {
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
+        let ReorderingOptions { probability, distance, wait } = self.options;
+        packet.entered = cx.now();
+        if cx.rng().chance(probability) && self.held.len() < HELD_MAX {
+            self.held.push_back((self.passed + distance, cx.now() + wait, packet));
+        } else {
+            self.passed += 1;
+            packet.visit(self.stage, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+            cx.send(PortId(0), packet);
+        }
+        self.release(cx);
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        self.release(cx);
+    }
+    fn report(&self, out: &mut Report) {
+        out.held(self.held.len() as u64);
+        out.count("passed", self.passed);
+        out.count("overtaken", self.overtaken);
+        out.count("waited", self.waited);
+    }
+}
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let options = ReorderingOptions {
+        probability: values.get("probability"),
+        distance: values.get("distance"),
+        wait: values.get("wait"),
+    };
+    Ok(Box::new(Reordering::new(options, setting.stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Trial, binomial_agrees};
+    use super::*;
+
+    const OPTIONS: ReorderingOptions =
+        ReorderingOptions { probability: 0.05, distance: 3, wait: Duration::from_ms(5) };
+
+    #[test]
+    fn a_packet_is_overtaken_by_as_many_as_it_should_be() {
+        let trial = Trial { packets: 20_000, ..Trial::USUAL };
+        let (outcome, arrivals) =
+            trial.arrivals(|stage, _| Box::new(Reordering::new(OPTIONS, stage)));
+        let seqs: Vec<u64> = arrivals.iter().map(|arrival| arrival.seq).collect();
+        assert_eq!(seqs.len() as u64, trial.packets);
+        // Who has a later one before it was held back, and three that were not came in between.
+        let mut highest = None;
+        let held: Vec<usize> = (0..seqs.len())
+            .filter(|&at| {
+                let late = highest.is_some_and(|highest| seqs[at] < highest);
+                highest = highest.max(Some(seqs[at]));
+                late
+            })
+            .collect();
+        for &at in &held {
+            let later = (0..at).rev().take(50).filter(|&before| seqs[before] > seqs[at]);
+            let passed = later.filter(|before| !held.contains(before)).count();
+            assert_eq!(passed, 3, "{} at {at}", seqs[at]);
+        }
+        assert_eq!(outcome.books.paths[0].reordered, held.len() as u64);
+        binomial_agrees(held.len() as u64, trial.packets, 0.05);
+    }
+
+    #[test]
+    fn without_others_it_leaves_after_its_wait() {
+        let options = ReorderingOptions { probability: 1.0, ..OPTIONS };
+        for late in [false, true] {
+            let trial = Trial { packets: 50, late, ..Trial::USUAL };
+            let (_, arrivals) =
+                trial.arrivals(|stage, _| Box::new(Reordering::new(options, stage)));
+            assert_eq!(arrivals.len(), 50);
+            let waits = arrivals.iter().map(|one| one.at - one.born);
+            match late {
+                false => waits.for_each(|wait| assert_eq!(wait, options.wait)),
+                true => waits.for_each(|wait| assert!(wait >= options.wait)),
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A link whose rate changes with time, as a table says, with any queue discipline.
+
+use super::{Built, RateTable, Setting, TOWARD};
+use crate::queue;
+use crate::server::Service;
+use lastmeter_base::kind::{FRAMING_MAX, Family, Nested, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Cost, here};
+use std::sync::Arc;
+
+pub(super) const PAGE: &Page = &Page {
+    name: "varying-rate",
+    family: Family::Node,
+    what: "A wire whose rate changes with time, as a table in the experiment or a file says.",
+    ports: "any in --> [ queue ] --> (wire: rate now) --> link that the destination asks for",
+    params: &[
+        Param::optional(
+            "rates",
+            ParamKind::Rates,
+            "those of `file`",
+            "when each rate begins; the first at 0 s",
+        ),
+        Param::optional(
+            "file",
+            ParamKind::Text,
+            "`rates` stand here",
+            "a file of lines like `2.5 s, 800 kbit/s`",
+        ),
+        Param::optional("every", ParamKind::Time, "never", "after how long the table repeats"),
+        Param::or(
+            "framing",
+            ParamKind::Size { min: 0, max: FRAMING_MAX },
+            "0 B",
+            "line time for each packet that is not part of it",
+        ),
+        Param::or(
+            "queue",
+            ParamKind::Nested(Family::Queue),
+            "{ drop-tail = {} }",
+            "where packets wait for the wire",
+        ),
+        TOWARD,
+    ],
+    source: "",
+    deviations: &["While its rate is zero, a wire with a packet on it counts as busy."],
+    counters: &[
+        ("served", "packets sent"),
+        ("refused", "packets that the queue had no room for"),
+        ("dropped", "packets that the queue accepted and dropped later, or instead of others"),
+        ("packets_most", "most packets that waited"),
+    ],
+    example: r#"
+duration = "1 s"
+[nodes]
+alice = { host = {} }
+dsl = { varying-rate = { rates = [["0 s", "2 Mbit/s"], ["300 ms", "8 Mbit/s"]] } }
+bob = { host = {} }
+[[links]]
+between = ["alice", "dsl", "bob"]
+delay = "10 ms"
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+constant = { rate = "3 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+    let steps = match (values.given("rates"), values.given::<String>("file")) {
+        (Some(steps), None) => steps,
+        (None, Some(path)) => {
+            let text = (setting.read)(&path)?;
+            RateTable::parse(&text).map_err(|error| format!("`{path}`, {error}"))?
+        }
+        (Some(_), Some(_)) => return Err("it has both `rates` and a `file` of them".to_owned()),
+        (None, None) => return Err("it has neither `rates` nor a `file` of them".to_owned()),
+    };
+    let (numerator, denominator) = setting.speed;
+    let table = RateTable::new(steps, values.given("every"))?.scale(numerator, denominator);
+    let framing: Bytes = values.get("framing");
+    let service = match setting.free {
+        true => Service::Cost(Cost::FREE),
+        false => Service::Table { table: Arc::new(table), framing },
+    };
+    let described: Nested = values.get("queue");
+    let (stage, wire) = (setting.stage, setting.wire());
+    Ok(queue::serve(&described, &setting.site, service, stage, wire))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Trial;
+    use super::*;
+    use crate::queue::DropTail;
+    use crate::server::Server;
+    use lastmeter_base::Duration;
+
+    #[test]
+    fn a_backlog_leaves_at_the_rate_that_holds() {
+        let steps = RateTable::parse(b"0 s, 12 Mbit/s\n3 ms, 0 bit/s\n5 ms, 6 Mbit/s").unwrap();
+        let table = Arc::new(RateTable::new(steps, None).unwrap());
+        let trial = Trial { packets: 5, gap: Duration::from_us(1), wire: true, ..Trial::USUAL };
+        let (_, arrivals) = trial.arrivals(|stage, wire| {
+            let queue = DropTail::new(100, Bytes(u64::MAX));
+            let service = Service::Table { table, framing: Bytes::ZERO };
+            Box::new(Server::new(queue, service, stage, wire))
+        });
+        let left: Vec<u64> = arrivals.iter().map(|one| one.at.as_ps() / 1_000_000_000).collect();
+        assert_eq!(left, [1, 2, 3, 7, 9]);
+    }
+}
