@@ -11,7 +11,7 @@
 mod seeds;
 
 use lastmeter_base::Stream;
-use lastmeter_wire::fuzz::{TARGETS, Target, mutate};
+use lastmeter_wire::fuzz::{Target, mutate};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -59,7 +59,8 @@ fn main() -> std::io::Result<()> {
         Some("run") => {
             let count = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(COUNT);
             let wanted = |target: &&Target| arguments.get(2).is_none_or(|name| name == target.name);
-            TARGETS.iter().filter(wanted).try_for_each(|target| run(target, count))
+            let all = lastmeter_wire::fuzz::TARGETS.iter().chain(lastmeter_net::fuzz::TARGETS);
+            all.filter(wanted).try_for_each(|target| run(target, count))
         }
         _ => {
             eprintln!("usage: drive run [COUNT] [NAME] | drive seeds");

@@ -16,7 +16,7 @@ type Corpus = Vec<(&'static str, Vec<u8>)>;
 
 /// Writes every member into its target's folder.
 pub fn write() -> std::io::Result<()> {
-    let all = [cells(), captures(), ring(), control(), transports(), internet()];
+    let all = [cells(), captures(), ring(), control(), transports(), internet(), traces()];
     for (name, bytes) in all.into_iter().flat_map(|part| part.expect("the seeds fit")) {
         let folder = corpus_folder(name);
         std::fs::create_dir_all(&folder)?;
@@ -82,6 +82,16 @@ fn captures() -> Result<Corpus, Error> {
     };
     let files = write().expect("memory does not fail");
     Ok(files.into_iter().map(|file| ("fuzz_capture", file)).collect())
+}
+
+fn traces() -> Result<Corpus, Error> {
+    let table = b"time, rate\n# a comment\n0 s, 10 Mbit/s\n2.5 s, 800 kbit/s\n\n4 s, 0 bit/s\n";
+    Ok(vec![
+        ("fuzz_mahimahi", b"0\n5\n5\n12\n".to_vec()),
+        ("fuzz_mahimahi", b"3\n 40\r\n100000000".to_vec()),
+        ("fuzz_rate_table", table.to_vec()),
+        ("fuzz_rate_table", b"0 s, 1 GB/s\n0.000001 us,12_000 bit/s".to_vec()),
+    ])
 }
 
 fn ring() -> Result<Corpus, Error> {
