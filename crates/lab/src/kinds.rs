@@ -5,7 +5,7 @@ use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
-use lastmeter_net::{forwarder, queue, server, traffic};
+use lastmeter_net::{forwarder, impair, queue, server, traffic};
 
 /// The kinds of nodes.
 const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
@@ -14,8 +14,9 @@ const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
 pub fn all() -> impl Iterator<Item = &'static Page> {
     let queues = queue::KINDS.iter().map(|kind| kind.page);
     let traffics = traffic::KINDS.iter().map(|kind| kind.page);
+    let impairments = impair::KINDS.iter().map(|kind| kind.page);
     let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
-    parts.chain(queues).chain(traffics)
+    parts.chain(impairments).chain(queues).chain(traffics)
 }
 
 /// Every kind of one family.

@@ -5,7 +5,7 @@ pub use lastmeter_net::tap::Output;
 use include_dir::{Dir, include_dir};
 use std::io::Read;
 
-/// Finds profiles by name, and opens the captures that experiments replay.
+/// Finds profiles by name, and opens the captures and traces that experiments name.
 pub trait Library: Sync {
     /// The text of a profile of `folder` (`hosts`, `adapters`, `links`, `switches`).
     ///
@@ -13,7 +13,7 @@ pub trait Library: Sync {
     /// Says why there is none.
     fn profile(&self, folder: &str, name: &str) -> Result<String, String>;
 
-    /// Opens a capture under the name that the experiment gives it.
+    /// Opens a capture or a trace under the name that the experiment gives it.
     ///
     /// # Errors
     /// Says why it cannot be opened.
@@ -31,6 +31,7 @@ pub trait Library: Sync {
 
 static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 static CAPTURES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/captures");
+static TRACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/traces");
 static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../profiles");
 
 /// The profiles and captures that the program carries with it; it opens no files.
@@ -44,11 +45,14 @@ impl Library for Builtin {
         text.map(str::to_owned).ok_or_else(|| format!("there is no profile `{name}` in {folder}"))
     }
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        // Bundled experiments name captures as seen from their own folder.
-        let name = path.strip_prefix("../../examples/captures/");
-        match name.and_then(|name| CAPTURES.get_file(name)) {
+        // Bundled experiments name captures and traces as seen from their own folder.
+        let within = |root: &str, folder: &'static Dir<'static>| {
+            path.strip_prefix(root).and_then(|name| folder.get_file(name))
+        };
+        let capture = within("../../examples/captures/", &CAPTURES);
+        match capture.or_else(|| within("../../examples/traces/", &TRACES)) {
             Some(file) => Ok(Box::new(file.contents())),
-            None => Err("the program carries no such capture with it".to_owned()),
+            None => Err("the program carries no such file with it".to_owned()),
         }
     }
     fn names(&self, folder: &str) -> Vec<String> {

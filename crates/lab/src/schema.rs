@@ -99,6 +99,8 @@ fn parameter(param: &Param) -> Value {
             let item = json!({ "type": "integer", "minimum": min, "maximum": max });
             json!({ "type": "array", "items": item })
         }
+        ParamKind::Rates => pairs("time", "rate"),
+        ParamKind::Windows => pairs("time", "time"),
         ParamKind::Nodes(min) => {
             json!({ "type": "array", "items": { "type": "string" }, "minItems": min })
         }
@@ -112,6 +114,17 @@ fn parameter(param: &Param) -> Value {
         Fallback::Required => {}
     }
     schema
+}
+
+/// A list of pairs.
+fn pairs(first: &str, second: &str) -> Value {
+    let pair = json!({
+        "type": "array",
+        "items": [reference(first), reference(second)],
+        "minItems": 2,
+        "maxItems": 2,
+    });
+    json!({ "type": "array", "items": pair, "minItems": 1 })
 }
 
 fn reference(name: &str) -> Value {

@@ -370,3 +370,74 @@ packets = 1000
         run(&experiment, &Changes::NONE);
     }
 }
+
+#[test]
+fn a_wide_area_network_accounts_for_all_that_its_impairments_do() {
+    let text = include_str!("../../../experiments/wan/experiment.toml");
+    let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+    let count = |element: &str, counter: &str| {
+        let element = outcome.elements.iter().find(|known| known.name == element).unwrap();
+        element.counters.iter().find(|(name, _)| *name == counter).unwrap().1
+    };
+    for (element, counter) in [
+        ("up", "served"),
+        ("down", "served"),
+        ("air", "lost"),
+        ("wander", "delayed"),
+        ("noise", "corrupted"),
+        ("paths", "overtaken"),
+        ("double", "duplicated"),
+        ("stray", "lost"),
+        ("cut", "cut off"),
+        ("line", "served"),
+    ] {
+        assert!(count(element, counter) > 0, "{element} {counter}");
+    }
+    // What is toward the server goes through one trace and around the other.
+    assert_eq!(count("up", "around"), count("down", "served"));
+    let books = &outcome.books;
+    assert_eq!(books.made, books.delivered + books.dropped + outcome.held);
+    let paths = &books.paths;
+    assert!(paths.iter().map(|path| path.corrupted).sum::<u64>() > 0);
+    assert!(paths.iter().map(|path| path.reordered).sum::<u64>() > 0);
+}
+
+#[test]
+fn what_is_wrong_with_an_impairment_is_said_where_it_stands() {
+    let text = |impairment: &str| {
+        format!(
+            "duration = \"1 s\"\n[nodes]\nalice = {{ host = {{}} }}\nwan = {{ {impairment} }}\n\
+             bob = {{ host = {{}} }}\n[[links]]\nbetween = [\"alice\", \"wan\", \"bob\"]\n\
+             [[traffic]]\nname = \"bulk\"\nfrom = \"alice\"\nto = \"bob\"\n\
+             constant = {{ rate = \"1 Mbit/s\", size = \"1500 B\" }}\n"
+        )
+    };
+    for (impairment, found) in [
+        ("loss = { probability = 0.1, toward = [\"bop\"] }", "there is no node `bop`"),
+        ("varying-rate = {}", "it has neither `rates` nor a `file` of them"),
+        (
+            "varying-rate = { rates = [[\"1 s\", \"1 Mbit/s\"]] }",
+            "the first rate begins at 1 s: write `0 s`",
+        ),
+        (
+            "varying-rate = { rates = [[\"0 s\", \"10\"]] }",
+            "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\"",
+        ),
+        (
+            "mahimahi = { trace = \"nowhere\" }",
+            "`nowhere`: the program carries no such file with it",
+        ),
+        (
+            "mahimahi = { trace = \"../../examples/traces/README.md\" }",
+            "`../../examples/traces/README.md`, line 1: `# Traces` is no whole number of \
+             milliseconds",
+        ),
+        ("partition = { windows = [[\"2 s\", \"1 s\"]] }", "it ends at 1 s, not after 2 s"),
+    ] {
+        let experiment = parse(&text(impairment), &[]);
+        let problems = experiment
+            .and_then(|experiment| build(&experiment, &Changes::NONE, &Builtin).map(drop))
+            .unwrap_err();
+        assert_eq!((problems[0].line, problems[0].found.as_str()), (4, found));
+    }
+}

@@ -31,11 +31,13 @@ impl Builder<'_> {
     ) -> Result<(), Error> {
         let mut entrances = BTreeMap::new();
         for &hop in &self.flows.hops {
-            let input = inputs[&self.network.hops[hop].to];
+            // A node that could not be built has been reported.
+            let Some(&input) = inputs.get(&self.network.hops[hop].to) else { continue };
             entrances.insert(hop, self.hop(hop, input)?);
         }
         for &((element, port), hop) in outputs {
-            let Entrance { input: (to, input), delay, stage } = entrances[&hop];
+            let Some(&entrance) = entrances.get(&hop) else { continue };
+            let Entrance { input: (to, input), delay, stage } = entrance;
             self.graph.connect_after(element, port, to, input, delay, stage)?;
         }
         Ok(())
@@ -107,13 +109,13 @@ impl Builder<'_> {
         let stage = self.stage(stage, (!shared).then_some(resource));
         let rate = match service {
             Service::Line { rate, .. } => Some(rate),
-            Service::Cost(_) | Service::Draw(_) => None,
+            Service::Cost(_) | Service::Draw(_) | Service::Table { .. } => None,
         };
         let server = queue::serve(queue, &self.site(name, rate), service, stage, resource);
         Ok((self.graph.add_boxed(name.to_owned(), server)?, PortId(0)))
     }
 
-    /// A router or a station.
+    /// A router, an impairment or a station.
     pub(super) fn forwarding_node(&mut self, node: usize) -> Result<Made, Error> {
         let network = self.network;
         let single = &network.nodes[node];
@@ -121,6 +123,9 @@ impl Builder<'_> {
         if declared.kind.page.name == lastmeter_net::forwarder::PAGE.name {
             let (input, outputs) = self.forwarder(node, single.name.clone())?;
             return Ok(Made { input: Some(input), outputs });
+        }
+        if let Some(kind) = lastmeter_net::impair::find(declared.kind.page) {
+            return self.impairment(node, kind);
         }
         let stage = format!("{} service", declared.name);
         let service = match self.is_free(&stage) {

@@ -14,6 +14,7 @@
 mod flows;
 mod hops;
 pub(crate) mod host;
+mod impair;
 mod machine;
 
 use crate::document::{Fault, Mark, Problem, Reporter};

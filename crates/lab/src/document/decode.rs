@@ -1,6 +1,7 @@
 //! Decoding: from a tree to the values that the described parameters ask for.
 
 use super::problem::{Fault, Reporter, nearest, shorten};
+use super::timed;
 use super::tree::{Content, Entry, Item, Mark, value_or_text};
 use crate::kinds;
 use crate::library::Library;
@@ -164,6 +165,8 @@ impl Decoder<'_> {
             (ParamKind::Node, Content::Text(text)) => Ok(Value::Text(text.clone())),
             (ParamKind::Nodes(min), Content::List(items)) => node_names(items, min),
             (ParamKind::Integers { min, max }, Content::List(items)) => integers(items, min, max),
+            (ParamKind::Rates, Content::List(items)) => timed::rates(items).map(Value::Rates),
+            (ParamKind::Windows, Content::List(items)) => timed::windows(items).map(Value::Windows),
             _ => Err(wrong_type(kind, item)),
         }
     }
@@ -188,7 +191,7 @@ pub(crate) fn join(key: &str, part: &str) -> String {
 }
 
 /// The value as a message shows it.
-fn shown(item: &Item) -> String {
+pub(super) fn shown(item: &Item) -> String {
     match &item.content {
         Content::Text(text) => format!("`\"{}\"`", shorten(text)),
         Content::Integer(_, digits) | Content::Number(_, digits) => {
@@ -274,6 +277,8 @@ pub(crate) fn value_example(kind: ParamKind) -> String {
         ParamKind::Node => "\"alice\"".to_owned(),
         ParamKind::Nodes(_) => "[\"alice\", \"bob\"]".to_owned(),
         ParamKind::Integers { min, max } => format!("[{}]", 10.clamp(min, max)),
+        ParamKind::Rates => timed::RATES.to_owned(),
+        ParamKind::Windows => timed::WINDOWS.to_owned(),
     }
 }
 
@@ -307,6 +312,8 @@ pub(crate) fn expected(kind: ParamKind) -> &'static str {
         ParamKind::Node => "name of a node",
         ParamKind::Nodes(_) => "list of names of nodes",
         ParamKind::Integers { .. } => "list of whole numbers",
+        ParamKind::Rates => "list of times and rates",
+        ParamKind::Windows => "list of pairs of times",
     }
 }
 
@@ -325,7 +332,7 @@ fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
         .map_err(|QuantityError { found, right }| Fault::new(found, right).at(&item.mark))
 }
 
-fn time(item: &Item) -> Result<Duration, Fault> {
+pub(super) fn time(item: &Item) -> Result<Duration, Fault> {
     let time = quantity::<Duration>(item)?;
     match time > TIME_MAX {
         true => Err(Fault::new(format!("{time} is too long"), format!("write at most {TIME_MAX}"))),

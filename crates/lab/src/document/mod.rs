@@ -9,6 +9,7 @@
 mod decode;
 mod overrides;
 mod problem;
+mod timed;
 mod tree;
 
 pub use overrides::Override;

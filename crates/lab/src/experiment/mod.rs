@@ -18,6 +18,7 @@ use crate::document::{
 use crate::library::Library;
 use crate::{ledger, profile};
 use lastmeter_base::Duration;
+pub use lastmeter_base::kind::FRAMING_MAX;
 use lastmeter_base::kind::{Family, Nested, Values};
 use lastmeter_host::profile::Profile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +32,6 @@ pub const COUNT_MAX: u64 = NODES_MAX;
 pub const LINKS_MAX: u64 = 100_000;
 /// Most flows, over all counts: a host tells them apart by ports, of which it has 65536.
 pub const FLOWS_MAX: u64 = 50_000;
-/// Most line time for framing, in bytes.
-pub const FRAMING_MAX: u64 = 65_536;
 
 /// A checked experiment.
 #[derive(Clone, Debug)]
@@ -70,6 +69,7 @@ pub struct Node {
     pub kind: Nested,
     /// How many there are, where it is counted.
     pub count: Option<u64>,
+    pub(crate) mark: Mark,
 }
 
 /// A link, or several that are alike.
@@ -288,7 +288,8 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
         let kind = kind.unwrap_or(Nested { page, values: Values::default() });
         check::host_node(decoder, &kind, &entry.item, &key);
         let (name, count) = (entry.key.clone(), values.given("count"));
-        nodes.push(Node { name, kind, count });
+        let mark = entry.mark.clone();
+        nodes.push(Node { name, kind, count, mark });
     }
     nodes
 }
