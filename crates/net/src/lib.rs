@@ -15,4 +15,5 @@ pub mod server;
 pub mod sink;
 pub mod source;
 pub mod tap;
+pub mod timed_token;
 pub mod traffic;

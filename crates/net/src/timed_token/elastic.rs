@@ -1,0 +1,102 @@
+//! The elastic buffer between two clocks: a few words that let a node read at its own rate what its
+//! neighbour sends at another.
+//!
+//! ```text
+//! receiver's clock --> [ words ] --> own clock, which begins when `start` words are there
+//! ```
+//!
+//! A frame may be so long that the difference of the clocks does not use up the words at hand
+//! (reader faster), or the room that is left (writer faster). Between frames it starts anew.
+//!
+//! Source: HPL-93-37 §3.4: four words of 16 bits at 60 MHz.
+
+use lastmeter_base::{Bytes, Duration, Rate};
+
+/// An elastic buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elastic {
+    /// Words that have to be there before the first is read.
+    pub start: u64,
+    /// Words that fit.
+    pub depth: u64,
+    /// Bytes of a word.
+    pub word: Bytes,
+}
+
+impl Elastic {
+    /// Jetstream's, with room for as many words above the mark as below it (the document gives the
+    /// mark alone).
+    pub const JETSTREAM: Elastic = Elastic { start: 4, depth: 8, word: Bytes(2) };
+
+    /// Words by which the clocks may slip: the reader needs a whole one, and the writer room for one.
+    fn slip(&self) -> u64 {
+        self.start.saturating_sub(1).min(self.depth.saturating_sub(self.start))
+    }
+
+    /// The longest frame that neither runs dry nor over while the clocks differ by `ppm` millionths
+    /// either way. `None` where there is no limit.
+    pub fn frame_max(&self, ppm: u64) -> Option<Bytes> {
+        let words = self.slip();
+        // After 1/ppm million words the clocks have slipped by one.
+        (ppm > 0).then(|| Bytes(words * 1_000_000 / ppm * self.word.0))
+    }
+
+    /// The largest difference of clocks, in millionths, at which a frame of `len` passes.
+    pub fn ppm_max(&self, len: Bytes) -> u64 {
+        let words = self.slip();
+        words * 1_000_000 / len.0.div_ceil(self.word.0).max(1)
+    }
+
+    /// What waiting for the first words adds to every frame's way.
+    pub fn latency(&self, rate: Rate) -> Duration {
+        rate.time_for(self.word * self.start)
+    }
+
+    /// Words in the buffer after each read of a frame of `words`, or where it fails; the reader takes
+    /// `reader` ticks for a word and the writer `writer`.
+    ///
+    /// # Errors
+    /// The word at which it ran dry or over.
+    pub fn pass(&self, words: u64, writer: u64, reader: u64) -> Result<(), u64> {
+        for read in 0..words {
+            // Reading begins when `start` words are there, or all of a short frame.
+            let now = self.start.min(words) * writer + read * reader;
+            let written = (now / writer).min(words);
+            let held = written.saturating_sub(read);
+            if held == 0 || held > self.depth {
+                return Err(read);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest frame, with its headers.
+    const FRAME: Bytes = Bytes(65_576);
+
+    #[test]
+    fn four_words_carry_the_longest_frame_while_clocks_differ_by_91_ppm() {
+        let elastic = Elastic::JETSTREAM;
+        assert_eq!(elastic.ppm_max(FRAME), 91);
+        assert_eq!(elastic.frame_max(100), Some(Bytes(60_000)));
+        // 4 words of 16 bits at 960 Mbit/s: less than a fourth of a node's 300 ns.
+        assert_eq!(elastic.latency(Rate::from_mbit(960)), Duration::from_ps(66_667));
+    }
+
+    #[test]
+    fn word_by_word_it_fails_where_the_formula_says() {
+        let elastic = Elastic::JETSTREAM;
+        for ppm in [50, 100, 200, 1000] {
+            let words = elastic.frame_max(ppm).unwrap().0 / 2;
+            let (slow, fast) = (1_000_000, 1_000_000 - ppm);
+            assert_eq!(elastic.pass(words, slow, fast), Ok(()), "dry at {ppm}");
+            assert!(elastic.pass(words + words / 10, slow, fast).is_err());
+            assert_eq!(elastic.pass(words, fast, slow), Ok(()), "over at {ppm}");
+            assert!(elastic.pass(words * 2, fast, slow).is_err());
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A ring on which a timed token says who sends, for how long, and in which class: Jetstream's.
+//!
+//! ```text
+//!        token -->  station 1 --> station 2 --> ... --> master --.
+//!          ^                                                     |
+//!          '-----------------------------------------------------'
+//! ```
+//!
+//! * [`station`]: the timers of one station: what it may send when the token comes.
+//! * [`allocation`]: how synchronous time is shared out, and whether a demand is admitted.
+//! * [`medium`]: a whole ring in virtual time: token, queues of two classes, loss and recovery.
+//! * [`element`]: that ring as an element, with a port for each station.
+//! * [`node`]: what a node does with words, messages and frames: bring-up, ring identities,
+//!   stripping, monitor, recovery; explored exhaustively for small rings.
+//! * [`elastic`]: the buffer between two clocks.
+//!
+//! The arithmetic of the budgets alone stands in [`crate::ring::budget`].
+//!
+//! Source: Watson et al., AAL5 at a Gigabit for a Kilobuck, HPL-93-37, 1993, §3; the timers are
+//! those of FDDI (ISO 9314-2 §8), of which Jetstream uses only these (J-12).
+
+pub mod allocation;
+pub mod elastic;
+pub mod element;
+pub mod medium;
+pub mod node;
+pub mod station;

@@ -1,0 +1,326 @@
+//! What a node of the ring does with words, messages, the token and frames: bring-up in two phases,
+//! ring identities, stripping, the monitor, and recovery.
+//!
+//! ```text
+//! host    off --power--> FW0 --FW1--> FW1 --RING_UP h--> up, RID h+1     any --FW0, no signal--> FW0
+//!                                                                         up --FW1--> FW1
+//! master  off --power--> FW0 --FW0--> FW1 --FW1--> RING_UP --RING_UP h--> up, h hosts, token
+//!                         ^            |              |                    |
+//!                         '------------+--------------+--- too long, FW0 --' (up: FW0, no signal)
+//! ```
+//!
+//! FW0 and FW1 are words outside of data that the physical layer sends all the time while it has
+//! nothing else; here a word is a signal when it changes, and again from time to time
+//! ([`Node::repeat`]). The master knows that every link works when FW1 has come around; then one
+//! RING_UP message counts the hosts and gives each its ring identity. Its waits are longer than a
+//! signal takes around the ring ([`Node::expire`]), and it replaces a token that it has not seen for
+//! 2 TTRT.
+//!
+//! A frame is stripped by its source. The master marks what passes, and strips what is marked: a
+//! frame whose source is not there any more goes around twice at most.
+//!
+//! Source: HPL-93-37 §3.2 and §3.3. The document does not say what a host does that is up and sees
+//! FW1, nor how long the master waits; both are our choice. That a node joins or leaves breaks the
+//! ring, and its neighbour downstream sees no signal (§3.3, "when a node is added or removed").
+
+use lastmeter_wire::Error;
+use lastmeter_wire::jetstream::{self, Header, Kind, RID_MAX};
+
+/// What goes from a node to its neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// Not every link is known to work.
+    Fw0,
+    /// Every link so far works.
+    Fw1,
+    /// How many hosts it has passed.
+    RingUp(u8),
+    /// The right to send.
+    Token,
+    /// A data frame, of which only the header is looked at.
+    Frame(Header),
+}
+
+impl Signal {
+    /// The bytes of a message, or of the header of a frame; words are no bytes.
+    ///
+    /// # Errors
+    /// If a ring identity or a count does not fit its field.
+    pub fn emit(&self) -> Result<Vec<u8>, Error> {
+        match self {
+            Signal::Fw0 | Signal::Fw1 => Ok(Vec::new()),
+            Signal::RingUp(hops) => Ok(jetstream::emit_ring_up(*hops)?.to_vec()),
+            Signal::Token => {
+                let header = jetstream::data_header(0, false);
+                Ok(Header { kind: Kind::Token, ..header }.emit()?.to_vec())
+            }
+            Signal::Frame(header) => Ok(header.emit()?.to_vec()),
+        }
+    }
+
+    /// What the bytes after a word's end are.
+    ///
+    /// # Errors
+    /// If they are no message and no frame.
+    pub fn parse(bytes: &[u8]) -> Result<Signal, Error> {
+        let (header, _) = Header::parse(bytes)?;
+        Ok(match header.kind {
+            Kind::RingUp => Signal::RingUp(jetstream::parse_ring_up(bytes)?),
+            Kind::Token => Signal::Token,
+            Kind::Data => Signal::Frame(header),
+        })
+    }
+}
+
+/// How far a node has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Without power: nothing passes.
+    Off,
+    /// Sends FW0.
+    Fw0,
+    /// Sends FW1.
+    Fw1,
+    /// The master waits for its RING_UP.
+    RingUp,
+    /// The ring works.
+    Up,
+}
+
+/// What is attached to a switch's port, as far as the port can tell (J-09).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// Another master, or nothing but the port's own cable: nobody has counted.
+    Switch,
+    /// One host, on both fibres.
+    Host,
+    /// Several.
+    Ring(u8),
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// Whether it is the master: the switch's port, or whoever was chosen (J-40).
+    pub master: bool,
+    /// How far it has come.
+    pub state: State,
+    /// Its ring identity; the master's is 0.
+    pub rid: Option<u8>,
+    /// The master: hosts on its ring (J-41).
+    pub hosts: Option<u8>,
+    /// Whether it has the token.
+    pub holds: bool,
+    /// Frames for it.
+    pub read: u8,
+}
+
+impl Node {
+    /// A node without power.
+    pub fn new(master: bool) -> Node {
+        Node { master, state: State::Off, rid: None, hosts: None, holds: false, read: 0 }
+    }
+
+    /// It gets power, and begins.
+    pub fn power(&mut self) -> Signal {
+        self.begin()
+    }
+
+    /// It sees no signal any more: its neighbour upstream has gone, or another one has come.
+    pub fn no_signal(&mut self) -> Option<Signal> {
+        (self.state != State::Off).then(|| self.begin())
+    }
+
+    fn begin(&mut self) -> Signal {
+        self.state = State::Fw0;
+        self.holds = false;
+        self.hosts = None;
+        self.rid = self.master.then_some(0);
+        Signal::Fw0
+    }
+
+    /// What it sends all the time, where it sends words.
+    pub fn repeat(&self) -> Option<Signal> {
+        match self.state {
+            State::Fw0 => Some(Signal::Fw0),
+            State::Fw1 => Some(Signal::Fw1),
+            State::Off | State::RingUp | State::Up => None,
+        }
+    }
+
+    /// The master has waited for longer than a signal takes around, or seen no token for 2 TTRT.
+    pub fn expire(&mut self) -> Option<Signal> {
+        match self.state {
+            _ if !self.master => None,
+            State::Off | State::Fw0 => None,
+            State::Fw1 | State::RingUp => Some(self.begin()),
+            State::Up if self.holds => None,
+            State::Up => Some(Signal::Token),
+        }
+    }
+
+    /// A signal comes; it sends on what is returned.
+    pub fn receive(&mut self, signal: Signal) -> Option<Signal> {
+        match (self.state, signal) {
+            (State::Off, _) => None,
+            (_, Signal::Fw0 | Signal::Fw1 | Signal::RingUp(_)) if self.master => {
+                self.receive_as_master(signal)
+            }
+            (State::Fw0, Signal::Fw0) => None,
+            (_, Signal::Fw0) => Some(self.begin()),
+            (State::Fw1, Signal::Fw1) => None,
+            (_, Signal::Fw1) => {
+                self.begin();
+                self.state = State::Fw1;
+                Some(Signal::Fw1)
+            }
+            // Without FW1 before it, the links behind this node are not known to work.
+            (State::Fw0, Signal::RingUp(_)) => None,
+            (_, Signal::RingUp(hops)) => self.count(hops),
+            (State::Up, Signal::Token) => {
+                // A second token at a station that sends is stripped.
+                self.holds = true;
+                None
+            }
+            (State::Up, Signal::Frame(header)) => self.pass(header),
+            (State::Fw0 | State::Fw1 | State::RingUp, Signal::Token | Signal::Frame(_)) => None,
+        }
+    }
+
+    fn receive_as_master(&mut self, signal: Signal) -> Option<Signal> {
+        match (self.state, signal) {
+            (State::Fw0, Signal::Fw0) => {
+                self.state = State::Fw1;
+                Some(Signal::Fw1)
+            }
+            (State::Fw1, Signal::Fw1) => {
+                self.state = State::RingUp;
+                Some(Signal::RingUp(0))
+            }
+            (State::RingUp, Signal::RingUp(hops)) => {
+                self.hosts = Some(hops);
+                self.state = State::Up;
+                self.holds = true;
+                None
+            }
+            // Some link has gone, after all.
+            (State::RingUp | State::Up, Signal::Fw0) => Some(self.begin()),
+            _ => None,
+        }
+    }
+
+    /// J-39, J-48: the message counts the node in, and the count is its identity.
+    fn count(&mut self, hops: u8) -> Option<Signal> {
+        let rid = hops.checked_add(1).filter(|&rid| rid <= RID_MAX)?;
+        self.rid = Some(rid);
+        self.state = State::Up;
+        self.holds = false;
+        Some(Signal::RingUp(rid))
+    }
+
+    /// A frame passes: read (J-34), stripped by its source (J-35), marked or stripped by the monitor
+    /// (J-33).
+    fn pass(&mut self, mut header: Header) -> Option<Signal> {
+        let what = header.disposition(self.rid, false);
+        if what.strip {
+            return None;
+        }
+        self.read = (self.read + u8::from(what.read)).min(1);
+        if self.master && header.pass_monitor() {
+            return None;
+        }
+        Some(Signal::Frame(header))
+    }
+
+    /// It has the token, and sends a frame for the station `dst`.
+    pub fn send(&self, dst: u8) -> Option<Signal> {
+        let src = self.rid.filter(|_| self.holds)?;
+        let address_type = jetstream::AddressType::Rid;
+        let header = jetstream::data_header(src, true);
+        Some(Signal::Frame(Header { address_type, dst, ..header }))
+    }
+
+    /// It passes the token on.
+    pub fn release(&mut self) -> Option<Signal> {
+        std::mem::take(&mut self.holds).then_some(Signal::Token)
+    }
+
+    /// What the master knows of the other end, once the ring is up.
+    pub fn attached(&self) -> Option<Attached> {
+        Some(match self.hosts? {
+            0 => Attached::Switch,
+            1 => Attached::Host,
+            hosts => Attached::Ring(hosts),
+        })
+    }
+}
+
+#[cfg(test)]
+mod explore;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_jetstreams_format() {
+        let frame = Signal::Frame(jetstream::data_header(3, true));
+        for signal in [Signal::RingUp(0), Signal::RingUp(15), Signal::Token, frame] {
+            assert_eq!(Signal::parse(&signal.emit().unwrap()), Ok(signal));
+        }
+        assert!(Signal::RingUp(16).emit().is_err() && Signal::parse(&[0xff, 0, 0]).is_err());
+    }
+
+    /// Brings up a ring by hand: the master at 0.
+    fn bring_up(hosts: usize) -> Vec<Node> {
+        let mut nodes: Vec<Node> = (0..=hosts).map(|at| Node::new(at == 0)).collect();
+        for node in &mut nodes {
+            node.power();
+        }
+        let mut signal = nodes[hosts].repeat();
+        let mut at = 0;
+        while let Some(next) = signal.and_then(|signal| nodes[at].receive(signal)) {
+            signal = Some(next);
+            at = (at + 1) % nodes.len();
+        }
+        nodes
+    }
+
+    #[test]
+    fn j_39_j_41_one_message_gives_all_identities_and_comes_back_with_their_number() {
+        for hosts in 1..=15u8 {
+            let nodes = bring_up(hosts.into());
+            assert_eq!(nodes[0].hosts, Some(hosts));
+            assert!(nodes[0].holds);
+            let rids: Vec<Option<u8>> = nodes.iter().map(|node| node.rid).collect();
+            assert_eq!(rids, (0..=hosts).map(Some).collect::<Vec<_>>());
+        }
+        assert_eq!(bring_up(1)[0].attached(), Some(Attached::Host));
+        assert_eq!(bring_up(9)[0].attached(), Some(Attached::Ring(9)));
+    }
+
+    #[test]
+    fn j_08_a_sixteenth_host_keeps_the_ring_down() {
+        let nodes = bring_up(16);
+        assert_eq!((nodes[0].hosts, nodes[0].state), (None, State::RingUp));
+    }
+
+    #[test]
+    fn j_40_a_node_without_identity_reads_everything() {
+        let header = jetstream::data_header(7, true);
+        assert!(header.disposition(None, false).read);
+        assert_eq!(Node::new(false).rid, None);
+    }
+
+    #[test]
+    fn j_34_a_frame_is_read_by_the_station_that_it_names() {
+        let mut nodes = bring_up(3);
+        let mut signal = nodes[0].send(2).unwrap();
+        for node in &mut nodes[1..] {
+            signal = node.receive(signal).unwrap();
+        }
+        let read: Vec<u8> = nodes.iter().map(|node| node.read).collect();
+        assert_eq!(read, [0, 0, 1, 0]);
+        assert_eq!(nodes[0].receive(signal), None, "its source strips it");
+    }
+}
