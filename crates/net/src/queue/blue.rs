@@ -23,12 +23,12 @@
 //! the packet that left last has been sent at the link's rate (at once where the rate is not known).
 //! It is applied, with its own time, at the next arrival.
 
-use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
+use lastmeter_base::{Duration, Ecn, Packet, Rate, Stream, Time};
 
 /// What Blue is told; see the table above.
 #[derive(Clone, Debug)]
@@ -154,18 +154,7 @@ impl Queue for Blue {
         }
         packet
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("marked", self.marked);
     }

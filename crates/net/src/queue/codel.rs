@@ -18,7 +18,7 @@
 //! rounded down. A mark takes the place of a drop and ends the `dequeue`, as in Linux, because the
 //! RFC leaves marking open.
 
-use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED};
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
@@ -226,18 +226,7 @@ impl Queue for Codel {
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
         self.law.dequeue(now, &self.options, &mut self.bank, 0, &mut self.marked)
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("marked", self.marked);
     }

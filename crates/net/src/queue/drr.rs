@@ -30,7 +30,7 @@
 //! the one with the lowest number drops.
 
 use super::flows::{
-    BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, weight,
+    BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, of_bank, weight,
 };
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
@@ -234,20 +234,7 @@ impl<V: Victim> Queue for Rounds<V> {
             self.ring.rotate();
         }
     }
-    #[inline]
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    #[inline]
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
 }
 
 /// The longest queue loses.

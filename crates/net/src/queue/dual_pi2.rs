@@ -27,11 +27,11 @@
 //! with a share in bytes kept for C (the RFC allows weighted round robin); above p' = 1/k drops take
 //! the place of marks in both queues, with p'^2, as its overload rule asks in other words.
 
-use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{MARKED, PROBABILITY};
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Ecn, Packet, Stream, Time, here};
+use lastmeter_base::{Duration, Ecn, Packet, Stream, Time, here};
 
 /// What DualPI2 is told; see the table above.
 #[derive(Clone, Debug)]
@@ -198,18 +198,7 @@ impl Queue for DualPi2 {
             self.bank.discard(packet, "dual-pi2");
         }
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("marked", self.marked);
     }

@@ -28,13 +28,13 @@
 //! queue is self-clocked, since a fluid server with changing weights is not defined; and an inactive
 //! leaf keeps its rate in the full tree, so that a packet between traversals gets its guarantee.
 
-use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room};
+use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, of_bank};
 use super::h_pfq::{PARENTS, TREE_WEIGHTS, Tree};
 use super::stamps::{RESTART, SCALE_BITS, keyed, unkeyed};
 use super::tournament::Tournament;
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Packet, Time, here};
+use lastmeter_base::{Duration, Packet, Time, here};
 use std::collections::VecDeque;
 
 /// The rate of the root; a leaf's weight is a whole number of these parts, rounded down.
@@ -206,15 +206,7 @@ impl Queue for FlatWfq {
         }
         packet
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
+    of_bank!(ready_at, packets, bytes);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("traversals", self.traversals);
     }

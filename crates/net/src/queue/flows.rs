@@ -360,6 +360,37 @@ impl Bank {
     }
 }
 
+/// Methods of [`Queue`](super::Queue) as every discipline has them that keeps all its packets in a
+/// [`Bank`], its field `bank`; `ready_at` is that of the work-conserving ones.
+macro_rules! of_bank {
+    (ready_at) => {
+        #[inline]
+        fn ready_at(&self, now: lastmeter_base::Time) -> Option<lastmeter_base::Time> {
+            (self.bank.packets > 0).then_some(now)
+        }
+    };
+    (packets) => {
+        fn packets(&self) -> u64 {
+            self.bank.packets
+        }
+    };
+    (bytes) => {
+        fn bytes(&self) -> lastmeter_base::Bytes {
+            self.bank.bytes
+        }
+    };
+    (dropped) => {
+        #[inline]
+        fn dropped(&mut self) -> Option<(lastmeter_base::Packet, &'static str)> {
+            self.bank.dropped()
+        }
+    };
+    ($($method:ident),+) => {
+        $(of_bank!($method);)+
+    };
+}
+pub(super) use of_bank;
+
 /// Queues that take turns: a ring from which any of them can leave.
 #[derive(Debug, Default)]
 pub(super) struct Ring {

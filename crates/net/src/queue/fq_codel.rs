@@ -26,7 +26,7 @@
 
 use super::codel::{CodelOptions, INTERVAL, Law, MTU, TARGET};
 use super::drr::QUANTUM;
-use super::flows::{BY, BYTES, Bank, By, Classifier, End, QUEUES_MAX, Room, Unit};
+use super::flows::{BY, BYTES, Bank, By, Classifier, End, QUEUES_MAX, Room, Unit, of_bank};
 use super::red::MARKED;
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
@@ -167,20 +167,7 @@ impl Queue for FqCodel {
             }
         }
     }
-    #[inline]
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    #[inline]
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("marked", self.marked);
     }

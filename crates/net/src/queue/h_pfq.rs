@@ -23,7 +23,7 @@
 //! RESET-PATH, RESTART-NODE); the link-sharing tree is. Deviation: the path of a packet
 //! is restarted when the next one is asked for, which is when its service has ended.
 
-use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, WEIGHT_MAX, weight};
+use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, WEIGHT_MAX, of_bank, weight};
 use super::wf2q::Eligibility;
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
@@ -191,15 +191,7 @@ impl Queue for HPfq {
         self.in_service = Some((class, len));
         self.bank.pop(class)
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
+    of_bank!(ready_at, packets, bytes);
 }
 
 impl Described for HPfq {

@@ -23,7 +23,7 @@
 //! §5.2 allows), zero while empty. Updates that fall due while nobody calls are made up for at the next
 //! call, all with the delay of then; after [`UPDATES_MAX`] of them the rest are skipped.
 
-use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
 use super::{Described, Queue, Site, Unit};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
@@ -196,18 +196,7 @@ impl Queue for Pie {
         };
         packet
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("marked", self.marked);
     }

@@ -18,11 +18,11 @@
 //!
 //! Source: Kleinrock, Queueing Systems, Volume 2, 1976, §3.6 (head-of-the-line priority).
 
-use super::flows::{BYTES, Bank, By, Classifier, End, PACKETS, Room};
+use super::flows::{BYTES, Bank, By, Classifier, End, PACKETS, Room, of_bank};
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Packet, Time};
+use lastmeter_base::{Packet, Time};
 
 /// Most levels; a word of the machine says which of them hold something.
 const LEVELS_MAX: u64 = 64;
@@ -95,18 +95,7 @@ impl Queue for Priority {
         }
         packet
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.busy != 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
 }
 
 impl Described for Priority {
@@ -164,6 +153,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 mod tests {
     use super::*;
     use crate::queue::check::{self, drain, packet, victims};
+    use lastmeter_base::Bytes;
 
     #[test]
     fn serves_classes_in_their_order_and_each_in_order_of_arrival() {

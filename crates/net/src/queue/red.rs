@@ -31,7 +31,7 @@
 //! 1/p as its §7 derives. Marks need `ecn`; above `max` (or twice `max`) drops stay drops (RFC 3168
 //! §7). Time s of a typical packet is that at the link's rate, or at 1 Gbit/s where it has none.
 
-use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
@@ -206,18 +206,7 @@ impl Queue for Red {
         }
         Some(packet)
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
-    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
-        self.bank.dropped()
-    }
+    of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("marked", self.marked);
     }

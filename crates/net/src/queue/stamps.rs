@@ -3,11 +3,13 @@
 //! What distinguishes self-clocked, virtual-clock and weighted fair queueing is only how a stamp is
 //! made; all else is here. Within a queue stamps rise, so only its head competes.
 
-use super::flows::{BY, BYTES, Bank, By, Classifier, EACH, PACKETS, QUEUES, Room, WEIGHTS, weight};
+use super::flows::{
+    BY, BYTES, Bank, By, Classifier, EACH, PACKETS, QUEUES, Room, WEIGHTS, of_bank, weight,
+};
 use super::tournament::Tournament;
 use super::{Queue, Site};
 use lastmeter_base::kind::{Param, Values};
-use lastmeter_base::{Bytes, Packet, Time};
+use lastmeter_base::{Packet, Time};
 use std::collections::VecDeque;
 
 /// Virtual time is counted in bytes per unit of weight, times two to this.
@@ -150,15 +152,7 @@ impl<S: Stamper> Queue for Stamped<S> {
         }
         packet
     }
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
+    of_bank!(ready_at, packets, bytes);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         self.stamper.counts(count);
     }

@@ -18,10 +18,10 @@
 //! E-04. Deviation: one frame size; arriving frames need no phase, because links' delays are not
 //! rounded to frames here.
 
-use super::flows::{BYTES, Bank, PACKETS, Room};
+use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Packet, Time, here};
+use lastmeter_base::{Duration, Packet, Time, here};
 
 /// Stop-and-Go.
 #[derive(Debug)]
@@ -63,12 +63,7 @@ impl Queue for StopAndGo {
     fn ready_at(&self, now: Time) -> Option<Time> {
         self.head_at().map(|at| at.max(now))
     }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
+    of_bank!(packets, bytes);
 }
 
 impl Described for StopAndGo {

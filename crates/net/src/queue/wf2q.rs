@@ -22,12 +22,12 @@
 //! (27) to (29). Deviation: V counts a packet when its service begins, because a queue is not told when
 //! it ends; V is kept over idle times and restarts when 2^60 is passed.
 
-use super::flows::{Bank, Classifier, weight};
+use super::flows::{Bank, Classifier, of_bank, weight};
 use super::stamps::{RESTART, SCALE_BITS, SHARE, ShareOptions, entry, keyed, share, unkeyed};
 use super::tournament::Tournament;
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Values};
-use lastmeter_base::{Bytes, Packet, Time, here};
+use lastmeter_base::{Packet, Time, here};
 
 /// One server's decisions, without packets: also a node of a tree.
 #[derive(Debug)]
@@ -265,16 +265,7 @@ impl Queue for Wf2q {
         }
         Some(packet)
     }
-    #[inline]
-    fn ready_at(&self, now: Time) -> Option<Time> {
-        (self.bank.packets > 0).then_some(now)
-    }
-    fn packets(&self) -> u64 {
-        self.bank.packets
-    }
-    fn bytes(&self) -> Bytes {
-        self.bank.bytes
-    }
+    of_bank!(ready_at, packets, bytes);
 }
 
 impl Described for Wf2q {
