@@ -150,14 +150,8 @@ impl<V: Victim> Rounds<V> {
             quantum: values.get("quantum"),
             weights: values.given("weights").unwrap_or_default(),
             room: Room::from_values(values, site),
-            unit: match values.get::<String>("unit").as_str() {
-                "bytes" => Unit::Bytes,
-                _ => Unit::Packets,
-            },
-            drop_from: match values.get::<String>("drop").as_str() {
-                "tail" => End::Tail,
-                _ => End::Front,
-            },
+            unit: Unit::from_values(values),
+            drop_from: End::from_values(values),
             ..DrrOptions::each(0)
         };
         let classifier = Classifier::from_values(values);

@@ -20,35 +20,13 @@
 //! Source: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4 (link horizon).
 //! Deviation: a late packet is sent all the same, because the source does not discard it.
 
+use super::due::Due;
 use super::flows::{BYTES, PACKETS, Room};
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Time, here};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-
-/// A packet that is compared by when it is due, then by when it came.
-#[derive(Debug)]
-pub(super) struct Due {
-    pub(super) key: (Time, u64),
-    pub(super) packet: Packet,
-}
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.key == other.key
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
-    }
-}
 
 /// Earliest due date.
 #[derive(Debug)]

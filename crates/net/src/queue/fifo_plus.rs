@@ -17,52 +17,42 @@
 //! Network, SIGCOMM 1992, §6; E-04. Deviation: the paper does not say how the mean is measured; an
 //! exponential one, in whole picoseconds, is ours.
 
-use super::edd::Due;
+use super::due::Agenda;
 use super::flows::{BYTES, PACKETS, Room};
 use super::red::PROBABILITY;
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// FIFO+.
 #[derive(Debug)]
 pub struct FifoPlus {
-    waiting: BinaryHeap<Reverse<Due>>,
+    agenda: Agenda,
     memory: f64,
     /// Mean wait of each class, in picoseconds.
     mean: Vec<f64>,
-    room: Room,
-    held: Bytes,
-    count: u64,
 }
 
 impl FifoPlus {
     /// Empty.
     pub fn new(memory: f64, room: Room) -> FifoPlus {
-        let (waiting, mean) = (BinaryHeap::new(), vec![0.0; 256]);
-        FifoPlus { waiting, memory, mean, room, held: Bytes::ZERO, count: 0 }
+        FifoPlus { agenda: Agenda::new(room), memory, mean: vec![0.0; 256] }
     }
 }
 
 impl Queue for FifoPlus {
     fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
-        let held = self.held + packet.len;
-        if self.packets() >= self.room.packets || held > self.room.bytes {
+        if !self.agenda.fits(packet.len) {
             return Err(packet);
         }
-        self.held = held;
-        self.count += 1;
         packet.entered = now;
         // An hour of slack keeps a packet that is far behind at the start of a run comparable.
         let expected = (now.as_ps().saturating_add(SLACK)).saturating_add_signed(-packet.behind);
-        self.waiting.push(Reverse(Due { key: (Time::from_ps(expected), self.count), packet }));
+        self.agenda.push(Time::from_ps(expected), packet);
         Ok(())
     }
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
-        let Reverse(Due { mut packet, .. }) = self.waiting.pop()?;
-        self.held -= packet.len;
+        let (_, mut packet) = self.agenda.pop()?;
         let wait = now.saturating_since(packet.entered).as_ps();
         let mean = &mut self.mean[usize::from(packet.class)];
         packet.behind = packet.behind.saturating_add(wait as i64 - *mean as i64);
@@ -70,13 +60,13 @@ impl Queue for FifoPlus {
         Some(packet)
     }
     fn ready_at(&self, now: Time) -> Option<Time> {
-        (!self.waiting.is_empty()).then_some(now)
+        (self.agenda.packets() > 0).then_some(now)
     }
     fn packets(&self) -> u64 {
-        self.waiting.len() as u64
+        self.agenda.packets()
     }
     fn bytes(&self) -> Bytes {
-        self.held
+        self.agenda.bytes
     }
 }
 

@@ -200,6 +200,16 @@ pub enum End {
     Tail,
 }
 
+impl End {
+    /// Of the parameter `drop`.
+    pub(super) fn from_values(values: &Values) -> End {
+        match values.get::<String>("drop").as_str() {
+            "tail" => End::Tail,
+            _ => End::Front,
+        }
+    }
+}
+
 /// What the length of a queue is counted in, where queues are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -207,6 +217,16 @@ pub enum Unit {
     Packets,
     /// Bytes.
     Bytes,
+}
+
+impl Unit {
+    /// Of the parameter `unit`.
+    pub(super) fn from_values(values: &Values) -> Unit {
+        match values.get::<String>("unit").as_str() {
+            "bytes" => Unit::Bytes,
+            _ => Unit::Packets,
+        }
+    }
 }
 
 /// One first-in, first-out queue of many.

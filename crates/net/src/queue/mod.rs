@@ -11,6 +11,7 @@ mod codel;
 mod drop_tail;
 mod drr;
 mod dual_pi2;
+mod due;
 mod edd;
 mod fifo_plus;
 mod flat;

@@ -181,11 +181,7 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
             "arrival" => Discard::Arrival,
             _ => Discard::Stored,
         };
-        let unit = match values.get::<String>("unit").as_str() {
-            "bytes" => Unit::Bytes,
-            _ => Unit::Packets,
-        };
-        let victim = Persistent::new(unit, discard, values.given("forget"));
+        let victim = Persistent::new(Unit::from_values(values), discard, values.given("forget"));
         Qsdrr(Rounds::from_values(values, site, true, victim))
     }
 }
