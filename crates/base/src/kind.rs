@@ -266,6 +266,38 @@ impl PartialEq for Nested {
     }
 }
 
+/// Why values that each fit their parameters cannot stand together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The parameter that is wrong, which is written.
+    pub param: &'static str,
+    /// Which of its numbers, from 0, where it is a list.
+    pub index: Option<usize>,
+    /// What is wrong with it.
+    pub found: String,
+    /// What would be right.
+    pub right: String,
+}
+
+impl Misfit {
+    /// The parameter as a whole is wrong.
+    pub fn new(param: &'static str, found: String, right: impl Into<String>) -> Misfit {
+        Misfit { param, index: None, found, right: right.into() }
+    }
+    /// Its number `index`, from 0, is wrong.
+    pub fn at(self, index: usize) -> Misfit {
+        Misfit { index: Some(index), ..self }
+    }
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}; {}", self.param, self.found, self.right)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
 /// The values of a kind's parameters, by name.
 ///
 /// ```

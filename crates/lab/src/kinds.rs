@@ -4,8 +4,8 @@ use crate::build::host;
 use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
-use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
 use lastmeter_net::{forwarder, impair, queue, server, traffic};
+use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
 
 /// The kinds of nodes.
 const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
@@ -27,6 +27,14 @@ pub fn family(family: Family) -> impl Iterator<Item = &'static Page> {
 /// A kind of a family by its name.
 pub(crate) fn in_family(family: Family, name: &str) -> Option<&'static Page> {
     all().find(|page| page.family == family && page.name == name)
+}
+
+/// Whether the values of a kind, each of which fits its parameter, fit each other.
+pub(crate) fn fit(kind: &Nested) -> Result<(), Misfit> {
+    match kind.page.family {
+        Family::Queue => queue::fit(kind),
+        _ => Ok(()),
+    }
 }
 
 /// A kind by its name.

@@ -6,7 +6,7 @@ use super::tree::{Content, Entry, Item, Mark, value_or_text};
 use crate::kinds;
 use crate::library::Library;
 use lastmeter_base::kind::{
-    Fallback, Family, Nested, Param, ParamKind, RATE_MIN, TIME_MAX, Value, Values,
+    Fallback, Family, Misfit, Nested, Param, ParamKind, RATE_MIN, TIME_MAX, Value, Values,
 };
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Quantity, QuantityError, Rate};
 
@@ -109,8 +109,18 @@ impl Decoder<'_> {
                 let page = kinds::in_family(family, &entry.key)?;
                 let what = format!("`{}`", page.name);
                 let inner = Shape { what: &what, params: page.params, kind: None, besides: &[] };
-                let (_, values) = self.table(&inner, &entry.item, &join(key, &entry.key));
-                Some(Nested { page, values })
+                let key = join(key, &entry.key);
+                let faults = self.reporter.len();
+                let (_, values) = self.table(&inner, &entry.item, &key);
+                let kind = Nested { page, values };
+                // Values that are missing or could not be read cannot be compared.
+                let given = |param: &Param| {
+                    matches!(param.default, Fallback::Absent(_)) || kind.values.has(param.name)
+                };
+                if self.reporter.len() == faults && page.params.iter().all(given) {
+                    self.fit(&kind, &entry.item, &key);
+                }
+                Some(kind)
             }
             [] => {
                 let found = format!("{} does not say which kind it is", shape.what);
@@ -126,6 +136,18 @@ impl Decoder<'_> {
                 None
             }
         }
+    }
+
+    /// Complains where the values of a kind do not fit each other.
+    fn fit(&mut self, kind: &Nested, item: &Item, key: &str) {
+        let Err(Misfit { param, index, found, right }) = kinds::fit(kind) else { return };
+        let place = item.get(param).unwrap_or(item);
+        let part = match (&place.content, index) {
+            (Content::List(items), Some(index)) => items.get(index),
+            _ => None,
+        };
+        let mark = part.unwrap_or(place).mark.clone();
+        self.report(&mark, &join(key, param), Fault::new(found, right));
     }
 
     /// Decodes one value. What is wrong is reported.

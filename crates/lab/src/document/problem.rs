@@ -174,6 +174,10 @@ impl Reporter {
         problem
     }
 
+    /// How many problems there are, as far as they are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.problems.len()
+    }
     /// Whether nothing was wrong.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()

@@ -33,7 +33,7 @@ use super::h_pfq::{PARENTS, TREE_WEIGHTS, Tree};
 use super::stamps::{RESTART, SCALE_BITS, keyed, unkeyed};
 use super::tournament::Tournament;
 use super::{Described, Queue, Site};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Packet, Time, here};
 use std::collections::VecDeque;
 
@@ -257,9 +257,12 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
         place: here!(),
     };
 
+    fn fit(values: &Values) -> Result<(), Misfit> {
+        Tree::from_values(values).map(drop)
+    }
     fn build(values: &Values, site: &Site<'_>) -> FlatWfq {
         FlatWfq::new(FlatOptions {
-            tree: Tree::from_values(values),
+            tree: Tree::from_values(values).expect("the values fit each other"),
             period: values.get("period"),
             every: values.given("every"),
             pipelined: values.get("pipelined"),

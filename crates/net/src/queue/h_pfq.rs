@@ -9,7 +9,7 @@
 //!
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `parents` | numbers | required | parent of node 1, 2, ...: 0 is the root, and so is one not listed before |
+//! | `parents` | numbers | required | parent of node 1, 2, ...: 0, the root, or a node before it |
 //! | `weights` | numbers | all 1    | share of node 1, 2, ... among its siblings                  |
 //! | `packets` | packets | no limit | most packets that all leaves hold                           |
 //! | `bytes`   | size    | no limit | most bytes that all leaves hold                             |
@@ -26,7 +26,7 @@
 use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, WEIGHT_MAX, of_bank, weight};
 use super::wf2q::Eligibility;
 use super::{Described, Queue, Site};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
 
 /// Most classes, because a packet's class has eight bits.
@@ -46,30 +46,57 @@ pub struct Tree {
 impl Tree {
     /// Node n + 1 has the n-th parent and weight; node 0 is the root.
     ///
+    /// # Errors
+    /// A parent that does not stand before its child, more weights than nodes, no class or too many.
+    ///
     /// ```
     /// use lastmeter_net::queue::Tree;
-    /// let tree = Tree::new(&[0, 0, 1, 1, 2, 2], &[50, 50, 30, 20, 10, 40]);
+    /// let tree = Tree::new(&[0, 0, 1, 1, 2, 2], &[50, 50, 30, 20, 10, 40])?;
     /// assert_eq!(tree.leaves(), 4);
+    /// let error = Tree::new(&[0, 7], &[]).unwrap_err();
+    /// assert_eq!(error.index, Some(1));
+    /// # Ok::<(), lastmeter_base::kind::Misfit>(())
     /// ```
-    pub fn new(parents: &[u64], weights: &[u64]) -> Tree {
+    pub fn new(parents: &[u64], weights: &[u64]) -> Result<Tree, Misfit> {
+        let fault = |found: String, right: &str| Err(Misfit::new(PARENTS.name, found, right));
+        if parents.is_empty() {
+            return fault("the tree has no class".to_owned(), "write [0] for a single one");
+        }
         let mut all = vec![0];
-        for &parent in parents {
-            let known = usize::try_from(parent).ok().filter(|&parent| parent < all.len());
-            all.push(known.unwrap_or(0));
+        for (index, &parent) in parents.iter().enumerate() {
+            // Node index + 1 may only hang on one that stands before it.
+            match usize::try_from(parent).ok().filter(|&parent| parent <= index) {
+                Some(parent) => all.push(parent),
+                None => {
+                    let node = index + 1;
+                    let found = format!("node {node} cannot hang on node {parent}");
+                    let right = match index {
+                        0 => "the first node hangs on 0, the root".to_owned(),
+                        _ => format!("write 0, the root, or one of the nodes 1 to {index}"),
+                    };
+                    return Err(Misfit::new(PARENTS.name, found, right).at(index));
+                }
+            }
         }
-        if all.len() == 1 {
-            all.push(0);
+        let mut is_parent = vec![false; all.len()];
+        all[1..].iter().for_each(|&parent| is_parent[parent] = true);
+        let leaves: Vec<usize> = (1..all.len()).filter(|&node| !is_parent[node]).collect();
+        if leaves.len() > LEAVES_MAX {
+            let found = format!("the tree has {} classes", leaves.len());
+            return fault(found, "a packet's class has eight bits: write at most 256");
         }
-        let is_parent = |node: usize| all[1..].contains(&node);
-        let leaves = (1..all.len()).filter(|&node| !is_parent(node)).take(LEAVES_MAX).collect();
+        if weights.len() > parents.len() {
+            let found = format!("{} weights for {} nodes", weights.len(), parents.len());
+            return Err(Misfit::new(TREE_WEIGHTS.name, found, "write one for each node"));
+        }
         let weights = (0..all.len()).map(|n| if n == 0 { 1 } else { weight(weights, n - 1) });
-        Tree { weights: weights.collect(), leaves, parents: all }
+        Ok(Tree { weights: weights.collect(), leaves, parents: all })
     }
     /// How many classes it has.
     pub fn leaves(&self) -> usize {
         self.leaves.len()
     }
-    pub(super) fn from_values(values: &Values) -> Tree {
+    pub(super) fn from_values(values: &Values) -> Result<Tree, Misfit> {
         let weights = values.given::<Vec<u64>>("weights").unwrap_or_default();
         Tree::new(&values.get::<Vec<u64>>("parents"), &weights)
     }
@@ -78,7 +105,7 @@ impl Tree {
 pub(super) const PARENTS: Param = Param::required(
     "parents",
     ParamKind::Integers { min: 0, max: 1023 },
-    "parent of node 1, 2, ...: 0 is the root; one not listed before its child is the root",
+    "parent of node 1, 2, ...: 0, the root, or a node before it",
 );
 pub(super) const TREE_WEIGHTS: Param = Param::optional(
     "weights",
@@ -222,9 +249,13 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
         place: here!(),
     };
 
+    fn fit(values: &Values) -> Result<(), Misfit> {
+        Tree::from_values(values).map(drop)
+    }
     fn build(values: &Values, site: &Site<'_>) -> HPfq {
         let each = site.buffers.scale(values.given("each").unwrap_or(u64::MAX));
-        HPfq::new(Tree::from_values(values), Room::from_values(values, site), each)
+        let tree = Tree::from_values(values).expect("the values fit each other");
+        HPfq::new(tree, Room::from_values(values, site), each)
     }
 }
 
@@ -235,7 +266,7 @@ pub(super) mod tests {
 
     /// The tree of the specification: A { a1 30, a2 20 } 50, B { b1 10, b2 40 } 50.
     pub(in crate::queue) fn tree() -> Tree {
-        Tree::new(&[0, 0, 1, 1, 2, 2], &[50, 50, 30, 20, 10, 40])
+        Tree::new(&[0, 0, 1, 1, 2, 2], &[50, 50, 30, 20, 10, 40]).unwrap()
     }
 
     /// Bytes that each class sends while those of `active` are never empty.
@@ -288,9 +319,20 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_tree_that_cannot_be_is_refused_at_the_number_that_is_wrong() {
+        let index = |parents: &[u64]| Tree::new(parents, &[]).unwrap_err().index;
+        assert_eq!(index(&[1]), Some(0));
+        assert_eq!(index(&[0, 2, 0]), Some(1));
+        assert_eq!(index(&[0, 0, u64::MAX]), Some(2));
+        assert_eq!(index(&[]), None);
+        assert_eq!(index(&[0; 257]), None);
+        assert_eq!(Tree::new(&[0], &[1, 2]).unwrap_err().param, "weights");
+    }
+
+    #[test]
     fn loses_nothing_unsaid() {
         check::holds(HPfq::new(tree(), Room::packets(30), 12), &check::USUAL);
-        let deep = Tree::new(&[0, 1, 2, 3, 3, 0], &[]);
+        let deep = Tree::new(&[0, 1, 2, 3, 3, 0], &[]).unwrap();
         check::holds(HPfq::new(deep, Room::UNLIMITED, u64::MAX), &check::USUAL);
     }
 }

@@ -58,7 +58,7 @@ pub use wf2q::Wf2q;
 pub use wfq::Wfq;
 
 use crate::server::{Server, Service};
-use lastmeter_base::kind::{Nested, Page, Values};
+use lastmeter_base::kind::{Misfit, Nested, Page, Values};
 use lastmeter_base::{Bytes, Packet, Rate, StageId, Stream, Time};
 use lastmeter_engine::{Element, ResourceId};
 
@@ -144,7 +144,14 @@ impl Queue for Box<dyn Queue> {
 pub trait Described: Queue + Sized + 'static {
     /// Its page.
     const PAGE: &'static Page;
-    /// Makes one from its parameters, for the place where it will stand.
+    /// Whether values that each fit their parameters fit each other.
+    ///
+    /// # Errors
+    /// Where they do not: which is wrong, and what would be right.
+    fn fit(_values: &Values) -> Result<(), Misfit> {
+        Ok(())
+    }
+    /// Makes one from its parameters, which [`Described::fit`], for the place where it will stand.
     fn build(values: &Values, site: &Site<'_>) -> Self;
 }
 
@@ -199,6 +206,7 @@ impl Buffers {
 pub struct Kind {
     /// What it is.
     pub page: &'static Page,
+    fit: fn(&Values) -> Result<(), Misfit>,
     build: fn(&Values, &Site<'_>) -> Box<dyn Queue>,
     serve: fn(&Values, &Site<'_>, Service, StageId, ResourceId) -> Box<dyn Element>,
 }
@@ -208,6 +216,7 @@ impl Kind {
     pub const fn of<Q: Described>() -> Kind {
         Kind {
             page: Q::PAGE,
+            fit: Q::fit,
             build: |values, site| Box::new(Q::build(values, site)),
             // A server of this very queue, because calls through a pointer would cost each hop more
             // than the queue does.
@@ -222,6 +231,14 @@ impl Kind {
 fn kind(page: &Page) -> &'static Kind {
     let kind = KINDS.iter().find(|kind| kind.page.name == page.name);
     kind.expect("a queue's parameters name a registered queue")
+}
+
+/// Whether the values of `queue`, which each fit their parameters, fit each other.
+///
+/// # Errors
+/// Where they do not: which is wrong, and what would be right.
+pub fn fit(queue: &Nested) -> Result<(), Misfit> {
+    (kind(queue.page).fit)(&queue.values)
 }
 
 /// The queue that an experiment describes.
