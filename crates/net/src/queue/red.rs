@@ -13,6 +13,8 @@
 //! |---------------|---------|----------|------------------------------------------------------|
 //! | `min`         | packets | 5        | mean length below which nothing is dropped           |
 //! | `max`         | packets | 15       | mean length at which `probability` is reached        |
+//! | `min-bytes`   | size    | none     | instead of `min`: lengths are counted in bytes       |
+//! | `max-bytes`   | size    | none     | instead of `max`                                     |
 //! | `probability` | 1       | 0.1      | of a drop just below `max` (the paper: 0.02)         |
 //! | `weight`      | 1       | 0.002    | w, of the present length in the mean                 |
 //! | `gentle`      | flag    | true     | rise to 1 between `max` and twice `max`              |
@@ -23,7 +25,8 @@
 //! | `packets`     | packets | no limit | most packets that it holds                           |
 //! | `bytes`       | size    | no limit | most bytes that it holds                             |
 //!
-//! `min` and `max` grow with the buffers in a what-if. A full buffer refuses, whatever the mean.
+//! `min` and `max` grow with the buffers in a what-if. A full buffer refuses, whatever the mean. Byte
+//! mode of the paper (§6) is `min-bytes`, `max-bytes` and `by-length` together; each helps alone too.
 //!
 //! Source: Floyd & Jacobson, Random Early Detection Gateways, IEEE/ACM ToN 1(4), 1993, §4 and §7;
 //! gentle: Floyd, 2000; wait: ns-2 `red.cc`. Deviations: after a drop `count` starts from -1 as it
@@ -31,15 +34,17 @@
 //! 1/p as its §7 derives. Marks need `ecn`; above `max` (or twice `max`) drops stay drops (RFC 3168
 //! §7). Time s of a typical packet is that at the link's rate, or at 1 Gbit/s where it has none.
 
-use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
+use super::flows::{BYTES, Bank, PACKETS, Room, Unit, of_bank};
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
 
 /// What RED is told; see the table above.
 #[derive(Clone, Debug)]
 pub struct RedOptions {
+    /// What lengths are counted in.
+    pub unit: Unit,
     /// Mean length below which nothing is dropped.
     pub min: f64,
     /// Mean length at which `probability` is reached.
@@ -92,7 +97,7 @@ pub struct Red {
     bank: Bank,
     options: RedOptions,
     random: Stream,
-    /// Mean length in packets.
+    /// Mean length in the unit of the options.
     mean: f64,
     /// Packets since the last drop; -1 where there was none.
     count: i64,
@@ -105,6 +110,7 @@ impl RedOptions {
     /// The defaults, without a hard limit, on a link of 1 Gbit/s.
     pub fn usual() -> RedOptions {
         RedOptions {
+            unit: Unit::Packets,
             min: 5.0,
             max: 15.0,
             probability: 0.1,
@@ -140,7 +146,10 @@ impl Red {
                 // time is kept for the next arrival.
                 self.idle_since = Some(since + self.options.typical_time * m);
             }
-            None => self.mean += w * (self.bank.packets as f64 - self.mean),
+            None => {
+                let length = self.bank.fifo(0).length(self.options.unit) as f64;
+                self.mean += w * (length - self.mean);
+            }
         }
     }
 
@@ -176,6 +185,20 @@ impl Red {
         Verdict::Early
     }
 }
+
+impl Red {
+    /// What lengths are counted in, and both limits.
+    fn limits(values: &Values) -> (Unit, f64, f64) {
+        let size = |name| values.given::<Bytes>(name).map(|size| size.0 as f64);
+        match (size(MIN_BYTES), size(MAX_BYTES)) {
+            (Some(min), Some(max)) => (Unit::Bytes, min, max),
+            _ => (Unit::Packets, values.get("min"), values.get("max")),
+        }
+    }
+}
+
+const MIN_BYTES: &str = "min-bytes";
+const MAX_BYTES: &str = "max-bytes";
 
 impl Queue for Red {
     fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
@@ -232,6 +255,13 @@ impl Described for Red {
         params: &[
             Param::or("min", LENGTH, "5", "mean number of packets below which none is dropped"),
             Param::or("max", LENGTH, "15", "mean number at which `probability` is reached"),
+            Param::optional(
+                MIN_BYTES,
+                ParamKind::BUFFER,
+                "`min`",
+                "instead of `min`: lengths are counted in bytes",
+            ),
+            Param::optional(MAX_BYTES, ParamKind::BUFFER, "`max`", "instead of `max`"),
             Param::or("probability", PROBABILITY, "0.1", "of a drop just below `max`"),
             Param::or("weight", PROBABILITY, "0.002", "of the present length in the mean"),
             Param::or("gentle", ParamKind::Flag, "true", "rise to 1 between `max` and twice it"),
@@ -265,13 +295,29 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
         place: here!(),
     };
 
+    fn fit(values: &Values) -> Result<(), Misfit> {
+        for (name, other) in [(MIN_BYTES, MAX_BYTES), (MAX_BYTES, MIN_BYTES)] {
+            if values.has(name) && !values.has(other) {
+                let found = format!("`{name}` stands without `{other}`");
+                return Err(Misfit::new(name, found, format!("add {other} = \"30 kB\"")));
+            }
+        }
+        let (unit, min, max) = Red::limits(values);
+        if min > max {
+            let name = if unit == Unit::Bytes { MIN_BYTES } else { "min" };
+            let found = format!("the lower limit, {min}, is above the upper one, {max}");
+            return Err(Misfit::new(name, found, "raise the upper one or lower this"));
+        }
+        Ok(())
+    }
     fn build(values: &Values, site: &Site<'_>) -> Red {
         let grown = f64::from(site.buffers.numerator as u32) / site.buffers.denominator as f64;
         let typical: Bytes = values.get("typical");
-        let min = values.get::<f64>("min") * grown;
+        let (unit, min, max) = Red::limits(values);
         let options = RedOptions {
-            min,
-            max: (values.get::<f64>("max") * grown).max(min),
+            unit,
+            min: min * grown,
+            max: max * grown,
             probability: values.get("probability"),
             weight: values.get("weight"),
             gentle: values.get("gentle"),
@@ -354,6 +400,32 @@ mod tests {
     }
 
     #[test]
+    fn in_bytes_the_mean_follows_the_bytes_that_wait() {
+        let usual = RedOptions { weight: 0.5, min: 1e6, max: 2e6, ..RedOptions::usual() };
+        let mut red = red(RedOptions { unit: Unit::Bytes, ..usual });
+        for len in [1000, 40, 500] {
+            red.enqueue(Time::START, packet(0, len)).unwrap();
+        }
+        // Lengths found: 0 (idle), 1000, 1040.
+        assert!((red.mean - (0.5 * 1040.0 + 0.25 * 1000.0)).abs() < 1e-9, "{}", red.mean);
+    }
+
+    /// Floyd & Jacobson, §6: in byte mode a small packet is dropped with its share of p_b.
+    #[test]
+    fn by_length_a_short_packet_is_dropped_in_proportion() {
+        let drops = |len| {
+            let usual = RedOptions { min: 0.0, max: 100.0, wait: false, ..RedOptions::usual() };
+            let mut red = red(RedOptions { by_length: true, probability: 1.0, ..usual });
+            red.mean = 10.0;
+            (0..40_000).filter(|_| red.decide(Bytes(len)) == Verdict::Early).count() as f64
+        };
+        // Gaps are uniform on 1 to 1/p_b, with mean (1/p_b + 1) / 2: 5.5 and 50.5 packets.
+        let (long, short) = (drops(1500), drops(150));
+        assert!((long / 40_000.0 * 5.5 - 1.0).abs() < 0.03, "{long}");
+        assert!((short / 40_000.0 * 50.5 - 1.0).abs() < 0.1, "{short}");
+    }
+
+    #[test]
     fn marks_whoever_understands_and_drops_the_others() {
         let always = RedOptions {
             min: 0.0,
@@ -385,6 +457,8 @@ mod tests {
         for wait in [false, true] {
             let options = RedOptions { room, wait, weight: 0.02, ..RedOptions::usual() };
             check::holds(red(RedOptions { ecn: wait, by_length: wait, ..options }), &check::USUAL);
+            let bytes = RedOptions { room, unit: Unit::Bytes, weight: 0.02, ..RedOptions::usual() };
+            check::holds(red(RedOptions { min: 5e3, max: 15e3, ..bytes }), &check::USUAL);
         }
     }
 }
