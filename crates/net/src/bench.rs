@@ -1,12 +1,15 @@
 //! What `lastmeter bench queue` runs: what a packet costs a discipline.
 //!
 //! Each active flow keeps two packets waiting. A step takes the next packet out and puts it back in,
-//! with another length, so that the number of active flows never changes.
+//! with another length, so that the number of active flows never changes. Disciplines by class have at
+//! most 256 of them, whatever the number of flows.
 
 use crate::queue::{
-    Blue, BlueOptions, Codel, CodelOptions, Discard, DropTail, Drr, DrrOptions, FqCodel,
-    FqCodelOptions, Priority, Qsdrr, Queue, Red, RedOptions, Room, Scfq, ShareOptions, Tdrr,
-    VirtualClock, Wf2q, Wfq,
+    Blue, BlueOptions, By, CellDiscard, CellPolicy, Codel, CodelOptions, Control, Discard,
+    DropTail, Drr, DrrOptions, DualPi2, DualPi2Options, Edd, FifoPlus, FlatOptions, FlatWfq,
+    FqCodel, FqCodelOptions, Frames, HPfq, HopLaxity, Hrr, Late, Pie, PieOptions, Priority, Qsdrr,
+    Queue, Rcsp, RcspOptions, Red, RedOptions, Room, Scfq, ShareOptions, StopAndGo, Tdrr,
+    TokenBucket, Tree, VirtualClock, Wf2q, Wfq,
 };
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Rate, Stream, Time};
@@ -19,171 +22,99 @@ const PACKETS_MAX: u64 = 1 << 20;
 const STEPS: u64 = 200_000;
 const STEPS_QUICK: u64 = 2_000;
 
-const UNIT: &str = "packets";
-const WHAT_MANY: &str = "enqueues and dequeues a packet while 10,000 flows are active";
-const WHAT_FEW: &str = "enqueues and dequeues a packet while 100 flows are active";
-
-/// The benchmarks of this crate.
-pub const CASES: &[Case] = &[
-    Case {
-        name: "queue/drop-tail@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| drop_tail(10_000, quick),
-    },
-    Case {
-        name: "queue/priority@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| priority(10_000, quick),
-    },
-    Case {
-        name: "queue/drr@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| drr(10_000, quick),
-    },
-    Case {
-        name: "queue/tdrr@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| tdrr(10_000, quick),
-    },
-    Case {
-        name: "queue/qsdrr@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| qsdrr(10_000, quick),
-    },
-    Case {
-        name: "queue/red@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| red(10_000, quick),
-    },
-    Case {
-        name: "queue/blue@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| blue(10_000, quick),
-    },
-    Case {
-        name: "queue/codel@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| codel(10_000, quick),
-    },
-    Case {
-        name: "queue/fq-codel@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| fq_codel(10_000, quick),
-    },
-    Case {
-        name: "queue/scfq@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| scfq(10_000, quick),
-    },
-    Case {
-        name: "queue/virtual-clock@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| virtual_clock(10_000, quick),
-    },
-    Case {
-        name: "queue/wfq@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| wfq(10_000, quick),
-    },
-    Case {
-        name: "queue/wf2q@10000",
-        unit: UNIT,
-        what: WHAT_MANY,
-        prepare: |quick| wf2q(10_000, quick),
-    },
-    Case { name: "queue/drr@100", unit: UNIT, what: WHAT_FEW, prepare: |quick| drr(100, quick) },
-    Case {
-        name: "queue/qsdrr@100",
-        unit: UNIT,
-        what: WHAT_FEW,
-        prepare: |quick| qsdrr(100, quick),
-    },
-    Case {
-        name: "queue/fq-codel@100",
-        unit: UNIT,
-        what: WHAT_FEW,
-        prepare: |quick| fq_codel(100, quick),
-    },
-    Case { name: "queue/wfq@100", unit: UNIT, what: WHAT_FEW, prepare: |quick| wfq(100, quick) },
-    Case { name: "queue/wf2q@100", unit: UNIT, what: WHAT_FEW, prepare: |quick| wf2q(100, quick) },
-];
-
-type Rounds = Box<dyn FnMut() -> Work>;
-
-fn drop_tail(flows: u32, quick: bool) -> Rounds {
-    rounds(DropTail::new(u64::MAX, Bytes(u64::MAX)), flows, quick)
-}
-fn priority(flows: u32, quick: bool) -> Rounds {
-    rounds(Priority::new(8, Room::UNLIMITED, false), flows, quick)
-}
-fn drr(flows: u32, quick: bool) -> Rounds {
-    rounds(Drr::new(DrrOptions::each(PACKETS_MAX)), flows, quick)
-}
-fn tdrr(flows: u32, quick: bool) -> Rounds {
-    rounds(Tdrr::new(DrrOptions::each(PACKETS_MAX), Duration::from_ms(100)), flows, quick)
-}
-fn qsdrr(flows: u32, quick: bool) -> Rounds {
-    rounds(Qsdrr::new(DrrOptions::each(PACKETS_MAX), Discard::Stored, None), flows, quick)
-}
-fn red(flows: u32, quick: bool) -> Rounds {
-    rounds(
-        Red::new(RedOptions { min: 1e9, max: 2e9, ..RedOptions::usual() }, Stream::new(1, "red")),
-        flows,
-        quick,
-    )
-}
-fn blue(flows: u32, quick: bool) -> Rounds {
-    rounds(Blue::new(BlueOptions::usual(Room::UNLIMITED), Stream::new(1, "blue")), flows, quick)
-}
-fn codel(flows: u32, quick: bool) -> Rounds {
-    rounds(Codel::new(CodelOptions::RFC_8289, Room::UNLIMITED), flows, quick)
-}
-fn fq_codel(flows: u32, quick: bool) -> Rounds {
-    rounds(
-        FqCodel::new(FqCodelOptions {
-            queues: None,
-            room: Room::packets(PACKETS_MAX),
-            ..FqCodelOptions::rfc_8290()
-        }),
-        flows,
-        quick,
-    )
-}
-fn scfq(flows: u32, quick: bool) -> Rounds {
-    rounds(Scfq::new(ShareOptions::weighted(&[])), flows, quick)
-}
-fn virtual_clock(flows: u32, quick: bool) -> Rounds {
-    rounds(
-        VirtualClock::new(
-            ShareOptions::weighted(&[]),
-            Rate::from_mbit(1),
-            Duration::from_secs(1),
-            false,
-        ),
-        flows,
-        quick,
-    )
-}
-fn wfq(flows: u32, quick: bool) -> Rounds {
-    rounds(Wfq::new(ShareOptions::weighted(&[]), Rate::from_gbit(10)), flows, quick)
-}
-fn wf2q(flows: u32, quick: bool) -> Rounds {
-    rounds(Wf2q::new(ShareOptions::weighted(&[])), flows, quick)
+/// A discipline that is measured with 10, 1000 and 10,000 active flows.
+macro_rules! cases {
+    ($($name:literal: $make:expr,)+) => {
+        &[$(
+            cases!($name, "10", 10, $make),
+            cases!($name, "1000", 1_000, $make),
+            cases!($name, "10000", 10_000, $make),
+        )+]
+    };
+    ($name:literal, $count:literal, $flows:literal, $make:expr) => {
+        Case {
+            name: concat!("queue/", $name, "@", $count),
+            unit: "packets",
+            what: concat!("enqueues and dequeues a packet while ", $count, " flows are active"),
+            prepare: |quick| rounds($make($flows), $flows, quick),
+        }
+    };
 }
 
-fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Rounds {
+/// The benchmarks of this crate: every discipline.
+pub const CASES: &[Case] = cases! {
+    "drop-tail": |_| drop_tail(),
+    "token-bucket": |_| TokenBucket::new(drop_tail(), LINE, Bytes::from_mib(1)),
+    "priority": |_| Priority::new(8, Room::UNLIMITED, false),
+    "drr": |_| Drr::new(DrrOptions::each(PACKETS_MAX)),
+    "tdrr": |_| Tdrr::new(DrrOptions::each(PACKETS_MAX), Duration::from_ms(100)),
+    "qsdrr": |_| Qsdrr::new(DrrOptions::each(PACKETS_MAX), Discard::Stored, None),
+    "red": |_| Red::new(RedOptions { min: 1e9, max: 2e9, ..RedOptions::usual() }, stream()),
+    "blue": |_| Blue::new(BlueOptions::usual(Room::UNLIMITED), stream()),
+    "codel": |_| Codel::new(CodelOptions::RFC_8289, Room::UNLIMITED),
+    "fq-codel": |_| FqCodel::new(FqCodelOptions {
+        queues: None,
+        room: Room::packets(PACKETS_MAX),
+        ..FqCodelOptions::rfc_8290()
+    }),
+    "pie": |_| Pie::new(PieOptions::RFC_8033, stream()),
+    "dual-pi2": |_| DualPi2::new(DualPi2Options::usual(Room::UNLIMITED)),
+    "scfq": |_| Scfq::new(ShareOptions::weighted(&[])),
+    "virtual-clock": |_| {
+        let second = Duration::from_secs(1);
+        VirtualClock::new(ShareOptions::weighted(&[]), Rate::from_mbit(1), second, false)
+    },
+    "wfq": |_| Wfq::new(ShareOptions::weighted(&[]), Rate::from_gbit(10)),
+    "wf2q": |_| Wf2q::new(ShareOptions::weighted(&[])),
+    "h-pfq": |flows| HPfq::new(tree(flows), Room::UNLIMITED, u64::MAX),
+    "flat-wfq": |flows| FlatWfq::new(FlatOptions {
+        tree: tree(flows),
+        period: Duration::from_us(1),
+        every: None,
+        pipelined: true,
+        room: Room::UNLIMITED,
+        each: u64::MAX,
+    }),
+    "edd": |_| Edd::new(Duration::from_secs(1), Duration::ZERO, Room::UNLIMITED),
+    "fifo-plus": |_| FifoPlus::new(0.001, Room::UNLIMITED),
+    "hop-laxity": |_| HopLaxity::new(Late::Send, Room::UNLIMITED),
+    "stop-and-go": |_| StopAndGo::new(Duration::from_ns(10), Room::UNLIMITED),
+    "hrr": |flows| Hrr::new(frames(flows), Bytes(1500), LINE, Room::UNLIMITED, u64::MAX),
+    "rcsp": |_| Rcsp::new(RcspOptions {
+        by: By::Flow,
+        queues: None,
+        control: Control::Rate { gap: Duration::from_ns(1), burst: None },
+        bound: Duration::from_ms(1),
+        levels: 8,
+        room: Room::UNLIMITED,
+    }),
+    "cell-discard": |_| CellDiscard::new(PACKETS_MAX, CellPolicy::Early, PACKETS_MAX),
+};
+
+/// 1500 bytes in a nanosecond, which is a step.
+const LINE: Rate = Rate::from_gbit(12_000);
+
+fn stream() -> Stream {
+    Stream::new(1, "queue")
+}
+fn drop_tail() -> DropTail {
+    DropTail::new(u64::MAX, Bytes(u64::MAX))
+}
+/// Up to 256 classes, 16 in each of up to 16 groups.
+fn tree(flows: u32) -> Tree {
+    let classes = u64::from(flows).min(256);
+    let groups = classes.div_ceil(16);
+    let parents = (0..groups).map(|_| 0).chain((0..classes).map(|class| 1 + class / 16));
+    Tree::new(&parents.collect::<Vec<_>>(), &[]).expect("groups stand before their classes")
+}
+/// A slot for each class, half of them at a second level.
+fn frames(flows: u32) -> Frames {
+    let classes = flows.min(255) as usize;
+    let levels: Vec<u64> = (0..classes).map(|class| u64::from(class >= classes / 2)).collect();
+    Frames::new(&vec![1; classes], &levels, &[2]).expect("level 0 has classes and so has level 1")
+}
+
+fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Box<dyn FnMut() -> Work> {
     let mut random = Stream::new(1, "bench");
     let mut now = Time::START;
     let mut hash = 0;
@@ -194,6 +125,8 @@ fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Rounds {
             let mut packet = Packet::new(lens[flow as usize % lens.len()]);
             packet.flow = FlowId(flow);
             packet.class = flow as u8;
+            packet.deadline = now + Duration::from_ns(packet.len.0);
+            packet.ends = true;
             queue.enqueue(now, packet).expect("there is room for every packet");
         }
     }
@@ -203,13 +136,39 @@ fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Rounds {
         for _ in 0..steps {
             // A packet each nanosecond: a queue under delay control stays below its target.
             now += Duration::from_ns(1);
-            let mut packet = queue.dequeue(now).expect("every flow keeps packets waiting");
+            let mut packet = loop {
+                match queue.dequeue(now) {
+                    Some(packet) => break packet,
+                    // Only those that hold packets back come here.
+                    None => now = queue.ready_at(now).expect("every flow keeps packets waiting"),
+                }
+            };
             round += 1;
             hash = (hash ^ u64::from(packet.flow.0)).wrapping_mul(0x0100_0000_01b3);
             packet.len = lens[round % lens.len()];
+            packet.deadline = now + Duration::from_ns(packet.len.0);
             queue.enqueue(now, packet).expect("there is room for every packet");
         }
         // Later rounds go on where the first ended, so its hash stands for all.
         Work { units: steps, hash: *first.get_or_insert(hash) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue;
+
+    /// Benchmarks run as tests on small input, twice with one result; none is missing.
+    #[test]
+    fn every_discipline_is_measured_and_gives_the_same_twice() {
+        for case in CASES.iter().filter(|case| !case.name.ends_with("@10000")) {
+            let run = || (case.prepare)(true)().hash;
+            assert_eq!(run(), run(), "{}", case.name);
+        }
+        for kind in queue::KINDS {
+            let name = format!("queue/{}@1000", kind.page.name);
+            assert!(CASES.iter().any(|case| case.name == name), "{name} is missing");
+        }
+    }
 }

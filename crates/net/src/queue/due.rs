@@ -55,6 +55,11 @@ impl Agenda {
         self.count += 1;
         self.waiting.push(Reverse(Due { key: (due, self.count), packet }));
     }
+    /// When the first packet is due.
+    #[inline]
+    pub(super) fn first(&self) -> Option<Time> {
+        self.waiting.peek().map(|Reverse(due)| due.key.0)
+    }
     /// Takes the first packet, and when it was due.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(Time, Packet)> {

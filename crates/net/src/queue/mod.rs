@@ -18,9 +18,12 @@ mod flat;
 mod flows;
 mod fq_codel;
 mod h_pfq;
+mod hop_laxity;
+mod hrr;
 mod pie;
 mod priority;
 mod qsdrr;
+mod rcsp;
 mod red;
 mod scfq;
 mod stamps;
@@ -44,9 +47,12 @@ pub use flat::{FlatOptions, FlatWfq};
 pub use flows::{By, End, Room, Unit};
 pub use fq_codel::{FqCodel, FqCodelOptions};
 pub use h_pfq::{HPfq, Tree};
+pub use hop_laxity::{HopLaxity, Late};
+pub use hrr::{Frames, Hrr};
 pub use pie::{Pie, PieOptions};
 pub use priority::Priority;
 pub use qsdrr::{Discard, Qsdrr};
+pub use rcsp::{Control, Rcsp, RcspOptions};
 pub use red::{Red, RedOptions};
 pub use scfq::Scfq;
 pub use stamps::ShareOptions;
@@ -84,7 +90,10 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<FlatWfq>(),
     Kind::of::<Edd>(),
     Kind::of::<FifoPlus>(),
+    Kind::of::<HopLaxity>(),
     Kind::of::<StopAndGo>(),
+    Kind::of::<Hrr>(),
+    Kind::of::<Rcsp>(),
     Kind::of::<CellDiscard>(),
 ];
 
