@@ -12,16 +12,21 @@
 //! | `burst`   | time    | 150 ms   | MAX_BURST, in which nothing is dropped  (§4.4)              |
 //! | `alpha`   | 1/s     | 0.125    | weight of the deviation  (§4.2)                             |
 //! | `beta`    | 1/s     | 1.25     | weight of its trend  (§4.2)                                 |
-//! | `mark`    | 1       | 0.1      | up to this p packets are marked instead of dropped  (§5.1)  |
+//! | `mark`    | 1       | 0.1      | below this p packets are marked, not dropped  (§5.1)        |
 //! | `mean`    | size    | 1500 B   | MEAN_PKTSIZE: with two of these waiting none is dropped     |
 //! | `ecn`     | flag    | false    | mark instead of dropping where both ends understand         |
 //! | `packets` | packets | no limit | most packets that it holds (TAIL_DROP)                      |
 //! | `bytes`   | size    | no limit | most bytes that it holds                                    |
 //!
-//! Source: RFC 8033, §4, §5.1, §5.2 and its appendix A; randomness is evened out (§5.4, between 0.85
-//! and 8.5). Deviations: the delay is the waiting time of the packet that left last (timestamps, which
-//! §5.2 allows), zero while empty. Updates that fall due while nobody calls are made up for at the next
-//! call, all with the delay of then; after [`UPDATES_MAX`] of them the rest are skipped.
+//! Source: RFC 8033, §4, appendix A, with the options of §5.1 (ECN), §5.4 (randomness evened out, between
+//! 0.85 and 8.5) and §5.5 (cap on a step of p) as appendix B has them.
+//!
+//! Deviations. The delay is the waiting time of the packet that left last (timestamps, §4.3), and zero
+//! once the queue has run empty, as in Linux; the RFC keeps the last one. §5.3 (active and inactive) is
+//! left out, as in appendix A: then p decays while both delays are zero (§4.2; appendix B: below half the
+//! target) and a burst allowance stands before the draw (appendix B draws first). Updates that fall due
+//! while nobody calls are made up for at the next call, all with the delay of then; after 1000 of them
+//! the rest are skipped.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
@@ -45,7 +50,7 @@ pub struct PieOptions {
     pub alpha: f64,
     /// Weight of its trend, per second.
     pub beta: f64,
-    /// Up to this p packets are marked.
+    /// Below this p packets are marked.
     pub mark: f64,
     /// Length of a usual packet.
     pub mean: Bytes,
@@ -169,6 +174,8 @@ impl Queue for Pie {
     fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
         self.catch_up(now);
         if !self.bank.fits(packet.len) {
+            // Appendix B: a drop by overflow counts as one.
+            self.accumulated = 0.0;
             return Err(packet);
         }
         let half = self.options.target / 2;
@@ -176,7 +183,7 @@ impl Queue for Pie {
             self.burst_left = self.options.burst;
         }
         if self.burst_left.is_zero() && self.drops() {
-            if !(self.options.ecn && self.p <= self.options.mark && packet.ecn.is_capable()) {
+            if !(self.options.ecn && self.p < self.options.mark && packet.ecn.is_capable()) {
                 self.bank.discard(packet, "pie");
                 return Ok(());
             }
@@ -217,14 +224,18 @@ impl Described for Pie {
             Param::or("burst", ParamKind::Time, "150 ms", "nothing is dropped so long after rest"),
             Param::or("alpha", GAIN, "0.125", "weight of the deviation, per second"),
             Param::or("beta", GAIN, "1.25", "weight of its trend, per second"),
-            Param::or("mark", PROBABILITY, "0.1", "up to this p packets are marked, not dropped"),
+            Param::or("mark", PROBABILITY, "0.1", "below this p packets are marked, not dropped"),
             Param::or("mean", ParamKind::PACKET, "1500 B", "with two of these none is dropped"),
             ECN,
             PACKETS,
             BYTES,
         ],
-        source: "RFC 8033, §4, §5.1, §5.2, §5.4, appendix A",
-        deviations: &["Updates that fall due while nobody calls are made at the next call."],
+        source: "RFC 8033, §4, §5.1, §5.4, §5.5, appendices A and B",
+        deviations: &[
+            "The delay is zero once the queue is empty, as in Linux.",
+            "It is always active (§5.3 is left out).",
+            "Updates that fall due while nobody calls are made at the next call.",
+        ],
         counters: &[MARKED],
         example: r#"
 duration = "100 ms"
@@ -294,6 +305,100 @@ mod tests {
         let before = queue.p;
         queue.calculate();
         assert!((queue.p - (before - 0.125 * 0.015 / 2.0) * 0.98).abs() < 1e-12);
+    }
+
+    /// RFC 8033 §4.2: a step of alpha x 10 ms, divided as the table of ranges of p says, which has its
+    /// corners in the range above; §5.5 caps it from p = 0.1 on.
+    #[test]
+    fn the_step_shrinks_with_p_as_the_table_says() {
+        let (target, delay) = (Duration::from_ms(15), Duration::from_ms(25));
+        let divisors: [(f64, f64); 9] = [
+            (0.0, 2048.0),
+            (0.000_001, 512.0),
+            (0.000_01, 128.0),
+            (0.000_1, 32.0),
+            (0.000_9, 32.0),
+            (0.001, 8.0),
+            (0.01, 2.0),
+            (0.099, 2.0),
+            (0.1, 1.0),
+        ];
+        for (p, divisor) in divisors {
+            let mut queue = pie(PieOptions { target, ..PieOptions::RFC_8033 });
+            (queue.p, queue.delay, queue.delay_old) = (p, delay, delay);
+            queue.calculate();
+            assert!((queue.p - p - 0.125 * 0.010 / divisor).abs() < 1e-15, "{p} {}", queue.p);
+        }
+        let mut steep = pie(PieOptions::RFC_8033);
+        (steep.p, steep.delay, steep.delay_old) = (0.1, Duration::from_secs(1), Duration::ZERO);
+        steep.calculate();
+        assert!((steep.p - 0.12).abs() < 1e-12, "{}", steep.p);
+    }
+
+    /// RFC 8033 §4.1 and §4.4: what passes without a draw.
+    #[test]
+    fn a_draw_is_made_only_where_there_is_congestion_and_no_allowance() {
+        let full = |bytes: u64| {
+            let mut queue = pie(PieOptions::RFC_8033);
+            for _ in 0..bytes / 100 {
+                queue.bank.push(0, packet(0, 100));
+            }
+            (queue.p, queue.delay_old, queue.accumulated) = (0.5, Duration::from_ms(20), 8.0);
+            queue
+        };
+        // At most two packets of MEAN_PKTSIZE wait: 3000 bytes.
+        assert!(!full(3000).drops() && full(3100).drops());
+        let mut low = full(9000);
+        (low.p, low.delay_old) = (0.19, Duration::from_ms(7));
+        assert!(!low.drops(), "a delay below half the target, and p below 0.2");
+        (low.p, low.accumulated) = (0.5, 8.0);
+        assert!(low.drops(), "p is 0.2 or more");
+        let mut queue = full(9000);
+        queue.update_at = Time::MAX;
+        queue.burst_left = Duration::from_ms(15);
+        queue.enqueue(at(0), packet(0, 100)).unwrap();
+        assert_eq!(victims(&mut queue), [], "the allowance is not used up");
+        queue.burst_left = Duration::ZERO;
+        queue.accumulated = 8.0;
+        queue.enqueue(at(0), packet(0, 100)).unwrap();
+        assert_eq!(victims(&mut queue), [(0, "pie")]);
+        // Congestion is over: the allowance is as it was at first.
+        (queue.p, queue.delay, queue.delay_old) = (0.0, Duration::from_ms(7), Duration::ZERO);
+        queue.enqueue(at(0), packet(0, 100)).unwrap();
+        assert_eq!(queue.burst_left, Duration::from_ms(150));
+    }
+
+    /// RFC 8033 §5.4: drops are at least 0.85/p and at most 8.5/p packets apart.
+    #[test]
+    fn gaps_between_drops_lie_between_the_thresholds() {
+        let mut queue = pie(PieOptions::RFC_8033);
+        (0..100).for_each(|_| queue.bank.push(0, packet(0, 100)));
+        (queue.p, queue.delay_old) = (0.05, Duration::from_ms(20));
+        let (mut gap, mut gaps) = (0, Vec::new());
+        while gaps.len() < 2000 {
+            gap += 1;
+            if queue.drops() {
+                gaps.push(std::mem::take(&mut gap));
+            }
+        }
+        assert!(gaps.iter().all(|gap| (17..=171).contains(gap)), "{:?}", gaps.iter().max());
+        assert!(gaps.contains(&17));
+    }
+
+    /// RFC 8033 §5.1: below mark_ecnth packets are marked, from there on dropped.
+    #[test]
+    fn marks_give_way_to_drops_at_the_threshold() {
+        for (p, marked) in [(0.099, 1), (0.1, 0)] {
+            let mut queue = pie(PieOptions { ecn: true, ..PieOptions::RFC_8033 });
+            (0..100).for_each(|_| queue.bank.push(0, packet(0, 100)));
+            (queue.p, queue.delay_old, queue.accumulated) = (p, Duration::from_ms(20), 8.5);
+            (queue.burst_left, queue.update_at) = (Duration::ZERO, Time::MAX);
+            let mut capable = packet(1, 100);
+            capable.ecn = Ecn::Ect0;
+            queue.enqueue(at(0), capable).unwrap();
+            assert_eq!((queue.marked, victims(&mut queue).len()), (marked, 1 - marked as usize));
+            assert_eq!(queue.accumulated, 0.0);
+        }
     }
 
     /// A source that does not give way, 20 % too fast: PIE has to lose a sixth of it, and keeps
