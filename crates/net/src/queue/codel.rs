@@ -15,8 +15,9 @@
 //!
 //! Source: RFC 8289, names and order as in §5; Nichols & Jacobson, ACM Queue 10(5), 2012.
 //! Deviations: time is exact in picoseconds, and `interval / sqrt(count)` is an integer square root,
-//! rounded down. A mark takes the place of a drop and ends the `dequeue`, as in Linux, because the
-//! RFC leaves marking open.
+//! rounded down. `mtu` is 1500 bytes, where §5.3 writes 512 and says that it should be the interface's.
+//! A mark takes the place of a drop and ends the `dequeue`, as in Linux, because the RFC leaves
+//! marking open.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED};
@@ -320,6 +321,37 @@ mod tests {
         assert!(!queue.law.dropping && times.last().unwrap() < &2000, "{times:?}");
         // What is left stays just below target.
         assert!(queue.packets() <= 6);
+    }
+
+    /// RFC 8289 §5.5, once more after a while: what the last cycle needed beyond its start is where the
+    /// next one begins if that is at most 16 intervals ago, else 1. By hand: a queue that stands from 0
+    /// is dropped from at 100, 200, 270.7, 328.4 ms, ... (interval / sqrt(n)).
+    #[test]
+    fn a_cycle_soon_after_another_begins_with_its_rate() {
+        let law = |pause: u64| {
+            let mut queue = Codel::new(CodelOptions::RFC_8289, Room::UNLIMITED);
+            let stand = |queue: &mut Codel, from: u64, to: u64| {
+                // What leaves has always waited 6 ms, and much more waits behind it.
+                let mut drops = Vec::new();
+                for ms in from..to {
+                    while queue.packets() < 20 {
+                        queue.enqueue(at(ms - 6), packet(0, 1000)).unwrap();
+                    }
+                    queue.dequeue(at(ms));
+                    drops.extend(victims(queue).iter().map(|_| ms - from));
+                }
+                drops
+            };
+            let first = stand(&mut queue, 1000, 1420);
+            assert_eq!(first, [100, 200, 271, 329, 379]);
+            assert_eq!((queue.law.count, queue.law.lastcount), (5, 1));
+            check::drain(&mut queue, at(1420));
+            victims(&mut queue);
+            stand(&mut queue, 1420 + pause, 1420 + pause + 102);
+            (queue.law.count, queue.law.lastcount)
+        };
+        assert_eq!(law(100), (4, 4), "5 - 1 drops of the last cycle");
+        assert_eq!(law(2000), (1, 1), "too long ago");
     }
 
     #[test]
