@@ -22,7 +22,10 @@
 //! When full, half of the packets of the queue with the most bytes, at most `batch`, are dropped from
 //! its head.
 //!
-//! Source: RFC 8290, §4. Deviation: the hash is not keyed at random, because a run must repeat.
+//! Source: RFC 8290, §4. A queue has used up its credits at zero ("at least a quantum of bytes", and so
+//! Linux), although the same sentence of §4.2 says "negative". Half of an odd number of packets is rounded
+//! up, so that an overflow always drops. Deviations: the hash is not keyed at random, because a run must
+//! repeat; there is no `ce_threshold` (§5.2.7, off by default).
 
 use super::codel::{CodelOptions, INTERVAL, Law, MTU, TARGET};
 use super::drr::QUANTUM;
@@ -159,7 +162,7 @@ impl Queue for FqCodel {
                 None => {
                     list.pop_front();
                     // A new queue goes through the old ones once, so that it cannot stay new.
-                    match fresh && !self.old.is_empty() {
+                    match fresh {
                         true => self.old.push_back(at),
                         false => flow.listed = false,
                     }
@@ -198,7 +201,10 @@ impl Described for FqCodel {
             Param::or("batch", ParamKind::COUNT, "64", "most packets that one overflow drops"),
         ],
         source: "RFC 8290, §4",
-        deviations: &["The hash is not keyed at random, because a run must repeat."],
+        deviations: &[
+            "The hash is not keyed at random, because a run must repeat.",
+            "There is no `ce_threshold`, which is off by default.",
+        ],
         counters: &[MARKED],
         example: r#"
 duration = "100 ms"
@@ -263,6 +269,24 @@ mod tests {
             sparse += u32::from(out.flow.0 == 1);
         }
         assert!((13..=17).contains(&sparse), "{sparse}");
+    }
+
+    /// RFC 8290 §4.2 and Fig. 1: a new queue that empties is old, even where no other is; only an old
+    /// one that is found empty leaves the lists.
+    #[test]
+    fn a_new_queue_that_empties_is_old_before_it_is_gone() {
+        let mut queue = FqCodel::new(each());
+        queue.enqueue(Time::START, packet(0, 1500)).unwrap();
+        assert!(queue.dequeue(Time::START).is_some());
+        queue.enqueue(Time::START, packet(1, 100)).unwrap();
+        assert!(queue.dequeue(Time::START).is_some());
+        assert_eq!((&queue.old, &queue.new), (&[0].into(), &[1].into()));
+        queue.enqueue(Time::START, packet(0, 1500)).unwrap();
+        queue.enqueue(Time::START, packet(2, 1500)).unwrap();
+        let order: Vec<u32> =
+            check::drain(&mut queue, Time::START).iter().map(|packet| packet.flow.0).collect();
+        assert_eq!(order, [2, 0], "flow 0 has lost its place among the new");
+        assert!(queue.old.is_empty() && queue.new.is_empty());
     }
 
     #[test]
