@@ -31,7 +31,7 @@
 //! Deviation: bounds d are multiples of one parameter, because the paper takes them from admission.
 
 use super::due::Agenda;
-use super::flows::{BY, BYTES, Bank, By, Classifier, PACKETS, QUEUES, Room};
+use super::flows::{BY, BYTES, By, Classifier, PACKETS, QUEUES, Room};
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Time, here};
@@ -87,8 +87,10 @@ pub struct Rcsp {
     regulators: Vec<Regulator>,
     /// Not eligible yet, by when they are.
     held: Agenda,
-    /// Eligible, a queue for each class; `entered` is when they became so.
-    bank: Bank,
+    /// Eligible, a queue for each class, with when they became so.
+    classes: Vec<VecDeque<(Time, Packet)>>,
+    /// What all classes hold.
+    eligible: Room,
     /// Bit n is set while class n holds something.
     busy: u64,
 }
@@ -97,14 +99,13 @@ impl Rcsp {
     /// Empty.
     pub fn new(options: RcspOptions) -> Rcsp {
         let levels = options.levels.clamp(1, LEVELS_MAX as usize);
-        let mut bank = Bank::new(Room::UNLIMITED);
-        bank.reach(levels - 1);
         Rcsp {
             classifier: Classifier::new(options.by, options.queues),
             options: RcspOptions { levels, ..options },
             regulators: Vec::new(),
             held: Agenda::new(Room::UNLIMITED),
-            bank,
+            classes: (0..levels).map(|_| VecDeque::new()).collect(),
+            eligible: Room { packets: 0, bytes: Bytes::ZERO },
             busy: 0,
         }
     }
@@ -137,11 +138,12 @@ impl Rcsp {
     /// Hands packets that are eligible now to their classes.
     fn mature(&mut self, now: Time) {
         while self.held.first().is_some_and(|due| due <= now) {
-            let Some((due, mut packet)) = self.held.pop() else { return };
-            packet.entered = due;
+            let Some((due, packet)) = self.held.pop() else { return };
             let class = usize::from(packet.class).min(self.options.levels - 1);
             self.busy |= 1 << class;
-            self.bank.push(class, packet);
+            self.eligible.packets += 1;
+            self.eligible.bytes += packet.len;
+            self.classes[class].push_back((due, packet));
         }
     }
 }
@@ -163,13 +165,15 @@ impl Queue for Rcsp {
             return None;
         }
         let class = self.busy.trailing_zeros() as usize;
-        let mut packet = self.bank.pop(class)?;
-        if self.bank.fifo(class).is_empty() {
+        let (due, mut packet) = self.classes[class].pop_front()?;
+        self.eligible.packets -= 1;
+        self.eligible.bytes -= packet.len;
+        if self.classes[class].is_empty() {
             self.busy &= !(1 << class);
         }
         if self.options.control == Control::Delay {
             let bound = self.options.bound * (class as u64 + 1);
-            let stayed = now.saturating_since(packet.entered);
+            let stayed = now.saturating_since(due);
             packet.behind = -(bound.saturating_sub(stayed).as_ps() as i64);
         }
         Some(packet)
@@ -181,10 +185,10 @@ impl Queue for Rcsp {
         }
     }
     fn packets(&self) -> u64 {
-        self.held.packets() + self.bank.packets
+        self.held.packets() + self.eligible.packets
     }
     fn bytes(&self) -> Bytes {
-        self.held.bytes + self.bank.bytes
+        self.held.bytes + self.eligible.bytes
     }
 }
 
