@@ -11,7 +11,7 @@ use lastmeter_host::machine::{Full, Machine, Next, ResourceOptions, Stage};
 use lastmeter_host::resource::{Discipline, Options, Priority};
 use lastmeter_net::queue::DropTail;
 use lastmeter_net::sink::Sink;
-use lastmeter_net::source::{Flow, Pattern, Sizes, Source, Span};
+use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
 const REPLICATIONS: u64 = 16;
 /// Student's t for 15 degrees of freedom, two-sided 99.9 %.
@@ -76,7 +76,7 @@ fn measure(seed: u64, preemptive: bool) -> [f64; 2] {
     let host = graph.add("host", host).unwrap();
     for (index, class) in classes().into_iter().enumerate() {
         let path = graph.path(format!("class {index}"), "poisson");
-        let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
+        let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header: Header::PLAIN };
         let gap = Draw::Exponential(Duration::from_secs_f64(1e-6 / class.lambda));
         let pattern = Pattern::Gaps { gap, sizes: Sizes::Mix(class.sizes) };
         let source = Source::new(flow, pattern, Span::ALWAYS);

@@ -11,7 +11,7 @@ use lastmeter_lab::report::{html, json, parquet, terminal};
 use lastmeter_net::queue::DropTail;
 use lastmeter_net::server::{Server, Service};
 use lastmeter_net::sink::Sink;
-use lastmeter_net::source::{Flow, Pattern, Sizes, Source, Span};
+use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 use std::path::Path;
 
 type Failure = Box<dyn std::error::Error>;
@@ -29,7 +29,7 @@ const STATIONS: [(&str, &str, ResourceKind, u64); 6] = [
 fn run() -> Result<Ledger, Failure> {
     let mut graph = Graph::new(7);
     let path = graph.path("alice to bob", "bulk");
-    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
+    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header: Header::PLAIN };
     let gap = Draw::Exponential(Duration::from_ns(7_300));
     let pattern = Pattern::Gaps { gap, sizes: Sizes::Constant(Bytes(1500)) };
     let mut last = graph.add("source", Source::new(flow, pattern, Span::ALWAYS))?;

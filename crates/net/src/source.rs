@@ -8,7 +8,7 @@
 //! Each deadline adds to the last deadline, never to now: no drift on a wall clock.
 
 use lastmeter_base::{
-    Bytes, Draw, Duration, FlowId, NodeId, Packet, PathId, Stream, Time, content_tag,
+    Bytes, Draw, Duration, Ecn, FlowId, NodeId, Packet, PathId, Stream, Time, content_tag,
 };
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 
@@ -21,6 +21,39 @@ pub struct Flow {
     pub flow: FlowId,
     /// Where they go.
     pub destination: NodeId,
+    /// What they carry for the queues on their way.
+    pub header: Header,
+}
+
+/// What the packets of a flow carry for the queues on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Class of service.
+    pub class: u8,
+    /// Congestion notification.
+    pub ecn: Ecn,
+    /// After being made they are due so long; `None` for best effort.
+    pub deadline: Option<Duration>,
+    /// Hops that they have to go; 0 where that is not known.
+    pub hops: u8,
+    /// So many packets are the cells of one larger packet, which the last one ends; at least 1.
+    pub cells: u64,
+}
+
+impl Header {
+    /// Class 0, not capable of marks, no deadline, each packet whole.
+    pub const PLAIN: Header =
+        Header { class: 0, ecn: Ecn::NotCapable, deadline: None, hops: 0, cells: 1 };
+
+    #[inline]
+    fn write(&self, now: Time, packet: &mut Packet) {
+        packet.class = self.class;
+        packet.ecn = self.ecn;
+        packet.hops = self.hops;
+        packet.deadline = self.deadline.map_or(Time::START, |after| now.saturating_add(after));
+        // Most packets are whole, and a division costs more than all the rest.
+        packet.ends = self.cells <= 1 || (packet.seq + 1).is_multiple_of(self.cells);
+    }
 }
 
 impl Flow {
@@ -32,6 +65,7 @@ impl Flow {
         packet.destination = self.destination;
         packet.seq = seq;
         packet.tag = content_tag(self.path.0, self.flow.0, seq);
+        self.header.write(cx.now(), &mut packet);
         packet
     }
 }

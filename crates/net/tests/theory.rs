@@ -13,7 +13,7 @@ use lastmeter_engine::{
 use lastmeter_net::queue::{DropTail, TokenBucket};
 use lastmeter_net::server::{Server, Service};
 use lastmeter_net::sink::Sink;
-use lastmeter_net::source::{Flow, Pattern, Sizes, Source, Span};
+use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
 const REPLICATIONS: u64 = 16;
 /// Student's t for 15 degrees of freedom, two-sided 99.9 %.
@@ -48,7 +48,7 @@ fn stage(graph: &mut Graph, name: &str) -> StageId {
 fn tandem(seed: u64, gap: Duration, sizes: Sizes, services: &[Service], end: Duration) -> Outcome {
     let mut graph = Graph::new(seed);
     let path = graph.path("source->sink", "poisson");
-    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
+    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header: Header::PLAIN };
     let pattern = Pattern::Gaps { gap: Draw::Exponential(gap), sizes };
     let mut last = graph.add("source", Source::new(flow, pattern, Span::ALWAYS)).unwrap();
     for (index, service) in services.iter().enumerate() {
@@ -140,7 +140,7 @@ fn a_regulated_flow_meets_its_delay_bound_and_comes_close_to_it() {
     let (rho, line) = (Rate::from_mbit(50), Rate::from_mbit(100));
     let mut graph = Graph::new(3);
     let path = graph.path("source->sink", "bursts");
-    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
+    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header: Header::PLAIN };
     let pattern = Pattern::OnOff {
         on: Draw::Exponential(Duration::from_ms(2)),
         off: Draw::Exponential(Duration::from_ms(4)),

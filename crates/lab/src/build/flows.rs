@@ -78,6 +78,16 @@ impl Flows {
         }
     }
 
+    /// How many links a flow passes.
+    pub(super) fn links(&self, network: &Network, flow: &SingleFlow) -> u64 {
+        let (mut node, mut links) = (flow.from, 0);
+        while node != flow.to {
+            node = network.hops[self.tables[&node][&flow.to]].to;
+            links += 1;
+        }
+        links
+    }
+
     /// The nodes that are needed, in order of declaration.
     pub(super) fn nodes(&self) -> BTreeSet<usize> {
         let sending = self.tables.keys();

@@ -11,13 +11,13 @@ use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
-use lastmeter_base::{Bytes, Duration, FlowId, NodeId, PathId, Time, here};
+use lastmeter_base::{Bytes, Duration, Ecn, FlowId, NodeId, PathId, Time, here};
 use lastmeter_engine::{Error, PortId};
 use lastmeter_host::profile::Profile;
 use lastmeter_net::demultiplexer::Demultiplexer;
 use lastmeter_net::request::{Client, Responder};
 use lastmeter_net::sink::Sink;
-use lastmeter_net::source::{Flow, Source, Span};
+use lastmeter_net::source::{Flow, Header, Source, Span};
 use lastmeter_net::traffic::{self, Records, Setting};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -154,7 +154,9 @@ impl Builder<'_> {
             let name = format!("{host} sends {} to {peer}", entry.name);
             let id = FlowId(flow.number);
             let there = paths[flow.traffic].there;
-            let packets = Flow { path: there, flow: id, destination: NodeId(flow.to as u32) };
+            let destination = NodeId(flow.to as u32);
+            let header = header(entry, flows.links(network, flow));
+            let packets = Flow { path: there, flow: id, destination, header };
             let element = match self.traffic(entry) {
                 None => continue,
                 Some(traffic::Traffic::Source(pattern)) => {
@@ -213,9 +215,13 @@ impl Builder<'_> {
                 sunk.push((there, None));
                 continue;
             };
-            let requests = Flow { path: there, flow: id, destination: NodeId(node as u32) };
-            let responses = Flow { path: back, flow: id, destination: NodeId(flow.from as u32) };
-            let size: Bytes = self.experiment.traffic[flow.traffic].kind.values.get("response");
+            let entry = &self.experiment.traffic[flow.traffic];
+            // Links lead both ways, so the way back is as long.
+            let header = header(entry, flows.links(network, flow));
+            let requests = Flow { path: there, flow: id, destination: NodeId(node as u32), header };
+            let destination = NodeId(flow.from as u32);
+            let responses = Flow { path: back, flow: id, destination, header };
+            let size: Bytes = entry.kind.values.get("response");
             responders.entry(flow.traffic).or_default().answer(&requests, responses, size);
         }
         sunk.dedup();
@@ -262,5 +268,21 @@ fn span(entry: &Traffic) -> Span {
         random_phase: values.get::<String>("phase") == "random",
         stop: values.given::<Duration>("stop").map_or(Time::MAX, |stop| Time::START + stop),
         packets: values.given("packets").unwrap_or(u64::MAX),
+    }
+}
+
+/// What the packets of a flow over so many links carry.
+fn header(entry: &Traffic, links: u64) -> Header {
+    let values = &entry.values;
+    Header {
+        class: values.get::<u64>("class") as u8,
+        ecn: match values.get::<String>("ecn").as_str() {
+            "ect0" => Ecn::Ect0,
+            "ect1" => Ecn::Ect1,
+            _ => Ecn::NotCapable,
+        },
+        deadline: values.given("deadline"),
+        hops: values.given("hops").unwrap_or(links).min(u64::from(u8::MAX)) as u8,
+        cells: values.get("cells"),
     }
 }
