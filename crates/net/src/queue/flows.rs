@@ -232,7 +232,8 @@ impl Unit {
 /// One first-in, first-out queue of many.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
-    packets: VecDeque<Packet>,
+    /// With their lengths: to ask for one does not fetch the packet from memory.
+    packets: VecDeque<(u64, Packet)>,
     bytes: u64,
 }
 
@@ -247,11 +248,11 @@ impl Fifo {
     }
     #[inline]
     pub(super) fn head(&self) -> Option<&Packet> {
-        self.packets.front()
+        self.packets.front().map(|(_, packet)| packet)
     }
     #[inline]
     pub(super) fn head_len(&self) -> u64 {
-        self.packets.front().map_or(0, |packet| packet.len.0)
+        self.packets.front().map_or(0, |&(len, _)| len)
     }
     #[inline]
     pub(super) fn length(&self, unit: Unit) -> u64 {
@@ -322,7 +323,7 @@ impl Bank {
         self.bytes += packet.len;
         let fifo = &mut self.fifos[at];
         fifo.bytes += packet.len.0;
-        fifo.packets.push_back(packet);
+        fifo.packets.push_back((packet.len.0, packet));
         self.rank(at);
     }
     #[inline]
@@ -332,13 +333,13 @@ impl Bank {
     #[inline]
     fn take(&mut self, at: usize, end: End) -> Option<Packet> {
         let fifo = &mut self.fifos[at];
-        let packet = match end {
+        let (len, packet) = match end {
             End::Front => fifo.packets.pop_front(),
             End::Tail => fifo.packets.pop_back(),
         }?;
-        fifo.bytes -= packet.len.0;
+        fifo.bytes -= len;
         self.packets -= 1;
-        self.bytes -= packet.len;
+        self.bytes -= Bytes(len);
         self.rank(at);
         Some(packet)
     }

@@ -48,6 +48,10 @@ impl<T: Copy + Ord> Tournament<T> {
     pub(super) fn clear(&mut self, at: usize) {
         self.set(at, self.vacant);
     }
+    /// Whether leaf `at` takes part.
+    pub(super) fn has(&self, at: usize) -> bool {
+        at < self.leaves() && self.nodes[self.leaves() + at] != self.vacant
+    }
     /// The least key, if anyone takes part.
     #[inline]
     pub(super) fn best(&self) -> Option<T> {

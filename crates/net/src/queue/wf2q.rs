@@ -22,8 +22,8 @@
 //! (27) to (29). Deviation: V counts a packet when its service begins, because a queue is not told when
 //! it ends; V is kept over idle times and restarts when 2^60 is passed.
 
-use super::flows::{Bank, Classifier, of_bank, weight};
-use super::stamps::{RESTART, SCALE_BITS, SHARE, ShareOptions, entry, keyed, share, unkeyed};
+use super::flows::{Bank, Classifier, QUEUES_MAX, of_bank, weight};
+use super::stamps::{RESTART, SCALE_BITS, SHARE, ShareOptions, entry, share};
 use super::tournament::Tournament;
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Values};
@@ -39,8 +39,19 @@ pub(super) struct Eligibility {
     /// F of each child.
     finish: Vec<u64>,
     waiting: Waiting,
-    eligible: Tournament<u128>,
+    /// Keys of 64 bits climb twice as fast as those of 128; see [`Eligibility::key`].
+    eligible: Tournament<u64>,
+    /// What F in keys is counted from: not after V, nor after the F of anyone eligible.
+    base: u64,
 }
+
+/// Bits of a key that number the child: those of [`QUEUES_MAX`].
+const CHILD_BITS: u32 = QUEUES_MAX.ilog2();
+/// Lowest bits of F that a key leaves out: F within 2^-14 byte of each other count as equal.
+const ROUND_BITS: u32 = 6;
+/// V may lead `base` by this, half a GiB of virtual time. F of the eligible leads V by one share, of at
+/// most 2^44 units, so that it fits the 44 bits of a key, which end at 2^50 units.
+const LEAD_MAX: u64 = 1 << 49;
 
 /// Children whose S has not come yet: a radix heap in hexadecimal digits, because V only rises.
 ///
@@ -128,8 +139,9 @@ impl Waiting {
 
 impl Eligibility {
     pub(super) fn new() -> Eligibility {
-        let eligible = Tournament::new(u128::MAX);
+        let eligible = Tournament::new(u64::MAX);
         Eligibility {
+            base: 0,
             v: 0,
             weights: 0,
             reciprocal: 0,
@@ -159,7 +171,7 @@ impl Eligibility {
         let finish = start + share(len, weight);
         self.finish[at] = finish;
         if start <= self.v {
-            self.eligible.set(at, keyed(finish, at));
+            self.eligible.set(at, Eligibility::key(self.base, finish, at));
         } else {
             self.waiting.push(start, at as u32);
         }
@@ -168,8 +180,29 @@ impl Eligibility {
     #[inline]
     fn rise(&mut self, v: u64) {
         self.v = self.v.max(v);
-        let (finish, eligible) = (&self.finish, &mut self.eligible);
-        self.waiting.advance(self.v, |at| eligible.set(at, keyed(finish[at], at)));
+        if self.v - self.base > LEAD_MAX {
+            self.rebase();
+        }
+        let (finish, eligible, base) = (&self.finish, &mut self.eligible, self.base);
+        self.waiting.advance(self.v, |at| {
+            eligible.set(at, Eligibility::key(base, finish[at], at));
+        });
+    }
+    /// F counted from `base`, then the child, in one word that compares by F first.
+    #[inline]
+    fn key(base: u64, finish: u64, at: usize) -> u64 {
+        (finish - base) >> ROUND_BITS << CHILD_BITS | at as u64
+    }
+    /// Counts keys from as late as can be. Once in half a GiB of virtual time this takes O(n).
+    #[cold]
+    fn rebase(&mut self) {
+        let finish = &self.finish;
+        let eligible: Vec<usize> = (0..finish.len()).filter(|&at| self.eligible.has(at)).collect();
+        self.base = eligible.iter().map(|&at| finish[at]).min().unwrap_or(self.v).min(self.v);
+        self.eligible = Tournament::new(u64::MAX);
+        for at in eligible {
+            self.eligible.set(at, Eligibility::key(self.base, finish[at], at));
+        }
     }
     /// The child to serve next: of those whose S has come, the one with the smallest F.
     #[inline]
@@ -177,7 +210,7 @@ impl Eligibility {
         if self.eligible.best().is_none() {
             self.rise(self.waiting.least()?);
         }
-        self.eligible.best().map(|key| unkeyed(key).1)
+        self.eligible.best().map(|key| (key & ((1 << CHILD_BITS) - 1)) as usize)
     }
     /// Child `at`, which was selected, is served `len`; `next` is what it sends after that.
     #[inline]
@@ -200,7 +233,7 @@ impl Eligibility {
     }
     pub(super) fn idle(&mut self) {
         if self.v > RESTART {
-            (self.v, self.waiting.v) = (0, 0);
+            (self.v, self.waiting.v, self.base) = (0, 0, 0);
             self.finish.fill(0);
         }
     }
@@ -351,6 +384,26 @@ mod tests {
         let order: Vec<bool> =
             check::drain(&mut queue, Time::START).iter().map(|p| p.flow.0 == 0).collect();
         assert!(order.chunks(2).all(|pair| pair[0] && pair.len() == 1 || pair[0] != pair[1]));
+    }
+
+    /// Keys are counted anew every half GiB of virtual time; shares go on as they were.
+    #[test]
+    fn shares_hold_while_keys_are_counted_anew() {
+        const LEN: u64 = 16 << 20;
+        let weights = [1, 2, 5];
+        let mut queue = Wf2q::new(ShareOptions::weighted(&weights));
+        (0..6).for_each(|n| queue.enqueue(Time::START, packet(n % 3, LEN)).unwrap());
+        let (mut sent, mut bases) = ([0u64; 3], std::collections::BTreeSet::new());
+        for n in 1..3000u64 {
+            let out = queue.dequeue(Time::START).unwrap();
+            queue.enqueue(Time::START, packet(out.flow.0, LEN)).unwrap();
+            sent[out.flow.0 as usize] += 1;
+            bases.insert(queue.server.base);
+            for (&sent, weight) in sent.iter().zip(weights) {
+                assert!((sent as f64 - (n * weight) as f64 / 8.0).abs() <= 1.001, "{sent} of {n}");
+            }
+        }
+        assert!(bases.len() > 5, "{bases:?}");
     }
 
     #[test]
