@@ -4,8 +4,8 @@ use crate::build::host;
 use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
-use lastmeter_net::{forwarder, impair, queue, server, traffic};
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
+use lastmeter_net::{forwarder, impair, queue, server, traffic};
 
 /// The kinds of nodes.
 const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];

@@ -1,7 +1,7 @@
 //! Trials of impairments: packets at a constant rate through one element, and what came out.
 
 use crate::sink::Sink;
-use crate::source::{Flow, Pattern, Sizes, Source, Span};
+use crate::source::{Flow, Header, Pattern, Sizes, Source, Span};
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, NodeId, Packet, StageId, Time};
 use lastmeter_engine::{
     Clock, Context, Element, Graph, Outcome, PortId, ResourceId, ResourceInfo, ResourceKind,
@@ -113,7 +113,7 @@ impl Trial {
         // A late clock delivers late, so that latencies and stages differ; only counts are asked.
         graph.collecting = !self.late;
         let path = graph.path("source->sink", "trial");
-        let flow = Flow { path, flow: FlowId(0), destination };
+        let flow = Flow { path, flow: FlowId(0), destination, header: Header::PLAIN };
         let sizes = Sizes::Constant(self.len);
         let pattern = Pattern::Gaps { gap: Draw::Constant(self.gap), sizes };
         let span = Span { packets: self.packets, ..Span::ALWAYS };

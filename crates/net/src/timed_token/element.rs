@@ -132,7 +132,7 @@ mod tests {
     use super::super::medium::Options;
     use super::*;
     use crate::sink::Sink;
-    use crate::source::{Flow, Pattern, Sizes, Source, Span};
+    use crate::source::{Flow, Header, Pattern, Sizes, Source, Span};
     use lastmeter_base::{Bytes, Draw, FlowId, Rate};
     use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
 
@@ -161,7 +161,7 @@ mod tests {
         for station in 0..stations {
             let path = graph.path(format!("{station}"), "frames");
             let destination = NodeId(((station + 1 + station % 3) % stations) as u32);
-            let flow = Flow { path, flow: FlowId(0), destination };
+            let flow = Flow { path, flow: FlowId(0), destination, header: Header::PLAIN };
             let sizes = Sizes::Mix(vec![(Bytes(64), 1), (Bytes(1500), 1), (Bytes(9000), 1)]);
             let pattern = Pattern::Gaps { gap: Draw::Exponential(gap), sizes };
             let source =
