@@ -128,4 +128,8 @@ mod tests {
         assert_eq!(lens, [1, 2, 3]);
         assert_eq!((queue.bytes(), queue.ready_at(Time::START)), (Bytes::ZERO, None));
     }
+    #[test]
+    fn loses_nothing_unsaid() {
+        crate::queue::check::holds(DropTail::new(20, Bytes(9_000)), &crate::queue::check::USUAL);
+    }
 }

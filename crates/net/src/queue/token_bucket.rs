@@ -154,6 +154,16 @@ mod tests {
         assert_eq!(bucket.ready_at(due), Some(due + Duration::from_us(1500)));
     }
 
+    #[test]
+    fn loses_nothing_unsaid() {
+        use crate::queue::check;
+        let options = check::Options { work_conserving: false, ..check::USUAL };
+        let queue = DropTail::new(20, Bytes(u64::MAX));
+        check::holds(TokenBucket::new(queue, Rate::from_gbit(4), Bytes(3000)), &options);
+        // Packets of up to 1500 bytes leave 1000 bytes of burst too small for some: they are refused.
+        check::holds(bucket(Rate::from_gbit(100), 1000), &options);
+    }
+
     proptest! {
         /// Cruz 1991: in every interval, at most burst plus rate times its length.
         #[test]

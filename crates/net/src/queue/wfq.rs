@@ -178,7 +178,7 @@ mod tests {
     use crate::queue::Queue;
     use crate::queue::Room;
     use crate::queue::check::{self, packet};
-    use lastmeter_base::{Duration, Stream};
+    use lastmeter_base::{Duration, Packet, Stream};
 
     /// Bytes a second of the links of these tests: 1 byte a nanosecond.
     const RATE: Rate = Rate::from_gbit(8);
@@ -187,7 +187,18 @@ mod tests {
     /// When a fluid server finishes each packet, in nanoseconds: a naive one that serves all queues a
     /// little at a time, from one event to the next.
     fn fluid(arrivals: &[(u64, usize, u64)], weights: &[u64]) -> Vec<f64> {
+        fluid_seen(arrivals, weights, &[]).0
+    }
+
+    /// And what each queue was served by each of the times `seen`, in order, in bytes.
+    fn fluid_seen(
+        arrivals: &[(u64, usize, u64)],
+        weights: &[u64],
+        seen: &[u64],
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
         let mut finished = vec![0.0; arrivals.len()];
+        let mut served = vec![0.0; weights.len()];
+        let mut views: Vec<Vec<f64>> = Vec::new();
         let mut queues: Vec<std::collections::VecDeque<(usize, f64)>> =
             weights.iter().map(|_| Default::default()).collect();
         let (mut now, mut next) = (0.0, 0);
@@ -200,19 +211,26 @@ mod tests {
             let ends =
                 |q: usize| queues[q].front().map(|&(_, left)| left * busy / weights[q] as f64);
             let end = (0..weights.len()).filter_map(ends).fold(f64::INFINITY, f64::min);
+            let view = seen.get(views.len()).map_or(f64::INFINITY, |&at| at as f64);
             if arrival.is_infinite() && end.is_infinite() {
-                return finished;
+                views.resize(seen.len(), served);
+                return (finished, views);
             }
-            let step = end.min(arrival - now);
+            let step = end.min(arrival - now).min((view - now).max(0.0));
             now += step;
             for q in 0..weights.len() {
                 if let Some((id, left)) = queues[q].front_mut() {
-                    *left -= step * weights[q] as f64 / busy;
+                    let share = step * weights[q] as f64 / busy;
+                    served[q] += share;
+                    *left -= share;
                     if *left < 1e-6 {
                         finished[*id] = now;
                         queues[q].pop_front();
                     }
                 }
+            }
+            if view <= now + 1e-9 {
+                views.push(served.clone());
             }
             if arrival <= now + 1e-9 {
                 let (_, q, len) = arrivals[next];
@@ -222,26 +240,29 @@ mod tests {
         }
     }
 
-    /// Parekh & Gallager, Theorem 1, on 100,000 packets at loads that empty the queue now and then.
-    #[test]
-    fn no_packet_leaves_later_than_one_packet_after_the_fluid_server() {
-        let weights = [5, 1, 3, 2, 8];
+    const WEIGHTS: [u64; 5] = [5, 1, 3, 2, 8];
+
+    /// Packets at loads that empty the queue now and then.
+    fn arrivals(count: usize) -> Vec<(u64, usize, u64)> {
         let mut random = Stream::new(1, "wfq");
         let mut now = 0;
-        let arrivals: Vec<(u64, usize, u64)> = (0..100_000)
+        (0..count)
             .map(|n| {
                 // A mean of 770 bytes every 820 ns, in waves of overload and of rest.
                 now += random.below(if n / 500 % 2 == 0 { 1240 } else { 2040 });
                 (now, random.below(5) as usize, 40 + random.below(LEN_MAX - 39))
             })
-            .collect();
-        let fluid = fluid(&arrivals, &weights);
-        let (mut free_at, mut next, mut worst) = (0u64, 0, f64::MIN);
+            .collect()
+    }
+
+    /// When each packet has left, in nanoseconds, in the order in which they do.
+    fn departures(arrivals: &[(u64, usize, u64)]) -> Vec<(u64, Packet)> {
         // Classes, unlike flows, are numbered as the weights are.
         let by_class =
-            ShareOptions { by: super::super::By::Class, ..ShareOptions::weighted(&weights) };
+            ShareOptions { by: super::super::By::Class, ..ShareOptions::weighted(&WEIGHTS) };
         let mut queue = Wfq::new(by_class, RATE);
         let at = |ns| Time::START + Duration::from_ns(ns);
+        let (mut free_at, mut next, mut out) = (0u64, 0, Vec::new());
         loop {
             while next < arrivals.len() && (arrivals[next].0 <= free_at || queue.packets() == 0) {
                 let (time, flow, len) = arrivals[next];
@@ -251,12 +272,41 @@ mod tests {
                 queue.enqueue(at(time), packet).unwrap();
                 next += 1;
             }
-            let Some(packet) = queue.dequeue(at(free_at)) else { break };
+            let Some(packet) = queue.dequeue(at(free_at)) else { return out };
             free_at += packet.len.0;
-            worst = worst.max(free_at as f64 - fluid[packet.id as usize]);
+            out.push((free_at, packet));
         }
+    }
+
+    /// Parekh & Gallager, Theorem 1, on 100,000 packets.
+    #[test]
+    fn no_packet_leaves_later_than_one_packet_after_the_fluid_server() {
+        let arrivals = arrivals(100_000);
+        let fluid = fluid(&arrivals, &WEIGHTS);
+        let late = |(at, packet): &(u64, Packet)| *at as f64 - fluid[packet.id as usize];
+        let worst = departures(&arrivals).iter().map(late).fold(f64::MIN, f64::max);
         assert!(worst <= LEN_MAX as f64 + 0.01, "a packet left {worst} ns after the fluid server");
         assert!(worst > 100.0, "so little lag that nothing was tried");
+    }
+
+    /// Parekh & Gallager, Theorem 2: at no time has a queue been served more than one longest packet less
+    /// than by the fluid server.
+    #[test]
+    fn no_queue_lags_behind_the_fluid_server_by_more_than_one_packet() {
+        let arrivals = arrivals(20_000);
+        let departures = departures(&arrivals);
+        let times: Vec<u64> = departures.iter().map(|&(at, _)| at).collect();
+        let (_, views) = fluid_seen(&arrivals, &WEIGHTS, &times);
+        let (mut sent, mut worst) = ([0u64; 5], f64::MIN);
+        for ((_, packet), view) in departures.iter().zip(views) {
+            // A lag is greatest when the queue's turn comes, which is when another's packet has left.
+            sent[usize::from(packet.class)] += packet.len.0;
+            for (sent, fluid) in sent.iter().zip(&view) {
+                worst = worst.max(fluid - *sent as f64);
+            }
+        }
+        assert!(worst <= LEN_MAX as f64 + 1.0, "a queue lagged by {worst} bytes");
+        assert!(worst > 500.0, "so little lag that nothing was tried: {worst}");
     }
 
     /// Bennett & Zhang 1996, Fig. 2: half the link for flow 0, which WFQ sends in one row.
