@@ -29,7 +29,7 @@
 //! leaf keeps its rate in the full tree, so that a packet between traversals gets its guarantee.
 
 use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, of_bank};
-use super::h_pfq::{PARENTS, TREE_WEIGHTS, Tree};
+use super::h_pfq::{INSERTIONS, PARENTS, TREE_WEIGHTS, Tree};
 use super::stamps::{RESTART, SCALE_BITS, keyed, unkeyed};
 use super::tournament::Tournament;
 use super::{Described, Queue, Site};
@@ -129,6 +129,8 @@ pub struct FlatWfq {
     stamps: Vec<VecDeque<u64>>,
     heads: Tournament<u128>,
     traversals: u64,
+    maps: u64,
+    insertions: u64,
 }
 
 impl FlatWfq {
@@ -149,6 +151,8 @@ impl FlatWfq {
             stamps: vec![VecDeque::new(); classes],
             heads: Tournament::new(u128::MAX),
             traversals: 0,
+            maps: 0,
+            insertions: 0,
         }
     }
     fn traverse_if_due(&mut self, now: Time) {
@@ -158,14 +162,17 @@ impl FlatWfq {
         }
         self.due = now.saturating_add(period);
         self.passed = 0;
-        self.traversals += 1;
-        if pipelined {
+        // The first traversal of the pipeline knows no activity yet.
+        if pipelined && self.traversals > 0 {
             self.mapping.push_down();
+            self.maps += 1;
         }
         let bank = &self.bank;
         self.mapping.sum_up(|class| !bank.fifo(class).is_empty());
+        self.traversals += 1;
         if !pipelined {
             self.mapping.push_down();
+            (self.traversals, self.maps) = (self.traversals + 1, self.maps + 1);
         }
     }
 }
@@ -184,6 +191,7 @@ impl Queue for FlatWfq {
         self.finish[class] = stamp;
         if self.bank.fifo(class).is_empty() {
             self.heads.set(class, keyed(stamp, class));
+            self.insertions += 1;
         }
         self.stamps[class].push_back(stamp);
         self.bank.push(class, packet);
@@ -196,7 +204,10 @@ impl Queue for FlatWfq {
         self.passed += 1;
         self.stamps[class].pop_front();
         match self.stamps[class].front() {
-            Some(&next) => self.heads.set(class, keyed(next, class)),
+            Some(&next) => {
+                self.heads.set(class, keyed(next, class));
+                self.insertions += 1;
+            }
             None => self.heads.clear(class),
         }
         let packet = self.bank.pop(class);
@@ -209,6 +220,8 @@ impl Queue for FlatWfq {
     of_bank!(ready_at, packets, bytes);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("traversals", self.traversals);
+        count("maps", self.maps);
+        count(INSERTIONS.0, self.insertions);
     }
 }
 
@@ -238,7 +251,11 @@ impl Described for FlatWfq {
             "The flat queue is self-clocked: a fluid server with changing weights is not defined.",
             "An inactive leaf keeps its rate in the full tree; the source does not say.",
         ],
-        counters: &[("traversals", "how often the weights were mapped")],
+        counters: &[
+            ("traversals", "how often the tree was walked through, up or down or, pipelined, both"),
+            ("maps", "how often weights were mapped to what was active"),
+            INSERTIONS,
+        ],
         example: r#"
 duration = "100 ms"
 [nodes]
@@ -310,6 +327,24 @@ mod tests {
                 phased.push_down();
                 assert_eq!(piped.rates, phased.rates);
             }
+        }
+    }
+
+    /// A-159: the first map comes after the second traversal, and then one after each; two phases need
+    /// two traversals for each.
+    #[test]
+    fn a_pipeline_maps_once_a_traversal_and_two_phases_once_in_two() {
+        for (pipelined, expected) in [(true, [1, 0, 2, 1, 3, 2]), (false, [2, 1, 4, 2, 6, 3])] {
+            let mut queue = flat(Duration::from_us(10), pipelined);
+            let mut counted = Vec::new();
+            for us in [0, 10, 20] {
+                let now = Time::START + Duration::from_us(us);
+                queue.enqueue(now, check::packet(0, 100)).unwrap();
+                queue.counts(&mut |name, count| {
+                    counted.extend((name != "insertions").then_some(count));
+                });
+            }
+            assert_eq!(counted, expected);
         }
     }
 

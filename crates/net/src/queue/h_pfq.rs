@@ -127,6 +127,7 @@ pub struct HPfq {
     heads: Vec<Option<(usize, u64)>>,
     /// The class whose packet was handed out last, and its length: its path is not restarted yet.
     in_service: Option<(usize, u64)>,
+    insertions: u64,
 }
 
 impl HPfq {
@@ -147,6 +148,7 @@ impl HPfq {
             heads: vec![None; tree.parents.len()],
             tree,
             in_service: None,
+            insertions: 0,
         }
     }
 
@@ -157,6 +159,7 @@ impl HPfq {
         while node != 0 {
             let parent = self.tree.parents[node];
             self.servers[parent].activate(node, len, self.tree.weights[node]);
+            self.insertions += 1;
             if self.heads[parent].is_some() {
                 return;
             }
@@ -178,6 +181,7 @@ impl HPfq {
         while node != 0 {
             let parent = self.tree.parents[node];
             let server = &mut self.servers[parent];
+            self.insertions += u64::from(next.is_some());
             server.serve(node, len, next.map(|(_, len)| len), self.tree.weights[node]);
             next = server.select().and_then(|child| match self.leaf_class(child) {
                 Some(class) => Some((class, self.bank.fifo(class).head_len())),
@@ -219,7 +223,14 @@ impl Queue for HPfq {
         self.bank.pop(class)
     }
     of_bank!(ready_at, packets, bytes);
+    fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        count(INSERTIONS.0, self.insertions);
+    }
 }
+
+/// What a packet costs: the work of one is that of finding its place.
+pub(super) const INSERTIONS: (&str, &str) =
+    ("insertions", "how often a queue or a class took its place in an ordered list");
 
 impl Described for HPfq {
     const PAGE: &'static Page = &Page {
@@ -230,7 +241,7 @@ impl Described for HPfq {
         params: &[PARENTS, TREE_WEIGHTS, PACKETS, BYTES, EACH],
         source: "Bennett & Zhang, SIGCOMM 1996, §4; Ndiaye, MIT LCS-TM-509 (link-sharing tree)",
         deviations: &["The path of a packet is restarted when the next one is asked for."],
-        counters: &[],
+        counters: &[INSERTIONS],
         example: r#"
 duration = "100 ms"
 [nodes]
