@@ -441,3 +441,73 @@ fn what_is_wrong_with_an_impairment_is_said_where_it_stands() {
         assert_eq!((problems[0].line, problems[0].found.as_str()), (4, found));
     }
 }
+
+/// A queue that drops by itself, and every other discipline that asks packets for more than a length:
+/// the engine's books balance, and what packets carry has its effect.
+#[test]
+fn what_packets_carry_reaches_queues_that_drop_by_themselves() {
+    let text = |queue: &str, first: &str, second: &str| {
+        format!(
+            r#"
+duration = "200 ms"
+[nodes]
+alice = {{ host = {{}} }}
+r1 = {{ router = {{}} }}
+bob = {{ host = {{}} }}
+[[links]]
+between = ["alice", "r1"]
+rate = "100 Mbit/s"
+[[links]]
+between = ["r1", "bob"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+queue = {{ {queue} }}
+[[traffic]]
+name = "first"
+from = "alice"
+to = "bob"
+constant = {{ rate = "8 Mbit/s", size = "530 B" }}
+{first}
+[[traffic]]
+name = "second"
+from = "alice"
+to = "bob"
+poisson = {{ rate = "8 Mbit/s", size = "530 B" }}
+{second}
+"#
+        )
+    };
+    let delivered = |queue: &str, first: &str, second: &str| {
+        let experiment = parse(&text(queue, first, second), &[]).map_err(shown).unwrap();
+        // `finish` proves that packets made = delivered + dropped + held.
+        let outcome = run(&experiment, &Changes::NONE);
+        let counters = outcome.elements.iter().flat_map(|element| &element.counters);
+        let marked: u64 = counters.filter(|&&(name, _)| name == "marked").map(|&(_, n)| n).sum();
+        let paths = outcome.books.paths.iter();
+        let mut counts: Vec<f64> = paths.map(|path| path.delivered.packets as f64).collect();
+        counts.push(marked as f64);
+        counts
+    };
+    // 10 Mbit/s for 199 ms are 469 packets; each class offers 377.
+    let all = |counts: &[f64]| counts[0] + counts[1];
+    let urgent = delivered("priority = { packets = 20, full = \"lowest\" }", "class = 1", "");
+    assert!(urgent[1] > 330.0 && urgent[0] < 140.0, "{urgent:?}");
+    let tree = "h-pfq = { parents = [0, 0], weights = [3, 1], each = 20 }";
+    let shared = delivered(tree, "", "class = 1");
+    assert!((shared[0] / 352.0 - 1.0).abs() < 0.05, "{shared:?}");
+    // Half of what is offered to FQ-CoDel with a short target has to go, by its own decision.
+    let short = "fq-codel = { target = \"1 ms\", interval = \"5 ms\" }";
+    let marked = delivered(short, "ecn = \"ect0\"", "");
+    assert!(marked[2] > 5.0 && (marked[0] - marked[1]).abs() < 15.0, "{marked:?}");
+    assert!(all(&marked) > 440.0, "{marked:?}");
+    let late = delivered("hop-laxity = { packets = 500 }", "deadline = \"12 ms\"", "");
+    assert!(late[0] > 360.0, "{late:?}");
+    let early = delivered("edd = { bound = \"20 ms\" }", "deadline = \"20 ms\"", "");
+    assert!(early[0] > 360.0 && all(&early) > 440.0, "{early:?}");
+    let dual = delivered("dual-pi2 = { packets = 100 }", "ecn = \"ect1\"", "");
+    assert!(dual[2] > 100.0 && all(&dual) > 440.0, "{dual:?}");
+    // Ten cells are a packet: of what early discard sends, all but a few packets are whole.
+    let cells = "cell-discard = { cells = 60, policy = \"early\" }";
+    let whole = delivered(cells, "cells = 10", "cells = 10");
+    assert!(all(&whole) > 400.0, "{whole:?}");
+}
