@@ -81,6 +81,10 @@ impl ConstantType for u64 {
     const KIND: ParamKind = ParamKind::Integer { min: 0, max: i64::MAX as u64 };
 }
 
+impl ConstantType for Vec<u64> {
+    const KIND: ParamKind = ParamKind::Integers { min: 0, max: i64::MAX as u64 };
+}
+
 impl Constants {
     /// Adds the constants of a file, and reports what is wrong with them.
     pub(super) fn add(&mut self, decoder: &mut Decoder<'_>, table: Option<&Item>) {

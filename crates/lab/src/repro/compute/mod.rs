@@ -7,6 +7,7 @@ mod afterburner;
 mod cim;
 mod ip;
 mod jetstream;
+mod link_sharing;
 
 use super::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
@@ -132,6 +133,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("cim-equations", cim::equations),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
+    ("link-sharing", link_sharing::rows),
 ];
 
 /// The computation of this name.
