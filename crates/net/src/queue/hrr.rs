@@ -214,10 +214,8 @@ impl Queue for Hrr {
         let slot = match self.bank.fifo(self.best_effort()).is_empty() {
             false => from,
             true => {
-                let waiting = (0..self.best_effort()).filter(|&class| {
-                    // Most are empty, or all are full and the first slot is of use.
-                    !self.bank.fifo(class).is_empty()
-                });
+                let waiting =
+                    (0..self.best_effort()).filter(|&class| !self.bank.fifo(class).is_empty());
                 waiting.map(|class| self.frames.next(class, from)).min()?
             }
         };
