@@ -150,7 +150,7 @@ pub(crate) const TRAFFIC: &Page = &Page {
             "cells",
             ParamKind::COUNT,
             "1",
-            "so many packets are the cells of one larger packet, for queues that discard whole ones",
+            "so many packets are the cells of a larger one, for queues that discard it whole",
         ),
     ],
     source: "",
