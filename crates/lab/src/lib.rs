@@ -18,11 +18,12 @@ pub mod why;
 pub use lastmeter_engine::Parallel;
 
 use lastmeter_base::bench::Case;
+use lastmeter_net::timed_token::bench::CASES as RING;
 use sha2::{Digest, Sha256};
 
 /// The benchmarks of all crates below.
 pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
-    lastmeter_wire::bench::CASES.iter().chain(lastmeter_net::bench::CASES)
+    lastmeter_wire::bench::CASES.iter().chain(lastmeter_net::bench::CASES).chain(RING)
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of `bytes`: how results and sources are named.

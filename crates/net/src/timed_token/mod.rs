@@ -20,6 +20,7 @@
 //! those of FDDI (ISO 9314-2 §8), of which Jetstream uses only these (J-12).
 
 pub mod allocation;
+pub mod bench;
 pub mod elastic;
 pub mod element;
 pub mod medium;

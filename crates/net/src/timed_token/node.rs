@@ -255,6 +255,31 @@ impl Node {
     }
 }
 
+/// Brings a ring up, in order and without loss: each node gets power, signals go around, and where
+/// none is under way a word is repeated or the master's wait ends. The master is `nodes[0]`. Says
+/// how many RING_UP messages the master sent, or `None` where the ring does not come up.
+pub fn bring_up(nodes: &mut [Node]) -> Option<u32> {
+    /// Words repeated and waits ended before it is given up.
+    const TRIES: usize = 8;
+    let (count, mut messages) = (nodes.len(), 0);
+    for _ in 0..TRIES {
+        for from in 0..count {
+            let mut signal = nodes[from].repeat();
+            let mut at = from;
+            while let Some(under_way) = signal {
+                messages += u32::from(under_way == Signal::RingUp(0));
+                at = (at + 1) % count;
+                signal = nodes[at].receive(under_way);
+            }
+        }
+        if nodes[0].state == State::Up {
+            return Some(messages);
+        }
+        nodes[0].expire();
+    }
+    None
+}
+
 #[cfg(test)]
 mod explore;
 
@@ -271,18 +296,17 @@ mod tests {
         assert!(Signal::RingUp(16).emit().is_err() && Signal::parse(&[0xff, 0, 0]).is_err());
     }
 
-    /// Brings up a ring by hand: the master at 0.
-    fn bring_up(hosts: usize) -> Vec<Node> {
+    fn ring(hosts: usize) -> Vec<Node> {
         let mut nodes: Vec<Node> = (0..=hosts).map(|at| Node::new(at == 0)).collect();
         for node in &mut nodes {
             node.power();
         }
-        let mut signal = nodes[hosts].repeat();
-        let mut at = 0;
-        while let Some(next) = signal.and_then(|signal| nodes[at].receive(signal)) {
-            signal = Some(next);
-            at = (at + 1) % nodes.len();
-        }
+        nodes
+    }
+
+    fn bring_up(hosts: usize) -> Vec<Node> {
+        let mut nodes = ring(hosts);
+        assert_eq!(super::bring_up(&mut nodes), Some(1));
         nodes
     }
 
@@ -301,8 +325,19 @@ mod tests {
 
     #[test]
     fn j_08_a_sixteenth_host_keeps_the_ring_down() {
-        let nodes = bring_up(16);
-        assert_eq!((nodes[0].hosts, nodes[0].state), (None, State::RingUp));
+        let mut nodes = ring(16);
+        assert_eq!(super::bring_up(&mut nodes), None);
+        assert_eq!(nodes[0].hosts, None);
+    }
+
+    #[test]
+    fn j_61_a_node_without_power_keeps_the_ring_down_and_a_hub_goes_around_it() {
+        let mut nodes = ring(4);
+        nodes[2] = Node::new(false);
+        assert_eq!(super::bring_up(&mut nodes), None);
+        nodes.remove(2);
+        assert_eq!(super::bring_up(&mut nodes), Some(1));
+        assert_eq!(nodes[0].hosts, Some(3));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod afterburner;
 mod cim;
 mod ip;
 mod jetstream;
+mod jetstream_ring;
 mod link_sharing;
 
 use super::{Constants, Error};
@@ -134,6 +135,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),
+    ("jetstream-ring", jetstream_ring::ring),
 ];
 
 /// The computation of this name.
