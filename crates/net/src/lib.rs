@@ -8,6 +8,7 @@ pub mod demultiplexer;
 pub mod forwarder;
 pub mod fuzz;
 pub mod impair;
+pub mod lookup;
 pub mod queue;
 pub mod request;
 pub mod ring;

@@ -1,0 +1,249 @@
+//! The memory of a table: words that readers load while one writer changes them.
+//!
+//! ```text
+//! half words     4p-4 .. 4p-1            | pair p                            | 4p+4  4p+5 ...
+//! a node at p    ... hop 2  hop 1  hop 0 | internal bitmap, external bitmap  | slot 0  slot 1 ...
+//! ```
+//!
+//! A word is an atomic of 64 bits, which costs no more to load than another on the machines of today,
+//! and lets a table be shared without a lock and without unsafe code. The writer never changes a block
+//! that readers can reach, except half words, each in one store: it writes a new block, publishes it
+//! with one store of a pointer, and frees the old one after a grace period.
+//!
+//! **Grace.** A reader says which epoch it entered in (a store and a fence for each batch). A block that
+//! was unlinked in epoch e is used again when every reader inside entered after e. Readers wait for
+//! nobody; a reader that stays inside only delays the use of freed blocks.
+//!
+//! **Growth.** When the words are used up, the writer copies them to more and leaves the successor's
+//! address in the old ones; a reader follows it when it next enters. A reader that never enters again
+//! keeps what it last saw alive.
+
+use super::message::Write;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Words before the initial array: the empty node that pointer 0 means, and a pair after it.
+pub(super) const RESERVED: u32 = 4;
+/// The longest block in pairs of words: 63 next hops, two bitmaps, 64 slots, four to a pair.
+const BLOCK_LEN_MAX: usize = 16 + 1 + 16;
+/// Blocks that are unlinked before the writer looks which readers are inside.
+const RETIRED_MAX: usize = 128;
+
+/// Words, and where the words went that replaced them.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) words: Box<[AtomicU64]>,
+    next: OnceLock<Arc<Words>>,
+}
+
+impl Words {
+    fn new(len: usize, from: &[AtomicU64]) -> Arc<Words> {
+        let old = from.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed)));
+        let words = old.chain(std::iter::repeat_with(AtomicU64::default)).take(len);
+        Arc::new(Words { words: words.collect(), next: OnceLock::new() })
+    }
+}
+
+/// The bitmaps of the node at pair `at`, the internal first: one cache line, one check of bounds.
+#[inline(always)]
+pub(super) fn bitmaps(words: &[AtomicU64], at: u32) -> (u64, u64) {
+    let pair = words.as_chunks::<2>().0.get(at as usize);
+    pair.map_or((0, 0), |[internal, external]| {
+        (internal.load(Ordering::Relaxed), external.load(Ordering::Relaxed))
+    })
+}
+/// The word at `at`; zero beyond the end, so that no message can make a lookup panic.
+#[inline(always)]
+pub(super) fn word(words: &[AtomicU64], at: u32) -> u64 {
+    words.get(at as usize).map_or(0, |word| word.load(Ordering::Acquire))
+}
+/// The half word at `at`, counted in half words, the low half first.
+#[inline(always)]
+pub(super) fn half(words: &[AtomicU64], at: u32) -> u32 {
+    (word(words, at >> 1) >> ((at & 1) * 32)) as u32
+}
+
+/// The epoch that a reader entered in, alone in its cache line; [`OUTSIDE`] when it is not inside.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Pin(AtomicU64);
+const OUTSIDE: u64 = u64::MAX;
+
+#[derive(Debug, Default)]
+struct Epochs {
+    now: AtomicU64,
+    readers: Mutex<Vec<Weak<Pin>>>,
+}
+
+impl Epochs {
+    /// The oldest epoch that a reader entered in and has not left.
+    fn oldest(&self) -> u64 {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.retain(|reader| reader.strong_count() > 0);
+        let inside = readers.iter().filter_map(Weak::upgrade);
+        inside.map(|pin| pin.0.load(Ordering::SeqCst)).min().unwrap_or(OUTSIDE)
+    }
+}
+
+/// A reader's way to the words.
+#[derive(Debug)]
+pub(super) struct Door {
+    words: Arc<Words>,
+    epochs: Arc<Epochs>,
+    pin: Arc<Pin>,
+}
+
+impl Door {
+    fn new(words: Arc<Words>, epochs: Arc<Epochs>) -> Door {
+        let pin = Arc::new(Pin(AtomicU64::new(OUTSIDE)));
+        let mut readers = epochs.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.push(Arc::downgrade(&pin));
+        drop(readers);
+        Door { words, epochs, pin }
+    }
+    pub(super) fn another(&self) -> Door {
+        Door::new(Arc::clone(&self.words), Arc::clone(&self.epochs))
+    }
+    /// What `work` makes of the words, none of which is used again meanwhile.
+    #[inline]
+    pub(super) fn inside<R>(&mut self, work: impl FnOnce(&[AtomicU64]) -> R) -> R {
+        self.pin.0.store(self.epochs.now.load(Ordering::SeqCst), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        while let Some(next) = self.words.next.get() {
+            self.words = Arc::clone(next);
+        }
+        let result = work(&self.words.words);
+        self.pin.0.store(OUTSIDE, Ordering::Release);
+        result
+    }
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(super) struct Memory {
+    words: Arc<Words>,
+    epochs: Arc<Epochs>,
+    /// Words that were ever used.
+    used: u32,
+    /// Free blocks by length, in pairs.
+    free: Vec<Vec<u32>>,
+    free_words: u64,
+    /// Blocks that the next publication unlinks.
+    doomed: Vec<(u32, u32)>,
+    /// Blocks that readers may still see, with the epoch in which they were unlinked.
+    retired: VecDeque<(u64, u32, u32)>,
+    retired_words: u64,
+    /// What was stored, in order, where somebody wants to know.
+    pub(super) journal: Option<Vec<Write>>,
+}
+
+impl Memory {
+    pub(super) fn new(root_len: u32) -> Memory {
+        let used = RESERVED + root_len.next_multiple_of(2);
+        Memory {
+            words: Words::new(used as usize, &[]),
+            epochs: Arc::default(),
+            used,
+            free: vec![Vec::new(); BLOCK_LEN_MAX + 1],
+            free_words: 0,
+            doomed: Vec::new(),
+            retired: VecDeque::new(),
+            retired_words: 0,
+            journal: None,
+        }
+    }
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        &self.words.words
+    }
+    pub(super) fn door(&self) -> Door {
+        Door::new(Arc::clone(&self.words), Arc::clone(&self.epochs))
+    }
+    pub(super) fn used(&self) -> u32 {
+        self.used
+    }
+    /// Words of blocks that may be used again, some of them after a grace period.
+    pub(super) fn free_words(&self) -> u64 {
+        self.free_words + self.retired_words
+    }
+    /// Bytes of the lists of free and of unlinked blocks.
+    pub(super) fn list_bytes(&self) -> u64 {
+        let free: usize = self.free.iter().map(|list| list.capacity() * size_of::<u32>()).sum();
+        (free + self.retired.capacity() * size_of::<(u64, u32, u32)>()) as u64
+    }
+    pub(super) fn half(&self, at: u32) -> u32 {
+        half(self.words(), at)
+    }
+    fn word(&self, at: u32) -> u64 {
+        word(self.words(), at)
+    }
+
+    /// A block of `len` pairs that no reader can see.
+    pub(super) fn allocate(&mut self, len: u32) -> u32 {
+        if let Some(at) = self.free[len as usize].pop() {
+            self.free_words -= 2 * u64::from(len);
+            return at;
+        }
+        let at = self.used / 2;
+        self.used += 2 * len;
+        if self.used as usize > self.words.words.len() {
+            self.grow();
+        }
+        at
+    }
+    fn grow(&mut self) {
+        // An eighth more: the copying stays a small multiple of the words, and few stay unused.
+        let len = self.used as usize + self.used as usize / 8 + 2 * BLOCK_LEN_MAX;
+        let words = Words::new(len, &self.words.words);
+        self.words.next.set(Arc::clone(&words)).expect("words are replaced once");
+        self.words = words;
+    }
+    /// Stores a pair of a block that no reader can see.
+    pub(super) fn put(&mut self, at: u32, [first, second]: [u64; 2]) {
+        self.store(2 * at, first, Ordering::Relaxed);
+        self.store(2 * at + 1, second, Ordering::Relaxed);
+    }
+    fn store(&mut self, at: u32, value: u64, ordering: Ordering) {
+        self.words.words[at as usize].store(value, ordering);
+        if let Some(journal) = &mut self.journal {
+            journal.push(Write { address: at, word: value });
+        }
+    }
+    /// Stores a half word that readers can see; what was doomed is unlinked by it.
+    pub(super) fn publish(&mut self, at: u32, value: u32) {
+        let shift = (at & 1) * 32;
+        let others = self.word(at >> 1) & !(u64::from(u32::MAX) << shift);
+        self.store(at >> 1, others | u64::from(value) << shift, Ordering::Release);
+        while let Some((block, len)) = self.doomed.pop() {
+            self.retire(block, len);
+        }
+    }
+    /// The next publication unlinks this block.
+    pub(super) fn doom(&mut self, at: u32, len: u32) {
+        self.doomed.push((at, len));
+    }
+    fn retire(&mut self, at: u32, len: u32) {
+        // Only readers share the epochs with the writer.
+        if Arc::strong_count(&self.epochs) == 1 && self.retired.is_empty() {
+            return self.release(at, len);
+        }
+        self.retired.push_back((self.epochs.now.load(Ordering::Relaxed), at, len));
+        self.retired_words += 2 * u64::from(len);
+        if self.retired.len().is_multiple_of(RETIRED_MAX) {
+            self.reclaim();
+        }
+    }
+    fn reclaim(&mut self) {
+        self.epochs.now.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let oldest = self.epochs.oldest();
+        while let Some((_, at, len)) = self.retired.pop_front_if(|(epoch, ..)| *epoch < oldest) {
+            self.retired_words -= 2 * u64::from(len);
+            self.release(at, len);
+        }
+    }
+    fn release(&mut self, at: u32, len: u32) {
+        self.free_words += 2 * u64::from(len);
+        self.free[len as usize].push(at);
+    }
+}

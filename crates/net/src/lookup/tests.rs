@@ -1,0 +1,222 @@
+//! Tables against a linear scan, under updates, and under readers.
+
+use super::*;
+use lastmeter_base::Stream;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const SHAPES: [(u8, u8, bool); 8] = [
+    (0, 4, false),
+    (0, 4, true),
+    (8, 4, true),
+    (12, 5, true),
+    (18, 6, true),
+    (16, 6, false),
+    (13, 1, true),
+    (0, 6, true),
+];
+
+fn options((initial, stride, end_nodes): (u8, u8, bool)) -> Options {
+    Options { initial, stride, end_nodes, words_max: 1 << 22 }
+}
+
+/// A table that is scanned from end to end.
+#[derive(Default)]
+struct Linear<K>(BTreeMap<Prefix<K>, NextHop>);
+
+impl<K: Key> Linear<K> {
+    fn lookup(&self, key: K) -> Option<NextHop> {
+        let matching = self.0.iter().filter(|(prefix, _)| prefix.contains(key));
+        matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, &hop)| hop)
+    }
+}
+
+/// A key near those of other calls: few bits differ, so that prefixes nest.
+fn near<K: Key>(random: &mut Stream) -> K {
+    let few = 1_u128 << random.below(128) | 1_u128 << (127 - random.below(30));
+    K::from_left((u128::from(random.bits()) << 64 | u128::from(random.bits())) & few)
+}
+
+fn agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
+    let mut hops = vec![None; keys.len()];
+    table.lookup_batch(keys, &mut hops);
+    for (&key, hop) in keys.iter().zip(hops) {
+        let expected = linear.lookup(key);
+        assert_eq!(table.lookup(key), expected, "{key:x?}");
+        assert_eq!(hop, expected, "batched {key:x?}");
+        let explained = table.explain(key).longest;
+        assert_eq!(explained.map(|(_, hop)| hop), expected, "explained {key:x?}");
+    }
+}
+
+/// Before the first key of a prefix, the first, the last, and after it.
+fn edges<K: Key>(prefix: Prefix<K>) -> [K; 4] {
+    let step = 1_u128 << (128 - u32::from(K::BITS));
+    let (first, last) = (prefix.key().left(), prefix.last().left());
+    [first.wrapping_sub(step), first, last, last.wrapping_add(step)].map(K::from_left)
+}
+
+fn churn<K: Key>(shape: (u8, u8, bool), rounds: u32) {
+    let mut table = TreeBitmap::<K>::new(options(shape));
+    let mut linear = Linear(BTreeMap::new());
+    let mut random = Stream::new(1, "churn");
+    for round in 0..rounds {
+        let prefix =
+            Prefix::new(near::<K>(&mut random), random.below(u64::from(K::BITS) + 1) as u8);
+        let prefix = prefix.expect("at most the key's bits");
+        if random.chance(0.6) {
+            let hop = NextHop::new(1 + random.below(1000) as u32).expect("not zero");
+            let old = table.insert(prefix, hop).expect("there is room");
+            assert_eq!(old, linear.0.insert(prefix, hop));
+        } else {
+            let present = linear.0.keys().nth(random.below(linear.0.len() as u64 + 1) as usize);
+            let prefix = present.copied().filter(|_| random.chance(0.8)).unwrap_or(prefix);
+            assert_eq!(table.remove(prefix), linear.0.remove(&prefix), "{prefix:x?}");
+        }
+        assert_eq!(table.len(), linear.0.len() as u64);
+        if round % 16 == 0 {
+            let mut keys = edges(prefix).to_vec();
+            keys.extend((0..90).map(|_| near::<K>(&mut random)));
+            keys.extend(linear.0.keys().take(4).flat_map(|&prefix| edges(prefix)));
+            agrees(&table, &linear, &keys);
+        }
+    }
+    let all: Vec<_> = linear.0.iter().map(|(&prefix, &hop)| (prefix, hop)).collect();
+    assert_eq!(table.to_vec(), all);
+    let fresh = TreeBitmap::<K>::new(options(shape)).memory();
+    for (prefix, hop) in all {
+        assert_eq!(table.remove(prefix), Some(hop));
+    }
+    // Empty again: no node is left, and freed blocks are all that remains.
+    assert_eq!((table.memory().nodes, table.len()), (0, 0));
+    assert_eq!(table.memory().initial, fresh.initial);
+}
+
+#[test]
+fn equals_a_linear_scan_while_prefixes_come_and_go_ipv4_d_128() {
+    SHAPES.into_iter().for_each(|shape| churn::<u32>(shape, 1_500));
+}
+#[test]
+fn equals_a_linear_scan_while_prefixes_come_and_go_ipv6_d_128() {
+    SHAPES.into_iter().for_each(|shape| churn::<u128>(shape, 1_000));
+}
+#[test]
+fn equals_a_linear_scan_on_104_concatenated_bits_d_36() {
+    SHAPES.into_iter().for_each(|shape| churn::<Concatenated>(shape, 1_000));
+}
+
+#[test]
+fn holds_every_length_from_none_to_all_bits() {
+    for shape in SHAPES {
+        let mut table = TreeBitmap::new(options(shape));
+        for len in 0..=32_u8 {
+            let prefix = Prefix::new(u32::MAX, len).expect("at most 32");
+            table
+                .insert(prefix, NextHop::new(u32::from(len) + 1).expect("not zero"))
+                .expect("room");
+        }
+        for len in 0..=32_u32 {
+            let key = u32::MAX ^ 0x8000_0000_u32.checked_shr(len).unwrap_or(0);
+            assert_eq!(table.lookup(key), NextHop::new(len + 1), "{shape:?} {len}");
+        }
+    }
+}
+
+#[test]
+fn what_came_and_went_leaves_every_answer_as_it_was() {
+    let mut random = Stream::new(3, "restore");
+    let mut table = TreeBitmap::<u32>::new(options((8, 4, true)));
+    let hop = |number| NextHop::new(number).expect("not zero");
+    let mut prefix = || Prefix::new(near::<u32>(&mut random), random.below(33) as u8).expect("32");
+    for number in 1..500 {
+        table.insert(prefix(), hop(number)).expect("there is room");
+    }
+    let before = table.to_vec();
+    let others: Vec<_> =
+        (0..500).map(|_| prefix()).filter(|p| before.iter().all(|b| b.0 != *p)).collect();
+    let nodes = table.memory().nodes;
+    for &other in &others {
+        table.insert(other, hop(9999)).expect("there is room");
+    }
+    for &other in &others {
+        table.remove(other);
+    }
+    assert_eq!(table.to_vec(), before);
+    assert_eq!(table.memory().nodes, nodes, "end nodes are end nodes again");
+}
+
+#[test]
+fn refuses_what_does_not_fit_and_stays_as_it_was() {
+    let mut table = TreeBitmap::<u32>::new(Options { words_max: 2_000, ..Options::FIPL });
+    let mut random = Stream::new(1, "full");
+    let full = (0..2_000).find_map(|_| {
+        let prefix = Prefix::new(random.bits() as u32, 32).expect("32");
+        table.insert(prefix, NextHop::new(1).expect("not zero")).err()
+    });
+    assert_eq!(full, Some(Full { words: 2_000 }));
+    assert_eq!(table.to_vec().len() as u64, table.len());
+}
+
+#[test]
+fn readers_see_the_old_answer_or_the_new_one_d_132() {
+    // Two next hops for each prefix alternate, and a longer prefix comes and goes above other keys.
+    let mut table = TreeBitmap::<u32>::new(options((8, 6, true)));
+    let hop = |number| NextHop::new(number).expect("not zero");
+    let prefixes: Vec<_> =
+        (0..512_u32).map(|n| Prefix::new(0x0a00_0000 | n << 7, 25).expect("25")).collect();
+    for (number, &prefix) in (1_u32..).zip(&prefixes) {
+        table.insert(prefix, hop(number)).expect("there is room");
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for mut reader in [table.reader(), table.reader().clone()] {
+            let (stop, prefixes) = (&stop, &prefixes);
+            scope.spawn(move || {
+                let keys: Vec<u32> = prefixes.iter().map(|prefix| prefix.key() | 5).collect();
+                let mut hops = vec![None; keys.len()];
+                let mut rounds = 0_u32;
+                while rounds < 10 || !stop.load(order) {
+                    reader.lookup_batch(&keys, &mut hops);
+                    for (number, found) in (1_u32..).zip(&hops) {
+                        let found = found.map_or(0, NextHop::get);
+                        assert!([number, number + 1000, number + 2000].contains(&found), "{found}");
+                    }
+                    rounds += 1;
+                }
+            });
+        }
+        let mut random = Stream::new(1, "writer");
+        for _ in 0..40_000 {
+            let at = random.below(512) as u32;
+            let prefix = prefixes[at as usize];
+            let longer = Prefix::new(prefix.key() | 4, 26 + random.below(7) as u8).expect("32");
+            match random.below(4) {
+                0 => drop(table.insert(prefix, hop(at + 1 + 1000))),
+                1 => drop(table.insert(longer, hop(at + 1 + 2000))),
+                2 => drop(table.remove(longer)),
+                _ => drop(table.insert(prefix, hop(at + 1))),
+            }
+        }
+        stop.store(true, order);
+    });
+}
+
+proptest! {
+    #[test]
+    fn any_table_equals_a_linear_scan(
+        routes in prop::collection::vec((any::<u32>(), 0..=32_u8, 1..50_u32), 0..200),
+        keys in prop::collection::vec(any::<u32>(), 100),
+        shape in 0..SHAPES.len(),
+    ) {
+        let mut table = TreeBitmap::new(options(SHAPES[shape]));
+        let mut linear = Linear(BTreeMap::new());
+        for (key, len, hop) in routes {
+            let prefix = Prefix::new(key & 0xff0f_0f0f, len).expect("at most 32");
+            let hop = NextHop::new(hop).expect("not zero");
+            prop_assert_eq!(table.insert(prefix, hop), Ok(linear.0.insert(prefix, hop)));
+        }
+        let keys: Vec<u32> = keys.into_iter().map(|key| key & 0xff0f_0f0f).collect();
+        agrees(&table, &linear, &keys);
+    }
+}
