@@ -4,6 +4,7 @@
 //! So the same queue stands in a model, in a host, and before a real interface.
 
 pub mod bench;
+pub mod classify;
 pub mod demultiplexer;
 pub mod forwarder;
 pub mod fuzz;

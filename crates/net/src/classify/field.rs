@@ -1,0 +1,134 @@
+//! The fields that rules look at: which row a value has.
+
+use super::bits::{Block, Row, Slot, Store};
+use crate::lookup::{NextHop, Options, Prefix, TreeBitmap};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// An address: a prefix has a row, with the rules of all prefixes around it.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// The row's number, from 1, of the longest prefix.
+    pub(super) tree: TreeBitmap<u32>,
+    pub(super) rows: Vec<Row>,
+    free: Vec<u32>,
+    /// Which row a prefix has, and how many rules name it.
+    prefixes: BTreeMap<Prefix<u32>, (u32, u32)>,
+}
+
+/// Two nodes below the initial array reach 32 bits: 20, 26, and the end node's 6.
+const SHAPE: Options = Options { initial: 20, ..Options::USUAL };
+
+impl Addresses {
+    pub(super) fn new() -> Addresses {
+        Addresses {
+            tree: TreeBitmap::new(SHAPE),
+            // Row 0 is every address that no prefix covers.
+            rows: vec![Row::default()],
+            free: Vec::new(),
+            prefixes: BTreeMap::new(),
+        }
+    }
+    /// The row's number of an address that the tree gave this answer for.
+    #[inline(always)]
+    pub(super) fn number(found: Option<NextHop>) -> usize {
+        found.map_or(0, |number| number.get() as usize)
+    }
+    /// The prefixes within one, itself among them, which are those whose rows have its rules.
+    fn within(&self, prefix: Prefix<u32>) -> impl Iterator<Item = (Prefix<u32>, u32)> + use<'_> {
+        let all = self.prefixes.range(prefix..);
+        let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
+        inside.map(|(&inner, &(row, _))| (inner, row))
+    }
+    pub(super) fn insert(&mut self, store: &mut Store, prefix: Prefix<u32>, slot: Slot) {
+        match self.prefixes.get_mut(&prefix) {
+            Some((_, rules)) => *rules += 1,
+            None => {
+                let around = self.rows[Self::number(self.tree_around(prefix))];
+                let copy = store.copy(around);
+                let row = self.free.pop().unwrap_or_else(|| {
+                    self.rows.push(Row::default());
+                    self.rows.len() as u32 - 1
+                });
+                self.rows[row as usize] = copy;
+                self.prefixes.insert(prefix, (row, 1));
+                let number = NextHop::new(row).expect("row 0 belongs to no prefix");
+                self.tree.insert(prefix, number).expect("rules are too few to fill the tree");
+            }
+        }
+        let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
+        rows.into_iter().for_each(|row| store.set(&mut self.rows[row as usize], slot));
+    }
+    /// The longest prefix around one that is not there itself.
+    fn tree_around(&self, prefix: Prefix<u32>) -> Option<NextHop> {
+        (0..prefix.len()).rev().find_map(|len| {
+            let shorter = Prefix::new(prefix.key(), len)?;
+            NextHop::new(self.prefixes.get(&shorter)?.0)
+        })
+    }
+    pub(super) fn remove(&mut self, store: &mut Store, prefix: Prefix<u32>, slot: Slot) {
+        let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
+        rows.into_iter().for_each(|row| store.clear(&mut self.rows[row as usize], slot));
+        let entry = self.prefixes.get_mut(&prefix).expect("the rule was installed");
+        entry.1 -= 1;
+        if let (row, 0) = *entry {
+            self.prefixes.remove(&prefix);
+            self.tree.remove(prefix);
+            store.release(std::mem::take(&mut self.rows[row as usize]));
+            self.free.push(row);
+        }
+    }
+    pub(super) fn divide(&mut self, store: &mut Store, from: usize, to: usize, moved: &Block) {
+        self.rows.iter_mut().for_each(|row| store.divide(row, from, to, moved));
+    }
+}
+
+/// A port: the ports between two ends of ranges have a row.
+#[derive(Debug)]
+pub(super) struct Ports {
+    /// The row's number of each port.
+    pub(super) numbers: Vec<u16>,
+    pub(super) rows: Vec<Row>,
+    /// Where runs of ports with one row begin.
+    starts: BTreeMap<u16, u16>,
+}
+
+impl Ports {
+    pub(super) fn new() -> Ports {
+        Ports {
+            numbers: vec![0; 1 << 16],
+            rows: vec![Row::default()],
+            starts: BTreeMap::from([(0, 0)]),
+        }
+    }
+    /// Lets a run begin at `port`.
+    fn cut(&mut self, store: &mut Store, port: u16) {
+        let (&start, &number) = self.starts.range(..=port).next_back().expect("one begins at 0");
+        if start == port {
+            return;
+        }
+        let next = self.starts.range(port..).next().map_or(1 << 16, |(&next, _)| usize::from(next));
+        let new = self.rows.len() as u16;
+        self.rows.push(store.copy(self.rows[usize::from(number)]));
+        self.numbers[usize::from(port)..next].fill(new);
+        self.starts.insert(port, new);
+    }
+    pub(super) fn insert(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
+        self.cut(store, *ports.start());
+        if let Some(after) = ports.end().checked_add(1) {
+            self.cut(store, after);
+        }
+        for (_, &number) in self.starts.range(ports.clone()) {
+            store.set(&mut self.rows[usize::from(number)], slot);
+        }
+    }
+    /// The runs stay: there are at most as many as ports.
+    pub(super) fn remove(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
+        for (_, &number) in self.starts.range(ports.clone()) {
+            store.clear(&mut self.rows[usize::from(number)], slot);
+        }
+    }
+    pub(super) fn divide(&mut self, store: &mut Store, from: usize, to: usize, moved: &Block) {
+        self.rows.iter_mut().for_each(|row| store.divide(row, from, to, moved));
+    }
+}

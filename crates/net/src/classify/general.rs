@@ -1,0 +1,459 @@
+//! General match: of all rules whose filter matches a packet, the one that counts first.
+//!
+//! ```text
+//! dst  --> row --+
+//! src  --> row --+    rows say which rules each field leaves possible; their
+//! dst port -> row +--> intersection, block by block, is what matches
+//! src port -> row +
+//! protocol -> row-+    blocks are bands of priorities: the first match ends it
+//! interface > row +
+//! ```
+//!
+//! Rules stand in blocks by priority; a block that is full divides. Each field's value has a row of bits, one
+//! for each rule that it leaves possible, with a summary that says in which blocks there are any. A search
+//! finds the six rows, intersects the summaries, and then looks into the blocks that are left. It takes
+//! much the same time whatever the packet, and an update touches only the rows that its rule is in.
+//!
+//! | Limit            | Value  | Meaning                                                          |
+//! |------------------|--------|------------------------------------------------------------------|
+//! | rules            | 16,384 | 64 blocks of 256, all full if rules come in order                 |
+//!
+//! Source: Lakshman and Stiliadis, SIGCOMM 1998 (bit vectors); Baboescu and Varghese, SIGCOMM 2001
+//! (summaries). Deviations: rows keep only the blocks that they have bits in, wildcards stand apart, and
+//! bands of priorities let rules come and go.
+
+use super::bits::{BLOCK, BLOCKS_MAX, Block, Row, Slot, Store, WORDS, clear, get, set};
+use super::field::{Addresses, Ports};
+use super::rule::{Filter, Header, INTERFACES_MAX, Rule, Verdict};
+use pulp::{Arch, Simd, WithSimd};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Which rule; never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(u32);
+
+impl RuleId {
+    /// Its number: how many rules were installed before it.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// The rule that counts for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Which.
+    pub rule: RuleId,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+/// Why a rule was not installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no block left: rules have to go first.
+    Full,
+    /// A range of ports ends before it begins.
+    Ports,
+    /// The interface's number is not below [`INTERFACES_MAX`].
+    Interface(u16),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Full => write!(f, "no room for another rule: {BLOCKS_MAX} blocks are in use"),
+            Refusal::Ports => write!(f, "a range of ports ends before it begins"),
+            Refusal::Interface(found) => {
+                write!(f, "interface {found} is not below {INTERFACES_MAX}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+const FIELDS: usize = 6;
+const DST: usize = 0;
+const SRC: usize = 1;
+const DST_PORT: usize = 2;
+const SRC_PORT: usize = 3;
+const PROTOCOL: usize = 4;
+const INTERFACE: usize = 5;
+
+/// Packets whose rows are looked up together.
+const ROW: usize = 64;
+
+/// A set of rules.
+#[derive(Debug)]
+pub struct General {
+    store: Store,
+    dst: Addresses,
+    src: Addresses,
+    dst_ports: Ports,
+    src_ports: Ports,
+    protocols: Vec<Row>,
+    interfaces: Vec<Row>,
+    /// For each block and field the rules that match any value, and which blocks have such.
+    any: Vec<[Block; FIELDS]>,
+    any_summary: [u64; FIELDS],
+    /// For each slot its rule's priority and number: the lowest counts.
+    keys: Vec<u64>,
+    verdicts: Vec<Verdict>,
+    used: Vec<Block>,
+    /// The least key that each block is for, and the block, in order.
+    bands: Vec<(u64, usize)>,
+    /// For each block, those whose rules count before its.
+    earlier: [u64; BLOCKS_MAX],
+    /// Blocks whose rules stand in order.
+    sorted: u64,
+    rules: BTreeMap<RuleId, (Rule, Slot)>,
+    next: u32,
+    arch: Arch,
+}
+
+impl Default for General {
+    fn default() -> General {
+        General::new()
+    }
+}
+
+impl General {
+    /// No rules.
+    pub fn new() -> General {
+        General {
+            store: Store::new(),
+            dst: Addresses::new(),
+            src: Addresses::new(),
+            dst_ports: Ports::new(),
+            src_ports: Ports::new(),
+            protocols: vec![Row::default(); 256],
+            interfaces: vec![Row::default(); INTERFACES_MAX.into()],
+            any: vec![[[0; WORDS]; FIELDS]; BLOCKS_MAX],
+            any_summary: [0; FIELDS],
+            keys: vec![0; BLOCKS_MAX * BLOCK],
+            verdicts: vec![Verdict::PERMIT; BLOCKS_MAX * BLOCK],
+            used: vec![[0; WORDS]; BLOCKS_MAX],
+            bands: vec![(0, 0)],
+            earlier: [0; BLOCKS_MAX],
+            sorted: u64::MAX,
+            rules: BTreeMap::new(),
+            next: 0,
+            arch: Arch::new(),
+        }
+    }
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+    /// A rule that is installed.
+    pub fn rule(&self, id: RuleId) -> Option<&Rule> {
+        self.rules.get(&id).map(|(rule, _)| rule)
+    }
+    /// Bytes that the search reads: rows and their blocks, trees, tables of ports.
+    pub fn bytes(&self) -> u64 {
+        let rows = self.dst.rows.len() + self.src.rows.len();
+        let ports = self.dst_ports.rows.len() + self.src_ports.rows.len();
+        let rows = (rows + ports) * size_of::<Row>() + self.store.bytes();
+        let trees = self.dst.tree.memory().total() + self.src.tree.memory().total();
+        let slots = self.rules.len() * (size_of::<u64>() + size_of::<Verdict>());
+        rows as u64 + trees + 4 * (1 << 16) + slots as u64
+    }
+
+    /// Installs a rule.
+    ///
+    /// # Errors
+    /// If it can match nothing, names no interface, or there is no room; nothing is changed.
+    pub fn install(&mut self, rule: Rule) -> Result<RuleId, Refusal> {
+        if rule.filter.dst_ports.is_empty() || rule.filter.src_ports.is_empty() {
+            return Err(Refusal::Ports);
+        }
+        if let Some(interface) = rule.filter.interface.filter(|&number| number >= INTERFACES_MAX) {
+            return Err(Refusal::Interface(interface));
+        }
+        let after = self.next.checked_add(1).ok_or(Refusal::Full)?;
+        let key = u64::from(rule.priority) << 32 | u64::from(self.next);
+        let slot = self.room(key)?;
+        let id = RuleId(self.next);
+        self.next = after;
+        self.keys[slot.index()] = key;
+        self.verdicts[slot.index()] = rule.verdict;
+        set(&mut self.used[slot.block], slot.at);
+        self.enter(&rule.filter, slot);
+        self.rules.insert(id, (rule, slot));
+        Ok(id)
+    }
+    /// Removes a rule.
+    pub fn remove(&mut self, id: RuleId) -> Option<Rule> {
+        let (rule, slot) = self.rules.remove(&id)?;
+        self.leave(&rule.filter, slot);
+        clear(&mut self.used[slot.block], slot.at);
+        if self.used[slot.block] == [0; WORDS] {
+            self.sorted |= 1 << slot.block;
+            if self.bands.len() > 1 {
+                self.bands.retain(|&(_, block)| block != slot.block);
+                self.bands[0].0 = 0;
+                self.reorder();
+            }
+        }
+        Some(rule)
+    }
+
+    fn enter(&mut self, filter: &Filter, slot: Slot) {
+        let store = &mut self.store;
+        let mut any = [false; FIELDS];
+        match filter.dst.len() {
+            0 => any[DST] = true,
+            _ => self.dst.insert(store, filter.dst, slot),
+        }
+        match filter.src.len() {
+            0 => any[SRC] = true,
+            _ => self.src.insert(store, filter.src, slot),
+        }
+        match filter.dst_ports == (0..=u16::MAX) {
+            true => any[DST_PORT] = true,
+            false => self.dst_ports.insert(store, &filter.dst_ports, slot),
+        }
+        match filter.src_ports == (0..=u16::MAX) {
+            true => any[SRC_PORT] = true,
+            false => self.src_ports.insert(store, &filter.src_ports, slot),
+        }
+        match filter.protocol {
+            None => any[PROTOCOL] = true,
+            Some(protocol) => store.set(&mut self.protocols[usize::from(protocol)], slot),
+        }
+        match filter.interface {
+            None => any[INTERFACE] = true,
+            Some(interface) => store.set(&mut self.interfaces[usize::from(interface)], slot),
+        }
+        for field in (0..FIELDS).filter(|&field| any[field]) {
+            set(&mut self.any[slot.block][field], slot.at);
+            self.any_summary[field] |= 1 << slot.block;
+        }
+    }
+    fn leave(&mut self, filter: &Filter, slot: Slot) {
+        let store = &mut self.store;
+        if filter.dst.len() > 0 {
+            self.dst.remove(store, filter.dst, slot);
+        }
+        if filter.src.len() > 0 {
+            self.src.remove(store, filter.src, slot);
+        }
+        if filter.dst_ports != (0..=u16::MAX) {
+            self.dst_ports.remove(store, &filter.dst_ports, slot);
+        }
+        if filter.src_ports != (0..=u16::MAX) {
+            self.src_ports.remove(store, &filter.src_ports, slot);
+        }
+        if let Some(protocol) = filter.protocol {
+            store.clear(&mut self.protocols[usize::from(protocol)], slot);
+        }
+        if let Some(interface) = filter.interface {
+            store.clear(&mut self.interfaces[usize::from(interface)], slot);
+        }
+        for field in 0..FIELDS {
+            clear(&mut self.any[slot.block][field], slot.at);
+            if self.any[slot.block][field] == [0; WORDS] {
+                self.any_summary[field] &= !(1 << slot.block);
+            }
+        }
+    }
+
+    /// A free slot in the band of `key`.
+    fn room(&mut self, key: u64) -> Result<Slot, Refusal> {
+        let at = self.bands.partition_point(|&(least, _)| least <= key) - 1;
+        let block = self.bands[at].1;
+        if self.used[block] != [u64::MAX; WORDS] {
+            return Ok(self.place(block, key));
+        }
+        let taken = self.bands.iter().fold(0_u64, |taken, &(_, block)| taken | 1 << block);
+        if taken == u64::MAX {
+            return Err(Refusal::Full);
+        }
+        let new = taken.trailing_ones() as usize;
+        let mut keys: Vec<u64> = (0..BLOCK).map(|at| self.keys[block * BLOCK + at]).collect();
+        keys.sort_unstable();
+        // Rules that come in order fill one block after the other.
+        let least = if key > keys[BLOCK - 1] { key } else { keys[BLOCK / 2] };
+        self.bands.insert(at + 1, (least, new));
+        self.divide(block, new, least);
+        self.reorder();
+        Ok(self.place(if key >= least { new } else { block }, key))
+    }
+    /// Moves the rules from `least` on to the same places of another block.
+    fn divide(&mut self, from: usize, to: usize, least: u64) {
+        let mut moved = [0; WORDS];
+        for at in 0..BLOCK {
+            if get(&self.used[from], at) && self.keys[from * BLOCK + at] >= least {
+                set(&mut moved, at);
+                self.keys[to * BLOCK + at] = self.keys[from * BLOCK + at];
+                self.verdicts[to * BLOCK + at] = self.verdicts[from * BLOCK + at];
+            }
+        }
+        self.sorted &= !(1 << to);
+        self.sorted |= (self.sorted >> from & 1) << to;
+        if moved == [0; WORDS] {
+            self.sorted |= 1 << to;
+            return;
+        }
+        let store = &mut self.store;
+        self.dst.divide(store, from, to, &moved);
+        self.src.divide(store, from, to, &moved);
+        self.dst_ports.divide(store, from, to, &moved);
+        self.src_ports.divide(store, from, to, &moved);
+        for row in self.protocols.iter_mut().chain(&mut self.interfaces) {
+            store.divide(row, from, to, &moved);
+        }
+        for field in 0..FIELDS {
+            for (word, moved) in moved.iter().enumerate() {
+                let bits = self.any[from][field][word];
+                self.any[to][field][word] = bits & moved;
+                self.any[from][field][word] = bits & !moved;
+            }
+            for block in [from, to] {
+                let some = u64::from(self.any[block][field] != [0; WORDS]);
+                self.any_summary[field] &= !(1 << block);
+                self.any_summary[field] |= some << block;
+            }
+        }
+        for (word, moved) in moved.into_iter().enumerate() {
+            self.used[to][word] |= moved;
+            self.used[from][word] &= !moved;
+        }
+        for (_, slot) in self.rules.values_mut().filter(|(_, slot)| slot.block == from) {
+            if get(&moved, slot.at) {
+                slot.block = to;
+            }
+        }
+    }
+    fn reorder(&mut self) {
+        let mut before = 0;
+        for &(_, block) in &self.bands {
+            self.earlier[block] = before;
+            before |= 1 << block;
+        }
+    }
+    /// A free place in a block, such that the rules stay in order if one is left.
+    fn place(&mut self, block: usize, key: u64) -> Slot {
+        let used = |at: &usize| get(&self.used[block], *at);
+        let at_key = |at: usize| self.keys[block * BLOCK + at];
+        let before = (0..BLOCK).rev().filter(used).find(|&at| at_key(at) < key);
+        let after = (0..BLOCK).filter(used).find(|&at| at_key(at) > key).unwrap_or(BLOCK);
+        let from = before.map_or(0, |before| before + 1);
+        // In the middle of the gap there is room on both sides; at the end there is none to leave.
+        let first = if after == BLOCK { from } else { from.max((from + after) / 2) };
+        let free = |at: &usize| !get(&self.used[block], *at);
+        let fits = (first..after).find(free).filter(|_| self.sorted >> block & 1 != 0);
+        if let Some(at) = fits {
+            return Slot { block, at };
+        }
+        let at = (0..BLOCK).find(free).expect("the block has room");
+        self.sorted &= !(1 << block);
+        Slot { block, at }
+    }
+
+    /// The rule that counts for a packet.
+    pub fn classify(&self, header: &Header) -> Option<Match> {
+        let mut found = [None];
+        self.classify_batch(std::slice::from_ref(header), &mut found);
+        found[0]
+    }
+    /// The rules that count for many packets. Panics if `found` is not as long as `headers`.
+    pub fn classify_batch(&self, headers: &[Header], found: &mut [Option<Match>]) {
+        assert_eq!(headers.len(), found.len(), "a place for each packet's rule");
+        self.arch.dispatch(Many { rules: self, headers, found });
+    }
+
+    /// The blocks in which every field leaves something possible, and the rows that say it.
+    #[inline(always)]
+    fn rows(&self, header: &Header, dst: usize, src: usize) -> (u64, [Row; FIELDS]) {
+        let rows = [
+            self.dst.rows[dst],
+            self.src.rows[src],
+            self.dst_ports.rows[usize::from(self.dst_ports.numbers[usize::from(header.dst_port)])],
+            self.src_ports.rows[usize::from(self.src_ports.numbers[usize::from(header.src_port)])],
+            self.protocols[usize::from(header.protocol)],
+            self.interfaces.get(usize::from(header.interface)).copied().unwrap_or_default(),
+        ];
+        let mut blocks = u64::MAX;
+        for (row, any) in rows.iter().zip(self.any_summary) {
+            blocks &= row.summary | any;
+        }
+        (blocks, rows)
+    }
+
+    #[inline(always)]
+    fn search(&self, (mut blocks, rows): (u64, [Row; FIELDS])) -> Option<Match> {
+        let store = self.store.blocks();
+        let mut best = None;
+        while blocks != 0 {
+            let block = blocks.trailing_zeros() as usize;
+            blocks &= blocks - 1;
+            let any = &self.any[block];
+            let mut both: Block = [u64::MAX; WORDS];
+            for (row, any) in rows.iter().zip(any) {
+                let own = &store[row.find(block)];
+                for word in 0..WORDS {
+                    both[word] &= own[word] | any[word];
+                }
+            }
+            if let Some(slot) = self.first(block, both) {
+                best = Some(slot);
+                blocks &= self.earlier[block];
+            }
+        }
+        best.map(|slot| Match {
+            rule: RuleId(self.keys[slot] as u32),
+            verdict: self.verdicts[slot],
+        })
+    }
+    /// The slot of the rule that counts first, of those whose bits are set.
+    #[inline(always)]
+    fn first(&self, block: usize, bits: Block) -> Option<usize> {
+        let word = bits.iter().position(|&word| word != 0)?;
+        let slot = block * BLOCK + word * 64 + bits[word].trailing_zeros() as usize;
+        match self.sorted >> block & 1 != 0 {
+            true => Some(slot),
+            false => {
+                let slots = (0..BLOCK).filter(|&at| get(&bits, at)).map(|at| block * BLOCK + at);
+                slots.min_by_key(|&slot| self.keys[slot])
+            }
+        }
+    }
+}
+
+/// Searches for many packets, to be compiled for several processors.
+struct Many<'a> {
+    rules: &'a General,
+    headers: &'a [Header],
+    found: &'a mut [Option<Match>],
+}
+
+impl WithSimd for Many<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (headers, found) in self.headers.chunks(ROW).zip(self.found.chunks_mut(ROW)) {
+            let (mut dst, mut src) = ([0; ROW], [0; ROW]);
+            for ((header, dst), src) in headers.iter().zip(&mut dst).zip(&mut src) {
+                (*dst, *src) = (header.dst, header.src);
+            }
+            let (mut to, mut from) = ([None; ROW], [None; ROW]);
+            let len = headers.len();
+            self.rules.dst.tree.lookup_batch(&dst[..len], &mut to[..len]);
+            self.rules.src.tree.lookup_batch(&src[..len], &mut from[..len]);
+            for ((header, found), (to, from)) in
+                headers.iter().zip(found).zip(to.into_iter().zip(from))
+            {
+                let (to, from) = (Addresses::number(to), Addresses::number(from));
+                *found = self.rules.search(self.rules.rows(header, to, from));
+            }
+        }
+    }
+}

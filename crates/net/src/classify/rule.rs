@@ -1,0 +1,190 @@
+//! Rules: which packets, and what becomes of them.
+//!
+//! Source: WUCS description of the router, §3.3.
+
+use crate::lookup::{NextHop, Prefix};
+use std::ops::RangeInclusive;
+
+/// The fields of a packet that rules look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Header {
+    /// IP destination address.
+    pub dst: u32,
+    /// IP source address.
+    pub src: u32,
+    /// Destination port of UDP and TCP, else 0.
+    pub dst_port: u16,
+    /// Source port of UDP and TCP, else 0.
+    pub src_port: u16,
+    /// Protocol field of the IP header.
+    pub protocol: u8,
+    /// The interface that it arrived on, below [`INTERFACES_MAX`].
+    pub interface: u16,
+}
+
+/// Interfaces have numbers below this.
+pub const INTERFACES_MAX: u16 = 1024;
+
+/// A general match (D-34): destination and source prefixes, ranges of ports, protocol, interface.
+///
+/// ```
+/// use lastmeter_net::classify::{Filter, Header};
+/// // §3.3: UDP from port 3456 of 192.168.220/24 to any port of 192.168.200/24.
+/// let filter = Filter::general(
+///     (0xc0a8_c800, 0xffff_ff00), (0xc0a8_dc00, 0xffff_ff00), 0, 3456, 17,
+/// ).expect("the masks are prefixes");
+/// let header = Header {
+///     dst: 0xc0a8_c809, src: 0xc0a8_dc07, dst_port: 53, src_port: 3456, protocol: 17, interface: 2,
+/// };
+/// assert!(filter.matches(&header));
+/// assert!(!filter.matches(&Header { protocol: 6, ..header }));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Filter {
+    /// Where the packet goes.
+    pub dst: Prefix<u32>,
+    /// Where it comes from.
+    pub src: Prefix<u32>,
+    /// Destination ports.
+    pub dst_ports: RangeInclusive<u16>,
+    /// Source ports.
+    pub src_ports: RangeInclusive<u16>,
+    /// The protocol, or any.
+    pub protocol: Option<u8>,
+    /// The interface that the packet arrives on, or any.
+    pub interface: Option<u16>,
+}
+
+impl Filter {
+    /// Matches every packet.
+    pub fn all() -> Filter {
+        Filter {
+            dst: Prefix::all(),
+            src: Prefix::all(),
+            dst_ports: 0..=u16::MAX,
+            src_ports: 0..=u16::MAX,
+            protocol: None,
+            interface: None,
+        }
+    }
+    /// The router's form (§3.3): addresses with masks; 0 as a port or as the protocol matches all.
+    /// `None` if a mask's ones do not stand at its top.
+    pub fn general(
+        (dst, dst_mask): (u32, u32),
+        (src, src_mask): (u32, u32),
+        dst_port: u16,
+        src_port: u16,
+        protocol: u8,
+    ) -> Option<Filter> {
+        let prefix = |bits: u32, mask: u32| {
+            let is_prefix = mask.leading_ones() + mask.trailing_zeros() >= 32;
+            is_prefix.then(|| Prefix::new(bits, mask.leading_ones() as u8)).flatten()
+        };
+        let ports = |port| if port == 0 { 0..=u16::MAX } else { port..=port };
+        Some(Filter {
+            dst: prefix(dst, dst_mask)?,
+            src: prefix(src, src_mask)?,
+            dst_ports: ports(dst_port),
+            src_ports: ports(src_port),
+            protocol: (protocol != 0).then_some(protocol),
+            interface: None,
+        })
+    }
+    /// Whether a packet is one of these.
+    pub fn matches(&self, header: &Header) -> bool {
+        self.dst.contains(header.dst)
+            && self.src.contains(header.src)
+            && self.dst_ports.contains(&header.dst_port)
+            && self.src_ports.contains(&header.src_port)
+            && self.protocol.is_none_or(|protocol| protocol == header.protocol)
+            && self.interface.is_none_or(|interface| interface == header.interface)
+    }
+}
+
+/// What becomes of a packet (§3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Dropped (D-30).
+    Deny,
+    /// Forwarded; also where no rule matches (D-31).
+    Permit,
+    /// Forwarded through the queue that was reserved for its flow (D-32).
+    Reserved {
+        /// Which queue.
+        queue: u32,
+    },
+    /// Sent to a plugin first (D-33).
+    Active {
+        /// Which instance.
+        instance: u32,
+    },
+}
+
+/// What the classifier says of a packet (D-29).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Verdict {
+    /// What becomes of it.
+    pub action: Action,
+    /// Where it goes, if a rule says so; otherwise the routing table does.
+    pub next_hop: Option<NextHop>,
+    /// Whether signalling fixed the route: the routing table may not change it.
+    pub pinned: bool,
+    /// Whether the management module gets a copy.
+    pub copy: bool,
+}
+
+impl Verdict {
+    /// Forwarded as the routing table says.
+    pub const PERMIT: Verdict = Verdict::of(Action::Permit);
+
+    /// An action and nothing else.
+    pub const fn of(action: Action) -> Verdict {
+        Verdict { action, next_hop: None, pinned: false, copy: false }
+    }
+}
+
+/// A filter, what it means, and when it counts (D-37).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// Which packets.
+    pub filter: Filter,
+    /// Of all rules that match, the lowest number counts; of equal ones the one installed first.
+    pub priority: u32,
+    /// What becomes of them.
+    pub verdict: Verdict,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worked_examples_of_section_3_3_match_what_they_say_d_35() {
+        let all = u32::MAX;
+        let exact = Filter::general((0xc0a8_c802, all), (0xc0a8_dc05, all), 2345, 3456, 17);
+        let exact = exact.expect("prefixes");
+        let header = Header {
+            dst: 0xc0a8_c802,
+            src: 0xc0a8_dc05,
+            dst_port: 2345,
+            src_port: 3456,
+            protocol: 17,
+            interface: 0,
+        };
+        assert!(exact.matches(&header));
+        for other in [
+            Header { dst: 0xc0a8_c803, ..header },
+            Header { src: 0xc0a8_dc04, ..header },
+            Header { dst_port: 2346, ..header },
+            Header { src_port: 0, ..header },
+            Header { protocol: 6, ..header },
+        ] {
+            assert!(!exact.matches(&other), "{other:?}");
+        }
+        let wide = Filter::general((0xc0a8_c800, all << 8), (0xc0a8_dc00, all << 8), 0, 3456, 17);
+        let wide = wide.expect("prefixes");
+        assert!(wide.matches(&header) && wide.matches(&Header { dst_port: 9, ..header }));
+        assert!(!wide.matches(&Header { src: 0xc0a8_dd05, ..header }));
+        assert_eq!(Filter::general((0, 0xff00_ff00), (0, 0), 0, 0, 0), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Rules against a linear scan, while they come and go.
+
+use super::generate::{ACCESS_LIST, FIREWALL, IP_CHAIN, headers, rules};
+use super::*;
+use crate::lookup::{Concatenated, NextHop, Prefix};
+use lastmeter_base::Stream;
+
+/// Rules that are scanned from end to end.
+#[derive(Default)]
+struct Linear(Vec<(u32, RuleId, Rule)>);
+
+impl Linear {
+    fn classify(&self, header: &Header) -> Option<RuleId> {
+        let matching = self.0.iter().filter(|(_, _, rule)| rule.filter.matches(header));
+        matching.min_by_key(|(priority, id, _)| (*priority, *id)).map(|&(_, id, _)| id)
+    }
+}
+
+fn agrees(general: &General, linear: &Linear, headers: &[Header]) {
+    let mut found = vec![None; headers.len()];
+    general.classify_batch(headers, &mut found);
+    for (header, found) in headers.iter().zip(found) {
+        let rule = linear.classify(header);
+        assert_eq!(found.map(|found: Match| found.rule), rule, "{header:x?}");
+        let verdict = rule.and_then(|id| general.rule(id)).map(|rule| rule.verdict);
+        assert_eq!(found.map(|found| found.verdict), verdict);
+    }
+}
+
+#[test]
+fn equals_a_linear_scan_on_three_kinds_of_sets_d_34() {
+    for kind in [ACCESS_LIST, FIREWALL, IP_CHAIN] {
+        let set = rules(&kind, 700, 1);
+        assert!(set.len() > 600, "{} {}", kind.name, set.len());
+        let (mut general, mut linear) = (General::new(), Linear::default());
+        for rule in &set {
+            let id = general.install(rule.clone()).expect("there is room");
+            linear.0.push((rule.priority, id, rule.clone()));
+        }
+        agrees(&general, &linear, &headers(&set, 3_000, 2));
+    }
+}
+
+#[test]
+fn equals_a_linear_scan_while_rules_come_and_go_d_37() {
+    let mut random = Stream::new(1, "churn");
+    let (mut general, mut linear) = (General::new(), Linear::default());
+    let set = [rules(&FIREWALL, 900, 3), rules(&ACCESS_LIST, 900, 3)].concat();
+    let packets = headers(&set, 4_000, 4);
+    for round in 0..5_000 {
+        if random.chance(0.6) {
+            let mut rule = set[random.below(set.len() as u64) as usize].clone();
+            // Few priorities, so that many rules have the same.
+            rule.priority = random.below(50) as u32;
+            if random.chance(0.1) {
+                rule.filter.interface = Some(random.below(3) as u16);
+            }
+            let id = general.install(rule.clone()).expect("there is room");
+            linear.0.push((rule.priority, id, rule));
+        } else if !linear.0.is_empty() {
+            let (_, id, rule) = linear.0.swap_remove(random.below(linear.0.len() as u64) as usize);
+            assert_eq!(general.remove(id), Some(rule));
+            assert_eq!(general.remove(id), None);
+        }
+        if round % 250 == 0 {
+            let from = random.below(packets.len() as u64 - 200) as usize;
+            agrees(&general, &linear, &packets[from..from + 200]);
+        }
+    }
+    while let Some((_, id, _)) = linear.0.pop() {
+        general.remove(id).expect("it was installed");
+        if linear.0.len() % 300 == 0 {
+            agrees(&general, &linear, &packets[..100]);
+        }
+    }
+    assert!(general.is_empty());
+}
+
+#[test]
+fn the_lowest_priority_s_number_counts_then_the_first_installed() {
+    let mut general = General::new();
+    let rule = |priority, queue| Rule {
+        filter: Filter::all(),
+        priority,
+        verdict: Verdict::of(Action::Reserved { queue }),
+    };
+    let header = Header { dst: 1, src: 2, dst_port: 3, src_port: 4, protocol: 5, interface: 6 };
+    let late = general.install(rule(7, 1)).expect("room");
+    let first = general.install(rule(5, 2)).expect("room");
+    let second = general.install(rule(5, 3)).expect("room");
+    for (id, next) in [(first, Some(second)), (second, Some(late)), (late, None)] {
+        assert_eq!(general.classify(&header).map(|found| found.rule), Some(id));
+        general.remove(id);
+        assert_eq!(general.classify(&header).map(|found| found.rule), next);
+    }
+}
+
+#[test]
+fn refuses_what_cannot_be_and_what_does_not_fit() {
+    let mut general = General::new();
+    let rule = |filter| Rule { filter, priority: 0, verdict: Verdict::PERMIT };
+    #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+    let empty = Filter { dst_ports: 2..=1, ..Filter::all() };
+    assert_eq!(general.install(rule(empty)), Err(Refusal::Ports));
+    let far = Filter { interface: Some(INTERFACES_MAX), ..Filter::all() };
+    assert_eq!(general.install(rule(far)), Err(Refusal::Interface(INTERFACES_MAX)));
+    let installed = (0..).take_while(|_| general.install(rule(Filter::all())).is_ok()).count();
+    assert_eq!((installed, general.len()), (bits::BLOCK * bits::BLOCKS_MAX, installed));
+    assert_eq!(general.install(rule(Filter::all())), Err(Refusal::Full));
+}
+
+#[test]
+fn a_verdict_carries_what_the_rule_says_d_29_to_d_33() {
+    let mut classifier = Classifier::new(1);
+    let header = Header { dst: 1, src: 2, dst_port: 3, src_port: 4, protocol: 17, interface: 0 };
+    assert_eq!(classifier.classify(&header).action, Action::Permit);
+    let concatenated = Concatenated::new(1, 2, 3, 4, 17);
+    let longest = |len| Prefix::new(concatenated, len).expect("at most 104");
+    let active = Verdict { copy: true, ..Verdict::of(Action::Active { instance: 4 }) };
+    classifier.longest.insert(longest(0), Verdict::of(Action::Deny)).expect("room");
+    classifier.longest.insert(longest(104), active).expect("room");
+    assert_eq!(classifier.classify(&header), active);
+    let other = Header { protocol: 6, ..header };
+    assert_eq!(classifier.classify(&other).action, Action::Deny);
+    let general = Rule {
+        filter: Filter { protocol: Some(17), ..Filter::all() },
+        priority: 1,
+        verdict: Verdict::of(Action::Deny),
+    };
+    classifier.general.install(general).expect("room");
+    assert_eq!(classifier.classify(&header).action, Action::Deny);
+    let pinned = Verdict {
+        action: Action::Reserved { queue: 3 },
+        next_hop: NextHop::new(9),
+        pinned: true,
+        copy: false,
+    };
+    assert_eq!(classifier.flows.insert(header, pinned), Ok(None));
+    assert_eq!(classifier.classify(&header), pinned);
+    assert_eq!(classifier.longest.remove(longest(104)), Some(active));
+    assert_eq!(classifier.flows.remove(&header), Some(pinned));
+    assert_eq!(classifier.classify(&header).action, Action::Deny);
+}

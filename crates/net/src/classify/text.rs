@@ -1,0 +1,157 @@
+//! Rules as text, a line each, as ClassBench writes them.
+//!
+//! ```text
+//! @SRC/LEN  DST/LEN  LOW : HIGH  LOW : HIGH  PROTOCOL/MASK [FLAGS/MASK]     ports: source, destination
+//! @10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 80 0x06/0xFF
+//! ```
+//!
+//! Rules before have the higher priority. A protocol's mask is 0xFF, or 0x00 for any; flags are not
+//! looked at. A file is read whole or not at all.
+//!
+//! ```
+//! use lastmeter_net::classify::text;
+//! let filters = text::parse("@10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 80 0x06/0xFF")?;
+//! assert_eq!(filters[0].dst_ports, 80..=80);
+//! let wrong = text::parse("\n@10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 79 0x06/0xFF").unwrap_err();
+//! assert!(wrong.to_string().starts_with("line 2: ports 80 : 79"));
+//! # Ok::<(), text::Error>(())
+//! ```
+
+use super::rule::Filter;
+use crate::lookup::Prefix;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+
+/// The most rules of a file.
+pub const RULES_MAX: usize = 1 << 20;
+/// How much of a wrong word an error repeats.
+const QUOTED_MAX: usize = 60;
+
+/// Why a text is not a set of rules, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The line, from 1.
+    pub line: u64,
+    /// What was found and what would be right.
+    pub reason: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.reason)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Reads rules' filters, the first with the highest priority.
+///
+/// # Errors
+/// At the first line that is wrong.
+pub fn parse(text: &str) -> Result<Vec<Filter>, Error> {
+    let mut filters = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.split('#').next().unwrap_or("").trim();
+        if text.is_empty() {
+            continue;
+        }
+        let filter = filter(text).map_err(|reason| Error { line, reason })?;
+        if filters.len() == RULES_MAX {
+            return Err(Error { line, reason: format!("more than {RULES_MAX} rules") });
+        }
+        filters.push(filter);
+    }
+    Ok(filters)
+}
+
+fn filter(text: &str) -> Result<Filter, String> {
+    let text = text.strip_prefix('@').ok_or("a rule begins with `@`")?;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (&[src, dst, s0, ":", s1, d0, ":", d1, protocol]
+    | &[src, dst, s0, ":", s1, d0, ":", d1, protocol, _]) = words.as_slice()
+    else {
+        return Err(
+            "not of the form `@SRC/LEN DST/LEN LOW : HIGH LOW : HIGH PROTOCOL/MASK`".to_owned()
+        );
+    };
+    Ok(Filter {
+        src: prefix(src)?,
+        dst: prefix(dst)?,
+        src_ports: ports(s0, s1)?,
+        dst_ports: ports(d0, d1)?,
+        protocol: protocol_of(protocol)?,
+        interface: None,
+    })
+}
+
+fn quoted(word: &str) -> String {
+    word.chars().take(QUOTED_MAX).collect()
+}
+
+fn prefix(word: &str) -> Result<Prefix<u32>, String> {
+    let form = || format!("`{}` is no prefix: write one as `10.0.0.0/8`", quoted(word));
+    let (address, len) = word.split_once('/').ok_or_else(form)?;
+    let address: Ipv4Addr = address.parse().map_err(|_| form())?;
+    // ClassBench leaves bits beyond the length as they fell.
+    Prefix::new(address.to_bits(), len.parse().map_err(|_| form())?).ok_or_else(form)
+}
+
+fn ports(low: &str, high: &str) -> Result<RangeInclusive<u16>, String> {
+    match (low.parse(), high.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+        _ => Err(format!(
+            "ports {} : {}: write 0 to 65535, the lower first",
+            quoted(low),
+            quoted(high)
+        )),
+    }
+}
+
+fn protocol_of(word: &str) -> Result<Option<u8>, String> {
+    let hexadecimal = |digits: &str| u8::from_str_radix(digits.strip_prefix("0x")?, 16).ok();
+    let both =
+        word.split_once('/').and_then(|(value, mask)| hexadecimal(value).zip(hexadecimal(mask)));
+    match both {
+        Some((value, 0xff)) => Ok(Some(value)),
+        Some((_, 0)) => Ok(None),
+        _ => {
+            Err(format!("`{}`: write a protocol as `0x06/0xFF`, any as `0x00/0x00`", quoted(word)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RIGHT: &str = "@10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 81 0x06/0xFF 0x0000/0x0200";
+
+    #[test]
+    fn says_the_line_and_the_reason_and_loads_nothing() {
+        assert_eq!(parse(RIGHT).map(|filters| filters.len()), Ok(1));
+        for (from, to, reason) in [
+            ("@", "", "begins with"),
+            ("/8", "/33", "no prefix"),
+            ("10.0.0.0", "10.0.0", "no prefix"),
+            ("80 :", "82 :", "lower first"),
+            ("65535", "65536", "0 to 65535"),
+            ("0x06/0xFF", "0x06/0xF0", "0x06/0xFF"),
+            (" : ", " - ", "of the form"),
+        ] {
+            let text = format!("{RIGHT}\n# remark\n{}", RIGHT.replacen(from, to, 1));
+            let error = parse(&text).expect_err("wrong");
+            assert_eq!(error.line, 3);
+            assert!(error.reason.contains(reason), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in ".{0,200}", cut in 0..70_usize) {
+            let _ = parse(&text);
+            let _ = parse(&format!("{}{text}", &RIGHT[..cut.min(RIGHT.len())]));
+        }
+    }
+}
