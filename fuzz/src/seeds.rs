@@ -10,13 +10,15 @@ use lastmeter_wire::capture::{LinkType, Writer};
 use lastmeter_wire::control::{der, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
+use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, token};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
 /// Writes every member into its target's folder.
 pub fn write() -> std::io::Result<()> {
-    let all = [cells(), captures(), ring(), control(), transports(), internet(), traces()];
+    let all =
+        [cells(), captures(), ring(), control(), transports(), internet(), traces(), tables()];
     for (name, bytes) in all.into_iter().flat_map(|part| part.expect("the seeds fit")) {
         let folder = corpus_folder(name);
         std::fs::create_dir_all(&folder)?;
@@ -232,4 +234,14 @@ fn internet() -> Result<Corpus, Error> {
     corpus.extend([llc, sunatm, ring].map(|bytes| ("fuzz_print", bytes)));
     corpus.extend(packets.into_iter().map(|packet| ("fuzz_ipv4", packet)));
     Ok(corpus)
+}
+
+fn tables() -> Result<Corpus, Error> {
+    let text = "# a table\n10.0.0.0/8 192.0.2.1\n2001:db8::/32 2001:db8::1\n0.0.0.0/0 192.0.2.2\n";
+    let table = text::parse(text.as_bytes()).expect("the seed is a table");
+    Ok(vec![
+        ("fuzz_routes", text.into()),
+        ("fuzz_routes", b"10.0.0.0/8 1\n10.1.0.0/16 2\n::/0 3\n".to_vec()),
+        ("fuzz_routes", mrt::emit(&table)),
+    ])
 }

@@ -16,6 +16,7 @@ use crate::control;
 use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
+use crate::routes::{self, ROUTES_MAX, Routes};
 use crate::{atp, dtp, jetstream, myrinet, token};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
@@ -66,6 +67,7 @@ targets!(
     fuzz_tcp,
     fuzz_checksum,
     fuzz_print,
+    fuzz_routes,
 );
 
 /// Makes `input` a mutation of one of `corpus`, or of noise where there is none: bits flipped,
@@ -467,4 +469,24 @@ pub fn fuzz_print(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let text = crate::print::line(LINKS[usize::from(first) % LINKS.len()], data);
     assert!(!text.is_empty() && text.len() < 400);
+}
+
+/// Routing tables of both forms.
+pub fn fuzz_routes(data: &[u8]) {
+    match Routes::parse(data) {
+        Ok(table) => {
+            assert!(table.routes.len() <= data.len().min(ROUTES_MAX));
+            assert!(table.next_hops.len() <= table.routes.len());
+            assert_eq!(
+                routes::text::parse(routes::text::emit(&table).as_bytes()),
+                Ok(table.clone())
+            );
+            let hops = |routes: &Routes| routes.routes.iter().map(|r| r.prefix).collect::<Vec<_>>();
+            let dumped = routes::mrt::parse(&routes::mrt::emit(&table)).expect("it was a table");
+            assert_eq!(hops(&dumped), hops(&table));
+        }
+        Err(error) => {
+            assert!(error.line.is_some() != error.offset.is_some() && error.to_string().len() < 400)
+        }
+    }
 }

@@ -18,6 +18,7 @@ pub mod internet;
 pub mod jetstream;
 pub mod myrinet;
 pub mod print;
+pub mod routes;
 pub mod token;
 
 pub use error::Error;
