@@ -26,6 +26,7 @@
 //! # Ok::<(), lastmeter_net::classify::Refusal>(())
 //! ```
 
+pub mod bench;
 mod bits;
 mod field;
 pub mod flows;

@@ -6,12 +6,14 @@
 //! * [`message`]: a change as the words that it stores, in control cells, and the replica that takes them.
 //! * [`explain`]: what a lookup visits, node by node.
 
+pub mod bench;
 pub mod explain;
 mod key;
 mod memory;
 pub mod message;
 mod node;
 mod search;
+pub mod table;
 pub mod tree_bitmap;
 
 pub use key::{Concatenated, Key, Prefix};

@@ -1,0 +1,109 @@
+//! What `lastmeter bench classify` runs.
+
+use super::generate::{ACCESS_LIST, FIREWALL, IP_CHAIN, Kind, headers, rules};
+use super::{General, Match, Rule};
+use lastmeter_base::bench::{Case, Work};
+
+const HEADERS: usize = 1 << 18;
+const HEADERS_QUICK: usize = 1 << 10;
+const RULES_QUICK: u32 = 100;
+/// As many as a forwarder takes at once.
+const BATCH: usize = 64;
+const UPDATES: usize = 2_000;
+
+const WHAT: &str = "packets of random rules of a made-up set, 64 at a time";
+const UPDATE: &str = "removes and installs rules of a made-up set of 10,000";
+
+macro_rules! case {
+    ($name:literal, $kind:expr, $count:literal) => {
+        Case {
+            name: $name,
+            unit: "packets",
+            what: WHAT,
+            prepare: |quick| batched(&$kind, $count, quick),
+        }
+    };
+}
+
+/// The benchmarks of this module.
+pub const CASES: &[Case] = &[
+    case!("classify/acl@1000", ACCESS_LIST, 1_000),
+    case!("classify/fw@1000", FIREWALL, 1_000),
+    case!("classify/ipc@1000", IP_CHAIN, 1_000),
+    case!("classify/acl@10000", ACCESS_LIST, 10_000),
+    case!("classify/fw@10000", FIREWALL, 10_000),
+    case!("classify/ipc@10000", IP_CHAIN, 10_000),
+    Case {
+        name: "classify/acl-updates",
+        unit: "updates",
+        what: UPDATE,
+        prepare: |q| updates(&ACCESS_LIST, q),
+    },
+    Case {
+        name: "classify/fw-updates",
+        unit: "updates",
+        what: UPDATE,
+        prepare: |q| updates(&FIREWALL, q),
+    },
+    Case {
+        name: "classify/ipc-updates",
+        unit: "updates",
+        what: UPDATE,
+        prepare: |q| updates(&IP_CHAIN, q),
+    },
+];
+
+type Rounds = Box<dyn FnMut() -> Work>;
+
+fn install(rules: &[Rule]) -> (General, Vec<super::RuleId>) {
+    let mut general = General::new();
+    let ids = rules.iter().map(|rule| general.install(rule.clone()).expect("there is room"));
+    let ids = ids.collect();
+    (general, ids)
+}
+
+fn batched(kind: &Kind, count: u32, quick: bool) -> Rounds {
+    let rules = rules(kind, if quick { RULES_QUICK } else { count }, 1);
+    let (general, _) = install(&rules);
+    let headers = headers(&rules, if quick { HEADERS_QUICK } else { HEADERS }, 2);
+    let mut found = [None; BATCH];
+    Box::new(move || {
+        let mut hash = 0_u64;
+        for headers in headers.chunks_exact(BATCH) {
+            general.classify_batch(headers, &mut found);
+            let number = |found: &Option<Match>| found.map_or(0, |found| 1 + found.rule.number());
+            hash = hash.wrapping_add(found.iter().map(|found| u64::from(number(found))).sum());
+        }
+        Work { units: headers.len() as u64, hash }
+    })
+}
+
+fn updates(kind: &Kind, quick: bool) -> Rounds {
+    let rules = rules(kind, if quick { RULES_QUICK } else { 10_000 }, 1);
+    let (mut general, mut ids) = install(&rules);
+    Box::new(move || {
+        let mut hash = 0_u64;
+        for step in 0..UPDATES / 2 {
+            // A stride that shares no factor with the count visits every rule.
+            let at = step * 7_919 % rules.len();
+            let rule = general.remove(ids[at]).expect("it was installed");
+            hash = hash.wrapping_add(u64::from(rule.priority) + 1);
+            ids[at] = general.install(rule).expect("it was there before");
+        }
+        Work { units: UPDATES as u64, hash }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CASES;
+
+    #[test]
+    fn every_case_does_the_same_in_each_round() {
+        for case in CASES {
+            let mut work = (case.prepare)(true);
+            let first = work();
+            assert_eq!((work(), first.hash != 0), (first, true), "{}", case.name);
+        }
+    }
+}
