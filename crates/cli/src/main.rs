@@ -7,6 +7,7 @@
 mod bench;
 mod calibrate;
 mod kinds;
+mod lookup;
 mod output;
 mod progress;
 mod repro;
@@ -68,6 +69,8 @@ enum Command {
     Repro(repro::Arguments),
     /// Print what can be said in experiments, made from the code
     Kinds(kinds::Arguments),
+    /// Look addresses up in a routing table, and say how each answer was found
+    Lookup(lookup::Arguments),
     /// Run benchmarks, beside peers where these are installed
     Bench(bench::Arguments),
 }
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
+        Command::Lookup(arguments) => lookup::lookup(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     };
     match ended {

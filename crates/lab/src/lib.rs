@@ -11,11 +11,13 @@ pub mod profile;
 mod replay;
 pub mod report;
 pub mod repro;
+pub mod route;
 pub mod run;
 pub mod schema;
 pub mod why;
 
 pub use lastmeter_engine::Parallel;
+pub use lastmeter_net::{classify, lookup};
 
 use lastmeter_base::bench::Case;
 use lastmeter_net::timed_token::bench::CASES as RING;
@@ -23,7 +25,9 @@ use sha2::{Digest, Sha256};
 
 /// The benchmarks of all crates below.
 pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
-    lastmeter_wire::bench::CASES.iter().chain(lastmeter_net::bench::CASES).chain(RING)
+    let net = lastmeter_net::bench::CASES.iter().chain(RING);
+    let net = net.chain(lookup::bench::CASES).chain(classify::bench::CASES);
+    lastmeter_wire::bench::CASES.iter().chain(net)
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of `bytes`: how results and sources are named.
