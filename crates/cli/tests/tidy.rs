@@ -14,8 +14,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["base"]),
     ("net", &["base", "wire", "engine"]),
     ("host", &["base", "wire", "engine", "net"]),
+    ("transport", &["base", "wire", "engine"]),
     ("live", &["base", "wire", "engine"]),
-    ("lab", &["base", "wire", "engine", "net", "host", "live"]),
+    ("lab", &["base", "wire", "engine", "net", "host", "transport", "live"]),
     ("cli", &["base", "engine", "lab", "live"]),
 ];
 

@@ -1,0 +1,425 @@
+//! A connection: from handshake to `TIME_WAIT`, without input or output.
+//!
+//! ```text
+//! CLOSED --connect--> SYN_SENT ----SYN,ACK---> ESTABLISHED --FIN sent--> FIN_WAIT_1 --ACK--> FIN_WAIT_2
+//! LISTEN ----SYN----> SYN_RECEIVED ---ACK-----^    |                         |                   |
+//!            SYN_SENT ---SYN---> SYN_RECEIVED      | FIN                     | FIN               | FIN
+//!                                                  v                         v                   v
+//!                     CLOSED <--ACK-- LAST_ACK <-- CLOSE_WAIT             CLOSING ---ACK---> TIME_WAIT
+//! ```
+//!
+//! Whoever owns it calls `receive` for what arrives, `expire` when [`Connection::ready_at`] has come,
+//! and after either, or after the application did something, `transmit` until there is nothing left.
+//! Deadlines that were missed are served late and once. Nonsense is answered as RFC 9293 §3.10.7 and
+//! RFC 5961 say, and never panics.
+//!
+//! Within the connection a byte's place is a *position* that does not wrap: the initial sequence
+//! number is position 2^32, and the low 32 bits of a position are its distance from there.
+//!
+//! ```
+//! use lastmeter_base::Time;
+//! use lastmeter_transport::tcp::{Config, Connection, State};
+//! let mut client = Connection::connect(Time::START, Config::modern(), 1000);
+//! let mut server = Connection::listen(Config::modern(), 9000);
+//! client.offer(5000);
+//! let now = Time::START;
+//! loop {
+//!     let (there, back) = (client.transmit(now), server.transmit(now));
+//!     there.iter().for_each(|segment| server.receive(now, segment, &[]));
+//!     back.iter().for_each(|segment| client.receive(now, segment, &[]));
+//!     if (there, back) == (None, None) {
+//!         break;
+//!     }
+//! }
+//! assert_eq!((client.state(), server.readable()), (State::Established, 5000));
+//! ```
+
+mod acknowledge;
+mod application;
+mod content;
+mod receive;
+mod start_up;
+#[cfg(test)]
+mod tests;
+mod transmit;
+
+use super::control::{Control, Window};
+use super::ranges::Ranges;
+use super::{Config, Rtt, Segment};
+use content::Content;
+use lastmeter_base::{Duration, Time};
+use start_up::StartUp;
+use std::sync::Arc;
+
+/// The position of the initial sequence number.
+const ORIGIN: u64 = 1 << 32;
+/// A timer that is not set.
+const NEVER: Time = Time::MAX;
+
+/// States of RFC 9293 §3.3.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is no connection, or no longer.
+    Closed,
+    /// Waits for a SYN.
+    Listen,
+    /// Has sent a SYN.
+    SynSent,
+    /// Has received a SYN and sent its own.
+    SynReceived,
+    /// Data flows both ways.
+    Established,
+    /// Has sent its FIN, which is not acknowledged yet.
+    FinWait1,
+    /// Its FIN is acknowledged; the peer may still send.
+    FinWait2,
+    /// The peer has sent its FIN; data may still be sent.
+    CloseWait,
+    /// Both have sent a FIN; its own is not acknowledged yet.
+    Closing,
+    /// The peer's FIN came first; its own is not acknowledged yet.
+    LastAck,
+    /// Both are done; old segments may still be on their way.
+    TimeWait,
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Both sides have sent everything, and know it.
+    Done,
+    /// The application gave it up.
+    Aborted,
+    /// The peer reset it.
+    Reset,
+    /// The peer answered the SYN with a reset.
+    Refused,
+    /// No acknowledgement came, however often it was sent.
+    TimedOut,
+}
+
+/// What a connection has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Segments sent, of any kind.
+    pub sent: u64,
+    /// Segments received, of any kind.
+    pub received: u64,
+    /// Bytes of data sent, again or for the first time.
+    pub bytes_sent: u64,
+    /// Segments with data or FIN that were sent again.
+    pub retransmissions: u64,
+    /// Losses that acknowledgements told of, each once, however many segments were lost.
+    pub recoveries: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Windows reduced because of marks.
+    pub reductions: u64,
+    /// Probes of a closed window.
+    pub probes: u64,
+}
+
+/// What the sender is doing about losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Fast recovery.
+    Recovery,
+    /// After a timeout: everything that was sent before it counts as lost.
+    Loss,
+}
+
+/// Proportional rate reduction (RFC 6937 §3), with its names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Proportional {
+    delivered: u64,
+    out: u64,
+    flight: u64,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    config: Arc<Config>,
+    state: State,
+    ended: Option<Ended>,
+    phase: Phase,
+
+    // The sending side; names are those of RFC 9293 §3.3.1.
+    iss: u32,
+    /// The effective segment size: what the peer takes, less options of every segment.
+    mss: u64,
+    /// `SND.UNA`.
+    una: u64,
+    /// The position after all that was ever sent: `SND.NXT` of a sender that never goes back.
+    max: u64,
+    /// The position after the application's last byte.
+    written: u64,
+    /// The application has no more to send.
+    closing: bool,
+    /// `SND.WND`, in bytes.
+    wnd: u64,
+    wnd_max: u64,
+    /// `SND.WL1` and `SND.WL2`.
+    wl1: u64,
+    wl2: u64,
+    window: Window,
+    control: Control,
+    rtt: Rtt,
+    /// The segment that is being timed: its end, and when it was sent.
+    timed: Option<(u64, Time)>,
+
+    // Repair of losses.
+    duplicates: u32,
+    /// `RecoveryPoint` of RFC 6675, `recover` of RFC 6582.
+    recover: u64,
+    /// `HighRxt` of RFC 6675: everything below has been sent again in this phase.
+    rxt: u64,
+    sacked: Ranges,
+    /// The first unacknowledged segment is to be sent again now.
+    head_due: bool,
+    proportional: Proportional,
+    /// The retransmission timer has been restarted by a partial acknowledgement (RFC 6582 §4).
+    restarted: bool,
+    /// New segments that the present acknowledgement may still send.
+    burst_left: u32,
+    /// Two duplicate acknowledgements are one new segment.
+    halves: u32,
+    start_up: Option<Box<StartUp>>,
+
+    // The receiving side.
+    irs: u32,
+    /// `RCV.NXT`.
+    next: u64,
+    /// The position after the window that the peer knows of.
+    advertised: u64,
+    /// The position after what the application has taken.
+    consumed: u64,
+    held: Ranges,
+    /// Where the ranges lie that changed last, most recent first (RFC 2018 §4).
+    recent: [u64; 4],
+    /// The position of the peer's FIN.
+    fin: Option<u64>,
+    ts_recent: u32,
+    /// What was last acknowledged: decides which timestamp is echoed (RFC 7323 §4.3).
+    acked: u64,
+
+    // What is to be sent, and when.
+    syn_due: bool,
+    ack_due: bool,
+    reply: Option<Box<Segment>>,
+    probe_due: bool,
+    /// Full segments that are not acknowledged yet.
+    unacknowledged: u8,
+    ack_at: Time,
+    /// The retransmission timer, or the persist timer while nothing is on the way.
+    timer_at: Time,
+    linger_at: Time,
+    tries: u8,
+    probes: u8,
+
+    // What was agreed upon.
+    scale_in: u8,
+    scale_out: u8,
+    sack: bool,
+    timestamps: bool,
+    ecn: bool,
+    /// Marks: to be echoed, to be answered with CWR, and up to where they have been answered.
+    echo: bool,
+    cwr_due: bool,
+    marked_until: u64,
+
+    counters: Counters,
+    content: Option<Box<Content>>,
+}
+
+impl Connection {
+    /// Opens a connection with this initial sequence number; `transmit` gives the SYN.
+    pub fn connect(_now: Time, config: impl Into<Arc<Config>>, iss: u32) -> Connection {
+        let mut connection = Connection::new(config.into(), iss, State::SynSent);
+        connection.syn_due = true;
+        connection
+    }
+
+    /// Waits for a connection, which will have this initial sequence number.
+    pub fn listen(config: impl Into<Arc<Config>>, iss: u32) -> Connection {
+        Connection::new(config.into(), iss, State::Listen)
+    }
+
+    fn new(config: Arc<Config>, iss: u32, state: State) -> Connection {
+        let mss = u64::from(config.mss).max(1);
+        Connection {
+            state,
+            ended: None,
+            phase: Phase::Open,
+            iss,
+            mss,
+            una: ORIGIN,
+            max: ORIGIN,
+            written: ORIGIN + 1,
+            closing: false,
+            wnd: 0,
+            wnd_max: 0,
+            wl1: 0,
+            wl2: 0,
+            window: Window {
+                congestion: u64::from(config.initial_window.max(1)) * mss,
+                threshold: config.initial_threshold.map_or(u64::MAX, |bytes| bytes.0),
+                mss,
+            },
+            control: Control::new(config.control),
+            rtt: Rtt::new(&config),
+            timed: None,
+            duplicates: 0,
+            recover: ORIGIN,
+            rxt: ORIGIN,
+            sacked: Ranges::default(),
+            head_due: false,
+            proportional: Proportional::default(),
+            restarted: false,
+            burst_left: config.burst_max.unwrap_or(u32::MAX),
+            halves: 0,
+            start_up: config.estimates_start.then(Box::default),
+            irs: 0,
+            next: ORIGIN,
+            advertised: ORIGIN,
+            consumed: ORIGIN + 1,
+            held: Ranges::default(),
+            recent: [0; 4],
+            fin: None,
+            ts_recent: 0,
+            acked: 0,
+            syn_due: false,
+            ack_due: false,
+            reply: None,
+            probe_due: false,
+            unacknowledged: 0,
+            ack_at: NEVER,
+            timer_at: NEVER,
+            linger_at: NEVER,
+            tries: 0,
+            probes: 0,
+            scale_in: 0,
+            scale_out: 0,
+            sack: false,
+            timestamps: false,
+            ecn: false,
+            echo: false,
+            cwr_due: false,
+            marked_until: ORIGIN,
+            counters: Counters::default(),
+            content: config.content.then(Box::default),
+            config,
+        }
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+    /// Why it is closed; `None` while it is not.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+    /// What it has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// The congestion window and its threshold.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+    /// The round-trip time as it sees it.
+    pub fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+    /// How long the retransmission timer runs now.
+    pub fn timeout(&self) -> Duration {
+        self.rtt.timeout(&self.config)
+    }
+    /// The congestion control's state.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+    /// The window that the peer offers, in bytes.
+    pub fn peer_window(&self) -> u64 {
+        self.wnd
+    }
+    /// Bytes sent and not acknowledged.
+    #[inline]
+    pub fn outstanding(&self) -> u64 {
+        self.max - self.una
+    }
+    /// Bytes of data that a full segment carries.
+    pub fn segment_size(&self) -> u64 {
+        self.mss
+    }
+
+    /// When [`Connection::expire`] is to be called; `None` while it waits only for segments or for
+    /// its application.
+    #[inline]
+    pub fn ready_at(&self) -> Option<Time> {
+        let at = self.ack_at.min(self.timer_at).min(self.linger_at);
+        (at != NEVER).then_some(at)
+    }
+
+    /// Serves every timer that is due.
+    pub fn expire(&mut self, now: Time) {
+        if self.ack_at <= now {
+            self.ack_at = NEVER;
+            self.ack_due = true;
+        }
+        if self.linger_at <= now {
+            self.end(Ended::Done);
+        }
+        if self.timer_at <= now {
+            self.timer_at = NEVER;
+            match self.max == self.una && !self.syn_due {
+                true => self.persist(now),
+                false => self.time_out(now),
+            }
+        }
+    }
+
+    /// Releases everything but what can still be read.
+    fn end(&mut self, why: Ended) {
+        self.state = State::Closed;
+        self.ended = Some(why);
+        (self.ack_at, self.timer_at, self.linger_at) = (NEVER, NEVER, NEVER);
+        (self.syn_due, self.ack_due, self.probe_due, self.head_due) = (false, false, false, false);
+        self.sacked.clear();
+        self.held.clear();
+        self.start_up = None;
+    }
+
+    fn enter_time_wait(&mut self, now: Time) {
+        self.state = State::TimeWait;
+        self.timer_at = NEVER;
+        self.linger_at = now + self.config.linger;
+    }
+
+    /// A position as a sequence number of ours.
+    #[inline]
+    fn number(&self, position: u64) -> u32 {
+        self.iss.wrapping_add(position as u32)
+    }
+    /// A sequence number of the peer as a position: the one nearest to what is expected next.
+    #[inline]
+    fn place(&self, seq: u32) -> u64 {
+        let expected = self.irs.wrapping_add(self.next as u32);
+        self.next.wrapping_add_signed(i64::from(seq.wrapping_sub(expected) as i32))
+    }
+    /// An acknowledgement of ours as a position.
+    #[inline]
+    fn place_of_ack(&self, ack: u32) -> u64 {
+        let una = self.number(self.una);
+        self.una.wrapping_add_signed(i64::from(ack.wrapping_sub(una) as i32))
+    }
+    /// The value of the timestamp clock.
+    #[inline]
+    fn ticks(&self, now: Time) -> u32 {
+        (now.as_ps() / self.config.granularity.as_ps().max(1)) as u32
+    }
+}

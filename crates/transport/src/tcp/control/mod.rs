@@ -1,0 +1,136 @@
+//! Congestion control: how the window grows, and what is left of it after a loss or a mark.
+//!
+//! One file for each; a [`Control`] holds the state of one. Windows are in bytes.
+
+mod cubic;
+mod dctcp;
+mod reno;
+
+pub use cubic::Cubic;
+pub use dctcp::Dctcp;
+pub use reno::Reno;
+
+use super::{Config, Rtt};
+use lastmeter_base::Time;
+
+/// Which control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Slow start and congestion avoidance of RFC 5681, counting bytes (RFC 3465).
+    Reno,
+    /// RFC 9438.
+    Cubic,
+    /// RFC 8257; it needs marks.
+    Dctcp,
+}
+
+/// The window and the threshold, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// `cwnd`: how much may be on the way.
+    pub congestion: u64,
+    /// `ssthresh`: below it the window doubles in each round trip.
+    pub threshold: u64,
+    /// A full segment's data.
+    pub mss: u64,
+}
+
+impl Window {
+    /// Whether the window is below the threshold.
+    #[inline]
+    pub fn in_slow_start(&self) -> bool {
+        self.congestion < self.threshold
+    }
+    /// Two segments: no control leaves less (RFC 5681 equation 4).
+    pub fn least(&self) -> u64 {
+        2 * self.mss
+    }
+    /// Slow start: adds what was acknowledged, at most `growth_max` segments, up to the threshold;
+    /// gives what is left of `acked` beyond it (RFC 3465 §2.2).
+    #[inline]
+    pub fn slow_start(&mut self, acked: u64, growth_max: u32) -> u64 {
+        let growth = acked.min(u64::from(growth_max) * self.mss);
+        let grown = (self.congestion + growth).min(self.threshold.max(self.congestion));
+        let left = growth - (grown - self.congestion);
+        self.congestion = grown;
+        left
+    }
+}
+
+/// An acknowledgement of new data, as a control sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledged<'a> {
+    /// When it came.
+    pub now: Time,
+    /// New bytes.
+    pub bytes: u64,
+    /// The connection's round-trip time.
+    pub rtt: &'a Rtt,
+    /// The connection's choices.
+    pub config: &'a Config,
+}
+
+/// The state of a congestion control.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// See [`Reno`].
+    Reno(Reno),
+    /// See [`Cubic`].
+    Cubic(Box<Cubic>),
+    /// See [`Dctcp`].
+    Dctcp(Box<Dctcp>),
+}
+
+impl Control {
+    /// The control of a new connection.
+    pub fn new(kind: Kind) -> Control {
+        match kind {
+            Kind::Reno => Control::Reno(Reno::default()),
+            Kind::Cubic => Control::Cubic(Box::default()),
+            Kind::Dctcp => Control::Dctcp(Box::default()),
+        }
+    }
+
+    /// New data was acknowledged while the window limited the sender and nothing was being repaired.
+    #[inline]
+    pub fn acknowledged(&mut self, window: &mut Window, acked: Acknowledged<'_>) {
+        match self {
+            Control::Reno(reno) => reno.acknowledged(window, acked),
+            Control::Cubic(cubic) => cubic.acknowledged(window, acked),
+            Control::Dctcp(dctcp) => dctcp.reno.acknowledged(window, acked),
+        }
+    }
+
+    /// A loss was seen with `flight` bytes on the way: gives the new threshold.
+    pub fn lost(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
+        match self {
+            Control::Reno(reno) => reno.lost(window, flight),
+            Control::Cubic(cubic) => cubic.lost(now, window),
+            Control::Dctcp(dctcp) => dctcp.reno.lost(window, flight),
+        }
+    }
+
+    /// The timer expired with `flight` bytes on the way: gives the new threshold.
+    pub fn timed_out(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
+        match self {
+            Control::Cubic(cubic) => cubic.timed_out(now, window),
+            _ => self.lost(now, window, flight),
+        }
+    }
+
+    /// A window in which something was marked has been acknowledged: gives the new threshold.
+    pub fn marked(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
+        match self {
+            Control::Dctcp(dctcp) => dctcp.marked(window),
+            _ => self.lost(now, window, flight),
+        }
+    }
+
+    /// Counts how much of what was acknowledged, up to position `una` of `max` sent, was marked.
+    #[inline]
+    pub fn observed(&mut self, una: u64, max: u64, bytes: u64, marked: bool) {
+        if let Control::Dctcp(dctcp) = self {
+            dctcp.observed(una, max, bytes, marked);
+        }
+    }
+}
