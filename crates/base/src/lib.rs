@@ -13,7 +13,9 @@ mod text;
 mod time;
 
 pub use bytes::Bytes;
-pub use packet::{Body, Ecn, FlowId, NodeId, Packet, PathId, Pool, StageId, Visit, Visits};
+pub use packet::{
+    Body, Ecn, FlowId, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit, Visits,
+};
 pub use random::{Draw, Stream, content_tag};
 pub use rate::{Cost, PerByte, Rate};
 pub use text::{Quantity, QuantityError};

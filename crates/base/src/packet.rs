@@ -38,6 +38,9 @@ impl Ecn {
     }
 }
 
+/// Words that a packed transport header may take.
+pub const TRANSPORT_WORDS: usize = 6;
+
 /// A packet has one owner at a time; a refusal gives it back.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
@@ -77,6 +80,8 @@ pub struct Body {
     pub ends: bool,
     /// Unique in a run: the element that made it and that element's count.
     pub id: u64,
+    /// The header of the transport that it belongs to, packed by that; zeros where there is none.
+    pub transport: [u64; TRANSPORT_WORDS],
     /// Stages passed so far.
     pub visits: Visits,
     /// Real bytes, where there are any.

@@ -6,6 +6,7 @@ use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
 use lastmeter_net::{forwarder, impair, queue, server, traffic};
+use lastmeter_transport::tcp;
 
 /// The kinds of nodes.
 const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
@@ -16,6 +17,7 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
     let traffics = traffic::KINDS.iter().map(|kind| kind.page);
     let impairments = impair::KINDS.iter().map(|kind| kind.page);
     let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
+    let traffics = traffics.chain([tcp::kind::PAGE]);
     parts.chain(impairments).chain(queues).chain(traffics)
 }
 

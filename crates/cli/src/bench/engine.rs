@@ -19,11 +19,15 @@ pub(crate) const ALL: &[(&str, Bench)] = &[
     ("engine/tandem", tandem),
     ("engine/ledger", ledger),
     ("engine/threads", threads),
+    ("engine/dumbbell", dumbbell),
+    ("engine/dumbbell@10000", dumbbell_of_10000),
 ];
 
 /// Runs of each; the best counts.
 const ROUNDS: usize = 5;
 const ROUNDS_QUICK: usize = 2;
+/// Simulated seconds of the dumbbell in ns-3, at most: it takes seconds for each.
+const PEER_SECONDS_MAX: f64 = 3.0;
 /// Chains of the benchmark of threads.
 const CHAINS: usize = 64;
 
@@ -128,6 +132,62 @@ fn chain(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
         }
     }
     Ok(result)
+}
+
+fn dumbbell(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let experiment = bundled("dumbbell", setting)?;
+    let (mut result, _) = dumbbell_run("engine/dumbbell", &experiment, setting)?;
+    match peer::ns3_dumbbell(experiment.duration.as_secs_f64().min(PEER_SECONDS_MAX)) {
+        peer::Found::Rate(rate) => {
+            result.peer = Some("ns-3".to_owned());
+            result.peer_value = Some(rate);
+            result.ratio = Some(result.value / rate);
+        }
+        peer::Found::Missing(why) => {
+            let _ = write!(result.note, "; no ns-3 beside it: {why}");
+        }
+    }
+    Ok(result)
+}
+
+/// The same hosts with a hundred connections between each pair.
+fn dumbbell_of_10000(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let text = library::experiment("dumbbell").ok_or("`dumbbell` is not bundled".to_owned())?;
+    let text = text.replace("tcp = {", "tcp = { connections = 100,");
+    let text = text.replace("{ packets = 200 }", "{ packets = 5000 }");
+    let experiment = parse("10,000 connections", &text, setting)?;
+    let before = memory_most();
+    let (mut result, _) = dumbbell_run("engine/dumbbell@10000", &experiment, setting)?;
+    if let (Some(before), Some(after)) = (before, memory_most()) {
+        let grown = after.saturating_sub(before) as f64 / f64::from(1 << 20);
+        let _ = write!(result.note, "; {grown:.1} MiB more than what ran before it");
+    }
+    Ok(result)
+}
+
+fn dumbbell_run(
+    name: &str,
+    experiment: &Experiment,
+    setting: &Setting<'_>,
+) -> std::result::Result<(Result, Timed), Complaint> {
+    let timed = best(experiment, setting, 1, true)?;
+    let (hops, connections) = (timed.counter("served"), timed.counter("connections") / 2);
+    let each = timed.seconds / experiment.duration.as_secs_f64();
+    let note = format!(
+        "{hops} packet-hops of {connections} TCP connections with SACK, delayed acknowledgements \
+         and receive windows; {:.1} ms for a simulated second, ledger on, one thread",
+        each * 1e3
+    );
+    let result = result(name, hops as f64 / timed.seconds, "packet-hops/s", &timed, note);
+    Ok((result, timed))
+}
+
+/// The most memory that this process has had, in bytes, where the system tells.
+fn memory_most() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib << 10)
 }
 
 fn mm1(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {

@@ -17,6 +17,9 @@ const NS3_LIBRARIES: [&str; 9] = [
     "stats",
 ];
 
+/// The dumbbell in ns-3; see the file itself.
+const NS3_DUMBBELL: &str = include_str!("../../peers/ns3_dumbbell.cc");
+
 /// What a peer achieved.
 pub(crate) enum Found {
     /// Units a second of processor time.
@@ -27,18 +30,27 @@ pub(crate) enum Found {
 
 /// Packet-hops per processor second of the chain of ten routers in ns-3.
 pub(crate) fn ns3_chain(seconds: f64) -> Found {
-    match run_ns3_chain(seconds) {
+    rate("ns3_chain", NS3_CHAIN, seconds)
+}
+
+/// Packet-hops per processor second of a hundred TCP connections through one bottleneck in ns-3.
+pub(crate) fn ns3_dumbbell(seconds: f64) -> Found {
+    rate("ns3_dumbbell", NS3_DUMBBELL, seconds)
+}
+
+fn rate(name: &str, text: &str, seconds: f64) -> Found {
+    match run(name, text, seconds) {
         Ok(rate) => Found::Rate(rate),
         Err(why) => Found::Missing(why),
     }
 }
 
-fn run_ns3_chain(seconds: f64) -> Result<f64, String> {
+fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {
     let folder = folder()?;
-    let (source, program) = (folder.join("ns3_chain.cc"), folder.join("ns3_chain"));
-    let built = std::fs::read_to_string(&source).is_ok_and(|text| text == NS3_CHAIN);
+    let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
+    let built = std::fs::read_to_string(&source).is_ok_and(|built| built == text);
     if !(built && program.is_file()) {
-        std::fs::write(&source, NS3_CHAIN).map_err(|error| error.to_string())?;
+        std::fs::write(&source, text).map_err(|error| error.to_string())?;
         let mut compiler = Command::new("g++");
         compiler.args(["-O3", "-std=c++17", "-o"]).arg(&program).arg(&source);
         compiler.args(NS3_LIBRARIES.map(|library| format!("-lns3-{library}")));

@@ -1,5 +1,6 @@
 //! The flows of an experiment, and what of the network they need.
 
+use super::tcp;
 use crate::experiment::{Experiment, Network};
 use lastmeter_net::traffic::responds;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,7 @@ impl Flows {
         // Who sends to each destination, requests and responses alike.
         let mut senders: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (traffic, entry) in experiment.traffic.iter().enumerate() {
-            let responds = responds(&entry.kind);
+            let responds = responds(&entry.kind) || tcp::is(&entry.kind);
             let pairs = network.pairs(experiment, &entry.from, &entry.to);
             for (number, (from, to)) in pairs.into_iter().enumerate() {
                 flows.sent.entry(from).or_default().push(flows.all.len());

@@ -6,7 +6,7 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Capture, Input, Made, Output, machine};
+use super::{Builder, Capture, Input, Made, Output, machine, tcp};
 use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
@@ -71,15 +71,15 @@ request = { size = "100 B", response = "1000 B", window = 4 }
 
 /// The paths of one declared traffic.
 pub(super) struct Paths {
-    there: PathId,
-    back: Option<PathId>,
+    pub(super) there: PathId,
+    pub(super) back: Option<PathId>,
 }
 
 /// What receives at a host, and which flows.
-struct Receiver {
-    input: Input,
+pub(super) struct Receiver {
+    pub(super) input: Input,
     /// The path, and the flow where not all of the path's flows end there.
-    takes: Vec<(PathId, Option<FlowId>)>,
+    pub(super) takes: Vec<(PathId, Option<FlowId>)>,
 }
 
 impl Builder<'_> {
@@ -89,7 +89,8 @@ impl Builder<'_> {
         for entry in &self.experiment.traffic {
             let (from, to) = (&entry.from.name, &entry.to.name);
             let there = self.graph.path(format!("{from}->{to}"), entry.name.clone());
-            let back = traffic::responds(&entry.kind).then(|| {
+            let responds = traffic::responds(&entry.kind) || tcp::is(&entry.kind);
+            let back = responds.then(|| {
                 self.graph.path(format!("{to}->{from}"), format!("{} responses", entry.name))
             });
             paths.push(Paths { there, back });
@@ -103,6 +104,7 @@ impl Builder<'_> {
         let mut leaving = Vec::new();
         self.senders(node, paths, &mut receivers, &mut leaving)?;
         self.receivers(node, paths, &mut receivers, &mut leaving)?;
+        self.tcp_ends(node, paths, &mut receivers, &mut leaving)?;
         let input = self.demultiplex(node, receivers)?;
         let (input, leaving) = match self.profile(node) {
             Some(profile) => self.through_machine(node, &profile, input, leaving)?,
@@ -150,6 +152,9 @@ impl Builder<'_> {
         for &index in flows.sent.get(&node).into_iter().flatten() {
             let flow = &flows.all[index];
             let entry = &self.experiment.traffic[flow.traffic];
+            if tcp::is(&entry.kind) {
+                continue;
+            }
             let (host, peer) = (&network.nodes[node].name, &network.nodes[flow.to].name);
             let name = format!("{host} sends {} to {peer}", entry.name);
             let id = FlowId(flow.number);
@@ -209,6 +214,9 @@ impl Builder<'_> {
         let mut responders: BTreeMap<usize, Responder> = BTreeMap::new();
         for &index in flows.received.get(&node).into_iter().flatten() {
             let flow = &flows.all[index];
+            if tcp::is(&self.experiment.traffic[flow.traffic].kind) {
+                continue;
+            }
             let Paths { there, back } = paths[flow.traffic];
             let id = FlowId(flow.number);
             let Some(back) = back.filter(|_| flow.responds) else {

@@ -16,6 +16,7 @@ mod hops;
 pub(crate) mod host;
 mod impair;
 mod machine;
+mod tcp;
 
 use crate::document::{Fault, Mark, Problem, Reporter};
 use crate::experiment::{Experiment, Network};

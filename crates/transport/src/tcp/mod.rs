@@ -21,11 +21,14 @@
 mod config;
 mod connection;
 pub mod control;
+mod host;
+pub mod kind;
 mod ranges;
 mod rtt;
 mod segment;
 
 pub use config::{Config, Recovery};
 pub use connection::{Connection, Counters, Ended, State};
+pub use host::{Application, Labels, TcpHost};
 pub use rtt::Rtt;
 pub use segment::{Blocks, CWR, ECE, Flags, IP_HEADER_LEN, PACKED_WORDS, Segment};

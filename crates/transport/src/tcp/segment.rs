@@ -21,7 +21,7 @@ use lastmeter_wire::internet::tcp::{BLOCKS_MAX, Header, TcpOption};
 pub use lastmeter_wire::internet::tcp::Flags;
 
 /// Words that a packed segment takes.
-pub const PACKED_WORDS: usize = 6;
+pub const PACKED_WORDS: usize = lastmeter_base::TRANSPORT_WORDS;
 /// Bytes of an IPv4 header without options, which stands before a segment in a model.
 pub const IP_HEADER_LEN: u64 = 20;
 /// Blocks that fit beside timestamps (RFC 2018 §3).

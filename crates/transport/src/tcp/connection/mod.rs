@@ -21,7 +21,7 @@
 //! use lastmeter_transport::tcp::{Config, Connection, State};
 //! let mut client = Connection::connect(Time::START, Config::modern(), 1000);
 //! let mut server = Connection::listen(Config::modern(), 9000);
-//! client.offer(5000);
+//! client.offer(2896);
 //! let now = Time::START;
 //! loop {
 //!     let (there, back) = (client.transmit(now), server.transmit(now));
@@ -31,7 +31,7 @@
 //!         break;
 //!     }
 //! }
-//! assert_eq!((client.state(), server.readable()), (State::Established, 5000));
+//! assert_eq!((client.state(), server.readable()), (State::Established, 2896));
 //! ```
 
 mod acknowledge;
@@ -314,6 +314,10 @@ impl Connection {
         }
     }
 
+    /// The initial sequence number of this side.
+    pub fn initial_sequence(&self) -> u32 {
+        self.iss
+    }
     /// Its state.
     #[inline]
     pub fn state(&self) -> State {

@@ -1,0 +1,281 @@
+//! A host's end of many connections, as an element.
+//!
+//! ```text
+//! in 0 --> segments --> [ connection of the flow ] --> segments --> out 0
+//!                          ^ application        drops: `no connection`
+//! ```
+//!
+//! All connections share one timer of the engine; which of them is due next, a heap says. Their own
+//! timers move with nearly every segment, mostly to later: then the heap is left as it is, and an
+//! entry that comes up too early is put back. So a flow costs the heap a few steps in each round
+//! trip at most, and the engine's events do not grow in number with the flows.
+
+use super::{Config, Connection, Segment, State};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time};
+use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// What an end's application does. It takes whatever arrives at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// Waits for a connection and sends nothing; closes when the peer does.
+    Sink,
+    /// Opens a connection and sends as much as its buffer takes.
+    Source {
+        /// When it opens the connection.
+        start: Time,
+        /// How much it sends before it closes; `None` for no end.
+        bytes: Option<Bytes>,
+        /// It writes so much at once, and so long after it began to write last; `None` for all that
+        /// the buffer takes.
+        paced: Option<(Bytes, Duration)>,
+    },
+}
+
+/// What packets of a host's connections carry besides their segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Labels {
+    /// The path that they are accounted to.
+    pub path: PathId,
+    /// The class of packets with data.
+    pub class: u8,
+    /// The class of packets without.
+    pub class_acknowledging: u8,
+}
+
+/// One of the flows.
+struct Slot {
+    connection: Connection,
+    application: Application,
+    destination: NodeId,
+    /// Packets sent.
+    sent: u64,
+    /// Bytes that the application has not written yet.
+    left: u64,
+    /// When the application acts next by itself.
+    acts_at: Time,
+    /// The entry of the heap that speaks for it; [`Time::MAX`] for none.
+    queued: Time,
+}
+
+/// Runs the connections of one host.
+pub struct TcpHost {
+    labels: Labels,
+    config: Arc<Config>,
+    /// The number of the first flow; the others follow it.
+    first: u32,
+    slots: Vec<Slot>,
+    due: BinaryHeap<Reverse<(Time, u32)>>,
+    /// When the engine's timer is set for.
+    armed: Time,
+}
+
+const TIMER: TimerId = TimerId(0);
+
+impl TcpHost {
+    /// A host without connections yet; the first will be that of flow `first`.
+    pub fn new(labels: Labels, config: impl Into<Arc<Config>>, first: FlowId) -> TcpHost {
+        TcpHost {
+            labels,
+            config: config.into(),
+            first: first.0,
+            slots: Vec::new(),
+            due: BinaryHeap::new(),
+            armed: Time::MAX,
+        }
+    }
+
+    /// Adds the end of the next flow; its packets go to `destination`.
+    pub fn add(&mut self, destination: NodeId, application: Application) {
+        let (left, acts_at) = match application {
+            Application::Sink => (0, Time::MAX),
+            Application::Source { start, bytes, .. } => (bytes.map_or(u64::MAX, |b| b.0), start),
+        };
+        let connection = Connection::listen(self.config.clone(), 0);
+        self.slots.push(Slot {
+            connection,
+            application,
+            destination,
+            sent: 0,
+            left,
+            acts_at,
+            queued: Time::MAX,
+        });
+    }
+
+    /// The number of its first flow.
+    pub fn first(&self) -> FlowId {
+        FlowId(self.first)
+    }
+
+    /// The connections, in the order of their flows.
+    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().map(|slot| &slot.connection)
+    }
+
+    /// Lets the application act, sends what may go, and sees to the timer.
+    #[inline]
+    fn turn(&mut self, cx: &mut Context<'_>, index: usize) {
+        let now = cx.now();
+        let slot = &mut self.slots[index];
+        slot.act(now);
+        while let Some(segment) = slot.connection.transmit(now) {
+            let mut packet = cx.make(self.labels.path, Bytes(segment.packet_len()));
+            packet.flow = FlowId(self.first + index as u32);
+            packet.destination = slot.destination;
+            packet.seq = slot.sent;
+            packet.class = match segment.len {
+                0 => self.labels.class_acknowledging,
+                _ => self.labels.class,
+            };
+            packet.ecn = segment.ecn;
+            packet.transport = segment.pack();
+            slot.sent += 1;
+            cx.send(PortId(0), packet);
+        }
+        self.schedule(cx, index);
+    }
+
+    #[inline]
+    fn schedule(&mut self, cx: &mut Context<'_>, index: usize) {
+        let slot = &mut self.slots[index];
+        let at = slot.ready_at();
+        if at < slot.queued {
+            slot.queued = at;
+            self.due.push(Reverse((at, index as u32)));
+            if at < self.armed {
+                self.armed = at;
+                cx.arm(TIMER, at);
+            }
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn ready_at(&self) -> Time {
+        self.connection.ready_at().unwrap_or(Time::MAX).min(self.acts_at)
+    }
+
+    #[inline]
+    fn act(&mut self, now: Time) {
+        let readable = self.connection.readable();
+        if readable > 0 {
+            self.connection.consume(readable);
+        }
+        if let Application::Source { paced, .. } = self.application {
+            self.write(now, paced);
+        } else if self.connection.state() == State::CloseWait {
+            self.connection.close();
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, now: Time, paced: Option<(Bytes, Duration)>) {
+        match paced {
+            None if self.left > 0 => self.left -= self.connection.offer(self.left),
+            None => {}
+            Some((chunk, gap)) => {
+                while self.acts_at <= now && self.left > 0 {
+                    self.left -= self.connection.offer(chunk.0.min(self.left));
+                    // Each deadline adds to the last: no drift on a wall clock.
+                    self.acts_at += gap;
+                }
+            }
+        }
+        if self.left == 0 {
+            self.acts_at = Time::MAX;
+            self.connection.close();
+        }
+    }
+}
+
+impl Element for TcpHost {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        for index in 0..self.slots.len() {
+            let iss = cx.rng().bits() as u32;
+            let slot = &mut self.slots[index];
+            slot.connection = Connection::listen(self.config.clone(), iss);
+            self.schedule(cx, index);
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        let index = packet.flow.0.wrapping_sub(self.first) as usize;
+        let Some(slot) = self.slots.get_mut(index) else {
+            return cx.drop(packet, None, "no connection");
+        };
+        let mut segment = Segment::unpack(&packet.transport);
+        segment.ecn = packet.ecn;
+        slot.connection.receive(cx.now(), &segment, &packet.content);
+        cx.deliver(packet);
+        self.turn(cx, index);
+    }
+
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        self.armed = Time::MAX;
+        let now = cx.now();
+        while let Some(&Reverse((at, index))) = self.due.peek().filter(|next| next.0.0 <= now) {
+            self.due.pop();
+            let slot = &mut self.slots[index as usize];
+            if slot.queued != at {
+                continue; // An earlier entry has taken its place.
+            }
+            slot.queued = Time::MAX;
+            if slot.ready_at() > now {
+                self.schedule(cx, index as usize);
+                continue;
+            }
+            slot.begin(now, &self.config);
+            slot.connection.expire(now);
+            self.turn(cx, index as usize);
+        }
+        if let Some(&Reverse((at, _))) = self.due.peek().filter(|next| next.0.0 < self.armed) {
+            self.armed = at;
+            cx.arm(TIMER, at);
+        }
+    }
+
+    fn report(&self, out: &mut Report) {
+        let sum = |value: fn(&Connection) -> u64| self.connections().map(value).sum();
+        out.count("connections", self.slots.len() as u64);
+        out.count("segments", sum(|tcp| tcp.counters().sent));
+        out.count("acknowledged", sum(Connection::acknowledged));
+        out.count("consumed", sum(Connection::delivered));
+        let delivered = self.connections().map(|tcp| tcp.delivered().max(tcp.acknowledged()));
+        let delivered: Vec<u64> = delivered.collect();
+        out.count("least", delivered.iter().copied().min().unwrap_or(0));
+        out.count("most", delivered.iter().copied().max().unwrap_or(0));
+        out.count("deviation", deviation(&delivered));
+        out.count("retransmissions", sum(|tcp| tcp.counters().retransmissions));
+        out.count("recoveries", sum(|tcp| tcp.counters().recoveries));
+        out.count("timeouts", sum(|tcp| tcp.counters().timeouts));
+        out.count("reductions", sum(|tcp| tcp.counters().reductions));
+        out.count("window", sum(|tcp| tcp.window().congestion));
+        let rtt = self.connections().filter_map(|tcp| tcp.rtt().smoothed);
+        let (count, total) = rtt.fold((0, Duration::ZERO), |(n, sum), rtt| (n + 1, sum + rtt));
+        out.count("rtt_mean_ps", (total / u64::max(count, 1)).as_ps());
+    }
+}
+
+impl Slot {
+    /// Opens the connection when its time has come.
+    fn begin(&mut self, now: Time, config: &Arc<Config>) {
+        let Application::Source { start, paced, .. } = self.application else { return };
+        if self.connection.state() == State::Listen && start <= now {
+            let iss = self.connection.initial_sequence();
+            self.connection = Connection::connect(now, config.clone(), iss);
+            self.acts_at = if paced.is_some() { now } else { Time::MAX };
+        }
+    }
+}
+
+/// The standard deviation of what flows got, in bytes, rounded down.
+fn deviation(values: &[u64]) -> u64 {
+    let mean = values.iter().sum::<u64>() as f64 / values.len().max(1) as f64;
+    let squares: f64 = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum();
+    (squares / values.len().max(1) as f64).sqrt() as u64
+}

@@ -1,0 +1,208 @@
+//! How experiments describe TCP connections.
+
+use super::control::Kind;
+use super::{Application, Config, Recovery};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, Rate, Stream, Time, here};
+
+const CLASS: ParamKind = ParamKind::Integer { min: 0, max: 255 };
+const SEGMENTS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
+/// Most connections between two hosts: a host tells them apart by ports.
+pub const CONNECTIONS_MAX: u64 = 50_000;
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "tcp",
+    family: Family::Traffic,
+    what: "TCP connections that send data one way, with every mechanism as a switch.",
+    ports: "source out --> segments --> sink
+source in <-- acknowledgements <-- sink        drops: `no connection`",
+    params: &[
+        Param::or(
+            "connections",
+            ParamKind::Integer { min: 1, max: CONNECTIONS_MAX },
+            "1",
+            "between each pair of hosts",
+        ),
+        Param::optional("bytes", ParamKind::BUFFER, "no end", "what each sends before it closes"),
+        Param::optional("rate", ParamKind::Rate, "no limit", "what each application writes"),
+        Param::or("spread", ParamKind::Time, "0 s", "each begins at random within this of `start`"),
+        Param::or("control", ParamKind::Choice(CONTROLS), "reno", "how the window grows"),
+        Param::or(
+            "recovery",
+            ParamKind::Choice(RECOVERIES),
+            "newreno",
+            "what repairs losses where SACK does not",
+        ),
+        Param::or("sack", ParamKind::Flag, "true", "selective acknowledgements (RFC 2018, 6675)"),
+        Param::or(
+            "proportional",
+            ParamKind::Flag,
+            "false",
+            "with SACK, reduce in proportion to what arrives (RFC 6937)",
+        ),
+        Param::or("timestamps", ParamKind::Flag, "true", "timestamps (RFC 7323)"),
+        Param::or("scaling", ParamKind::Flag, "true", "window scaling (RFC 7323)"),
+        Param::or("ecn", ParamKind::Flag, "false", "marks instead of drops (RFC 3168)"),
+        Param::or(
+            "mss",
+            ParamKind::Size { min: 64, max: 65_495 },
+            "1460 B",
+            "largest segment, with its options",
+        ),
+        Param::or("send-buffer", ParamKind::BUFFER, "1 MiB", "most bytes unacknowledged"),
+        Param::or("receive-buffer", ParamKind::BUFFER, "1 MiB", "the window that is offered"),
+        Param::or("initial-window", SEGMENTS, "10", "segments (RFC 6928)"),
+        Param::optional(
+            "initial-threshold",
+            ParamKind::BUFFER,
+            "no limit",
+            "where the first slow start ends",
+        ),
+        Param::or(
+            "growth-max",
+            SEGMENTS,
+            "2",
+            "segments that one acknowledgement adds in slow start (RFC 3465)",
+        ),
+        Param::or(
+            "acknowledge-every",
+            ParamKind::Integer { min: 1, max: 255 },
+            "2",
+            "segments (RFC 1122)",
+        ),
+        Param::or("acknowledge-within", ParamKind::Time, "40 ms", "and no later than this"),
+        Param::or(
+            "limited-transmit",
+            ParamKind::Flag,
+            "true",
+            "new data for duplicates (RFC 3042)",
+        ),
+        Param::or("nagle", ParamKind::Flag, "true", "small segments wait (RFC 9293 3.7.4)"),
+        Param::or("timeout-initial", ParamKind::Time, "1 s", "before the first sample (RFC 6298)"),
+        Param::or("timeout-min", ParamKind::Time, "200 ms", "the shortest timer"),
+        Param::or("granularity", ParamKind::Time, "1 ms", "of the timer's and timestamps' clock"),
+        Param::or("one-for-two", ParamKind::Flag, "false", "Hoe: half rate in recovery"),
+        Param::optional(
+            "burst-max",
+            SEGMENTS,
+            "no limit",
+            "Hoe: segments that one acknowledgement sends",
+        ),
+        Param::or(
+            "estimates-start",
+            ParamKind::Flag,
+            "false",
+            "Hoe: threshold from the first spacing",
+        ),
+        Param::or("class", CLASS, "0", "class of packets with data"),
+        Param::or("class-acknowledging", CLASS, "0", "class of packets without data"),
+    ],
+    source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995",
+    deviations: &[
+        "The round-trip time is taken once for each, exactly, and from timestamps only while losses \
+         are repaired.",
+        "A window that is closed is probed with a number below it and no data.",
+        "After an idle time the window is not reduced.",
+    ],
+    counters: &[
+        ("connections", "ends at this host"),
+        ("segments", "segments sent, of any kind"),
+        ("acknowledged", "bytes that peers have acknowledged"),
+        ("consumed", "bytes that applications here have taken"),
+        ("least", "fewest bytes of a connection"),
+        ("most", "most bytes of a connection"),
+        ("deviation", "standard deviation of the bytes of connections"),
+        ("retransmissions", "segments sent again"),
+        ("recoveries", "losses that acknowledgements told of"),
+        ("timeouts", "expiries of the retransmission timer"),
+        ("reductions", "windows reduced because of marks"),
+        ("window", "congestion windows at the end, in bytes"),
+        ("rtt_mean_ps", "mean of the smoothed round-trip times, in picoseconds"),
+    ],
+    example: r#"
+duration = "1 s"
+[nodes]
+alice = { host = {} }
+router = { router = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "router"]
+rate = "100 Mbit/s"
+delay = "1 ms"
+[[links]]
+between = ["router", "bob"]
+rate = "10 Mbit/s"
+delay = "10 ms"
+queue = { drop-tail = { packets = 30 } }
+[[traffic]]
+name = "transfer"
+from = "alice"
+to = "bob"
+tcp = { connections = 2, control = "cubic" }
+"#,
+    place: here!(),
+};
+
+const CONTROLS: &[&str] = &["reno", "cubic", "dctcp"];
+const RECOVERIES: &[&str] = &["tahoe", "reno", "newreno"];
+
+/// How many connections each pair of hosts has.
+pub fn connections(values: &Values) -> u32 {
+    values.get::<u64>("connections") as u32
+}
+
+/// Classes of packets with and without data.
+pub fn classes(values: &Values) -> (u8, u8) {
+    let class = |name| values.get::<u64>(name) as u8;
+    (class("class"), class("class-acknowledging"))
+}
+
+/// The choices that an experiment has written.
+pub fn config(values: &Values) -> Config {
+    let flag = |name| values.get::<bool>(name);
+    let count = |name| values.get::<u64>(name);
+    Config {
+        mss: values.get::<Bytes>("mss").0 as u16,
+        control: match values.get::<String>("control").as_str() {
+            "cubic" => Kind::Cubic,
+            "dctcp" => Kind::Dctcp,
+            _ => Kind::Reno,
+        },
+        recovery: match values.get::<String>("recovery").as_str() {
+            "tahoe" => Recovery::Tahoe,
+            "reno" => Recovery::Reno,
+            _ => Recovery::NewReno,
+        },
+        sack: flag("sack"),
+        proportional: flag("proportional"),
+        timestamps: flag("timestamps"),
+        scaling: flag("scaling"),
+        ecn: flag("ecn"),
+        send_buffer: values.get("send-buffer"),
+        receive_buffer: values.get("receive-buffer"),
+        initial_window: count("initial-window") as u32,
+        initial_threshold: values.given("initial-threshold"),
+        growth_max: count("growth-max") as u32,
+        acknowledge_every: count("acknowledge-every") as u8,
+        acknowledge_within: values.get("acknowledge-within"),
+        limited_transmit: flag("limited-transmit"),
+        nagle: flag("nagle"),
+        timeout_initial: values.get("timeout-initial"),
+        timeout_min: values.get("timeout-min"),
+        granularity: values.get("granularity"),
+        one_for_two: flag("one-for-two"),
+        burst_max: values.given::<u64>("burst-max").map(|count| count as u32),
+        estimates_start: flag("estimates-start"),
+        ..Config::modern()
+    }
+}
+
+/// What one connection's source does; `stream` draws when it begins.
+pub fn source(values: &Values, start: Time, stream: &mut Stream) -> Application {
+    let spread = values.get::<Duration>("spread").as_ps();
+    let start = start + Duration::from_ps(stream.below(spread.max(1)));
+    let chunk = values.get::<Bytes>("mss");
+    let paced = values.given::<Rate>("rate").map(|rate| (chunk, rate.time_for(chunk)));
+    Application::Source { start, bytes: values.given("bytes"), paced }
+}
