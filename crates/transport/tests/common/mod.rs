@@ -188,3 +188,5 @@ impl World {
         self.ends.iter().all(|end| matches!(end.tcp.state(), State::Closed | State::Listen))
     }
 }
+
+pub(crate) mod dialogue;

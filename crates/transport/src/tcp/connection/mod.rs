@@ -39,8 +39,6 @@ mod application;
 mod content;
 mod receive;
 mod start_up;
-#[cfg(test)]
-mod tests;
 mod transmit;
 
 use super::control::{Control, Window};

@@ -134,7 +134,7 @@ impl Connection {
     fn establish(&mut self, _now: Time) {
         self.state = State::Established;
         self.timer_at = super::NEVER;
-        self.recover = self.una;
+        self.recover = ORIGIN; // RFC 6582 §3.2: below all data.
         self.rxt = self.una;
     }
 
