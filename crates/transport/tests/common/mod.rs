@@ -130,9 +130,11 @@ impl World {
         }
         let mut at = self.now + delay;
         if let Some(rate) = rate.filter(|_| who.is_multiple_of(2)) {
-            let time = Duration::from_ps(segment.packet_len() * 8 * 1_000_000_000_000 / rate);
+            let time_for = |bytes| Duration::from_ps(bytes * 8 * 1_000_000_000_000 / rate);
+            let time = time_for(segment.packet_len());
             let start = self.free_at.max(self.now);
-            let waiting = (start - self.now).as_ps() / time.as_ps().max(1);
+            // The queue is as long as so many full packets.
+            let waiting = (start - self.now).as_ps() / time_for(1500).as_ps();
             if waiting >= queue as u64 {
                 self.drops += 1;
                 return;

@@ -1,0 +1,197 @@
+//! A hundred TCP connections through one bottleneck, here and in ns-3.
+//!
+//! The short test runs one seed for five simulated seconds. The long one needs about half an hour:
+//!
+//! ```text
+//! cargo test --release -p lastmeter --test ns3_dumbbell -- --ignored --nocapture
+//! ```
+//!
+//! Both need Debian's libns3-dev and g++, and skip aloud without them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stdout, reason = "it prints what it compared")]
+
+use lastmeter_engine::Serial;
+use lastmeter_lab::build::Changes;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::{self, Builtin};
+use lastmeter_lab::run::{Manner, prepare};
+use std::path::PathBuf;
+use std::process::Command;
+
+const LIBRARIES: [&str; 8] = [
+    "core",
+    "network",
+    "internet",
+    "point-to-point",
+    "applications",
+    "traffic-control",
+    "bridge",
+    "stats",
+];
+
+/// What one run gave.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    /// Bits per second that applications got.
+    goodput: f64,
+    /// Share of packets that the bottleneck dropped.
+    loss: f64,
+    /// Mean number of packets that waited there.
+    waiting: f64,
+    /// Bytes that each connection delivered.
+    delivered: Vec<f64>,
+}
+
+/// The program, built where it can be.
+fn ns3() -> Option<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/ns3_dumbbell.cc");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ns3_dumbbell");
+    let mut compiler = Command::new("g++");
+    compiler.args(["-O2", "-std=c++17", "-o"]).arg(&program).arg(source);
+    compiler.args(LIBRARIES.map(|library| format!("-lns3-{library}")));
+    match compiler.output() {
+        Ok(output) if output.status.success() => Some(program),
+        _ => {
+            println!("skipped: libns3-dev or g++ is not installed");
+            None
+        }
+    }
+}
+
+fn theirs(program: &PathBuf, (packets, red): (u32, bool), seed: u64, seconds: u64) -> Found {
+    let output = Command::new(program)
+        .arg(format!("--seconds={seconds}"))
+        .arg(format!("--packets={packets}"))
+        .arg(format!("--red={red}"))
+        .arg(format!("--seed={seed}"))
+        .output()
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |key: &str| answer[key].as_f64().unwrap();
+    let delivered: Vec<f64> =
+        answer["delivered"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+    Found {
+        goodput: delivered.iter().sum::<f64>() * 8.0 / seconds as f64,
+        loss: number("dropped") / (number("dropped") + number("passed")),
+        waiting: number("waiting"),
+        delivered,
+    }
+}
+
+fn ours((packets, red): (u32, bool), seed: u64, seconds: u64) -> Found {
+    let queue = match red {
+        false => format!("drop-tail = {{ packets = {packets} }}"),
+        // ns-3's RED: gentle, a mean that weighs 0.002, and a fiftieth at the upper threshold.
+        true => format!(
+            "red = {{ packets = {packets}, min = {}, max = {}, probability = 0.02 }}",
+            packets / 4,
+            packets * 3 / 4
+        ),
+    };
+    let text = library::experiment("dumbbell").unwrap();
+    let text = text
+        .replace("drop-tail = { packets = 200 }", &queue)
+        .replace("duration = \"20 s\"", &format!("duration = \"{seconds} s\""))
+        .replace("seed = 1", &format!("seed = {seed}"));
+    let experiment = Experiment::parse("dumbbell", &text, &[], &Builtin).unwrap();
+    let manner = Manner { threads: 1, shuffle_ties: 0, collecting: true };
+    let mut prepared = prepare(&experiment, &Changes::NONE, manner, &Builtin).unwrap();
+    prepared.run(&Default::default(), &Serial).unwrap();
+    let outcome = prepared.finish().unwrap();
+    let counter = |element: &str, name: &str| {
+        let report = outcome.elements.iter().find(|report| report.name == element).unwrap();
+        let found = report.counters.iter().find(|(counter, _)| *counter == name).unwrap();
+        found.1 as f64
+    };
+    let delivered: Vec<f64> =
+        (0..100).map(|i| counter(&format!("d.{i} receives stream"), "consumed")).collect();
+    let served = counter("r1->r2", "served");
+    let dropped = counter("r1->r2", "refused") + counter("r1->r2", "dropped");
+    let stage = outcome.stages.iter().position(|stage| stage.name == "r1->r2 transmit").unwrap();
+    let row = outcome.books.paths[0].rows().iter().find(|row| row.stage.0 as usize == stage);
+    let row = row.unwrap();
+    // Little's law: the mean number that waits is their rate times their mean wait.
+    let wait = row.wait.sum() as f64 * 1e-12 / row.passed.packets as f64;
+    Found {
+        goodput: delivered.iter().sum::<f64>() * 8.0 / seconds as f64,
+        loss: dropped / (dropped + served),
+        waiting: wait * served / seconds as f64,
+        delivered,
+    }
+}
+
+/// The greatest distance between two distributions (Kolmogorov and Smirnov).
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let below = |all: &[f64], x: f64| {
+        all.iter().filter(|&&value| value <= x).count() as f64 / all.len() as f64
+    };
+    a.iter().chain(b).map(|&x| (below(a, x) - below(b, x)).abs()).fold(0.0, f64::max)
+}
+
+/// Ours and theirs over some seeds.
+struct Compared {
+    goodput: f64,
+    loss: f64,
+    waiting: f64,
+    distance: f64,
+    distance_most: f64,
+}
+
+fn compare(program: &PathBuf, case: (u32, bool), seeds: u64, seconds: u64) -> Compared {
+    let (mut us, mut them) = (Vec::new(), Vec::new());
+    for seed in 1..=seeds {
+        us.push(ours(case, seed, seconds));
+        them.push(theirs(program, case, seed, seconds));
+    }
+    let mean = |runs: &[Found], value: fn(&Found) -> f64| {
+        runs.iter().map(value).sum::<f64>() / runs.len() as f64
+    };
+    let row = |what: &str, value: fn(&Found) -> f64| {
+        let (us, them) = (mean(&us, value), mean(&them, value));
+        let name = if case.1 { "RED" } else { "drop-tail" };
+        let error = us / them - 1.0;
+        println!("{name} {} {what}: {us:.5}, ns-3 {them:.5}: {:+.1} %", case.0, error * 100.0);
+        error
+    };
+    let all = |runs: &[Found]| -> Vec<f64> {
+        runs.iter().flat_map(|run| run.delivered.iter().copied()).collect()
+    };
+    let (a, b) = (all(&us), all(&them));
+    // The critical value of the two-sample test at 1 %.
+    let distance_most = 1.628 * (2.0 / a.len() as f64).sqrt();
+    let distance = distance(&a, &b);
+    let goodput = row("goodput, Mbit/s", |found| found.goodput / 1e6);
+    let loss = row("loss", |found| found.loss);
+    let waiting = row("waiting", |found| found.waiting);
+    println!("    distributions are {distance:.4} apart; 1 % level {distance_most:.4}");
+    Compared { goodput, loss, waiting, distance, distance_most }
+}
+
+#[test]
+fn five_seconds_of_one_seed_are_like_those_of_ns3() {
+    let Some(program) = ns3() else { return };
+    let found = compare(&program, (200, false), 1, 5);
+    assert!(found.goodput.abs() < 0.05, "goodput {:+.3}", found.goodput);
+    assert!(found.loss.abs() < 0.5, "loss {:+.3}", found.loss);
+}
+
+#[test]
+#[ignore = "takes half an hour; see the top of the file"]
+fn goodput_loss_queue_and_shares_are_those_of_ns3() {
+    let Some(program) = ns3() else { return };
+    let mut wrong = Vec::new();
+    for case in [(200, false), (5000, false), (200, true), (5000, true)] {
+        let found = compare(&program, case, 10, 20);
+        let mut check = |what: &str, holds: bool| {
+            if !holds {
+                wrong.push(format!("{case:?}: {what}"));
+            }
+        };
+        check("goodput within 2 %", found.goodput.abs() < 0.02);
+        check("loss within 10 %", found.loss.abs() < 0.1);
+        check("mean queue within 10 %", found.waiting.abs() < 0.1);
+        check("shares at the 1 % level", found.distance < found.distance_most);
+    }
+    assert!(wrong.is_empty(), "not as in ns-3: {wrong:?}");
+}

@@ -1,0 +1,680 @@
+//! One end of a connection, told what arrives, and what it must say.
+
+mod common;
+
+use common::dialogue::play;
+use lastmeter_base::Bytes;
+use lastmeter_transport::tcp::control::Kind;
+use lastmeter_transport::tcp::{Config, Recovery};
+
+/// Segments of 1000 bytes without options that would take room.
+fn plain() -> Config {
+    Config {
+        mss: 1000,
+        timestamps: false,
+        sack: false,
+        scaling: false,
+        receive_buffer: Bytes(10_000),
+        limited_transmit: false,
+        ..Config::modern()
+    }
+}
+
+const OPEN: &str = "
+    connect
+    > SYN
+    @ 100
+    < SYN ack 1 mss 1000
+    > ack 1
+";
+
+fn open(rest: &str) -> String {
+    format!("{OPEN}{rest}")
+}
+
+#[test]
+fn opens_and_closes_first_and_lingers_for_twice_the_life_of_a_segment() {
+    play(
+        plain(),
+        &open(
+            "
+        state ESTABLISHED
+        close
+        > FIN 1:1 ack 1
+        state FIN_WAIT_1
+        < ack 2
+        state FIN_WAIT_2
+        < FIN 1:1 ack 2
+        > ack 2
+        state TIME_WAIT
+        @ 1000
+        < FIN 1:1 ack 2         # Our last acknowledgement was lost: the time begins again.
+        > ack 2
+        @ 60500
+        state TIME_WAIT
+        @ 61000
+        state CLOSED
+        ended Done
+    ",
+        ),
+    );
+}
+
+#[test]
+fn closes_last() {
+    play(
+        plain(),
+        "
+        listen
+        < SYN mss 1000
+        > SYN ack 1
+        < ack 1
+        state ESTABLISHED
+        < FIN 1:1 ack 1
+        > ack 2
+        state CLOSE_WAIT
+        write 500
+        > 1:501 ack 2
+        close
+        > FIN 501:501 ack 2
+        state LAST_ACK
+        < ack 502
+        state CLOSED
+        ended Done
+    ",
+    );
+}
+
+#[test]
+fn both_open_at_once() {
+    play(
+        plain(),
+        "
+        connect
+        > SYN
+        < SYN mss 1000
+        > SYN ack 1
+        state SYN_RECEIVED
+        < ack 1
+        state ESTABLISHED
+    ",
+    );
+}
+
+#[test]
+fn both_close_at_once() {
+    play(
+        plain(),
+        &open(
+            "
+        close
+        > FIN 1:1 ack 1
+        < FIN 1:1 ack 1
+        > ack 2
+        state CLOSING
+        < ack 2
+        state TIME_WAIT
+    ",
+        ),
+    );
+}
+
+#[test]
+fn a_syn_is_sent_again_and_at_last_given_up() {
+    play(
+        Config { retries_opening: 2, ..plain() },
+        "
+        connect
+        > SYN
+        @ 1000
+        > SYN
+        @ 3000
+        > SYN
+        @ 7000
+        state CLOSED
+        ended TimedOut
+    ",
+    );
+}
+
+#[test]
+fn a_refused_connection_is_closed() {
+    play(
+        plain(),
+        "
+        connect
+        > SYN
+        < RST ack 1
+        state CLOSED
+        ended Refused
+    ",
+    );
+}
+
+#[test]
+fn a_reset_counts_with_the_exact_number_only() {
+    play(
+        plain(),
+        &open(
+            "
+        < RST 5000:5000         # In the window: asked about (RFC 5961 3.2).
+        > ack 1
+        state ESTABLISHED
+        < RST 90000:90000       # Outside: nothing.
+        < RST 1:1
+        state CLOSED
+        ended Reset
+    ",
+        ),
+    );
+}
+
+#[test]
+fn what_belongs_to_no_connection_is_reset() {
+    play(
+        plain(),
+        "
+        listen
+        < 1:1 ack 77
+        > RST 77:77
+        state LISTEN
+    ",
+    );
+}
+
+#[test]
+fn a_syn_within_a_connection_is_asked_about() {
+    play(
+        plain(),
+        &open(
+            "
+        < SYN 500:500
+        > ack 1
+        state ESTABLISHED
+    ",
+        ),
+    );
+}
+
+#[test]
+fn what_acknowledges_more_than_was_sent_is_told_the_truth() {
+    play(
+        plain(),
+        &open(
+            "
+        < ack 5000
+        > ack 1
+        state ESTABLISHED
+    ",
+        ),
+    );
+}
+
+#[test]
+fn every_second_segment_is_acknowledged_or_one_after_a_while() {
+    play(
+        plain(),
+        &open(
+            "
+        < 1:1001 ack 1
+        < 1001:2001 ack 1
+        > ack 2001
+        < 2001:3001 ack 1
+        @ 139
+        @ 140
+        > ack 3001
+    ",
+        ),
+    );
+}
+
+#[test]
+fn out_of_order_data_is_told_at_once_with_the_latest_block_first() {
+    let config = Config { sack: true, ..plain() };
+    play(
+        config,
+        "
+        listen
+        < SYN mss 1000 sackok
+        > SYN ack 1
+        < ack 1
+        < 1001:2001 ack 1
+        > ack 1 sack 1001:2001
+        < 3001:4001 ack 1
+        > ack 1 sack 3001:4001 1001:2001
+        < 5001:6001 ack 1
+        > ack 1 sack 5001:6001 3001:4001 1001:2001
+        < 2001:3001 ack 1
+        > ack 1 sack 1001:4001 5001:6001
+        < 1:1001 ack 1
+        > ack 4001 sack 5001:6001
+        < 4001:5001 ack 1
+        > ack 6001
+    ",
+    );
+}
+
+#[test]
+fn repeated_data_is_acknowledged_again_and_not_taken_twice() {
+    let tcp = play(
+        plain(),
+        &open(
+            "
+        < 1:1001 ack 1
+        < 1:1001 ack 1
+        > ack 1001
+        < 501:1501 ack 1
+        < 1501:2501 ack 1
+        > ack 2501
+    ",
+        ),
+    );
+    assert_eq!(tcp.readable(), 2500);
+}
+
+#[test]
+fn the_window_closes_and_its_opening_is_told_when_it_is_worth_it() {
+    let config = Config { receive_buffer: Bytes(2500), ..plain() };
+    play(
+        config,
+        &open(
+            "
+        < 1:1001 ack 1
+        < 1001:2001 ack 1
+        > ack 2001 win 500
+        < 2001:2501 ack 1
+        @ 140
+        > ack 2501 win 0
+        < 2501:2502 ack 1       # Beyond the window.
+        > ack 2501 win 0
+        read 400                # Not worth a segment.
+        read 600
+        > ack 2501 win 1000
+    ",
+        ),
+    );
+}
+
+#[test]
+fn a_closed_window_is_probed_at_growing_intervals() {
+    play(
+        plain(),
+        &open(
+            "
+        < ack 1 win 0
+        write 2000
+        @ 400                   # RTO: 100 + 4 * 50 ms.
+        > 0:0 ack 1
+        < ack 1 win 0
+        @ 1000
+        > 0:0 ack 1
+        < ack 1 win 5000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+    ",
+        ),
+    );
+}
+
+#[test]
+fn a_dead_peer_with_a_closed_window_ends_the_connection() {
+    play(
+        Config { retries: 2, ..plain() },
+        &open(
+            "
+        < ack 1 win 0
+        write 2000
+        @ 400
+        > 0:0 ack 1
+        @ 1000
+        > 0:0 ack 1
+        @ 2200
+        state CLOSED
+        ended TimedOut
+    ",
+        ),
+    );
+}
+
+#[test]
+fn a_small_segment_waits_for_the_one_before_it_unless_told_otherwise() {
+    play(
+        plain(),
+        &open(
+            "
+        write 1300
+        > 1:1001 ack 1          # 300 bytes wait (Nagle).
+        @ 200
+        < ack 1001
+        > 1001:1301 ack 1
+    ",
+        ),
+    );
+    play(
+        Config { nagle: false, ..plain() },
+        &open(
+            "
+        write 1300
+        > 1:1001 ack 1
+        > 1001:1301 ack 1
+    ",
+        ),
+    );
+}
+
+#[test]
+fn slow_start_adds_a_segment_for_each_acknowledged() {
+    play(
+        Config { initial_window: 2, ..plain() },
+        &open(
+            "
+        write 9000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        @ 200
+        < ack 1001
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        window 3000
+        < ack 2001
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+        window 4000
+    ",
+        ),
+    );
+}
+
+#[test]
+fn the_timer_doubles_and_the_window_begins_with_one() {
+    play(
+        plain(),
+        &open(
+            "
+        write 3000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        @ 400
+        > 1:1001 ack 1
+        window 1000
+        @ 1000
+        > 1:1001 ack 1
+        @ 1100
+        < ack 1001
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+    ",
+        ),
+    );
+}
+
+const FIVE: &str = "
+        write 9000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        @ 200
+";
+
+/// Segments 1 and 3 of six are lost; A-163 to A-165.
+fn lossy(recovery: Recovery) -> Config {
+    Config { initial_window: 5, recovery, ..plain() }
+}
+
+#[test]
+fn newreno_repairs_a_hole_with_each_partial_acknowledgement() {
+    play(
+        lossy(Recovery::NewReno),
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 5500             # Half of five, and three segments that have left.
+        @ 300
+        < ack 2001              # A part (A-165): the next hole at once.
+        > 2001:3001 ack 1
+        > 5001:6001 ack 1
+        window 4500
+        @ 400
+        < ack 5001              # All but the new one.
+        window 2000
+        > 6001:7001 ack 1
+    "
+        )),
+    );
+}
+
+#[test]
+fn reno_leaves_recovery_with_the_first_new_acknowledgement_and_waits_for_the_timer() {
+    play(
+        lossy(Recovery::Reno),
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        @ 300
+        < ack 2001              # The second hole is not seen: a long timeout (A-163).
+        window 2500
+        @ 600
+        > 2001:3001 ack 1
+        window 1000             # And then a window of one (A-164).
+    "
+        )),
+    );
+}
+
+#[test]
+fn tahoe_starts_again_with_a_window_of_one() {
+    play(
+        lossy(Recovery::Tahoe),
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 1000
+        @ 300
+        < ack 2001
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+    "
+        )),
+    );
+}
+
+#[test]
+fn sack_repairs_what_is_missing_and_nothing_else() {
+    let config = Config { sack: true, initial_window: 8, ..plain() };
+    play(
+        config,
+        "
+        connect
+        > SYN
+        @ 100
+        < SYN ack 1 mss 1000 sackok
+        > ack 1
+        write 20000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+        > 6001:7001 ack 1
+        > 7001:8001 ack 1
+        @ 200
+        < ack 1 sack 1001:2001
+        < ack 1 sack 1001:2001 3001:4001
+        < ack 1 sack 1001:2001 3001:5001
+        > 1:1001 ack 1
+        window 4000
+        < ack 1 sack 1001:2001 3001:6001
+        > 2001:3001 ack 1
+        < ack 1 sack 1001:2001 3001:7001
+        > 8001:9001 ack 1
+        @ 300
+        < ack 2001 sack 3001:7001
+        > 9001:10001 ack 1
+        < ack 8001
+        window 4000
+        > 10001:11001 ack 1
+        > 11001:12001 ack 1
+    ",
+    );
+}
+
+#[test]
+fn limited_transmit_sends_new_data_for_the_first_two_duplicates() {
+    let config = Config { limited_transmit: true, ..lossy(Recovery::NewReno) };
+    play(
+        config,
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        > 5001:6001 ack 1
+        < ack 1
+        > 6001:7001 ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 5500
+    "
+        )),
+    );
+}
+
+#[test]
+fn with_hoe_two_duplicates_send_one_new_segment() {
+    play(
+        Config { one_for_two: true, ..lossy(Recovery::NewReno) },
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 2500             # Nothing inflates it.
+        < ack 1
+        < ack 1
+        > 5001:6001 ack 1
+        < ack 1
+        < ack 1
+        > 6001:7001 ack 1
+    "
+        )),
+    );
+}
+
+#[test]
+fn with_hoe_no_acknowledgement_sends_more_than_a_burst() {
+    // A-166
+    play(
+        Config { burst_max: Some(3), initial_window: 8, ..plain() },
+        &open(
+            "
+        write 30000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        @ 200
+        < ack 3001              # The window would let seven go.
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+    ",
+        ),
+    );
+}
+
+#[test]
+fn marks_are_echoed_until_the_window_has_been_reduced() {
+    let config = Config { ecn: true, initial_window: 4, ..plain() };
+    play(
+        config.clone(),
+        "
+        connect
+        > SYN ECE CWR
+        @ 100
+        < SYN ECE ack 1 mss 1000
+        > ack 1
+        write 9000
+        > 1:1001 ack 1 ect
+        > 1001:2001 ack 1 ect
+        > 2001:3001 ack 1 ect
+        > 3001:4001 ack 1 ect
+        @ 200
+        < ECE ack 2001
+        window 2000
+        < ECE ack 4001          # Of the same window.
+        window 2000
+        > CWR 4001:5001 ack 1 ect
+        > 5001:6001 ack 1 ect
+    ",
+    );
+    play(
+        config,
+        "
+        listen
+        < SYN ECE CWR mss 1000
+        > SYN ECE ack 1
+        < ack 1
+        < 1:1001 ack 1 ce
+        < 1001:2001 ack 1
+        > ECE ack 2001
+        < CWR 2001:3001 ack 1
+        < 3001:4001 ack 1
+        > ack 4001
+    ",
+    );
+}
+
+#[test]
+fn dctcp_echoes_each_mark_exactly() {
+    let config = Config { ecn: true, control: Kind::Dctcp, ..plain() };
+    play(
+        config,
+        "
+        listen
+        < SYN ECE CWR mss 1000
+        > SYN ECE ack 1
+        < ack 1
+        < 1:1001 ack 1
+        < 1001:2001 ack 1 ce    # What came before was not marked (RFC 8257 3.2).
+        > ack 1001
+        < 2001:3001 ack 1 ce
+        > ECE ack 3001
+        < 3001:4001 ack 1 ce
+        < 4001:5001 ack 1
+        > ECE ack 4001
+    ",
+    );
+}
+
+#[test]
+fn old_timestamps_are_refused() {
+    let config = Config { timestamps: true, ..plain() };
+    play(
+        config,
+        "
+        connect
+        > SYN
+        @ 100
+        < SYN ack 1 mss 1012 ts
+        > ack 1
+        @ 200
+        < 1:1001 ack 1
+        < old 1001:2001 ack 1   # RFC 7323 5.3: of another life.
+        > ack 1001
+        < 1001:2001 ack 1
+        < 2001:3001 ack 1
+        > ack 3001
+    ",
+    );
+}
