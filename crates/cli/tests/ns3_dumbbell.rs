@@ -109,8 +109,8 @@ fn ours((packets, red): (u32, bool), seed: u64, seconds: u64) -> Found {
     let served = counter("r1->r2", "served");
     let dropped = counter("r1->r2", "refused") + counter("r1->r2", "dropped");
     let stage = outcome.stages.iter().position(|stage| stage.name == "r1->r2 transmit").unwrap();
-    let row = outcome.books.paths[0].rows().iter().find(|row| row.stage.0 as usize == stage);
-    let row = row.unwrap();
+    let rows = outcome.books.paths[0].rows();
+    let row = rows.iter().find(|row| row.stage.0 as usize == stage).unwrap();
     // Little's law: the mean number that waits is their rate times their mean wait.
     let wait = row.wait.sum() as f64 * 1e-12 / row.passed.packets as f64;
     Found {

@@ -5,7 +5,7 @@ mod common;
 use common::dialogue::play;
 use lastmeter_base::Bytes;
 use lastmeter_transport::tcp::control::Kind;
-use lastmeter_transport::tcp::{Config, Recovery};
+use lastmeter_transport::tcp::{Config, Lingering, Recovery};
 
 /// Segments of 1000 bytes without options that would take room.
 fn plain() -> Config {
@@ -675,6 +675,81 @@ fn old_timestamps_are_refused() {
         < 1001:2001 ack 1
         < 2001:3001 ack 1
         > ack 3001
+    ",
+    );
+}
+
+/// N-74: the client resets the server and lingers in its place.
+#[test]
+fn the_shift_takes_time_wait_over_from_the_server() {
+    let config = Config { lingering: Lingering::Shift, ..plain() };
+    play(
+        config,
+        &open(
+            "
+        < FIN 1:1 ack 1
+        > ack 2
+        close
+        > FIN 1:1 ack 2
+        < ack 2
+        > RST 2:2 ack 2
+        state TIME_WAIT
+    ",
+        ),
+    );
+    play(
+        plain(),
+        "
+        listen
+        < SYN mss 1000
+        > SYN ack 1
+        < ack 1
+        close
+        > FIN 1:1 ack 1
+        < ack 2
+        < FIN 1:1 ack 2
+        > ack 2
+        state TIME_WAIT
+        < RST 2:2
+        state CLOSED
+        ended Done
+    ",
+    );
+}
+
+/// N-74: agreed in the handshake, the server is free although it closed first.
+#[test]
+fn the_negotiation_leaves_time_wait_with_the_client() {
+    let config = Config { lingering: Lingering::Negotiate, ..plain() };
+    play(
+        config.clone(),
+        "
+        listen
+        < SYN mss 1000 lingers
+        > SYN ack 1
+        < ack 1
+        close
+        > FIN 1:1 ack 1
+        < ack 2
+        < FIN 1:1 ack 2
+        > ack 2
+        state CLOSED
+        ended Done
+    ",
+    );
+    play(
+        config,
+        "
+        connect
+        > SYN
+        < SYN ack 1 mss 1000 lingers
+        > ack 1
+        < FIN 1:1 ack 1
+        > ack 2
+        close
+        > FIN 1:1 ack 2
+        < ack 2
+        state TIME_WAIT
     ",
     );
 }

@@ -15,6 +15,18 @@ pub enum Recovery {
     NewReno,
 }
 
+/// Which end is left in `TIME_WAIT`, and so keeps the state (Faber, Touch & Yue, INFOCOM 1999).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lingering {
+    /// Whoever closes first (RFC 9293 §3.6).
+    First,
+    /// An end that opened the connection and closes last takes it over: when its own FIN is
+    /// acknowledged it resets the peer and lingers itself. (N-74)
+    Shift,
+    /// An option in both SYNs leaves it with the end that opened the connection. (N-74)
+    Negotiate,
+}
+
 /// The choices. Connections of one kind share them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -68,6 +80,8 @@ pub struct Config {
     pub retries_opening: u8,
     /// How long `TIME_WAIT` lasts: twice the maximum life of a segment.
     pub linger: Duration,
+    /// Which end lingers.
+    pub lingering: Lingering,
     /// Hoe: one new segment for every two duplicate acknowledgements in recovery, instead of a
     /// window that they inflate.
     pub one_for_two: bool,
@@ -111,6 +125,7 @@ impl Config {
             retries: 15,
             retries_opening: 6,
             linger: Duration::from_secs(60),
+            lingering: Lingering::First,
             one_for_two: false,
             burst_max: None,
             estimates_start: false,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! word 0   seq 32 | ack 32
-//! word 1   window 16 | len 16 | flags 8 | blocks 3 | timestamps? | SACK permitted? | MSS? | scale? | ecn 2 | scale 8
+//! word 1   window 16 | len 16 | flags 8 | blocks 3 | timestamps? | SACK permitted? | MSS? | scale? | ecn 2 | scale 8 | lingers?
 //! word 2   timestamp 32 | echo 32                  (or a fourth block, where there are no timestamps)
 //! word 3   first block: left 32 | right 32         (or the MSS, in a SYN)
 //! word 4, 5   second and third block
@@ -48,6 +48,8 @@ pub struct Segment {
     pub scale: Option<u8>,
     /// Whether its sender understands blocks; in a SYN.
     pub sack_permitted: bool,
+    /// Whether the opener is to linger, or agrees to; in a SYN.
+    pub opener_lingers: bool,
     /// The sender's clock and the peer's, echoed.
     pub timestamps: Option<(u32, u32)>,
     /// What arrived out of order.
@@ -103,6 +105,9 @@ const MSS: u64 = 1 << 45;
 const SCALE: u64 = 1 << 46;
 const ECN_SHIFT: u32 = 47;
 const SCALE_SHIFT: u32 = 49;
+const LINGERS: u64 = 1 << 57;
+/// An experimental option (RFC 4727 §2.1), which the paper leaves open.
+const LINGERS_KIND: u8 = 253;
 
 #[inline]
 fn room_for_blocks(beside_timestamps: bool) -> usize {
@@ -131,6 +136,12 @@ impl Segment {
         u64::from(self.len) + u64::from(flags.count_ones())
     }
 
+    /// Whether it has an option that only a SYN has.
+    #[inline]
+    fn opens(&self) -> bool {
+        self.mss.is_some() || self.scale.is_some() || self.sack_permitted || self.opener_lingers
+    }
+
     /// Bytes of header with options, as they would stand on the wire.
     ///
     /// ```
@@ -141,7 +152,8 @@ impl Segment {
     #[inline]
     pub fn header_len(&self) -> u64 {
         let mut options = 0;
-        if self.mss.is_some() || self.scale.is_some() || self.sack_permitted {
+        if self.opens() {
+            options += 2 * u64::from(self.opener_lingers);
             options += 4 * u64::from(self.mss.is_some())
                 + 3 * u64::from(self.scale.is_some())
                 + 2 * u64::from(self.sack_permitted);
@@ -175,7 +187,8 @@ impl Segment {
             word |= TIMESTAMPS;
             words[2] = pair(value, echo);
         }
-        if self.mss.is_some() || self.scale.is_some() || self.sack_permitted {
+        if self.opens() {
+            word |= if self.opener_lingers { LINGERS } else { 0 };
             word |= if self.sack_permitted { PERMITTED } else { 0 };
             word |= self.mss.map_or(0, |_| MSS);
             word |= self.scale.map_or(0, |scale| SCALE | u64::from(scale) << SCALE_SHIFT);
@@ -215,7 +228,8 @@ impl Segment {
         if word & TIMESTAMPS != 0 {
             segment.timestamps = Some(unpair(third));
         }
-        if word & (MSS | SCALE | PERMITTED) != 0 {
+        if word & (MSS | SCALE | PERMITTED | LINGERS) != 0 {
+            segment.opener_lingers = word & LINGERS != 0;
             segment.mss = (word & MSS != 0).then_some(fourth as u16);
             segment.scale = (word & SCALE != 0).then_some((word >> SCALE_SHIFT) as u8);
             segment.sack_permitted = word & PERMITTED != 0;
@@ -253,7 +267,7 @@ impl Segment {
                     segment.blocks = blocks[..usize::from(count)].iter().copied().collect();
                 }
                 TcpOption::Timestamps { value, echo } => segment.timestamps = Some((value, echo)),
-                TcpOption::Unknown { .. } => {}
+                TcpOption::Unknown { kind } => segment.opener_lingers |= kind == LINGERS_KIND,
             }
         }
         segment
@@ -283,6 +297,7 @@ impl Segment {
         options.extend(self.mss.map(TcpOption::MaximumSegment));
         options.extend(self.scale.map(TcpOption::WindowScale));
         options.extend(self.sack_permitted.then_some(TcpOption::SackPermitted));
+        options.extend(self.opener_lingers.then_some(TcpOption::Unknown { kind: LINGERS_KIND }));
         options.extend(self.timestamps.map(|(value, echo)| TcpOption::Timestamps { value, echo }));
         if !self.blocks.is_empty() {
             let Blocks { count, all } = self.blocks;
@@ -301,13 +316,18 @@ mod tests {
         let ecn =
             prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Ect0), Just(Ecn::Ect1), Just(Ecn::Ce)];
         let numbers = (any::<u32>(), any::<u32>(), any::<u16>(), 0u16..9000, any::<u8>(), ecn);
-        let opening = (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>());
+        let opening = (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>(), any::<bool>());
         let later = (
             any::<Option<(u32, u32)>>(),
             prop::collection::vec(any::<(u32, u32)>(), 0..=BLOCKS_MAX),
         );
         (numbers, opening, later, any::<bool>()).prop_map(
-            |((seq, ack, window, len, flags, ecn), (mss, scale, permitted), later, opens)| {
+            |(
+                (seq, ack, window, len, flags, ecn),
+                (mss, scale, permitted, lingers),
+                later,
+                opens,
+            )| {
                 let (timestamps, mut blocks) = later;
                 blocks.truncate(if timestamps.is_some() { 3 } else { 4 });
                 let (seq, ack) = (seq, ack);
@@ -315,7 +335,13 @@ mod tests {
                 let plain =
                     Segment { seq, ack, window, len, flags, ecn, timestamps, ..Segment::default() };
                 match opens {
-                    true => Segment { mss, scale, sack_permitted: permitted, ..plain },
+                    true => Segment {
+                        mss,
+                        scale,
+                        sack_permitted: permitted,
+                        opener_lingers: lingers,
+                        ..plain
+                    },
                     false => Segment { blocks: blocks.into_iter().collect(), ..plain },
                 }
             },

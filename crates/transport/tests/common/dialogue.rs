@@ -183,6 +183,7 @@ impl Stage {
                 "sackok" => segment.sack_permitted = true,
                 "ts" => self.timestamps = true,
                 "old" => old = true,
+                "lingers" => segment.opener_lingers = true,
                 "ce" => segment.ecn = Ecn::Ce,
                 "sack" => {}
                 word => {

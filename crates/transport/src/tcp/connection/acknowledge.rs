@@ -121,7 +121,7 @@ impl Connection {
             match self.state {
                 State::FinWait1 => self.state = State::FinWait2,
                 State::Closing => self.enter_time_wait(now),
-                State::LastAck => self.end(Ended::Done),
+                State::LastAck => self.finish_last(now),
                 _ => {}
             }
         }

@@ -2,7 +2,6 @@
 
 use super::{Connection, Ended, ORIGIN, State};
 use crate::tcp::Segment;
-use crate::tcp::segment::Flags;
 
 impl Connection {
     /// Bytes that the send buffer has room for.
@@ -107,10 +106,7 @@ impl Connection {
         let known =
             !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait);
         if known {
-            let seq = self.number(self.max);
-            let ack = self.irs.wrapping_add(self.next as u32);
-            let flags = Flags::RST.and(Flags::ACK);
-            self.reply = Some(Box::new(Segment { seq, ack, flags, ..Segment::default() }));
+            self.reply = Some(Box::new(self.reset()));
         }
         if self.state != State::Closed {
             self.end(Ended::Aborted);

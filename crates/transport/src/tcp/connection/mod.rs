@@ -43,7 +43,8 @@ mod transmit;
 
 use super::control::{Control, Window};
 use super::ranges::Ranges;
-use super::{Config, Rtt, Segment};
+use super::segment::Flags;
+use super::{Config, Lingering, Rtt, Segment};
 use content::Content;
 use lastmeter_base::{Duration, Time};
 use start_up::StartUp;
@@ -223,6 +224,9 @@ pub struct Connection {
     sack: bool,
     timestamps: bool,
     ecn: bool,
+    /// Whether this end opened the connection, and whether the opener lingers in any case.
+    opener: bool,
+    opener_lingers: bool,
     /// Marks: to be echoed, to be answered with CWR, and up to where they have been answered.
     echo: bool,
     cwr_due: bool,
@@ -303,6 +307,8 @@ impl Connection {
             sack: false,
             timestamps: false,
             ecn: false,
+            opener: state == State::SynSent,
+            opener_lingers: false,
             echo: false,
             cwr_due: false,
             marked_until: ORIGIN,
@@ -396,10 +402,42 @@ impl Connection {
         self.start_up = None;
     }
 
+    /// Both FINs are acknowledged, and the peer's was the last: this end lingers, unless the peer
+    /// does.
     fn enter_time_wait(&mut self, now: Time) {
+        if self.opener_lingers && !self.opener {
+            if self.ack_due {
+                self.reply_with_echo(now);
+            }
+            self.end(Ended::Done);
+            return;
+        }
+        self.linger(now);
+    }
+
+    fn linger(&mut self, now: Time) {
         self.state = State::TimeWait;
         self.timer_at = NEVER;
         self.linger_at = now + self.config.linger;
+    }
+
+    /// The peer has acknowledged the last FIN: it lingers, unless this end takes that over.
+    fn finish_last(&mut self, now: Time) {
+        if self.opener && self.config.lingering == Lingering::Shift {
+            self.reply = Some(Box::new(self.reset()));
+            self.linger(now);
+        } else if self.opener && self.opener_lingers {
+            self.linger(now);
+        } else {
+            self.end(Ended::Done);
+        }
+    }
+
+    /// A reset that the peer takes for genuine.
+    fn reset(&self) -> Segment {
+        let seq = self.number(self.max);
+        let ack = self.irs.wrapping_add(self.next as u32);
+        Segment { seq, ack, flags: Flags::RST.and(Flags::ACK), ..Segment::default() }
     }
 
     /// A position as a sequence number of ours.

@@ -1,9 +1,9 @@
 //! What arrives: the handshake, data in and out of order, FIN and resets (RFC 9293 §3.10.7).
 
 use super::{Connection, Ended, ORIGIN, State};
-use crate::tcp::Segment;
 use crate::tcp::control::Kind;
 use crate::tcp::segment::{CWR, ECE, Flags};
+use crate::tcp::{Lingering, Segment};
 use lastmeter_base::{Ecn, Time};
 
 /// The largest shift of a window (RFC 7323 §2.3).
@@ -62,6 +62,7 @@ impl Connection {
 
     /// Notes what the peer's SYN says (RFC 7323 §2.2, RFC 2018 §2, RFC 6691).
     fn agree(&mut self, syn: &Segment) {
+        self.opener_lingers = self.config.lingering == Lingering::Negotiate && syn.opener_lingers;
         self.irs = syn.seq;
         self.next = ORIGIN + 1;
         self.advertised = self.next;

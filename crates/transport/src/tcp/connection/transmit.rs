@@ -1,8 +1,8 @@
 //! What is sent next: replies, the handshake, what was lost, new data, acknowledgements.
 
 use super::{Connection, NEVER, ORIGIN, Phase, State};
-use crate::tcp::Segment;
 use crate::tcp::segment::{Blocks, CWR, ECE, Flags};
+use crate::tcp::{Lingering, Segment};
 use lastmeter_base::{Ecn, Time};
 
 /// The window of a segment that is not scaled cannot say more.
@@ -68,6 +68,7 @@ impl Connection {
             mss: Some(config.mss),
             scale: scaling.then(|| self.scale_offered()),
             sack_permitted: offers(config.sack, self.sack),
+            opener_lingers: offers(config.lingering == Lingering::Negotiate, self.opener_lingers),
             ..Segment::default()
         };
         if offers(config.timestamps, self.timestamps) {
