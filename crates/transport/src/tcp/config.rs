@@ -38,7 +38,7 @@ pub struct Config {
     pub recovery: Recovery,
     /// Selective acknowledgements are offered (RFC 2018), and repair follows RFC 6675.
     pub sack: bool,
-    /// With SACK, the window is reduced in proportion to what arrives (RFC 6937) and not at once.
+    /// With SACK, the window is reduced in proportion to what arrives (RFC 9937) and not at once.
     pub proportional: bool,
     /// Timestamps are offered (RFC 7323 §3).
     pub timestamps: bool,

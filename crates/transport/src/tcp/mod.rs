@@ -13,7 +13,7 @@
 //! | states, windows, probes | RFC 9293, RFC 5961 (resets), RFC 1122 (delayed acknowledgements) |
 //! | timer | RFC 6298 |
 //! | options | RFC 7323 (scaling, timestamps), RFC 2018 (selective acknowledgement) |
-//! | loss | RFC 5681, RFC 6582 (NewReno), RFC 6675 (with SACK), RFC 6937 (proportional reduction), RFC 3042 |
+//! | loss | RFC 5681, RFC 6582 (NewReno), RFC 6675 (with SACK), RFC 9937 (proportional reduction), RFC 3042 |
 //! | marks | RFC 3168; RFC 8257 (DCTCP) |
 //! | growth | RFC 5681 with RFC 3465, RFC 9438 (CUBIC), RFC 8257 (DCTCP) |
 //! | who lingers | Faber, Touch & Yue, The TIME-WAIT state in TCP and its effect on busy servers, INFOCOM 1999 |

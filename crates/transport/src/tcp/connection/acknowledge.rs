@@ -59,7 +59,9 @@ impl Connection {
             };
         let delivered = self.una + self.sacked.covered() - before;
         match self.phase {
-            Phase::Open => self.acknowledge_open(now, acked, flight, duplicate, marked),
+            Phase::Open => {
+                self.acknowledge_open(now, acked, (flight, delivered), duplicate, marked);
+            }
             Phase::Recovery => self.acknowledge_recovery(acked, delivered, duplicate),
             Phase::Loss => self.acknowledge_loss(now, acked),
         }
@@ -144,7 +146,7 @@ impl Connection {
         &mut self,
         now: Time,
         acked: u64,
-        flight: u64,
+        (flight, delivered): (u64, u64),
         duplicate: bool,
         marked: bool,
     ) {
@@ -166,7 +168,7 @@ impl Connection {
         let by_count = self.duplicates >= u32::from(self.config.duplicates);
         let by_blocks = !self.sacked.is_empty() && self.lost_below() > self.una;
         if (by_count && self.may_recover()) || by_blocks {
-            self.enter_recovery(now, flight);
+            self.enter_recovery(now, flight, delivered);
         }
     }
 
@@ -205,7 +207,7 @@ impl Connection {
         self.sacked.lost_below(self.mss, self.config.duplicates.max(1).into())
     }
 
-    fn enter_recovery(&mut self, now: Time, flight: u64) {
+    fn enter_recovery(&mut self, now: Time, flight: u64, delivered: u64) {
         // Segments beyond the window, sent for the first duplicates, do not count (RFC 3042 §3).
         let flight = flight.min(self.window.congestion);
         self.window.threshold = self.control.lost(now, &self.window, flight);
@@ -225,8 +227,9 @@ impl Connection {
         self.halves = 0;
         let threshold = self.window.threshold;
         if self.sack && self.config.proportional {
-            self.proportional = Proportional { delivered: 0, out: 0, flight: self.outstanding() };
-            self.reduce_in_proportion(self.sacked.covered().min(self.mss));
+            let flight = self.outstanding() - self.sacked.covered() + delivered;
+            self.proportional = Proportional { flight, ..Proportional::default() };
+            self.reduce_in_proportion(delivered, false);
         } else if self.sack || self.config.one_for_two {
             self.window.congestion = threshold;
         } else {
@@ -246,7 +249,7 @@ impl Connection {
             self.leave_recovery();
         } else if self.sack {
             if self.config.proportional {
-                self.reduce_in_proportion(delivered);
+                self.reduce_in_proportion(delivered, acked > 0);
             }
         } else if acked > 0 {
             if self.config.recovery == Recovery::Reno {
@@ -283,16 +286,21 @@ impl Connection {
         }
     }
 
-    /// RFC 6937 §3, with the slow-start reduction bound.
-    fn reduce_in_proportion(&mut self, delivered: u64) {
+    /// RFC 9937 §6.2: conservative where more turns out to be lost, and as slow start does where the
+    /// acknowledgement moves on without that.
+    fn reduce_in_proportion(&mut self, delivered: u64, advances: bool) {
         let threshold = self.window.threshold;
         self.proportional.delivered += delivered;
-        let Proportional { delivered: all, out, flight } = self.proportional;
+        let lost = self.lost_below();
+        let safe = advances && lost <= self.proportional.lost;
+        self.proportional.lost = lost;
+        let Proportional { delivered: all, out, flight, .. } = self.proportional;
         let pipe = self.pipe();
         let send = match pipe > threshold {
             true => (all * threshold).div_ceil(flight.max(1)).saturating_sub(out),
             false => {
-                let limit = all.saturating_sub(out).max(delivered) + self.mss;
+                let more = if safe { self.mss } else { 0 };
+                let limit = all.saturating_sub(out).max(delivered) + more;
                 limit.min(threshold - pipe)
             }
         };

@@ -129,12 +129,14 @@ enum Phase {
     Loss,
 }
 
-/// Proportional rate reduction (RFC 6937 §3), with its names.
+/// Proportional rate reduction (RFC 9937 §6): `prr_delivered`, `prr_out`, `RecoverFS`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Proportional {
     delivered: u64,
     out: u64,
     flight: u64,
+    /// Below this everything missing counted as lost when the last acknowledgement came.
+    lost: u64,
 }
 
 /// One end of a connection.
