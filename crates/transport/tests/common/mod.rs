@@ -45,6 +45,9 @@ pub(crate) struct End {
     pub(crate) closes: bool,
 }
 
+/// Whether a segment that this end sends is lost.
+pub(crate) type Loses = Box<dyn FnMut(usize, &Segment) -> bool>;
+
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) ends: Vec<End>,
@@ -55,7 +58,7 @@ pub(crate) struct World {
     free_at: Time,
     pub(crate) random: Stream,
     /// Called for each segment that is sent: from, segment; true loses it.
-    pub(crate) loses: Box<dyn FnMut(usize, &Segment) -> bool>,
+    pub(crate) loses: Loses,
     pub(crate) drops: u64,
     pub(crate) marks: u64,
     pub(crate) moved: u64,
