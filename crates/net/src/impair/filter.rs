@@ -81,7 +81,7 @@ fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
     let (id, mut content) = (copy.id, std::mem::take(&mut copy.content));
     content.extend_from_slice(&packet.content);
     let Body { len, born, entered, destination, path, flow, seq, tag, .. } = **packet;
-    let Body { deadline, behind, class, ecn, hops, ends, .. } = **packet;
+    let Body { deadline, behind, class, ecn, hops, ends, transport, .. } = **packet;
     *copy = Body {
         len,
         born,
@@ -97,6 +97,7 @@ fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
         ecn,
         hops,
         ends,
+        transport,
         id,
         visits: packet.visits.clone(),
         content,

@@ -4,7 +4,7 @@
 use super::element::Ring;
 use super::medium::{Class, Medium, Options};
 use crate::sink::Sink;
-use crate::source::{Flow, Pattern, Sizes, Source, Span};
+use crate::source::{Flow, Header, Pattern, Sizes, Source, Span};
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, NodeId, Packet, Rate, Time};
 use lastmeter_engine::{
@@ -111,7 +111,8 @@ fn run(length: Duration, collecting: bool) -> Outcome {
     let gap = Rate::from_mbit(960).scale_floor(99, 100).time_for(LEN) * HOSTS as u64;
     for station in 1..=HOSTS {
         let destination = NodeId((station % HOSTS + 1) as u32);
-        let flow = Flow { path, flow: FlowId(station as u32), destination };
+        let header = Header::PLAIN;
+        let flow = Flow { path, flow: FlowId(station as u32), destination, header };
         let pattern = Pattern::Gaps { gap: Draw::Constant(gap), sizes: Sizes::Constant(LEN) };
         let span = Span { random_phase: true, ..Span::ALWAYS };
         let source = graph.add(format!("source {station}"), Source::new(flow, pattern, span));
