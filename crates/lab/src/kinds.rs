@@ -5,11 +5,12 @@ use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
+use lastmeter_net::timed_token::element as ring;
 use lastmeter_net::{forwarder, impair, queue, server, traffic};
 use lastmeter_transport::tcp;
 
 /// The kinds of nodes.
-const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE];
+const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE, ring::PAGE];
 
 /// Every kind, by family.
 pub fn all() -> impl Iterator<Item = &'static Page> {

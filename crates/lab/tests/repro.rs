@@ -84,7 +84,7 @@ fn what_is_not_there_brings_what_is_nearly_called_so() {
     };
     assert!(near("E-46").contains(&"E-64".to_owned()));
     assert_eq!(near("cim-equation"), ["cim-equations"]);
-    assert_eq!(near("jetstream"), ["jetstream-budgets"]);
+    assert_eq!(near("jetstream"), ["jetstream-ring", "jetstream-budgets"]);
     assert_eq!(near("livelock"), [""; 0]);
     let message = run("E-7", &Shelf::builtin(), OPTIONS).unwrap_err().to_string();
     assert_eq!(
@@ -107,8 +107,8 @@ fn a_summary_says_how_much_was_given_fitted_and_predicted() {
     assert_eq!(e.error_median, Some(0.0));
     // T_FC at 4 KB: 1509.5 printed as 1510.
     assert_eq!(e.error_worst, Some(0.5 / 1510.0));
-    // Jetstream's budgets, and Afterburner's stream, to which two constants were fitted.
-    assert_eq!((summaries[2].constants.assumed, summaries[2].constants.fitted), (2 + 4, 2));
+    // Jetstream's budgets and ring, and Afterburner's stream, to which two constants were fitted.
+    assert_eq!((summaries[2].constants.assumed, summaries[2].constants.fitted), (2 + 5 + 4, 2));
     // Instructions that two arrivals and a departure take: 88 printed, 90 by its own arithmetic.
     assert_eq!(summaries[0].contradictions, 1);
     // One row brings only what touches it.

@@ -33,7 +33,8 @@ impl Builder<'_> {
         for &hop in &self.flows.hops {
             // A node that could not be built has been reported.
             let Some(&input) = inputs.get(&self.network.hops[hop].to) else { continue };
-            entrances.insert(hop, self.hop(hop, input)?);
+            let port = self.ports.get(&hop).copied().unwrap_or(input.1);
+            entrances.insert(hop, self.hop(hop, (input.0, port))?);
         }
         for &((element, port), hop) in outputs {
             let Some(&entrance) = entrances.get(&hop) else { continue };
@@ -115,7 +116,7 @@ impl Builder<'_> {
         Ok((self.graph.add_boxed(name.to_owned(), server)?, PortId(0)))
     }
 
-    /// A router, an impairment or a station.
+    /// A router, an impairment, a ring or a station.
     pub(super) fn forwarding_node(&mut self, node: usize) -> Result<Made, Error> {
         let network = self.network;
         let single = &network.nodes[node];
@@ -126,6 +127,9 @@ impl Builder<'_> {
         }
         if let Some(kind) = lastmeter_net::impair::find(declared.kind.page) {
             return self.impairment(node, kind);
+        }
+        if declared.kind.page.name == lastmeter_net::timed_token::element::PAGE.name {
+            return self.ring(node);
         }
         let stage = format!("{} service", declared.name);
         let service = match self.is_free(&stage) {

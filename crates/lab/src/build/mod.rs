@@ -16,6 +16,7 @@ mod hops;
 pub(crate) mod host;
 mod impair;
 mod machine;
+mod ring;
 mod tcp;
 
 use crate::document::{Fault, Mark, Problem, Reporter};
@@ -122,6 +123,7 @@ pub fn build(
         graph: Graph::new(experiment.seed),
         stages: BTreeMap::new(),
         resources: BTreeSet::new(),
+        ports: BTreeMap::new(),
         captures: Vec::new(),
         tapes: Vec::new(),
         reporter: experiment.reporter.clone(),
@@ -158,6 +160,8 @@ struct Builder<'a> {
     graph: Graph,
     stages: BTreeMap<String, StageId>,
     resources: BTreeSet<String>,
+    /// The input that a hop leads to, where its node has one for each.
+    ports: BTreeMap<usize, PortId>,
     captures: Vec<Capture>,
     tapes: Vec<(String, Tape)>,
     reporter: Reporter,

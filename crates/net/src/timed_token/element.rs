@@ -5,12 +5,119 @@
 //!                                                         drops: `full`, `no station`
 //! ```
 //!
-//! Packets of class 0 are asynchronous, all others synchronous; their destination says which
+//! Packets of class 0 are asynchronous, unless their station is a synchronous one, and all others
+//! synchronous; their destination says which
 //! station reads them. One timer: when somebody who waits gets the token or is done.
 
-use super::medium::{Class, Medium, Sent};
-use lastmeter_base::{Duration, NodeId, Packet, StageId, Time};
+use super::medium::{Class, Medium, Options, STATIONS_MAX, Sent};
+use lastmeter_base::kind::{FRAMING_MAX, Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time, here};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "timed-token-ring",
+    family: Family::Node,
+    what: "A ring of stations that share one transmitter by a timed token, as Jetstream's does.",
+    ports: "neighbour --> [ its queue ] --> token, frame --> neighbour that leads to the destination",
+    params: &[
+        Param::or("target", ParamKind::Time, "1 ms", "TTRT, the target token rotation time"),
+        Param::or("rate", ParamKind::Rate, "960 Mbit/s", "what the ring carries"),
+        Param::or("hop", ParamKind::Time, "1 us", "from each station to the next, with its cable"),
+        Param::or(
+            "framing",
+            ParamKind::Size { min: 0, max: FRAMING_MAX },
+            "8 B",
+            "headers of a frame that are not part of the packet",
+        ),
+        Param::or("allotment", ParamKind::Time, "0 s", "synchronous time of each such station"),
+        Param::optional(
+            "synchronous",
+            ParamKind::Nodes(1),
+            "none",
+            "neighbours all of whose packets are synchronous",
+        ),
+        Param::or("packets", ParamKind::COUNT, "1000", "most that wait at a station, per class"),
+    ],
+    source: "Watson et al., HPL-93-37, 1993, §3.1; ISO 9314-2 §8",
+    deviations: &[
+        "Stations are the neighbours in the order of their links; the first is the master.",
+        "The ring is up from the start; how it comes up is modelled apart.",
+    ],
+    counters: &[
+        ("synchronous", "synchronous frames sent"),
+        ("asynchronous", "asynchronous frames sent"),
+        ("refused", "packets that a station had no room for"),
+        ("rotation_max_ps", "the longest rotation, in picoseconds"),
+        ("rotations_broken", "tokens that came later than twice the target"),
+        ("tokens_lost", "tokens that were lost"),
+    ],
+    example: r#"
+duration = "20 ms"
+[nodes]
+host = { host = {}, count = 4 }
+camera = { host = {} }
+[nodes.lan.timed-token-ring]
+allotment = "50 us"
+synchronous = ["camera"]
+[[links]]
+between = ["host", "lan"]
+[[links]]
+between = ["camera", "lan"]
+[[traffic]]
+name = "bulk"
+from = "host.0"
+to = "host.2"
+constant = { rate = "900 Mbit/s", size = "9000 B" }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "host.1"
+constant = { rate = "20 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// What a what-if changes of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    /// How many times as fast it is, as numerator and denominator.
+    pub speed: (u64, u64),
+    /// Whether the way around takes no time.
+    pub near: bool,
+}
+
+/// The ring that an experiment describes, with a station for each of `synchronous`, which says
+/// whether all of that station's packets are.
+///
+/// # Errors
+/// If there are too few or too many stations, or the ring is longer than its rotation.
+pub fn medium(values: &Values, synchronous: &[bool], changed: Changed) -> Result<Medium, String> {
+    let stations = synchronous.len();
+    if stations > STATIONS_MAX {
+        return Err(format!("a ring has 2 to {STATIONS_MAX} stations, not {stations}"));
+    }
+    let allotment: Duration = values.get("allotment");
+    let packets: u64 = values.get("packets");
+    let (numerator, denominator) = changed.speed;
+    // A ring without any length would let the token go around for ever at one instant.
+    let hop = if changed.near { Duration::from_ps(1) } else { values.get("hop") };
+    let options = Options {
+        target: values.get("target"),
+        rate: values.get::<Rate>("rate").scale_floor(numerator, denominator),
+        hops: vec![hop; stations],
+        allotments: synchronous
+            .iter()
+            .map(|&synchronous| if synchronous { allotment } else { Duration::ZERO })
+            .collect(),
+        token: Duration::ZERO,
+        framing: values.get::<Bytes>("framing"),
+        packets_max: usize::try_from(packets).unwrap_or(usize::MAX),
+        // A ring in an experiment loses no token.
+        handler: Duration::ZERO,
+    };
+    Medium::new(options, Time::START)
+}
 
 /// A ring with its stations' queues.
 pub struct Ring {
@@ -25,6 +132,8 @@ pub struct Ring {
     /// What is being sent, for the handler that is running.
     sent: Vec<Sent>,
     refused: u64,
+    /// Stations all of whose packets are synchronous.
+    synchronous: Vec<bool>,
 }
 
 const TOKEN: TimerId = TimerId(0);
@@ -50,7 +159,13 @@ impl Ring {
             busy_until: Time::START,
             sent: Vec::new(),
             refused: 0,
+            synchronous: Vec::new(),
         }
+    }
+
+    /// The same ring, on which all packets of these stations are synchronous.
+    pub fn with_synchronous(self, synchronous: Vec<bool>) -> Ring {
+        Ring { synchronous, ..self }
     }
 
     /// Lets the ring go on to now, and sends what it sends.
@@ -96,8 +211,13 @@ impl Element for Ring {
             return;
         }
         self.advance(cx);
-        let class = if packet.class == 0 { Class::Asynchronous } else { Class::Synchronous };
-        if let Err(packet) = self.medium.enqueue(now, port.0.into(), class, packet) {
+        let station = usize::from(port.0);
+        let synchronous = self.synchronous.get(station).copied().unwrap_or(false);
+        let class = match packet.class {
+            0 if !synchronous => Class::Asynchronous,
+            _ => Class::Synchronous,
+        };
+        if let Err(packet) = self.medium.enqueue(now, station, class, packet) {
             self.refused += 1;
             cx.drop(packet, Some(self.access), "full");
         } else if let Some(wake) = self.medium.wake() {
@@ -133,7 +253,7 @@ mod tests {
     use super::*;
     use crate::sink::Sink;
     use crate::source::{Flow, Header, Pattern, Sizes, Source, Span};
-    use lastmeter_base::{Bytes, Draw, FlowId, Rate};
+    use lastmeter_base::{Draw, FlowId};
     use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
 
     fn run(stations: usize, gap: Duration) -> Outcome {
