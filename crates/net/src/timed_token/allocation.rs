@@ -215,7 +215,8 @@ mod tests {
             let total: u64 = weights.iter().sum();
             let third = JETSTREAM.synchronous().as_ps() / 3;
             let demands: Vec<Demand> = weights.iter().zip(&periods).map(|(&weight, &period)| {
-                let utilisation = third as f64 / US_1000.as_ps() as f64 * weight as f64 / total as f64;
+                let budget = third as f64 / US_1000.as_ps() as f64;
+                let utilisation = budget * weight as f64 / total as f64;
                 let period = US(period);
                 let send = Duration::from_ps((period.as_ps() as f64 * utilisation) as u64);
                 Demand { send, period }

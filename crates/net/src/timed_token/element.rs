@@ -19,7 +19,7 @@ pub const PAGE: &Page = &Page {
     name: "timed-token-ring",
     family: Family::Node,
     what: "A ring of stations that share one transmitter by a timed token, as Jetstream's does.",
-    ports: "neighbour --> [ its queue ] --> token, frame --> neighbour that leads to the destination",
+    ports: "neighbour --> [ its queue ] --> token, frame --> neighbour towards the destination",
     params: &[
         Param::or("target", ParamKind::Time, "1 ms", "TTRT, the target token rotation time"),
         Param::or("rate", ParamKind::Rate, "960 Mbit/s", "what the ring carries"),
