@@ -11,8 +11,19 @@ pub(super) const BLOCK: usize = 64 * WORDS;
 /// Blocks: a summary is one word.
 pub(super) const BLOCKS_MAX: usize = 64;
 
-/// The rules of a block.
-pub(super) type Block = [u64; WORDS];
+/// The rules of a block, within one cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(32))]
+pub(super) struct Block(pub(super) [u64; WORDS]);
+
+impl Block {
+    pub(super) const EMPTY: Block = Block([0; WORDS]);
+    pub(super) const FULL: Block = Block([u64::MAX; WORDS]);
+
+    fn meets(&self, other: &Block) -> bool {
+        self.0.iter().zip(other.0).any(|(bits, other)| bits & other != 0)
+    }
+}
 
 /// Where a rule stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,19 +39,21 @@ impl Slot {
 }
 
 pub(super) fn set(block: &mut Block, at: usize) {
-    block[at / 64] |= 1 << (at % 64);
+    block.0[at / 64] |= 1 << (at % 64);
 }
 pub(super) fn clear(block: &mut Block, at: usize) {
-    block[at / 64] &= !(1 << (at % 64));
+    block.0[at / 64] &= !(1 << (at % 64));
 }
 pub(super) fn get(block: &Block, at: usize) -> bool {
-    block[at / 64] >> (at % 64) & 1 != 0
+    block.0[at / 64] >> (at % 64) & 1 != 0
 }
 
 /// Which blocks a class of values has bits in, and where they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) summary: u64,
+    /// Of an address' row, the blocks with rules that match any address at the other end.
+    pub(super) wide: u64,
     pub(super) at: u32,
 }
 
@@ -54,7 +67,7 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new() -> Store {
-        Store { blocks: vec![[0; WORDS]], free: vec![Vec::new(); BLOCKS_MAX + 1] }
+        Store { blocks: vec![Block::EMPTY], free: vec![Vec::new(); BLOCKS_MAX + 1] }
     }
     pub(super) fn blocks(&self) -> &[Block] {
         &self.blocks
@@ -67,7 +80,7 @@ impl Store {
             return at;
         }
         let at = self.blocks.len();
-        self.blocks.resize(at + len, [0; WORDS]);
+        self.blocks.resize(at + len, Block::EMPTY);
         at as u32
     }
     pub(super) fn release(&mut self, row: Row) {
@@ -89,10 +102,11 @@ impl Store {
     fn reshape(&mut self, row: Row, summary: u64) -> Row {
         let len = summary.count_ones() as usize;
         let at = if len > 0 { self.allocate(len) } else { 0 };
-        let new = Row { summary, at };
-        for block in (0..BLOCKS_MAX).filter(|block| summary >> block & 1 != 0) {
-            let bits = self.blocks[row.find(block)];
-            self.blocks[new.find(block)] = bits;
+        let new = Row { summary, at, ..row };
+        let mut rest = summary;
+        for to in at as usize..at as usize + len {
+            self.blocks[to] = self.blocks[row.find(rest.trailing_zeros() as usize)];
+            rest &= rest - 1;
         }
         self.release(row);
         new
@@ -100,8 +114,11 @@ impl Store {
     pub(super) fn block(&self, row: Row, block: usize) -> Block {
         self.blocks[row.find(block)]
     }
-    pub(super) fn put(&mut self, row: &mut Row, block: usize, bits: Block) {
-        let summary = match bits == [0; WORDS] {
+    /// Gives a row's block other bits; `others` are the rules that match any address at the other end.
+    fn put(&mut self, row: &mut Row, block: usize, bits: Block, others: &Block) {
+        row.wide &= !(1 << block);
+        row.wide |= u64::from(bits.meets(others)) << block;
+        let summary = match bits == Block::EMPTY {
             true => row.summary & !(1 << block),
             false => row.summary | 1 << block,
         };
@@ -112,28 +129,42 @@ impl Store {
             self.blocks[row.find(block)] = bits;
         }
     }
-    pub(super) fn set(&mut self, row: &mut Row, slot: Slot) {
+    pub(super) fn set(&mut self, row: &mut Row, slot: Slot, others: &Block) {
         let mut bits = self.block(*row, slot.block);
         set(&mut bits, slot.at);
-        self.put(row, slot.block, bits);
+        self.put(row, slot.block, bits, others);
     }
-    pub(super) fn clear(&mut self, row: &mut Row, slot: Slot) {
+    pub(super) fn clear(&mut self, row: &mut Row, slot: Slot, others: &Block) {
         let mut bits = self.block(*row, slot.block);
         clear(&mut bits, slot.at);
-        self.put(row, slot.block, bits);
+        self.put(row, slot.block, bits, others);
     }
-    /// Moves the rules of `moved` from one block to the same places of another.
-    pub(super) fn divide(&mut self, row: &mut Row, from: usize, to: usize, moved: &Block) {
+    /// Moves rules from one block to the same places of another.
+    pub(super) fn divide(&mut self, row: &mut Row, division: &Division) {
+        let Division { from, to, moved, .. } = division;
+        let (from, to) = (*from, *to);
         if row.summary >> from & 1 == 0 {
             return;
         }
         let bits = self.block(*row, from);
         let part = |keep: bool| -> Block {
-            std::array::from_fn(|word| bits[word] & if keep { !moved[word] } else { moved[word] })
+            let part = |word: usize| if keep { !moved.0[word] } else { moved.0[word] };
+            Block(std::array::from_fn(|word| bits.0[word] & part(word)))
         };
-        self.put(row, to, part(false));
-        self.put(row, from, part(true));
+        self.put(row, to, part(false), &division.others[1]);
+        self.put(row, from, part(true), &division.others[0]);
     }
+}
+
+/// What becomes of a full block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Division {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// The rules that move.
+    pub(super) moved: Block,
+    /// Which rules of both blocks match any address at the other end, after the division.
+    pub(super) others: [Block; 2],
 }
 
 impl Row {

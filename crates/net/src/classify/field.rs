@@ -1,6 +1,6 @@
 //! The fields that rules look at: which row a value has.
 
-use super::bits::{Block, Row, Slot, Store};
+use super::bits::{Block, Division, Row, Slot, Store};
 use crate::lookup::{NextHop, Options, Prefix, TreeBitmap};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,8 +16,8 @@ pub(super) struct Addresses {
     prefixes: BTreeMap<Prefix<u32>, (u32, u32)>,
 }
 
-/// Two nodes below the initial array reach 32 bits: 20, 26, and the end node's 6.
-const SHAPE: Options = Options { initial: 20, ..Options::USUAL };
+/// Three nodes reach 32 bits (14, 20, 26 and the end node's 6), and the array stays in the cache.
+const SHAPE: Options = Options { initial: 14, ..Options::USUAL };
 
 impl Addresses {
     pub(super) fn new() -> Addresses {
@@ -40,7 +40,13 @@ impl Addresses {
         let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
         inside.map(|(&inner, &(row, _))| (inner, row))
     }
-    pub(super) fn insert(&mut self, store: &mut Store, prefix: Prefix<u32>, slot: Slot) {
+    pub(super) fn insert(
+        &mut self,
+        store: &mut Store,
+        prefix: Prefix<u32>,
+        slot: Slot,
+        others: &Block,
+    ) {
         match self.prefixes.get_mut(&prefix) {
             Some((_, rules)) => *rules += 1,
             None => {
@@ -57,7 +63,7 @@ impl Addresses {
             }
         }
         let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| store.set(&mut self.rows[row as usize], slot));
+        rows.into_iter().for_each(|row| store.set(&mut self.rows[row as usize], slot, others));
     }
     /// The longest prefix around one that is not there itself.
     fn tree_around(&self, prefix: Prefix<u32>) -> Option<NextHop> {
@@ -66,9 +72,15 @@ impl Addresses {
             NextHop::new(self.prefixes.get(&shorter)?.0)
         })
     }
-    pub(super) fn remove(&mut self, store: &mut Store, prefix: Prefix<u32>, slot: Slot) {
+    pub(super) fn remove(
+        &mut self,
+        store: &mut Store,
+        prefix: Prefix<u32>,
+        slot: Slot,
+        others: &Block,
+    ) {
         let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| store.clear(&mut self.rows[row as usize], slot));
+        rows.into_iter().for_each(|row| store.clear(&mut self.rows[row as usize], slot, others));
         let entry = self.prefixes.get_mut(&prefix).expect("the rule was installed");
         entry.1 -= 1;
         if let (row, 0) = *entry {
@@ -78,8 +90,8 @@ impl Addresses {
             self.free.push(row);
         }
     }
-    pub(super) fn divide(&mut self, store: &mut Store, from: usize, to: usize, moved: &Block) {
-        self.rows.iter_mut().for_each(|row| store.divide(row, from, to, moved));
+    pub(super) fn divide(&mut self, store: &mut Store, division: &Division) {
+        self.rows.iter_mut().for_each(|row| store.divide(row, division));
     }
 }
 
@@ -119,16 +131,16 @@ impl Ports {
             self.cut(store, after);
         }
         for (_, &number) in self.starts.range(ports.clone()) {
-            store.set(&mut self.rows[usize::from(number)], slot);
+            store.set(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);
         }
     }
     /// The runs stay: there are at most as many as ports.
     pub(super) fn remove(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
         for (_, &number) in self.starts.range(ports.clone()) {
-            store.clear(&mut self.rows[usize::from(number)], slot);
+            store.clear(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);
         }
     }
-    pub(super) fn divide(&mut self, store: &mut Store, from: usize, to: usize, moved: &Block) {
-        self.rows.iter_mut().for_each(|row| store.divide(row, from, to, moved));
+    pub(super) fn divide(&mut self, store: &mut Store, division: &Division) {
+        self.rows.iter_mut().for_each(|row| store.divide(row, division));
     }
 }

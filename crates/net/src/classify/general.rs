@@ -22,12 +22,13 @@
 //! (summaries). Deviations: rows keep only the blocks that they have bits in, wildcards stand apart, and
 //! bands of priorities let rules come and go.
 
-use super::bits::{BLOCK, BLOCKS_MAX, Block, Row, Slot, Store, WORDS, clear, get, set};
+use super::bits::{BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, WORDS, clear, get, set};
 use super::field::{Addresses, Ports};
 use super::rule::{Filter, Header, INTERFACES_MAX, Rule, Verdict};
 use pulp::{Arch, Simd, WithSimd};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hint::select_unpredictable;
 
 /// Which rule; never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,9 +97,13 @@ pub struct General {
     src_ports: Ports,
     protocols: Vec<Row>,
     interfaces: Vec<Row>,
+    /// How many rules name an interface.
+    interfaced: usize,
     /// For each block and field the rules that match any value, and which blocks have such.
     any: Vec<[Block; FIELDS]>,
     any_summary: [u64; FIELDS],
+    /// The blocks with rules that match any address at both ends.
+    anywhere: u64,
     /// For each slot its rule's priority and number: the lowest counts.
     keys: Vec<u64>,
     verdicts: Vec<Verdict>,
@@ -131,11 +136,13 @@ impl General {
             src_ports: Ports::new(),
             protocols: vec![Row::default(); 256],
             interfaces: vec![Row::default(); INTERFACES_MAX.into()],
-            any: vec![[[0; WORDS]; FIELDS]; BLOCKS_MAX],
+            interfaced: 0,
+            any: vec![[Block::EMPTY; FIELDS]; BLOCKS_MAX],
             any_summary: [0; FIELDS],
+            anywhere: 0,
             keys: vec![0; BLOCKS_MAX * BLOCK],
             verdicts: vec![Verdict::PERMIT; BLOCKS_MAX * BLOCK],
-            used: vec![[0; WORDS]; BLOCKS_MAX],
+            used: vec![Block::EMPTY; BLOCKS_MAX],
             bands: vec![(0, 0)],
             earlier: [0; BLOCKS_MAX],
             sorted: u64::MAX,
@@ -194,7 +201,7 @@ impl General {
         let (rule, slot) = self.rules.remove(&id)?;
         self.leave(&rule.filter, slot);
         clear(&mut self.used[slot.block], slot.at);
-        if self.used[slot.block] == [0; WORDS] {
+        if self.used[slot.block] == Block::EMPTY {
             self.sorted |= 1 << slot.block;
             if self.bands.len() > 1 {
                 self.bands.retain(|&(_, block)| block != slot.block);
@@ -205,71 +212,88 @@ impl General {
         Some(rule)
     }
 
-    fn enter(&mut self, filter: &Filter, slot: Slot) {
-        let store = &mut self.store;
+    /// Which fields a filter matches any value of.
+    fn wildcards(filter: &Filter) -> [bool; FIELDS] {
         let mut any = [false; FIELDS];
-        match filter.dst.len() {
-            0 => any[DST] = true,
-            _ => self.dst.insert(store, filter.dst, slot),
-        }
-        match filter.src.len() {
-            0 => any[SRC] = true,
-            _ => self.src.insert(store, filter.src, slot),
-        }
-        match filter.dst_ports == (0..=u16::MAX) {
-            true => any[DST_PORT] = true,
-            false => self.dst_ports.insert(store, &filter.dst_ports, slot),
-        }
-        match filter.src_ports == (0..=u16::MAX) {
-            true => any[SRC_PORT] = true,
-            false => self.src_ports.insert(store, &filter.src_ports, slot),
-        }
-        match filter.protocol {
-            None => any[PROTOCOL] = true,
-            Some(protocol) => store.set(&mut self.protocols[usize::from(protocol)], slot),
-        }
-        match filter.interface {
-            None => any[INTERFACE] = true,
-            Some(interface) => store.set(&mut self.interfaces[usize::from(interface)], slot),
-        }
+        any[DST] = filter.dst.len() == 0;
+        any[SRC] = filter.src.len() == 0;
+        any[DST_PORT] = filter.dst_ports == (0..=u16::MAX);
+        any[SRC_PORT] = filter.src_ports == (0..=u16::MAX);
+        any[PROTOCOL] = filter.protocol.is_none();
+        any[INTERFACE] = filter.interface.is_none();
+        any
+    }
+    fn enter(&mut self, filter: &Filter, slot: Slot) {
+        let any = General::wildcards(filter);
         for field in (0..FIELDS).filter(|&field| any[field]) {
             set(&mut self.any[slot.block][field], slot.at);
-            self.any_summary[field] |= 1 << slot.block;
+        }
+        self.summarize(slot.block);
+        let (store, others) = (&mut self.store, self.any[slot.block]);
+        if !any[DST] {
+            self.dst.insert(store, filter.dst, slot, &others[SRC]);
+        }
+        if !any[SRC] {
+            self.src.insert(store, filter.src, slot, &others[DST]);
+        }
+        if !any[DST_PORT] {
+            self.dst_ports.insert(store, &filter.dst_ports, slot);
+        }
+        if !any[SRC_PORT] {
+            self.src_ports.insert(store, &filter.src_ports, slot);
+        }
+        if let Some(protocol) = filter.protocol {
+            store.set(&mut self.protocols[usize::from(protocol)], slot, &Block::EMPTY);
+        }
+        if let Some(interface) = filter.interface {
+            self.interfaced += 1;
+            store.set(&mut self.interfaces[usize::from(interface)], slot, &Block::EMPTY);
         }
     }
+    /// Says which fields of a block have wildcards.
+    fn summarize(&mut self, block: usize) {
+        for (summary, bits) in self.any_summary.iter_mut().zip(&self.any[block]) {
+            *summary &= !(1 << block);
+            *summary |= u64::from(*bits != Block::EMPTY) << block;
+        }
+        let (dst, src) = (self.any[block][DST], self.any[block][SRC]);
+        let both = dst.0.iter().zip(src.0).any(|(dst, src)| dst & src != 0);
+        self.anywhere &= !(1 << block);
+        self.anywhere |= u64::from(both) << block;
+    }
     fn leave(&mut self, filter: &Filter, slot: Slot) {
-        let store = &mut self.store;
-        if filter.dst.len() > 0 {
-            self.dst.remove(store, filter.dst, slot);
+        let any = General::wildcards(filter);
+        let (store, others) = (&mut self.store, self.any[slot.block]);
+        if !any[DST] {
+            self.dst.remove(store, filter.dst, slot, &others[SRC]);
         }
-        if filter.src.len() > 0 {
-            self.src.remove(store, filter.src, slot);
+        if !any[SRC] {
+            self.src.remove(store, filter.src, slot, &others[DST]);
         }
-        if filter.dst_ports != (0..=u16::MAX) {
+        if !any[DST_PORT] {
             self.dst_ports.remove(store, &filter.dst_ports, slot);
         }
-        if filter.src_ports != (0..=u16::MAX) {
+        if !any[SRC_PORT] {
             self.src_ports.remove(store, &filter.src_ports, slot);
         }
         if let Some(protocol) = filter.protocol {
-            store.clear(&mut self.protocols[usize::from(protocol)], slot);
+            store.clear(&mut self.protocols[usize::from(protocol)], slot, &Block::EMPTY);
         }
         if let Some(interface) = filter.interface {
-            store.clear(&mut self.interfaces[usize::from(interface)], slot);
+            self.interfaced -= 1;
+            store.clear(&mut self.interfaces[usize::from(interface)], slot, &Block::EMPTY);
         }
         for field in 0..FIELDS {
             clear(&mut self.any[slot.block][field], slot.at);
-            if self.any[slot.block][field] == [0; WORDS] {
-                self.any_summary[field] &= !(1 << slot.block);
-            }
         }
+        self.summarize(slot.block);
     }
 
     /// A free slot in the band of `key`.
     fn room(&mut self, key: u64) -> Result<Slot, Refusal> {
         let at = self.bands.partition_point(|&(least, _)| least <= key) - 1;
         let block = self.bands[at].1;
-        if self.used[block] != [u64::MAX; WORDS] {
+        if self.used[block] != Block::FULL {
             return Ok(self.place(block, key));
         }
         let taken = self.bands.iter().fold(0_u64, |taken, &(_, block)| taken | 1 << block);
@@ -288,7 +312,7 @@ impl General {
     }
     /// Moves the rules from `least` on to the same places of another block.
     fn divide(&mut self, from: usize, to: usize, least: u64) {
-        let mut moved = [0; WORDS];
+        let mut moved = Block::EMPTY;
         for at in 0..BLOCK {
             if get(&self.used[from], at) && self.keys[from * BLOCK + at] >= least {
                 set(&mut moved, at);
@@ -298,33 +322,33 @@ impl General {
         }
         self.sorted &= !(1 << to);
         self.sorted |= (self.sorted >> from & 1) << to;
-        if moved == [0; WORDS] {
+        if moved == Block::EMPTY {
             self.sorted |= 1 << to;
             return;
         }
-        let store = &mut self.store;
-        self.dst.divide(store, from, to, &moved);
-        self.src.divide(store, from, to, &moved);
-        self.dst_ports.divide(store, from, to, &moved);
-        self.src_ports.divide(store, from, to, &moved);
-        for row in self.protocols.iter_mut().chain(&mut self.interfaces) {
-            store.divide(row, from, to, &moved);
-        }
         for field in 0..FIELDS {
-            for (word, moved) in moved.iter().enumerate() {
-                let bits = self.any[from][field][word];
-                self.any[to][field][word] = bits & moved;
-                self.any[from][field][word] = bits & !moved;
-            }
-            for block in [from, to] {
-                let some = u64::from(self.any[block][field] != [0; WORDS]);
-                self.any_summary[field] &= !(1 << block);
-                self.any_summary[field] |= some << block;
+            for (word, moved) in moved.0.iter().enumerate() {
+                let bits = self.any[from][field].0[word];
+                self.any[to][field].0[word] = bits & moved;
+                self.any[from][field].0[word] = bits & !moved;
             }
         }
-        for (word, moved) in moved.into_iter().enumerate() {
-            self.used[to][word] |= moved;
-            self.used[from][word] &= !moved;
+        self.summarize(from);
+        self.summarize(to);
+        let others = |field: usize| [self.any[from][field], self.any[to][field]];
+        let division = |others| Division { from, to, moved, others };
+        let plain = division([Block::EMPTY; 2]);
+        let store = &mut self.store;
+        self.dst.divide(store, &division(others(SRC)));
+        self.src.divide(store, &division(others(DST)));
+        self.dst_ports.divide(store, &plain);
+        self.src_ports.divide(store, &plain);
+        for row in self.protocols.iter_mut().chain(&mut self.interfaces) {
+            store.divide(row, &plain);
+        }
+        for (word, moved) in moved.0.into_iter().enumerate() {
+            self.used[to].0[word] |= moved;
+            self.used[from].0[word] &= !moved;
         }
         for (_, slot) in self.rules.values_mut().filter(|(_, slot)| slot.block == from) {
             if get(&moved, slot.at) {
@@ -381,51 +405,92 @@ impl General {
             self.protocols[usize::from(header.protocol)],
             self.interfaces.get(usize::from(header.interface)).copied().unwrap_or_default(),
         ];
-        let mut blocks = u64::MAX;
-        for (row, any) in rows.iter().zip(self.any_summary) {
+        // Most rules name an address at some end, so the ends are taken together: both named, one, none.
+        let (to, from) = (rows[DST], rows[SRC]);
+        let mut blocks = to.summary & from.summary | to.wide | from.wide | self.anywhere;
+        for (row, any) in rows.iter().zip(self.any_summary).skip(DST_PORT) {
             blocks &= row.summary | any;
         }
         (blocks, rows)
     }
 
+    /// Looks into one block: the slot that counts there, if any does.
     #[inline(always)]
-    fn search(&self, (mut blocks, rows): (u64, [Row; FIELDS])) -> Option<Match> {
+    fn look(&self, block: usize, rows: &[Row; FIELDS], fields: usize) -> u32 {
         let store = self.store.blocks();
-        let mut best = None;
-        while blocks != 0 {
-            let block = blocks.trailing_zeros() as usize;
-            blocks &= blocks - 1;
-            let any = &self.any[block];
-            let mut both: Block = [u64::MAX; WORDS];
-            for (row, any) in rows.iter().zip(any) {
-                let own = &store[row.find(block)];
-                for word in 0..WORDS {
-                    both[word] &= own[word] | any[word];
-                }
-            }
-            if let Some(slot) = self.first(block, both) {
-                best = Some(slot);
-                blocks &= self.earlier[block];
+        let mut both = Block::FULL;
+        for (row, any) in rows.iter().zip(&self.any[block]).take(fields) {
+            let own = &store[row.find(block)];
+            for word in 0..WORDS {
+                both.0[word] &= own.0[word] | any.0[word];
             }
         }
-        best.map(|slot| Match {
-            rule: RuleId(self.keys[slot] as u32),
-            verdict: self.verdicts[slot],
-        })
-    }
-    /// The slot of the rule that counts first, of those whose bits are set.
-    #[inline(always)]
-    fn first(&self, block: usize, bits: Block) -> Option<usize> {
-        let word = bits.iter().position(|&word| word != 0)?;
-        let slot = block * BLOCK + word * 64 + bits[word].trailing_zeros() as usize;
         match self.sorted >> block & 1 != 0 {
-            true => Some(slot),
+            true => first(block, both),
             false => {
-                let slots = (0..BLOCK).filter(|&at| get(&bits, at)).map(|at| block * BLOCK + at);
-                slots.min_by_key(|&slot| self.keys[slot])
+                let slots = (0..BLOCK).filter(|&at| get(&both, at)).map(|at| block * BLOCK + at);
+                slots.min_by_key(|&slot| self.keys[slot]).map_or(NONE, |slot| slot as u32)
             }
         }
     }
+
+    /// The rules of at most [`ROW`] packets, which go from block to block in step, as keys go down a tree:
+    /// no branch depends on a packet.
+    #[inline(always)]
+    fn row(&self, headers: &[Header], found: &mut [Option<Match>], fields: usize) {
+        let (mut dst, mut src) = ([0; ROW], [0; ROW]);
+        for ((header, dst), src) in headers.iter().zip(&mut dst).zip(&mut src) {
+            (*dst, *src) = (header.dst, header.src);
+        }
+        let (mut to, mut from) = ([None; ROW], [None; ROW]);
+        let len = headers.len().min(ROW);
+        self.dst.tree.lookup_batch(&dst[..len], &mut to[..len]);
+        self.src.tree.lookup_batch(&src[..len], &mut from[..len]);
+        let mut rows = [[Row::default(); FIELDS]; ROW];
+        let (mut blocks, mut best, mut numbers) = ([0_u64; ROW], [NONE; ROW], [0_u8; ROW]);
+        let mut going = 0;
+        for (number, header) in headers.iter().enumerate().take(ROW) {
+            let (to, from) = (Addresses::number(to[number]), Addresses::number(from[number]));
+            (blocks[number], rows[number]) = self.rows(header, to, from);
+            numbers[going % ROW] = number as u8;
+            going += usize::from(blocks[number] != 0);
+        }
+        while going > 0 {
+            let mut still = 0;
+            for at in 0..going.min(ROW) {
+                let number = usize::from(numbers[at]) % ROW;
+                let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
+                let slot = self.look(block, &rows[number], fields);
+                let earlier = select_unpredictable(slot != NONE, self.earlier[block], u64::MAX);
+                best[number] = select_unpredictable(slot != NONE, slot, best[number]);
+                blocks[number] &= blocks[number].wrapping_sub(1) & earlier;
+                numbers[still % ROW] = number as u8;
+                still += usize::from(blocks[number] != 0);
+            }
+            going = still;
+        }
+        for (found, slot) in found.iter_mut().zip(best) {
+            let slot = slot as usize;
+            *found = self
+                .keys
+                .get(slot)
+                .map(|&key| Match { rule: RuleId(key as u32), verdict: self.verdicts[slot] });
+        }
+    }
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The first slot of a block whose bit is set.
+#[inline(always)]
+fn first(block: usize, bits: Block) -> u32 {
+    let mut slot = NONE;
+    for (word, bits) in bits.0.into_iter().enumerate().rev() {
+        let here = (block * BLOCK + word * 64) as u32 + bits.trailing_zeros();
+        slot = select_unpredictable(bits != 0, here, slot);
+    }
+    slot
 }
 
 /// Searches for many packets, to be compiled for several processors.
@@ -440,19 +505,10 @@ impl WithSimd for Many<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (headers, found) in self.headers.chunks(ROW).zip(self.found.chunks_mut(ROW)) {
-            let (mut dst, mut src) = ([0; ROW], [0; ROW]);
-            for ((header, dst), src) in headers.iter().zip(&mut dst).zip(&mut src) {
-                (*dst, *src) = (header.dst, header.src);
-            }
-            let (mut to, mut from) = ([None; ROW], [None; ROW]);
-            let len = headers.len();
-            self.rules.dst.tree.lookup_batch(&dst[..len], &mut to[..len]);
-            self.rules.src.tree.lookup_batch(&src[..len], &mut from[..len]);
-            for ((header, found), (to, from)) in
-                headers.iter().zip(found).zip(to.into_iter().zip(from))
-            {
-                let (to, from) = (Addresses::number(to), Addresses::number(from));
-                *found = self.rules.search(self.rules.rows(header, to, from));
+            // Rules that name no interface need no bits of it; constants save instructions.
+            match self.rules.interfaced {
+                0 => self.rules.row(headers, found, INTERFACE),
+                _ => self.rules.row(headers, found, FIELDS),
             }
         }
     }

@@ -26,6 +26,8 @@ pub struct Kind {
     pub protocol: [f64; 2],
     /// How many networks the addresses come from, for each thousand rules.
     pub networks: u32,
+    /// How many ports there are beside the well-known ones.
+    pub ports: u32,
 }
 
 /// Access list: specific at both ends.
@@ -37,6 +39,7 @@ pub const ACCESS_LIST: Kind = Kind {
     range: [0.0, 0.15],
     protocol: [0.8, 0.1],
     networks: 60,
+    ports: 80,
 };
 /// Firewall: many wildcards.
 pub const FIREWALL: Kind = Kind {
@@ -47,6 +50,7 @@ pub const FIREWALL: Kind = Kind {
     range: [0.25, 0.25],
     protocol: [0.55, 0.25],
     networks: 30,
+    ports: 40,
 };
 /// IP chain: between the two.
 pub const IP_CHAIN: Kind = Kind {
@@ -57,6 +61,7 @@ pub const IP_CHAIN: Kind = Kind {
     range: [0.08, 0.1],
     protocol: [0.55, 0.25],
     networks: 50,
+    ports: 60,
 };
 
 /// Ports that services have (IANA), and ranges that filters have.
@@ -71,6 +76,7 @@ pub fn rules(kind: &Kind, count: u32, seed: u64) -> Vec<Rule> {
     let mut random = Stream::new(seed, kind.name);
     let networks = (u64::from(kind.networks) * u64::from(count)).div_ceil(1000).max(1);
     let networks: Vec<u32> = (0..networks).map(|_| random.bits() as u32).collect();
+    let others: Vec<u16> = (0..kind.ports).map(|_| random.below(1 << 16) as u16).collect();
     let mut seen = std::collections::BTreeSet::new();
     let mut rules = Vec::new();
     // Small sets of few looks may have fewer different rules than wanted.
@@ -81,8 +87,8 @@ pub fn rules(kind: &Kind, count: u32, seed: u64) -> Vec<Rule> {
         let filter = Filter {
             src: address(kind, 0, &networks, &mut random),
             dst: address(kind, 1, &networks, &mut random),
-            src_ports: ports(kind, 0, &mut random),
-            dst_ports: ports(kind, 1, &mut random),
+            src_ports: ports(kind, 0, &others, &mut random),
+            dst_ports: ports(kind, 1, &others, &mut random),
             protocol: protocol(kind, &mut random),
             interface: None,
         };
@@ -108,13 +114,11 @@ fn address(kind: &Kind, end: usize, networks: &[u32], random: &mut Stream) -> Pr
     Prefix::new(network & 0xffff_0000 | host, len).expect("at most 32")
 }
 
-fn ports(kind: &Kind, end: usize, random: &mut Stream) -> RangeInclusive<u16> {
+fn ports(kind: &Kind, end: usize, others: &[u16], random: &mut Stream) -> RangeInclusive<u16> {
     let draw = random.unit();
     if draw < kind.port[end] {
-        let port = match random.chance(0.7) {
-            true => PORTS[random.below(PORTS.len() as u64) as usize],
-            false => random.below(1 << 16) as u16,
-        };
+        let among = if random.chance(0.7) { &PORTS[..] } else { others };
+        let port = among[random.below(among.len() as u64) as usize];
         return port..=port;
     }
     match draw < kind.port[end] + kind.range[end] {

@@ -77,9 +77,9 @@ impl<K: Key> Routing<K> {
         let routes = self.routes.range((prefix, 0)..=(prefix, u32::MAX));
         let best = routes.min_by_key(|((_, source), (cost, _))| (*cost, *source));
         match best {
-            Some((_, &(_, next_hop))) => drop(self.table.insert(prefix, next_hop)?),
-            None => drop(self.table.remove(prefix)),
-        }
+            Some((_, &(_, next_hop))) => self.table.insert(prefix, next_hop)?,
+            None => self.table.remove(prefix),
+        };
         Ok(())
     }
     /// Where a packet to `dst` with this verdict goes; `None` if it is denied or nothing leads there.

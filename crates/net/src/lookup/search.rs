@@ -126,6 +126,10 @@ impl Shape {
             *window = key.window(0);
             *lane = self.enter(words, *window);
         }
+        // All nodes are on their way before the first is needed.
+        for lane in &row.lanes[..keys.len().min(ROW)] {
+            let _ = bitmaps(words, lane.node);
+        }
         let (mut going, mut depth, mut base) = (keys.len().min(ROW), self.initial, 0);
         while going > 0 && depth <= u32::from(K::BITS) {
             if depth + stride > base + 64 {

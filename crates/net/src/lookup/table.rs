@@ -200,9 +200,9 @@ pub fn diff<K: Key>(old: &[(Prefix<K>, NextHop)], new: &[(Prefix<K>, NextHop)]) 
 pub fn apply<K: Key>(tree: &mut TreeBitmap<K>, changes: &[Change<K>]) -> Result<(), Full> {
     for change in changes {
         match change.new {
-            Some(hop) => drop(tree.insert(change.prefix, hop)?),
-            None => drop(tree.remove(change.prefix)),
-        }
+            Some(hop) => tree.insert(change.prefix, hop)?,
+            None => tree.remove(change.prefix),
+        };
     }
     Ok(())
 }

@@ -192,11 +192,11 @@ fn readers_see_the_old_answer_or_the_new_one_d_132() {
             let prefix = prefixes[at as usize];
             let longer = Prefix::new(prefix.key() | 4, 26 + random.below(7) as u8).expect("32");
             match random.below(4) {
-                0 => drop(table.insert(prefix, hop(at + 1 + 1000))),
-                1 => drop(table.insert(longer, hop(at + 1 + 2000))),
-                2 => drop(table.remove(longer)),
-                _ => drop(table.insert(prefix, hop(at + 1))),
-            }
+                0 => table.insert(prefix, hop(at + 1 + 1000)).ok().flatten(),
+                1 => table.insert(longer, hop(at + 1 + 2000)).ok().flatten(),
+                2 => table.remove(longer),
+                _ => table.insert(prefix, hop(at + 1)).ok().flatten(),
+            };
         }
         stop.store(true, order);
     });
