@@ -18,6 +18,7 @@ pub mod why;
 
 pub use lastmeter_engine::Parallel;
 pub use lastmeter_net::{classify, lookup};
+pub use lastmeter_wire::routes;
 
 use lastmeter_base::bench::Case;
 use lastmeter_net::timed_token::bench::CASES as RING;

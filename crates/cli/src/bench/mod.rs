@@ -5,6 +5,7 @@
 
 mod engine;
 mod observed;
+mod lookup;
 mod peer;
 
 use crate::threads::Threads;
@@ -20,6 +21,9 @@ pub(crate) struct Arguments {
     /// Only those whose names begin so: `engine`, `wire/aal5`
     #[arg(default_value = "")]
     name: String,
+    /// Look addresses up in this routing table too, beside DPDK where it is installed
+    #[arg(long, value_name = "FILE")]
+    table: Option<std::path::PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -68,6 +72,12 @@ pub(crate) fn bench(
             found = true;
             show(common, &run(&setting)?);
         }
+    }
+    if let Some(table) =
+        arguments.table.as_deref().filter(|_| "lookup".starts_with(&arguments.name))
+    {
+        found = true;
+        lookup::all(table, &setting)?.iter().for_each(|result| show(common, result));
     }
     for case in lastmeter_lab::bench_cases().filter(|case| case.name.starts_with(&arguments.name)) {
         found = true;

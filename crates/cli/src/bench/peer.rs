@@ -1,5 +1,7 @@
 //! Peers: other programs that do the same, built and run here where they are installed.
 
+use lastmeter_lab::lookup::{NextHop, Prefix};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -66,6 +68,80 @@ fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
     Ok(number("packet_hops")? / number("cpu_seconds")?)
+}
+
+/// Longest-prefix match in DPDK; see the file itself.
+const LOOKUP_DPDK: &str = include_str!("../../peers/lookup_dpdk.c");
+
+/// What DPDK's `rte_fib` achieved.
+pub(crate) struct Dpdk {
+    /// Lookups a processor second.
+    pub(crate) lookups: f64,
+    /// Deletes and adds a processor second.
+    pub(crate) updates: f64,
+    /// Bytes of the table.
+    pub(crate) bytes: f64,
+    /// The sum of the next hops of one pass.
+    pub(crate) sum: u64,
+}
+
+/// What `rte_fib` makes of the same table and the same addresses; else why it could not be asked.
+pub(crate) fn dpdk_lookup(
+    table: &[(Prefix<u32>, NextHop)],
+    keys: &[u32],
+    seconds: f64,
+) -> Result<Dpdk, String> {
+    let folder = folder()?;
+    let (source, program) = (folder.join("lookup_dpdk.c"), folder.join("lookup_dpdk"));
+    let built = std::fs::read_to_string(&source).is_ok_and(|text| text == LOOKUP_DPDK);
+    if !(built && program.is_file()) {
+        std::fs::write(&source, LOOKUP_DPDK).map_err(|error| error.to_string())?;
+        // Where DPDK is, pkg-config knows.
+        let flags = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();
+        let flags = flags.map_err(|_| "pkg-config is not installed".to_owned())?;
+        let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-O3", "-march=native", "-o"]).arg(&program).arg(&source);
+        let output = compiler.args(flags.split_whitespace()).output();
+        if !output.map_err(|_| "gcc is not installed".to_owned())?.status.success() {
+            let _ = std::fs::remove_file(&source);
+            return Err("libdpdk-dev is not installed".to_owned());
+        }
+    }
+    let (routes, addresses) = (folder.join("table.txt"), folder.join("addresses.bin"));
+    let line = |&(prefix, hop): &(Prefix<u32>, NextHop)| {
+        format!("{}/{} {hop}\n", Ipv4Addr::from_bits(prefix.key()), prefix.len())
+    };
+    let text: String = table.iter().map(line).collect();
+    std::fs::write(&routes, text).map_err(|error| error.to_string())?;
+    let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_ne_bytes()).collect();
+    std::fs::write(&addresses, bytes).map_err(|error| error.to_string())?;
+    let mut command = Command::new(&program);
+    command.args([
+        "--no-huge",
+        "-m",
+        "2048",
+        "--no-pci",
+        "-l",
+        "0",
+        "--log-level=1",
+        "--in-memory",
+    ]);
+    command.args(["--force-max-simd-bitwidth=512", "--"]);
+    let output = command.arg(&routes).arg(&addresses).arg(seconds.to_string()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // DPDK may say something before.
+    let line = text.lines().rfind(|line| line.starts_with('{')).unwrap_or_default();
+    let answer: serde_json::Value =
+        serde_json::from_str(line).map_err(|_| format!("it ended with {}", output.status))?;
+    let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
+    Ok(Dpdk {
+        lookups: number("lookups")?,
+        updates: number("updates")?,
+        bytes: number("bytes")?,
+        sum: answer["sum"].as_u64().ok_or("no `sum` in its answer")?,
+    })
 }
 
 /// Where built peers are kept.

@@ -1,0 +1,191 @@
+//! Lookups in a table from a file, beside DPDK on the same table and the same addresses.
+
+use super::{Result, Setting, peer};
+use crate::Complaint;
+use lastmeter_lab::lookup::table::{addresses, load, split};
+use lastmeter_lab::lookup::{Key, NextHop, Options, Prefix};
+use lastmeter_lab::routes::Routes;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Addresses of a pass: random ones inside random prefixes.
+const KEYS: usize = 1 << 22;
+const KEYS_QUICK: usize = 1 << 16;
+/// Destinations of the pass that repeats them.
+const REPEATED: usize = 2048;
+const BATCH: usize = 64;
+/// How long each is repeated; the best pass counts.
+const SECONDS: f64 = 1.0;
+const SECONDS_QUICK: f64 = 0.05;
+/// Updates a second while lookups go on.
+const RATES: [u32; 3] = [1_000, 10_000, 100_000];
+
+/// Runs them all; each family that the file has.
+pub(crate) fn all(
+    path: &Path,
+    setting: &Setting<'_>,
+) -> std::result::Result<Vec<Result>, Complaint> {
+    let file = crate::lookup::read(path)?;
+    let routes = Routes::parse(&file)
+        .map_err(|error| Complaint(format!("`{}`, {error}", path.display())))?;
+    let (v4, v6) = split(&routes);
+    let mut results = Vec::new();
+    if !v4.is_empty() {
+        let run = Run::new("lookup/full-ipv4", &v4, setting)?;
+        let peer = peer::dpdk_lookup(&v4, &run.keys, run.seconds);
+        run.results(&mut results, Some(peer))?;
+    }
+    if !v6.is_empty() {
+        Run::new("lookup/full-ipv6", &v6, setting)?.results(&mut results, None)?;
+    }
+    Ok(results)
+}
+
+/// A table's measurements.
+struct Run<'a, K> {
+    name: &'static str,
+    table: &'a [(Prefix<K>, NextHop)],
+    keys: Vec<K>,
+    seconds: f64,
+}
+
+impl<'a, K: Key> Run<'a, K> {
+    fn new(
+        name: &'static str,
+        table: &'a [(Prefix<K>, NextHop)],
+        setting: &Setting<'_>,
+    ) -> std::result::Result<Run<'a, K>, Complaint> {
+        let count = if setting.quick { KEYS_QUICK } else { KEYS };
+        let keys = addresses(table, count, setting.seed.unwrap_or(2));
+        Ok(Run { name, table, keys, seconds: if setting.quick { SECONDS_QUICK } else { SECONDS } })
+    }
+    fn result(&self, what: &str, value: f64, unit: &str, hash: u64, note: String) -> Result {
+        Result {
+            bench: format!("{}{what}", self.name),
+            value,
+            unit: unit.to_owned(),
+            higher_is_better: unit != "B/prefix",
+            peer: None,
+            peer_value: None,
+            ratio: None,
+            hash: format!("{hash:016x}"),
+            note,
+        }
+    }
+    fn results(
+        &self,
+        results: &mut Vec<Result>,
+        peer: Option<std::result::Result<peer::Dpdk, String>>,
+    ) -> std::result::Result<(), Complaint> {
+        let mut tree = load(self.table, Options::USUAL)?;
+        let bytes = tree.memory().total() as f64;
+        let each = bytes / self.table.len() as f64;
+        let mut reader = tree.reader();
+        let mut hops = [None; BATCH];
+        let mut batched = |keys: &[K]| {
+            self.best(keys.len(), || {
+                let batches = keys.chunks_exact(BATCH).map(|keys| {
+                    reader.lookup_batch(keys, &mut hops);
+                    sum(&hops)
+                });
+                batches.sum()
+            })
+        };
+        let (rate, hash) = batched(&self.keys);
+        let repeated: Vec<K> = self.keys.iter().copied().take(REPEATED).collect();
+        let (repeated_rate, repeated_hash) = batched(&repeated);
+        drop(reader);
+        let singles = || self.keys.iter().map(|&key| sum(&[tree.lookup(key)])).sum();
+        let (single_rate, single_hash) = self.best(self.keys.len(), singles);
+        let prefixes = self.table.len();
+        let note = format!("random addresses inside {prefixes} prefixes, {BATCH} at a time");
+        let mut lookups = self.result("", rate, "lookups/s", hash, note);
+        let note = format!("{REPEATED} destinations again and again, {BATCH} at a time");
+        let repeated = self.result("-repeated", repeated_rate, "lookups/s", repeated_hash, note);
+        let note = "the same addresses, one by one".to_owned();
+        let single = self.result("-single", single_rate, "lookups/s", single_hash, note);
+        let note = format!("{bytes} bytes, all that the table takes");
+        let mut memory = self.result("-memory", each, "B/prefix", hash, note);
+        let losses: Vec<Result> = RATES.map(|at| self.while_updated(&mut tree, at)).into();
+        let (updated, update_hash) = self.updates(&mut tree);
+        let note = "random prefixes removed and inserted".to_owned();
+        let mut updates = self.result("-updates", updated, "updates/s", update_hash, note);
+        match peer {
+            Some(Ok(dpdk)) => {
+                if dpdk.sum != hash {
+                    return Err(Complaint("rte_fib gave other next hops than this table".into()));
+                }
+                beside(&mut lookups, dpdk.lookups);
+                beside(&mut updates, dpdk.updates);
+                beside(&mut memory, dpdk.bytes / prefixes as f64);
+            }
+            Some(Err(why)) => drop(write!(lookups.note, "; no rte_fib beside it: {why}")),
+            None => {}
+        }
+        results.extend([lookups, repeated, single, memory, updates]);
+        results.extend(losses);
+        Ok(())
+    }
+    /// The best rate of several passes, and what a pass gave.
+    fn best(&self, count: usize, mut pass: impl FnMut() -> u64) -> (f64, u64) {
+        let began = Instant::now();
+        let (mut best, mut hash) = (0.0_f64, 0);
+        while began.elapsed().as_secs_f64() < self.seconds {
+            let start = Instant::now();
+            hash = pass();
+            best = best.max(count as f64 / start.elapsed().as_secs_f64());
+        }
+        (best, hash)
+    }
+    fn update(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>, at: &mut usize) -> u64 {
+        // A stride that shares no factor with most counts visits them in no order.
+        *at = (*at + 524_287) % self.table.len();
+        let (prefix, hop) = self.table[*at];
+        let removed = tree.remove(prefix);
+        // It was there a moment ago, so there is room.
+        let _ = tree.insert(prefix, hop);
+        sum(&[removed])
+    }
+    fn updates(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>) -> (f64, u64) {
+        const UPDATES: usize = 100_000;
+        self.best(UPDATES, || {
+            let mut at = 0;
+            (0..UPDATES / 2).map(|_| self.update(tree, &mut at)).sum()
+        })
+    }
+    /// What is left of the lookups on the same core while the table changes.
+    fn while_updated(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>, rate: u32) -> Result {
+        let began = Instant::now();
+        let (mut done, mut changed, mut at, mut hash) = (0_usize, 0.0, 0, 0_u64);
+        let mut hops = [None; BATCH];
+        for keys in self.keys.chunks_exact(16 * BATCH).cycle() {
+            for keys in keys.chunks_exact(BATCH) {
+                tree.lookup_batch(keys, &mut hops);
+                hash = hash.wrapping_add(sum(&hops));
+            }
+            done += keys.len();
+            let elapsed = began.elapsed().as_secs_f64();
+            while changed < elapsed * f64::from(rate) {
+                self.update(tree, &mut at);
+                changed += 2.0;
+            }
+            if elapsed > self.seconds {
+                break;
+            }
+        }
+        let left = done as f64 / began.elapsed().as_secs_f64();
+        let note = format!("lookups while {rate} updates/s are made on the same core, mean");
+        self.result(&format!("-updated@{rate}"), left, "lookups/s", hash, note)
+    }
+}
+
+fn sum(hops: &[Option<NextHop>]) -> u64 {
+    hops.iter().map(|hop| u64::from(hop.map_or(0, NextHop::get))).sum()
+}
+
+fn beside(result: &mut Result, value: f64) {
+    result.peer = Some("rte_fib".to_owned());
+    result.peer_value = Some(value);
+    result.ratio = Some(result.value / value);
+}
