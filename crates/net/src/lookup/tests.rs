@@ -157,6 +157,7 @@ fn refuses_what_does_not_fit_and_stays_as_it_was() {
     assert_eq!(table.to_vec().len() as u64, table.len());
 }
 
+#[cfg(test)]
 #[test]
 fn readers_see_the_old_answer_or_the_new_one_d_132() {
     // Two next hops for each prefix alternate, and a longer prefix comes and goes above other keys.
