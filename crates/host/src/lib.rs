@@ -16,4 +16,5 @@ pub mod element;
 pub mod instructions;
 pub mod machine;
 pub mod profile;
+pub mod receive;
 pub mod resource;

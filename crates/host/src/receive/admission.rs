@@ -1,0 +1,80 @@
+//! Which packets get in: early drop, tags, budgets of flows. On the host, or on the adapter, where
+//! dropping costs the host nothing.
+//!
+//! | admission | admits | id |
+//! |---|---|---|
+//! | [`EarlyDrop`] | while a buffer is free | E-100; on the adapter: drop-in-adapter, E-105 |
+//! | [`Tags`] | by class: the lower the class, the more buffers must be free | E-131 |
+//! | [`Budgets`] | each flow so many packets a period; more only while buffers are plenty | E-132 |
+
+use super::{Admission, View};
+use lastmeter_base::{Duration, Packet, Time};
+use std::collections::BTreeMap;
+
+/// Refuses a packet for which no buffer is free.
+///
+/// Source: Indiresan 1997, §7.2.2 (`ERR_NOBUFS`). On the adapter it is what DEFTA does (§7.2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyDrop;
+
+impl Admission for EarlyDrop {
+    fn admits(&mut self, _now: Time, _packet: &Packet, view: &View) -> bool {
+        view.buffers_free > 0
+    }
+}
+
+/// Selective discard: under overload, what matters least goes first.
+///
+/// Source: Indiresan 1997, §8.2, left open there; the thresholds are our choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tags {
+    /// Free buffers that a packet of each class needs; classes beyond the last are as the last.
+    pub free_min: Vec<u64>,
+}
+
+impl Admission for Tags {
+    fn admits(&mut self, _now: Time, packet: &Packet, view: &View) -> bool {
+        let class = usize::from(packet.class).min(self.free_min.len().saturating_sub(1));
+        view.buffers_free > self.free_min.get(class).copied().unwrap_or(0)
+    }
+}
+
+/// Flows that are remembered at once; one more and the period begins anew.
+pub const FLOWS_MAX: usize = 4096;
+
+/// A budget of packets a period for each flow, and what is left for whoever wants it.
+///
+/// Source: Indiresan 1997, §8.2, left open there. A flow beyond its budget gets in only while more
+/// than half of the buffers are free, so that nobody's budget is used up by others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budgets {
+    period: Duration,
+    budget: u64,
+    ends: Time,
+    used: BTreeMap<u32, u64>,
+}
+
+impl Budgets {
+    /// `budget` packets for each flow in every `period`.
+    pub fn new(period: Duration, budget: u64) -> Budgets {
+        assert!(!period.is_zero(), "a period of nothing never ends");
+        Budgets { period, budget, ends: Time::START + period, used: BTreeMap::new() }
+    }
+}
+
+impl Admission for Budgets {
+    fn admits(&mut self, now: Time, packet: &Packet, view: &View) -> bool {
+        if now >= self.ends || self.used.len() >= FLOWS_MAX {
+            let periods = now.saturating_since(self.ends).as_ps() / self.period.as_ps() + 1;
+            self.ends += self.period * periods;
+            self.used.clear();
+        }
+        let used = self.used.entry(packet.flow.0).or_default();
+        let admitted = match *used < self.budget {
+            true => view.buffers_free > 0,
+            false => view.buffers_free * 2 > view.buffers,
+        };
+        *used += u64::from(admitted);
+        admitted
+    }
+}

@@ -1,0 +1,131 @@
+//! The threads of a receiving host: the application, pollers, and whose turn it is.
+
+use super::{Batch, Host, Scheduling, Step, THREAD, Who};
+use crate::receive::{Costs, Place};
+use lastmeter_base::{Duration, Time};
+
+impl Host {
+    /// The next step of a thread, if the CPU does none yet.
+    pub(super) fn go_on_threads(&mut self, now: Time) {
+        while self.steps[THREAD].is_none() {
+            let who = self.turn();
+            let turned = who != self.last;
+            self.running = who;
+            match who {
+                Some(Who::Application) => self.work(now, turned),
+                Some(Who::Poller(interface)) => self.poll(now, interface, turned),
+                None => {
+                    self.application_asleep = true;
+                    if !self.ask_idle(now) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whose turn it is.
+    fn turn(&self) -> Option<Who> {
+        let first = self.pollers.front().map(|batch| Who::Poller(batch.interface));
+        let application = (!self.queue.is_empty()).then_some(Who::Application);
+        let ready = |who: Who| match who {
+            Who::Application => application.is_some(),
+            Who::Poller(interface) => self.pollers.iter().any(|b| b.interface == interface),
+        };
+        let present = self.running.filter(|&who| ready(who));
+        match self.options.scheduling {
+            Scheduling::Cooperative => present.or(match self.application_first {
+                true => application.or(first),
+                false => first.or(application),
+            }),
+            Scheduling::Fair(slice) => {
+                let runtime = |who: &Who| match *who {
+                    Who::Application => self.runtimes[0],
+                    Who::Poller(interface) => self.runtimes[interface + 1],
+                };
+                let pollers = self.pollers.iter().map(|batch| Who::Poller(batch.interface));
+                let least = application.into_iter().chain(pollers).min_by_key(runtime)?;
+                // Who runs goes on until another has had less by a slice.
+                present.filter(|who| runtime(who) <= runtime(&least) + slice).or(Some(least))
+            }
+        }
+    }
+
+    fn work(&mut self, now: Time, turned: bool) {
+        let Costs { wake, application, cache_miss, protocol, .. } = self.options.costs;
+        let stages = self.options.stages;
+        if self.application_asleep {
+            let least = self.pollers.iter().map(|b| self.runtimes[b.interface + 1]).min();
+            self.runtimes[0] = self.runtimes[0].max(least.unwrap_or(self.runtimes[0]));
+        }
+        self.last = Some(Who::Application);
+        let turned = std::mem::take(&mut self.application_asleep) || turned;
+        if turned && !wake.is_zero() {
+            self.step(now, THREAD, Step::Turn, stages.switch, wake);
+            return;
+        }
+        let Some((interface, packet)) = self.queue.pop_front() else { return };
+        let lazy = self.interfaces[interface].options.policy.is_lazy();
+        let saved = if self.cold { Duration::ZERO } else { cache_miss };
+        let work = application.saturating_sub(saved) + if lazy { protocol } else { Duration::ZERO };
+        self.cold = false;
+        if self.pollers.is_empty() {
+            self.application_first = false;
+        }
+        self.step(now, THREAD, Step::Work(interface, packet), stages.application, work);
+    }
+
+    fn poll(&mut self, now: Time, interface: usize, turned: bool) {
+        let Costs { switch, look, .. } = self.options.costs;
+        let stages = self.options.stages;
+        let Some(at) = self.pollers.iter().position(|b| b.interface == interface) else { return };
+        let batch = self.pollers[at];
+        if turned && !batch.in_application && !switch.is_zero() {
+            self.last = Some(Who::Poller(interface));
+            self.step(now, THREAD, Step::Turn, stages.switch, switch);
+            return;
+        }
+        let view = self.view(interface);
+        let policy = &mut self.interfaces[interface].options.policy;
+        if view.pending > 0 && policy.proceed(now, &view, batch.handled) {
+            self.handle(now, THREAD, interface);
+            return;
+        }
+        let place = policy.finished(now, &view, batch.handled);
+        self.pollers.remove(at);
+        self.running = None;
+        self.application_first = !self.queue.is_empty();
+        if batch.handled == 0 && !look.is_zero() {
+            self.step(now, THREAD, Step::Look, stages.polling, look);
+        }
+        self.ended(now, interface, place);
+    }
+
+    /// Lets policies use a host that has nothing else to do; whether one did.
+    fn ask_idle(&mut self, now: Time) -> bool {
+        for interface in 0..self.interfaces.len() {
+            let view = self.view(interface);
+            let card = &mut self.interfaces[interface];
+            if card.engaged {
+                continue;
+            }
+            match card.options.policy.idle(now, &view) {
+                Some(place) => {
+                    self.begin_quietly(interface, place);
+                    return true;
+                }
+                None => self.consult(now, interface),
+            }
+        }
+        false
+    }
+
+    /// As [`Host::begin`] for threads, from within their own turn.
+    fn begin_quietly(&mut self, interface: usize, place: Place) {
+        debug_assert!(matches!(place, Place::Thread | Place::Application), "idle is a thread");
+        self.interfaces[interface].engaged = true;
+        self.interfaces[interface].interrupt = None;
+        let in_application = place == Place::Application;
+        self.pollers.push_back(Batch { interface, handled: 0, in_application });
+    }
+}

@@ -1,0 +1,48 @@
+//! Lazy receiver processing: a packet goes to its socket's queue at once, and its protocol work is
+//! done by whoever reads, at his own priority (E-105).
+//!
+//! ```text
+//! in software: command --> interrupt --> demultiplex --> [socket queue] --> application: protocol + work
+//! on adapter:  arrival --> [socket queue] --interrupt only if the application waits--> the same
+//! ```
+//!
+//! On the adapter, with [`super::admission::EarlyDrop`] as what the adapter takes: what finds the
+//! socket's queue full never reaches the host. In software each packet still costs an interrupt and
+//! the look into its header, which is the `accept` of the costs.
+//!
+//! Source: Druschel and Banga, OSDI 1996, as described by Indiresan 1997, §7.1.
+
+use super::{Place, Policy, View};
+use lastmeter_base::Time;
+
+/// Lazy receiver processing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lazy {
+    /// The interrupt handler demultiplexes.
+    Software,
+    /// The adapter demultiplexes, and interrupts only an application that waits.
+    Adapter,
+}
+
+impl Policy for Lazy {
+    fn interrupt_at(&mut self, now: Time, view: &View) -> Option<Time> {
+        match self {
+            Lazy::Software => Some(now),
+            Lazy::Adapter => view.application_idle.then_some(now),
+        }
+    }
+    fn proceed(&mut self, _now: Time, _view: &View, handled: u64) -> bool {
+        match self {
+            Lazy::Software => handled == 0,
+            // One packet to wake the application; it fetches the rest itself.
+            Lazy::Adapter => handled == 0,
+        }
+    }
+    fn idle(&mut self, _now: Time, view: &View) -> Option<Place> {
+        let fetches = *self == Lazy::Adapter && view.pending > 0 && !view.application_idle;
+        fetches.then_some(Place::Application)
+    }
+    fn is_lazy(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,195 @@
+//! Reception: how a host takes packets from its adapters, and what it does when they are too many.
+//!
+//! ```text
+//!             adapter                                        host
+//! arrival --> [buffers] --command, interrupt?--> interrupt | softirq | thread --> [queue] --> application
+//!   drop: `adapter full`, `refused`                 drop: `no buffer`          one CPU, shared by all
+//! ```
+//!
+//! [`Host`] is the machine: one CPU, its interfaces, their commands and the application that
+//! consumes what arrives. A [`Policy`] decides when an interface may interrupt, where its commands
+//! are handled, and how many at a time; an [`Admission`] decides which packets get in. Both are
+//! machines with `now` as an argument, one file each:
+//!
+//! | policy | file | id |
+//! |---|---|---|
+//! | an interrupt for each command | [`interrupt`] | E-100 |
+//! | continuous polling | [`polling`] | E-101 |
+//! | polling by a clock | [`timed`] | E-102 |
+//! | interrupts switched off and on by the host | [`explicit`] | E-103 |
+//! | the adapter backs off | [`backoff`] | E-104 |
+//! | the same with exact shares | [`shares`] | E-125 |
+//! | lazy receiver processing | [`lazy`] | E-105 |
+//! | NAPI, threaded or not, deferred or coalesced | [`napi`] | E-106 |
+//! | Linux's dynamic interrupt moderation | [`dim`] | E-106 |
+//! | interrupts suspended while the application polls | [`suspension`] | E-106 |
+//! | the control commands of Table 7.1 | [`control`] | E-99 |
+//! | early drop, tags, budgets of flows, drop in the adapter | [`admission`] | E-100, E-105, E-131, E-132 |
+//!
+//! Source: Indiresan, "Exploring quality-of-service issues in network interface design",
+//! University of Michigan, 1997, chapter 7. [`equations`] has its Eqs 7.1 to 7.5.
+
+pub mod admission;
+pub mod backoff;
+pub mod control;
+pub mod dim;
+pub mod element;
+pub mod equations;
+pub mod explicit;
+mod host;
+mod interface;
+pub mod interrupt;
+pub mod lazy;
+pub mod napi;
+pub mod polling;
+pub mod shares;
+pub mod suspension;
+pub mod timed;
+pub mod trial;
+
+pub use host::{Host, Options, Scheduling, Stages};
+pub use interface::{Commands, Counts, InterfaceOptions};
+
+use lastmeter_base::{Bytes, Duration, Packet, Time};
+
+/// What reception costs the CPU. Letters are those of Table 7.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// `C_intr`: to enter and leave an interrupt handler.
+    pub interrupt: Duration,
+    /// `C_sw`: to turn to a polling thread and back.
+    pub switch: Duration,
+    /// To wake the application when its queue was empty.
+    pub wake: Duration,
+    /// The part of `C_ri` that goes with the first command (`read`): buffers and the handshake.
+    pub accept: Duration,
+    /// The rest of `C_ri`, with the last command (`read end`): the protocol stack.
+    pub protocol: Duration,
+    /// `C_pp`: the application's work on a packet when its data and code have left the cache.
+    pub application: Duration,
+    /// `C_cm`: by how much less `application` is when it worked on a packet just before, and no
+    /// reception came in between. At most `application`.
+    pub cache_miss: Duration,
+    /// What a look at an interface costs that finds nothing.
+    pub look: Duration,
+}
+
+/// Where the host handles commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the interrupt handler, before everything else.
+    Interrupt,
+    /// In a soft interrupt, before every thread.
+    Softirq,
+    /// In a thread beside the application.
+    Thread,
+    /// In the application itself, which looks for more when it has nothing to do.
+    Application,
+}
+
+/// What a policy can see of its interface and host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Commands that the adapter has for the host.
+    pub pending: u64,
+    /// When the oldest of them was posted.
+    pub oldest: Option<Time>,
+    /// Receive buffers of this interface that are free.
+    pub buffers_free: u64,
+    /// Receive buffers of this interface in all.
+    pub buffers: u64,
+    /// Packets that wait for the application, of all interfaces.
+    pub backlog: u64,
+    /// Whether the application has nothing to do.
+    pub application_idle: bool,
+    /// By how much this interface has had more than its reservation's share, compared with the one
+    /// that has had least of those that want service; zero without reservations.
+    pub ahead: Duration,
+    /// Packets and bytes handled since the start, and interrupts raised.
+    pub handled: Handled,
+}
+
+/// What an interface's commands have brought so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Packets given to the application or to its queue.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// Interrupts that the adapter raised.
+    pub interrupts: u64,
+}
+
+/// When an interface interrupts, and where and how its commands are handled.
+///
+/// The host asks [`Policy::interrupt_at`] whenever something has changed; the rest follows the
+/// life of a batch of commands.
+///
+/// ```text
+/// posted --> interrupt_at --> interrupted --> place --> proceed? .. proceed? --> finished --> place?
+///            timer --> expired --> place?        idle --> place?
+/// ```
+pub trait Policy: Send {
+    /// When the adapter may interrupt, as things are; `None` while it may not. Asked only while
+    /// there are commands and none of them is being handled.
+    fn interrupt_at(&mut self, now: Time, view: &View) -> Option<Time>;
+
+    /// The interrupt was taken: where its commands are handled.
+    fn interrupted(&mut self, _now: Time, _view: &View) -> Place {
+        Place::Interrupt
+    }
+
+    /// Whether to handle one more command in this batch of which `handled` are done.
+    fn proceed(&mut self, now: Time, view: &View, handled: u64) -> bool;
+
+    /// The batch is over: where to go on at once, if at all.
+    fn finished(&mut self, _now: Time, _view: &View, _handled: u64) -> Option<Place> {
+        None
+    }
+
+    /// When the policy wants [`Policy::expired`] to be called.
+    fn timer(&self) -> Option<Time> {
+        None
+    }
+
+    /// The timer has expired: whether a clock interrupt is taken on the CPU for it, and where
+    /// commands are then handled.
+    fn expired(&mut self, _now: Time, _view: &View) -> Expired {
+        Expired::Nothing
+    }
+
+    /// The host has nothing else to do: where to handle commands, if anywhere.
+    fn idle(&mut self, _now: Time, _view: &View) -> Option<Place> {
+        None
+    }
+
+    /// Whether the host looks at the interface all the time, so that it is never idle.
+    fn spins(&self) -> bool {
+        false
+    }
+
+    /// Whether the application does the protocol's work itself.
+    fn is_lazy(&self) -> bool {
+        false
+    }
+}
+
+/// What comes of a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// Nothing on the CPU: it was the adapter's timer, or the policy only took note.
+    Nothing,
+    /// A clock interrupt, and no more.
+    Clock,
+    /// A clock interrupt, then a batch at this place.
+    ClockThen(Place),
+}
+
+/// Which packets get in.
+pub trait Admission: Send {
+    /// Whether `packet` may have a buffer.
+    fn admits(&mut self, now: Time, packet: &Packet, view: &View) -> bool;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Backoff with exact shares: an interface waits for as long as it is ahead of its reservation
+//! (E-125).
+//!
+//! ```text
+//! overloaded, ahead of the others by x --> next interrupt in x, at most `period_max`
+//! overloaded, ahead of nobody          --> next interrupt in `period_min`
+//! otherwise                            --> at once
+//! ```
+//!
+//! It is meant for what Indiresan (1997, §7.4.4) left open about adaptive backoff: the shares
+//! depend on the restore factor, and an interface that has not backed off yet takes from one that
+//! has. Here there is no restore factor. The host is overloaded when the packets that wait for the
+//! application, from all interfaces, fill three quarters of one interface's buffers; so the interface
+//! that is ahead waits although its own buffers are not full, and one that is behind never does.
+//! What the host counts is one number for each interface: packets received over its reservation,
+//! as in fair queueing by virtual time.
+
+use super::{Place, Policy, View};
+use lastmeter_base::{Duration, Time};
+
+/// Interrupts that keep shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    period_min: Duration,
+    period_max: Duration,
+    quota: u64,
+    not_before: Time,
+}
+
+impl Shares {
+    /// Up to `quota` commands an interrupt; under overload an interrupt every `period_min` at most,
+    /// and every `period_max` at least.
+    pub fn new(period_min: Duration, period_max: Duration, quota: u64) -> Shares {
+        Shares { period_min, period_max, quota, not_before: Time::START }
+    }
+}
+
+/// Packets for the application beyond which the host is overloaded, as a share of the buffers of
+/// one interface: what adaptive backoff has (§7.2.3).
+const BACKLOG_MAX: (u64, u64) = (3, 4);
+
+fn overloaded(view: &View) -> bool {
+    view.backlog * BACKLOG_MAX.1 > view.buffers * BACKLOG_MAX.0
+}
+
+impl Policy for Shares {
+    fn interrupt_at(&mut self, now: Time, _view: &View) -> Option<Time> {
+        Some(self.not_before.max(now))
+    }
+    fn proceed(&mut self, _now: Time, view: &View, handled: u64) -> bool {
+        handled == 0 || handled < self.quota && view.buffers_free > 0
+    }
+    fn finished(&mut self, now: Time, view: &View, _handled: u64) -> Option<Place> {
+        if overloaded(view) {
+            self.not_before = now + view.ahead.max(self.period_min).min(self.period_max);
+        }
+        None
+    }
+}

@@ -1,0 +1,152 @@
+//! The ledger of a receiving host: what its CPU did, what limits it, and what another way to
+//! receive would buy.
+
+use super::{Setup, Way};
+use crate::ledger::{Close, Confidence, Ledger, Provenance, Verdict, WhatIf, close};
+use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
+use lastmeter_engine::{
+    Error, Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
+};
+use lastmeter_host::receive::element::Receiver;
+use lastmeter_host::receive::{Host, Stages};
+use lastmeter_net::sink::Sink;
+use lastmeter_net::source::{Flow, Pattern, Sizes, Source, Span};
+
+/// The CPU's name in the ledger.
+pub const CPU: &str = "host.cpu";
+/// What stages of reception are called before their own name.
+const RECEPTION: &str = "host reception: ";
+/// The application's stage.
+const APPLICATION: &str = "host application";
+/// A CPU that is busy for less has something left.
+const FULL: f64 = 0.99;
+/// An application that gets less of the CPU has as good as nothing.
+const STARVED: f64 = 0.05;
+
+/// A ledger and what it says in one word each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// With verdict, and a what-if for each other way.
+    pub ledger: Ledger,
+    /// Share of the CPU in reception: interrupts, polls and protocol.
+    pub reception: f64,
+    /// Share of the CPU in the application.
+    pub application: f64,
+}
+
+/// Runs `way` at `rate` packets a second for `length`, and each of `others` for comparison.
+///
+/// # Errors
+/// The books do not balance: a fault of the model.
+pub fn explain(
+    setup: &Setup,
+    (way, others): (&Way, &[Way]),
+    unit: Duration,
+    rate: f64,
+    length: Duration,
+) -> Result<Explained, Error> {
+    let mut ledger = run(setup, way, unit, rate, length)?;
+    let (reception, application) = shares(&ledger);
+    ledger.verdict = Some(verdict(&ledger, way, reception, application));
+    let baseline = ledger.goodput();
+    for other in others.iter().filter(|other| other.name != way.name) {
+        let predicted = run(setup, other, unit, rate, length)?.goodput();
+        ledger.what_ifs.push(WhatIf {
+            change: format!("{} instead", other.name),
+            metric: "goodput".to_owned(),
+            baseline,
+            predicted,
+            measured: None,
+            error: None,
+            gain: if baseline > 0.0 { predicted / baseline - 1.0 } else { predicted },
+        });
+    }
+    ledger.what_ifs.sort_by(|a, b| b.predicted.total_cmp(&a.predicted));
+    Ok(Explained { ledger, reception, application })
+}
+
+/// One run in the engine, so that its books are those of every other run.
+fn run(
+    setup: &Setup,
+    way: &Way,
+    unit: Duration,
+    rate: f64,
+    length: Duration,
+) -> Result<Ledger, Error> {
+    let mut graph = Graph::new(1);
+    let cpu = ResourceInfo { name: CPU.to_owned(), kind: ResourceKind::Cpu, units: 1 };
+    let cpu = graph.resource(cpu);
+    let mut stage = |name: String, on_cpu: bool| {
+        let resource = on_cpu.then_some(cpu);
+        graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+    };
+    let stages = Stages {
+        interrupt: stage(format!("{RECEPTION}interrupt entry"), true),
+        switch: stage("host thread switch".to_owned(), true),
+        accept: stage(format!("{RECEPTION}first command"), true),
+        transfer: stage("adapter transfer".to_owned(), false),
+        protocol: stage(format!("{RECEPTION}protocol"), true),
+        application: stage(APPLICATION.to_owned(), true),
+        polling: stage(format!("{RECEPTION}polling"), true),
+    };
+    let path = graph.path("network to application", "packets");
+    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
+    let gap = Draw::Constant(super::gap(rate));
+    let pattern = Pattern::Gaps { gap, sizes: Sizes::Constant(setup.len) };
+    let span = Span { start: Time::START, random_phase: false, stop: Time::MAX, limit: u64::MAX };
+    let source = graph.add("source", Source::new(flow, pattern, span))?;
+    let host = Host::new(setup.options(cpu, stages), vec![(way.interface)(setup, unit)]);
+    let host = graph.add("host", Receiver::new(host))?;
+    let sink = graph.add("sink", Sink::default())?;
+    graph.connect(source, PortId(0), host, PortId(0))?;
+    graph.connect(host, PortId(0), sink, PortId(0))?;
+    let mut engine = graph.build(1)?;
+    engine.run_until(Time::START + length, &mut VirtualClock)?;
+    let title = format!("{} at {rate:.0} packets/s", way.name);
+    let provenance = Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: 1,
+        level: "model".to_owned(),
+        ..Provenance::default()
+    };
+    Ok(close(&engine.finish()?, Close { title, provenance }))
+}
+
+/// The CPU's shares in reception and in the application.
+fn shares(ledger: &Ledger) -> (f64, f64) {
+    let by_stage = ledger.resources.iter().filter(|r| r.name == CPU).flat_map(|r| &r.by_stage);
+    by_stage.fold((0.0, 0.0), |(reception, application), (stage, share)| {
+        match stage.as_str() {
+            APPLICATION => (reception, application + share),
+            stage if stage.starts_with(RECEPTION) => (reception + share, application),
+            _ => (reception, application),
+        }
+    })
+}
+
+fn verdict(ledger: &Ledger, way: &Way, reception: f64, application: f64) -> Verdict {
+    let used = ledger.resources.first().map_or(0.0, |cpu| cpu.busy + cpu.blocked);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let (resource, words) = match used >= FULL {
+        false => (None, format!("Nothing limits: the CPU is in use for {}.", percent(used))),
+        true if application < STARVED && reception > application => (
+            Some(CPU.to_owned()),
+            format!(
+                "Receive livelock: {} takes {} of {CPU} for reception, and the application gets {}.",
+                way.name,
+                percent(reception),
+                percent(application)
+            ),
+        ),
+        true => (
+            Some(CPU.to_owned()),
+            format!(
+                "{CPU} limits: {} for reception and {} for the application.",
+                percent(reception),
+                percent(application)
+            ),
+        ),
+    };
+    let confidence = Confidence::High;
+    Verdict { resource, utilisation: used, confidence, runner_up: None, words }
+}
