@@ -2,7 +2,11 @@
 
 use crate::{Common, Complaint, Ended, output};
 use indicatif::ProgressBar;
+use lastmeter_lab::reception::sweep::{self, Curve, Machine};
+use lastmeter_lab::reception::{Way, chart, of_1997, of_today};
 use lastmeter_lab::repro::{self, Options, Report, Shelf, Style};
+use lastmeter_live::calibrate::Calibration;
+use std::path::PathBuf;
 
 /// Reproduce published tables and figures, ours beside theirs.
 ///
@@ -13,15 +17,29 @@ pub(crate) struct Arguments {
     /// A row (E-64), a system (A, J, N, D, E), an experiment (cim-equations), or all
     #[arg(default_value = "all")]
     select: String,
+    /// With `livelock`: every way to receive, of 1997 and of today, on a host of today
+    #[arg(long)]
+    modern: bool,
+    /// With --modern: a host that `lastmeter calibrate --out FILE` has written [default: a bundled one]
+    #[arg(long, value_name = "FILE", requires = "modern")]
+    host: Option<PathBuf>,
+    /// With --modern: write the chart here
+    #[arg(long, value_name = "FILE", requires = "modern")]
+    out: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   lastmeter repro                 everything
   lastmeter repro J               what the document on Jetstream publishes
-  lastmeter repro E-64 --json     one row, for programs";
+  lastmeter repro E-64 --json     one row, for programs
+  lastmeter repro livelock --modern --out livelock.html
+                                  every way to receive, then and now, on one chart";
 
 pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if arguments.modern {
+        return modern(common, arguments);
+    }
     let shelf = Shelf::builtin();
     let jobs = repro::plan(&arguments.select, &shelf).map_err(complaint)?;
     let options = Options { seed: common.seed.unwrap_or(1) };
@@ -49,4 +67,52 @@ fn complaint(error: repro::Error) -> Complaint {
         repro::Error::Problems(problems) => crate::run::rendered(&problems),
         other => Complaint(other.to_string()),
     }
+}
+
+/// The bundled host of today.
+const MODERN: &str = include_str!("../../../profiles/calibrated/epyc-2-cores.toml");
+
+fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if arguments.select != "livelock" {
+        return Err(Complaint("--modern goes with `lastmeter repro livelock`".to_owned()));
+    }
+    let text = match &arguments.host {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Complaint(format!("{}: {error}", path.display())))?,
+        None => MODERN.to_owned(),
+    };
+    let calibration = Calibration::from_toml(&text)?;
+    let today = Machine::calibrated(&calibration).map_err(Complaint)?;
+    let then = Machine::of_1997();
+    let ways: Vec<Way> = of_1997().into_iter().chain(of_today()).collect();
+    let seed = common.seed.unwrap_or(1);
+    let bar = ProgressBar::new((ways.len() + of_1997().len()) as u64);
+    let curves = |machine: &Machine, ways: &[Way]| -> Vec<Curve> {
+        let one = |way: &Way| {
+            bar.set_message(way.name);
+            let curve = sweep::curve(machine, way, seed);
+            bar.inc(1);
+            curve
+        };
+        ways.iter().map(one).collect()
+    };
+    let now = curves(&today, &ways);
+    let before = curves(&then, &of_1997());
+    bar.finish_and_clear();
+    if let Some(path) = &arguments.out {
+        let page = chart::html(&[(&today, &now), (&then, &before)]);
+        std::fs::write(path, page)
+            .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
+        output::note(&format!("Written to {}", path.display()));
+    }
+    match common.json {
+        true => {
+            output::print(&(sweep::json_lines(&today, &now) + &sweep::json_lines(&then, &before)));
+        }
+        false => {
+            output::print(&chart::table(&today, &now));
+            output::print(&chart::table(&then, &before));
+        }
+    }
+    Ok(Ended::Done)
 }

@@ -8,6 +8,7 @@ pub mod kinds;
 pub mod ledger;
 pub mod library;
 pub mod profile;
+pub mod reception;
 mod replay;
 pub mod report;
 pub mod repro;

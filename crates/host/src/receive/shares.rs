@@ -24,14 +24,15 @@ pub struct Shares {
     period_min: Duration,
     period_max: Duration,
     quota: u64,
-    not_before: Time,
+    last: Time,
+    wait: Duration,
 }
 
 impl Shares {
     /// Up to `quota` commands an interrupt; under overload an interrupt every `period_min` at most,
     /// and every `period_max` at least.
     pub fn new(period_min: Duration, period_max: Duration, quota: u64) -> Shares {
-        Shares { period_min, period_max, quota, not_before: Time::START }
+        Shares { period_min, period_max, quota, last: Time::START, wait: Duration::ZERO }
     }
 }
 
@@ -45,15 +46,20 @@ fn overloaded(view: &View) -> bool {
 
 impl Policy for Shares {
     fn interrupt_at(&mut self, now: Time, _view: &View) -> Option<Time> {
-        Some(self.not_before.max(now))
+        Some((self.last + self.wait).max(now))
+    }
+    fn interrupted(&mut self, now: Time, _view: &View) -> Place {
+        self.last = now;
+        Place::Interrupt
     }
     fn proceed(&mut self, _now: Time, view: &View, handled: u64) -> bool {
         handled == 0 || handled < self.quota && view.buffers_free > 0
     }
-    fn finished(&mut self, now: Time, view: &View, _handled: u64) -> Option<Place> {
-        if overloaded(view) {
-            self.not_before = now + view.ahead.max(self.period_min).min(self.period_max);
-        }
+    fn finished(&mut self, _now: Time, view: &View, _handled: u64) -> Option<Place> {
+        self.wait = match overloaded(view) {
+            true => view.ahead.max(self.period_min).min(self.period_max),
+            false => Duration::ZERO,
+        };
         None
     }
 }

@@ -4,16 +4,14 @@
 use super::{Setup, Way};
 use crate::ledger::{Close, Confidence, Ledger, Provenance, Verdict, WhatIf, close};
 use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
-use lastmeter_engine::{
-    Error, Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
-};
+use lastmeter_engine::{Error, Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
 use lastmeter_host::receive::element::Receiver;
 use lastmeter_host::receive::{Host, Stages};
 use lastmeter_net::sink::Sink;
 use lastmeter_net::source::{Flow, Pattern, Sizes, Source, Span};
 
 /// The CPU's name in the ledger.
-pub const CPU: &str = "host.cpu";
+const CPU: &str = "host.cpu";
 /// What stages of reception are called before their own name.
 const RECEPTION: &str = "host reception: ";
 /// The application's stage.
@@ -93,7 +91,7 @@ fn run(
     let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
     let gap = Draw::Constant(super::gap(rate));
     let pattern = Pattern::Gaps { gap, sizes: Sizes::Constant(setup.len) };
-    let span = Span { start: Time::START, random_phase: false, stop: Time::MAX, limit: u64::MAX };
+    let span = Span::ALWAYS;
     let source = graph.add("source", Source::new(flow, pattern, span))?;
     let host = Host::new(setup.options(cpu, stages), vec![(way.interface)(setup, unit)]);
     let host = graph.add("host", Receiver::new(host))?;
@@ -101,7 +99,7 @@ fn run(
     graph.connect(source, PortId(0), host, PortId(0))?;
     graph.connect(host, PortId(0), sink, PortId(0))?;
     let mut engine = graph.build(1)?;
-    engine.run_until(Time::START + length, &mut VirtualClock)?;
+    engine.run_until(Time::START + length, &mut VirtualClock::default())?;
     let title = format!("{} at {rate:.0} packets/s", way.name);
     let provenance = Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -115,12 +113,10 @@ fn run(
 /// The CPU's shares in reception and in the application.
 fn shares(ledger: &Ledger) -> (f64, f64) {
     let by_stage = ledger.resources.iter().filter(|r| r.name == CPU).flat_map(|r| &r.by_stage);
-    by_stage.fold((0.0, 0.0), |(reception, application), (stage, share)| {
-        match stage.as_str() {
-            APPLICATION => (reception, application + share),
-            stage if stage.starts_with(RECEPTION) => (reception + share, application),
-            _ => (reception, application),
-        }
+    by_stage.fold((0.0, 0.0), |(reception, application), (stage, share)| match stage.as_str() {
+        APPLICATION => (reception, application + share),
+        stage if stage.starts_with(RECEPTION) => (reception + share, application),
+        _ => (reception, application),
     })
 }
 

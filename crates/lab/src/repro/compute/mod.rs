@@ -5,10 +5,12 @@
 
 mod afterburner;
 mod cim;
+mod interfaces;
 mod ip;
 mod jetstream;
 mod jetstream_ring;
 mod link_sharing;
+mod livelock;
 
 use super::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
@@ -136,6 +138,9 @@ pub const ALL: &[(&str, Compute)] = &[
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),
     ("jetstream-ring", jetstream_ring::ring),
+    ("livelock", livelock::figures),
+    ("livelock-equations", livelock::equations),
+    ("livelock-interfaces", interfaces::two),
 ];
 
 /// The computation of this name.
