@@ -1,6 +1,8 @@
 //! `lastmeter kinds`: what can be said in experiments, made from the code.
 
 use crate::{Common, Complaint, Ended, output};
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile::device;
 use lastmeter_lab::{kinds, schema};
 
 /// Print what can be said in experiments, made from the code.
@@ -9,6 +11,9 @@ use lastmeter_lab::{kinds, schema};
 pub(crate) struct Arguments {
     /// A kind; without one, all are listed
     name: Option<String>,
+    /// Draw an adapter as SVG
+    #[arg(long, requires = "name")]
+    svg: bool,
     /// Print the JSON Schema of experiment files instead
     #[arg(long, conflicts_with = "name")]
     schema: bool,
@@ -18,6 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   lastmeter kinds
   lastmeter kinds token-bucket
+  lastmeter kinds cim                     an adapter in five sections, drawn
+  lastmeter kinds pcie4 --svg > pcie4.svg
   lastmeter kinds --schema > experiment.schema.json";
 
 pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -27,7 +34,18 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     match &arguments.name {
         None if common.json => output::print(&format!("{:#}", kinds::list_json())),
-        None => output::print(&kinds::list_text()),
+        None => {
+            output::print(&kinds::list_text());
+            let adapters = Builtin.names(device::FOLDER).join(", ");
+            output::print(&format!("Adapters in five sections, drawn as well: {adapters}\n"));
+        }
+        Some(name) if arguments.svg => {
+            let card = device::read(name, &Builtin).map_err(Complaint)?;
+            output::print(&device::svg(&card));
+        }
+        Some(name) if kinds::find(name).is_err() && is_adapter(name) => {
+            output::print(&device::page(name, &Builtin).map_err(Complaint)?);
+        }
         Some(name) => {
             let page = kinds::find(name).map_err(|near| unknown(name, near.map(|p| p.name)))?;
             match common.json {
@@ -37,6 +55,10 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         }
     }
     Ok(Ended::Done)
+}
+
+fn is_adapter(name: &str) -> bool {
+    Builtin.names(device::FOLDER).iter().any(|known| known == name)
 }
 
 fn unknown(name: &str, near: Option<&str>) -> Complaint {

@@ -17,6 +17,7 @@ pub const TABLE_7_2: Costs = Costs {
     switch: Duration::from_us(20),
     wake: Duration::ZERO,
     accept: Duration::ZERO,
+    demultiplex: Duration::ZERO,
     protocol: Duration::from_us(400),
     application: Duration::from_us(347),
     cache_miss: Duration::from_us(90),

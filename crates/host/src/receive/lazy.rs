@@ -8,7 +8,7 @@
 //!
 //! On the adapter, with [`super::admission::EarlyDrop`] as what the adapter takes: what finds the
 //! socket's queue full never reaches the host. In software each packet still costs an interrupt and
-//! the look into its header, which is the `accept` of the costs.
+//! the look into its header, `demultiplex` of the costs.
 //!
 //! Source: Druschel and Banga, OSDI 1996, as described by Indiresan 1997, §7.1.
 
@@ -32,15 +32,11 @@ impl Policy for Lazy {
         }
     }
     fn proceed(&mut self, _now: Time, _view: &View, handled: u64) -> bool {
-        match self {
-            Lazy::Software => handled == 0,
-            // One packet to wake the application; it fetches the rest itself.
-            Lazy::Adapter => handled == 0,
-        }
+        // On the adapter, one packet wakes the application, which fetches the others itself.
+        handled == 0
     }
     fn idle(&mut self, _now: Time, view: &View) -> Option<Place> {
-        let fetches = *self == Lazy::Adapter && view.pending > 0 && !view.application_idle;
-        fetches.then_some(Place::Application)
+        (*self == Lazy::Adapter && view.pending > 0).then_some(Place::Application)
     }
     fn is_lazy(&self) -> bool {
         true

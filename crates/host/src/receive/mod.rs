@@ -63,6 +63,9 @@ pub struct Costs {
     pub wake: Duration,
     /// The part of `C_ri` that goes with the first command (`read`): buffers and the handshake.
     pub accept: Duration,
+    /// The part of `C_ri` that finds a packet's socket, where the rest is left to the application
+    /// ([`lazy`]); at most `accept + protocol`.
+    pub demultiplex: Duration,
     /// The rest of `C_ri`, with the last command (`read end`): the protocol stack.
     pub protocol: Duration,
     /// `C_pp`: the application's work on a packet when its data and code have left the cache.

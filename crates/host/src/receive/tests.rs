@@ -141,7 +141,7 @@ fn e_104_adaptive_backoff_neither_overruns_nor_starves() {
 
 #[test]
 fn e_105_lazy_processing_drops_before_the_protocol() {
-    let costs = Costs { accept: us(40), protocol: us(360), ..TABLE_7_2 };
+    let costs = Costs { demultiplex: us(40), ..TABLE_7_2 };
     let lazy = |lazy: Lazy, rate| {
         let on_adapter = lazy == Lazy::Adapter;
         let drop = || Box::new(EarlyDrop) as Box<dyn Admission>;
@@ -170,6 +170,7 @@ fn modern(policy: impl Policy + 'static) -> (Options, InterfaceOptions) {
         switch: Duration::from_ns(1_500),
         wake: Duration::from_ns(1_500),
         accept: Duration::ZERO,
+        demultiplex: Duration::from_ns(50),
         protocol: Duration::from_ns(500),
         application: Duration::from_ns(500),
         cache_miss: Duration::ZERO,

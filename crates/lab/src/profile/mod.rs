@@ -8,6 +8,7 @@
 //! ```
 
 mod adapter;
+pub mod device;
 
 pub(crate) mod pages;
 

@@ -34,8 +34,9 @@ impl Machine {
     /// The host of Table 7.2, with the buffers of §7.2.3 and what `experiments/livelock` assumes.
     pub fn of_1997() -> Machine {
         let half = Duration::from_us(200);
+        let demultiplex = Duration::from_us(40);
         let setup = Setup {
-            costs: Costs { accept: half, protocol: half, ..TABLE_7_2 },
+            costs: Costs { accept: half, demultiplex, protocol: half, ..TABLE_7_2 },
             scheduling: Scheduling::Cooperative,
             commands: Commands::Two,
             adapter_buffers: 128,
@@ -61,7 +62,7 @@ impl Machine {
     /// | interrupt | a context switch: calibration does not measure interrupts (assumed) |
     /// | look | a system call |
     ///
-    /// Assumed besides: 1024 descriptors in the ring, 256 packets in the socket's buffer (212992
+    /// Assumed besides: a tenth of the protocol's work to find a packet's socket; 1024 descriptors in the ring, 256 packets in the socket's buffer (212992
     /// bytes of 768 and more each), turns of at least 100 us.
     ///
     /// # Errors
@@ -81,6 +82,7 @@ impl Machine {
             switch,
             wake: switch,
             accept: Duration::ZERO,
+            demultiplex: protocol / 10,
             protocol,
             application,
             cache_miss: Duration::ZERO,
@@ -202,7 +204,9 @@ mod tests {
         let curves: Vec<Curve> = ways.iter().map(|way| curve(&machine, way, 1)).collect();
         for Curve { name, points, .. } in &curves {
             let end = points.last().expect("there are loads");
-            let livelocked = *name == "interrupts" || *name == "interrupts, early drop";
+            // An interrupt for each packet takes more than the host has, whatever follows.
+            let each = ["interrupts", "interrupts, early drop", "lazy processing, software"];
+            let livelocked = each.contains(name);
             assert_eq!(end.throughput < 0.02, livelocked, "{name}: {}", end.throughput);
             assert!(points.iter().all(|p| p.throughput <= p.load * 1.1 + 0.02), "{name}");
         }

@@ -398,7 +398,7 @@ impl Host {
     /// Works on the next command of `interface` at a level.
     fn handle(&mut self, now: Time, level: usize, interface: usize) {
         let view = self.view(interface);
-        let Costs { accept, protocol, .. } = self.options.costs;
+        let Costs { accept, demultiplex, protocol, .. } = self.options.costs;
         let card = &mut self.interfaces[interface];
         let Some((_, command)) = card.commands.pop_front() else { return };
         let ring = card.options.commands == Commands::One;
@@ -411,8 +411,11 @@ impl Host {
             checks && card.options.accepts.as_mut().is_some_and(|a| !a.admits(now, packet, &view));
         let stages = self.options.stages;
         let (stage, cost) = match &command {
+            Command::Read(_) if lazy => (stages.accept, demultiplex),
             Command::Read(_) => (stages.accept, accept),
-            Command::ReadEnd(_) if refused || lazy => (stages.accept, accept),
+            Command::ReadEnd(_) if lazy && ring => (stages.accept, demultiplex),
+            Command::ReadEnd(_) if lazy => (stages.accept, Duration::ZERO),
+            Command::ReadEnd(_) if refused => (stages.accept, accept),
             Command::ReadEnd(_) if ring => (stages.protocol, accept + protocol),
             Command::ReadEnd(_) => (stages.protocol, protocol),
         };

@@ -15,8 +15,8 @@ impl Host {
                 Some(Who::Application) => self.work(now, turned),
                 Some(Who::Poller(interface)) => self.poll(now, interface, turned),
                 None => {
-                    self.application_asleep = true;
                     if !self.ask_idle(now) {
+                        self.application_asleep = true;
                         return;
                     }
                 }
@@ -52,7 +52,8 @@ impl Host {
     }
 
     fn work(&mut self, now: Time, turned: bool) {
-        let Costs { wake, application, cache_miss, protocol, .. } = self.options.costs;
+        let Costs { wake, application, cache_miss, accept, demultiplex, protocol, .. } =
+            self.options.costs;
         let stages = self.options.stages;
         if self.application_asleep {
             let least = self.pollers.iter().map(|b| self.runtimes[b.interface + 1]).min();
@@ -67,7 +68,9 @@ impl Host {
         let Some((interface, packet)) = self.queue.pop_front() else { return };
         let lazy = self.interfaces[interface].options.policy.is_lazy();
         let saved = if self.cold { Duration::ZERO } else { cache_miss };
-        let work = application.saturating_sub(saved) + if lazy { protocol } else { Duration::ZERO };
+        let left = (accept + protocol).saturating_sub(demultiplex);
+        let left = if lazy { left } else { Duration::ZERO };
+        let work = application.saturating_sub(saved) + left;
         self.cold = false;
         if self.pollers.is_empty() {
             self.application_first = false;

@@ -38,6 +38,7 @@ pub(super) fn setup(setting: &Setting<'_>) -> Result<Setup, Error> {
         switch: constants.get("switch")?,
         wake: Duration::ZERO,
         accept,
+        demultiplex: Duration::ZERO,
         protocol: receive - accept,
         application: constants.get("application_1000")?,
         cache_miss: constants.get("cache_miss")?,

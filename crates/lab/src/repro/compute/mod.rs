@@ -5,6 +5,7 @@
 
 mod afterburner;
 mod cim;
+mod cim_model;
 mod interfaces;
 mod ip;
 mod jetstream;
@@ -132,8 +133,10 @@ pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 
 /// One line for each computation, under the name that experiments give it.
 pub const ALL: &[(&str, Compute)] = &[
+    ("adapter-pcie", cim_model::modern),
     ("afterburner-stream", afterburner::stream),
     ("cim-equations", cim::equations),
+    ("cim-model", cim_model::model),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),

@@ -1,0 +1,435 @@
+//! An adapter in five sections: host interface, transfer control, queueing, buffers, network
+//! interface (E-38 to E-43, E-46).
+//!
+//! ```text
+//! host ==[host interface]== [transfer control] --> [queueing] --> [network interface] == network
+//!          commands            DMA or PIO            buffers
+//! ```
+//!
+//! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
+//! of Michigan, 1997, §4.2, Fig 4.1 and Table 4.1; descriptor rings and doorbells are of today.
+
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+
+/// An adapter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// What it is.
+    pub what: String,
+    /// Where its constants come from.
+    pub source: String,
+    /// How host and adapter talk.
+    pub host: HostInterface,
+    /// How data cross the bus.
+    pub transfer: Transfer,
+    /// How packets wait on it.
+    pub queueing: Queueing,
+    /// Where packets wait.
+    pub buffers: Buffers,
+    /// How it gets at the network.
+    pub network: Network,
+}
+
+/// How host and adapter talk (§4.2.1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostInterface {
+    /// What carries commands.
+    pub kind: InterfaceKind,
+    /// How many mailboxes, pairs of FIFOs or rings.
+    pub queues: u64,
+    /// How the host learns of a response.
+    pub synchronisation: Synchronisation,
+    /// Whether commands say what service a packet wants.
+    pub qos: bool,
+    /// Whether a transaction begins with an exchange of identifiers (`write`, `write ack`).
+    pub handshake: bool,
+    /// Whether the adapter says when the transfer is done, besides when all is (`address ack`).
+    pub transfer_ack: bool,
+    /// What a message costs the host and this interface together.
+    pub per_message: Duration,
+    /// By how much less, without handshake and transfer acknowledgement.
+    pub saved_when_simple: Duration,
+    /// Length of a descriptor.
+    pub descriptor: Bytes,
+    /// Packets a doorbell; and descriptors fetched, and written back, at once.
+    pub batch: Batch,
+    /// Packets an interrupt.
+    pub coalescing: u64,
+}
+
+/// How many things go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Packets a doorbell, and a look at the head of the ring.
+    pub doorbell: u64,
+    /// Descriptors fetched at once.
+    pub fetch: u64,
+    /// Descriptors written back at once.
+    pub write_back: u64,
+}
+
+/// What carries commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// A place for one command each way.
+    Mailbox,
+    /// Queues of commands and responses.
+    Fifo,
+    /// Rings of descriptors in the host's memory, with doorbells.
+    Rings,
+}
+
+/// How one side learns of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronisation {
+    /// It is interrupted.
+    Interrupt,
+    /// It looks.
+    Poll,
+    /// It is interrupted, then looks.
+    Mixed,
+}
+
+/// How data cross the bus (§4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transfer {
+    /// Who moves them.
+    pub mode: TransferMode,
+    /// With [`TransferMode::Hybrid`]: up to here the processor moves them.
+    pub pio_max: Bytes,
+    /// What a byte costs the processor.
+    pub pio_per_byte: PerByte,
+    /// What a transfer costs before its first byte.
+    pub setup: Duration,
+    /// What one DMA transfer moves.
+    pub block: Bytes,
+    /// What each begun block costs.
+    pub per_block: Duration,
+    /// Up to here a byte costs `per_byte_small`.
+    pub small: Bytes,
+    /// What a byte costs up to `small`.
+    pub per_byte_small: PerByte,
+    /// What a byte costs beyond.
+    pub per_byte: PerByte,
+    /// Whether the network's side takes the memory from it at once.
+    pub preemptible: bool,
+    /// The bus, where it is PCI Express.
+    pub pcie: Option<super::pcie::Link>,
+}
+
+/// Who moves data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferMode {
+    /// The adapter.
+    Dma,
+    /// The processor.
+    Pio,
+    /// The processor for what is short, the adapter for the rest.
+    Hybrid,
+}
+
+/// How packets wait (§4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queueing {
+    /// Stages of the adapter.
+    pub stages: u64,
+    /// Queues of each stage.
+    pub queues: u64,
+    /// Who goes next.
+    pub discipline: Discipline,
+    /// Messages on their way at once.
+    pub depth: u64,
+}
+
+/// Who goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// Who came first.
+    Fifo,
+    /// The higher class.
+    Priority,
+    /// The earliest due date.
+    Edd,
+}
+
+/// Where packets wait (§4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Whose they are.
+    pub place: BufferPlace,
+    /// How much there is.
+    pub memory: Bytes,
+    /// Banks with a bus of their own; two let transfer and network go on at once.
+    pub banks: u64,
+    /// Free share, in percent, below which the adapter says that it is overloaded.
+    pub threshold: u64,
+    /// What becomes of a packet without a buffer.
+    pub overload: Overload,
+    /// Whether headers have buffers of their own.
+    pub separate_headers: bool,
+}
+
+/// Whose the buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferPlace {
+    /// Shared by all connections.
+    Shared,
+    /// Each connection's own.
+    PerConnection,
+    /// In the host's memory.
+    Host,
+}
+
+/// What becomes of a packet without a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// It is dropped.
+    Drop,
+    /// Its connection waits.
+    Block,
+    /// The one that matters least goes.
+    Priority,
+}
+
+/// How it gets at the network (§4.2.3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// When it may send.
+    pub model: NetworkModel,
+    /// How the adapter learns that a packet has left.
+    pub synchronisation: Synchronisation,
+    /// What a message costs before its first frame.
+    pub setup: Duration,
+    /// The share of that which needs no memory, as numerator and denominator.
+    pub setup_overlap: (u64, u64),
+    /// What one frame carries.
+    pub frame: Bytes,
+    /// What each begun frame costs.
+    pub per_frame: Duration,
+    /// How fast the link is, where its frames are not given by their time.
+    pub rate: Option<Rate>,
+    /// What goes over the link with each packet besides its data.
+    pub framing: Bytes,
+}
+
+/// When an adapter may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkModel {
+    /// Always.
+    PointToPoint,
+    /// From time to time: a token, a slot.
+    Intermittent,
+}
+
+impl Description {
+    /// The transfer of a message of `len`: its set-up, blocks and bytes.
+    pub fn transfer_time(&self, len: Bytes) -> Duration {
+        let transfer = &self.transfer;
+        let by_processor = match transfer.mode {
+            TransferMode::Pio => true,
+            TransferMode::Hybrid => len <= transfer.pio_max,
+            TransferMode::Dma => false,
+        };
+        if by_processor {
+            return transfer.pio_per_byte.time_for(len);
+        }
+        let blocks = transfer.per_block * len.0.div_ceil(transfer.block.0.max(1));
+        let small = Bytes(len.0.min(transfer.small.0));
+        let bytes = transfer.per_byte_small.time_for(small)
+            + transfer.per_byte.time_for(Bytes(len.0 - small.0));
+        transfer.setup + blocks + bytes
+    }
+
+    /// The network's phase of a message of `len`: the part that needs no memory, and the rest.
+    pub fn network_time(&self, len: Bytes) -> (Duration, Duration) {
+        let network = &self.network;
+        let free = network.setup.scale_ceil(network.setup_overlap.0, network.setup_overlap.1);
+        let frames = network.per_frame * len.0.div_ceil(network.frame.0.max(1));
+        let bits = network
+            .rate
+            .map_or(Duration::ZERO, |rate| rate.time_for(Bytes(len.0 + network.framing.0)));
+        (free, (network.setup - free) + frames + bits)
+    }
+
+    /// The same adapter with a simple interface: one command, one response a message (§5.2.1).
+    #[must_use]
+    pub fn with_simple_interface(&self) -> Description {
+        let mut simple = self.clone();
+        simple.host.handshake = false;
+        simple.host.transfer_ack = false;
+        simple.host.per_message = self.host.per_message.saturating_sub(self.host.saved_when_simple);
+        simple
+    }
+
+    /// The same adapter with two banks of memory (§5.2.2).
+    #[must_use]
+    pub fn with_two_banks(&self) -> Description {
+        let mut two = self.clone();
+        two.buffers.banks = two.buffers.banks.max(2);
+        two
+    }
+
+    /// The commands of a transmission, in order: who says what (Fig 5.1; E-59).
+    pub fn transmission(&self) -> Vec<(Side, &'static str)> {
+        let host = &self.host;
+        if host.kind == InterfaceKind::Rings {
+            let ends = [(Side::Adapter, "write back"), (Side::Adapter, "interrupt")];
+            let starts = [(Side::Host, "descriptor"), (Side::Host, "doorbell")];
+            return starts.into_iter().chain(ends).collect();
+        }
+        let mut commands = Vec::new();
+        if host.handshake {
+            commands.extend([(Side::Host, "write"), (Side::Adapter, "write ack")]);
+        }
+        commands.push((Side::Host, "address list"));
+        if host.transfer_ack {
+            commands.push((Side::Adapter, "address ack"));
+        }
+        commands.push((Side::Adapter, "transmit ack"));
+        commands
+    }
+
+    /// The commands of the reception of a message in `buffers` (Figs 5.2 and 7.2; E-60, E-97).
+    pub fn reception(&self, buffers: usize) -> Vec<(Side, &'static str)> {
+        if self.host.kind == InterfaceKind::Rings {
+            return vec![(Side::Adapter, "write back"), (Side::Adapter, "interrupt")];
+        }
+        let mut commands = vec![(Side::Adapter, "read"), (Side::Host, "read ack")];
+        for _ in 0..buffers.max(1) {
+            commands.push((Side::Host, "address"));
+            if self.host.transfer_ack {
+                commands.push((Side::Adapter, "address ack"));
+            }
+        }
+        commands.push((Side::Adapter, "read end"));
+        commands
+    }
+
+    /// The interrupts of a list of commands: one for each of the adapter's, unless the host looks.
+    pub fn interrupts(&self, commands: &[(Side, &'static str)]) -> u64 {
+        match self.host.synchronisation {
+            Synchronisation::Poll => 0,
+            _ => commands.iter().filter(|(side, _)| *side == Side::Adapter).count() as u64,
+        }
+    }
+}
+
+/// Who gives a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The driver.
+    Host,
+    /// The adapter.
+    Adapter,
+}
+
+/// Table 5.1 as a description, for tests and examples; `profiles/devices/cim.toml` has the same.
+#[cfg(test)]
+pub(crate) fn cim() -> Description {
+    Description {
+        what: "CIM".to_owned(),
+        source: "Table 5.1".to_owned(),
+        host: HostInterface {
+            kind: InterfaceKind::Fifo,
+            queues: 1,
+            synchronisation: Synchronisation::Interrupt,
+            qos: false,
+            handshake: true,
+            transfer_ack: true,
+            per_message: Duration::from_us(1280),
+            saved_when_simple: Duration::from_us(356),
+            descriptor: Bytes(0),
+            batch: Batch { doorbell: 1, fetch: 1, write_back: 1 },
+            coalescing: 1,
+        },
+        transfer: Transfer {
+            mode: TransferMode::Dma,
+            pio_max: Bytes(0),
+            pio_per_byte: PerByte::ZERO,
+            setup: Duration::ZERO,
+            block: Bytes(256),
+            per_block: Duration::from_ns(1_760),
+            small: Bytes(4096),
+            per_byte_small: PerByte::from_fs(420_000_000),
+            per_byte: PerByte::from_fs(310_000_000),
+            preemptible: true,
+            pcie: None,
+        },
+        queueing: Queueing { stages: 3, queues: 1, discipline: Discipline::Fifo, depth: 2 },
+        buffers: Buffers {
+            place: BufferPlace::Shared,
+            memory: Bytes::from_mib(8),
+            banks: 1,
+            threshold: 0,
+            overload: Overload::Block,
+            separate_headers: false,
+        },
+        network: Network {
+            model: NetworkModel::PointToPoint,
+            synchronisation: Synchronisation::Interrupt,
+            setup: Duration::from_us(1350),
+            setup_overlap: (1, 3),
+            frame: Bytes(2048),
+            per_frame: Duration::from_ns(79_750),
+            rate: None,
+            framing: Bytes(0),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(commands: &[(Side, &'static str)]) -> String {
+        commands.iter().map(|&(_, word)| word).collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn e_59_transmission_takes_five_commands_and_three_interrupts() {
+        let cim = cim();
+        let commands = cim.transmission();
+        let fig_5_1 = "write, write ack, address list, address ack, transmit ack";
+        assert_eq!(words(&commands), fig_5_1);
+        assert_eq!(cim.interrupts(&commands), 3);
+        let simple = cim.with_simple_interface();
+        assert_eq!(words(&simple.transmission()), "address list, transmit ack");
+        assert_eq!(simple.interrupts(&simple.transmission()), 1);
+    }
+
+    #[test]
+    fn e_60_reception_asks_for_more_addresses_until_all_is_moved() {
+        let one = "read, read ack, address, address ack, read end";
+        assert_eq!(words(&cim().reception(1)), one);
+        let two = "read, read ack, address, address ack, address, address ack, read end";
+        assert_eq!(words(&cim().reception(2)), two);
+    }
+
+    #[test]
+    fn e_97_the_generic_adapter_takes_four_commands_and_two_interrupts() {
+        let mut generic = cim();
+        generic.host.transfer_ack = false;
+        let commands = generic.reception(1);
+        assert_eq!(words(&commands), "read, read ack, address, read end");
+        assert_eq!(generic.interrupts(&commands), 2);
+        generic.host.synchronisation = Synchronisation::Poll;
+        assert_eq!(generic.interrupts(&commands), 0);
+    }
+
+    #[test]
+    fn e_40_what_is_short_is_moved_by_the_processor() {
+        let mut card = cim();
+        card.transfer.mode = TransferMode::Hybrid;
+        card.transfer.pio_max = Bytes(64);
+        card.transfer.pio_per_byte = PerByte::from_fs(510_000_000); // 2040 ns a word of 4 (Table 3.1).
+        assert_eq!(card.transfer_time(Bytes(64)), Duration::from_ns(32_640));
+        assert_eq!(card.transfer_time(Bytes(1024)), cim().transfer_time(Bytes(1024)));
+    }
+
+    #[test]
+    fn the_times_are_those_of_the_equations() {
+        assert_eq!(cim().transfer_time(Bytes(8192)), Duration::from_ns(3_046_400));
+        let (free, bus) = cim().network_time(Bytes(4096));
+        assert_eq!((free, free + bus), (Duration::from_us(450), Duration::from_ns(1_509_500)));
+    }
+}

@@ -1,0 +1,159 @@
+//! What PCI Express leaves of its bandwidth to packets of each size, by transaction (E-40, E-126).
+//!
+//! ```text
+//! write of n B:  ceil(n / payload) x 24 + n                 to the host
+//! read of n B:   ceil(n / request) x 24                     to the host
+//!                ceil(n / payload) x 20 + n                 from the host
+//! ```
+//!
+//! 24 and 20 B are the headers of a memory write or read with 64-bit addresses, and of a completion
+//! with data: 8 of framing, sequence and CRC, 4 of the packet, 12 or 8 of its own.
+//!
+//! Source: Neugebauer et al., "Understanding PCIe performance for end host networking", SIGCOMM
+//! 2018, §3 and its model (pcie-bench/pcie-model); rates and header lengths are the specification's.
+//! Deviation: their programs forget the descriptor's read request of a received packet, 24 B; here
+//! it is counted.
+
+use super::description::{Description, InterfaceKind};
+use lastmeter_base::{Bytes, Rate};
+
+/// A link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// 3, 4 or 5: those whose symbols are 128 bits of 130.
+    pub generation: u64,
+    /// How many lanes.
+    pub lanes: u64,
+    /// Greatest payload of a packet.
+    pub payload: Bytes,
+    /// Greatest read that is asked for at once.
+    pub request: Bytes,
+}
+
+const WRITE: u64 = 24;
+const READ: u64 = 24;
+const COMPLETION: u64 = 20;
+const POINTER: u64 = 4;
+const INTERRUPT: u64 = 4;
+/// Share of the link that acknowledgements, flow control and clock compensation take, for a payload
+/// of 256 B and eight lanes: 8 B in 203 each (PCIe 3.0 to 5.0, tables of limits), 4 in 1538.
+const OVERHEAD: f64 = 8.0 / 203.0 + 8.0 / 203.0 + 4.0 / 1538.0;
+
+impl Link {
+    /// Bits a second of symbols.
+    pub fn raw(&self) -> f64 {
+        let per_lane = match self.generation {
+            3 => 8e9,
+            4 => 16e9,
+            _ => 32e9,
+        };
+        per_lane * 128.0 / 130.0 * self.lanes as f64
+    }
+
+    /// Bits a second of transaction packets, each way.
+    ///
+    /// ```
+    /// use lastmeter_base::Bytes;
+    /// use lastmeter_host::adapter::pcie::Link;
+    /// let link = Link { generation: 3, lanes: 8, payload: Bytes(256), request: Bytes(512) };
+    /// assert_eq!((link.transactions() / 1e7).round() / 100.0, 57.88);
+    /// ```
+    pub fn transactions(&self) -> f64 {
+        self.raw() * (1.0 - OVERHEAD)
+    }
+
+    fn write(&self, len: u64) -> f64 {
+        (len.div_ceil(self.payload.0.max(1)) * WRITE + len) as f64
+    }
+
+    /// Bytes to the host and from it.
+    fn read(&self, len: u64) -> [f64; 2] {
+        let requests = len.div_ceil(self.request.0.max(1)) * READ;
+        let completions = len.div_ceil(self.payload.0.max(1)) * COMPLETION + len;
+        [requests as f64, completions as f64]
+    }
+}
+
+/// Bytes over a link for one packet sent and one received: to the host, from the host.
+///
+/// `None` for an adapter without rings or not on PCI Express.
+pub fn per_packet(card: &Description, len: Bytes) -> Option<[f64; 2]> {
+    let link = card.transfer.pcie?;
+    let (host, len) = (&card.host, len.0);
+    if host.kind != InterfaceKind::Rings {
+        return None;
+    }
+    let (descriptor, batch) = (host.descriptor.0, host.batch);
+    let share = |bytes: f64, of: u64| bytes / of.max(1) as f64;
+    let mut bytes = [0.0, 0.0];
+    let mut add = |to: f64, from: f64| bytes = [bytes[0] + to, bytes[1] + from];
+    // Both directions: a doorbell, a look at the head, an interrupt.
+    for _ in 0..2 {
+        add(0.0, share((POINTER + WRITE) as f64, batch.doorbell));
+        add(
+            share((POINTER + COMPLETION) as f64, batch.doorbell),
+            share(READ as f64, batch.doorbell),
+        );
+        add(share((INTERRUPT + WRITE) as f64, host.coalescing), 0.0);
+        let fetched = link.read(descriptor * batch.fetch);
+        add(share(fetched[0], batch.fetch), share(fetched[1], batch.fetch));
+    }
+    // Sent: the packet is read. Received: it is written, then its descriptor.
+    let data = link.read(len);
+    add(data[0], data[1]);
+    add(link.write(len), 0.0);
+    add(share(link.write(descriptor * batch.write_back), batch.write_back), 0.0);
+    Some(bytes)
+}
+
+/// Bits a second of packets of `len`, sent and received at once, that the bus lets pass each way;
+/// and what the link lets pass, where that is less.
+pub fn throughput(card: &Description, len: Bytes) -> Option<(f64, f64)> {
+    let link = card.transfer.pcie?;
+    let bytes = per_packet(card, len)?;
+    let bus = len.0 as f64 / bytes[0].max(bytes[1]) * link.transactions();
+    let wire = card.network.rate.map_or(f64::INFINITY, |rate: Rate| {
+        let framing = (len.0 + card.network.framing.0) as f64;
+        rate.as_bits() as f64 * len.0 as f64 / framing
+    });
+    Some((bus, bus.min(wire)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::description::{Batch, cim};
+    use super::*;
+
+    /// The simple adapter of the source: every step for every packet, PCIe 3.0 x8, 40 Gbit/s.
+    fn simple() -> Description {
+        let mut card = cim();
+        card.host.kind = InterfaceKind::Rings;
+        card.host.descriptor = Bytes(16);
+        card.host.batch = Batch { doorbell: 1, fetch: 1, write_back: 1 };
+        card.host.coalescing = 1;
+        let (payload, request) = (Bytes(256), Bytes(512));
+        card.transfer.pcie = Some(Link { generation: 3, lanes: 8, payload, request });
+        card.network.rate = Some(Rate::from_gbit(40));
+        card.network.framing = Bytes(20);
+        card
+    }
+
+    #[test]
+    fn the_bytes_of_a_packet_of_512_by_hand() {
+        // To the host: head 2 x 24, interrupts 2 x 28, descriptor reads 2 x 24, data request 24,
+        // data 2 x 24 + 512, descriptor 24 + 16. From: doorbells 2 x 28, heads 2 x 24, descriptors
+        // 2 x 36, data 2 x 20 + 512.
+        assert_eq!(per_packet(&simple(), Bytes(512)), Some([776.0, 728.0]));
+    }
+
+    #[test]
+    fn the_simple_adapter_reaches_40_gigabits_only_beyond_512_bytes() {
+        let reaches = |len| throughput(&simple(), Bytes(len)).is_some_and(|(bus, both)| both < bus);
+        assert!(!reaches(256) && !reaches(512) && reaches(768) && reaches(1500));
+    }
+
+    #[test]
+    fn an_adapter_on_another_bus_has_no_such_figures() {
+        assert_eq!(throughput(&cim(), Bytes(512)), None);
+    }
+}

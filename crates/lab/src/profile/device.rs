@@ -1,0 +1,381 @@
+//! Adapters in five sections, read from `profiles/devices/NAME.toml` (E-38, E-46, E-126).
+//!
+//! ```text
+//! what, source   [host-interface]   [transfer]   [queueing]   [buffers]   [network]
+//! ```
+//!
+//! Each key of a section is one of the options of Table 4.1 (Indiresan 1997), or of a ring of
+//! descriptors. What is wrong is reported at its place.
+
+use crate::document::{Decoder, Document, Fault, Item, Problem, Shape, join};
+use crate::library::Library;
+use lastmeter_base::Bytes;
+use lastmeter_base::kind::{Param, ParamKind, Values};
+use lastmeter_host::adapter::description::{
+    Batch, BufferPlace, Buffers, Description, Discipline, HostInterface, InterfaceKind, Network,
+    NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
+};
+use lastmeter_host::adapter::pcie::Link;
+
+/// The folder of their profiles.
+pub const FOLDER: &str = "devices";
+
+const fn count(min: u64, max: u64) -> ParamKind {
+    ParamKind::Integer { min, max }
+}
+const SIZE: ParamKind = ParamKind::Size { min: 0, max: 1 << 40 };
+const SYNCHRONISATION: ParamKind = ParamKind::Choice(&["interrupt", "poll", "mixed"]);
+
+const HEADER: &[Param] = &[
+    Param::required("what", ParamKind::Text, "what it is: card, bus, memory"),
+    Param::required("source", ParamKind::Text, "where its constants come from"),
+];
+const HOST: &[Param] = &[
+    Param::required(
+        "kind",
+        ParamKind::Choice(&["mailbox", "fifo", "rings"]),
+        "what carries commands",
+    ),
+    Param::or("queues", count(1, 4096), "1", "how many of them"),
+    Param::or("synchronisation", SYNCHRONISATION, "interrupt", "how the host learns of a response"),
+    Param::or("qos", ParamKind::Flag, "false", "whether commands say what service a packet wants"),
+    Param::or("handshake", ParamKind::Flag, "false", "whether identifiers are exchanged first"),
+    Param::or("transfer-ack", ParamKind::Flag, "false", "whether the end of the transfer is said"),
+    Param::or("per-message", ParamKind::Time, "0 s", "what a message costs host and interface"),
+    Param::or("saved-when-simple", ParamKind::Time, "0 s", "how much less without those two"),
+    Param::or("descriptor", SIZE, "0 B", "length of a descriptor"),
+    Param::or("doorbell-batch", count(1, 4096), "1", "packets a doorbell"),
+    Param::or("fetch-batch", count(1, 4096), "1", "descriptors fetched at once"),
+    Param::or("write-back-batch", count(1, 4096), "1", "descriptors written back at once"),
+    Param::or("coalescing", count(1, 65_536), "1", "packets an interrupt"),
+];
+const TRANSFER: &[Param] = &[
+    Param::required("mode", ParamKind::Choice(&["dma", "pio", "hybrid"]), "who moves data"),
+    Param::or("pio-max", SIZE, "0 B", "with `hybrid`: up to here the processor does"),
+    Param::or("pio-per-byte", ParamKind::PerByte, "0 ns/B", "what a byte costs the processor"),
+    Param::or("setup", ParamKind::Time, "0 s", "what a transfer costs before its first byte"),
+    Param::or("block", SIZE, "4096 B", "what one DMA transfer moves"),
+    Param::or("per-block", ParamKind::Time, "0 s", "what each begun block costs"),
+    Param::or("small", SIZE, "0 B", "up to here a byte costs `per-byte-small`"),
+    Param::or("per-byte-small", ParamKind::PerByte, "0 ns/B", "what a byte costs up to `small`"),
+    Param::or("per-byte", ParamKind::PerByte, "0 ns/B", "what a byte costs beyond"),
+    Param::or(
+        "preemptible",
+        ParamKind::Flag,
+        "false",
+        "whether the network takes the memory from it",
+    ),
+];
+const PCIE: &[Param] = &[
+    Param::required("generation", count(3, 5), "3, 4 or 5"),
+    Param::required("lanes", count(1, 16), "how many lanes"),
+    Param::or("payload", ParamKind::Size { min: 128, max: 4096 }, "256 B", "greatest payload"),
+    Param::or("request", ParamKind::Size { min: 128, max: 4096 }, "512 B", "greatest read request"),
+];
+const QUEUEING: &[Param] = &[
+    Param::or("stages", count(1, 64), "1", "stages of the adapter"),
+    Param::or("queues", count(1, 4096), "1", "queues of each stage"),
+    Param::or(
+        "discipline",
+        ParamKind::Choice(&["fifo", "priority", "edd"]),
+        "fifo",
+        "who goes next",
+    ),
+    Param::or("depth", count(1, 65_536), "1", "messages on their way at once"),
+];
+const BUFFERS: &[Param] = &[
+    Param::required(
+        "place",
+        ParamKind::Choice(&["shared", "per-connection", "host"]),
+        "whose they are",
+    ),
+    Param::required("memory", SIZE, "how much there is"),
+    Param::or("banks", count(1, 16), "1", "banks with a bus of their own"),
+    Param::or("threshold", count(0, 100), "0", "free percentage below which it is overloaded"),
+    Param::or(
+        "overload",
+        ParamKind::Choice(&["drop", "block", "priority"]),
+        "drop",
+        "without a buffer",
+    ),
+    Param::or("separate-headers", ParamKind::Flag, "false", "whether headers have their own"),
+];
+const NETWORK: &[Param] = &[
+    Param::required(
+        "model",
+        ParamKind::Choice(&["point-to-point", "intermittent"]),
+        "when it may send",
+    ),
+    Param::or(
+        "synchronisation",
+        SYNCHRONISATION,
+        "interrupt",
+        "how it learns that a packet has left",
+    ),
+    Param::or("setup", ParamKind::Time, "0 s", "what a message costs before its first frame"),
+    Param::or(
+        "overlap",
+        count(0, 100),
+        "0",
+        "percentage of that which needs no memory; 33 is a third",
+    ),
+    Param::or("frame", SIZE, "4096 B", "what one frame carries"),
+    Param::or("per-frame", ParamKind::Time, "0 s", "what each begun frame costs"),
+    Param::optional("rate", ParamKind::Rate, "frames have their time", "how fast its link is"),
+    Param::or("framing", SIZE, "0 B", "what goes over the link besides the data"),
+];
+
+/// The sections, with what each of them can say.
+const SECTIONS: [(&str, &[Param]); 5] = [
+    ("host-interface", HOST),
+    ("transfer", TRANSFER),
+    ("queueing", QUEUEING),
+    ("buffers", BUFFERS),
+    ("network", NETWORK),
+];
+
+/// Reads an adapter.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the file.
+///
+/// ```
+/// use lastmeter_lab::{library::Builtin, profile::device};
+/// let text = include_bytes!("../../../../profiles/devices/pcie4.toml");
+/// let card = device::device("pcie4.toml", text, &Builtin).unwrap();
+/// assert_eq!(card.host.queues, 4);
+/// ```
+pub fn device(
+    file_name: &str,
+    text: &[u8],
+    library: &dyn Library,
+) -> Result<Description, Vec<Problem>> {
+    let Document { root, reporter } = Document::parse(file_name, text)?;
+    let mut decoder = Decoder { reporter, library };
+    let besides = SECTIONS.map(|(name, _)| name);
+    let shape = Shape { what: "the adapter", params: HEADER, kind: None, besides: &besides };
+    let (_, header) = decoder.table(&shape, &root, "");
+    let [host, transfer, queueing, buffers, network] =
+        SECTIONS.map(|(name, params)| section(&mut decoder, &root, name, params));
+    let pcie = pcie(&mut decoder, root.get("transfer"));
+    if !decoder.reporter.is_empty() {
+        return Err(decoder.reporter.into_problems());
+    }
+    Ok(Description {
+        what: header.get("what"),
+        source: header.get("source"),
+        host: host_interface(&host),
+        transfer: Transfer { pcie, ..transfer_control(&transfer) },
+        queueing: Queueing {
+            stages: queueing.get("stages"),
+            queues: queueing.get("queues"),
+            discipline: match queueing.get::<String>("discipline").as_str() {
+                "fifo" => Discipline::Fifo,
+                "priority" => Discipline::Priority,
+                _ => Discipline::Edd,
+            },
+            depth: queueing.get("depth"),
+        },
+        buffers: buffer_management(&buffers),
+        network: network_interface(&network),
+    })
+}
+
+fn section(
+    decoder: &mut Decoder<'_>,
+    root: &Item,
+    name: &'static str,
+    params: &'static [Param],
+) -> Values {
+    let Some(item) = root.get(name) else {
+        let found = format!("the adapter has no section `{name}`");
+        let fault = Fault::new(found, format!("add `[{name}]`"));
+        decoder.report(&root.mark, name, fault);
+        return Values::default();
+    };
+    let what = format!("section `{name}`");
+    let besides: &[&str] = if name == "transfer" { &["pcie"] } else { &[] };
+    decoder.table(&Shape { what: &what, params, kind: None, besides }, item, name).1
+}
+
+fn pcie(decoder: &mut Decoder<'_>, transfer: Option<&Item>) -> Option<Link> {
+    let item = transfer?.get("pcie")?;
+    let shape = Shape { what: "the bus", params: PCIE, kind: None, besides: &[] };
+    let (_, values) = decoder.table(&shape, item, &join("transfer", "pcie"));
+    Some(Link {
+        generation: values.given("generation")?,
+        lanes: values.given("lanes")?,
+        payload: values.given("payload")?,
+        request: values.given("request")?,
+    })
+}
+
+fn synchronisation(values: &Values) -> Synchronisation {
+    match values.get::<String>("synchronisation").as_str() {
+        "interrupt" => Synchronisation::Interrupt,
+        "poll" => Synchronisation::Poll,
+        _ => Synchronisation::Mixed,
+    }
+}
+
+fn host_interface(values: &Values) -> HostInterface {
+    HostInterface {
+        kind: match values.get::<String>("kind").as_str() {
+            "mailbox" => InterfaceKind::Mailbox,
+            "fifo" => InterfaceKind::Fifo,
+            _ => InterfaceKind::Rings,
+        },
+        queues: values.get("queues"),
+        synchronisation: synchronisation(values),
+        qos: values.get("qos"),
+        handshake: values.get("handshake"),
+        transfer_ack: values.get("transfer-ack"),
+        per_message: values.get("per-message"),
+        saved_when_simple: values.get("saved-when-simple"),
+        descriptor: values.get("descriptor"),
+        batch: Batch {
+            doorbell: values.get("doorbell-batch"),
+            fetch: values.get("fetch-batch"),
+            write_back: values.get("write-back-batch"),
+        },
+        coalescing: values.get("coalescing"),
+    }
+}
+
+fn transfer_control(values: &Values) -> Transfer {
+    Transfer {
+        mode: match values.get::<String>("mode").as_str() {
+            "dma" => TransferMode::Dma,
+            "pio" => TransferMode::Pio,
+            _ => TransferMode::Hybrid,
+        },
+        pio_max: values.get("pio-max"),
+        pio_per_byte: values.get("pio-per-byte"),
+        setup: values.get("setup"),
+        block: Bytes(values.get::<Bytes>("block").0.max(1)),
+        per_block: values.get("per-block"),
+        small: values.get("small"),
+        per_byte_small: values.get("per-byte-small"),
+        per_byte: values.get("per-byte"),
+        preemptible: values.get("preemptible"),
+        pcie: None,
+    }
+}
+
+fn buffer_management(values: &Values) -> Buffers {
+    Buffers {
+        place: match values.get::<String>("place").as_str() {
+            "shared" => BufferPlace::Shared,
+            "per-connection" => BufferPlace::PerConnection,
+            _ => BufferPlace::Host,
+        },
+        memory: values.get("memory"),
+        banks: values.get("banks"),
+        threshold: values.get("threshold"),
+        overload: match values.get::<String>("overload").as_str() {
+            "drop" => Overload::Drop,
+            "block" => Overload::Block,
+            _ => Overload::Priority,
+        },
+        separate_headers: values.get("separate-headers"),
+    }
+}
+
+fn network_interface(values: &Values) -> Network {
+    let overlap = match values.get::<u64>("overlap") {
+        33 => (1, 3),
+        percent => (percent, 100),
+    };
+    Network {
+        model: match values.get::<String>("model").as_str() {
+            "point-to-point" => NetworkModel::PointToPoint,
+            _ => NetworkModel::Intermittent,
+        },
+        synchronisation: synchronisation(values),
+        setup: values.get("setup"),
+        setup_overlap: overlap,
+        frame: Bytes(values.get::<Bytes>("frame").0.max(1)),
+        per_frame: values.get("per-frame"),
+        rate: values.given("rate"),
+        framing: values.get("framing"),
+    }
+}
+
+/// The page of a bundled adapter, with its picture, or the names of all.
+///
+/// # Errors
+/// The names, where there is no such adapter; what is wrong with its file.
+pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
+    let card = read(name, library)?;
+    let mut text = format!("{name} (adapter)\n\n{}\n\n", card.what);
+    text += &lastmeter_host::adapter::picture::text(&card);
+    text += &format!("\nSOURCE\n    {}\n", card.source);
+    for (what, commands) in
+        [("TRANSMISSION", card.transmission()), ("RECEPTION", card.reception(1))]
+    {
+        let words: Vec<&str> = commands.iter().map(|&(_, word)| word).collect();
+        text += &format!("\n{what}\n    {}\n", words.join(", "));
+    }
+    Ok(text)
+}
+
+/// An adapter drawn as SVG.
+pub fn svg(card: &Description) -> String {
+    lastmeter_host::adapter::picture::svg(card)
+}
+
+/// A bundled adapter by its name.
+///
+/// # Errors
+/// As [`page`].
+pub fn read(name: &str, library: &dyn Library) -> Result<Description, String> {
+    let names = || library.names(FOLDER).join(", ");
+    let text = library
+        .profile(FOLDER, name)
+        .map_err(|_| format!("there is no adapter `{name}`: they are {}", names()))?;
+    let file = format!("profiles/{FOLDER}/{name}.toml");
+    device(&file, text.as_bytes(), library).map_err(|problems| {
+        problems.iter().map(|problem| problem.render(false)).collect::<String>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::Builtin;
+
+    #[test]
+    fn e_126_each_bundled_adapter_takes_fewer_than_100_lines_and_has_a_page() {
+        let names = Builtin.names(FOLDER);
+        assert_eq!(names, ["cim", "pcie4", "simple-nic"]);
+        for name in names {
+            let text = Builtin.profile(FOLDER, &name).unwrap_or_default();
+            assert!(text.lines().count() < 100, "{name}");
+            let page = page(&name, &Builtin).unwrap_or_else(|error| panic!("{error}"));
+            assert!(page.contains("network interface") && page.contains("SOURCE"), "{page}");
+        }
+    }
+
+    #[test]
+    fn e_46_what_is_wrong_is_said_at_its_place() {
+        let text = Builtin.profile(FOLDER, "cim").unwrap_or_default();
+        let wrong = |from: &str, to: &str| {
+            let changed = text.replace(from, to);
+            assert_ne!(text, changed, "the change must change something");
+            match device("card.toml", changed.as_bytes(), &Builtin) {
+                Ok(_) => panic!("`{to}` is taken"),
+                Err(problems) => problems[0].render(false),
+            }
+        };
+        for (from, to, said) in [
+            ("kind = \"fifo\"", "kind = \"pipe\"", "pipe"),
+            ("block = \"256 B\"", "block = 256", "card.toml"),
+            ("[queueing]", "[queuing]", "queuing"),
+            ("banks = 1", "banks = 0", "banks"),
+            ("depth = 2", "deep = 2", "deep"),
+        ] {
+            let message = wrong(from, to);
+            assert!(message.contains(said) && message.contains("card.toml:"), "{message}");
+        }
+    }
+}
