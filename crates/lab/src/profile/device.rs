@@ -364,7 +364,7 @@ mod tests {
             assert_ne!(text, changed, "the change must change something");
             match device("card.toml", changed.as_bytes(), &Builtin) {
                 Ok(_) => panic!("`{to}` is taken"),
-                Err(problems) => problems[0].render(false),
+                Err(problems) => problems.iter().map(|p| p.render(false)).collect::<String>(),
             }
         };
         for (from, to, said) in [
