@@ -115,13 +115,15 @@ pub fn svg(card: &Description) -> String {
     let total = 5.0 * (width + gap);
     let mut drawing = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total:.0} 170\" role=\"img\" \
-         aria-label=\"{0}\" font-family=\"system-ui,sans-serif\" font-size=\"12\">\n<title>{0}</title>\n",
+         aria-label=\"{0}\" font-family=\"system-ui,sans-serif\" font-size=\"12\">\n\
+         <title>{0}</title>\n",
         escape(&card.what)
     );
     for (at, (title, lines)) in sections(card).into_iter().enumerate() {
         let x = at as f64 * (width + gap) + gap / 2.0;
         drawing += &format!(
-            "<rect x=\"{x}\" y=\"30\" width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#f4f6f8\" \
+            "<rect x=\"{x}\" y=\"30\" width=\"{width}\" height=\"{height}\" rx=\"6\" \
+             fill=\"#f4f6f8\" \
              stroke=\"#456\"/>\n<text x=\"{0}\" y=\"50\" font-weight=\"600\">{title}</text>\n",
             x + 10.0
         );

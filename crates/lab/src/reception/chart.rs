@@ -81,8 +81,8 @@ pub fn html(machines: &[(&Machine, &[Curve])]) -> String {
     for (machine, curves) in machines {
         let capacity = machine.capacity();
         body += &format!(
-            "<h2>{}</h2>\n<p>Capacity {capacity:.0} packets/s: {} of work each. Load in multiples of it, \
-             logarithmic.</p>\n<div class=\"panels\">\n",
+            "<h2>{}</h2>\n<p>Capacity {capacity:.0} packets/s: {} of work each. Load in multiples \
+             of it, logarithmic.</p>\n<div class=\"panels\">\n",
             escape(&machine.what),
             lastmeter_base::Duration::from_secs_f64(1.0 / capacity),
         );
@@ -91,13 +91,16 @@ pub fn html(machines: &[(&Machine, &[Curve])]) -> String {
         body += &legend(curves);
     }
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Receive livelock, then \
-         and now</title>\n<style>body{{font:15px/1.5 system-ui,sans-serif;margin:2em;max-width:1100px}}\
-         .panels{{display:flex;flex-wrap:wrap;gap:12px}}svg{{width:520px}}text{{font-size:12px}}\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Receive \
+         livelock, then and now</title>\n<style>body{{font:15px/1.5 system-ui,sans-serif;\
+         margin:2em;\
+         max-width:1100px}}\
+         .panels{{display:flex;flex-wrap:wrap;gap:12px}}svg{{width:520px}}\
+         text{{font-size:12px}}\
          .key{{display:inline-block;margin-right:1.4em}}.key i{{display:inline-block;width:1.6em;\
          border-top:3px solid;vertical-align:middle;margin-right:.4em}}</style></head>\n<body>\n\
-         <h1>Receive livelock, then and now</h1>\n<p>Red and brown: 1997. Blue and green: Linux. Black: \
-         ours.</p>\n{body}</body></html>\n"
+         <h1>Receive livelock, then and now</h1>\n<p>Red and brown: 1997. Blue and green: Linux. \
+         Black: ours.</p>\n{body}</body></html>\n"
     )
 }
 
@@ -149,8 +152,8 @@ fn drawing(panel: &Panel, curves: &[Curve]) -> String {
             })
             .collect();
         svg += &format!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"><title>{}\
-             </title></polyline>\n",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\">\
+             <title>{}</title></polyline>\n",
             points.join(" "),
             escape(curve.name)
         );

@@ -128,7 +128,8 @@ fn verdict(ledger: &Ledger, way: &Way, reception: f64, application: f64) -> Verd
         true if application < STARVED && reception > application => (
             Some(CPU.to_owned()),
             format!(
-                "Receive livelock: {} takes {} of {CPU} for reception, and the application gets {}.",
+                "Receive livelock: {} takes {} of {CPU} for reception, and the application \
+                 gets {}.",
                 way.name,
                 percent(reception),
                 percent(application)

@@ -62,8 +62,9 @@ impl Machine {
     /// | interrupt | a context switch: calibration does not measure interrupts (assumed) |
     /// | look | a system call |
     ///
-    /// Assumed besides: a tenth of the protocol's work to find a packet's socket; 1024 descriptors in the ring, 256 packets in the socket's buffer (212992
-    /// bytes of 768 and more each), turns of at least 100 us.
+    /// Assumed besides: a tenth of the protocol's work to find a packet's socket; 1024 descriptors
+    /// in the ring, 256 packets in the socket's buffer (212992 bytes of 768 and more each), turns of
+    /// at least 100 us.
     ///
     /// # Errors
     /// A constant is missing.
