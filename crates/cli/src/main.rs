@@ -7,6 +7,7 @@
 mod bench;
 mod calibrate;
 mod kinds;
+mod live;
 mod lookup;
 mod output;
 mod progress;
@@ -65,6 +66,8 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Run an experiment and print its ledger
     Run(run::Arguments),
+    /// Run programs behind a modelled network, in real time, and certify that it kept up
+    Live(live::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
     Repro(repro::Arguments),
     /// Print what can be said in experiments, made from the code
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Calibrate(arguments) => calibrate::calibrate(&common, &arguments),
         Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
+        Command::Live(arguments) => live::live(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
         Command::Lookup(arguments) => lookup::lookup(&common, &arguments),

@@ -4,7 +4,8 @@ use lastmeter_base::Time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Why a clock returned.
+/// Why a clock returned. Time may have gone on beyond the deadline meanwhile: events that are due
+/// by the instant given are handled in order, each at its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// It is now this time, and the deadline has been reached.

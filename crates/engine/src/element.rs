@@ -14,7 +14,8 @@ pub struct PortId(pub u16);
 pub struct TimerId(pub u32);
 
 impl TimerId {
-    /// What `expire` is told when a live clock woke up for input instead of for a deadline.
+    /// What `expire` of an element that takes input is told when a live clock woke up for input
+    /// instead of for a deadline.
     pub const INPUT: TimerId = TimerId(u32::MAX);
 }
 
@@ -44,8 +45,9 @@ pub trait Element: Send {
 
     /// A timer that was set with [`Context::arm`] has expired.
     ///
-    /// On a wall clock it may be late: serve everything that is due, and compute the next deadline
-    /// from the last deadline, never from `now`.
+    /// A wall clock may wake up late, and then several deadlines are handled in a row. Each still
+    /// runs at the instant at which it was due, so that lateness shifts departures and nothing else.
+    /// Compute the next deadline from the last one.
     fn expire(&mut self, _cx: &mut Context<'_>, timer: TimerId) {
         unreachable!("{timer:?} was never armed")
     }
@@ -53,6 +55,11 @@ pub trait Element: Send {
     /// How many timers the element uses: one for each resource that it serves.
     fn timers(&self) -> u32 {
         1
+    }
+
+    /// Whether it is told of a live clock's input, with [`TimerId::INPUT`]: only ports are.
+    fn takes_input(&self) -> bool {
+        false
     }
 
     /// Counters, the packets still held, and what the element's resources did.

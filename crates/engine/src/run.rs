@@ -31,6 +31,8 @@ pub(crate) struct Partition {
     pub(crate) handled: u64,
     /// Handlers at the present instant.
     busy_instant: u64,
+    /// The elements that take input.
+    inputs: Vec<usize>,
     started: bool,
 }
 
@@ -171,7 +173,9 @@ pub(crate) struct Stuck {
 
 impl Partition {
     pub(crate) fn new(elements: Vec<Box<dyn Element>>, world: World) -> Partition {
-        Partition { elements, world, handled: 0, busy_instant: 0, started: false }
+        let takes_input = |&index: &usize| elements[index].takes_input();
+        let inputs = (0..elements.len()).filter(takes_input).collect();
+        Partition { elements, world, handled: 0, busy_instant: 0, inputs, started: false }
     }
 
     /// When the next event is due.
@@ -200,15 +204,18 @@ impl Partition {
             let deadline = next.map_or(end, |next| next.min(end));
             match clock.wait(Some(deadline)) {
                 Wake::Stop => return Ok(true),
+                // What is due comes first, at its own time: a wake-up that is late moves no event.
                 Wake::Input(now) => {
+                    let now = now.min(end);
+                    self.handle_due(now)?;
                     self.advance(now);
                     self.handle_input()?;
                 }
                 Wake::At(now) => {
-                    self.advance(now);
-                    self.handle_due()?;
                     // What is due at `end` itself is still handled.
-                    if now >= end && self.world.events.next().is_none_or(|next| next > end) {
+                    self.handle_due(now.min(end))?;
+                    self.advance(now.min(end));
+                    if now >= end {
                         return Ok(false);
                     }
                 }
@@ -216,6 +223,7 @@ impl Partition {
         }
     }
 
+    #[inline]
     fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.world.now, "time never goes back");
         if now > self.world.now {
@@ -224,11 +232,12 @@ impl Partition {
         }
     }
 
-    /// Handles every event that is due now.
+    /// Handles every event that is due by `until`, each at the instant at which it is due.
     #[inline]
-    fn handle_due(&mut self) -> Result<(), Stuck> {
-        while self.world.events.next().is_some_and(|next| next <= self.world.now) {
+    fn handle_due(&mut self, until: Time) -> Result<(), Stuck> {
+        while self.world.events.next().is_some_and(|next| next <= until) {
             let event = self.world.events.pop().expect("there is a next event");
+            self.advance(event.key.at());
             self.begin(event.key.order());
             match event.target.as_edge() {
                 Some(edge) => self.land(edge),
@@ -267,9 +276,9 @@ impl Partition {
     }
 
     fn handle_input(&mut self) -> Result<(), Stuck> {
-        for me in 0..self.elements.len() {
+        for index in 0..self.inputs.len() {
             self.begin(self.world.cause);
-            self.expire(me, TimerId::INPUT)?;
+            self.expire(self.inputs[index], TimerId::INPUT)?;
             self.deliver_ready()?;
         }
         Ok(())

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod kinds;
 pub mod ledger;
 pub mod library;
+pub mod live;
 pub mod profile;
 pub mod reception;
 mod replay;

@@ -20,6 +20,8 @@ pub enum Failure {
     Problems(Vec<Problem>),
     /// The model is at fault.
     Engine(Error),
+    /// The machine refuses what a live run needs.
+    Live(lastmeter_live::Error),
 }
 
 impl fmt::Display for Failure {
@@ -29,6 +31,7 @@ impl fmt::Display for Failure {
                 problems.iter().try_for_each(|problem| f.write_str(&problem.render(false)))
             }
             Failure::Engine(error) => error.fmt(f),
+            Failure::Live(error) => error.fmt(f),
         }
     }
 }
@@ -148,7 +151,7 @@ pub fn ledger(experiment: &Experiment, crew: Crew<'_>) -> Result<Ledger, Failure
     Ok(close(&outcome, closing(experiment)))
 }
 
-fn closing(experiment: &Experiment) -> Close {
+pub(crate) fn closing(experiment: &Experiment) -> Close {
     Close {
         title: experiment.title.clone(),
         provenance: Provenance {

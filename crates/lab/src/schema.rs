@@ -29,7 +29,7 @@ pub fn experiment() -> Value {
     });
     root["properties"]["links"] = list(pages::LINK, link);
     root["properties"]["traffic"] = list(pages::TRAFFIC, traffic);
-    root["required"] = json!(["duration", "nodes", "traffic"]);
+    root["required"] = json!(["duration", "nodes"]);
     root["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     root["title"] = json!("Lastmeter experiment");
     root["definitions"] = json!({

@@ -5,8 +5,15 @@
 //! ```
 
 use crate::error::Error;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 /// The longest message: a minute of samples of eight threads stays well below it.
 const MESSAGE_MAX: usize = 64 << 20;
@@ -35,6 +42,30 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<O
     let mut json = vec![0; length];
     from.read_exact(&mut json)?;
     serde_json::from_slice(&json).map(Some).map_err(io::Error::other)
+}
+
+/// Sends a descriptor, with one byte of data as the kernel asks for (unix(7)).
+pub(crate) fn send_descriptor(to: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for one");
+    sendmsg(to, &[io::IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a descriptor.
+pub(crate) fn receive_descriptor(from: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut parts = [io::IoSliceMut::new(&mut byte)];
+    recvmsg(from, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut found = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    found.next().ok_or_else(|| io::Error::other("no descriptor came"))
 }
 
 /// What came instead of an answer, as an error about having been asked to `doing`.

@@ -17,6 +17,7 @@
 
 pub mod calibrate;
 mod channel;
+pub mod clock;
 pub mod cores;
 pub mod counters;
 mod error;
@@ -25,9 +26,12 @@ pub mod link;
 pub mod namespace;
 mod netlink;
 pub mod observe;
+pub mod port;
 pub mod predict;
 pub mod reference;
 pub mod relay;
+pub mod session;
+pub mod site;
 pub mod stages;
 pub mod statistics;
 mod sys;

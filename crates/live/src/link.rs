@@ -64,6 +64,29 @@ pub(crate) fn make_pair(name: &str, peer_name: &str, peer: u32, mtu: u32) -> Res
     Netlink::route()?.change(message, &format!("making the veth pair {name}"))
 }
 
+/// Frames that `name` dropped when the stack sent them, by the kernel's own count.
+pub(crate) fn dropped(name: &str) -> Result<u64> {
+    const RTM_GETLINK: u16 = 18;
+    const IFLA_STATS64: u16 = 23;
+    // `struct rtnl_link_stats64`: eight counts of eight bytes each come first; `tx_dropped` is the
+    // last of them.
+    const TX_DROPPED: usize = 7 * 8;
+    let index = index_of(name)?;
+    let message = Message::new(RTM_GETLINK, 0).fixed(&interface_part(0, 0, 0));
+    let mut found = 0;
+    Netlink::route()?.dump(message, &format!("reading the counts of {name}"), |payload| {
+        let mine = payload.get(4..8).is_some_and(|bytes| bytes == index.to_ne_bytes());
+        let Some(rest) = payload.get(16..).filter(|_| mine) else { return };
+        crate::netlink::attributes(rest, |kind, value| {
+            let bytes = value.get(TX_DROPPED..TX_DROPPED + 8).and_then(|b| b.try_into().ok());
+            if let (IFLA_STATS64, Some(bytes)) = (kind, bytes) {
+                found = u64::from_ne_bytes(bytes);
+            }
+        });
+    })?;
+    Ok(found)
+}
+
 fn control_socket() -> Result<OwnedFd> {
     socket(AddressFamily::INET, SocketType::DGRAM, None)
         .doing(|| "opening a socket to configure interfaces".to_owned())

@@ -276,3 +276,21 @@ pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::ti
     unsafe { munmap(start, len) }?;
     Ok(took)
 }
+
+/// Makes `command` run in the namespaces behind `joined`, in their order, and end with this process.
+pub(crate) fn run_inside(command: &mut std::process::Command, joined: Vec<OwnedFd>) {
+    use std::os::unix::process::CommandExt;
+    let enter = move || {
+        for fd in &joined {
+            // SAFETY: no pointers; the process has one thread after `fork`.
+            check(unsafe { libc::setns(fd.as_raw_fd(), 0) })?;
+        }
+        let kill = libc::SIGKILL as libc::c_ulong;
+        // SAFETY: no pointers. It comes last because new credentials clear it.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, kill, 0, 0, 0) })?;
+        Ok(())
+    };
+    // SAFETY: between `fork` and `exec` the closure only makes system calls; it neither allocates
+    // nor takes locks.
+    unsafe { command.pre_exec(enter) };
+}

@@ -12,7 +12,7 @@ use crate::transfer::{receiver, sender};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
@@ -45,6 +45,14 @@ pub(crate) enum Request {
     Stop,
     /// Measure memory and kernel.
     Calibrate,
+    /// Make a TAP interface and hand over its descriptor.
+    Tap { name: String, offload: crate::port::Offload },
+    /// Open a packet socket on an interface and hand over its descriptor.
+    PacketSocket { interface: String },
+    /// Leave IP version 6 out of this namespace.
+    OnlyIpv4,
+    /// How many frames an interface had no room for when it sent.
+    Dropped { interface: String },
     /// Burn the CPU of this core until killed.
     Spin { core: Option<usize> },
 }
@@ -64,6 +72,10 @@ pub(crate) enum Reply {
     Relayed(relay::Relayed),
     /// The constants of memory and kernel, by name.
     Calibrated(Vec<(String, crate::calibrate::Constant)>),
+    /// A descriptor follows.
+    Descriptor,
+    /// A count.
+    Count(u64),
     /// It went wrong.
     Failed { message: String, os_error: Option<i32> },
 }
@@ -148,6 +160,23 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         }
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
         Request::Stop => {}
+        Request::Tap { name, offload } => {
+            let fd = crate::port::Tap::open(&name, offload).doing(|| format!("making {name}"))?;
+            return hand_over(socket, &fd);
+        }
+        Request::PacketSocket { interface } => {
+            let index = link::index_of(&interface)?;
+            let what = || format!("opening a packet socket on {interface}");
+            return hand_over(socket, &crate::port::Packet::open(index).doing(what)?);
+        }
+        Request::OnlyIpv4 => {
+            for which in ["all", "default"] {
+                // Where there is no version 6 it is left out already.
+                let _ =
+                    std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+            }
+        }
+        Request::Dropped { interface } => return link::dropped(&interface).map(Reply::Count),
         Request::Calibrate => return crate::calibrate::in_worker().map(Reply::Calibrated),
         Request::Spin { core } => {
             crate::cores::pin(core)?;
@@ -157,6 +186,14 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
             }
         }
     }
+    Ok(Reply::Done)
+}
+
+/// Says that a descriptor follows, and sends it; the caller's `Done` ends the exchange.
+fn hand_over(socket: &mut UnixStream, fd: &OwnedFd) -> Result<Reply> {
+    let what = || "handing a descriptor over".to_owned();
+    channel::send(socket, &Reply::Descriptor).doing(what)?;
+    channel::send_descriptor(socket, fd.as_fd()).doing(what)?;
     Ok(Reply::Done)
 }
 
@@ -207,6 +244,31 @@ impl Worker {
             }
             Some(reply) => Ok(reply),
             None => Err(channel::instead(doing, "it ended")),
+        }
+    }
+
+    /// Asks for something that is answered with a descriptor.
+    pub(crate) fn descriptor(&mut self, request: &Request) -> Result<OwnedFd> {
+        self.ask(request)?;
+        let doing = format!("{request:?}");
+        match self.answer(&doing)? {
+            Reply::Descriptor => {}
+            other => return Err(channel::instead(&doing, other)),
+        }
+        let fd = channel::receive_descriptor(&self.socket).doing(|| doing.clone())?;
+        match self.answer(&doing)? {
+            Reply::Done => Ok(fd),
+            other => Err(channel::instead(&doing, other)),
+        }
+    }
+
+    /// Asks for something that is answered with a count.
+    pub(crate) fn count(&mut self, request: &Request) -> Result<u64> {
+        self.ask(request)?;
+        let doing = format!("{request:?}");
+        match self.answer(&doing)? {
+            Reply::Count(count) => Ok(count),
+            other => Err(channel::instead(&doing, other)),
         }
     }
 

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! in 0 --> out 0
-//!      '-> pcapng, raw IP, nanoseconds of the run's own time
+//!      '-> pcapng, raw IP or Ethernet, nanoseconds of the run's own time
 //! ```
 //!
 //! A modelled packet has a length and no bytes. In the capture it is an IPv4 and a UDP header of the
 //! right length, of which the first bytes are kept: destination 10.0.x.y is node number x.y, source
 //! 10.128.x.y is path number x.y, the source port is the flow, and the payload begins with the place
-//! in the flow and the content tag. Packets with bytes of their own are written as they are.
+//! in the flow and the content tag. Packets with bytes of their own are written as they are: in a live
+//! run they are Ethernet frames, and what is made up has an Ethernet header without addresses.
 
 use lastmeter_base::{Body, Bytes, Packet};
 use lastmeter_engine::{Context, Element, PortId, Report};
@@ -24,6 +25,8 @@ const SNAP: Bytes = Bytes(128);
 const PORT: u16 = 9;
 const PROTOCOL_UDP: u8 = 17;
 const HEADERS_LEN: u64 = 28;
+/// An Ethernet header without addresses before an IPv4 packet.
+const ETHERNET: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0x00];
 
 /// Where captures are written.
 pub type Output = Box<dyn Write + Send>;
@@ -37,7 +40,10 @@ pub struct Tap {
 
 /// A capture that is being written, shared with whoever ends it after the run.
 #[derive(Clone)]
-pub struct Tape(Arc<Mutex<State>>);
+pub struct Tape {
+    state: Arc<Mutex<State>>,
+    link_type: LinkType,
+}
 
 enum State {
     Writing(Writer<Output>),
@@ -46,14 +52,15 @@ enum State {
 }
 
 impl Tape {
-    /// A capture with one interface, called `name`.
+    /// A capture with one interface, called `name`: raw IP, or Ethernet where packets have bytes of
+    /// their own.
     ///
     /// # Errors
     /// If nothing can be written.
-    pub fn begin(output: Output, name: &str) -> Result<Tape, CaptureError> {
+    pub fn begin(output: Output, name: &str, link_type: LinkType) -> Result<Tape, CaptureError> {
         let mut writer = Writer::pcapng(output)?;
-        writer.add_interface(LinkType::RAW, name, SNAP)?;
-        Ok(Tape(Arc::new(Mutex::new(State::Writing(writer)))))
+        writer.add_interface(link_type, name, SNAP)?;
+        Ok(Tape { state: Arc::new(Mutex::new(State::Writing(writer))), link_type })
     }
 
     /// Ends the capture.
@@ -61,7 +68,7 @@ impl Tape {
     /// # Errors
     /// What went wrong while it was written.
     pub fn end(&self) -> Result<(), CaptureError> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, State::Ended) {
             State::Writing(writer) => writer.finish().map(|_| ()),
             State::Failed(error) => Err(error),
@@ -70,7 +77,7 @@ impl Tape {
     }
 
     fn write(&self, cx: &Context<'_>, len: Bytes, data: &[u8]) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Writing(writer) = &mut *state
             && let Err(error) = writer.write(cx.now(), 0, len, data)
         {
@@ -90,6 +97,10 @@ impl Element for Tap {
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
         match packet.content.is_empty() {
             true => {
+                self.bytes.clear();
+                if self.tape.link_type == LinkType::ETHERNET {
+                    self.bytes.extend(ETHERNET);
+                }
                 imagine(&packet, &mut self.bytes);
                 self.tape.write(cx, packet.len, &self.bytes);
             }
@@ -106,11 +117,11 @@ impl Element for Tap {
     }
 }
 
-/// The first bytes that a packet of this length could have had.
+/// Appends the first bytes that a packet of this length could have had.
 fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
     let address = |net: u8, number: u32| Ipv4Addr::new(10, net, (number >> 8) as u8, number as u8);
     let (src, dst) = (address(128, packet.path.0), address(0, packet.destination.0));
-    bytes.clear();
+    let start = bytes.len();
     let len = packet.len.0.clamp(HEADERS_LEN, u16::MAX.into()) as u16;
     let udp_len = len - ipv4::HEADER_LEN as u16;
     let header = ipv4::Header::new(src, dst, PROTOCOL_UDP);
@@ -121,7 +132,7 @@ fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
     }
     bytes.extend(packet.seq.to_be_bytes());
     bytes.extend(packet.tag.to_be_bytes());
-    bytes.truncate(packet.len.0 as usize);
+    bytes.truncate(start + packet.len.0 as usize);
 }
 
 #[cfg(test)]

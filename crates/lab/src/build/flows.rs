@@ -27,18 +27,24 @@ pub(super) struct Flows {
     pub(super) received: BTreeMap<usize, Vec<usize>>,
     /// The hops that packets take, in order of declaration.
     pub(super) hops: BTreeSet<usize>,
+    /// The hosts that a live run connects, in order of declaration; none in a model.
+    pub(super) live: Vec<usize>,
     /// For each node that packets pass or leave: the hop towards each destination.
     pub(super) tables: BTreeMap<usize, BTreeMap<usize, usize>>,
 }
 
 impl Flows {
     /// The flows of a checked experiment: each has a way.
-    pub(super) fn new(experiment: &Experiment, network: &Network) -> Flows {
+    ///
+    /// In a live run, real programs send what the traffic of live hosts stands for.
+    pub(super) fn new(experiment: &Experiment, network: &Network, is_live: bool) -> Flows {
+        let live = if is_live { network.live(experiment) } else { Vec::new() };
         let mut flows = Flows {
             all: Vec::new(),
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
             hops: BTreeSet::new(),
+            live,
             tables: BTreeMap::new(),
         };
         // Who sends to each destination, requests and responses alike.
@@ -47,6 +53,9 @@ impl Flows {
             let responds = responds(&entry.kind) || tcp::is(&entry.kind);
             let pairs = network.pairs(experiment, &entry.from, &entry.to);
             for (number, (from, to)) in pairs.into_iter().enumerate() {
+                if flows.live.contains(&from) || flows.live.contains(&to) {
+                    continue;
+                }
                 flows.sent.entry(from).or_default().push(flows.all.len());
                 flows.received.entry(to).or_default().push(flows.all.len());
                 let number = number as u32;
@@ -56,6 +65,10 @@ impl Flows {
                     senders.entry(from).or_default().insert(to);
                 }
             }
+        }
+        for &destination in &flows.live {
+            let others = flows.live.iter().copied().filter(|&other| other != destination);
+            senders.entry(destination).or_default().extend(others);
         }
         for (destination, senders) in senders {
             flows.route(network, destination, &senders);
@@ -92,6 +105,6 @@ impl Flows {
     /// The nodes that are needed, in order of declaration.
     pub(super) fn nodes(&self) -> BTreeSet<usize> {
         let sending = self.tables.keys();
-        sending.chain(self.received.keys()).copied().collect()
+        sending.chain(self.received.keys()).chain(&self.live).copied().collect()
     }
 }

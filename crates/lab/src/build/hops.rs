@@ -9,6 +9,7 @@ use lastmeter_net::forwarder::Forwarder;
 use lastmeter_net::queue;
 use lastmeter_net::server::Service;
 use lastmeter_net::tap::{Tap, Tape};
+use lastmeter_wire::capture::LinkType;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Packets that wait for a wire where the link says nothing of its queue.
@@ -22,7 +23,7 @@ struct Entrance {
     stage: Option<StageId>,
 }
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     /// Builds every hop that is taken, and joins the outputs of nodes to the hops that they take.
     pub(super) fn join(
         &mut self,
@@ -81,7 +82,11 @@ impl Builder<'_> {
     /// Puts a tap behind a link's transmitter, where somebody wants to see what crosses it.
     fn tapped(&mut self, link: &str, transmitter: ElementId) -> Result<ElementId, Error> {
         let Some(output) = self.library.tap(link) else { return Ok(transmitter) };
-        let tape = match Tape::begin(output, link) {
+        let link_type = match self.ends {
+            Some(_) => LinkType::ETHERNET,
+            None => LinkType::RAW,
+        };
+        let tape = match Tape::begin(output, link, link_type) {
             Ok(tape) => tape,
             Err(error) => {
                 let right = "choose another place for the capture";

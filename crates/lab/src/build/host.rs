@@ -6,14 +6,15 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Capture, Input, Made, Output, machine, tcp};
+use super::{Builder, Capture, Input, LiveEnd, Made, Output, machine, tcp};
 use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, NodeId, PathId, Time, here};
-use lastmeter_engine::{Error, PortId};
+use lastmeter_engine::{ElementId, Error, PortId};
 use lastmeter_host::profile::Profile;
+use lastmeter_live::port::Peer;
 use lastmeter_net::demultiplexer::Demultiplexer;
 use lastmeter_net::request::{Client, Responder};
 use lastmeter_net::sink::Sink;
@@ -47,6 +48,19 @@ pub(crate) const PAGE: &Page = &Page {
             "each packet is a message",
             "how much its applications send or read at once, which stages with a cost for each \
              message spread over",
+        ),
+        Param::or(
+            "live",
+            ParamKind::Flag,
+            "false",
+            "whether `lastmeter live` makes it a network namespace in which programs run; traffic \
+             of the file from or to it stands for theirs in a model",
+        ),
+        Param::optional(
+            "address",
+            ParamKind::Text,
+            "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, ...",
+            "its IPv4 address and the length of the network's prefix, when live",
         ),
     ],
     source: "",
@@ -82,9 +96,19 @@ pub(super) struct Receiver {
     pub(super) takes: Vec<(PathId, Option<FlowId>)>,
 }
 
-impl Builder<'_> {
-    /// Declares a path for each traffic, and one for its responses.
+impl Builder<'_, '_> {
+    /// Declares a path for each pair of live hosts, each traffic, and the responses to it.
     pub(super) fn declare_paths(&mut self) -> Vec<Paths> {
+        for &from in &self.flows.live {
+            let others = self.flows.live.iter().filter(|&&to| to != from);
+            let mut paths = Vec::new();
+            for &to in others {
+                let name = |node: usize| &self.network.nodes[node].name;
+                let path = format!("{}->{}", name(from), name(to));
+                paths.push((to, self.graph.path(path, "live")));
+            }
+            self.live_paths.insert(from, paths);
+        }
         let mut paths = Vec::new();
         for entry in &self.experiment.traffic {
             let (from, to) = (&entry.from.name, &entry.to.name);
@@ -100,12 +124,39 @@ impl Builder<'_> {
 
     /// A host with all that sends and receives at it.
     pub(super) fn host(&mut self, node: usize, paths: &[Paths]) -> Result<Made, Error> {
+        if let Some(port) = self.live_end(node)? {
+            return self.live_host(node, port);
+        }
         let mut receivers = Vec::new();
         let mut leaving = Vec::new();
         self.senders(node, paths, &mut receivers, &mut leaving)?;
         self.receivers(node, paths, &mut receivers, &mut leaving)?;
         self.tcp_ends(node, paths, &mut receivers, &mut leaving)?;
         let input = self.demultiplex(node, receivers)?;
+        let (input, leaving) = match self.profile(node) {
+            Some(profile) => self.through_machine(node, &profile, input, leaving)?,
+            None => (input, leaving),
+        };
+        let outputs = self.spread(node, leaving)?;
+        Ok(Made { input, outputs })
+    }
+
+    /// The element of a host that a live run connects, under the host's name.
+    fn live_end(&mut self, node: usize) -> Result<Option<ElementId>, Error> {
+        let Some(peers) = self.live_paths.get(&node) else { return Ok(None) };
+        let peer = |&(node, path): &(usize, PathId)| Peer { node: NodeId(node as u32), path };
+        let peers = peers.iter().map(peer).collect();
+        let index = self.live_paths.keys().position(|&known| known == node);
+        let index = index.expect("the host is one of those that are live");
+        let Some(ends) = self.ends.as_mut() else { return Ok(None) };
+        let element = ends(LiveEnd { index, node: NodeId(node as u32), peers });
+        let name = format!("{} port", self.network.nodes[node].name);
+        self.graph.add_boxed(name, element).map(Some)
+    }
+
+    /// A live host: its port takes the place of everything that sends and receives.
+    fn live_host(&mut self, node: usize, port: ElementId) -> Result<Made, Error> {
+        let (input, leaving) = (Some((port, PortId(0))), vec![(port, PortId(0))]);
         let (input, leaving) = match self.profile(node) {
             Some(profile) => self.through_machine(node, &profile, input, leaving)?,
             None => (input, leaving),

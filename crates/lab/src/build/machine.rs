@@ -22,7 +22,7 @@ pub(super) const TO_APPLICATIONS: PortId = PortId(1);
 pub(super) const FROM_LINKS: PortId = PortId(1);
 pub(super) const TO_LINKS: PortId = PortId(0);
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     /// The machine of `node`.
     pub(super) fn machine(&mut self, node: usize, profile: &Profile) -> Result<ElementId, Error> {
         let single = &self.network.nodes[node];

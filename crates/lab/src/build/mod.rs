@@ -24,8 +24,9 @@ use crate::experiment::{Experiment, Network};
 use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
-use lastmeter_base::{Rate, StageId, Time};
-use lastmeter_engine::{ElementId, Error, Graph, PortId, ResourceId, StageInfo};
+use lastmeter_base::{NodeId, PathId, Rate, StageId, Time};
+use lastmeter_engine::{Element, ElementId, Error, Graph, PortId, ResourceId, StageInfo};
+use lastmeter_live::port::Peer;
 use lastmeter_net::queue::{Buffers, Site};
 use lastmeter_net::tap::Tape;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,20 @@ impl Changes {
     pub const NONE: Changes =
         Changes { speed: BTreeMap::new(), free: BTreeSet::new(), buffers: (1, 1) };
 }
+
+/// A host of a live run, for whoever makes its port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveEnd {
+    /// Its place among the live hosts, in order of declaration.
+    pub index: usize,
+    /// What it is called in the graph.
+    pub node: NodeId,
+    /// The other live hosts.
+    pub peers: Vec<Peer>,
+}
+
+/// Makes the element that stands at a live host.
+pub type Ends<'a> = dyn FnMut(LiveEnd) -> Box<dyn Element> + 'a;
 
 /// A graph that is ready to run.
 pub struct Built {
@@ -112,14 +127,30 @@ pub fn build(
     changes: &Changes,
     library: &dyn Library,
 ) -> Result<Built, Vec<Problem>> {
+    build_between(experiment, changes, library, None)
+}
+
+/// As [`build`], with something else at the live hosts, where `ends` makes it: ports, or what
+/// plays back what ports have seen.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_between(
+    experiment: &Experiment,
+    changes: &Changes,
+    library: &dyn Library,
+    ends: Option<&mut Ends<'_>>,
+) -> Result<Built, Vec<Problem>> {
     let network = Network::new(experiment);
-    let flows = Flows::new(experiment, &network);
+    let flows = Flows::new(experiment, &network, ends.is_some());
     let mut builder = Builder {
         experiment,
         network: &network,
         flows: &flows,
         changes,
         library,
+        ends,
+        live_paths: BTreeMap::new(),
         graph: Graph::new(experiment.seed),
         stages: BTreeMap::new(),
         resources: BTreeSet::new(),
@@ -151,12 +182,15 @@ type Input = (ElementId, PortId);
 type Output = (ElementId, PortId);
 
 /// A graph in the making.
-struct Builder<'a> {
+struct Builder<'a, 'e> {
     experiment: &'a Experiment,
     network: &'a Network,
     flows: &'a Flows,
     changes: &'a Changes,
     library: &'a dyn Library,
+    ends: Option<&'a mut Ends<'e>>,
+    /// For each live host, the paths to the others.
+    live_paths: BTreeMap<usize, Vec<(usize, PathId)>>,
     graph: Graph,
     stages: BTreeMap<String, StageId>,
     resources: BTreeSet<String>,
@@ -167,7 +201,7 @@ struct Builder<'a> {
     reporter: Reporter,
 }
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     fn build(&mut self) -> Result<(), Error> {
         let paths = self.declare_paths();
         let mut inputs = BTreeMap::new();

@@ -1,6 +1,9 @@
 //! What parameters alone cannot say: that names exist, that counts match, that packets can arrive.
 
-use super::{End, Experiment, FLOWS_MAX, Item, LINKS_MAX, NODES_MAX, Network, Node, Traffic};
+use super::live;
+use super::{
+    End, Experiment, FLOWS_MAX, Item, LINKS_MAX, LIVE_MAX, NODES_MAX, Network, Node, Traffic,
+};
 
 use crate::build::host;
 use crate::document::{Decoder, Fault, Mark, join, shorten};
@@ -33,6 +36,35 @@ pub(super) fn host_node(decoder: &mut Decoder<'_>, kind: &Nested, item: &Item, k
             decoder.report(&place.mark, &key, Fault::new(found, right));
         }
     }
+}
+
+/// A live host's address must be one, and only a live host has any use for it.
+pub(super) fn live_host(
+    decoder: &mut Decoder<'_>,
+    kind: &Nested,
+    item: &Item,
+    key: &str,
+    count: Option<u64>,
+) {
+    let Some(host) = item.get(kind.page.name).filter(|_| kind.page.name == host::PAGE.name) else {
+        return;
+    };
+    let (Some(text), Some(place)) = (live::address(&kind.values), host.get("address")) else {
+        return;
+    };
+    let fault = match live::parse(&text) {
+        Err(right) => Fault::new(format!("`{}` is no address", shorten(&text)), right),
+        Ok(_) if kind.values.given("live") != Some(true) => {
+            let found = "a host that is not live has no use for an address".to_owned();
+            Fault::new(found, "write live = true beside it, or leave it out")
+        }
+        Ok(_) if count.is_some_and(|count| count > 1) => {
+            let found = "several hosts cannot have one address".to_owned();
+            Fault::new(found, "leave it out: each gets its own")
+        }
+        Ok(_) => return,
+    };
+    decoder.report(&place.mark, &join(&join(key, kind.page.name), "address"), fault);
 }
 
 /// A class must be one that a ledger's table can show.
@@ -146,7 +178,15 @@ pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>,
         let fault = Fault::new("it runs for no time at all", "write duration = \"1 s\"");
         decoder.report(root, "duration", fault);
     }
-    if experiment.traffic.is_empty() && sound {
+    let live = experiment.nodes.iter().filter(|node| node.kind.values.given("live") == Some(true));
+    let live: u64 = live.map(|node| node.count.unwrap_or(1)).sum();
+    if live > LIVE_MAX as u64 {
+        let found = format!("there are {live} live hosts, with all counts");
+        let fault = Fault::new(found, format!("there may be {LIVE_MAX}"));
+        decoder.report(root, "nodes", fault);
+    }
+    // Between live hosts, real programs send.
+    if experiment.traffic.is_empty() && live < 2 && sound {
         let right = "add [[traffic]] with name, from, to and a kind, like \
                      constant = { rate = \"1 Mbit/s\", size = \"1500 B\" }";
         decoder.report(root, "traffic", Fault::new("nothing is sent", right));
@@ -160,6 +200,36 @@ pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>,
         let network = Network::new(experiment);
         joined_once(experiment, &network, decoder);
         reachable(experiment, &network, decoder);
+        live_reachable(experiment, &network, decoder, root);
+    }
+}
+
+/// Every live host must have a way to every other, and an address of its own.
+fn live_reachable(
+    experiment: &Experiment,
+    network: &Network,
+    decoder: &mut Decoder<'_>,
+    root: &Mark,
+) {
+    let live = network.live(experiment);
+    for &to in &live {
+        let towards = network.towards(to);
+        if let Some(&from) = live.iter().find(|&&from| from != to && towards[from].is_none()) {
+            let (from, to) = (&network.nodes[from].name, &network.nodes[to].name);
+            let found = format!("no way leads from the live host `{from}` to `{to}`");
+            let right = "add the link that is missing; hosts pass nothing on, routers do";
+            decoder.report(root, "links", Fault::new(found, right));
+            return;
+        }
+    }
+    let mut addresses = BTreeMap::new();
+    for host in experiment.live_hosts() {
+        if let Some(other) = addresses.insert(host.address, host.name.clone()) {
+            let found = format!("`{other}` and `{}` both have {}", host.name, host.address);
+            let fault = Fault::new(found, "give each live host its own address");
+            decoder.report(root, "nodes", fault);
+            return;
+        }
     }
 }
 

@@ -7,9 +7,11 @@
 //! ```
 
 mod check;
+mod live;
 mod network;
 pub(crate) mod pages;
 
+pub use live::{LIVE_MAX, LiveHost};
 pub(crate) use network::Network;
 
 use crate::document::{
@@ -288,6 +290,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
         let kind = kind.unwrap_or(Nested { page, values: Values::default() });
         check::host_node(decoder, &kind, &entry.item, &key);
         let (name, count) = (entry.key.clone(), values.given("count"));
+        check::live_host(decoder, &kind, &entry.item, &key, count);
         let mark = entry.mark.clone();
         nodes.push(Node { name, kind, count, mark });
     }

@@ -96,6 +96,15 @@ impl Network {
         }
     }
 
+    /// The hosts that a live run connects, in order of declaration.
+    pub(crate) fn live(&self, experiment: &Experiment) -> Vec<usize> {
+        let is_live = |&node: &usize| {
+            let kind = &experiment.nodes[self.nodes[node].declared].kind;
+            !self.nodes[node].forwards && kind.values.given("live") == Some(true)
+        };
+        (0..self.nodes.len()).filter(is_live).collect()
+    }
+
     /// Who goes with whom: member by member where both sides have as many, else one with each.
     pub(crate) fn pairs(&self, experiment: &Experiment, a: &End, b: &End) -> Vec<(usize, usize)> {
         let (a, b) = (self.members(experiment, a), self.members(experiment, b));

@@ -228,6 +228,8 @@ pub struct Certificate {
     pub kept_up: bool,
     /// Share of departures within 10 us of when they were due.
     pub within_10us: f64,
+    /// Share within 20 us.
+    pub within_20us: f64,
     /// Share within 100 us.
     pub within_100us: f64,
     /// Share within 1 ms.
@@ -236,10 +238,32 @@ pub struct Certificate {
     pub worst_lag: f64,
     /// Packets lost because a queue of the emulator itself was full.
     pub overruns: u64,
+    /// Frames that left.
+    pub departures: u64,
+    /// What share of the departures the certificate asks to be within the tolerance, and how long
+    /// that is in seconds.
+    pub required: f64,
+    /// See `required`.
+    pub tolerance: f64,
+    /// Share of the frames that the emulator was to carry and did not: lost at its own ports.
+    pub shortfall: f64,
     /// CPU seconds used per second.
     pub cpu: f64,
+    /// Seconds that a frame costs the emulator: `receive`, `model`, `send`.
+    pub stages: BTreeMap<String, f64>,
+    /// Lags of departures: how many took at most so many seconds longer than they should.
+    pub lags: Vec<Lag>,
     /// In one sentence.
     pub words: String,
+}
+
+/// A step of a distribution of lags.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lag {
+    /// At most so many seconds.
+    pub at_most: f64,
+    /// So many departures, those of earlier steps not counted again.
+    pub departures: u64,
 }
 
 /// Where the figures come from.

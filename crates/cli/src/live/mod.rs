@@ -1,0 +1,194 @@
+//! `lastmeter live`: programs behind a modelled network, in real time.
+
+mod programs;
+
+use crate::world::{self, Disk};
+use crate::{Common, Complaint, Ended, output, results, run};
+use lastmeter_base::{Duration, Quantity};
+use lastmeter_engine::Control;
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::live::{self, Demand, Options, Report};
+use lastmeter_lab::report;
+use lastmeter_lab::run::Failure;
+use lastmeter_live::clock::Manner;
+use lastmeter_live::port::Offload;
+use lastmeter_live::site::Kind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Run programs behind a modelled network, in real time, and certify that it kept up.
+///
+/// EXPERIMENT is a TOML file, a folder with an experiment.toml, or the name of a bundled one. Its
+/// hosts with `live = true` become network namespaces with an interface `eth0`; COMMAND, or a shell,
+/// runs in the first of them, and the run ends with it. Nothing outside these namespaces is
+/// touched, and nothing is left behind. Needs unprivileged user namespaces, or root.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The file, the folder, or the name of a bundled experiment
+    experiment: String,
+    /// Change one thing of the file; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Run what follows `--` in this live host instead of the first, beside COMMAND; may be given
+    /// several times, each with its own `--`
+    #[arg(long = "in", value_name = "HOST")]
+    host: Vec<String>,
+    /// Use an interface of this machine for a live host instead of making a namespace
+    #[arg(long, value_name = "HOST=IFACE")]
+    attach: Vec<String>,
+    /// How frames come and go: `packet` (veth and AF_PACKET), `tap` (with the offload header),
+    /// `tap-plain` (without), `tap-tso` (the host leaves segmentation to the emulator)
+    #[arg(long, value_name = "KIND", default_value = "packet")]
+    port: String,
+    /// Poll all the time instead of sleeping: takes a core, keeps time better
+    #[arg(long)]
+    busy: bool,
+    /// Sleep, but poll for this long before each deadline
+    #[arg(long, value_name = "TIME", conflicts_with = "busy")]
+    spin: Option<String>,
+    /// Keep the emulator on this core, and programs on the others
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// How late a departure may be [default: 100 us if --busy, else 1 ms]
+    #[arg(long, value_name = "TIME")]
+    tolerance: Option<String>,
+    /// End the run at the first departure that is later than tolerated
+    #[arg(long)]
+    strict: bool,
+    /// Repeat the run in virtual time with the same arrivals, and compare each departure
+    #[arg(long)]
+    twin: bool,
+    /// Write ledger.json, ledger.html and tables in Parquet into this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Write what crosses a link into a pcapng file that Wireshark opens; may be given several times
+    #[arg(long = "pcap", value_name = "LINK=FILE")]
+    pcaps: Vec<String>,
+    /// What runs in the first host [default: a shell]; everything after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter live emulated-link                           a shell in the first host
+  lastmeter live emulated-link -- ping -c 5 10.77.0.2
+  lastmeter live emulated-link --busy --in bob -- iperf3 -s -1 -- iperf3 -c 10.77.0.2
+  lastmeter live my.toml --set links.0.rate='100 Mbit/s' --twin -- ./my-program
+  lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
+
+pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let found = world::experiment(&arguments.experiment)?;
+    let disk = Disk::new(found.folder);
+    arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
+    let overrides = overrides(common, &arguments.sets)?;
+    let experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
+        .map_err(|problems| run::complaint(common, &problems))?;
+    let options = options(common, arguments)?;
+    let control = Arc::new(Control::default());
+    stop_on_signal(&control)?;
+    let report = live::run(&experiment, &options, &disk, &control)
+        .map_err(|failure| complaint(common, failure))?;
+    let resources = report.ledger.resources.iter();
+    let links: Vec<&str> =
+        resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
+    disk.check_taps(&links)?;
+    show(common, &report);
+    if let Some(folder) = &arguments.out {
+        let page = results::write(folder, &report.ledger)?;
+        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
+    }
+    Ok(ended(&report))
+}
+
+/// A run that did not keep up fell short, whatever its program says.
+fn ended(report: &Report) -> Ended {
+    let kept_up = report.ledger.certificate.as_ref().is_some_and(|one| one.kept_up);
+    match report.status {
+        _ if !kept_up => Ended::Short,
+        Some(0) | None => Ended::Done,
+        Some(status) => Ended::Status(status as u8),
+    }
+}
+
+fn show(common: &Common, report: &Report) {
+    if !common.json {
+        output::print(&report::terminal::render(&report.ledger, output::style()));
+        return;
+    }
+    let mut value = serde_json::to_value(&report.ledger).unwrap_or_default();
+    if let Some(twin) = &report.twin {
+        value["twin"] = twin.json();
+    }
+    output::print(&format!("{value:#}"));
+}
+
+pub(crate) fn complaint(common: &Common, failure: Failure) -> Complaint {
+    match failure {
+        Failure::Problems(problems) => run::complaint(common, &problems),
+        other => Complaint(other.to_string()),
+    }
+}
+
+fn overrides(common: &Common, sets: &[String]) -> Result<Vec<Override>, Complaint> {
+    let seed = common.seed.map(|seed| format!("seed={seed}"));
+    let texts = sets.iter().cloned().chain(seed);
+    texts
+        .map(|text| Override::parse(&text).map_err(|problem| run::complaint(common, &problem)))
+        .collect()
+}
+
+/// Interrupting a run ends it in order: what it has measured until then is kept.
+fn stop_on_signal(control: &Arc<Control>) -> Result<(), Complaint> {
+    let control = Arc::clone(control);
+    Ok(ctrlc::set_handler(move || control.stop())?)
+}
+
+/// Reads a time with its unit.
+fn time(text: &str) -> Result<Duration, Complaint> {
+    Duration::parse(text).map_err(|error| Complaint(error.to_string()))
+}
+
+fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint> {
+    let kind = kind(&arguments.port)?;
+    let busy = arguments.busy;
+    let mut demand = if busy { Demand::BUSY } else { Demand::SLEEPING };
+    if let Some(text) = &arguments.tolerance {
+        demand.tolerance = time(text)?;
+    }
+    let spin = match &arguments.spin {
+        Some(text) => time(text)?,
+        None if busy => Duration::MAX,
+        None => Duration::ZERO,
+    };
+    let strict = arguments.strict.then_some(demand.tolerance);
+    let attached: Vec<(String, String)> = arguments
+        .attach
+        .iter()
+        .map(|text| {
+            let (host, interface) = text.split_once('=').ok_or_else(|| {
+                let hint = "write a host and an interface, like --attach alice=eth1";
+                Complaint(format!("`{text}` names no interface: {hint}"))
+            })?;
+            Ok((host.to_owned(), interface.to_owned()))
+        })
+        .collect::<Result<_, Complaint>>()?;
+    let programs = programs::programs(common, arguments, attached.is_empty())?;
+    let manner = Manner { spin, core: arguments.pin, strict };
+    Ok(Options { kind, attached, manner, demand, programs, twin: arguments.twin })
+}
+
+fn kind(text: &str) -> Result<Kind, Complaint> {
+    Ok(match text {
+        "packet" => Kind::Packet,
+        "tap" => Kind::Tap(Offload::Checksum),
+        "tap-plain" => Kind::Tap(Offload::None),
+        "tap-tso" => Kind::Tap(Offload::Segmentation),
+        _ => {
+            let right = "write packet, tap, tap-plain or tap-tso";
+            return Err(Complaint(format!("there is no port of kind `{text}`: {right}")));
+        }
+    })
+}

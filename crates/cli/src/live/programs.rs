@@ -1,0 +1,102 @@
+//! Which program runs where: `--in HOST -- CMD` and `-- COMMAND`, told apart.
+//!
+//! Everything after the first `--` comes as one list. Each further `--` in it begins another
+//! program; a program belongs to the host that the `--in` right before its `--` names, else to the
+//! first. A program whose own words have a `--` runs in a shell: `sh -c '...'`.
+
+use super::Arguments;
+use crate::{Common, Complaint};
+use lastmeter_lab::live::Started;
+use std::io::IsTerminal;
+
+/// The programs of a run; the one of the first host leads it. Without any, and at a terminal, a
+/// shell does.
+pub(super) fn programs(
+    common: &Common,
+    arguments: &Arguments,
+    shell: bool,
+) -> Result<Vec<Started>, Complaint> {
+    let found = split(arguments.host.first().cloned(), &arguments.command)?;
+    if arguments.host.len() > 1 || (arguments.command.is_empty() && !arguments.host.is_empty()) {
+        let right = "write --in HOST -- CMD, and for the next one --in again after CMD";
+        return Err(Complaint(format!(
+            "each --in names the host of what follows its `--`: {right}"
+        )));
+    }
+    let mut started: Vec<Started> = found
+        .into_iter()
+        // What programs print must not mix with a result for programs.
+        .map(|(host, words)| Started { leads: host.is_none(), host, words, silent: common.json })
+        .collect();
+    if started.is_empty() && shell && std::io::stdin().is_terminal() {
+        let words = vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned())];
+        started.push(Started { host: None, words, leads: true, silent: false });
+    }
+    // Who serves comes before who asks.
+    started.sort_by_key(|one| one.leads);
+    if started.iter().filter(|one| one.leads).count() > 1 {
+        return Err(Complaint(
+            "there are two commands for the first host: join them by sh -c".into(),
+        ));
+    }
+    Ok(started)
+}
+
+/// A host, or none for the first, and the words of a program.
+type Found = (Option<String>, Vec<String>);
+
+fn split(first: Option<String>, words: &[String]) -> Result<Vec<Found>, Complaint> {
+    if words.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    let mut host = first;
+    let parts: Vec<&[String]> = words.split(|word| word == "--").collect();
+    for (place, part) in parts.iter().enumerate() {
+        let last = place + 1 == parts.len();
+        let (words, next) = match part {
+            [words @ .., flag, name] if !last && flag == "--in" => (words, Some(name.clone())),
+            words => (*words, None),
+        };
+        // `--in` may stand alone between two `--` only by mistake.
+        if words.is_empty() {
+            return Err(Complaint("there is no command between two `--`".into()));
+        }
+        found.push((host.take(), words.to_vec()));
+        host = next;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    fn parts(first: Option<&str>, line: &str) -> Vec<(Option<String>, String)> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let found = split(first.map(str::to_owned), &words).ok().unwrap();
+        found.into_iter().map(|(host, words)| (host, words.join(" "))).collect()
+    }
+
+    #[test]
+    fn each_program_belongs_to_the_host_named_before_it() {
+        assert_eq!(parts(None, "ping -c 5 b"), [(None, "ping -c 5 b".to_owned())]);
+        let three = parts(Some("bob"), "iperf3 -s --in carol -- sleep 9 -- iperf3 -c bob");
+        assert_eq!(
+            three,
+            [
+                (Some("bob".to_owned()), "iperf3 -s".to_owned()),
+                (Some("carol".to_owned()), "sleep 9".to_owned()),
+                (None, "iperf3 -c bob".to_owned()),
+            ]
+        );
+        assert_eq!(parts(None, "a --in b")[0].1, "a --in b");
+    }
+
+    #[test]
+    fn a_missing_command_is_refused() {
+        let words = ["a", "--", "--", "b"].map(str::to_owned);
+        assert!(split(None, &words).is_err());
+    }
+}

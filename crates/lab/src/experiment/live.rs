@@ -1,0 +1,62 @@
+//! The hosts of an experiment that `lastmeter live` makes real.
+
+use super::{Experiment, Network};
+use lastmeter_base::kind::Values;
+use std::net::Ipv4Addr;
+
+/// Most live hosts: a path leads from each to each.
+pub const LIVE_MAX: usize = 64;
+/// The network that live hosts are in unless their addresses say something else.
+const NETWORK: [u8; 3] = [10, 77, 0];
+const PREFIX: u8 = 24;
+
+/// A host that `lastmeter live` makes real.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveHost {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// How many bits of the address name the network.
+    pub prefix: u8,
+}
+
+impl Experiment {
+    /// The hosts that `lastmeter live` makes real, in order of declaration.
+    pub fn live_hosts(&self) -> Vec<LiveHost> {
+        let network = Network::new(self);
+        let host = |(place, node): (usize, usize)| {
+            let single = &network.nodes[node];
+            let values = &self.nodes[single.declared].kind.values;
+            let [a, b, c] = NETWORK;
+            let default = (Ipv4Addr::new(a, b, c, place as u8 + 1), PREFIX);
+            let (address, prefix) =
+                address(values).and_then(|text| parse(&text).ok()).unwrap_or(default);
+            LiveHost { name: single.name.clone(), address, prefix }
+        };
+        network.live(self).into_iter().take(LIVE_MAX).enumerate().map(host).collect()
+    }
+}
+
+/// The address that is written for a host.
+pub(super) fn address(values: &Values) -> Option<String> {
+    values.given("address")
+}
+
+/// Reads `10.1.2.3/24`, or an address alone.
+///
+/// # Errors
+/// What would be right.
+pub(super) fn parse(text: &str) -> Result<(Ipv4Addr, u8), &'static str> {
+    let right = "write an IPv4 address and the length of its prefix, like \"10.77.0.1/24\"";
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, prefix.parse().map_err(|_| right)?),
+        None => (text, PREFIX),
+    };
+    let address: Ipv4Addr = address.trim().parse().map_err(|_| right)?;
+    let unusable = address.is_unspecified() || address.is_multicast() || address.is_broadcast();
+    if unusable || !(1..=30).contains(&prefix) {
+        return Err(right);
+    }
+    Ok((address, prefix))
+}

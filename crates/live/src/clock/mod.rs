@@ -1,0 +1,219 @@
+//! The wall clock: waits for deadlines and for frames at once, and notes how late it is.
+//!
+//! ```text
+//!          +-- frames to send? flush           +-- a deadline has come --> At
+//! wait --> +-- sleep (ppoll) until shortly --> +-- frames have arrived --> Input
+//!          '-- spin for the rest               '-- told to stop        --> Stop
+//! ```
+//!
+//! One thread runs the graph, so a wait is the only place at which it may sleep. A sleep ends some
+//! tens of microseconds late (timer, interrupt, scheduler); spinning for the last part, or always,
+//! pays CPU time for punctuality. What was late is in [`WallClock::lag`], deadline by deadline.
+
+use crate::port::Shared;
+use lastmeter_base::{Duration, Time};
+use lastmeter_engine::{Clock, Control, Distribution, Wake};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// Longest sleep: how soon a stop is noticed that comes without an event.
+const SLEEP_MAX: Duration = Duration::from_ms(100);
+/// How often a clock that does not sleep looks at the bell, which costs a system call.
+const LOOK_EVERY: Duration = Duration::from_ms(1);
+
+/// The instant that [`Time::START`] stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch(Instant);
+
+impl Epoch {
+    /// From now on.
+    pub fn start() -> Epoch {
+        Epoch(Instant::now())
+    }
+    /// The present, in nanoseconds of a clock that never goes back.
+    #[inline]
+    pub fn now(self) -> Time {
+        let nanoseconds = u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX / 1000);
+        Time::from_ps(nanoseconds.saturating_mul(1000))
+    }
+    /// How long it is since `from`.
+    #[inline]
+    pub(crate) fn since(self, from: Time) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.now().saturating_since(from).as_ps() / 1000)
+    }
+}
+
+/// How a clock waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// How long before a deadline sleeping ends and spinning begins; [`Duration::MAX`] never
+    /// sleeps.
+    pub spin: Duration,
+    /// The core to stay on.
+    pub core: Option<usize>,
+    /// A lag beyond this ends the run.
+    pub strict: Option<Duration>,
+}
+
+impl Manner {
+    /// Sleeps whenever it can, anywhere.
+    pub const SLEEPING: Manner = Manner { spin: Duration::ZERO, core: None, strict: None };
+
+    /// Whether it never sleeps.
+    pub fn is_busy(&self) -> bool {
+        self.spin == Duration::MAX
+    }
+}
+
+/// A clock that waits for real time and for frames.
+pub struct WallClock {
+    /// How late deadlines were noticed.
+    pub lag: Distribution,
+    /// Time spent waiting, asleep or spinning.
+    pub waited: std::time::Duration,
+    /// How often it waited.
+    pub waits: u64,
+    /// The lag that ended a strict run.
+    pub violation: Option<(Time, Duration)>,
+    epoch: Epoch,
+    manner: Manner,
+    lines: Vec<Shared>,
+    control: Arc<Control>,
+    /// Becomes readable when the run shall end.
+    bell: Option<OwnedFd>,
+    looked: Time,
+    stopping: bool,
+}
+
+impl WallClock {
+    /// A clock that counts from `epoch`, tells of frames on `lines`, and ends when `control` says
+    /// so; `bell` is a descriptor that becomes readable then.
+    ///
+    /// # Errors
+    /// When the thread may not move to the core that `manner` names.
+    pub fn new(
+        epoch: Epoch,
+        manner: Manner,
+        lines: Vec<Shared>,
+        control: Arc<Control>,
+        bell: Option<OwnedFd>,
+    ) -> crate::Result<WallClock> {
+        crate::cores::pin(manner.core)?;
+        // The kernel may add up to 50 us to a sleep so as to wake up less often.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        Ok(WallClock {
+            lag: Distribution::default(),
+            waited: std::time::Duration::ZERO,
+            waits: 0,
+            violation: None,
+            epoch,
+            manner,
+            lines,
+            control,
+            bell,
+            looked: Time::START,
+            stopping: false,
+        })
+    }
+
+    /// Sends what waits to be sent, and says whether frames have arrived.
+    fn serve_lines(&mut self) -> bool {
+        let mut ready = false;
+        for line in &self.lines {
+            let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+            if line.has_outgoing() {
+                let worst = line.flush();
+                if self.manner.strict.is_some_and(|limit| worst > limit) && self.violation.is_none()
+                {
+                    self.violation = Some((self.epoch.now(), worst));
+                }
+            }
+            ready |= line.ready();
+        }
+        ready
+    }
+
+    fn look_at_bell(&self) {
+        let Some(bell) = &self.bell else { return };
+        let mut polled = [PollFd::new(bell, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut polled, Some(&at_once)).is_ok_and(|found| found > 0) {
+            self.control.stop();
+        }
+    }
+
+    fn shall_stop(&self) -> bool {
+        self.control.stopped() || self.violation.is_some()
+    }
+
+    /// Sleeps until shortly before `deadline` or until frames arrive.
+    fn sleep(&mut self, deadline: Time) -> bool {
+        let now = self.epoch.now();
+        let until = deadline.saturating_since(now).saturating_sub(self.manner.spin);
+        let nanoseconds = until.min(SLEEP_MAX).as_ps() / 1000;
+        let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds as _ };
+        let guards: Vec<_> =
+            self.lines.iter().map(|l| l.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(guards.len() + 1);
+        let mut whose = Vec::with_capacity(guards.len());
+        for (index, line) in guards.iter().enumerate() {
+            if let Some(fd) = line.fd() {
+                polled.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                whose.push(index);
+            }
+        }
+        if let Some(bell) = &self.bell {
+            polled.push(PollFd::new(bell, PollFlags::IN));
+        }
+        let found = poll(&mut polled, Some(&timeout)).unwrap_or(0);
+        let failed: Vec<usize> = polled
+            .iter()
+            .zip(&whose)
+            .filter(|(polled, _)| polled.revents().intersects(PollFlags::ERR | PollFlags::HUP))
+            .map(|(_, &index)| index)
+            .collect();
+        drop(polled);
+        let mut guards = guards;
+        failed.into_iter().for_each(|index| guards[index].fail());
+        found > 0
+    }
+}
+
+impl Clock for WallClock {
+    fn wait(&mut self, deadline: Option<Time>) -> Wake {
+        let deadline = deadline.unwrap_or(Time::MAX);
+        let from = self.epoch.now();
+        self.waits += 1;
+        let (wake, now) = loop {
+            let ready = self.serve_lines();
+            let now = self.epoch.now();
+            if now.saturating_since(self.looked) > LOOK_EVERY {
+                self.looked = now;
+                self.look_at_bell();
+            }
+            if self.shall_stop() {
+                // Time goes on to the present first, then it stops.
+                let already = std::mem::replace(&mut self.stopping, true);
+                break (if already { Wake::Stop } else { Wake::Input(now) }, now);
+            }
+            if ready {
+                break (Wake::Input(now), now);
+            }
+            if now >= deadline {
+                break (Wake::At(now), now);
+            }
+            if deadline.saturating_since(now) > self.manner.spin {
+                self.sleep(deadline);
+            } else {
+                std::hint::spin_loop();
+            }
+        };
+        if now >= deadline {
+            self.lag.record(now - deadline);
+        }
+        self.waited += self.epoch.since(from);
+        wake
+    }
+}

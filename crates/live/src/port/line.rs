@@ -1,0 +1,206 @@
+//! A line: a port, the frames that wait to be sent through it, and how punctual it is.
+//!
+//! ```text
+//! element --> [ outgoing, due times ] --flush--> port        element <-- receive <-- port
+//!                                  by the clock, before it waits
+//! ```
+//!
+//! The element and the clock share it, and run in the same thread: the lock is never contended.
+
+use super::{Arrival, BATCH, Counts, Port};
+use crate::clock::Epoch;
+use lastmeter_base::{Duration, Time};
+use lastmeter_engine::Distribution;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+/// A line that an element and a clock share.
+pub type Shared = Arc<Mutex<Line>>;
+
+/// Failures in a row after which a port counts as gone.
+const FAILURES_MAX: u64 = 1000;
+/// Most departures that are kept for a twin run.
+const DEPARTURES_MAX: usize = 4 << 20;
+
+/// When a frame left, and when it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// The host that sent it.
+    pub from: u32,
+    /// Its place among the frames of that host.
+    pub seq: u64,
+    /// When it was due.
+    pub due: Time,
+    /// When the kernel had it.
+    pub left: Time,
+    /// What it carried.
+    pub hash: u64,
+}
+
+/// A frame that waits to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// When it is due.
+    pub due: Time,
+    /// How long it had waited in the kernel before it was seen.
+    pub age: Duration,
+    /// The host that sent it, and its place among that host's frames.
+    pub from: (u32, u64),
+    /// What it carries, where departures are kept.
+    pub hash: u64,
+}
+
+/// A port and what is known of it.
+pub struct Line {
+    /// What it is called in reports.
+    pub name: String,
+    /// What became of its frames.
+    pub counts: Counts,
+    /// How late frames left: from when they were due until the kernel had them, and the time that
+    /// they had waited unseen when they arrived.
+    pub lag: Distribution,
+    /// Time spent taking frames from the kernel.
+    pub receiving: std::time::Duration,
+    /// Time spent giving frames to the kernel.
+    pub sending: std::time::Duration,
+    /// Where departures are kept.
+    pub departures: Option<Vec<Departure>>,
+    port: Box<dyn Port>,
+    epoch: Epoch,
+    frames: Vec<Vec<u8>>,
+    outgoing: Vec<Outgoing>,
+    failures_in_a_row: u64,
+}
+
+impl Line {
+    /// A line of `port`, whose times count from `epoch`.
+    pub fn new(name: String, port: Box<dyn Port>, epoch: Epoch) -> Line {
+        Line {
+            name,
+            counts: Counts::default(),
+            lag: Distribution::default(),
+            receiving: std::time::Duration::ZERO,
+            sending: std::time::Duration::ZERO,
+            departures: None,
+            port,
+            epoch,
+            frames: vec![Vec::new(); BATCH],
+            outgoing: Vec::with_capacity(BATCH),
+            failures_in_a_row: 0,
+        }
+    }
+
+    /// Times count from `epoch` from now on.
+    pub(crate) fn begin(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+    }
+
+    /// Whether frames may have arrived.
+    #[inline]
+    pub(crate) fn ready(&mut self) -> bool {
+        !self.gone() && self.port.ready()
+    }
+
+    /// What a clock waits for; `None` once the port is gone.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.gone()).then(|| self.port.fd())
+    }
+
+    /// Whether the port has failed for good.
+    pub fn gone(&self) -> bool {
+        self.failures_in_a_row >= FAILURES_MAX
+    }
+
+    /// Takes frames that have arrived, at most a batch.
+    pub fn receive(&mut self, frame: &mut dyn FnMut(Arrival<'_>)) {
+        let from = self.epoch.now();
+        let mut received = (0, 0);
+        let mut counted = |arrival: Arrival<'_>| {
+            received.0 += 1;
+            received.1 += arrival.len() as u64;
+            frame(arrival);
+        };
+        match self.port.receive(BATCH, &mut self.counts, &mut counted) {
+            Ok(0) => return,
+            Ok(_) => self.failures_in_a_row = 0,
+            Err(_) => self.fail(),
+        }
+        self.counts.received += received.0;
+        self.counts.received_bytes += received.1;
+        self.receiving += self.epoch.since(from);
+    }
+
+    /// The port has failed once.
+    pub(crate) fn fail(&mut self) {
+        self.counts.failures += 1;
+        self.failures_in_a_row += 1;
+    }
+
+    /// Puts a frame into the batch that the next flush sends. What `frame` held before comes back
+    /// in it, to be used again.
+    pub fn put(&mut self, frame: &mut Vec<u8>, outgoing: Outgoing) {
+        if self.outgoing.len() == BATCH {
+            self.flush();
+        }
+        std::mem::swap(&mut self.frames[self.outgoing.len()], frame);
+        self.outgoing.push(outgoing);
+    }
+
+    /// Whether frames wait to be sent.
+    #[inline]
+    pub(crate) fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Sends the batch. Gives the greatest lag in it.
+    pub fn flush(&mut self) -> Duration {
+        let mut worst = Duration::ZERO;
+        let from = self.epoch.now();
+        let mut sent = 0;
+        while sent < self.outgoing.len() {
+            let frames = &self.frames[sent..self.outgoing.len()];
+            let before = self.counts.sent;
+            let dealt = match self.port.send(frames, &mut self.counts) {
+                Ok(dealt) => dealt,
+                Err(_) => {
+                    self.fail();
+                    self.counts.unreachable += 1;
+                    1
+                }
+            };
+            if self.counts.sent > before {
+                let left = self.epoch.now();
+                let leaving = self.outgoing[sent..sent + dealt].iter();
+                leaving.for_each(|out| worst = worst.max(depart(&mut self.lag, out, left)));
+                self.keep(sent..sent + dealt, left);
+                self.failures_in_a_row = 0;
+            }
+            sent += dealt;
+        }
+        self.outgoing.clear();
+        self.sending += self.epoch.since(from);
+        worst
+    }
+
+    fn keep(&mut self, which: std::ops::Range<usize>, left: Time) {
+        let Some(departures) = &mut self.departures else { return };
+        for &Outgoing { due, from: (from, seq), hash, .. } in &self.outgoing[which] {
+            if departures.len() < DEPARTURES_MAX {
+                departures.push(Departure { from, seq, due, left, hash });
+            }
+        }
+    }
+
+    /// Asks the port for the frames that it lost, and gives all that the emulator itself lost here.
+    pub fn overruns(&mut self) -> u64 {
+        self.counts.overrun += self.port.overruns();
+        self.counts.overrun + self.counts.refused
+    }
+}
+
+#[inline]
+fn depart(lag: &mut Distribution, out: &Outgoing, left: Time) -> Duration {
+    let late = left.saturating_since(out.due) + out.age;
+    lag.record(late);
+    late
+}

@@ -1,0 +1,257 @@
+//! Memory shared with the kernel, and the few system calls of ports, each behind a safe function.
+#![allow(unsafe_code)]
+
+use crate::sys;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A mapping that the kernel reads and writes at the same time.
+///
+/// Words that both sides change are reached as atomics. Bytes are only handed out while a word of
+/// the ring says that they are ours, which is for the caller to know.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; the pointer is not tied to a thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Maps `len` bytes of a socket at `offset`, which names the ring.
+    pub(crate) fn of_socket(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Memory> {
+        Memory::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
+    }
+
+    /// `len` bytes of fresh memory.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Memory> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        Memory::map(len, flags, -1, 0)
+    }
+
+    fn map(len: usize, flags: i32, fd: i32, offset: u64) -> io::Result<Memory> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset as libc::off_t)
+        };
+        match start == libc::MAP_FAILED {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(Memory { start: start.cast(), len }),
+        }
+    }
+
+    fn check(&self, at: usize, len: usize) {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "beyond the mapping");
+    }
+
+    fn word(&self, at: usize) -> &AtomicU32 {
+        self.check(at, size_of::<u32>());
+        assert!(at.is_multiple_of(size_of::<u32>()), "an atomic word is aligned");
+        // SAFETY: the word lies within the mapping, is aligned because mappings begin at a page,
+        // and is only ever reached as an atomic while it is shared.
+        unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
+    }
+
+    /// Reads a word that the kernel writes last: what it wrote before can be seen afterwards.
+    #[inline]
+    pub(crate) fn acquire(&self, at: usize) -> u32 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    /// Writes a word that the kernel reads first: it sees what was written before.
+    #[inline]
+    pub(crate) fn release(&self, at: usize, value: u32) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    /// Bytes that the kernel has handed over to us.
+    #[inline]
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        self.check(at, len);
+        // SAFETY: the range lies within the mapping; the ring's words, read with `acquire`, say
+        // that the kernel does not write there until they are released.
+        unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
+    }
+
+    /// Copies into a place that the kernel does not use at present.
+    #[inline]
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.check(at, bytes.len());
+        // SAFETY: the range lies within the mapping and `bytes` is not part of it, because `self`
+        // is borrowed alone.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
+    }
+
+    /// Where it begins, for the kernel to be told.
+    pub(crate) fn address(&self) -> u64 {
+        self.start as u64
+    }
+    /// How long it is.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, and no reference into it outlives `self`.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// Sets a socket option to the bytes of an array of words.
+pub(crate) fn set_words(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    words: &[u32],
+) -> io::Result<()> {
+    let len = size_of_val(words) as libc::socklen_t;
+    // SAFETY: pointer and length are of the live array.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, words.as_ptr().cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads a socket option of at most `N` words; gives how many the kernel wrote.
+pub(crate) fn words<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+) -> io::Result<([u32; N], usize)> {
+    let mut words = [0u32; N];
+    let mut len = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the pointer is to a live array and `len` is its size; the kernel writes no more.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, words.as_mut_ptr().cast(), &mut len)
+    };
+    match result < 0 {
+        true => Err(io::Error::last_os_error()),
+        false => Ok((words, len as usize / size_of::<u32>())),
+    }
+}
+
+/// Room for the headers of one call of `sendmmsg`.
+pub(crate) struct Headers {
+    vectors: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the pointers inside are only read during `send_all`, which sets them anew.
+unsafe impl Send for Headers {}
+
+impl Headers {
+    /// Room for `most` frames.
+    pub(crate) fn new(most: usize) -> Headers {
+        // SAFETY: both are plain data for which all-zero is a valid value.
+        let (vector, message): (libc::iovec, libc::mmsghdr) = unsafe { (zeroed(), zeroed()) };
+        Headers { vectors: vec![vector; most], messages: vec![message; most] }
+    }
+
+    /// `sendmmsg`: gives how many frames the kernel took.
+    pub(crate) fn send_all(&mut self, fd: BorrowedFd<'_>, frames: &[Vec<u8>]) -> io::Result<usize> {
+        let most = frames.len().min(self.vectors.len());
+        let slots = self.vectors.iter_mut().zip(&mut self.messages);
+        for ((vector, message), frame) in slots.zip(&frames[..most]) {
+            vector.iov_base = frame.as_ptr().cast_mut().cast();
+            vector.iov_len = frame.len();
+            message.msg_hdr.msg_iov = vector;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the first `most` headers were just made to describe live frames, which the kernel
+        // only reads.
+        let sent = unsafe {
+            let messages = self.messages.as_mut_ptr();
+            libc::sendmmsg(fd.as_raw_fd(), messages, most as u32, flags as _)
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+}
+
+/// `SIOCSIFFLAGS`-like requests of TAP: an `ifreq` with a name and 16 bits of flags.
+pub(crate) fn tap_request(fd: BorrowedFd<'_>, name: &str, flags: u16) -> io::Result<()> {
+    const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+    assert!(name.len() < libc::IFNAMSIZ, "interface name `{name}` is too long");
+    // SAFETY: `ifreq` is plain data for which all-zero is a valid value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = flags as i16;
+    // SAFETY: the request lives across the call, which reads and writes one `ifreq`.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `TUNSETVNETHDRSZ`: bytes of the offload header.
+pub(crate) fn tap_header_size(fd: BorrowedFd<'_>, size: i32) -> io::Result<()> {
+    const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+    // SAFETY: the pointer is to a live `int`, which the call reads.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ as _, &raw const size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `TUNSETOFFLOAD`: what the interface may leave undone in the frames that it gives us.
+pub(crate) fn tap_offloads(fd: BorrowedFd<'_>, flags: libc::c_ulong) -> io::Result<()> {
+    const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+    // SAFETY: the argument is a number, not a pointer.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD as _, flags) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A socket of this kind that no program inherits.
+pub(crate) fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let raw = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just returned by `socket` and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// Makes a packet socket see every frame on `index`, whoever it is for.
+pub(crate) fn promiscuous(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    const PACKET_ADD_MEMBERSHIP: i32 = 1;
+    const PACKET_MR_PROMISC: u16 = 1;
+    // `struct packet_mreq`: index, type and address length in one word, eight bytes of address.
+    let [low, high] = PACKET_MR_PROMISC.to_ne_bytes();
+    let kind = u32::from_ne_bytes([low, high, 0, 0]);
+    set_words(fd, libc::SOL_PACKET, PACKET_ADD_MEMBERSHIP, &[index, kind, 0, 0])
+}
+
+/// A packet socket bound to `index`, as the relay has it.
+pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
+    let fd = sys::packet_socket(index)?;
+    promiscuous(fd.as_fd(), index)?;
+    Ok(fd)
+}
+
+/// `bpf(2)` with an attribute of `N` double words; gives what it returned.
+fn bpf<const N: usize>(command: i32, attribute: &mut [u64; N]) -> io::Result<i32> {
+    let len = size_of_val(attribute);
+    // SAFETY: pointer and length are of the live attribute; the pointers in it are of data that the
+    // callers keep alive across the call.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attribute.as_mut_ptr(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// `bpf(2)` for the commands that change something and return nothing.
+pub(crate) fn bpf_change<const N: usize>(command: i32, attribute: &mut [u64; N]) -> io::Result<()> {
+    bpf(command, attribute).map(|_| ())
+}
+
+/// `bpf(2)` for the commands that return a new descriptor.
+pub(crate) fn bpf_new<const N: usize>(
+    command: i32,
+    attribute: &mut [u64; N],
+) -> io::Result<OwnedFd> {
+    let raw = bpf(command, attribute)?;
+    // SAFETY: the commands used with this return a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}

@@ -1,0 +1,312 @@
+//! A live run but for its graph: hosts, ports, programs, the clock, and what was measured.
+//!
+//! ```text
+//! open --> element for each host --> start (programs) --> clock --> (the graph runs) --> finish
+//! ```
+
+use crate::clock::{Epoch, Manner, WallClock};
+use crate::error::{Doing, Result};
+use crate::namespace::Isolation;
+use crate::port::{Arrivals, Arrived, Counts, Departure, Hosts, Line, Peer, Port};
+use crate::port::{PortElement, Shared};
+use crate::site::{self, HostOptions, Kind, Site};
+use crate::sys;
+use lastmeter_base::{Duration, NodeId, Time};
+use lastmeter_engine::{Control, Distribution};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a host of the run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A network namespace of its own.
+    Made(HostOptions),
+    /// An interface of this namespace that the user named.
+    Attached {
+        /// The host's name.
+        name: String,
+        /// The interface.
+        interface: String,
+    },
+}
+
+impl End {
+    /// The host's name.
+    pub fn name(&self) -> &str {
+        match self {
+            End::Made(options) => &options.name,
+            End::Attached { name, .. } => name,
+        }
+    }
+}
+
+/// A program that runs in a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The host, by its place in the list; one that is attached is this machine as it is.
+    pub host: usize,
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Whether the run ends with it. Others end with the run.
+    pub leads: bool,
+    /// Whether what it prints is thrown away.
+    pub silent: bool,
+}
+
+/// What a run consists of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The hosts, in the order in which the graph knows them.
+    pub ends: Vec<End>,
+    /// How frames come from hosts that are made.
+    pub kind: Kind,
+    /// How the clock waits.
+    pub manner: Manner,
+    /// What runs in the hosts.
+    pub programs: Vec<Program>,
+    /// Whether arrivals and departures are kept for a twin run.
+    pub keep: bool,
+}
+
+/// A run that is set up.
+pub struct Session {
+    options: Options,
+    site: Option<Site>,
+    /// For each end, which host of the site it is.
+    made: Vec<Option<usize>>,
+    lines: Vec<Shared>,
+    hosts: Arc<Mutex<Hosts>>,
+    arrivals: Vec<Option<Arrivals>>,
+    leader: Option<Child>,
+    others: Vec<Child>,
+    usage: Option<sys::ThreadUsage>,
+    begun: Epoch,
+}
+
+/// What one port did.
+#[derive(Clone, Debug)]
+pub struct LineReport {
+    /// The host's name.
+    pub name: String,
+    /// What became of its frames.
+    pub counts: Counts,
+    /// How late they left.
+    pub lag: Distribution,
+    /// Whether it was gone at the end.
+    pub gone: bool,
+}
+
+/// What was measured in a run.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Each port.
+    pub lines: Vec<LineReport>,
+    /// How late frames left, over all ports.
+    pub lag: Distribution,
+    /// How late deadlines of the graph were noticed.
+    pub deadlines: Distribution,
+    /// Frames lost because the emulator did not take or give them in time.
+    pub overruns: u64,
+    /// Seconds that the run took.
+    pub elapsed: f64,
+    /// Of these, spent taking frames from the kernel.
+    pub receiving: f64,
+    /// Spent giving frames to the kernel.
+    pub sending: f64,
+    /// Spent waiting, asleep or spinning.
+    pub waiting: f64,
+    /// Seconds of CPU time that the emulator's thread used.
+    pub cpu: f64,
+    /// The lag that ended a strict run, and when.
+    pub violation: Option<(Time, Duration)>,
+    /// How the hosts were kept apart; `None` where all are attached.
+    pub isolation: Option<Isolation>,
+    /// With what the leading program ended; `None` if there was none or it was killed.
+    pub status: Option<i32>,
+    /// Whether there was a leading program.
+    pub led: bool,
+    /// What arrived at each port, where that was kept.
+    pub arrivals: Vec<Vec<Arrived>>,
+    /// What left through each port, where that was kept.
+    pub departures: Vec<Vec<Departure>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Makes hosts and ports.
+    ///
+    /// # Errors
+    /// When rights or interfaces are missing.
+    pub fn open(options: Options) -> Result<Session> {
+        let begun = Epoch::start();
+        let mut made_hosts = Vec::new();
+        let mut made = Vec::new();
+        for end in &options.ends {
+            made.push(match end {
+                End::Made(host) => {
+                    made_hosts.push(host.clone());
+                    Some(made_hosts.len() - 1)
+                }
+                End::Attached { .. } => None,
+            });
+        }
+        let (site, ports) = match made_hosts.as_slice() {
+            [] => (None, Vec::new()),
+            hosts => {
+                let (site, ports) = Site::open(hosts, options.kind)?;
+                (Some(site), ports)
+            }
+        };
+        let mut ports = ports.into_iter();
+        let mut lines = Vec::new();
+        for end in &options.ends {
+            let port: Box<dyn Port> = match end {
+                End::Made(_) => ports.next().expect("each host that is made has a port"),
+                End::Attached { interface, .. } => site::attach(interface)?,
+            };
+            let mut line = Line::new(end.name().to_owned(), port, begun);
+            line.departures = options.keep.then(Vec::new);
+            lines.push(Arc::new(Mutex::new(line)));
+        }
+        let arrivals = options.ends.iter().map(|_| options.keep.then(Arrivals::default)).collect();
+        Ok(Session {
+            options,
+            site,
+            made,
+            lines,
+            hosts: Arc::default(),
+            arrivals,
+            leader: None,
+            others: Vec::new(),
+            usage: None,
+            begun,
+        })
+    }
+
+    /// The element of a host.
+    pub fn element(&self, end: usize, me: NodeId, peers: Vec<Peer>) -> PortElement {
+        let line = Arc::clone(&self.lines[end]);
+        PortElement::new(line, me, peers, Arc::clone(&self.hosts), self.arrivals[end].clone())
+    }
+
+    /// Starts the programs, in order, and the clock of the run, which ends with the leading one.
+    ///
+    /// # Errors
+    /// When a program cannot be started, or the thread may not go where it should.
+    pub fn start(&mut self, control: Arc<Control>) -> Result<WallClock> {
+        for program in self.options.programs.clone() {
+            let child = self.spawn(&program)?;
+            match program.leads {
+                true => self.leader = Some(child),
+                false => self.others.push(child),
+            }
+        }
+        let bell = self.leader.as_ref().map(bell).transpose()?;
+        self.usage = Some(sys::thread_usage().doing(|| "asking for the CPU time used".to_owned())?);
+        let epoch = Epoch::start();
+        self.begun = epoch;
+        self.lines.iter().for_each(|line| locked(line).begin(epoch));
+        WallClock::new(epoch, self.options.manner, self.lines.clone(), control, bell)
+    }
+
+    fn spawn(&mut self, program: &Program) -> Result<Child> {
+        let mut command = Command::new(&program.words[0]);
+        command.args(&program.words[1..]);
+        if !program.leads {
+            command.stdin(Stdio::null());
+        }
+        if program.silent {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        match (self.made[program.host], &mut self.site) {
+            (Some(host), Some(site)) => site.spawn(host, command, !program.leads),
+            _ => {
+                let name = program.words[0].clone();
+                command.spawn().doing(|| format!("starting `{name}`"))
+            }
+        }
+    }
+
+    /// Ends programs and hosts, and gives what was measured.
+    pub fn finish(mut self, clock: &WallClock) -> Measured {
+        let elapsed = self.begun.now().since_start().as_secs_f64();
+        let used = sys::thread_usage().ok().zip(self.usage);
+        let cpu = used.map_or(0.0, |(now, then)| now.user + now.system - then.user - then.system);
+        let led = self.leader.is_some();
+        let status = self.leader.take().and_then(|mut leader| {
+            // It has ended, unless the run was stopped before.
+            if leader.try_wait().ok().flatten().is_none() {
+                let _ = leader.kill();
+            }
+            leader.wait().ok()?.code()
+        });
+        let mut lag = Distribution::default();
+        let (mut overruns, mut receiving, mut sending) = (0, 0.0, 0.0);
+        let mut lines = Vec::new();
+        for (index, shared) in self.lines.iter().enumerate() {
+            let mut line = locked(shared);
+            if let (Some(host), Some(site)) = (self.made[index], &mut self.site)
+                && matches!(self.options.kind, Kind::Tap(_))
+            {
+                line.counts.overrun += site.dropped(host).unwrap_or(0);
+            }
+            overruns += line.overruns();
+            receiving += line.receiving.as_secs_f64();
+            sending += line.sending.as_secs_f64();
+            lag.merge(&line.lag);
+            let (name, counts, gone) = (line.name.clone(), line.counts, line.gone());
+            lines.push(LineReport { name, counts, lag: line.lag.clone(), gone });
+        }
+        let departures =
+            self.lines.iter().map(|l| locked(l).departures.take().unwrap_or_default()).collect();
+        let taken = |kept: &Option<Arrivals>| match kept {
+            Some(kept) => std::mem::take(&mut *locked(kept)),
+            None => Vec::new(),
+        };
+        Measured {
+            lines,
+            lag,
+            deadlines: clock.lag.clone(),
+            overruns,
+            elapsed,
+            receiving,
+            sending,
+            waiting: clock.waited.as_secs_f64(),
+            cpu,
+            violation: clock.violation,
+            isolation: self.site.as_ref().map(Site::isolation),
+            status,
+            led,
+            arrivals: self.arrivals.iter().map(taken).collect(),
+            departures,
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.leader.iter_mut().chain(&mut self.others).for_each(end);
+    }
+}
+
+/// Ends a program, and, where it leads one, its process group.
+fn end(child: &mut Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// What becomes readable when a program ends.
+fn bell(child: &Child) -> Result<OwnedFd> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.expect("a process id is a positive number");
+    pidfd_open(pid, PidfdFlags::empty()).doing(|| "watching the program".to_owned())
+}

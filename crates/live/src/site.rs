@@ -1,0 +1,297 @@
+//! The hosts of a live run: network namespaces of its own, their interfaces, and the programs that
+//! run in them.
+//!
+//! ```text
+//! namespace of a host            TAP:  [ eth0 ]------------------ descriptor --> Port
+//!                                veth: [ eth0 ]--[ lm0 ]<-- packet socket ------> Port
+//!                                                namespace of the switch
+//! ```
+//!
+//! Helper processes hold the namespaces, and hand the descriptors of TAPs and packet sockets over;
+//! the graph itself runs in this process, with this process's rights. Whatever ends this process
+//! ends the helpers, and with them goes everything that they made. Programs that were started in a
+//! namespace may outlive that: they carry the run's mark in their environment, and both the end of
+//! the run and the start of the next one ([`clean`]) end those whose run is over.
+
+use crate::error::{Doing, Error, Result};
+use crate::link::{self, Offloads};
+use crate::namespace::{Enter, Isolation};
+use crate::port::{Offload, Packet, Port, Tap};
+use crate::sys;
+use crate::worker::{Request, Worker};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+/// The interface that a host has.
+pub const INTERFACE: &str = "eth0";
+/// The mark that programs of a run carry in their environment.
+const MARK: &str = "LASTMETER_LIVE_RUN";
+/// The MTU of every interface that is made.
+pub const MTU: u32 = 1500;
+
+/// How frames come from a host's interface and go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A TAP interface.
+    Tap(Offload),
+    /// A veth pair with a packet socket at our end.
+    Packet,
+}
+
+/// A host that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// How much of the address names the network.
+    pub prefix: u8,
+}
+
+/// Hosts that have been made.
+pub struct Site {
+    hosts: Vec<(HostOptions, Worker)>,
+    switch: Option<Worker>,
+    isolation: Isolation,
+    kind: Kind,
+    run: Run,
+}
+
+impl Site {
+    /// Makes the hosts, with the least rights that work, and gives the port of each.
+    ///
+    /// # Errors
+    /// When neither user namespaces nor root's rights are there.
+    pub fn open(hosts: &[HostOptions], kind: Kind) -> Result<(Site, Vec<Box<dyn Port>>)> {
+        let mut refusals = Vec::new();
+        for isolation in [Isolation::UserNamespace, Isolation::Root] {
+            match Site::open_as(hosts, kind, isolation) {
+                Ok(made) => return Ok(made),
+                Err(error) => refusals.push(format!("{isolation:?}: {error}")),
+            }
+        }
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        let doing = format!("making network namespaces ({})", refusals.join("; "));
+        Err(Error::System { doing, source })
+    }
+
+    /// Makes the hosts in exactly this way.
+    ///
+    /// # Errors
+    /// When the rights are missing.
+    pub fn open_as(
+        hosts: &[HostOptions],
+        kind: Kind,
+        isolation: Isolation,
+    ) -> Result<(Site, Vec<Box<dyn Port>>)> {
+        let run = Run::begin()?;
+        let mut site = Site { hosts: Vec::new(), switch: None, isolation, kind, run };
+        let mut ports = Vec::new();
+        for host in hosts {
+            let mut worker = site.worker()?;
+            worker.done(&Request::OnlyIpv4)?;
+            site.hosts.push((host.clone(), worker));
+        }
+        if kind == Kind::Packet {
+            let mut switch = site.worker()?;
+            switch.done(&Request::OnlyIpv4)?;
+            site.switch = Some(switch);
+        }
+        for index in 0..hosts.len() {
+            ports.push(site.port(index)?);
+        }
+        Ok((site, ports))
+    }
+
+    /// A helper with a network namespace; all of a run share one user namespace.
+    fn worker(&self) -> Result<Worker> {
+        let mut worker = Worker::spawn()?;
+        let enter = match (self.isolation, self.hosts.first()) {
+            (Isolation::UserNamespace, None) => Enter::NewUser,
+            (Isolation::UserNamespace, Some((_, first))) => Enter::JoinUser(first.pid()),
+            _ => Enter::NetworkOnly,
+        };
+        worker.done(&Request::Enter(enter))?;
+        Ok(worker)
+    }
+
+    fn port(&mut self, index: usize) -> Result<Box<dyn Port>> {
+        let (host, worker) = &mut self.hosts[index];
+        let interface = INTERFACE.to_owned();
+        let port: Box<dyn Port> = match self.kind {
+            Kind::Tap(offload) => {
+                let fd = worker.descriptor(&Request::Tap { name: interface.clone(), offload })?;
+                Box::new(Tap::new(fd, offload))
+            }
+            Kind::Packet => {
+                let switch = self.switch.as_mut().expect("packet ports have a switch");
+                let name = format!("lm{index}");
+                switch.done(&Request::Pair {
+                    name: name.clone(),
+                    peer_name: interface.clone(),
+                    peer: worker.pid(),
+                    mtu: MTU,
+                })?;
+                switch.done(&Request::BringUp { interface: name.clone(), mtu: MTU })?;
+                // A frame that passes a packet socket loses the mark that its checksum is still to
+                // be done, and a super-packet would pass as one frame.
+                let offloads = Offloads { segmentation: false, gro: false, checksum: false };
+                worker.done(&Request::Offloads { interface: interface.clone(), offloads })?;
+                let fd = switch.descriptor(&Request::PacketSocket { interface: name })?;
+                Box::new(Packet::new(fd, MTU).doing(|| format!("a ring for {}", host.name))?)
+            }
+        };
+        let (address, prefix) = (host.address, host.prefix);
+        worker.done(&Request::Address { interface: interface.clone(), address, prefix })?;
+        worker.done(&Request::BringUp { interface, mtu: MTU })?;
+        Ok(port)
+    }
+
+    /// How the hosts are kept apart.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// Starts a program in a host. With `alone` it is a process group of its own, which ends with
+    /// the run; without it, it shares the terminal.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&mut self, host: usize, mut command: Command, alone: bool) -> Result<Child> {
+        let (options, worker) = &self.hosts[host];
+        let open = |kind: &str| -> Result<OwnedFd> {
+            let path = format!("/proc/{}/ns/{kind}", worker.pid());
+            File::open(&path).map(OwnedFd::from).doing(|| format!("opening {path}"))
+        };
+        let mut joined = Vec::new();
+        if self.isolation == Isolation::UserNamespace {
+            joined.push(open("user")?);
+        }
+        joined.push(open("net")?);
+        sys::run_inside(&mut command, joined);
+        command.env(MARK, self.run.mark());
+        command.env("LASTMETER_HOST", &options.name);
+        if alone {
+            command.process_group(0);
+        }
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.spawn().doing(|| format!("starting `{program}` in {}", options.name))
+    }
+
+    /// Frames that a host's interface had no room for, because we did not take them in time.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn dropped(&mut self, host: usize) -> Result<u64> {
+        let interface = INTERFACE.to_owned();
+        self.hosts[host].1.count(&Request::Dropped { interface })
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        end_marked(&self.run.mark());
+    }
+}
+
+/// A port on an interface of this namespace that the user named, which is left as it is.
+///
+/// # Errors
+/// When there is no such interface, or no right to listen to it.
+pub fn attach(interface: &str) -> Result<Box<dyn Port>> {
+    let what = || format!("opening a packet socket on {interface}");
+    let fd = Packet::open(link::index_of(interface)?).doing(what)?;
+    Ok(Box::new(Packet::new(fd, FRAME_MTU).doing(what)?))
+}
+
+/// Room for jumbo frames where the interface is not ours.
+const FRAME_MTU: u32 = 9000;
+
+/// The file that stands for a run; its lock is held as long as the run lives.
+struct Run {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Run {
+    fn begin() -> Result<Run> {
+        let folder = folder();
+        let what = || format!("writing into {}", folder.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).doing(what)?;
+        clean();
+        // Several runs of one process are told apart by a number.
+        for number in 0.. {
+            let path = folder.join(format!("{}-{number}", std::process::id()));
+            let Ok(file) = File::create_new(&path) else { continue };
+            flock(&file, FlockOperation::NonBlockingLockExclusive).doing(what)?;
+            return Ok(Run { path, _lock: file });
+        }
+        unreachable!("a process has fewer runs than numbers")
+    }
+
+    fn mark(&self) -> String {
+        mark_of(&self.path)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn mark_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Where runs are known by: a folder of the user alone.
+fn folder() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir());
+    let uid = rustix::process::geteuid().as_raw();
+    runtime.map_or_else(
+        || PathBuf::from(format!("/tmp/lastmeter-live-{uid}")),
+        |folder| folder.join("lastmeter-live"),
+    )
+}
+
+/// Ends what earlier runs left behind, if they ended without being able to; gives how many
+/// processes that were.
+pub fn clean() -> usize {
+    let Ok(entries) = fs::read_dir(folder()) else { return 0 };
+    let mut ended = 0;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let Ok(file) = File::open(&path) else { continue };
+        // Whoever still holds the lock is alive.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            ended += end_marked(&mark_of(&path));
+            let _ = fs::remove_file(&path);
+        }
+    }
+    ended
+}
+
+/// Ends every process that carries this mark.
+fn end_marked(mark: &str) -> usize {
+    let wanted = format!("{MARK}={mark}");
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let mut ended = 0;
+    for entry in entries.filter_map(io::Result::ok) {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        let Some(pid) = pid.and_then(Pid::from_raw) else { continue };
+        let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
+        if environment.split(|&byte| byte == 0).any(|line| line == wanted.as_bytes()) {
+            let _ = kill_process(pid, Signal::KILL);
+            ended += 1;
+        }
+    }
+    ended
+}
