@@ -12,6 +12,11 @@ pub fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
+/// The same, as the kernel takes it.
+pub(crate) fn set() -> Result<CpuSet> {
+    sched_getaffinity(None).doing(|| "asking which cores are allowed".to_owned())
+}
+
 /// Keeps the calling thread on `core`; `None` leaves it free.
 pub(crate) fn pin(core: Option<usize>) -> Result<()> {
     let Some(core) = core else { return Ok(()) };

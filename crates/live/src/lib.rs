@@ -22,6 +22,7 @@ pub mod cores;
 pub mod counters;
 mod error;
 mod fit;
+pub mod flood;
 pub mod link;
 pub mod namespace;
 mod netlink;

@@ -64,13 +64,20 @@ pub(crate) fn make_pair(name: &str, peer_name: &str, peer: u32, mtu: u32) -> Res
     Netlink::route()?.change(message, &format!("making the veth pair {name}"))
 }
 
-/// Frames that `name` dropped when the stack sent them, by the kernel's own count.
-pub(crate) fn dropped(name: &str) -> Result<u64> {
+/// What the kernel counts for an interface, by its place in `struct rtnl_link_stats64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Count {
+    /// Frames that the stack got from it.
+    Received = 0,
+    /// Frames that it had no room for when the stack sent them.
+    SendDropped = 7,
+}
+
+/// A count of the kernel for interface `name`.
+pub(crate) fn count(name: &str, count: Count) -> Result<u64> {
     const RTM_GETLINK: u16 = 18;
     const IFLA_STATS64: u16 = 23;
-    // `struct rtnl_link_stats64`: eight counts of eight bytes each come first; `tx_dropped` is the
-    // last of them.
-    const TX_DROPPED: usize = 7 * 8;
+    let at = count as usize * size_of::<u64>();
     let index = index_of(name)?;
     let message = Message::new(RTM_GETLINK, 0).fixed(&interface_part(0, 0, 0));
     let mut found = 0;
@@ -78,7 +85,7 @@ pub(crate) fn dropped(name: &str) -> Result<u64> {
         let mine = payload.get(4..8).is_some_and(|bytes| bytes == index.to_ne_bytes());
         let Some(rest) = payload.get(16..).filter(|_| mine) else { return };
         crate::netlink::attributes(rest, |kind, value| {
-            let bytes = value.get(TX_DROPPED..TX_DROPPED + 8).and_then(|b| b.try_into().ok());
+            let bytes = value.get(at..at + 8).and_then(|b| b.try_into().ok());
             if let (IFLA_STATS64, Some(bytes)) = (kind, bytes) {
                 found = u64::from_ne_bytes(bytes);
             }

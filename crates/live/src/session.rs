@@ -6,6 +6,7 @@
 
 use crate::clock::{Epoch, Manner, WallClock};
 use crate::error::{Doing, Result};
+use crate::flood::{Flood, Flooded};
 use crate::namespace::Isolation;
 use crate::port::{Arrivals, Arrived, Counts, Departure, Hosts, Line, Peer, Port};
 use crate::port::{PortElement, Shared};
@@ -68,6 +69,8 @@ pub struct Options {
     pub programs: Vec<Program>,
     /// Whether arrivals and departures are kept for a twin run.
     pub keep: bool,
+    /// Frames that are made for the run, and the host that sends them.
+    pub flood: Option<(usize, Flood)>,
 }
 
 /// A run that is set up.
@@ -127,6 +130,10 @@ pub struct Measured {
     pub status: Option<i32>,
     /// Whether there was a leading program.
     pub led: bool,
+    /// What was made for the run, and the frames that each made host's interface had received.
+    pub flooded: Option<Flooded>,
+    /// See `flooded`; the kernel's own counts.
+    pub received: Vec<u64>,
     /// What arrived at each port, where that was kept.
     pub arrivals: Vec<Vec<Arrived>>,
     /// What left through each port, where that was kept.
@@ -206,6 +213,11 @@ impl Session {
                 false => self.others.push(child),
             }
         }
+        if let (Some((end, flood)), Some(site)) = (self.options.flood, &mut self.site)
+            && let Some(host) = self.made[end]
+        {
+            site.flood(host, flood)?;
+        }
         let bell = self.leader.as_ref().map(bell).transpose()?;
         self.usage = Some(sys::thread_usage().doing(|| "asking for the CPU time used".to_owned())?);
         let epoch = Epoch::start();
@@ -223,8 +235,9 @@ impl Session {
         if program.silent {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
+        let cores = self.options.manner.others()?;
         match (self.made[program.host], &mut self.site) {
-            (Some(host), Some(site)) => site.spawn(host, command, !program.leads),
+            (Some(host), Some(site)) => site.spawn(host, command, !program.leads, &cores),
             _ => {
                 let name = program.words[0].clone();
                 command.spawn().doing(|| format!("starting `{name}`"))
@@ -262,6 +275,13 @@ impl Session {
             let (name, counts, gone) = (line.name.clone(), line.counts, line.gone());
             lines.push(LineReport { name, counts, lag: line.lag.clone(), gone });
         }
+        let mut flooded = None;
+        let mut received = Vec::new();
+        if let (Some((end, _)), Some(site)) = (self.options.flood, &mut self.site) {
+            flooded = self.made[end].and_then(|host| site.flooded(host).ok());
+            let made = self.made.iter().flatten();
+            received = made.map(|&host| site.received(host).unwrap_or(0)).collect();
+        }
         let departures =
             self.lines.iter().map(|l| locked(l).departures.take().unwrap_or_default()).collect();
         let taken = |kept: &Option<Arrivals>| match kept {
@@ -282,6 +302,8 @@ impl Session {
             isolation: self.site.as_ref().map(Site::isolation),
             status,
             led,
+            flooded,
+            received,
             arrivals: self.arrivals.iter().map(taken).collect(),
             departures,
         }

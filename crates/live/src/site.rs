@@ -13,12 +13,14 @@
 //! namespace may outlive that: they carry the run's mark in their environment, and both the end of
 //! the run and the start of the next one ([`clean`]) end those whose run is over.
 
+use crate::channel;
 use crate::error::{Doing, Error, Result};
+use crate::flood::{Flood, Flooded};
 use crate::link::{self, Offloads};
 use crate::namespace::{Enter, Isolation};
 use crate::port::{Offload, Packet, Port, Tap};
 use crate::sys;
-use crate::worker::{Request, Worker};
+use crate::worker::{Reply, Request, Worker};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -161,12 +163,18 @@ impl Site {
         self.isolation
     }
 
-    /// Starts a program in a host. With `alone` it is a process group of its own, which ends with
+    /// Starts a program in a host, on these cores. With `alone` it is a process group of its own, which ends with
     /// the run; without it, it shares the terminal.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn spawn(&mut self, host: usize, mut command: Command, alone: bool) -> Result<Child> {
+    pub fn spawn(
+        &mut self,
+        host: usize,
+        mut command: Command,
+        alone: bool,
+        cores: &[usize],
+    ) -> Result<Child> {
         let (options, worker) = &self.hosts[host];
         let open = |kind: &str| -> Result<OwnedFd> {
             let path = format!("/proc/{}/ns/{kind}", worker.pid());
@@ -177,7 +185,7 @@ impl Site {
             joined.push(open("user")?);
         }
         joined.push(open("net")?);
-        sys::run_inside(&mut command, joined);
+        sys::run_inside(&mut command, joined, cores);
         command.env(MARK, self.run.mark());
         command.env("LASTMETER_HOST", &options.name);
         if alone {
@@ -192,8 +200,39 @@ impl Site {
     /// # Errors
     /// When the helper is gone.
     pub fn dropped(&mut self, host: usize) -> Result<u64> {
+        self.count(host, link::Count::SendDropped)
+    }
+
+    /// Frames that have arrived at a host's interface.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn received(&mut self, host: usize) -> Result<u64> {
+        self.count(host, link::Count::Received)
+    }
+
+    fn count(&mut self, host: usize, count: link::Count) -> Result<u64> {
         let interface = INTERFACE.to_owned();
-        self.hosts[host].1.count(&Request::Dropped { interface })
+        self.hosts[host].1.count(&Request::Count { interface, count })
+    }
+
+    /// Begins to send frames from a host; [`Site::flooded`] tells what came of it.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn flood(&mut self, host: usize, flood: Flood) -> Result<()> {
+        self.hosts[host].1.ask(&Request::Flood(flood))
+    }
+
+    /// Waits until a host has sent its frames.
+    ///
+    /// # Errors
+    /// When the helper is gone or could not send.
+    pub fn flooded(&mut self, host: usize) -> Result<Flooded> {
+        match self.hosts[host].1.answer("send frames")? {
+            Reply::Flooded(flooded) => Ok(flooded),
+            other => Err(channel::instead("send frames", other)),
+        }
     }
 }
 

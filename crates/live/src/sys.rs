@@ -277,10 +277,24 @@ pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::ti
     Ok(took)
 }
 
-/// Makes `command` run in the namespaces behind `joined`, in their order, and end with this process.
-pub(crate) fn run_inside(command: &mut std::process::Command, joined: Vec<OwnedFd>) {
+/// The cores of a set, as the kernel takes them; made before `fork` because it may allocate.
+fn core_set(cores: &[usize]) -> rustix::thread::CpuSet {
+    let mut set = rustix::thread::CpuSet::new();
+    cores.iter().for_each(|&core| set.set(core));
+    set
+}
+
+/// Makes `command` run in the namespaces behind `joined`, in their order, on these cores, and end
+/// with this process.
+pub(crate) fn run_inside(
+    command: &mut std::process::Command,
+    joined: Vec<OwnedFd>,
+    cores: &[usize],
+) {
     use std::os::unix::process::CommandExt;
+    let set = core_set(cores);
     let enter = move || {
+        rustix::thread::sched_setaffinity(None, &set)?;
         for fd in &joined {
             // SAFETY: no pointers; the process has one thread after `fork`.
             check(unsafe { libc::setns(fd.as_raw_fd(), 0) })?;

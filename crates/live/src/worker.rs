@@ -51,8 +51,10 @@ pub(crate) enum Request {
     PacketSocket { interface: String },
     /// Leave IP version 6 out of this namespace.
     OnlyIpv4,
-    /// How many frames an interface had no room for when it sent.
-    Dropped { interface: String },
+    /// A count of the kernel for an interface.
+    Count { interface: String, count: link::Count },
+    /// Send frames.
+    Flood(crate::flood::Flood),
     /// Burn the CPU of this core until killed.
     Spin { core: Option<usize> },
 }
@@ -76,6 +78,8 @@ pub(crate) enum Reply {
     Descriptor,
     /// A count.
     Count(u64),
+    /// What was sent.
+    Flooded(crate::flood::Flooded),
     /// It went wrong.
     Failed { message: String, os_error: Option<i32> },
 }
@@ -176,7 +180,10 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
                     std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
             }
         }
-        Request::Dropped { interface } => return link::dropped(&interface).map(Reply::Count),
+        Request::Count { interface, count } => {
+            return link::count(&interface, count).map(Reply::Count);
+        }
+        Request::Flood(flood) => return crate::flood::run(&flood).map(Reply::Flooded),
         Request::Calibrate => return crate::calibrate::in_worker().map(Reply::Calibrated),
         Request::Spin { core } => {
             crate::cores::pin(core)?;

@@ -1,6 +1,7 @@
 //! `lastmeter live`: programs behind a modelled network, in real time.
 
 mod programs;
+mod validate;
 
 use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, results, run};
@@ -8,7 +9,7 @@ use lastmeter_base::{Duration, Quantity};
 use lastmeter_engine::Control;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::live::{self, Demand, Options, Report};
+use lastmeter_lab::live::{self, Demand, Options, Report, Trial};
 use lastmeter_lab::report;
 use lastmeter_lab::run::Failure;
 use lastmeter_live::clock::Manner;
@@ -38,9 +39,9 @@ pub(crate) struct Arguments {
     /// Use an interface of this machine for a live host instead of making a namespace
     #[arg(long, value_name = "HOST=IFACE")]
     attach: Vec<String>,
-    /// How frames come and go: `packet` (veth and AF_PACKET), `tap` (with the offload header),
-    /// `tap-plain` (without), `tap-tso` (the host leaves segmentation to the emulator)
-    #[arg(long, value_name = "KIND", default_value = "packet")]
+    /// How frames come and go: `tap` (with the offload header), `tap-plain` (without), `tap-tso` (the
+    /// host leaves segmentation to the emulator), `packet` (veth and AF_PACKET)
+    #[arg(long, value_name = "KIND", default_value = "tap")]
     port: String,
     /// Poll all the time instead of sleeping: takes a core, keeps time better
     #[arg(long)]
@@ -60,6 +61,13 @@ pub(crate) struct Arguments {
     /// Repeat the run in virtual time with the same arrivals, and compare each departure
     #[arg(long)]
     twin: bool,
+    /// Find the highest rate that this machine certifies with packets of 1500 bytes, polling
+    #[arg(long)]
+    search: bool,
+    /// Measure a link of many rates, delays and queues with ping and iperf3, polling; --quick does
+    /// 10 ms only
+    #[arg(long, conflicts_with = "search")]
+    validate: bool,
     /// Write ledger.json, ledger.html and tables in Parquet into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -77,9 +85,16 @@ Examples:
   lastmeter live emulated-link -- ping -c 5 10.77.0.2
   lastmeter live emulated-link --busy --in bob -- iperf3 -s -1 -- iperf3 -c 10.77.0.2
   lastmeter live my.toml --set links.0.rate='100 Mbit/s' --twin -- ./my-program
+  lastmeter live emulated-link --search --pin 1
+  lastmeter live emulated-link --validate --pin 1
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let control = Arc::new(Control::default());
+    stop_on_signal(&control)?;
+    if arguments.validate {
+        return validate::validate(common, arguments, &control);
+    }
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
@@ -87,8 +102,9 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     let experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
         .map_err(|problems| run::complaint(common, &problems))?;
     let options = options(common, arguments)?;
-    let control = Arc::new(Control::default());
-    stop_on_signal(&control)?;
+    if arguments.search {
+        return search(common, &experiment, &options, &disk, &control);
+    }
     let report = live::run(&experiment, &options, &disk, &control)
         .map_err(|failure| complaint(common, failure))?;
     let resources = report.ledger.resources.iter();
@@ -101,6 +117,32 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
         output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
     }
     Ok(ended(&report))
+}
+
+/// Exit status: whether there is a rate that is certified.
+fn search(
+    common: &Common,
+    experiment: &Experiment,
+    options: &Options,
+    disk: &Disk,
+    control: &Arc<Control>,
+) -> Result<Ended, Complaint> {
+    let mut tell = |trial: &Trial| {
+        let kept_up = if trial.certificate.kept_up { "kept up" } else { "did not" };
+        output::note(&format!(
+            "{:8.3} Gbit/s  {kept_up:8}  within 100 us {:8.4} %, lost here {:.4} %",
+            trial.rate / 1e9,
+            trial.certificate.within_100us * 100.0,
+            trial.certificate.shortfall * 100.0,
+        ));
+    };
+    let found = live::search(experiment, options, disk, control, &mut tell)
+        .map_err(|failure| complaint(common, failure))?;
+    match common.json {
+        true => output::print(&format!("{:#}", found.json())),
+        false => output::print(&found.words()),
+    }
+    Ok(if found.best.is_some() { Ended::Done } else { Ended::Short })
 }
 
 /// A run that did not keep up fell short, whatever its program says.
@@ -153,7 +195,8 @@ fn time(text: &str) -> Result<Duration, Complaint> {
 
 fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint> {
     let kind = kind(&arguments.port)?;
-    let busy = arguments.busy;
+    // What a machine can do at best is only seen by polling.
+    let busy = arguments.busy || arguments.search || arguments.validate;
     let mut demand = if busy { Demand::BUSY } else { Demand::SLEEPING };
     if let Some(text) = &arguments.tolerance {
         demand.tolerance = time(text)?;
@@ -177,7 +220,7 @@ fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint>
         .collect::<Result<_, Complaint>>()?;
     let programs = programs::programs(common, arguments, attached.is_empty())?;
     let manner = Manner { spin, core: arguments.pin, strict };
-    Ok(Options { kind, attached, manner, demand, programs, twin: arguments.twin })
+    Ok(Options { kind, attached, manner, demand, programs, twin: arguments.twin, flood: None })
 }
 
 fn kind(text: &str) -> Result<Kind, Complaint> {

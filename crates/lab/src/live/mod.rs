@@ -8,9 +8,11 @@
 //! Everything else of the experiment is as in a model, traffic between other hosts included.
 
 mod certificate;
+mod search;
 mod twin;
 
 pub use certificate::Demand;
+pub use search::{Search, Trial, search, trial};
 pub use twin::Twin;
 
 use crate::build::{Changes, LiveEnd, build_between};
@@ -22,6 +24,7 @@ use crate::run::{Failure, closing};
 use lastmeter_base::Time;
 use lastmeter_engine::{Control, Element};
 use lastmeter_live::clock::Manner;
+use lastmeter_live::flood::Flood;
 use lastmeter_live::session::{End, Measured, Program, Session};
 use lastmeter_live::site::{HostOptions, Kind};
 use std::sync::Arc;
@@ -41,6 +44,8 @@ pub struct Options {
     pub programs: Vec<Started>,
     /// Whether the run is repeated in virtual time and compared.
     pub twin: bool,
+    /// Frames that are made for the run, from the first host.
+    pub flood: Option<Flood>,
 }
 
 /// A program that a run starts.
@@ -91,6 +96,7 @@ pub fn run(
         manner: options.manner,
         programs: programs(&hosts, &options.programs)?,
         keep: options.twin,
+        flood: options.flood.map(|flood| (0, flood)),
     };
     let led = session.programs.iter().any(|program| program.leads);
     let mut session = Session::open(session).map_err(Failure::Live)?;
@@ -111,6 +117,8 @@ pub fn run(
         problems => return Err(Failure::Problems(problems)),
     }
     let mut ledger = close(&outcome, closing(experiment));
+    // What the file's traffic stands for came from real programs.
+    ledger.paths.retain(|path| path.class == "live" || path.totals.offered.packets > 0);
     ledger.certificate = Some(certificate::certificate(&measured, options.demand));
     ledger.provenance.level = "L0".to_owned();
     ledger.provenance.host = machine();

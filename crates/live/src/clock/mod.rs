@@ -14,6 +14,8 @@ use crate::port::Shared;
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::{Clock, Control, Distribution, Wake};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -45,6 +47,19 @@ impl Epoch {
     }
 }
 
+/// The niceness of the emulator where the kernel allows it: only root may.
+const PRIORITY: i32 = -20;
+
+/// Lets others take the core for shorter and less often; says whether that was allowed.
+///
+/// A real-time policy would be worse: the kernel takes the core from it for 50 ms of each second,
+/// in one piece, when anything else waits there (`fair_server`, since Linux 6.12).
+fn come_first() -> bool {
+    // The kernel shares CPUs among sessions first (`sched_autogroup`).
+    let _ = std::fs::write("/proc/self/autogroup", PRIORITY.to_string());
+    setpriority_process(None, PRIORITY).is_ok()
+}
+
 /// How a clock waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
@@ -60,6 +75,17 @@ pub struct Manner {
 impl Manner {
     /// Sleeps whenever it can, anywhere.
     pub const SLEEPING: Manner = Manner { spin: Duration::ZERO, core: None, strict: None };
+
+    /// The cores that are left for others: all but the one to stay on, unless that is the only one.
+    ///
+    /// # Errors
+    /// When the kernel does not tell which there are.
+    pub fn others(&self) -> crate::Result<Vec<usize>> {
+        let all = crate::cores::allowed()?;
+        let others: Vec<usize> =
+            all.iter().copied().filter(|&core| Some(core) != self.core).collect();
+        Ok(if others.is_empty() { all } else { others })
+    }
 
     /// Whether it never sleeps.
     pub fn is_busy(&self) -> bool {
@@ -84,7 +110,20 @@ pub struct WallClock {
     /// Becomes readable when the run shall end.
     bell: Option<OwnedFd>,
     looked: Time,
+    /// Where the thread was allowed to be before.
+    before: CpuSet,
+    /// Whether it has come before all others meanwhile.
+    first: bool,
     stopping: bool,
+}
+
+impl Drop for WallClock {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+        if self.first {
+            let _ = setpriority_process(None, 0);
+        }
+    }
 }
 
 impl WallClock {
@@ -100,7 +139,9 @@ impl WallClock {
         control: Arc<Control>,
         bell: Option<OwnedFd>,
     ) -> crate::Result<WallClock> {
+        let before = crate::cores::set()?;
         crate::cores::pin(manner.core)?;
+        let first = come_first();
         // The kernel may add up to 50 us to a sleep so as to wake up less often.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         Ok(WallClock {
@@ -114,6 +155,8 @@ impl WallClock {
             control,
             bell,
             looked: Time::START,
+            before,
+            first,
             stopping: false,
         })
     }

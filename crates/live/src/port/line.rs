@@ -19,6 +19,9 @@ pub type Shared = Arc<Mutex<Line>>;
 
 /// Failures in a row after which a port counts as gone.
 const FAILURES_MAX: u64 = 1000;
+/// Most frames that are sent between two looks at the clock: each is known to have left when the
+/// last of them has.
+const SEND_MAX: usize = 8;
 /// Most departures that are kept for a twin run.
 const DEPARTURES_MAX: usize = 4 << 20;
 
@@ -158,7 +161,7 @@ impl Line {
         let from = self.epoch.now();
         let mut sent = 0;
         while sent < self.outgoing.len() {
-            let frames = &self.frames[sent..self.outgoing.len()];
+            let frames = &self.frames[sent..self.outgoing.len().min(sent + SEND_MAX)];
             let before = self.counts.sent;
             let dealt = match self.port.send(frames, &mut self.counts) {
                 Ok(dealt) => dealt,
