@@ -11,7 +11,6 @@ use crate::error::{Doing, Result};
 use crate::link::index_of;
 use crate::port::memory::{Headers, set_words};
 use crate::site::INTERFACE;
-use lastmeter_base::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
@@ -102,6 +101,9 @@ fn frame(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// The kernel itself drops frames without payload, and tagged ones that end within the tag.
+const LEN_MIN: usize = 18;
+
 /// Makes a frame of any length and content; half of them begin as IP does.
 fn garble(frame: &mut Vec<u8>, len_max: usize, state: &mut u64) {
     let mut random = || {
@@ -111,7 +113,7 @@ fn garble(frame: &mut Vec<u8>, len_max: usize, state: &mut u64) {
         *state ^= *state << 17;
         *state
     };
-    let len = 14 + random() as usize % (len_max.max(15) - 14);
+    let len = LEN_MIN + random() as usize % (len_max.max(LEN_MIN + 1) - LEN_MIN);
     frame.clear();
     while frame.len() < len {
         frame.extend(random().to_le_bytes());
@@ -123,6 +125,3 @@ fn garble(frame: &mut Vec<u8>, len_max: usize, state: &mut u64) {
         frame[12..14].copy_from_slice(kind);
     }
 }
-
-/// How long after the last frame the receiver's count is final: the delay of a path and more.
-pub const SETTLES: Duration = Duration::from_ms(200);

@@ -174,7 +174,7 @@ impl Session {
         for end in &options.ends {
             let port: Box<dyn Port> = match end {
                 End::Made(_) => ports.next().expect("each host that is made has a port"),
-                End::Attached { interface, .. } => site::attach(interface)?,
+                End::Attached { interface, .. } => site::attach(interface, options.kind)?,
             };
             let mut line = Line::new(end.name().to_owned(), port, begun);
             line.departures = options.keep.then(Vec::new);
@@ -258,6 +258,14 @@ impl Session {
             }
             leader.wait().ok()?.code()
         });
+        // The helper that sends answers nothing else before it has sent all.
+        let mut flooded = None;
+        let mut received = Vec::new();
+        if let (Some((end, _)), Some(site)) = (self.options.flood, &mut self.site) {
+            flooded = self.made[end].and_then(|host| site.flooded(host).ok());
+            let made = self.made.iter().flatten();
+            received = made.map(|&host| site.received(host).unwrap_or(0)).collect();
+        }
         let mut lag = Distribution::default();
         let (mut overruns, mut receiving, mut sending) = (0, 0.0, 0.0);
         let mut lines = Vec::new();
@@ -274,13 +282,6 @@ impl Session {
             lag.merge(&line.lag);
             let (name, counts, gone) = (line.name.clone(), line.counts, line.gone());
             lines.push(LineReport { name, counts, lag: line.lag.clone(), gone });
-        }
-        let mut flooded = None;
-        let mut received = Vec::new();
-        if let (Some((end, _)), Some(site)) = (self.options.flood, &mut self.site) {
-            flooded = self.made[end].and_then(|host| site.flooded(host).ok());
-            let made = self.made.iter().flatten();
-            received = made.map(|&host| site.received(host).unwrap_or(0)).collect();
         }
         let departures =
             self.lines.iter().map(|l| locked(l).departures.take().unwrap_or_default()).collect();

@@ -18,7 +18,7 @@ use crate::error::{Doing, Error, Result};
 use crate::flood::{Flood, Flooded};
 use crate::link::{self, Offloads};
 use crate::namespace::{Enter, Isolation};
-use crate::port::{Offload, Packet, Port, Tap};
+use crate::port::{Offload, Packet, Port, Tap, Xdp};
 use crate::sys;
 use crate::worker::{Reply, Request, Worker};
 use rustix::fs::{FlockOperation, flock};
@@ -46,6 +46,8 @@ pub enum Kind {
     Tap(Offload),
     /// A veth pair with a packet socket at our end.
     Packet,
+    /// A veth pair with an AF_XDP socket at our end.
+    Xdp,
 }
 
 /// A host that is to be made.
@@ -103,7 +105,7 @@ impl Site {
             worker.done(&Request::OnlyIpv4)?;
             site.hosts.push((host.clone(), worker));
         }
-        if kind == Kind::Packet {
+        if matches!(kind, Kind::Packet | Kind::Xdp) {
             let mut switch = site.worker()?;
             switch.done(&Request::OnlyIpv4)?;
             site.switch = Some(switch);
@@ -134,7 +136,7 @@ impl Site {
                 let fd = worker.descriptor(&Request::Tap { name: interface.clone(), offload })?;
                 Box::new(Tap::new(fd, offload))
             }
-            Kind::Packet => {
+            Kind::Packet | Kind::Xdp => {
                 let switch = self.switch.as_mut().expect("packet ports have a switch");
                 let name = format!("lm{index}");
                 switch.done(&Request::Pair {
@@ -148,8 +150,19 @@ impl Site {
                 // be done, and a super-packet would pass as one frame.
                 let offloads = Offloads { segmentation: false, gro: false, checksum: false };
                 worker.done(&Request::Offloads { interface: interface.clone(), offloads })?;
-                let fd = switch.descriptor(&Request::PacketSocket { interface: name })?;
-                Box::new(Packet::new(fd, MTU).doing(|| format!("a ring for {}", host.name))?)
+                let what = || format!("a ring for {}", host.name);
+                match self.kind {
+                    Kind::Xdp => {
+                        let index = switch.count(&Request::Index { interface: name.clone() })?;
+                        let link = switch.descriptor(&Request::XdpLink { interface: name })?;
+                        let fd = switch.descriptor(&Request::XdpSocket)?;
+                        Box::new(Xdp::new(fd, link, index as u32, false).doing(what)?)
+                    }
+                    _ => {
+                        let fd = switch.descriptor(&Request::PacketSocket { interface: name })?;
+                        Box::new(Packet::new(fd, MTU).doing(what)?)
+                    }
+                }
             }
         };
         let (address, prefix) = (host.address, host.prefix);
@@ -242,13 +255,19 @@ impl Drop for Site {
     }
 }
 
-/// A port on an interface of this namespace that the user named, which is left as it is.
+/// A port on an interface of this namespace that the user named, which is left as it is: by AF_XDP
+/// if `kind` says so, else by a packet socket.
 ///
 /// # Errors
 /// When there is no such interface, or no right to listen to it.
-pub fn attach(interface: &str) -> Result<Box<dyn Port>> {
-    let what = || format!("opening a packet socket on {interface}");
-    let fd = Packet::open(link::index_of(interface)?).doing(what)?;
+pub fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
+    let what = || format!("opening a socket on {interface}");
+    let index = link::index_of(interface)?;
+    if kind == Kind::Xdp {
+        let (fd, link) = Xdp::open(index).doing(what)?;
+        return Ok(Box::new(Xdp::new(fd, link, index, true).doing(what)?));
+    }
+    let fd = Packet::open(index).doing(what)?;
     Ok(Box::new(Packet::new(fd, FRAME_MTU).doing(what)?))
 }
 

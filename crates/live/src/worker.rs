@@ -49,6 +49,13 @@ pub(crate) enum Request {
     Tap { name: String, offload: crate::port::Offload },
     /// Open a packet socket on an interface and hand over its descriptor.
     PacketSocket { interface: String },
+    /// Lead an interface's frames to an AF_XDP socket; hand over the link, and with the next request
+    /// the socket and, with its count, the interface's number.
+    XdpLink { interface: String },
+    /// See `XdpLink`.
+    XdpSocket,
+    /// The number of an interface.
+    Index { interface: String },
     /// Leave IP version 6 out of this namespace.
     OnlyIpv4,
     /// A count of the kernel for an interface.
@@ -172,6 +179,20 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
             let index = link::index_of(&interface)?;
             let what = || format!("opening a packet socket on {interface}");
             return hand_over(socket, &crate::port::Packet::open(index).doing(what)?);
+        }
+        Request::XdpLink { interface } => {
+            let index = link::index_of(&interface)?;
+            let what = || format!("leading the frames of {interface} to AF_XDP");
+            let (fd, link) = crate::port::Xdp::open(index).doing(what)?;
+            let reply = hand_over(socket, &link)?;
+            channel::send(socket, &reply).doing(what)?;
+            // The socket goes with the request that follows.
+            let _: Option<Request> = channel::receive(socket).doing(what)?;
+            return hand_over(socket, &fd);
+        }
+        Request::XdpSocket => {}
+        Request::Index { interface } => {
+            return link::index_of(&interface).map(|index| Reply::Count(index.into()));
         }
         Request::OnlyIpv4 => {
             for which in ["all", "default"] {

@@ -39,10 +39,11 @@ pub(crate) struct Arguments {
     /// Use an interface of this machine for a live host instead of making a namespace
     #[arg(long, value_name = "HOST=IFACE")]
     attach: Vec<String>,
-    /// How frames come and go: `tap` (with the offload header), `tap-plain` (without), `tap-tso` (the
-    /// host leaves segmentation to the emulator), `packet` (veth and AF_PACKET)
-    #[arg(long, value_name = "KIND", default_value = "tap")]
-    port: String,
+    /// How frames come and go [default: tap, and packet for --search]: `tap` (with the offload header), `tap-plain` (without), `tap-tso` (the
+    /// host leaves segmentation to the emulator), `packet` (veth and AF_PACKET), `xdp` (veth and
+    /// AF_XDP, wants root)
+    #[arg(long, value_name = "KIND")]
+    port: Option<String>,
     /// Poll all the time instead of sleeping: takes a core, keeps time better
     #[arg(long)]
     busy: bool,
@@ -194,7 +195,8 @@ fn time(text: &str) -> Result<Duration, Complaint> {
 }
 
 fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint> {
-    let kind = kind(&arguments.port)?;
+    let default = if arguments.search { "packet" } else { "tap" };
+    let kind = kind(arguments.port.as_deref().unwrap_or(default))?;
     // What a machine can do at best is only seen by polling.
     let busy = arguments.busy || arguments.search || arguments.validate;
     let mut demand = if busy { Demand::BUSY } else { Demand::SLEEPING };
@@ -226,11 +228,12 @@ fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint>
 fn kind(text: &str) -> Result<Kind, Complaint> {
     Ok(match text {
         "packet" => Kind::Packet,
+        "xdp" => Kind::Xdp,
         "tap" => Kind::Tap(Offload::Checksum),
         "tap-plain" => Kind::Tap(Offload::None),
         "tap-tso" => Kind::Tap(Offload::Segmentation),
         _ => {
-            let right = "write packet, tap, tap-plain or tap-tso";
+            let right = "write tap, tap-plain, tap-tso, packet or xdp";
             return Err(Complaint(format!("there is no port of kind `{text}`: {right}")));
         }
     })

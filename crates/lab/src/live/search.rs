@@ -22,7 +22,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// A packet of 1500 bytes with its Ethernet header.
-pub const FRAME: Bytes = Bytes(1514);
+const FRAME: Bytes = Bytes(1514);
 /// Where trying begins.
 const FIRST: u64 = 250_000_000;
 /// No machine of today carries this with such packets on one core.

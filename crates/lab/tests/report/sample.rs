@@ -243,10 +243,17 @@ pub(crate) fn huge() -> Ledger {
     ledger.certificate = Some(Certificate {
         kept_up: false,
         within_10us: 0.41,
+        within_20us: 0.55,
         within_100us: 0.87,
         within_1ms: 0.993,
         worst_lag: 0.0123,
         overruns: 17,
+        departures: 1000,
+        required: 0.99,
+        tolerance: 1e-4,
+        shortfall: 0.0,
+        stages: [("send".to_owned(), 2e-6)].into(),
+        lags: vec![Lag { at_most: 1e-5, departures: 1000 }],
         cpu: 0.93,
         words: "It did not keep up: 17 packets were lost to its own queues.".to_owned(),
     });

@@ -260,3 +260,82 @@ impl Clock for WallClock {
         wake
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use lastmeter_base::{Bytes, Packet};
+    use lastmeter_engine::{Context, Element, Graph, PortId, TimerId, VirtualClock};
+    use std::sync::Mutex;
+
+    fn clock(manner: Manner) -> WallClock {
+        WallClock::new(Epoch::start(), manner, Vec::new(), Arc::default(), None).unwrap()
+    }
+
+    #[test]
+    fn a_deadline_is_never_early_asleep_or_spinning() {
+        let spins = [Duration::ZERO, Duration::from_us(50), Duration::MAX];
+        for spin in spins {
+            let mut clock = clock(Manner { spin, ..Manner::SLEEPING });
+            let deadline = clock.epoch.now() + Duration::from_us(300);
+            let Wake::At(now) = clock.wait(Some(deadline)) else { panic!("no input, no stop") };
+            assert!(now >= deadline);
+            assert_eq!(clock.lag.count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_stop_lets_time_go_on_to_the_present_first() {
+        let mut clock = clock(Manner::SLEEPING);
+        clock.control.stop();
+        assert!(matches!(clock.wait(None), Wake::Input(_)));
+        assert_eq!(clock.wait(None), Wake::Stop);
+    }
+
+    /// Sends a packet every 50 us and notes when each comes back, 120 us later.
+    struct Beat {
+        times: Arc<Mutex<Vec<Time>>>,
+        left: u32,
+    }
+
+    impl Element for Beat {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            cx.arm(TimerId(0), Time::START);
+        }
+        fn expire(&mut self, cx: &mut Context<'_>, _: TimerId) {
+            let path = lastmeter_base::PathId(0);
+            let packet = cx.make(path, Bytes(1));
+            cx.send(PortId(0), packet);
+            self.left -= 1;
+            if self.left > 0 {
+                cx.arm(TimerId(0), cx.now() + Duration::from_us(50));
+            }
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
+            self.times.lock().unwrap().push(cx.now());
+            cx.deliver(packet);
+        }
+    }
+
+    #[test]
+    fn an_element_sees_the_same_instants_on_both_clocks() {
+        let run = |clock: &mut dyn FnMut(&mut lastmeter_engine::Engine)| {
+            let times = Arc::new(Mutex::new(Vec::new()));
+            let mut graph = Graph::new(1);
+            graph.collecting = false;
+            graph.path("a", "b");
+            let beat = graph.add("beat", Beat { times: Arc::clone(&times), left: 40 }).unwrap();
+            let delay = Duration::from_us(120);
+            graph.connect_after(beat, PortId(0), beat, PortId(0), delay, None).unwrap();
+            clock(&mut graph.build(1).unwrap());
+            let times = times.lock().unwrap();
+            times.clone()
+        };
+        let end = Time::START + Duration::from_ms(3);
+        let simulated = run(&mut |e| e.run_until(end, &mut VirtualClock::default()).unwrap());
+        let real = run(&mut |e| e.run_until(end, &mut clock(Manner::SLEEPING)).unwrap());
+        assert_eq!(simulated.len(), 40);
+        assert_eq!(simulated, real);
+    }
+}

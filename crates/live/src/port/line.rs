@@ -207,3 +207,117 @@ fn depart(lag: &mut Distribution, out: &Outgoing, left: Time) -> Duration {
     lag.record(late);
     late
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use crate::port::{FRAME_MAX, FRAME_MIN};
+    use std::collections::VecDeque;
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    /// A port that does what it is told.
+    struct Told {
+        fd: OwnedFd,
+        arriving: VecDeque<Vec<u8>>,
+        sends: VecDeque<io::Result<usize>>,
+    }
+
+    impl Told {
+        fn new(sends: Vec<io::Result<usize>>) -> Told {
+            let fd = std::fs::File::open("/dev/null").unwrap().into();
+            Told { fd, arriving: VecDeque::new(), sends: sends.into() }
+        }
+    }
+
+    impl Port for Told {
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.fd.as_fd()
+        }
+        fn ready(&mut self) -> bool {
+            !self.arriving.is_empty()
+        }
+        fn receive(
+            &mut self,
+            most: usize,
+            counts: &mut Counts,
+            frame: &mut dyn FnMut(Arrival<'_>),
+        ) -> io::Result<usize> {
+            let taken = self.arriving.len().min(most);
+            for bytes in self.arriving.drain(..taken) {
+                match bytes.len() {
+                    0..FRAME_MIN => counts.truncated += 1,
+                    len if len > FRAME_MAX => counts.oversized += 1,
+                    _ => frame(Arrival { parts: [&bytes, &[], &[]], age: None }),
+                }
+            }
+            Ok(taken)
+        }
+        fn send(&mut self, frames: &[Vec<u8>], counts: &mut Counts) -> io::Result<usize> {
+            let sent = self.sends.pop_front().unwrap_or(Ok(frames.len()))?.min(frames.len());
+            counts.sent += sent as u64;
+            Ok(sent.max(1))
+        }
+        fn overruns(&mut self) -> u64 {
+            0
+        }
+    }
+
+    fn outgoing(due: Time) -> Outgoing {
+        Outgoing { due, age: Duration::ZERO, from: (0, 0), hash: 0 }
+    }
+
+    #[test]
+    fn a_full_batch_is_sent_before_the_next_frame() {
+        let mut line = Line::new("a".into(), Box::new(Told::new(Vec::new())), Epoch::start());
+        for _ in 0..BATCH + 1 {
+            line.put(&mut vec![0; 60], outgoing(Time::START));
+        }
+        assert_eq!(line.counts.sent, BATCH as u64);
+        assert!(line.has_outgoing());
+        line.flush();
+        assert_eq!((line.counts.sent, line.lag.count()), (BATCH as u64 + 1, BATCH as u64 + 1));
+    }
+
+    #[test]
+    fn a_port_that_fails_is_counted_and_gone_only_when_it_fails_for_good() {
+        let broken = || Err(io::Error::from_raw_os_error(libc::EBADFD));
+        let sends = vec![Ok(1), broken(), Ok(1)];
+        let mut line = Line::new("a".into(), Box::new(Told::new(sends)), Epoch::start());
+        (0..3).for_each(|_| line.put(&mut vec![0; 60], outgoing(Time::START)));
+        line.flush();
+        let counts = line.counts;
+        assert_eq!((counts.sent, counts.failures, counts.unreachable), (2, 1, 1));
+        assert!(!line.gone());
+        (0..FAILURES_MAX).for_each(|_| line.fail());
+        assert!(line.gone() && !line.ready() && line.fd().is_none());
+    }
+
+    #[test]
+    fn every_bad_frame_has_its_reason() {
+        let mut port = Told::new(Vec::new());
+        port.arriving = [13, 14, FRAME_MAX, FRAME_MAX + 1, 0].map(|len| vec![0; len]).into();
+        let mut line = Line::new("a".into(), Box::new(port), Epoch::start());
+        let mut seen = Vec::new();
+        line.receive(&mut |arrival| seen.push(arrival.len()));
+        let counts = line.counts;
+        assert_eq!(seen, [14, FRAME_MAX]);
+        assert_eq!((counts.received, counts.truncated, counts.oversized), (2, 2, 1));
+    }
+
+    #[test]
+    fn a_departure_is_as_late_as_its_frame_was_old_and_its_sending_took() {
+        let epoch = Epoch::start();
+        let mut line = Line::new("a".into(), Box::new(Told::new(Vec::new())), epoch);
+        line.departures = Some(Vec::new());
+        let age = Duration::from_ms(3);
+        let due = epoch.now();
+        line.put(&mut vec![0; 60], Outgoing { age, from: (4, 7), ..outgoing(due) });
+        let worst = line.flush();
+        assert!(worst >= age && worst == line.lag.max());
+        let departure = line.departures.as_ref().unwrap()[0];
+        assert_eq!((departure.from, departure.seq, departure.due), (4, 7, due));
+        assert!(departure.left >= due);
+    }
+}

@@ -215,6 +215,21 @@ pub(crate) fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
+/// Binds an AF_XDP socket to queue 0 of interface `index`, in one of its modes.
+pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, mode: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: mode,
+        sxdp_ifindex: index,
+        sxdp_queue_id: 0,
+        sxdp_shared_umem_fd: 0,
+    };
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: pointer and length are of the live address.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Makes a packet socket see every frame on `index`, whoever it is for.
 pub(crate) fn promiscuous(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     const PACKET_ADD_MEMBERSHIP: i32 = 1;

@@ -15,17 +15,20 @@
 //! without preamble, check sequence and gap. A port that fails is counted and tried again; whatever
 //! is wrong with a frame has a reason in [`Counts`]. Nothing is allocated per frame.
 
+mod bpf;
 mod element;
 mod line;
 pub(crate) mod memory;
 pub(crate) mod offload;
 mod packet;
 mod tap;
+mod xdp;
 
 pub use element::{Arrivals, Arrived, Hosts, Peer, PortElement};
 pub use line::{Departure, Line, Outgoing, Shared};
 pub use packet::Packet;
 pub use tap::{Offload, Tap};
+pub use xdp::Xdp;
 
 use lastmeter_base::Duration;
 use std::io;

@@ -132,6 +132,7 @@ pub(super) fn provenance(ledger: &Ledger, out: &mut String) {
         let on_time = |share: f64| share_figure(share, "share of departures that were on time");
         let facts = [
             ("Within 10 µs", on_time(certificate.within_10us)),
+            ("Within 20 µs", on_time(certificate.within_20us)),
             ("Within 100 µs", on_time(certificate.within_100us)),
             ("Within 1 ms", on_time(certificate.within_1ms)),
             ("Worst lag", time_figure(certificate.worst_lag, "longest lag of a departure")),

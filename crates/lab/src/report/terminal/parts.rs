@@ -43,6 +43,7 @@ pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
         }
         let facts = [
             ("within 10 us", figures::share(certificate.within_10us)),
+            ("20 us", figures::share(certificate.within_20us)),
             ("100 us", figures::share(certificate.within_100us)),
             ("1 ms", figures::share(certificate.within_1ms)),
             ("worst lag", figures::time(certificate.worst_lag)),
