@@ -350,6 +350,7 @@ fn cycles() {
 }
 
 /// Holds two hosts and a program that nothing ends but the next run.
+#[allow(clippy::zombie_processes, reason = "it is killed before it could wait for its child")]
 fn hold() {
     let (mut site, _ports) = Site::open(&two(), Kind::Packet).unwrap();
     let mut command = Command::new("sh");

@@ -101,8 +101,8 @@ fn frame(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The kernel itself drops frames without payload, and tagged ones that end within the tag.
-const LEN_MIN: usize = 18;
+/// The kernel itself drops frames without payload, and tagged ones that end with the tag.
+const LEN_MIN: usize = 20;
 
 /// Makes a frame of any length and content; half of them begin as IP does.
 fn garble(frame: &mut Vec<u8>, len_max: usize, state: &mut u64) {

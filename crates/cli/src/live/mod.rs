@@ -39,9 +39,9 @@ pub(crate) struct Arguments {
     /// Use an interface of this machine for a live host instead of making a namespace
     #[arg(long, value_name = "HOST=IFACE")]
     attach: Vec<String>,
-    /// How frames come and go [default: tap, and packet for --search]: `tap` (with the offload header), `tap-plain` (without), `tap-tso` (the
-    /// host leaves segmentation to the emulator), `packet` (veth and AF_PACKET), `xdp` (veth and
-    /// AF_XDP, wants root)
+    /// How frames come and go [default: tap, and packet for --search]: `tap` (with the offload
+    /// header), `tap-plain` (without), `tap-tso` (the host leaves segmentation to the emulator),
+    /// `packet` (veth and AF_PACKET), `xdp` (veth and AF_XDP, wants root)
     #[arg(long, value_name = "KIND")]
     port: Option<String>,
     /// Poll all the time instead of sleeping: takes a core, keeps time better

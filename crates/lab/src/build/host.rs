@@ -59,7 +59,7 @@ pub(crate) const PAGE: &Page = &Page {
         Param::optional(
             "address",
             ParamKind::Text,
-            "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, ...",
+            "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
             "its IPv4 address and the length of the network's prefix, when live",
         ),
     ],

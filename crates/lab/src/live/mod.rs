@@ -184,8 +184,8 @@ fn machine() -> String {
 /// What a reader should know of the figures.
 fn notes(measured: &Measured) -> Vec<String> {
     let mut notes = vec![
-        "A packet is an Ethernet frame: lengths and rates count its header, not its preamble, check \
-         sequence and gap, unless the link's `framing` does."
+        "A packet is an Ethernet frame: lengths and rates count its header, not its preamble, \
+         check sequence and gap, unless the link's `framing` does."
             .to_owned(),
     ];
     for line in &measured.lines {

@@ -44,8 +44,8 @@ impl Twin {
         let differences = &self.differences;
         format!(
             "Twin: {} departures of the same run in virtual time, {order}; they left live {} later \
-             in the middle, 99 in 100 at most {}, the last {}. {} left only live, {} only in virtual \
-             time, {} early, {} with other content.",
+             in the middle, 99 in 100 at most {}, the last {}. {} left only live, {} only in \
+             virtual time, {} early, {} with other content.",
             self.both,
             differences.percentile(0.5),
             differences.percentile(0.99),
