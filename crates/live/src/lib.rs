@@ -1,4 +1,5 @@
-//! The measuring side of `lastmeter why`: real transfers, real hosts, other people's programs.
+//! This machine: real transfers, real hosts, other people's programs, and graphs between real
+//! interfaces in real time.
 //!
 //! | module      | gives                                                                        |
 //! |-------------|------------------------------------------------------------------------------|
@@ -10,9 +11,14 @@
 //! | `stages`    | what each stage costs, by leaving it away                                    |
 //! | `observe`   | what limited another program's connections                                   |
 //! | `verdict`   | which side and resource limited it, or that the data do not decide           |
+//! | `clock`     | the wall clock on which a graph runs                                         |
+//! | `port`      | interfaces as elements: TAP, AF_PACKET, AF_XDP                               |
+//! | `site`      | the hosts of a live run, and that nothing of them is left behind             |
+//! | `session`   | a live run but for its graph                                                 |
+//! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
-//! Everything here is privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage. No
-//! performance counters, no eBPF. Results are in SI units: seconds, bytes, bits per second.
+//! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
+//! No performance counters; eBPF only where it leads frames to an AF_XDP socket. Results are in SI units: seconds, bytes, bits per second.
 //! Only interfaces that this crate makes itself are ever changed.
 
 pub mod calibrate;

@@ -2,9 +2,9 @@
 //! run in them.
 //!
 //! ```text
-//! namespace of a host            TAP:  [ eth0 ]------------------ descriptor --> Port
-//!                                veth: [ eth0 ]--[ lm0 ]<-- packet socket ------> Port
-//!                                                namespace of the switch
+//! namespace of a host   TAP:  [ eth0 ]-------------------- descriptor --> Port
+//!                       veth: [ eth0 ]--[ lm0 ]<-- packet or XDP socket --> Port
+//!                                       namespace of the switch
 //! ```
 //!
 //! Helper processes hold the namespaces, and hand the descriptors of TAPs and packet sockets over;

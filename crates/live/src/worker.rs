@@ -49,8 +49,8 @@ pub(crate) enum Request {
     Tap { name: String, offload: crate::port::Offload },
     /// Open a packet socket on an interface and hand over its descriptor.
     PacketSocket { interface: String },
-    /// Lead an interface's frames to an AF_XDP socket; hand over the link, and with the next request
-    /// the socket and, with its count, the interface's number.
+    /// Lead an interface's frames to an AF_XDP socket, and hand over the link that keeps the program
+    /// there; the socket comes with the next request, which must be `XdpSocket`.
     XdpLink { interface: String },
     /// See `XdpLink`.
     XdpSocket,

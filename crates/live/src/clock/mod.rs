@@ -110,6 +110,8 @@ pub struct WallClock {
     /// Becomes readable when the run shall end.
     bell: Option<OwnedFd>,
     looked: Time,
+    /// Time spent sending what waited to be sent.
+    flushed: std::time::Duration,
     /// Where the thread was allowed to be before.
     before: CpuSet,
     /// Whether it has come before all others meanwhile.
@@ -155,6 +157,7 @@ impl WallClock {
             control,
             bell,
             looked: Time::START,
+            flushed: std::time::Duration::ZERO,
             before,
             first,
             stopping: false,
@@ -167,7 +170,9 @@ impl WallClock {
         for line in &self.lines {
             let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
             if line.has_outgoing() {
+                let before = line.sending;
                 let worst = line.flush();
+                self.flushed += line.sending - before;
                 if self.manner.strict.is_some_and(|limit| worst > limit) && self.violation.is_none()
                 {
                     self.violation = Some((self.epoch.now(), worst));
@@ -228,6 +233,7 @@ impl Clock for WallClock {
     fn wait(&mut self, deadline: Option<Time>) -> Wake {
         let deadline = deadline.unwrap_or(Time::MAX);
         let from = self.epoch.now();
+        let flushed = self.flushed;
         self.waits += 1;
         let (wake, now) = loop {
             let ready = self.serve_lines();
@@ -256,7 +262,8 @@ impl Clock for WallClock {
         if now >= deadline {
             self.lag.record(now - deadline);
         }
-        self.waited += self.epoch.since(from);
+        // What it took to send is not waiting.
+        self.waited += self.epoch.since(from).saturating_sub(self.flushed - flushed);
         wake
     }
 }

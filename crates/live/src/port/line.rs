@@ -22,6 +22,8 @@ const FAILURES_MAX: u64 = 1000;
 /// Most frames that are sent between two looks at the clock: each is known to have left when the
 /// last of them has.
 const SEND_MAX: usize = 8;
+/// Most frames that are taken between two looks at the clock.
+const RECEIVE_MAX: usize = 8;
 /// Most departures that are kept for a twin run.
 const DEPARTURES_MAX: usize = 4 << 20;
 
@@ -114,7 +116,7 @@ impl Line {
         self.failures_in_a_row >= FAILURES_MAX
     }
 
-    /// Takes frames that have arrived, at most a batch.
+    /// Takes frames that have arrived, so few that departures do not wait long for it.
     pub fn receive(&mut self, frame: &mut dyn FnMut(Arrival<'_>)) {
         let from = self.epoch.now();
         let mut received = (0, 0);
@@ -123,7 +125,7 @@ impl Line {
             received.1 += arrival.len() as u64;
             frame(arrival);
         };
-        match self.port.receive(BATCH, &mut self.counts, &mut counted) {
+        match self.port.receive(RECEIVE_MAX, &mut self.counts, &mut counted) {
             Ok(0) => return,
             Ok(_) => self.failures_in_a_row = 0,
             Err(_) => self.fail(),

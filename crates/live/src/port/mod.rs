@@ -39,7 +39,7 @@ use std::os::fd::BorrowedFd;
 pub const FRAME_MAX: usize = 9_000 + 14 + 8;
 /// The shortest frame: an Ethernet header (IEEE 802.3-2022 §3.2). Shorter ones are `truncated`.
 pub const FRAME_MIN: usize = 14;
-/// Most frames that one look at a port takes, so that a flood at one port does not starve others.
+/// Most frames that wait to be sent before they must.
 pub const BATCH: usize = 64;
 
 /// A frame that has arrived, in the parts in which the kernel left it.
