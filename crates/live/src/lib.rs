@@ -18,7 +18,8 @@
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
 //! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
-//! No performance counters; eBPF only where it leads frames to an AF_XDP socket. Results are in SI units: seconds, bytes, bits per second.
+//! No performance counters; eBPF only where it leads frames to an AF_XDP socket. Results
+//! are in SI units: seconds, bytes, bits per second.
 //! Only interfaces that this crate makes itself are ever changed.
 
 pub mod calibrate;
