@@ -4,8 +4,8 @@
 //! programs disturbed least. The hash of the result shows that two runs did the same.
 
 mod engine;
-mod observed;
 mod lookup;
+mod observed;
 mod peer;
 
 use crate::threads::Threads;

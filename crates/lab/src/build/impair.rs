@@ -7,7 +7,7 @@ use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
 use lastmeter_net::impair::{self, Kind, Setting, TRACE_LEN_MAX};
 use std::io::Read;
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     /// An impairment. What it does not concern leaves through a port of its own.
     pub(super) fn impairment(&mut self, node: usize, kind: &Kind) -> Result<Made, Error> {
         let (network, library) = (self.network, self.library);

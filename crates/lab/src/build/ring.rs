@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// How many times as fast a ring is whose access costs nothing.
 const FREE: u64 = 1_000_000;
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     /// A ring of the node's neighbours, in the order of their links.
     pub(super) fn ring(&mut self, node: usize) -> Result<Made, Error> {
         let network = self.network;

@@ -14,7 +14,7 @@ pub(super) fn is(traffic: &Nested) -> bool {
     traffic.page.name == kind::PAGE.name
 }
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     /// The ends of all TCP connections at a host.
     pub(super) fn tcp_ends(
         &mut self,

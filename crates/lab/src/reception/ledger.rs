@@ -8,7 +8,7 @@ use lastmeter_engine::{Error, Graph, PortId, ResourceInfo, ResourceKind, StageIn
 use lastmeter_host::receive::element::Receiver;
 use lastmeter_host::receive::{Host, Stages};
 use lastmeter_net::sink::Sink;
-use lastmeter_net::source::{Flow, Pattern, Sizes, Source, Span};
+use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
 /// The CPU's name in the ledger.
 const CPU: &str = "host.cpu";
@@ -88,7 +88,8 @@ fn run(
         polling: stage(format!("{RECEPTION}polling"), true),
     };
     let path = graph.path("network to application", "packets");
-    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0) };
+    let header = Header::PLAIN;
+    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header };
     let gap = Draw::Constant(super::gap(rate));
     let pattern = Pattern::Gaps { gap, sizes: Sizes::Constant(setup.len) };
     let span = Span::ALWAYS;
