@@ -100,8 +100,8 @@ source in <-- acknowledgements <-- sink        drops: `no connection`",
     ],
     source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995",
     deviations: &[
-        "The round-trip time is taken once for each, exactly, and from timestamps only while losses \
-         are repaired.",
+        "The round-trip time is taken once for each, exactly, and from timestamps only while \
+         losses are repaired.",
         "A window that is closed is probed with a number below it and no data.",
         "After an idle time the window is not reduced.",
     ],

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! word 0   seq 32 | ack 32
-//! word 1   window 16 | len 16 | flags 8 | blocks 3 | timestamps? | SACK permitted? | MSS? | scale? | ecn 2 | scale 8 | lingers?
+//! word 1   window 16 | len 16 | flags 8 | blocks 3 | timestamps? | SACK permitted? | MSS? | scale?
+//!          | ecn 2 | scale 8 | lingers?
 //! word 2   timestamp 32 | echo 32                  (or a fourth block, where there are no timestamps)
 //! word 3   first block: left 32 | right 32         (or the MSS, in a SYN)
 //! word 4, 5   second and third block

@@ -1,10 +1,10 @@
 //! What an acknowledgement says, and what is done about losses.
 //!
-//! | phase | entered | left |
-//! |---|---|---|
-//! | open | | |
-//! | recovery | three duplicates (RFC 5681 §3.2), or the scoreboard says so (RFC 6675 §5) | with Reno by the first new acknowledgement, else when all that had been sent is acknowledged |
-//! | loss | by the timer (RFC 6298 §5.4); with Tahoe by three duplicates too | when all that had been sent is acknowledged |
+//! * *open*.
+//! * *recovery* is entered by three duplicates (RFC 5681 §3.2), or when the scoreboard says so (RFC
+//!   6675 §5). With Reno the first new acknowledgement ends it, else that of all that had been sent.
+//! * *loss* is entered by the timer (RFC 6298 §5.4), with Tahoe by three duplicates too, and ends when
+//!   all that had been sent is acknowledged.
 
 use super::{Connection, Ended, NEVER, Phase, Proportional, State};
 use crate::tcp::Segment;
