@@ -38,6 +38,9 @@ fn cached(path: &Path) -> Result<Held, String> {
     if !calibration.host.is_here().map_err(|error| error.to_string())? {
         return Err("the last one was made on another machine or kernel".to_owned());
     }
+    if calibration.references.is_empty() {
+        return Err("the last one kept no reference transfers".to_owned());
+    }
     let age = now().saturating_sub(calibration.host.date);
     if age > AGE_MAX {
         return Err(format!("the last one is {} days old", age / 86_400));

@@ -151,7 +151,8 @@ pub struct Calibration {
     /// Its constants by name, such as `memory.copy.dram` or `path.other-core.sender.per-call`.
     pub constants: std::collections::BTreeMap<String, Constant>,
     /// The reference transfers behind the path's constants, by place and side, such as
-    /// `other-core.sender`.
+    /// `other-core.sender`; predictions without them rest on the fit alone.
+    #[serde(default)]
     pub references: std::collections::BTreeMap<String, Vec<Reference>>,
 }
 

@@ -86,7 +86,7 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let loaded = load.saturate(0)?;
     let losing = load.saturate(constants.get::<u64>("losses")? as u32)?;
-    let [synchronous, _] = loaded.services;
+    let [synchronous, asynchronous] = loaded.services;
     let rotations = loaded.rotations;
     let mean = (rotations.sum / u128::from(rotations.count.max(1))) as u64;
     let carried = rate.scale_floor(synchronous.time.as_ps(), load.length.as_ps());
@@ -97,6 +97,7 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("J-18", "rotation of an idle token", loaded.latency()),
         Computed::new("J-20", "synchronous bandwidth beside asynchronous load", carried),
         Computed::new("J-20", "longest wait for the token, synchronous", synchronous.access_max),
+        Computed::new("J-21", "longest wait for the token, asynchronous", asynchronous.access_max),
         Computed::new(
             "J-42",
             "longest time to find a lost token",
