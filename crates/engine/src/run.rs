@@ -29,8 +29,8 @@ pub(crate) struct Partition {
     pub(crate) elements: Vec<Box<dyn Element>>,
     pub(crate) world: World,
     pub(crate) handled: u64,
-    /// Handlers at the present instant.
-    busy_instant: u64,
+    /// Handlers before the present instant.
+    handled_before: u64,
     /// The elements that take input.
     inputs: Vec<usize>,
     started: bool,
@@ -175,7 +175,7 @@ impl Partition {
     pub(crate) fn new(elements: Vec<Box<dyn Element>>, world: World) -> Partition {
         let takes_input = |&index: &usize| elements[index].takes_input();
         let inputs = (0..elements.len()).filter(takes_input).collect();
-        Partition { elements, world, handled: 0, busy_instant: 0, inputs, started: false }
+        Partition { elements, world, handled: 0, handled_before: 0, inputs, started: false }
     }
 
     /// When the next event is due.
@@ -228,7 +228,7 @@ impl Partition {
         debug_assert!(now >= self.world.now, "time never goes back");
         if now > self.world.now {
             self.world.now = now;
-            self.busy_instant = 0;
+            self.handled_before = self.handled;
         }
     }
 
@@ -298,9 +298,9 @@ impl Partition {
 
     #[inline]
     fn count(&mut self, me: usize) -> Result<(), Stuck> {
+        // One counter, not two: a processor would wait for the second's reset to reach its cache.
         self.handled += 1;
-        self.busy_instant += 1;
-        match self.busy_instant > PROGRESS_LIMIT {
+        match self.handled - self.handled_before > PROGRESS_LIMIT {
             true => Err(Stuck { element: me }),
             false => Ok(()),
         }
