@@ -1,10 +1,11 @@
 //! `lastmeter repro`: what was published, and ours beside it.
 
+use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
 use indicatif::ProgressBar;
 use lastmeter_lab::reception::sweep::{self, Curve, Machine};
 use lastmeter_lab::reception::{Way, chart, of_1997, of_today};
-use lastmeter_lab::repro::{self, Options, Report, Shelf, Style};
+use lastmeter_lab::repro::{self, Means, Options, Report, Shelf, Style};
 use lastmeter_live::calibrate::Calibration;
 use std::path::PathBuf;
 
@@ -17,6 +18,9 @@ pub(crate) struct Arguments {
     /// A row (E-64), a system (A, J, N, D, E), an experiment (cim-equations), or all
     #[arg(default_value = "all")]
     select: String,
+    /// Simulate as long and as many cases as the documents did: minutes instead of seconds
+    #[arg(long)]
+    full: bool,
     /// With `livelock`: every way to receive, of 1997 and of today, on a host of today
     #[arg(long)]
     modern: bool,
@@ -32,6 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   lastmeter repro                 everything
   lastmeter repro J               what the document on Jetstream publishes
+  lastmeter repro qsdrr --full    one experiment, with all its cases
   lastmeter repro E-64 --json     one row, for programs
   lastmeter repro livelock --modern --out livelock.html
                                   every way to receive, then and now, on one chart";
@@ -43,11 +48,13 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let shelf = Shelf::builtin();
     let jobs = repro::plan(&arguments.select, &shelf).map_err(complaint)?;
     let options = Options { seed: common.seed.unwrap_or(1) };
+    let threads = Threads::new(common.threads)?;
+    let means = Means { parallel: &threads, full: arguments.full };
     let bar = ProgressBar::new(jobs.len() as u64); // Draws nothing without a terminal.
     let mut sheets = Vec::new();
     for job in jobs {
         bar.set_message(job.name().to_owned());
-        sheets.push(job.run(options).map_err(complaint)?);
+        sheets.push(job.run_with(options, means).map_err(complaint)?);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -26,12 +26,33 @@ pub use table::Style;
 
 use compute::{Computed, Setting};
 use folder::{Expected, Experiment};
+use lastmeter_engine::{Parallel, Serial};
 
 /// What holds for all experiments of a reproduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Names the random streams of those that simulate.
     pub seed: u64,
+}
+
+/// How much a reproduction does, and with what; its values depend on `full` alone.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// Brings the threads.
+    pub parallel: &'a dyn Parallel,
+    /// Whether long simulations have the length and the cases of the document, and not fewer.
+    pub full: bool,
+}
+
+impl Means<'_> {
+    /// One thread, and what takes seconds.
+    pub const PLAIN: Means<'static> = Means { parallel: &Serial, full: false };
+}
+
+impl std::fmt::Debug for Means<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Means").field("full", &self.full).finish_non_exhaustive()
+    }
 }
 
 /// Reproduces what `select` says: a row (`E-64`), a system (`E`), an experiment
@@ -96,9 +117,17 @@ impl Job {
     /// # Errors
     /// The computation failed, or computed something that nothing published stands beside.
     pub fn run(self, options: Options) -> Result<Sheet, Error> {
+        self.run_with(options, Means::PLAIN)
+    }
+
+    /// As [`Job::run`], with these means.
+    ///
+    /// # Errors
+    /// As for [`Job::run`].
+    pub fn run_with(self, options: Options, means: Means<'_>) -> Result<Sheet, Error> {
         let Job { experiment, id } = self;
-        let setting =
-            Setting { constants: &experiment.constants, seed: options.seed, id: id.as_deref() };
+        let constants = &experiment.constants;
+        let setting = Setting { constants, seed: options.seed, id: id.as_deref(), means };
         let computed = (experiment.compute)(&setting)?;
         let wanted = |of: &str| id.as_ref().is_none_or(|id| id.eq_ignore_ascii_case(of));
         for value in &computed {

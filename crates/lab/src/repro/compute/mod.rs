@@ -12,8 +12,9 @@ mod jetstream;
 mod jetstream_ring;
 mod link_sharing;
 mod livelock;
+mod qsdrr;
 
-use super::{Constants, Error};
+use super::{Constants, Error, Means};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 
 /// What a computation is given.
@@ -25,6 +26,8 @@ pub struct Setting<'a> {
     pub seed: u64,
     /// The one row that is asked for; `None` for all.
     pub id: Option<&'a str>,
+    /// Threads, and how much to do.
+    pub means: Means<'a>,
 }
 
 impl Setting<'_> {
@@ -144,6 +147,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("livelock", livelock::figures),
     ("livelock-equations", livelock::equations),
     ("livelock-interfaces", interfaces::two),
+    ("qsdrr", qsdrr::rows),
 ];
 
 /// The computation of this name.
