@@ -46,14 +46,12 @@ pub const TRANSPORT_WORDS: usize = 6;
 pub struct Packet(Box<Body>);
 
 /// What a packet is made of. Content is optional: most models only need lengths.
-///
-/// What every hop reads or writes stands first, in one pair of cache lines: thousands of packets in
-/// flight do not fit into a cache, and each hop would otherwise wait for memory three times.
 #[derive(Debug, Default)]
-#[repr(C, align(128))]
 pub struct Body {
     /// Length on the wire that it is on, or in memory where it is in memory.
     pub len: Bytes,
+    /// When its source made it.
+    pub born: Time,
     /// Scratch of the element that holds it: usually when it arrived there.
     pub entered: Time,
     /// Where it is going.
@@ -62,20 +60,6 @@ pub struct Body {
     pub path: PathId,
     /// Its flow within the path.
     pub flow: FlowId,
-    /// Its class of service, from 0.
-    pub class: u8,
-    /// Congestion notification.
-    pub ecn: Ecn,
-    /// Hops that it still has to go, this one included, where its source knows.
-    pub hops: u8,
-    /// Whether this cell or fragment is the last one of its packet.
-    pub ends: bool,
-    /// Stages passed so far.
-    pub visits: Visits,
-    /// When its source made it.
-    pub born: Time,
-    /// The header of the transport that it belongs to, packed by that; zeros where there is none.
-    pub transport: [u64; TRANSPORT_WORDS],
     /// Its place within the flow, from 0.
     pub seq: u64,
     /// What a sink expects to find: `content_tag(path, flow, seq)`.
@@ -86,8 +70,20 @@ pub struct Body {
     /// By how much it is ahead of its kind (negative) or behind it so far, in picoseconds: carried
     /// from hop to hop by FIFO+.
     pub behind: i64,
+    /// Its class of service, from 0.
+    pub class: u8,
+    /// Congestion notification.
+    pub ecn: Ecn,
+    /// Hops that it still has to go, this one included, where its source knows.
+    pub hops: u8,
+    /// Whether this cell or fragment is the last one of its packet.
+    pub ends: bool,
     /// Unique in a run: the element that made it and that element's count.
     pub id: u64,
+    /// The header of the transport that it belongs to, packed by that; zeros where there is none.
+    pub transport: [u64; TRANSPORT_WORDS],
+    /// Stages passed so far.
+    pub visits: Visits,
     /// Real bytes, where there are any.
     pub content: Vec<u8>,
 }
@@ -154,17 +150,7 @@ pub struct Visit {
 /// assert_eq!(visits.iter().collect::<Vec<_>>(), [visit]);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Visits {
-    /// Words in use, those of `more` included.
-    count: usize,
-    /// The first ones, which lie in the packet itself.
-    few: [u64; WORDS_FEW],
-    /// The others.
-    more: Vec<u64>,
-}
-
-/// As many as fill the packet's first two cache lines: the hops of a path through two routers.
-const WORDS_FEW: usize = 8;
+pub struct Visits(Vec<u64>);
 
 const TIME_BITS: u32 = 42;
 const FORM_BITS: u32 = 2;
@@ -183,34 +169,23 @@ impl Visits {
             u64::from(visit.stage.0) << STAGE_SHIFT | form << TIME_BITS | time
         };
         if wait == 0 && service >> TIME_BITS == 0 && visit.blocked.is_zero() {
-            self.add(head(0, service));
+            self.0.push(head(0, service));
         } else if wait >> TIME_BITS == 0 && visit.blocked.is_zero() {
-            self.add(head(1, wait));
-            self.add(service);
+            self.0.extend_from_slice(&[head(1, wait), service]);
         } else {
             self.push_long([head(2, 0), wait, service, visit.blocked.as_ps()]);
         }
     }
 
-    #[inline(always)]
-    fn add(&mut self, word: u64) {
-        match self.few.get_mut(self.count) {
-            Some(place) => *place = word,
-            None => self.more.push(word),
-        }
-        self.count += 1;
-    }
-
     #[cold]
     fn push_long(&mut self, words: [u64; 4]) {
-        words.into_iter().for_each(|word| self.add(word));
+        self.0.extend_from_slice(&words);
     }
 
     /// The visits in the order in which they were made.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
-        let few = &self.few[..self.count.min(WORDS_FEW)];
-        let mut words = few.iter().chain(&self.more).copied();
+        let mut words = self.0.iter().copied();
         std::iter::from_fn(move || {
             let head = words.next()?;
             let time = head & ((1 << TIME_BITS) - 1);
@@ -229,21 +204,19 @@ impl Visits {
     /// How far the record has come, for [`Visits::rewind`].
     #[inline]
     pub fn mark(&self) -> usize {
-        self.count
+        self.0.len()
     }
 
     /// Forgets all visits since `mark`.
     #[inline]
     pub fn rewind(&mut self, mark: usize) {
-        self.count = mark.min(self.count);
-        self.more.truncate(self.count.saturating_sub(WORDS_FEW));
+        self.0.truncate(mark);
     }
 
     /// Forgets all visits and keeps the room for them.
     #[inline]
     pub fn clear(&mut self) {
-        self.count = 0;
-        self.more.clear();
+        self.0.clear();
     }
 }
 
@@ -310,22 +283,8 @@ mod tests {
                 })
                 .collect();
             let mut visits = Visits::default();
-            let mut marks = Vec::new();
-            for &visit in &given {
-                marks.push(visits.mark());
-                visits.push(visit);
-            }
-            prop_assert_eq!(visits.iter().collect::<Vec<_>>(), &given[..]);
-            for (kept, &mark) in marks.iter().enumerate().rev() {
-                visits.rewind(mark);
-                prop_assert_eq!(visits.iter().collect::<Vec<_>>(), &given[..kept]);
-            }
+            given.iter().for_each(|&visit| visits.push(visit));
+            prop_assert_eq!(visits.iter().collect::<Vec<_>>(), given);
         }
-    }
-
-    #[test]
-    fn what_every_hop_touches_lies_in_two_cache_lines() {
-        assert_eq!(std::mem::offset_of!(Body, born), 128);
-        assert_eq!(std::mem::size_of::<Body>(), 256);
     }
 }
