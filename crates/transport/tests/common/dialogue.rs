@@ -13,7 +13,7 @@
 //! CWR`), its data, `ack N`, and, where the line says so, `win N`; blocks are `sack A:B`. Whatever
 //! is sent must be in a line. `#` begins a remark.
 
-use lastmeter_base::{Duration, Ecn, Time};
+use lastmeter_base::{Bytes, Duration, Ecn, Time};
 use lastmeter_transport::tcp::{CWR, Config, Connection, ECE, Flags, Segment};
 
 const OURS: u32 = 4_294_967_000; // Wraps early.
@@ -211,4 +211,31 @@ impl Stage {
         self.seq = self.seq.max(from.wrapping_add(segment.space() as u32));
         segment
     }
+}
+
+/// Segments of 1000 bytes without options that would take room.
+pub(crate) fn plain() -> Config {
+    Config {
+        mss: 1000,
+        timestamps: false,
+        sack: false,
+        scaling: false,
+        receive_buffer: Bytes(10_000),
+        limited_transmit: false,
+        ..Config::modern()
+    }
+}
+
+/// How most dialogues begin.
+const OPEN: &str = "
+    connect
+    > SYN
+    @ 100
+    < SYN ack 1 mss 1000
+    > ack 1
+";
+
+/// A dialogue that goes on from there.
+pub(crate) fn open(rest: &str) -> String {
+    format!("{OPEN}{rest}")
 }

@@ -1,0 +1,237 @@
+//! One end of a connection that loses segments: what it sends again, and how much at once.
+
+mod common;
+
+use common::dialogue::{open, plain, play};
+use lastmeter_transport::tcp::{Config, Recovery};
+
+#[test]
+fn slow_start_adds_a_segment_for_each_acknowledged() {
+    play(
+        Config { initial_window: 2, ..plain() },
+        &open(
+            "
+        write 9000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        @ 200
+        < ack 1001
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        window 3000
+        < ack 2001
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+        window 4000
+    ",
+        ),
+    );
+}
+
+#[test]
+fn the_timer_doubles_and_the_window_begins_with_one() {
+    play(
+        plain(),
+        &open(
+            "
+        write 3000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        @ 400
+        > 1:1001 ack 1
+        window 1000
+        @ 1000
+        > 1:1001 ack 1
+        @ 1100
+        < ack 1001
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+    ",
+        ),
+    );
+}
+
+const FIVE: &str = "
+        write 9000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        @ 200
+";
+
+/// Segments 1 and 3 of six are lost; A-163 to A-165.
+fn lossy(recovery: Recovery) -> Config {
+    Config { initial_window: 5, recovery, ..plain() }
+}
+
+#[test]
+fn newreno_repairs_a_hole_with_each_partial_acknowledgement() {
+    play(
+        lossy(Recovery::NewReno),
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 5500             # Half of five, and three segments that have left.
+        @ 300
+        < ack 2001              # A part (A-165): the next hole at once.
+        > 2001:3001 ack 1
+        > 5001:6001 ack 1
+        window 4500
+        @ 400
+        < ack 5001              # All but the new one.
+        window 2000
+        > 6001:7001 ack 1
+    "
+        )),
+    );
+}
+
+#[test]
+fn reno_leaves_recovery_with_the_first_new_acknowledgement_and_waits_for_the_timer() {
+    play(
+        lossy(Recovery::Reno),
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        @ 300
+        < ack 2001              # The second hole is not seen: a long timeout (A-163).
+        window 2500
+        @ 600
+        > 2001:3001 ack 1
+        window 1000             # And then a window of one (A-164).
+    "
+        )),
+    );
+}
+
+#[test]
+fn tahoe_starts_again_with_a_window_of_one() {
+    play(
+        lossy(Recovery::Tahoe),
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 1000
+        @ 300
+        < ack 2001
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+    "
+        )),
+    );
+}
+
+#[test]
+fn sack_repairs_what_is_missing_and_nothing_else() {
+    let config = Config { sack: true, initial_window: 8, ..plain() };
+    play(
+        config,
+        "
+        connect
+        > SYN
+        @ 100
+        < SYN ack 1 mss 1000 sackok
+        > ack 1
+        write 20000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+        > 6001:7001 ack 1
+        > 7001:8001 ack 1
+        @ 200
+        < ack 1 sack 1001:2001
+        < ack 1 sack 1001:2001 3001:4001
+        < ack 1 sack 1001:2001 3001:5001
+        > 1:1001 ack 1
+        window 4000
+        < ack 1 sack 1001:2001 3001:6001
+        > 2001:3001 ack 1
+        < ack 1 sack 1001:2001 3001:7001
+        > 8001:9001 ack 1
+        @ 300
+        < ack 2001 sack 3001:7001
+        > 9001:10001 ack 1
+        < ack 8001
+        window 4000
+        > 10001:11001 ack 1
+        > 11001:12001 ack 1
+    ",
+    );
+}
+
+#[test]
+fn limited_transmit_sends_new_data_for_the_first_two_duplicates() {
+    let config = Config { limited_transmit: true, ..lossy(Recovery::NewReno) };
+    play(
+        config,
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        > 5001:6001 ack 1
+        < ack 1
+        > 6001:7001 ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 5500
+    "
+        )),
+    );
+}
+
+#[test]
+fn with_hoe_two_duplicates_send_one_new_segment() {
+    play(
+        Config { one_for_two: true, ..lossy(Recovery::NewReno) },
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 2500             # Nothing inflates it.
+        < ack 1
+        < ack 1
+        > 5001:6001 ack 1
+        < ack 1
+        < ack 1
+        > 6001:7001 ack 1
+    "
+        )),
+    );
+}
+
+#[test]
+fn with_hoe_no_acknowledgement_sends_more_than_a_burst() {
+    // A-166
+    play(
+        Config { burst_max: Some(3), initial_window: 8, ..plain() },
+        &open(
+            "
+        write 30000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        @ 200
+        < ack 3001              # The window would let seven go.
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+    ",
+        ),
+    );
+}
