@@ -25,6 +25,7 @@ use crate::cores;
 use crate::error::Result;
 use crate::reference::{self, Nearby};
 use crate::transfer::{CopyIn, Pause, Placement, Setting, Workload};
+use lastmeter_base::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Headers in a packet: IPv4 20, TCP 20, timestamp option 12.
@@ -42,6 +43,9 @@ pub(crate) const SMALL_SHARE: f64 = 0.125;
 
 /// CPUs' worth of others during the calibration beyond which its constants are not the host's own.
 const BUSY: f64 = 0.5;
+
+/// The largest cache that a core does not share, as [`crate::calibrate::Host`] names it.
+const OWN_CACHE: &str = "L2 Unified";
 
 /// What one message makes the path do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -232,6 +236,14 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
         notes.push("the competitor is taken to get half of the receiver's core".to_owned());
         uncertainty += 0.2;
     }
+    if let Some((window, cache)) = beyond_cache(calibration, setting) {
+        let window = Bytes(window as u64);
+        notes.push(format!(
+            "the window of {window} does not fit the cache of {cache}: such a stream runs at one of two \
+             speeds, several times apart, as the receiver keeps up from the start or not"
+        ));
+        uncertainty += 0.4;
+    }
     uncertainty += 0.1 * notes.len() as f64;
     let uses = uses
         .into_iter()
@@ -260,6 +272,13 @@ pub(crate) fn window(setting: &Setting) -> Option<f64> {
     // The send buffer's doubling goes to bookkeeping: about what was asked for is data.
     let send = setting.send_buffer.map(|b| b.0 as f64);
     receive.into_iter().chain(send).min_by(f64::total_cmp)
+}
+
+/// The window and the sender's own cache, where what waits between two cores can outgrow it.
+fn beyond_cache(calibration: &Calibration, setting: &Setting) -> Option<(f64, Bytes)> {
+    let window = window(setting).filter(|_| setting.placement != Placement::SameCore)?;
+    let cache = calibration.host.caches.get(OWN_CACHE)?.si();
+    (window > cache).then_some((window, Bytes(cache as u64)))
 }
 
 /// Bits per second that the cores allow, by name.
@@ -369,4 +388,26 @@ fn path_limits(setting: &Setting) -> Vec<(String, f64)> {
         }
     }
     limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_beyond_the_cache_is_not_promised() {
+        let text = include_str!("../../../profiles/calibrated/epyc-2-cores.toml");
+        let calibration = Calibration::from_toml(text).unwrap();
+        let with = |buffer| Setting {
+            send_buffer: Some(buffer),
+            receive_buffer: Some(buffer),
+            ..Setting::PLAIN
+        };
+        let of = |setting: &Setting| predict(&calibration, setting).unwrap();
+        let (fits, beyond) = (of(&with(Bytes::from_kib(256))), of(&with(Bytes::from_mib(4))));
+        assert!(beyond.uncertainty >= fits.uncertainty + 0.4, "{fits:?} {beyond:?}");
+        assert!(beyond.notes.iter().any(|note| note.contains("does not fit the cache of 1 MiB")));
+        let one = Setting { placement: Placement::SameCore, ..with(Bytes::from_mib(4)) };
+        assert!(of(&one).notes.iter().all(|note| !note.contains("cache")), "one core drains it");
+    }
 }

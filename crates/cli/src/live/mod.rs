@@ -39,9 +39,9 @@ pub(crate) struct Arguments {
     /// Use an interface of this machine for a live host instead of making a namespace
     #[arg(long, value_name = "HOST=IFACE")]
     attach: Vec<String>,
-    /// How frames come and go [default: tap, and packet for --search]: `tap` (with the offload
-    /// header), `tap-plain` (without), `tap-tso` (the host leaves segmentation to the emulator),
-    /// `packet` (veth and AF_PACKET), `xdp` (veth and AF_XDP, wants root)
+    /// How frames come and go [default: tap-tso, and packet for --search]: `tap-tso` (the host
+    /// leaves segmentation to the emulator, as to a real adapter), `tap` (only checksums),
+    /// `tap-plain` (nothing), `packet` (veth and AF_PACKET), `xdp` (veth and AF_XDP, wants root)
     #[arg(long, value_name = "KIND")]
     port: Option<String>,
     /// Poll all the time instead of sleeping: takes a core, keeps time better
@@ -195,7 +195,7 @@ fn time(text: &str) -> Result<Duration, Complaint> {
 }
 
 fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint> {
-    let default = if arguments.search { "packet" } else { "tap" };
+    let default = if arguments.search { "packet" } else { "tap-tso" };
     let kind = kind(arguments.port.as_deref().unwrap_or(default))?;
     // What a machine can do at best is only seen by polling.
     let busy = arguments.busy || arguments.search || arguments.validate;
