@@ -18,7 +18,7 @@ type Corpus = Vec<(&'static str, Vec<u8>)>;
 /// Writes every member into its target's folder.
 pub fn write() -> std::io::Result<()> {
     let all =
-        [cells(), captures(), ring(), control(), transports(), internet(), traces(), tables()];
+        [cells(), captures(), ring(), control(), transports(), internet(), texts(), tables()];
     for (name, bytes) in all.into_iter().flat_map(|part| part.expect("the seeds fit")) {
         let folder = corpus_folder(name);
         std::fs::create_dir_all(&folder)?;
@@ -86,9 +86,12 @@ fn captures() -> Result<Corpus, Error> {
     Ok(files.into_iter().map(|file| ("fuzz_capture", file)).collect())
 }
 
-fn traces() -> Result<Corpus, Error> {
+fn texts() -> Result<Corpus, Error> {
     let table = b"time, rate\n# a comment\n0 s, 10 Mbit/s\n2.5 s, 800 kbit/s\n\n4 s, 0 bit/s\n";
+    let rules = "@10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 81 0x06/0xFF 0x0000/0x0200\n# a remark\n\
+        @0.0.0.0/0 0.0.0.0/0 53 : 53 0 : 65535 0x00/0x00\n";
     Ok(vec![
+        ("fuzz_classbench", rules.into()),
         ("fuzz_mahimahi", b"0\n5\n5\n12\n".to_vec()),
         ("fuzz_mahimahi", b"3\n 40\r\n100000000".to_vec()),
         ("fuzz_rate_table", table.to_vec()),

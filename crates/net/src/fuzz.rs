@@ -1,6 +1,7 @@
 //! Entry points for fuzzing the texts that this crate reads: any bytes in, no panic out, and what
 //! parses is emitted as it was.
 
+use crate::classify::{self, General, Header, Rule, Verdict};
 use crate::impair::{Opportunities, RateTable};
 use lastmeter_base::kind::TIME_MAX;
 use lastmeter_base::{Bytes, Duration, Time};
@@ -8,9 +9,37 @@ use lastmeter_wire::fuzz::Target;
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_classbench", run: fuzz_classbench },
     Target { name: "fuzz_mahimahi", run: fuzz_mahimahi },
     Target { name: "fuzz_rate_table", run: fuzz_rate_table },
 ];
+
+/// Rules as ClassBench writes them.
+pub fn fuzz_classbench(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match classify::text::parse(&text) {
+        Err(error) => assert!(error.line > 0 && !error.reason.is_empty()),
+        Ok(filters) => {
+            let again = classify::text::parse(&classify::text::emit(&filters));
+            assert_eq!(again.as_ref(), Ok(&filters));
+            let mut general = General::new();
+            for (priority, filter) in (0..).zip(filters) {
+                let within = Header {
+                    dst: filter.dst.key(),
+                    src: filter.src.key(),
+                    dst_port: *filter.dst_ports.start(),
+                    src_port: *filter.src_ports.end(),
+                    protocol: filter.protocol.unwrap_or(1),
+                    interface: 0,
+                };
+                let rule = Rule { filter, priority, verdict: Verdict::PERMIT };
+                if general.install(rule).is_ok() {
+                    assert!(general.classify(&within).is_some(), "it matches its own rule");
+                }
+            }
+        }
+    }
+}
 
 /// Traces of delivery opportunities.
 pub fn fuzz_mahimahi(bytes: &[u8]) {

@@ -1,9 +1,10 @@
 //! Lookups in a table from a file, beside DPDK on the same table and the same addresses.
 
+use super::crates::{self, Common};
 use super::{Result, Setting, peer};
 use crate::Complaint;
 use lastmeter_lab::lookup::table::{addresses, load, split};
-use lastmeter_lab::lookup::{Key, NextHop, Options, Prefix};
+use lastmeter_lab::lookup::{NextHop, Options, Prefix};
 use lastmeter_lab::routes::Routes;
 use std::fmt::Write;
 use std::path::Path;
@@ -50,7 +51,7 @@ struct Run<'a, K> {
     seconds: f64,
 }
 
-impl<'a, K: Key> Run<'a, K> {
+impl<'a, K: Common> Run<'a, K> {
     fn new(
         name: &'static str,
         table: &'a [(Prefix<K>, NextHop)],
@@ -123,9 +124,28 @@ impl<'a, K: Key> Run<'a, K> {
             Some(Err(why)) => drop(write!(lookups.note, "; no rte_fib beside it: {why}")),
             None => {}
         }
+        let beside = self.crates(&lookups, hash)?;
         results.extend([lookups, repeated, single, memory, updates]);
+        results.extend(beside);
         results.extend(losses);
         Ok(())
+    }
+    /// The same lookups in the registry's crates, beside our `lookups`.
+    fn crates(&self, lookups: &Result, hash: u64) -> std::result::Result<Vec<Result>, Complaint> {
+        let one = |(name, load): crates::Load<K>| {
+            let find = load(self.table);
+            let (rate, found) = self.best(self.keys.len(), || find(&self.keys));
+            if found != hash {
+                return Err(Complaint(format!("{name} gave other next hops than this table")));
+            }
+            let note = format!("the same beside the crate {name}");
+            let bench = format!("@{name}");
+            let mut result = self.result(&bench, lookups.value, "lookups/s", hash, note);
+            (result.peer, result.peer_value) = (Some(name.to_owned()), Some(rate));
+            result.ratio = Some(lookups.value / rate);
+            Ok(result)
+        };
+        crates::all().into_iter().map(one).collect()
     }
     /// The best rate of several passes, and what a pass gave.
     fn best(&self, count: usize, mut pass: impl FnMut() -> u64) -> (f64, u64) {

@@ -3,6 +3,8 @@
 //! Each benchmark does its work several times and reports the best, which is the one that other
 //! programs disturbed least. The hash of the result shows that two runs did the same.
 
+mod classify;
+mod crates;
 mod engine;
 mod lookup;
 mod observed;
@@ -81,7 +83,9 @@ pub(crate) fn bench(
     }
     for case in lastmeter_lab::bench_cases().filter(|case| case.name.starts_with(&arguments.name)) {
         found = true;
-        show(common, &timed(case, common.quick));
+        let mut result = timed(case, common.quick);
+        classify::beside(&mut result, common.quick)?;
+        show(common, &result);
     }
     match found {
         true => Ok(Ended::Done),

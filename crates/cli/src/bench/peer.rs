@@ -1,5 +1,6 @@
 //! Peers: other programs that do the same, built and run here where they are installed.
 
+use lastmeter_lab::classify::{self, Header, Rule};
 use lastmeter_lab::lookup::{NextHop, Prefix};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -91,31 +92,87 @@ pub(crate) fn dpdk_lookup(
     keys: &[u32],
     seconds: f64,
 ) -> Result<Dpdk, String> {
+    let line = |&(prefix, hop): &(Prefix<u32>, NextHop)| {
+        format!("{}/{} {hop}\n", Ipv4Addr::from_bits(prefix.key()), prefix.len())
+    };
+    let text: String = table.iter().map(line).collect();
+    let keys: Vec<u8> = keys.iter().flat_map(|key| key.to_ne_bytes()).collect();
+    let answer = dpdk("lookup_dpdk", LOOKUP_DPDK, text.as_bytes(), &keys, seconds)?;
+    let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
+    Ok(Dpdk {
+        lookups: number("lookups")?,
+        updates: number("updates")?,
+        bytes: number("bytes")?,
+        sum: answer["sum"].as_u64().ok_or("no `sum` in its answer")?,
+    })
+}
+
+/// Classification in DPDK; see the file itself.
+const CLASSIFY_DPDK: &str = include_str!("../../peers/classify_dpdk.c");
+
+/// What DPDK's `rte_acl` achieved.
+pub(crate) struct Acl {
+    /// Headers a processor second.
+    pub(crate) lookups: f64,
+    /// Seconds that building took, which any change repeats.
+    pub(crate) build: f64,
+    /// The sum over one pass of 1 + the rule's place.
+    pub(crate) sum: u64,
+}
+
+/// What `rte_acl` makes of the same rules and the same headers; else why it could not be asked.
+pub(crate) fn dpdk_classify(
+    rules: &[Rule],
+    headers: &[Header],
+    seconds: f64,
+) -> Result<Acl, String> {
+    let text = classify::text::emit(rules.iter().map(|rule| &rule.filter));
+    let mut bytes = Vec::with_capacity(headers.len() * 16);
+    for header in headers {
+        bytes.extend(header.src.to_be_bytes());
+        bytes.extend(header.dst.to_be_bytes());
+        bytes.extend(header.src_port.to_be_bytes());
+        bytes.extend(header.dst_port.to_be_bytes());
+        bytes.extend([header.protocol, 0, 0, 0]);
+    }
+    let answer = dpdk("classify_dpdk", CLASSIFY_DPDK, text.as_bytes(), &bytes, seconds)?;
+    let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
+    Ok(Acl {
+        lookups: number("lookups")?,
+        build: number("build")?,
+        sum: answer["sum"].as_u64().ok_or("no `sum` in its answer")?,
+    })
+}
+
+/// Builds the program if that was not done before, runs it on a table and a file of keys, and gives
+/// the line of JSON that it prints.
+fn dpdk(
+    name: &str,
+    source: &str,
+    table: &[u8],
+    keys: &[u8],
+    seconds: f64,
+) -> Result<serde_json::Value, String> {
     let folder = folder()?;
-    let (source, program) = (folder.join("lookup_dpdk.c"), folder.join("lookup_dpdk"));
-    let built = std::fs::read_to_string(&source).is_ok_and(|text| text == LOOKUP_DPDK);
+    let (file, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    let built = std::fs::read_to_string(&file).is_ok_and(|text| text == source);
     if !(built && program.is_file()) {
-        std::fs::write(&source, LOOKUP_DPDK).map_err(|error| error.to_string())?;
+        std::fs::write(&file, source).map_err(|error| error.to_string())?;
         // Where DPDK is, pkg-config knows.
         let flags = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();
         let flags = flags.map_err(|_| "pkg-config is not installed".to_owned())?;
         let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
         let mut compiler = Command::new("gcc");
-        compiler.args(["-O3", "-march=native", "-o"]).arg(&program).arg(&source);
+        compiler.args(["-O3", "-march=native", "-o"]).arg(&program).arg(&file);
         let output = compiler.args(flags.split_whitespace()).output();
         if !output.map_err(|_| "gcc is not installed".to_owned())?.status.success() {
-            let _ = std::fs::remove_file(&source);
+            let _ = std::fs::remove_file(&file);
             return Err("libdpdk-dev is not installed".to_owned());
         }
     }
-    let (routes, addresses) = (folder.join("table.txt"), folder.join("addresses.bin"));
-    let line = |&(prefix, hop): &(Prefix<u32>, NextHop)| {
-        format!("{}/{} {hop}\n", Ipv4Addr::from_bits(prefix.key()), prefix.len())
-    };
-    let text: String = table.iter().map(line).collect();
-    std::fs::write(&routes, text).map_err(|error| error.to_string())?;
-    let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_ne_bytes()).collect();
-    std::fs::write(&addresses, bytes).map_err(|error| error.to_string())?;
+    let (table_file, keys_file) = (folder.join("table.txt"), folder.join("keys.bin"));
+    std::fs::write(&table_file, table).map_err(|error| error.to_string())?;
+    std::fs::write(&keys_file, keys).map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);
     command.args([
         "--no-huge",
@@ -128,20 +185,12 @@ pub(crate) fn dpdk_lookup(
         "--in-memory",
     ]);
     command.args(["--force-max-simd-bitwidth=512", "--"]);
-    let output = command.arg(&routes).arg(&addresses).arg(seconds.to_string()).output();
+    let output = command.arg(&table_file).arg(&keys_file).arg(seconds.to_string()).output();
     let output = output.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     // DPDK may say something before.
     let line = text.lines().rfind(|line| line.starts_with('{')).unwrap_or_default();
-    let answer: serde_json::Value =
-        serde_json::from_str(line).map_err(|_| format!("it ended with {}", output.status))?;
-    let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
-    Ok(Dpdk {
-        lookups: number("lookups")?,
-        updates: number("updates")?,
-        bytes: number("bytes")?,
-        sum: answer["sum"].as_u64().ok_or("no `sum` in its answer")?,
-    })
+    serde_json::from_str(line).map_err(|_| format!("it ended with {}", output.status))
 }
 
 /// Where built peers are kept.

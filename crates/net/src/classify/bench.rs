@@ -1,7 +1,7 @@
 //! What `lastmeter bench classify` runs.
 
 use super::generate::{ACCESS_LIST, FIREWALL, IP_CHAIN, Kind, headers, rules};
-use super::{General, Match, Rule};
+use super::{General, Header, Match, Rule};
 use lastmeter_base::bench::{Case, Work};
 
 const HEADERS: usize = 1 << 18;
@@ -62,10 +62,23 @@ fn install(rules: &[Rule]) -> (General, Vec<super::RuleId>) {
     (general, ids)
 }
 
-fn batched(kind: &Kind, count: u32, quick: bool) -> Rounds {
+/// The rules and packets of a case that classifies, `classify/acl@1000`, so that others can be given the
+/// same; `None` of any other name. The case's hash is the sum of 1 + the matching rule's place.
+pub fn input(name: &str, quick: bool) -> Option<(Vec<Rule>, Vec<Header>)> {
+    let (kind, count) = name.strip_prefix("classify/")?.split_once('@')?;
+    let kind = [ACCESS_LIST, FIREWALL, IP_CHAIN].into_iter().find(|known| known.name == kind)?;
+    Some(made(&kind, count.parse().ok()?, quick))
+}
+
+fn made(kind: &Kind, count: u32, quick: bool) -> (Vec<Rule>, Vec<Header>) {
     let rules = rules(kind, if quick { RULES_QUICK } else { count }, 1);
-    let (general, _) = install(&rules);
     let headers = headers(&rules, if quick { HEADERS_QUICK } else { HEADERS }, 2);
+    (rules, headers)
+}
+
+fn batched(kind: &Kind, count: u32, quick: bool) -> Rounds {
+    let (rules, headers) = made(kind, count, quick);
+    let (general, _) = install(&rules);
     let mut found = [None; BATCH];
     Box::new(move || {
         let mut hash = 0_u64;
@@ -96,7 +109,7 @@ fn updates(kind: &Kind, quick: bool) -> Rounds {
 
 #[cfg(test)]
 mod tests {
-    use super::CASES;
+    use super::{CASES, input};
 
     #[test]
     fn every_case_does_the_same_in_each_round() {
@@ -104,6 +117,7 @@ mod tests {
             let mut work = (case.prepare)(true);
             let first = work();
             assert_eq!((work(), first.hash != 0), (first, true), "{}", case.name);
+            assert_eq!(input(case.name, true).is_some(), case.name.contains('@'));
         }
     }
 }

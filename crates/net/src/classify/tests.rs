@@ -42,6 +42,33 @@ fn equals_a_linear_scan_on_three_kinds_of_sets_d_34() {
 }
 
 #[test]
+#[ignore = "a minute: cargo test --release -p lastmeter-net --lib -- --ignored a_million_headers"]
+fn equals_a_linear_scan_on_a_million_headers() {
+    for kind in [ACCESS_LIST, FIREWALL, IP_CHAIN] {
+        for count in [1_000, 10_000] {
+            let set = rules(&kind, count, 1);
+            let mut general = General::new();
+            let ids = set.iter().map(|rule| general.install(rule.clone()).expect("there is room"));
+            let ids: Vec<RuleId> = ids.collect();
+            let packets = headers(&set, 1_000_000, 2);
+            let mut found = vec![None; 1_000];
+            for packets in packets.chunks(1_000) {
+                general.classify_batch(packets, &mut found);
+                for (header, found) in packets.iter().zip(&found) {
+                    // The rules stand in the order of their priorities.
+                    let first = set.iter().position(|rule| rule.filter.matches(header));
+                    assert_eq!(
+                        found.map(|found| found.rule),
+                        first.map(|at| ids[at]),
+                        "{header:x?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn equals_a_linear_scan_while_rules_come_and_go_d_37() {
     let mut random = Stream::new(1, "churn");
     let (mut general, mut linear) = (General::new(), Linear::default());

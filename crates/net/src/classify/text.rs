@@ -65,6 +65,22 @@ pub fn parse(text: &str) -> Result<Vec<Filter>, Error> {
     Ok(filters)
 }
 
+/// Writes a line for each filter, as [`parse`] reads it; interfaces have no place in it.
+pub fn emit<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> String {
+    let mut text = String::new();
+    for Filter { src, dst, src_ports, dst_ports, protocol, .. } in filters {
+        let prefix = |prefix: &Prefix<u32>| {
+            format!("{}/{}", Ipv4Addr::from_bits(prefix.key()), prefix.len())
+        };
+        let ports = |ports: &RangeInclusive<u16>| format!("{} : {}", ports.start(), ports.end());
+        let (value, mask) = protocol.map_or((0, 0), |value| (value, 0xff));
+        let (src, dst) = (prefix(src), prefix(dst));
+        let (src_ports, dst_ports) = (ports(src_ports), ports(dst_ports));
+        text += &format!("@{src} {dst} {src_ports} {dst_ports} 0x{value:02X}/0x{mask:02X}\n");
+    }
+    text
+}
+
 fn filter(text: &str) -> Result<Filter, String> {
     let text = text.strip_prefix('@').ok_or("a rule begins with `@`")?;
     let words: Vec<&str> = text.split_whitespace().collect();
