@@ -174,17 +174,9 @@ fn dpdk(
     std::fs::write(&table_file, table).map_err(|error| error.to_string())?;
     std::fs::write(&keys_file, keys).map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);
-    command.args([
-        "--no-huge",
-        "-m",
-        "2048",
-        "--no-pci",
-        "-l",
-        "0",
-        "--log-level=1",
-        "--in-memory",
-    ]);
-    command.args(["--force-max-simd-bitwidth=512", "--"]);
+    // Without huge pages it keeps to memory of its own; nothing is shared with other programs.
+    command.args(["--no-huge", "-m", "2048", "--no-shconf", "--no-telemetry", "--no-pci"]);
+    command.args(["-l", "0", "--log-level=1", "--force-max-simd-bitwidth=512", "--"]);
     let output = command.arg(&table_file).arg(&keys_file).arg(seconds.to_string()).output();
     let output = output.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
