@@ -42,6 +42,7 @@ pub mod session;
 pub mod site;
 pub mod stages;
 pub mod statistics;
+mod steer;
 mod sys;
 pub mod tcp_info;
 mod text;

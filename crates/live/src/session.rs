@@ -85,6 +85,7 @@ pub struct Session {
     leader: Option<Child>,
     others: Vec<Child>,
     usage: Option<sys::ThreadUsage>,
+    steered: bool,
     begun: Epoch,
 }
 
@@ -124,6 +125,8 @@ pub struct Measured {
     pub cpu: f64,
     /// The lag that ended a strict run, and when.
     pub violation: Option<(Time, Duration)>,
+    /// Whether other cores than the emulator's processed what the hosts received.
+    pub steered: bool,
     /// How the hosts were kept apart; `None` where all are attached.
     pub isolation: Option<Isolation>,
     /// With what the leading program ended; `None` if there was none or it was killed.
@@ -191,6 +194,7 @@ impl Session {
             leader: None,
             others: Vec::new(),
             usage: None,
+            steered: false,
             begun,
         })
     }
@@ -206,6 +210,13 @@ impl Session {
     /// # Errors
     /// When a program cannot be started, or the thread may not go where it should.
     pub fn start(&mut self, control: Arc<Control>) -> Result<WallClock> {
+        // What hosts receive is processed where the emulator is not, if it has a core of its own.
+        let others = self.options.manner.others()?;
+        if let (Some(core), Some(site)) = (self.options.manner.core, &mut self.site)
+            && !others.contains(&core)
+        {
+            self.steered = site.steer(&others);
+        }
         for program in self.options.programs.clone() {
             let child = self.spawn(&program)?;
             match program.leads {
@@ -300,6 +311,7 @@ impl Session {
             waiting: clock.waited.as_secs_f64(),
             cpu,
             violation: clock.violation,
+            steered: self.steered,
             isolation: self.site.as_ref().map(Site::isolation),
             status,
             led,

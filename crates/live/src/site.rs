@@ -176,6 +176,17 @@ impl Site {
         self.isolation
     }
 
+    /// Lets these cores process what the hosts receive; says whether that was allowed, which takes root.
+    pub fn steer(&mut self, cores: &[usize]) -> bool {
+        let one = |(_, host): &(HostOptions, Worker)| {
+            let interface = INTERFACE.to_owned();
+            let request = Request::Steer { pid: host.pid(), interface, cores: cores.to_vec() };
+            // A helper of its own: it keeps the rights that a host's helper has given up.
+            Worker::spawn().and_then(|mut worker| worker.done(&request)).is_ok()
+        };
+        self.hosts.iter().all(one)
+    }
+
     /// Starts a program in a host, on these cores. With `alone` it is a process group of its own, which ends with
     /// the run; without it, it shares the terminal.
     ///

@@ -233,7 +233,7 @@ pub(crate) fn zero_copy_done(fd: BorrowedFd<'_>) -> io::Result<Option<ZeroCopyDo
 pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     assert!(
-        (UnshareFlags::NEWUSER | UnshareFlags::NEWNET).contains(flags),
+        (UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS).contains(flags),
         "only namespaces: sharing of files or memory must stay as Rust expects it"
     );
     // SAFETY: with namespace flags alone no descriptor table and no memory becomes unshared.

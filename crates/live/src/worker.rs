@@ -58,6 +58,8 @@ pub(crate) enum Request {
     Index { interface: String },
     /// Leave IP version 6 out of this namespace.
     OnlyIpv4,
+    /// Let other cores than the emulator's process what an interface of another helper receives.
+    Steer { pid: u32, interface: String, cores: Vec<usize> },
     /// A count of the kernel for an interface.
     Count { interface: String, count: link::Count },
     /// Send frames.
@@ -201,6 +203,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
                     std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
             }
         }
+        Request::Steer { pid, interface, cores } => crate::steer::steer(pid, &interface, &cores)?,
         Request::Count { interface, count } => {
             return link::count(&interface, count).map(Reply::Count);
         }

@@ -188,6 +188,12 @@ fn notes(measured: &Measured) -> Vec<String> {
          check sequence and gap, unless the link's `framing` does."
             .to_owned(),
     ];
+    if measured.steered {
+        notes.push(
+            "What hosts receive is processed on the other cores (receive packet steering)."
+                .to_owned(),
+        );
+    }
     for line in &measured.lines {
         let counts = line.counts.each();
         let told: Vec<String> = counts

@@ -1,0 +1,55 @@
+//! Which cores process what a host's interface receives (receive packet steering).
+//!
+//! Whoever writes a frame into a TAP or a veth pair carries it through the receiver's protocol stack
+//! too, up to the socket, and is late for the next frame meanwhile. Told to steer, the kernel queues
+//! the frame for another core instead. Source: the kernel's `Documentation/networking/scaling.rst`,
+//! RPS.
+
+use crate::error::{Doing, Result};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+
+/// Runs in a helper of its own with root's rights, which the kernel asks for: it enters the network
+/// namespace of process `pid`, sees its interfaces through a mount of its own, and sets the mask.
+///
+/// # Errors
+/// When the rights are missing, or the kernel cannot steer.
+pub(crate) fn steer(pid: u32, interface: &str, cores: &[usize]) -> Result<()> {
+    let path = format!("/proc/{pid}/ns/net");
+    let namespace = File::open(&path).doing(|| format!("opening {path}"))?;
+    let what = || format!("seeing the interfaces of process {pid}");
+    crate::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
+    // What is mounted here is seen nowhere else.
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).doing(what)?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).doing(what)?;
+    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None).doing(what)?;
+    let path = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
+    fs::write(&path, mask(cores)).doing(|| format!("writing {path}"))
+}
+
+/// Cores as the kernel reads them: hexadecimal words of 32, the highest first.
+fn mask(cores: &[usize]) -> String {
+    let words = cores.iter().max().map_or(1, |last| last / 32 + 1);
+    let word = |word: usize| {
+        let here = cores.iter().filter(|&&core| core / 32 == word);
+        here.fold(0_u32, |mask, core| mask | 1 << (core % 32))
+    };
+    let words: Vec<String> = (0..words).rev().map(|index| format!("{:08x}", word(index))).collect();
+    words.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask;
+
+    #[test]
+    fn masks_are_words_of_32_the_highest_first() {
+        assert_eq!(mask(&[0]), "00000001");
+        assert_eq!(mask(&[1, 3, 31]), "8000000a");
+        assert_eq!(mask(&[0, 33]), "00000002,00000001");
+        assert_eq!(mask(&[]), "00000000");
+    }
+}
