@@ -113,6 +113,8 @@ pub struct Transfer {
     pub per_byte: PerByte,
     /// Whether the network's side takes the memory from it at once.
     pub preemptible: bool,
+    /// Whether the transfer of a more urgent packet interrupts that of a less urgent one.
+    pub urgent_first: bool,
     /// The bus, where it is PCI Express.
     pub pcie: Option<super::pcie::Link>,
 }
@@ -131,12 +133,15 @@ pub enum TransferMode {
 /// How packets wait (§4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queueing {
-    /// Stages of the adapter.
+    /// Stages of the adapter that work at once: with 3 interface, transfer and network; with 2 the
+    /// network beside the others; with 1 one after the other.
     pub stages: u64,
     /// Queues of each stage.
     pub queues: u64,
     /// Who goes next.
     pub discipline: Discipline,
+    /// Who goes next at the network, where that is another.
+    pub at_network: Option<Discipline>,
     /// Messages on their way at once.
     pub depth: u64,
 }
@@ -198,6 +203,8 @@ pub struct Network {
     pub model: NetworkModel,
     /// How the adapter learns that a packet has left.
     pub synchronisation: Synchronisation,
+    /// What a message costs the adapter's own processor, for which it needs no memory.
+    pub processing: Duration,
     /// What a message costs before its first frame.
     pub setup: Duration,
     /// The share of that which needs no memory, as numerator and denominator.
@@ -217,8 +224,13 @@ pub struct Network {
 pub enum NetworkModel {
     /// Always.
     PointToPoint,
-    /// From time to time: a token, a slot.
-    Intermittent,
+    /// From time to time: while it has the token.
+    Intermittent {
+        /// How long the token takes to come round, at most.
+        rotation: Duration,
+        /// For how long of that the adapter may keep it.
+        holding: Duration,
+    },
 }
 
 impl Description {
@@ -248,7 +260,84 @@ impl Description {
         let bits = network
             .rate
             .map_or(Duration::ZERO, |rate| rate.time_for(Bytes(len.0 + network.framing.0)));
-        (free, (network.setup - free) + frames + bits)
+        (network.processing + free, (network.setup - free) + frames + bits)
+    }
+
+    /// An adapter that costs nothing, with one queue and a point-to-point network without delay: to
+    /// be filled in.
+    pub fn plain(what: &str) -> Description {
+        Description {
+            what: what.to_owned(),
+            source: String::new(),
+            host: HostInterface {
+                kind: InterfaceKind::Fifo,
+                queues: 1,
+                synchronisation: Synchronisation::Interrupt,
+                qos: false,
+                handshake: false,
+                transfer_ack: false,
+                per_message: Duration::ZERO,
+                saved_when_simple: Duration::ZERO,
+                descriptor: Bytes::ZERO,
+                batch: Batch { doorbell: 1, fetch: 1, write_back: 1 },
+                coalescing: 1,
+            },
+            transfer: Transfer {
+                mode: TransferMode::Dma,
+                pio_max: Bytes::ZERO,
+                pio_per_byte: PerByte::ZERO,
+                setup: Duration::ZERO,
+                block: Bytes(4096),
+                per_block: Duration::ZERO,
+                small: Bytes::ZERO,
+                per_byte_small: PerByte::ZERO,
+                per_byte: PerByte::ZERO,
+                preemptible: false,
+                urgent_first: false,
+                pcie: None,
+            },
+            queueing: Queueing {
+                stages: 3,
+                queues: 1,
+                discipline: Discipline::Fifo,
+                at_network: None,
+                depth: 1,
+            },
+            buffers: Buffers {
+                place: BufferPlace::Shared,
+                memory: Bytes::from_mib(8),
+                banks: 2,
+                threshold: 0,
+                overload: Overload::Block,
+                separate_headers: false,
+            },
+            network: Network {
+                model: NetworkModel::PointToPoint,
+                synchronisation: Synchronisation::Interrupt,
+                processing: Duration::ZERO,
+                setup: Duration::ZERO,
+                setup_overlap: (0, 1),
+                frame: Bytes(4096),
+                per_frame: Duration::ZERO,
+                rate: None,
+                framing: Bytes::ZERO,
+            },
+        }
+    }
+
+    /// The same with processors, the host's and the adapter's, so many times as fast: what END does
+    /// by slowing everything else down and dividing all results (§4.4.2, `C_sf`; E-55).
+    #[must_use]
+    pub fn with_faster_processors(&self, factor: u64) -> Description {
+        let faster = |time: Duration| time.scale_ceil(1, factor.max(1));
+        let mut fast = self.clone();
+        fast.host.per_message = faster(self.host.per_message);
+        fast.host.saved_when_simple = faster(self.host.saved_when_simple);
+        fast.network.processing = faster(self.network.processing);
+        if self.transfer.pio_per_byte != PerByte::ZERO {
+            fast.transfer.pio_per_byte = self.transfer.pio_per_byte.scale_ceil(1, factor.max(1));
+        }
+        fast
     }
 
     /// The same adapter with a simple interface: one command, one response a message (§5.2.1).
@@ -326,55 +415,33 @@ pub enum Side {
 /// Table 5.1 as a description, for tests and examples; `profiles/devices/cim.toml` has the same.
 #[cfg(test)]
 pub(crate) fn cim() -> Description {
-    Description {
-        what: "CIM".to_owned(),
-        source: "Table 5.1".to_owned(),
-        host: HostInterface {
-            kind: InterfaceKind::Fifo,
-            queues: 1,
-            synchronisation: Synchronisation::Interrupt,
-            qos: false,
-            handshake: true,
-            transfer_ack: true,
-            per_message: Duration::from_us(1280),
-            saved_when_simple: Duration::from_us(356),
-            descriptor: Bytes(0),
-            batch: Batch { doorbell: 1, fetch: 1, write_back: 1 },
-            coalescing: 1,
-        },
-        transfer: Transfer {
-            mode: TransferMode::Dma,
-            pio_max: Bytes(0),
-            pio_per_byte: PerByte::ZERO,
-            setup: Duration::ZERO,
-            block: Bytes(256),
-            per_block: Duration::from_ns(1_760),
-            small: Bytes(4096),
-            per_byte_small: PerByte::from_fs(420_000_000),
-            per_byte: PerByte::from_fs(310_000_000),
-            preemptible: true,
-            pcie: None,
-        },
-        queueing: Queueing { stages: 3, queues: 1, discipline: Discipline::Fifo, depth: 2 },
-        buffers: Buffers {
-            place: BufferPlace::Shared,
-            memory: Bytes::from_mib(8),
-            banks: 1,
-            threshold: 0,
-            overload: Overload::Block,
-            separate_headers: false,
-        },
-        network: Network {
-            model: NetworkModel::PointToPoint,
-            synchronisation: Synchronisation::Interrupt,
-            setup: Duration::from_us(1350),
-            setup_overlap: (1, 3),
-            frame: Bytes(2048),
-            per_frame: Duration::from_ns(79_750),
-            rate: None,
-            framing: Bytes(0),
-        },
-    }
+    let mut card = Description::plain("CIM");
+    card.host = HostInterface {
+        handshake: true,
+        transfer_ack: true,
+        per_message: Duration::from_us(1280),
+        saved_when_simple: Duration::from_us(356),
+        ..card.host
+    };
+    card.transfer = Transfer {
+        block: Bytes(256),
+        per_block: Duration::from_ns(1_760),
+        small: Bytes(4096),
+        per_byte_small: PerByte::from_fs(420_000_000),
+        per_byte: PerByte::from_fs(310_000_000),
+        preemptible: true,
+        ..card.transfer
+    };
+    card.queueing.depth = 2;
+    card.buffers.banks = 1;
+    card.network = Network {
+        setup: Duration::from_us(1350),
+        setup_overlap: (1, 3),
+        frame: Bytes(2048),
+        per_frame: Duration::from_ns(79_750),
+        ..card.network
+    };
+    card
 }
 
 #[cfg(test)]

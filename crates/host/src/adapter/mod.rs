@@ -1,10 +1,15 @@
 //! Adapters: what stands between a host's bus and a network.
 //!
-//! [`description`] describes any of them in five sections; [`transmitter`] runs one; [`picture`]
-//! draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of one.
+//! [`description`] describes any of them in five sections; [`transmitter`] is one that sends, on a
+//! network that is always there or while it has a [`token`]; [`pipeline`] sends messages back to
+//! back through it; [`picture`] draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has
+//! the equations of one.
 
 pub mod cim;
 pub mod description;
 pub mod pcie;
 pub mod picture;
+pub mod pipeline;
+pub mod token;
 pub mod transmitter;
+mod waiting;

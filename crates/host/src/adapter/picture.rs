@@ -42,14 +42,18 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         }
     }
     let queueing = &card.queueing;
-    let discipline = match queueing.discipline {
+    let word = |discipline| match discipline {
         Discipline::Fifo => "first come",
         Discipline::Priority => "by class",
         Discipline::Edd => "earliest due date",
     };
+    let discipline = match queueing.at_network {
+        Some(other) => format!("{}, then {}", word(queueing.discipline), word(other)),
+        None => word(queueing.discipline).to_owned(),
+    };
     let third = vec![
         format!("{} stages, {} queues", queueing.stages, queueing.queues),
-        discipline.to_owned(),
+        discipline,
         format!("depth {}", queueing.depth),
     ];
     let buffers = &card.buffers;
@@ -67,14 +71,16 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         if buffers.banks == 1 { "1 bank".to_owned() } else { format!("{} banks", buffers.banks) };
     let fourth = vec![format!("{place}, {}", buffers.memory), banks, overload.to_owned()];
     let model = match network.model {
-        NetworkModel::PointToPoint => "point-to-point",
-        NetworkModel::Intermittent => "intermittent",
+        NetworkModel::PointToPoint => "point-to-point".to_owned(),
+        NetworkModel::Intermittent { rotation, holding } => {
+            format!("token: {holding} of {rotation}")
+        }
     };
     let speed = match network.rate {
         Some(rate) => format!("{rate}"),
         None => format!("{} a frame", network.per_frame),
     };
-    let fifth = vec![model.to_owned(), speed, sync(network.synchronisation)];
+    let fifth = vec![model, speed, sync(network.synchronisation)];
     [
         ("host interface", first),
         ("transfer control", second),

@@ -1,24 +1,115 @@
-//! An adapter's transmit path as a machine: the host's part, the transfer, the network, and the
-//! memory between them (E-58, E-61, E-65 to E-76).
+//! An adapter's transmit path as a machine: any adapter that a [`Description`] can say (E-41 to
+//! E-43, E-46, E-50, E-58, E-61).
 //!
 //! ```text
-//! message --> [host: per message] --> [transfer] --> [network: set-up | rest] --> done, next message
-//!                                        |                        |
-//!                                        +---- one bank of memory-+    the network goes first
+//! order --> [[ queues ]] host interface --> [[ queues ]] transfer --> [[ queues ]] network --> sent
+//!   |            write ack                   address ack                transmit ack
+//!   '-- refused: depth, buffers                  |                          |
+//!                                                +---- one bank of memory --+   the network goes first
 //! ```
 //!
-//! At most `depth` messages are on their way; a new one begins when one is done. With one bank the
-//! network's rest takes the memory from a transfer, which goes on later with the time left (Fig
-//! 5.6, message 2, case 2); with two they go on at once.
+//! | of the description | what it does here |
+//! |---|---|
+//! | `queueing.depth` | orders on their way; one more is refused and given back |
+//! | `queueing.stages` | 3: interface, transfer, network go on at once; 2: the last two; 1: in turn |
+//! | `queueing.queues`, `discipline` | the queues before transfer and network |
+//! | `queueing.at_network` | the discipline before the network, where it is another |
+//! | `host.queues` | the queues before the interface, by class where there are more than one |
+//! | `host.qos` | without it, class and due date are not known: all wait in one queue |
+//! | `transfer.mode` | what the processor moves keeps the interface from other commands |
+//! | `transfer.preemptible`, one bank | the network takes the memory from a transfer at once |
+//! | `transfer.urgent_first` | a more urgent transfer interrupts a less urgent one |
+//! | `buffers.memory`, `place`, `overload` | who gets no buffer is dropped, waits, or displaces another |
+//! | `network.model` | always there, or while a [`Token`] is |
+//! | `network.synchronisation = poll` | the adapter does nothing else while it sends |
 //!
-//! Source: Indiresan 1997, §5.1.2, §5.1.3.2, §5.2.2. Deviation: how long the host takes may vary
-//! (`variation`); the document's equations are for means.
+//! A buffer is taken when the order is given and freed when it is sent. An interrupted transfer
+//! goes on later with the time left (Fig 5.6, message 2, case 2).
+//!
+//! Source: Indiresan 1997, §4.2, Figs 4.4 and 5.3, §5.1.3.2. Deviation: how long the host takes may
+//! vary ([`Variation`]); the document's equations are for means.
 
-use super::description::{Description, Side};
+use super::description::{
+    self, BufferPlace, Description, NetworkModel, Overload, Synchronisation, TransferMode,
+};
+use super::token::Token;
+use super::waiting::{Rank, Waiting};
 use crate::resource::{Discipline, Done, Job, Options, Priority, Resource};
 use lastmeter_base::{Bytes, Draw, Duration, StageId, Stream, Time};
-use lastmeter_engine::{Distribution, ResourceId};
-use std::collections::VecDeque;
+use lastmeter_engine::{Meter, ResourceId};
+use std::collections::BTreeMap;
+
+/// What the host wants sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Whoever gives it knows it by this number, which no other on its way has.
+    pub id: u64,
+    /// Length of the packet.
+    pub len: Bytes,
+    /// Higher goes first, where there are queues for it; 0 is best effort.
+    pub class: u8,
+    /// When it is due; [`Time::MAX`] for never.
+    pub due: Time,
+    /// Whose it is, where buffers are each connection's own.
+    pub connection: u32,
+}
+
+impl Order {
+    /// A packet of best effort.
+    pub fn new(id: u64, len: Bytes) -> Order {
+        Order { id, len, class: 0, due: Time::MAX, connection: 0 }
+    }
+}
+
+/// What becomes of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The adapter has taken the command.
+    WriteAck,
+    /// The data are on the adapter.
+    AddressAck,
+    /// It has left.
+    TransmitAck,
+    /// It had no buffer, or lost it to one that matters more.
+    Dropped,
+}
+
+/// Something that the adapter tells the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Time,
+    /// Of which order.
+    pub order: Order,
+    /// What.
+    pub what: What,
+}
+
+/// Why an order is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many are on their way as may be; there is room after the next [`What::TransmitAck`].
+    Depth,
+    /// No buffer is free, and the description says that the connection waits.
+    Buffers,
+    /// It is longer than all buffers together.
+    TooLong,
+}
+
+/// What a phase is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// The host and the interface.
+    Host,
+    /// Between the host's memory and the adapter's.
+    Transfer,
+    /// What of the network's phase needs no memory.
+    Setup,
+    /// The rest of it.
+    Network,
+}
+
+const PHASES: [Phase; 4] = [Phase::Host, Phase::Transfer, Phase::Setup, Phase::Network];
 
 /// How the host's part of a message varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,277 +120,378 @@ pub enum Variation {
     Exponential,
 }
 
-/// What a phase is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The host and the interface.
-    Host,
-    /// Between the host's memory and the adapter's.
-    Transfer,
-    /// The network's set-up that needs no memory.
-    Setup,
-    /// The rest of the network's phase.
-    Network,
-}
-
-/// What is recorded of a run.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Mean time between messages, over those after the warm-up.
-    pub mean: Duration,
-    /// From when a message begins until it is done.
-    pub latency: Distribution,
-    /// The first messages' phases: which message, what, from when, until when (Fig 5.6).
-    pub timeline: Vec<(u64, Phase, Time, Time)>,
-    /// The first message's commands, as they were given (Fig 5.1).
-    pub commands: Vec<(Time, Side, &'static str)>,
-    /// Share of the time for which the host's part, the transfer and the network were busy.
-    pub busy: [f64; 3],
-}
-
-/// Messages whose phases are recorded.
+/// Orders whose phases are recorded.
 const DRAWN: u64 = 4;
+/// Transfers that interrupt each other, at most.
+const NESTED_MAX: usize = 200;
+/// The network goes before every transfer.
+const FIRST: Priority = Priority::Thread(u8::MAX);
+
 const HOST: usize = 0;
 const MEMORY: usize = 1;
 const OTHER_BANK: usize = 2;
 const LINK: usize = 3;
 
-struct Run<'a> {
-    card: &'a Description,
-    len: Bytes,
+/// An adapter that sends.
+///
+/// Two queues, each by due date, on a network of which it has a tenth (§6.4 of the source):
+///
+/// ```
+/// use lastmeter_base::{Bytes, Duration, Rate, Time};
+/// use lastmeter_host::adapter::description::{Description, Discipline, NetworkModel};
+/// use lastmeter_host::adapter::transmitter::{Order, Transmitter, What};
+/// let (us, ms) = (Duration::from_us, Duration::from_ms);
+/// let mut card = Description::plain("two queues on a token network");
+/// card.host.qos = true;
+/// card.queueing.queues = 2;
+/// card.queueing.discipline = Discipline::Edd; // Or Priority for two FIFO queues, or Fifo.
+/// card.queueing.depth = 60;
+/// card.network.model = NetworkModel::Intermittent { rotation: ms(10), holding: ms(1) };
+/// card.network.rate = Some(Rate::from_gbit(1));
+/// card.network.processing = us(4); // 48 us on a processor that is 12 times as fast.
+/// let mut adapter = Transmitter::new(card);
+/// let due = |at| Time::START + at;
+/// let order = |id, class, due| Order { class, due, ..Order::new(id, Bytes(4096)) };
+/// let orders = [
+///     order(0, 0, Time::MAX), // Best effort.
+///     order(1, 1, due(ms(40))), // Real time.
+///     order(2, 1, due(ms(30))),
+/// ];
+/// for order in orders {
+///     adapter.submit(Time::START, order).unwrap();
+/// }
+/// let mut sent = Vec::new();
+/// while let Some(now) = adapter.next() {
+///     adapter.advance(now);
+///     let acks = adapter.events().filter(|event| event.what == What::TransmitAck);
+///     sent.extend(acks.map(|event| (event.order.id, event.at)));
+/// }
+/// // The token comes after 9 ms; then 4 us and 4096 bytes at 1 Gbit/s each, the urgent ones first.
+/// assert_eq!(sent[0], (2, due(ms(9) + Duration::from_ns(36_768))));
+/// assert_eq!(sent.iter().map(|&(id, _)| id).collect::<Vec<_>>(), [2, 1, 0]);
+/// ```
+pub struct Transmitter {
+    card: Description,
     resources: [Resource; 4],
+    token: Option<Token>,
+    /// Orders on their way, by the number of their job.
+    orders: BTreeMap<usize, Order>,
+    jobs: BTreeMap<u64, usize>,
+    submitted: usize,
+    /// Before interface, transfer and network.
+    waiting: [Waiting; 3],
+    interfacing: bool,
+    /// Transfers that have begun, the one that runs last.
+    transferring: Vec<(usize, Rank)>,
+    sending: Option<usize>,
+    memory: BTreeMap<u32, Bytes>,
     host: Draw,
     stream: Stream,
-    begun: Vec<Time>,
-    for_transfer: VecDeque<u64>,
-    transferring: Option<u64>,
-    for_network: VecDeque<u64>,
-    sending: Option<u64>,
-    done: Vec<Time>,
-    outcome: Outcome,
+    events: Vec<Event>,
+    timeline: Vec<(u64, Phase, Time, Time)>,
 }
 
-/// Sends `messages` of `len`, at most `depth` at a time.
-///
-/// Panics without messages or depth.
-pub fn run(
-    card: &Description,
-    len: Bytes,
-    (depth, messages): (u64, usize),
-    variation: Variation,
-    seed: u64,
-) -> Outcome {
-    assert!(depth > 0 && messages > 0, "nothing to send");
-    let per_message = card.host.per_message;
-    let options = Options {
-        units: 1,
-        discipline: Discipline::Priority,
-        context_switch: Duration::ZERO,
-        interrupt: Duration::ZERO,
-    };
-    let mut run = Run {
-        card,
-        len,
-        resources: [0, 1, 2, 3].map(|id| Resource::new(ResourceId(id), options)),
-        host: match variation {
-            Variation::None => Draw::Constant(per_message),
-            Variation::Exponential => Draw::Exponential(per_message),
-        },
-        stream: Stream::new(seed, "host"),
-        begun: Vec::new(),
-        for_transfer: VecDeque::new(),
-        transferring: None,
-        for_network: VecDeque::new(),
-        sending: None,
-        done: Vec::new(),
-        outcome: Outcome::default(),
-    };
-    (0..depth).for_each(|_| run.begin(Time::START));
-    while run.done.len() < messages {
-        let next = run.resources.iter().enumerate().filter_map(|(at, r)| Some((r.next()?, at)));
-        let Some((now, at)) = next.min() else { break };
-        if let Some(done) = run.resources[at].complete(now) {
-            run.completed(at, &done);
+impl Transmitter {
+    /// An adapter with nothing to do, whose host takes the same time for each message.
+    pub fn new(card: Description) -> Transmitter {
+        Transmitter::varying(card, Variation::None, 0)
+    }
+
+    /// The same with a host that varies.
+    pub fn varying(card: Description, variation: Variation, seed: u64) -> Transmitter {
+        let options = Options {
+            units: 1,
+            discipline: Discipline::Priority,
+            context_switch: Duration::ZERO,
+            interrupt: Duration::ZERO,
+        };
+        let queueing = card.queueing;
+        let known = |queues: u64| if card.host.qos { queues } else { 1 };
+        let kept =
+            |discipline| if card.host.qos { discipline } else { description::Discipline::Fifo };
+        let interface = if card.host.queues > 1 {
+            description::Discipline::Priority
+        } else {
+            description::Discipline::Fifo
+        };
+        let before = [
+            Waiting::new(known(card.host.queues), kept(interface)),
+            Waiting::new(known(queueing.queues), kept(queueing.discipline)),
+            Waiting::new(
+                known(queueing.queues),
+                kept(queueing.at_network.unwrap_or(queueing.discipline)),
+            ),
+        ];
+        Transmitter {
+            resources: [0, 1, 2, 3].map(|id| Resource::new(ResourceId(id), options)),
+            token: match card.network.model {
+                NetworkModel::PointToPoint => None,
+                NetworkModel::Intermittent { rotation, holding } => {
+                    Some(Token::new(rotation, holding))
+                }
+            },
+            orders: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            submitted: 0,
+            waiting: before,
+            interfacing: false,
+            transferring: Vec::new(),
+            sending: None,
+            memory: BTreeMap::new(),
+            host: match variation {
+                Variation::None => Draw::Constant(card.host.per_message),
+                Variation::Exponential => Draw::Exponential(card.host.per_message),
+            },
+            stream: Stream::new(seed, "host"),
+            events: Vec::new(),
+            timeline: Vec::new(),
+            card,
         }
     }
-    run.close()
-}
 
-impl Run<'_> {
-    fn begin(&mut self, now: Time) {
-        let id = self.begun.len();
-        self.begun.push(now);
-        let work = self.host.sample(&mut self.stream);
-        self.submit(now, HOST, id as u64, Phase::Host, work);
-        self.say(now, id as u64, &["write"]);
+    /// Wants an order sent.
+    ///
+    /// # Errors
+    /// Why it may not be given now, or ever.
+    pub fn submit(&mut self, now: Time, order: Order) -> Result<(), Refusal> {
+        debug_assert!(!self.jobs.contains_key(&order.id), "numbers are unique");
+        if self.orders.len() as u64 >= self.card.queueing.depth {
+            return Err(Refusal::Depth);
+        }
+        if order.len > self.card.buffers.memory {
+            return Err(Refusal::TooLong);
+        }
+        if !self.has_buffer(&order) {
+            match self.card.buffers.overload {
+                Overload::Block => return Err(Refusal::Buffers),
+                Overload::Drop => {
+                    self.tell(now, order, What::Dropped);
+                    return Ok(());
+                }
+                Overload::Priority => {
+                    self.displace(now, &order);
+                    if !self.has_buffer(&order) {
+                        self.tell(now, order, What::Dropped);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        *self.memory.entry(self.account(&order)).or_default() += order.len;
+        self.orders.insert(self.submitted, order);
+        self.jobs.insert(order.id, self.submitted);
+        self.submitted += 1;
+        self.waiting[0].push(order);
+        self.go_on(now);
+        Ok(())
     }
 
-    fn submit(&mut self, now: Time, resource: usize, id: u64, phase: Phase, work: Duration) {
-        let priority = Priority::Thread(u8::from(phase == Phase::Network));
-        let preemptive = phase == Phase::Network && self.card.transfer.preemptible;
-        let job = Job {
-            id: (id as usize) << 2 | phase as usize,
-            stage: StageId(phase as u32),
-            priority,
-            preemptive,
-            work,
+    /// When something is due next; `None` while there is nothing to send.
+    pub fn next(&self) -> Option<Time> {
+        self.resources.iter().filter_map(Resource::next).chain(self.token_next()).min()
+    }
+
+    /// When the token is next to be looked at: never while there is nothing to send.
+    fn token_next(&self) -> Option<Time> {
+        let wanted = !self.waiting[2].is_empty() || self.sending.is_some();
+        self.token.filter(|_| wanted).map(|token| token.next()).filter(|&at| at < Time::MAX)
+    }
+
+    /// Does everything that is due by `now`, in the order in which it became due.
+    pub fn advance(&mut self, now: Time) {
+        while let Some(due) = self.next().filter(|&due| due <= now) {
+            // What ends with the token's time does not exceed it: so the token first.
+            if self.token_next() == Some(due) {
+                let here = self.token.is_some_and(|token| token.is_here());
+                let busy = self.sending.is_some() || !here && !self.waiting[2].is_empty();
+                self.token.iter_mut().for_each(|token| token.expire(due, busy));
+                self.go_on(due);
+                continue;
+            }
+            let of = (0..self.resources.len()).find(|&at| self.resources[at].next() == Some(due));
+            if let Some(done) = of.and_then(|at| self.resources[at].complete(due)) {
+                self.completed(&done);
+            }
+        }
+    }
+
+    /// What the adapter has told the host since this was last asked.
+    pub fn events(&mut self) -> impl Iterator<Item = Event> + use<> {
+        std::mem::take(&mut self.events).into_iter()
+    }
+
+    /// Orders on their way.
+    pub fn outstanding(&self) -> u64 {
+        self.orders.len() as u64
+    }
+
+    /// Whether less of the buffers is free than the description's threshold.
+    pub fn is_overloaded(&self) -> bool {
+        let buffers = &self.card.buffers;
+        let used = self.memory.values().map(|bytes| bytes.0).max().unwrap_or(0);
+        let free = u128::from(buffers.memory.0.saturating_sub(used)) * 100;
+        free < u128::from(buffers.memory.0) * u128::from(buffers.threshold)
+    }
+
+    /// What interface, memory, second bank and link did.
+    pub fn meters(&self) -> impl Iterator<Item = &Meter> {
+        self.resources.iter().flat_map(Resource::meters)
+    }
+
+    /// How long the phases have been served so far, all orders together.
+    pub fn served(&self, phase: Phase) -> Duration {
+        let stages = self.meters().flat_map(Meter::by_stage);
+        stages.filter(|(stage, _)| *stage == StageId(phase as u32)).map(|&(_, time)| time).sum()
+    }
+
+    /// The first orders' phases: which order, what, from when, until when (Fig 5.6).
+    pub fn timeline(&self) -> &[(u64, Phase, Time, Time)] {
+        &self.timeline
+    }
+
+    /// Whose buffers an order takes.
+    fn account(&self, order: &Order) -> u32 {
+        match self.card.buffers.place {
+            BufferPlace::PerConnection => order.connection,
+            BufferPlace::Shared | BufferPlace::Host => 0,
+        }
+    }
+
+    fn has_buffer(&self, order: &Order) -> bool {
+        let used = self.memory.get(&self.account(order)).copied().unwrap_or_default();
+        order.len.0 <= self.card.buffers.memory.0.saturating_sub(used.0)
+    }
+
+    /// Drops what matters less than `order` until it has a buffer or nothing is left that does.
+    fn displace(&mut self, now: Time, order: &Order) {
+        while !self.has_buffer(order) {
+            let stage = self.waiting.iter().position(|waiting| {
+                waiting.last().is_some_and(|last| waiting.rank(last) < waiting.rank(order))
+            });
+            let Some(lost) = stage.and_then(|stage| self.waiting[stage].pop_last()) else { return };
+            self.forget(&lost);
+            self.tell(now, lost, What::Dropped);
+        }
+    }
+
+    fn forget(&mut self, order: &Order) {
+        let account = self.account(order);
+        self.memory.entry(account).and_modify(|used| *used -= order.len);
+        if self.memory.get(&account) == Some(&Bytes::ZERO) {
+            self.memory.remove(&account);
+        }
+        if let Some(job) = self.jobs.remove(&order.id) {
+            self.orders.remove(&job);
+        }
+    }
+
+    fn tell(&mut self, at: Time, order: Order, what: What) {
+        self.events.push(Event { at, order, what });
+    }
+
+    fn job(&mut self, now: Time, resource: usize, job: usize, phase: Phase, work: Duration) {
+        let network = matches!(phase, Phase::Setup | Phase::Network);
+        let (priority, preemptive) = match phase {
+            Phase::Host => (Priority::Thread(0), false),
+            Phase::Transfer => {
+                let nested = self.transferring.len().min(NESTED_MAX) as u8;
+                (Priority::Thread(nested), nested > 1)
+            }
+            _ => (FIRST, network && self.card.transfer.preemptible && !self.in_turn()),
         };
+        let stage = StageId(phase as u32);
+        let job = Job { id: job << 2 | phase as usize, stage, priority, preemptive, work };
         self.resources[resource].submit(now, job);
     }
 
-    /// The first message's commands of these words, if its interface has them.
-    fn say(&mut self, now: Time, id: u64, words: &[&str]) {
-        if id > 0 {
-            return;
-        }
-        let said = self.card.transmission().into_iter().filter(|(_, word)| words.contains(word));
-        self.outcome.commands.extend(said.map(|(side, word)| (now, side, word)));
+    /// Whether the network's phase keeps the adapter from everything else.
+    fn in_turn(&self) -> bool {
+        self.card.queueing.stages < 2 || self.card.network.synchronisation == Synchronisation::Poll
     }
 
-    fn completed(&mut self, resource: usize, done: &Done) {
-        let (id, now) = ((done.id >> 2) as u64, done.at);
-        let phase = match done.id & 3 {
-            0 => Phase::Host,
-            1 => Phase::Transfer,
-            2 => Phase::Setup,
-            _ => Phase::Network,
-        };
-        if id < DRAWN {
-            self.outcome.timeline.push((id, phase, done.started, now));
+    fn completed(&mut self, done: &Done) {
+        let (job, phase, now) = (done.id >> 2, PHASES[done.id & 3], done.at);
+        let order = self.orders[&job];
+        if order.id < DRAWN {
+            self.timeline.push((order.id, phase, done.started, now));
         }
         match phase {
             Phase::Host => {
-                self.say(now, id, &["write ack", "address list"]);
-                self.for_transfer.push_back(id);
+                self.interfacing = false;
+                self.tell(now, order, What::WriteAck);
+                self.waiting[1].push(order);
             }
             Phase::Transfer => {
-                self.say(now, id, &["address ack"]);
-                self.transferring = None;
-                self.for_network.push_back(id);
+                self.transferring.retain(|&(other, _)| other != job);
+                self.tell(now, order, What::AddressAck);
+                if self.waiting[2].is_empty() && self.sending.is_none() {
+                    self.token.iter_mut().for_each(|token| token.catch_up(now));
+                }
+                self.waiting[2].push(order);
             }
             Phase::Setup => {
-                let (_, rest) = self.card.network_time(self.len);
-                let two = self.card.buffers.banks > 1;
-                self.submit(now, if two { OTHER_BANK } else { MEMORY }, id, Phase::Network, rest);
+                let (_, rest) = self.card.network_time(order.len);
+                let two = self.card.buffers.banks > 1 && !self.in_turn();
+                let resource = if two { OTHER_BANK } else { MEMORY };
+                self.job(now, resource, job, Phase::Network, rest);
             }
             Phase::Network => {
-                self.say(now, id, &["transmit ack"]);
                 self.sending = None;
-                self.done.push(now);
-                self.outcome.latency.record(now - self.begun[id as usize]);
-                self.begin(now);
+                self.token.iter_mut().for_each(|token| token.sent(now));
+                self.forget(&order);
+                self.tell(now, order, What::TransmitAck);
             }
         }
-        debug_assert!(resource < self.resources.len());
         self.go_on(now);
     }
 
+    /// Begins whatever can begin.
     fn go_on(&mut self, now: Time) {
-        if let (None, Some(&id)) = (self.transferring, self.for_transfer.front()) {
-            self.for_transfer.pop_front();
-            self.transferring = Some(id);
-            self.submit(now, MEMORY, id, Phase::Transfer, self.card.transfer_time(self.len));
+        if !self.interfacing
+            && let Some(order) = self.waiting[0].pop()
+        {
+            self.interfacing = true;
+            let work = self.host.sample(&mut self.stream);
+            let resource = if self.card.queueing.stages < 3 { MEMORY } else { HOST };
+            self.job(now, resource, self.jobs[&order.id], Phase::Host, work);
         }
-        if let (None, Some(&id)) = (self.sending, self.for_network.front()) {
-            self.for_network.pop_front();
-            self.sending = Some(id);
-            let (free, _) = self.card.network_time(self.len);
-            self.submit(now, LINK, id, Phase::Setup, free);
+        if self.may_transfer()
+            && let Some(order) = self.waiting[1].pop()
+        {
+            let job = self.jobs[&order.id];
+            self.transferring.push((job, self.waiting[1].rank(&order)));
+            let transfer = &self.card.transfer;
+            let by_processor = transfer.mode == TransferMode::Pio
+                || transfer.mode == TransferMode::Hybrid && order.len <= transfer.pio_max;
+            let alone = by_processor && self.card.queueing.stages > 2;
+            let work = self.card.transfer_time(order.len);
+            self.job(now, if alone { HOST } else { MEMORY }, job, Phase::Transfer, work);
+        }
+        let may_send = self.token.is_none_or(|token| token.is_here());
+        if self.sending.is_none() && may_send {
+            match self.waiting[2].pop() {
+                Some(order) => {
+                    let job = self.jobs[&order.id];
+                    self.sending = Some(job);
+                    let (free, _) = self.card.network_time(order.len);
+                    let resource = if self.in_turn() { MEMORY } else { LINK };
+                    self.job(now, resource, job, Phase::Setup, free);
+                }
+                None => self.token.iter_mut().for_each(|token| token.release(now)),
+            }
         }
     }
 
-    fn close(mut self) -> Outcome {
-        let last = self.done.len() - 1;
-        let first = last / 5;
-        self.outcome.mean = match (last - first) as u64 {
-            0 => self.done[last] - Time::START,
-            between => (self.done[last] - self.done[first]) / between,
-        };
-        let elapsed = (self.done[last] - Time::START).as_secs_f64();
-        let phases = [Phase::Host, Phase::Transfer, Phase::Network];
-        let meters: Vec<_> = self.resources.iter().flat_map(Resource::meters).collect();
-        let spent = |phase: Phase| {
-            let stages = meters.iter().flat_map(|meter| meter.by_stage());
-            let own = stages.filter(|(stage, _)| *stage == StageId(phase as u32));
-            own.map(|(_, time)| time.as_secs_f64()).sum::<f64>() / elapsed
-        };
-        self.outcome.busy = phases.map(spent);
-        self.outcome.busy[2] += spent(Phase::Setup);
-        self.outcome
+    /// Whether the next transfer may begin: none runs, or a less urgent one that it interrupts.
+    fn may_transfer(&self) -> bool {
+        let Some(&(_, running)) = self.transferring.last() else { return true };
+        let more_urgent = |order: &Order| self.waiting[1].rank(order) > running;
+        self.card.transfer.urgent_first
+            && self.transferring.len() < NESTED_MAX
+            && self.waiting[1].peek().is_some_and(more_urgent)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::cim::Cim;
-    use super::super::description::cim;
-    use super::*;
-    use lastmeter_base::PerByte;
-
-    const TABLE_5_1: Cim = Cim {
-        message_overhead: Duration::from_us(1280),
-        segment: Bytes(256),
-        segment_overhead: Duration::from_ns(1_760),
-        small: Bytes(4096),
-        per_byte_small: PerByte::from_fs(420_000_000),
-        per_byte_large: PerByte::from_fs(310_000_000),
-        frame: Bytes(2048),
-        transmit_overhead: Duration::from_us(1350),
-        frame_delay: Duration::from_ns(79_750),
-    };
-    const SIZES: [u64; 6] = [44, 1024, 4096, 8192, 16_384, 65_536];
-
-    fn mean(card: &Description, len: u64, depth: u64) -> Duration {
-        run(card, Bytes(len), (depth, 400), Variation::None, 1).mean
-    }
-
-    #[test]
-    fn e_65_depth_1_takes_exactly_eq_5_2() {
-        for len in SIZES {
-            assert_eq!(mean(&cim(), len, 1), TABLE_5_1.time_alone(Bytes(len)), "{len}");
-        }
-    }
-
-    #[test]
-    fn e_68_depth_2_takes_eq_5_5_where_two_messages_keep_the_memory_busy() {
-        for len in [4096, 8192, 16_384, 65_536] {
-            assert_eq!(mean(&cim(), len, 2), TABLE_5_1.time_overlapped(Bytes(len)), "{len}");
-        }
-        // Below, two messages cannot do what the equation promises.
-        assert!(mean(&cim(), 1024, 2) > TABLE_5_1.time_overlapped(Bytes(1024)));
-    }
-
-    #[test]
-    fn e_75_two_banks_take_eq_5_6_or_half_a_round() {
-        let two = cim().with_two_banks();
-        for len in SIZES {
-            let len = Bytes(len);
-            let bound = TABLE_5_1.time_two_banks(len).max(TABLE_5_1.time_least_of_two(len));
-            assert_eq!(mean(&two, len.0, 2), bound, "{len}");
-        }
-        assert_eq!(mean(&two, 4096, 1), mean(&cim(), 4096, 1), "no gain at depth 1");
-    }
-
-    #[test]
-    fn e_59_the_commands_come_in_the_order_of_fig_5_1() {
-        let outcome = run(&cim(), Bytes(4096), (1, 1), Variation::None, 1);
-        let words: Vec<&str> = outcome.commands.iter().map(|&(.., word)| word).collect();
-        let fig_5_1 = ["write", "write ack", "address list", "address ack", "transmit ack"];
-        assert_eq!(words, fig_5_1);
-        let at: Vec<f64> = outcome.commands.iter().map(|c| c.0.as_ps() as f64 / 1e6).collect();
-        assert_eq!(at, [0.0, 1280.0, 1280.0, 3028.48, 4537.98]);
-    }
-
-    #[test]
-    fn e_70_a_transfer_is_split_by_the_message_before_it() {
-        let outcome = run(&cim(), Bytes(4096), (2, 4), Variation::None, 1);
-        let of = |id, phase| {
-            let found = outcome.timeline.iter().find(|row| (row.0, row.1) == (id, phase));
-            found.map(|&(.., from, to)| (from, to)).expect("the first messages are recorded")
-        };
-        let (transfer, network) = (of(1, Phase::Transfer), of(0, Phase::Network));
-        assert!(transfer.0 < network.0 && network.1 < transfer.1, "message 2, case 2");
-        let len = transfer.1 - transfer.0;
-        assert_eq!(len, cim().transfer_time(Bytes(4096)) + (network.1 - network.0));
-    }
-}
+#[path = "transmitter_tests.rs"]
+mod tests;

@@ -9,8 +9,8 @@
 
 use crate::document::{Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;
-use lastmeter_base::Bytes;
 use lastmeter_base::kind::{Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::description::{
     Batch, BufferPlace, Buffers, Description, Discipline, HostInterface, InterfaceKind, Network,
     NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
@@ -24,6 +24,7 @@ const fn count(min: u64, max: u64) -> ParamKind {
     ParamKind::Integer { min, max }
 }
 const SIZE: ParamKind = ParamKind::Size { min: 0, max: 1 << 40 };
+const DISCIPLINE: ParamKind = ParamKind::Choice(&["fifo", "priority", "edd"]);
 const SYNCHRONISATION: ParamKind = ParamKind::Choice(&["interrupt", "poll", "mixed"]);
 
 const HEADER: &[Param] = &[
@@ -65,6 +66,12 @@ const TRANSFER: &[Param] = &[
         "false",
         "whether the network takes the memory from it",
     ),
+    Param::or(
+        "urgent-first",
+        ParamKind::Flag,
+        "false",
+        "whether a more urgent packet's transfer interrupts a less urgent one's",
+    ),
 ];
 const PCIE: &[Param] = &[
     Param::required("generation", count(3, 5), "3, 4 or 5"),
@@ -73,14 +80,15 @@ const PCIE: &[Param] = &[
     Param::or("request", ParamKind::Size { min: 128, max: 4096 }, "512 B", "greatest read request"),
 ];
 const QUEUEING: &[Param] = &[
-    Param::or("stages", count(1, 64), "1", "stages of the adapter"),
-    Param::or("queues", count(1, 4096), "1", "queues of each stage"),
     Param::or(
-        "discipline",
-        ParamKind::Choice(&["fifo", "priority", "edd"]),
-        "fifo",
-        "who goes next",
+        "stages",
+        count(1, 3),
+        "3",
+        "3: interface, transfer, network at once; 2: network beside the others; 1: in turn",
     ),
+    Param::or("queues", count(1, 256), "1", "queues of each stage; class 1 waits in the second"),
+    Param::or("discipline", DISCIPLINE, "fifo", "who goes next"),
+    Param::optional("at-network", DISCIPLINE, "the same", "who goes next at the network"),
     Param::or("depth", count(1, 65_536), "1", "messages on their way at once"),
 ];
 const BUFFERS: &[Param] = &[
@@ -106,6 +114,14 @@ const NETWORK: &[Param] = &[
         ParamKind::Choice(&["point-to-point", "intermittent"]),
         "when it may send",
     ),
+    Param::optional(
+        "rotation",
+        ParamKind::Time,
+        "always there",
+        "how long its token is on its way",
+    ),
+    Param::optional("holding", ParamKind::Time, "always there", "for how long of that it has it"),
+    Param::or("processing", ParamKind::Time, "0 s", "what a message costs its own processor"),
     Param::or(
         "synchronisation",
         SYNCHRONISATION,
@@ -158,6 +174,8 @@ pub fn device(
     let [host, transfer, queueing, buffers, network] =
         SECTIONS.map(|(name, params)| section(&mut decoder, &root, name, params));
     let pcie = pcie(&mut decoder, root.get("transfer"));
+    let model = network_model(&mut decoder, &root, &network);
+    disciplines(&mut decoder, &root, &host, &queueing);
     if !decoder.reporter.is_empty() {
         return Err(decoder.reporter.into_problems());
     }
@@ -169,16 +187,67 @@ pub fn device(
         queueing: Queueing {
             stages: queueing.get("stages"),
             queues: queueing.get("queues"),
-            discipline: match queueing.get::<String>("discipline").as_str() {
-                "fifo" => Discipline::Fifo,
-                "priority" => Discipline::Priority,
-                _ => Discipline::Edd,
-            },
+            discipline: discipline(&queueing.get::<String>("discipline")),
+            at_network: queueing.given::<String>("at-network").map(|word| discipline(&word)),
             depth: queueing.get("depth"),
         },
         buffers: buffer_management(&buffers),
-        network: network_interface(&network),
+        network: Network { model, ..network_interface(&network) },
     })
+}
+
+fn discipline(word: &str) -> Discipline {
+    match word {
+        "fifo" => Discipline::Fifo,
+        "priority" => Discipline::Priority,
+        _ => Discipline::Edd,
+    }
+}
+
+/// Only an adapter that is told what service a packet wants can put one before another.
+fn disciplines(decoder: &mut Decoder<'_>, root: &Item, host: &Values, queueing: &Values) {
+    if !host.has("qos") || host.get::<bool>("qos") {
+        return;
+    }
+    let Some(section) = root.get("queueing") else { return };
+    for key in ["discipline", "at-network"] {
+        let Some(word) = queueing.given::<String>(key) else { continue };
+        if let (Some(item), "priority" | "edd") = (section.get(key), word.as_str()) {
+            let found = format!("`{word}` needs what commands do not say");
+            let right = "write `qos = true` in [host-interface], or `fifo`".to_owned();
+            decoder.report(&item.mark, &join("queueing", key), Fault::new(found, right));
+        }
+    }
+}
+
+/// When the adapter may send: a token needs both of its times, and no other network has any.
+fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> NetworkModel {
+    let times = (network.given("rotation"), network.given("holding"));
+    let (Some(section), true) = (root.get("network"), network.has("model")) else {
+        return NetworkModel::PointToPoint;
+    };
+    let shared = network.get::<String>("model") == "intermittent";
+    let wrong = match times {
+        (Some(rotation), Some(holding)) if shared => {
+            let part = holding > Duration::ZERO && holding < rotation;
+            if part {
+                return NetworkModel::Intermittent { rotation, holding };
+            }
+            Some(("holding", format!("the token is held for {holding} of {rotation}")))
+        }
+        _ if shared => Some(("model", "a network that comes and goes, without its times".into())),
+        (None, None) => None,
+        (rotation, _) => {
+            let key = if rotation.is_some() { "rotation" } else { "holding" };
+            Some((key, "a network that is always there has no token".into()))
+        }
+    };
+    if let Some((key, found)) = wrong {
+        let right = "write model = \"intermittent\", rotation = \"10 ms\", holding = \"1 ms\"";
+        let mark = section.get(key).map_or(&section.mark, |item| &item.mark);
+        decoder.report(mark, &join("network", key), Fault::new(found, right));
+    }
+    NetworkModel::PointToPoint
 }
 
 fn section(
@@ -258,6 +327,7 @@ fn transfer_control(values: &Values) -> Transfer {
         per_byte_small: values.get("per-byte-small"),
         per_byte: values.get("per-byte"),
         preemptible: values.get("preemptible"),
+        urgent_first: values.get("urgent-first"),
         pcie: None,
     }
 }
@@ -287,11 +357,9 @@ fn network_interface(values: &Values) -> Network {
         percent => (percent, 100),
     };
     Network {
-        model: match values.get::<String>("model").as_str() {
-            "point-to-point" => NetworkModel::PointToPoint,
-            _ => NetworkModel::Intermittent,
-        },
+        model: NetworkModel::PointToPoint,
         synchronisation: synchronisation(values),
+        processing: values.get("processing"),
         setup: values.get("setup"),
         setup_overlap: overlap,
         frame: Bytes(values.get::<Bytes>("frame").0.max(1)),
@@ -373,6 +441,15 @@ mod tests {
             ("[queueing]", "[queuing]", "queuing"),
             ("banks = 1", "banks = 0", "banks"),
             ("depth = 2", "deep = 2", "deep"),
+            ("stages = 3", "stages = 4", "4"),
+            ("discipline = \"fifo\"", "discipline = \"edd\"", "qos = true"),
+            ("model = \"point-to-point\"", "model = \"intermittent\"", "without its times"),
+            ("overlap = 33", "overlap = 33\nholding = \"1 ms\"", "no token"),
+            (
+                "model = \"point-to-point\"",
+                "model = \"intermittent\"\nrotation = \"1 ms\"\nholding = \"1 ms\"",
+                "1 ms of 1 ms",
+            ),
         ] {
             let message = wrong(from, to);
             assert!(message.contains(said) && message.contains("card.toml:"), "{message}");

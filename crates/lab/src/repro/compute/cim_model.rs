@@ -8,7 +8,8 @@ use crate::repro::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::description::{Description, Side};
 use lastmeter_host::adapter::pcie;
-use lastmeter_host::adapter::transmitter::{Outcome, Phase, Variation, run};
+use lastmeter_host::adapter::pipeline::{Outcome, run};
+use lastmeter_host::adapter::transmitter::{Phase, Variation};
 
 const NAME: &str = "cim-model";
 /// Messages of a measurement; the document sends 12,000.

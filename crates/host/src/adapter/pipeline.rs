@@ -1,0 +1,177 @@
+//! Messages back to back, so many on their way at a time: what an adapter can do (E-65 to E-76).
+//!
+//! ```text
+//! message --> [adapter] --> done, next message
+//!     '---- at most `depth` ----'
+//! ```
+//!
+//! Source: Indiresan 1997, §3.3.1 and §5.1.3: the test application sends "as fast as possible, while
+//! limiting the number of outstanding packet transmissions".
+
+use super::description::{Description, Side};
+use super::transmitter::{Order, Phase, Transmitter, Variation, What};
+use lastmeter_base::{Bytes, Duration, Time};
+use lastmeter_engine::Distribution;
+use std::collections::BTreeMap;
+
+/// What is recorded of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Mean time between messages, over those after the warm-up.
+    pub mean: Duration,
+    /// From when a message begins until it is done.
+    pub latency: Distribution,
+    /// The first messages' phases: which message, what, from when, until when (Fig 5.6).
+    pub timeline: Vec<(u64, Phase, Time, Time)>,
+    /// The first message's commands, as they were given (Fig 5.1).
+    pub commands: Vec<(Time, Side, &'static str)>,
+    /// Share of the time for which the host's part, the transfer and the network were busy.
+    pub busy: [f64; 3],
+}
+
+/// Sends `messages` of `len`, at most `depth` at a time.
+///
+/// Panics without messages or depth, and where a message is longer than the adapter's memory.
+pub fn run(
+    card: &Description,
+    len: Bytes,
+    (depth, messages): (u64, usize),
+    variation: Variation,
+    seed: u64,
+) -> Outcome {
+    assert!(depth > 0 && messages > 0, "nothing to send");
+    assert!(len <= card.buffers.memory, "a message is longer than the adapter's memory");
+    let mut described = card.clone();
+    described.queueing.depth = depth;
+    let mut adapter = Transmitter::varying(described, variation, seed);
+    let mut outcome = Outcome::default();
+    let mut begun = BTreeMap::new();
+    let mut done = Vec::with_capacity(messages);
+    let (mut id, mut now) = (0, Time::START);
+    loop {
+        while adapter.submit(now, Order::new(id, len)).is_ok() {
+            if id == 0 {
+                say(card, &mut outcome, now, &["write"]);
+            }
+            begun.insert(id, now);
+            id += 1;
+        }
+        let Some(due) = adapter.next().filter(|_| done.len() < messages) else { break };
+        now = due;
+        adapter.advance(now);
+        for event in adapter.events() {
+            if event.order.id == 0 {
+                let words: &[&str] = match event.what {
+                    What::WriteAck => &["write ack", "address list"],
+                    What::AddressAck => &["address ack"],
+                    What::TransmitAck => &["transmit ack"],
+                    What::Dropped => &[],
+                };
+                say(card, &mut outcome, now, words);
+            }
+            if event.what == What::TransmitAck
+                && let Some(from) = begun.remove(&event.order.id)
+            {
+                done.push(now);
+                outcome.latency.record(now - from);
+            }
+        }
+    }
+    close(&adapter, &done, outcome)
+}
+
+/// The first message's commands of these words, if its interface has them.
+fn say(card: &Description, outcome: &mut Outcome, now: Time, words: &[&str]) {
+    let said = card.transmission().into_iter().filter(|(_, word)| words.contains(word));
+    outcome.commands.extend(said.map(|(side, word)| (now, side, word)));
+}
+
+fn close(adapter: &Transmitter, done: &[Time], mut outcome: Outcome) -> Outcome {
+    let last = done.len() - 1;
+    let first = last / 5;
+    outcome.mean = match (last - first) as u64 {
+        0 => done[last] - Time::START,
+        between => (done[last] - done[first]) / between,
+    };
+    let elapsed = (done[last] - Time::START).as_secs_f64();
+    let spent = |phase: Phase| adapter.served(phase).as_secs_f64() / elapsed;
+    outcome.busy = [Phase::Host, Phase::Transfer, Phase::Network].map(spent);
+    outcome.busy[2] += spent(Phase::Setup);
+    outcome.timeline = adapter.timeline().to_vec();
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cim::Cim;
+    use super::super::description::cim;
+    use super::*;
+    use lastmeter_base::PerByte;
+
+    const TABLE_5_1: Cim = Cim {
+        message_overhead: Duration::from_us(1280),
+        segment: Bytes(256),
+        segment_overhead: Duration::from_ns(1_760),
+        small: Bytes(4096),
+        per_byte_small: PerByte::from_fs(420_000_000),
+        per_byte_large: PerByte::from_fs(310_000_000),
+        frame: Bytes(2048),
+        transmit_overhead: Duration::from_us(1350),
+        frame_delay: Duration::from_ns(79_750),
+    };
+    const SIZES: [u64; 6] = [44, 1024, 4096, 8192, 16_384, 65_536];
+
+    fn mean(card: &Description, len: u64, depth: u64) -> Duration {
+        run(card, Bytes(len), (depth, 400), Variation::None, 1).mean
+    }
+
+    #[test]
+    fn e_65_depth_1_takes_exactly_eq_5_2() {
+        for len in SIZES {
+            assert_eq!(mean(&cim(), len, 1), TABLE_5_1.time_alone(Bytes(len)), "{len}");
+        }
+    }
+
+    #[test]
+    fn e_68_depth_2_takes_eq_5_5_where_two_messages_keep_the_memory_busy() {
+        for len in [4096, 8192, 16_384, 65_536] {
+            assert_eq!(mean(&cim(), len, 2), TABLE_5_1.time_overlapped(Bytes(len)), "{len}");
+        }
+        // Below, two messages cannot do what the equation promises.
+        assert!(mean(&cim(), 1024, 2) > TABLE_5_1.time_overlapped(Bytes(1024)));
+    }
+
+    #[test]
+    fn e_75_two_banks_take_eq_5_6_or_half_a_round() {
+        let two = cim().with_two_banks();
+        for len in SIZES {
+            let len = Bytes(len);
+            let bound = TABLE_5_1.time_two_banks(len).max(TABLE_5_1.time_least_of_two(len));
+            assert_eq!(mean(&two, len.0, 2), bound, "{len}");
+        }
+        assert_eq!(mean(&two, 4096, 1), mean(&cim(), 4096, 1), "no gain at depth 1");
+    }
+
+    #[test]
+    fn e_59_the_commands_come_in_the_order_of_fig_5_1() {
+        let outcome = run(&cim(), Bytes(4096), (1, 1), Variation::None, 1);
+        let words: Vec<&str> = outcome.commands.iter().map(|&(.., word)| word).collect();
+        let fig_5_1 = ["write", "write ack", "address list", "address ack", "transmit ack"];
+        assert_eq!(words, fig_5_1);
+        let at: Vec<f64> = outcome.commands.iter().map(|c| c.0.as_ps() as f64 / 1e6).collect();
+        assert_eq!(at, [0.0, 1280.0, 1280.0, 3028.48, 4537.98]);
+    }
+
+    #[test]
+    fn e_70_a_transfer_is_split_by_the_message_before_it() {
+        let outcome = run(&cim(), Bytes(4096), (2, 4), Variation::None, 1);
+        let of = |id, phase| {
+            let found = outcome.timeline.iter().find(|row| (row.0, row.1) == (id, phase));
+            found.map(|&(.., from, to)| (from, to)).expect("the first messages are recorded")
+        };
+        let (transfer, network) = (of(1, Phase::Transfer), of(0, Phase::Network));
+        assert!(transfer.0 < network.0 && network.1 < transfer.1, "message 2, case 2");
+        let len = transfer.1 - transfer.0;
+        assert_eq!(len, cim().transfer_time(Bytes(4096)) + (network.1 - network.0));
+    }
+}

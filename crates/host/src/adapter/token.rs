@@ -1,0 +1,153 @@
+//! The token that makes a network intermittently available, as seen from one adapter (E-43, E-86).
+//!
+//! | state | arrives | nothing to send | its time is over, link idle | its time is over, link busy | packet sent |
+//! |---|---|---|---|---|---|
+//! | away | here | - | - | - | - |
+//! | here | - | away | away | overdue | here |
+//! | overdue | - | - | - | - | away; the excess is deducted from the next time |
+//!
+//! Away, it comes back `rotation - holding` after it was released. So an adapter has the link for
+//! `holding / rotation` of the time at most, and waits for it for `rotation` at most.
+//!
+//! Source: Indiresan 1997, §6.4.1 and Fig 6.4 (`ReleaseToken`, `TokenArrive`, `TokenExpire`,
+//! `Transmit`). Deviation: where the excess is more than `holding`, what is left of it is deducted
+//! from the times after the next, so that the share holds for packets of any length.
+
+use lastmeter_base::{Duration, Time};
+
+/// A token, as one adapter knows it.
+///
+/// ```
+/// use lastmeter_base::{Duration, Time};
+/// use lastmeter_host::adapter::token::Token;
+/// let ms = |ms| Time::START + Duration::from_ms(ms);
+/// let mut token = Token::new(Duration::from_ms(10), Duration::from_ms(1));
+/// assert!(!token.is_here());
+/// assert_eq!(token.next(), ms(9));
+/// token.expire(ms(9), true); // It arrives, and a packet is sent at once.
+/// assert!(token.is_here());
+/// token.expire(ms(10), true); // Its time is over while the packet is being sent.
+/// token.sent(ms(11));
+/// assert_eq!(token.next(), ms(20));
+/// token.expire(ms(20), true); // A millisecond too long: there is nothing left of this time.
+/// assert!(!token.is_here());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    rotation: Duration,
+    holding: Duration,
+    state: State,
+    excess: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Away { until: Time },
+    Here { until: Time },
+    Overdue { since: Time },
+}
+
+impl Token {
+    /// A token that has just been released. Panics unless `holding` is something and less than
+    /// `rotation`.
+    pub fn new(rotation: Duration, holding: Duration) -> Token {
+        assert!(!holding.is_zero() && holding < rotation, "a token is held for part of its round");
+        let state = State::Away { until: Time::START + (rotation - holding) };
+        Token { rotation, holding, state, excess: Duration::ZERO }
+    }
+
+    /// Whether the adapter may begin to send.
+    pub fn is_here(&self) -> bool {
+        matches!(self.state, State::Here { .. })
+    }
+
+    /// When it arrives or its time is over; [`Time::MAX`] while it is overdue.
+    pub fn next(&self) -> Time {
+        match self.state {
+            State::Away { until } | State::Here { until } => until,
+            State::Overdue { .. } => Time::MAX,
+        }
+    }
+
+    /// What is due by `now` happens: it arrives, or its time is over. `busy` says whether the link
+    /// is in use, or will be at once.
+    pub fn expire(&mut self, now: Time, busy: bool) {
+        match self.state {
+            State::Away { until } if until <= now => {
+                let deducted = self.excess.as_ps().min(self.holding.as_ps());
+                let left = self.holding - Duration::from_ps(deducted);
+                self.excess = self.excess - Duration::from_ps(deducted);
+                match left.is_zero() || !busy {
+                    true => self.release(until),
+                    false => self.state = State::Here { until: until + left },
+                }
+            }
+            State::Here { until } if until <= now => match busy {
+                true => self.state = State::Overdue { since: until },
+                false => self.release(until),
+            },
+            _ => {}
+        }
+    }
+
+    /// A packet has been sent.
+    pub fn sent(&mut self, now: Time) {
+        if let State::Overdue { since } = self.state {
+            self.excess += now - since;
+            self.release(now);
+        }
+    }
+
+    /// There is nothing to send: others may have it.
+    pub fn release(&mut self, now: Time) {
+        self.state = State::Away { until: now + (self.rotation - self.holding) };
+    }
+
+    /// Something is to be sent again: what the token has done since nothing was. It has come and
+    /// gone at once each time, so that nobody had to look at it.
+    pub fn catch_up(&mut self, now: Time) {
+        if let State::Away { until } = self.state {
+            let gap = self.rotation - self.holding;
+            let behind = now.saturating_since(until);
+            let rounds = behind.as_ps().div_ceil(gap.as_ps());
+            self.state = State::Away { until: until + gap * rounds };
+            self.excess = self.excess.saturating_sub(self.holding * rounds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Time {
+        Time::START + Duration::from_us(us)
+    }
+
+    #[test]
+    fn e_43_an_idle_adapter_passes_the_token_on_and_it_comes_back_sooner() {
+        let mut token = Token::new(Duration::from_us(100), Duration::from_us(10));
+        token.expire(us(90), false);
+        assert_eq!(token.next(), us(180));
+        token.catch_up(us(181));
+        assert_eq!(token.next(), us(270));
+        token.catch_up(us(270));
+        assert_eq!(token.next(), us(270), "it arrives now");
+    }
+
+    #[test]
+    fn e_86_excess_is_deducted_until_it_is_gone() {
+        let mut token = Token::new(Duration::from_us(100), Duration::from_us(10));
+        token.expire(us(90), true);
+        token.expire(us(100), true);
+        token.sent(us(125)); // 25 us too long: two times of 10 us are gone, and half of a third.
+        let mut arrivals = Vec::new();
+        for _ in 0..3 {
+            let at = token.next();
+            token.expire(at, true);
+            arrivals.push((at, token.is_here()));
+        }
+        assert_eq!(arrivals, [(us(215), false), (us(305), false), (us(395), true)]);
+        assert_eq!(token.next(), us(400));
+    }
+}
