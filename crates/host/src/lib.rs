@@ -9,12 +9,14 @@
 //!
 //! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
 //! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data;
-//! [`adapter`] knows single adapters; [`instructions`] counts what a packet costs a processor.
+//! [`adapter`] runs adapters from their descriptions; [`receive`] has the ways to receive;
+//! [`process`] what a message's processes cost; [`instructions`] counts what a packet costs a processor.
 
 pub mod adapter;
 pub mod element;
 pub mod instructions;
 pub mod machine;
+pub mod process;
 pub mod profile;
 pub mod receive;
 pub mod resource;

@@ -1,0 +1,104 @@
+//! What an emulated adapter can stand for, on a platform that is slower than what it emulates
+//! (E-51, E-53 to E-55).
+//!
+//! ```text
+//! node 1 --[header]--+                        T_m - T_h
+//! node 2 --[header]--+== one I/O bus ==> --[ pure delay ]--> received
+//! ```
+//!
+//! Nodes that talk over one bus may move headers only: the time that a whole message takes on the
+//! emulated network is then made up by a delay, which occupies nothing, so that nodes do not wait
+//! for each other. And processors seem faster by `C_sf` where everything else is made slower.
+//!
+//! Source: Indiresan 1997, §4.3.5, §4.4.1, §4.4.2, Eqs 4.1 and 4.2.
+
+use crate::resource::{Discipline, Job, Options, Priority, Resource};
+use lastmeter_base::{Duration, StageId, Time};
+use lastmeter_engine::ResourceId;
+
+/// What is left of a message's time on the network when its header has crossed the bus; `None` where
+/// the header alone takes longer, so that this network is too fast for this bus.
+///
+/// ```
+/// use lastmeter_base::Duration;
+/// use lastmeter_host::adapter::emulation::residual;
+/// let (header, message) = (Duration::from_us(2), Duration::from_us(33));
+/// assert_eq!(residual(header, message), Some(Duration::from_us(31)));
+/// assert_eq!(residual(message, header), None);
+/// ```
+pub fn residual(header: Duration, message: Duration) -> Option<Duration> {
+    (header <= message).then(|| message - header)
+}
+
+/// Eqs 4.1 and 4.2: the share of `delay` in an operation that takes `processing` besides, on a
+/// processor `speed_up` times as fast (1 for Eq 4.1).
+pub fn utilisation(processing: Duration, delay: Duration, speed_up: f64) -> f64 {
+    let (processing, delay) = (processing.as_secs_f64(), delay.as_secs_f64());
+    delay / (processing / speed_up + delay)
+}
+
+/// Messages a second that each of `nodes` sends back to back over one bus: each takes `bus` on it,
+/// and then `delay` beside it. Over `messages` of all nodes.
+///
+/// Panics without nodes or messages.
+pub fn over_one_bus(nodes: usize, bus: Duration, delay: Duration, messages: u64) -> f64 {
+    assert!(nodes > 0 && messages > 0, "nothing to send");
+    let options = Options {
+        units: 1,
+        discipline: Discipline::Priority,
+        context_switch: Duration::ZERO,
+        interrupt: Duration::ZERO,
+    };
+    let mut resource = Resource::new(ResourceId(0), options);
+    let (stage, priority) = (StageId(0), Priority::Thread(0));
+    let job = |id| Job { id, stage, priority, preemptive: false, work: bus };
+    (0..nodes).for_each(|id| resource.submit(Time::START, job(id)));
+    let mut delays: Vec<Option<Time>> = vec![None; nodes];
+    let (mut received, mut now) = (0, Time::START);
+    while received < messages {
+        let delayed = delays.iter().enumerate().filter_map(|(id, at)| Some(((*at)?, id))).min();
+        match (resource.next(), delayed) {
+            (Some(at), other) if other.is_none_or(|(other, _)| at <= other) => {
+                let Some(done) = resource.complete(at) else { break };
+                delays[done.id] = Some(at + delay);
+            }
+            (_, Some((at, id))) => {
+                delays[id] = None;
+                (received, now) = (received + 1, at);
+                resource.submit(at, job(id));
+            }
+            (_, None) => break,
+        }
+    }
+    received as f64 / nodes as f64 / now.since_start().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Duration {
+        Duration::from_us(us)
+    }
+
+    #[test]
+    fn e_51_headers_leave_the_bus_to_others_and_the_time_is_the_same() {
+        // A message of 100 us on the network takes 100 us of the bus as a whole, 5 as a header.
+        let delay = residual(us(5), us(100)).unwrap_or_default();
+        let alone = over_one_bus(1, us(100), Duration::ZERO, 1000);
+        assert!((over_one_bus(1, us(5), delay, 1000) / alone - 1.0).abs() < 1e-9);
+        let (whole, headers) =
+            (over_one_bus(4, us(100), Duration::ZERO, 4000), over_one_bus(4, us(5), delay, 4000));
+        assert!((whole / alone - 0.25).abs() < 0.01, "{whole}");
+        assert!((headers / alone - 1.0).abs() < 0.01, "{headers}");
+        // As many headers as fill the message's time; one node more, and the bus limits.
+        assert!(over_one_bus(25, us(5), delay, 25_000) < 0.9 * alone);
+    }
+
+    #[test]
+    fn e_55_eqs_4_1_and_4_2() {
+        assert_eq!(utilisation(us(48), us(32), 1.0), 0.4);
+        assert!((utilisation(us(48), us(32), 12.0) - 8.0 / 9.0).abs() < 1e-12);
+        assert!(utilisation(us(48), us(32), 1e9) > 0.999_999);
+    }
+}
