@@ -2,4 +2,5 @@
 //! received by the machine itself. So the same connection runs in a model and before a real
 //! interface.
 
+pub mod channel;
 pub mod tcp;

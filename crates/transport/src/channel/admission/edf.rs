@@ -1,0 +1,71 @@
+//! The exact test for earliest due date, turned round: the least bound of one more channel.
+//!
+//! A set keeps its promises if for every t with a deadline
+//!
+//! ```text
+//! C_p + h(t) <= t      h(t) = sum over d_j <= t of (floor((t - d_j) / T_j) + 1) C_j
+//! ```
+//!
+//! A new channel (C, T, d) adds k C to h in [d + (k-1) T, d + k T). Let F(k) be the instant from
+//! which on t - C_p - h(t) never falls below k C again. Then all promises are kept just if
+//! d >= F(k) - (k-1) T for all k: the least d is the largest of these, and it is exact. F(k) is
+//! reached from above by x <- C_p + k C + h(x-), because h only falls on the way down.
+//!
+//! Source: Zheng & Shin, IEEE Trans. Comm. 42, 1994 (the condition); Zhang & Burns, IEEE Trans.
+//! Comp. 58(9), 2009 (going down). The form with F is ours; a test compares it with the condition.
+
+use super::{Class, stretched};
+
+/// Terms after which a set is called too near to full to tell.
+const TERMS_MAX: u64 = 1 << 16;
+
+/// The least bound of `new`, in picoseconds; `None` where there is none up to its interval.
+pub(super) fn bound(classes: &[Class], blocking: u64, new: &Class, share: u128) -> Option<u64> {
+    // h(t) <= U t + sum of (1 - d/T) C.
+    let early: u128 = classes
+        .iter()
+        .map(|class| {
+            let gap = u128::from(class.interval - class.bound);
+            (u128::from(class.cost) * gap).div_ceil(u128::from(class.interval))
+        })
+        .sum();
+    let mut best = 0;
+    for k in 1..=TERMS_MAX {
+        let fixed = u128::from(blocking) + u128::from(k) * u128::from(new.cost);
+        let before = u128::from(k - 1) * u128::from(new.interval);
+        // A sum that does not fit is later than any deadline.
+        let from = u64::try_from(stretched(fixed + early, share)).ok()?;
+        if u128::from(from) <= before + u128::from(best) {
+            // Utilisation leaves more than C / T, so each further term is smaller.
+            return Some(best);
+        }
+        let term = u128::from(last_below(classes, fixed, from)).saturating_sub(before);
+        best = best.max(u64::try_from(term).ok()?);
+        if best > new.interval {
+            return None;
+        }
+    }
+    None
+}
+
+/// F: from here on t - h(t) is at least `fixed`, and just before it is not. `from` is not before it.
+fn last_below(classes: &[Class], fixed: u128, from: u64) -> u64 {
+    let mut at = from;
+    loop {
+        let wanted = fixed + demand_before(classes, at);
+        match u64::try_from(wanted) {
+            Ok(wanted) if wanted < at => at = wanted,
+            _ => return at,
+        }
+    }
+}
+
+/// h just before `at`.
+fn demand_before(classes: &[Class], at: u64) -> u128 {
+    let due = classes.iter().take_while(|class| class.bound < at);
+    due.map(|class| {
+        let messages = (at - 1 - class.bound) / class.interval + 1;
+        u128::from(messages) * u128::from(class.cost)
+    })
+    .sum()
+}

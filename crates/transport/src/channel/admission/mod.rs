@@ -1,0 +1,180 @@
+//! Admission: which bound a resource can promise to one more channel without breaking a promise
+//! (E-18).
+//!
+//! ```text
+//! (C, T) --bound--> d, the least local bound, if any --reserve(d' >= d)--> [(C, T, d'), ...]
+//! ```
+//!
+//! C is how long the resource is busy with a message, T its least interval, d <= T the bound from
+//! logical arrival until it is through, and C_p for how long what cannot be called back keeps it
+//! busy. A link and a processor are asked alike. Two tests can be chosen:
+//!
+//! | Test | Admits | Source |
+//! |---|---|---|
+//! | [`Method::DOrder`] | what fixed priorities would serve in time | Kandlur, Shin & Ferrari 1994, algorithm D_Order |
+//! | [`Method::Edf`] | all that earliest due date serves in time: exact | Zheng & Shin, IEEE Trans. Comm. 42, 1994; solved backwards as in Zhang & Burns, IEEE Trans. Comp. 58(9), 2009 |
+//!
+//! Both serve at run time by earliest due date, so a set that the first admits is safe, and the
+//! second admits a superset. Channels of the same (d, T) are held as one class, whose costs add: so
+//! ten thousand channels of a hundred kinds cost what a hundred do.
+//!
+//! Deviation: utilisation is kept in 2^-64, rounded up, and stays below 1; the tests themselves are in
+//! whole picoseconds.
+//!
+//! ```
+//! use lastmeter_base::Duration;
+//! use lastmeter_transport::channel::admission::{Demand, Method, Reservations};
+//! let us = Duration::from_us;
+//! let mut link = Reservations::new(Method::DOrder, us(1));
+//! let demand = Demand { cost: us(1), interval: us(10) };
+//! // Three alike that each want 3 us: responses would be 2, 3 and 4 us.
+//! for _ in 0..2 {
+//!     assert!(link.bound(demand).is_some_and(|d| d <= us(3)));
+//!     link.reserve(demand, us(3));
+//! }
+//! assert_eq!(link.bound(demand), Some(us(4)));
+//! ```
+
+pub mod buffers;
+mod d_order;
+mod edf;
+pub mod host;
+pub mod route;
+
+use lastmeter_base::Duration;
+
+/// What a channel wants of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Demand {
+    /// C: how long its longest message keeps the resource busy.
+    pub cost: Duration,
+    /// T: the least logical time between messages.
+    pub interval: Duration,
+}
+
+/// How promises are tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// By response times under fixed priorities.
+    DOrder,
+    /// By the demand of every interval: exact for earliest due date.
+    Edf,
+}
+
+/// 1 in the fixed point of utilisations.
+const ONE: u128 = 1 << 64;
+
+/// Channels with the same bound and interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Class {
+    /// d, in picoseconds.
+    bound: u64,
+    /// T, in picoseconds.
+    interval: u64,
+    /// Sum of their C, in picoseconds.
+    cost: u64,
+    /// Sum of their C / T, each rounded up, in 2^-64.
+    share: u128,
+    channels: u64,
+}
+
+/// What of a resource has been promised.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reservations {
+    method: Method,
+    /// C_p, in picoseconds.
+    blocking: u64,
+    /// In order of (d, T).
+    classes: Vec<Class>,
+    share: u128,
+}
+
+impl Reservations {
+    /// Nothing promised yet, on a resource that can be kept busy for `blocking` by what cannot be
+    /// called back.
+    pub fn new(method: Method, blocking: Duration) -> Reservations {
+        Reservations { method, blocking: blocking.as_ps(), classes: Vec::new(), share: 0 }
+    }
+
+    /// The least bound that can be promised to one more channel, at most its interval; `None` where
+    /// none can.
+    pub fn bound(&self, demand: Demand) -> Option<Duration> {
+        let new = class(demand)?;
+        if self.share + new.share >= ONE {
+            return None;
+        }
+        let bound = match self.method {
+            Method::DOrder => d_order::bound(&self.classes, self.blocking, &new),
+            Method::Edf => edf::bound(&self.classes, self.blocking, &new, self.share),
+        };
+        bound.filter(|&bound| bound <= new.interval).map(Duration::from_ps)
+    }
+
+    /// Promises `bound` to a channel. Whoever promises less than [`Reservations::bound`] says
+    /// breaks promises. Panics with a bound beyond the interval or utilisation of 1.
+    pub fn reserve(&mut self, demand: Demand, bound: Duration) {
+        assert!(bound <= demand.interval, "a bound beyond the interval");
+        let new = class(demand).expect("an interval of no time has no bound");
+        self.share += new.share;
+        assert!(self.share < ONE, "more was promised than there is");
+        let key = (bound.as_ps(), new.interval);
+        match self.find(key) {
+            Ok(at) => {
+                self.classes[at].cost += new.cost;
+                self.classes[at].share += new.share;
+                self.classes[at].channels += 1;
+            }
+            Err(at) => self.classes.insert(at, Class { bound: bound.as_ps(), ..new }),
+        }
+    }
+
+    /// Takes back what was reserved with these very arguments. Panics if it was not.
+    pub fn release(&mut self, demand: Demand, bound: Duration) {
+        let old = class(demand).expect("an interval of no time has no bound");
+        let at = self.find((bound.as_ps(), old.interval)).expect("only a promise is taken back");
+        self.share -= old.share;
+        let class = &mut self.classes[at];
+        class.cost -= old.cost;
+        class.share -= old.share;
+        class.channels -= 1;
+        if class.channels == 0 {
+            assert!(class.cost == 0, "what was taken back is not what was promised");
+            self.classes.remove(at);
+        }
+    }
+
+    /// Channels that hold a promise.
+    pub fn channels(&self) -> u64 {
+        self.classes.iter().map(|class| class.channels).sum()
+    }
+
+    /// The share of the resource that is promised, in 0..1.
+    pub fn utilisation(&self) -> f64 {
+        self.share as f64 / ONE as f64
+    }
+
+    fn find(&self, key: (u64, u64)) -> Result<usize, usize> {
+        self.classes.binary_search_by_key(&key, |class| (class.bound, class.interval))
+    }
+}
+
+/// One channel as a class of its own; `None` for an interval of no time.
+fn class(demand: Demand) -> Option<Class> {
+    let (cost, interval) = (demand.cost.as_ps(), demand.interval.as_ps());
+    let share = (u128::from(cost) << 64).div_ceil(u128::from(interval).max(1));
+    (interval > 0).then_some(Class { bound: interval, interval, cost, share, channels: 1 })
+}
+
+/// `work` over what a utilisation of `share` leaves, rounded up: bounds from above how long work
+/// takes beside channels of that utilisation.
+fn stretched(work: u128, share: u128) -> u128 {
+    let left = ONE - share;
+    // 64 bits of fraction beside up to 64 bits of picoseconds fill 128 bits exactly.
+    match work < 1 << 63 {
+        true => (work << 64).div_ceil(left),
+        false => u128::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests;

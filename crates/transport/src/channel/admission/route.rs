@@ -1,0 +1,96 @@
+//! Admission along a route, where one place knows every link: the forward and the reverse phase in
+//! one call (Fig 3.3).
+//!
+//! [`super::super::manager`] does the same with messages between nodes that know only their own links.
+//!
+//! ```
+//! use lastmeter_base::{Bytes, Duration, Rate};
+//! use lastmeter_transport::channel::admission::{Method, route};
+//! use lastmeter_transport::channel::contract::{Contract, Link};
+//! let contract = Contract {
+//!     message_max: Bytes(1250), interval_min: Duration::from_ms(10), burst_max: 1,
+//!     packet_max: Bytes(1250), deadline: Duration::from_ms(9),
+//! };
+//! let link = Link {
+//!     rate: Rate::from_mbit(10), per_packet: Duration::ZERO, packet_max: Bytes(1250), outstanding: 1,
+//!     propagation: Duration::from_ms(1), horizon: Duration::ZERO, skew: Duration::ZERO,
+//! };
+//! let mut links = [(link, Method::Edf), (link, Method::Edf)].map(route::Admission::from);
+//! // 2 ms each (its own 1 and 1 of blocking) and 1 of propagation; the 3 ms left are shared.
+//! let bounds = route::establish(&mut links, &[0, 1], &contract);
+//! assert_eq!(bounds, Some(vec![Duration::from_us(3500); 2]));
+//! ```
+
+use super::super::contract::{Contract, Link};
+use super::{Demand, Method, Reservations};
+use lastmeter_base::Duration;
+
+/// A link and what of it is promised.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Admission {
+    /// The link.
+    pub link: Link,
+    /// What is promised.
+    pub reservations: Reservations,
+}
+
+impl From<(Link, Method)> for Admission {
+    fn from((link, method): (Link, Method)) -> Admission {
+        Admission { link, reservations: Reservations::new(method, link.blocking()) }
+    }
+}
+
+impl Admission {
+    /// What a channel wants of this link.
+    pub fn demand(&self, contract: &Contract) -> Demand {
+        Demand { cost: self.link.cost(contract), interval: contract.interval_min }
+    }
+    /// What of the end-to-end deadline passing this link takes besides the local bound.
+    pub fn fixed(&self) -> Duration {
+        self.link.propagation + self.link.skew
+    }
+    /// The least local bound for a channel.
+    pub fn bound(&self, contract: &Contract) -> Option<Duration> {
+        match contract.packet_max <= self.link.packet_max {
+            true => self.reservations.bound(self.demand(contract)),
+            // A packet longer than any would block others for longer than they were told.
+            false => None,
+        }
+    }
+}
+
+/// A local bound with its part of what was left of the deadline: an equal part for each link, and no
+/// later than the next message.
+pub fn with_slack(bound: Duration, slack: Duration, links: u64, interval: Duration) -> Duration {
+    (bound + slack / links.max(1)).min(interval.max(bound))
+}
+
+/// Reserves on every link of `route`, or on none: the local bounds in order.
+pub fn establish(
+    links: &mut [Admission],
+    route: &[usize],
+    contract: &Contract,
+) -> Option<Vec<Duration>> {
+    let mut left = contract.deadline;
+    let mut bounds = Vec::with_capacity(route.len());
+    for &at in route {
+        let bound = links[at].bound(contract)?;
+        let used = bound + links[at].fixed();
+        left = (used <= left).then(|| left - used)?;
+        bounds.push(bound);
+    }
+    for (bound, &at) in bounds.iter_mut().zip(route) {
+        *bound = with_slack(*bound, left, route.len() as u64, contract.interval_min);
+        let demand = links[at].demand(contract);
+        links[at].reservations.reserve(demand, *bound);
+    }
+    Some(bounds)
+}
+
+/// Takes back what [`establish`] reserved.
+pub fn release(links: &mut [Admission], route: &[usize], contract: &Contract, bounds: &[Duration]) {
+    for (&at, &bound) in route.iter().zip(bounds) {
+        let demand = links[at].demand(contract);
+        links[at].reservations.release(demand, bound);
+    }
+}

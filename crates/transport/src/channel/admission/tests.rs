@@ -1,0 +1,153 @@
+//! Both tests against the conditions that they stand for.
+
+use super::*;
+use proptest::prelude::*;
+
+fn ps(n: u64) -> Duration {
+    Duration::from_ps(n)
+}
+fn demand(cost: u64, interval: u64) -> Demand {
+    Demand { cost: ps(cost), interval: ps(interval) }
+}
+
+/// The condition itself, at every instant up to a horizon by which it must have failed if it does.
+fn kept_by_edf(set: &[(u64, u64, u64)], blocking: u64) -> bool {
+    let horizon = 4000;
+    (0..horizon).all(|t| {
+        let due = set.iter().filter(|&&(_, _, d)| d <= t);
+        let demand: u64 = due.clone().map(|&(c, period, d)| ((t - d) / period + 1) * c).sum();
+        due.count() == 0 || blocking + demand <= t
+    })
+}
+
+/// Some order of priorities serves all in time: deadline-monotonic is best where d <= T.
+fn kept_by_priorities(set: &[(u64, u64, u64)], blocking: u64) -> bool {
+    let mut order = set.to_vec();
+    order.sort_by_key(|&(_, _, d)| d);
+    (0..order.len()).all(|at| {
+        let (cost, _, bound) = order[at];
+        let mut r = blocking + cost;
+        loop {
+            let above = order[..at].iter();
+            let wanted: u64 =
+                blocking + cost + above.map(|&(c, t, _)| r.div_ceil(t) * c).sum::<u64>();
+            if wanted > bound {
+                return false;
+            }
+            if wanted <= r {
+                return true;
+            }
+            r = wanted;
+        }
+    })
+}
+
+fn set() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
+    let channel = (1u64..12, 10u64..90, 0u64..40);
+    prop::collection::vec(channel, 1..9)
+}
+
+/// Admits each in turn with some slack, and says what was admitted.
+fn admitted(method: Method, blocking: u64, wanted: &[(u64, u64, u64)]) -> Vec<(u64, u64, u64)> {
+    let mut link = Reservations::new(method, ps(blocking));
+    let mut kept = Vec::new();
+    for &(cost, interval, slack) in wanted {
+        if let Some(bound) = link.bound(demand(cost, interval)) {
+            let bound = (bound.as_ps() + slack).min(interval);
+            link.reserve(demand(cost, interval), ps(bound));
+            kept.push((cost, interval, bound));
+        }
+    }
+    assert_eq!(link.channels(), kept.len() as u64);
+    kept
+}
+
+proptest! {
+    #[test]
+    fn e_18_edf_promises_exactly_what_the_condition_allows(
+        wanted in set(), blocking in 0u64..12, last in (1u64..12, 10u64..90),
+    ) {
+        let kept = admitted(Method::Edf, blocking, &wanted);
+        prop_assert!(kept_by_edf(&kept, blocking));
+        let mut link = Reservations::new(Method::Edf, ps(blocking));
+        kept.iter().for_each(|&(c, t, d)| link.reserve(demand(c, t), ps(d)));
+        let (cost, interval) = last;
+        let with = |bound: u64| {
+            let mut with = kept.clone();
+            with.push((cost, interval, bound));
+            with
+        };
+        match link.bound(demand(cost, interval)) {
+            Some(bound) => {
+                prop_assert!(kept_by_edf(&with(bound.as_ps()), blocking));
+                prop_assert!(!kept_by_edf(&with(bound.as_ps() - 1), blocking));
+            }
+            None => {
+                let full: f64 =
+                    with(interval).iter().map(|&(c, t, _)| c as f64 / t as f64).sum();
+                prop_assert!(full >= 1.0 - 1e-12 || !kept_by_edf(&with(interval), blocking));
+            }
+        }
+    }
+
+    #[test]
+    fn e_18_d_order_promises_only_what_priorities_and_edf_keep(
+        wanted in set(), blocking in 0u64..12,
+    ) {
+        let kept = admitted(Method::DOrder, blocking, &wanted);
+        prop_assert!(kept_by_priorities(&kept, blocking));
+        // EDF admits a superset: the same set with the same bounds, each in turn.
+        let mut link = Reservations::new(Method::Edf, ps(blocking));
+        for &(c, t, d) in &kept {
+            let bound = link.bound(demand(c, t));
+            prop_assert!(bound.is_some_and(|bound| bound <= ps(d)), "{bound:?} {c} {t} {d}");
+            link.reserve(demand(c, t), ps(d));
+        }
+    }
+
+    #[test]
+    fn e_19_what_is_taken_back_leaves_no_trace(wanted in set(), other in (1u64..12, 10u64..90)) {
+        for method in [Method::DOrder, Method::Edf] {
+            let mut link = Reservations::new(method, ps(3));
+            for &(cost, interval, slack) in &wanted {
+                if let Some(bound) = link.bound(demand(cost, interval)) {
+                    let bound = bound.max(ps(slack)).min(ps(interval));
+                    link.reserve(demand(cost, interval), bound);
+                }
+            }
+            let before = link.clone();
+            if let Some(bound) = link.bound(demand(other.0, other.1)) {
+                link.reserve(demand(other.0, other.1), bound);
+                prop_assert_ne!(&link, &before);
+                link.release(demand(other.0, other.1), bound);
+            }
+            prop_assert_eq!(&link, &before);
+        }
+    }
+}
+
+#[test]
+fn d_order_gives_the_highest_priority_that_harms_nobody() {
+    // (C, T, d): one at d = 5 that has room for 1, one at d = 20 that has room for more.
+    let mut link = Reservations::new(Method::DOrder, ps(1));
+    link.reserve(demand(2, 100), ps(5));
+    link.reserve(demand(4, 100), ps(20));
+    // 2 above the first: 1 + 2 + 2 = 5 <= 5; response 1 + 2 = 3.
+    assert_eq!(link.bound(demand(2, 100)), Some(ps(3)));
+    // 3 above the first would break it; below it, above the second: 1 + 3 + 2 = 6.
+    assert_eq!(link.bound(demand(3, 100)), Some(ps(6)));
+    // 14 above the second would break it: 1 + 4 + 2 + 14 = 21 > 20.
+    assert_eq!(link.bound(demand(14, 100)), Some(ps(21)));
+}
+
+#[test]
+fn a_full_resource_and_an_impossible_interval_promise_nothing() {
+    for method in [Method::DOrder, Method::Edf] {
+        let mut link = Reservations::new(method, ps(0));
+        assert_eq!(link.bound(demand(1, 0)), None);
+        assert_eq!(link.bound(demand(11, 10)), None);
+        link.reserve(demand(9, 10), ps(9));
+        assert_eq!(link.bound(demand(1, 10)), None, "a utilisation of 1 is not promised");
+        assert!((link.utilisation() - 0.9).abs() < 1e-12);
+    }
+}

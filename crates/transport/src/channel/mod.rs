@@ -1,0 +1,29 @@
+//! Real-time channels: guarantees from one application to another, as machines without input or
+//! output (E-15 to E-26, E-79, E-80).
+//!
+//! ```text
+//! application --contract--> [manager] ~~forward, reverse~~> [manager] ~~> [manager]
+//!                               |  admission, buffers           |
+//! application --messages--> [policing] -> [scheduler] ==link==> [scheduler] ==link==> delivered
+//!                            logical time    three queues           by logical time + deadline
+//! ```
+//!
+//! | Part | Holds | Source |
+//! |---|---|---|
+//! | [`contract`] | what an application promises and wants | §3.2.1 |
+//! | [`arrival`] | logical arrival times, the bounded process | §3.2.1 |
+//! | [`admission`] | which bound a link or a processor can promise | Fig 3.3; Zheng & Shin |
+//! | [`manager`] | establishment over many nodes, and its end | §3.2.2 |
+//! | [`scheduler`] | three queues and the link horizon | §3.2.4 |
+//! | [`policing`] | what happens to what was not promised | §3.2.4, §3.5.1 |
+//! | [`network`] | links, channels and floods run together, to see whether promises are kept | - |
+//!
+//! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
+//! of Michigan, 1997, ch. 3; Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994.
+
+pub mod admission;
+pub mod arrival;
+pub mod contract;
+pub mod network;
+pub mod policing;
+pub mod scheduler;
