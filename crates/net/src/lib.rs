@@ -10,6 +10,7 @@ pub mod forwarder;
 pub mod fuzz;
 pub mod impair;
 pub mod lookup;
+pub mod mpeg;
 pub mod queue;
 pub mod request;
 pub mod ring;

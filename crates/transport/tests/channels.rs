@@ -44,7 +44,8 @@ fn set(random: &mut Stream) -> Set {
         skew: Duration::ZERO,
     });
     let links: Vec<Link> = links.collect();
-    let slowest = links.iter().map(|link| link.time_for(Bytes(1500))).max().unwrap();
+    let slowest =
+        links.iter().map(|link| link.time_for(Bytes(1500))).max().expect("there is a link");
     let channels = (0..1 + random.below(CHANNELS_MAX)).map(|_| {
         let first = random.below(links.len() as u64) as usize;
         let hops = 1 + random.below((links.len() - first) as u64) as usize;

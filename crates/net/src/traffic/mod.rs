@@ -4,6 +4,7 @@
 
 mod bulk;
 mod constant;
+mod mpeg;
 mod on_off;
 mod poisson;
 mod replay;
@@ -20,6 +21,7 @@ pub const KINDS: &[Kind] = &[
     Kind { page: poisson::PAGE, build: poisson::build },
     Kind { page: on_off::PAGE, build: on_off::build },
     Kind { page: replay::PAGE, build: replay::build },
+    Kind { page: mpeg::PAGE, build: mpeg::build },
     Kind { page: request::PAGE, build: request::build },
     Kind { page: bulk::PAGE, build: bulk::build },
 ];

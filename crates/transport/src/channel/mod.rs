@@ -16,6 +16,7 @@
 //! | [`manager`] | establishment over many nodes, and its end | §3.2.2 |
 //! | [`scheduler`] | three queues and the link horizon | §3.2.4 |
 //! | [`policing`] | what happens to what was not promised | §3.2.4, §3.5.1 |
+//! | [`handlers`] | a processor that works by the deadlines of messages | §6.1, Fig 6.1 |
 //! | [`network`] | links, channels and floods run together, to see whether promises are kept | - |
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
@@ -24,6 +25,7 @@
 pub mod admission;
 pub mod arrival;
 pub mod contract;
+pub mod handlers;
 pub mod network;
 pub mod policing;
 pub mod scheduler;

@@ -1,0 +1,71 @@
+//! Frames of a film: sizes with given moments in groups of pictures, cut into packets.
+
+use super::{Setting, Traffic};
+use crate::mpeg::{Moments, frames};
+use crate::source::Pattern;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, here};
+
+const SIZE: ParamKind = ParamKind::Size { min: 1, max: 1 << 30 };
+const FRAMES: ParamKind = ParamKind::Integer { min: 24, max: 1 << 20 };
+
+pub(super) const PAGE: &Page = &Page {
+    name: "mpeg",
+    family: Family::Traffic,
+    what: "Frames of a film in groups IBBPBBPBBPBB, with given sizes, cut into packets.",
+    ports: "(frames) --> out",
+    params: &[
+        Param::required("mean", SIZE, "mean size of a frame"),
+        Param::required("deviation", SIZE, "standard deviation of the sizes"),
+        Param::required("least", SIZE, "the smallest frame"),
+        Param::required("most", SIZE, "the largest frame"),
+        Param::or("interval", ParamKind::Time, "33 ms", "from one frame to the next"),
+        Param::or("packet", ParamKind::PACKET, "1500 B", "longest packet; a frame's come at once"),
+        Param::or("frames", FRAMES, "21600", "after so many it begins again"),
+        Param::or("film", ParamKind::Integer { min: 0, max: 1 << 32 }, "1", "another film"),
+        Param::or("from", ParamKind::Integer { min: 0, max: 1 << 20 }, "0", "its first frame"),
+    ],
+    source: "moments and pattern: Indiresan 1997, Table 6.4, §6.4.3",
+    deviations: &["Scenes and noise are ours; there is no long-range dependence."],
+    counters: &[("sent", "packets made")],
+    example: r#"
+duration = "1 s"
+[nodes]
+camera = { host = {} }
+screen = { host = {} }
+[[links]]
+between = ["camera", "screen"]
+rate = "10 Mbit/s"
+[[traffic]]
+name = "dino"
+from = "camera"
+to = "screen"
+mpeg = { mean = "1635 B", deviation = "1844 B", least = "110 B", most = "14954 B" }
+"#,
+    place: here!(),
+};
+
+pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
+    let bits = |name: &str| values.get::<Bytes>(name).0 * 8;
+    let moments = Moments {
+        least: bits("least"),
+        most: bits("most"),
+        mean: bits("mean") as f64,
+        deviation: bits("deviation") as f64,
+    };
+    let (count, film, from): (u64, u64, u64) =
+        (values.get("frames"), values.get("film"), values.get("from"));
+    let sizes = frames(&moments, count as usize, film)
+        .ok_or("no sizes between `least` and `most` have this `mean` and `deviation`")?;
+    let (interval, packet): (Duration, Bytes) = (values.get("interval"), values.get("packet"));
+    if interval.is_zero() {
+        return Err("frames need time between them".to_owned());
+    }
+    let packets = (0u64..).flat_map(move |n| {
+        let at = interval * n;
+        let size = sizes[((from + n) % sizes.len() as u64) as usize].div_ceil(8).max(1);
+        let cut = (0..size.div_ceil(packet.0)).map(move |k| (size - k * packet.0).min(packet.0));
+        cut.map(move |len| (at, Bytes(len)))
+    });
+    Ok(Traffic::Source(Pattern::Replay(Box::new(packets))))
+}
