@@ -4,6 +4,7 @@
 //! whole experiments; it owns no clock and no file either way.
 
 mod afterburner;
+mod channels;
 mod cim;
 mod cim_model;
 mod interfaces;
@@ -138,6 +139,8 @@ pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 pub const ALL: &[(&str, Compute)] = &[
     ("adapter-pcie", cim_model::modern),
     ("afterburner-stream", afterburner::stream),
+    ("channels-point-to-point", channels::point_to_point::rows),
+    ("channels-token-network", channels::token::rows),
     ("cim-equations", cim::equations),
     ("cim-model", cim_model::model),
     ("ip-cycles", ip::cycles),

@@ -1,0 +1,273 @@
+//! A sending host as chapter 6 has it: police, handlers on a processor, perhaps a link scheduler, and
+//! an adapter (E-79).
+//!
+//! ```text
+//! messages --> police --> handlers, EDD --> [link scheduler, EDD] --> adapter --> network
+//!              slots        C_cpu             at most P there         any Description
+//! ```
+//!
+//! A packet takes a slot of its channel when its message comes, and frees it when it is sent. It is
+//! late if it is sent after its message's logical arrival + d.
+
+use lastmeter_base::{Bytes, Duration, Time};
+use lastmeter_engine::Distribution;
+use lastmeter_host::adapter::description::Description;
+use lastmeter_host::adapter::transmitter::{Order, Transmitter, What};
+use lastmeter_transport::channel::admission::host::HandlerCosts;
+use lastmeter_transport::channel::handlers::{Handlers, Made, Message, Regulation};
+use lastmeter_transport::channel::policing::{Excess, Police, Verdict};
+use lastmeter_transport::channel::scheduler::{self, Scheduler};
+use std::collections::HashMap;
+
+/// A host and its adapter.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) regulation: Regulation,
+    pub(super) real_time: HandlerCosts,
+    pub(super) best_effort: HandlerCosts,
+    /// Packets that the host lets the adapter have, where it schedules the link itself.
+    pub(super) schedules: Option<u64>,
+    pub(super) adapter: Description,
+}
+
+/// A channel, or best effort where there is no deadline.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) interval: Duration,
+    pub(super) deadline: Option<Duration>,
+    pub(super) packet_max: Bytes,
+    /// Packets that may wait.
+    pub(super) slots: u64,
+    /// When messages come, and how long they are, in order.
+    pub(super) messages: Vec<(Time, Bytes)>,
+}
+
+/// What became of a flow's packets, of messages that came within the measured span.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    /// Packets that it was cut into.
+    pub(super) packets: u64,
+    /// Packets that found no slot.
+    pub(super) dropped: u64,
+    /// Packets sent after their deadline, or not by the end of the run.
+    pub(super) late: u64,
+    /// Packets sent in time.
+    pub(super) in_time: u64,
+    /// Bytes that left within the span, whenever their message came.
+    pub(super) bytes: u64,
+    /// From a message's deadline back to when its last packet was sent; zero where it was late.
+    pub(super) laxity: Distribution,
+    /// From when a message came until its last packet was sent.
+    pub(super) delay: Distribution,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) flows: Vec<Sent>,
+    /// Packets sent in each turn of the token: fewest and most, of turns used to the end.
+    pub(super) turns: (u64, u64),
+    pub(super) span: Duration,
+}
+
+impl Run {
+    /// Bytes a second of some flows.
+    pub(super) fn throughput(&self, of: impl Fn(usize) -> bool) -> f64 {
+        let flows = self.flows.iter().enumerate().filter(|&(at, _)| of(at));
+        flows.map(|(_, sent)| sent.bytes).sum::<u64>() as f64 / self.span.as_secs_f64()
+    }
+    /// Percent of the packets of some flows that were late or dropped.
+    pub(super) fn missed(&self, of: impl Fn(usize) -> bool) -> f64 {
+        let flows = self.flows.iter().enumerate().filter(|&(at, _)| of(at));
+        let (missed, all) = flows.fold((0, 0), |(missed, all), (_, sent)| {
+            (missed + sent.late + sent.dropped, all + sent.packets)
+        });
+        100.0 * missed as f64 / all.max(1) as f64
+    }
+}
+
+struct System<'a> {
+    flows: &'a [Flow],
+    handlers: Handlers,
+    police: Vec<Police>,
+    scheduler: Option<Scheduler<Made>>,
+    adapter: Transmitter,
+    orders: HashMap<u64, Made>,
+    made: u64,
+    came: Vec<Vec<Time>>,
+    sent: Vec<Sent>,
+    span: (Time, Time),
+    now: Time,
+    /// A pause of the link that is longer divides turns of the token.
+    gap: Duration,
+    sent_at: Option<Time>,
+    turn: u64,
+    turns: Vec<u64>,
+}
+
+/// How long the run goes on after the measured span, so that what came in it can leave.
+const DRAIN: Duration = Duration::from_ms(500);
+
+/// Runs from the start, and measures what comes within the span. A pause of the link longer than `gap`
+/// divides turns of the token.
+pub(super) fn run(host: &Host, flows: &[Flow], span: (Time, Time), gap: Duration) -> Run {
+    let to = span.1 + DRAIN;
+    let costs = [host.best_effort, host.real_time];
+    let between = host.real_time.packets_between;
+    let mut handlers = Handlers::new(host.regulation, between, host.real_time.switch);
+    for flow in flows {
+        handlers.handler(flow.deadline.is_some(), &costs[usize::from(flow.deadline.is_some())]);
+    }
+    let police = |flow: &Flow| Police::new(flow.interval, flow.slots, Excess::Drop);
+    let mut system = System {
+        flows,
+        handlers,
+        police: flows.iter().map(police).collect(),
+        scheduler: host.schedules.map(|outstanding| {
+            Scheduler::new(scheduler::Options { horizon: Duration::ZERO, outstanding })
+        }),
+        adapter: Transmitter::new(host.adapter.clone()),
+        orders: HashMap::new(),
+        made: 0,
+        came: vec![Vec::new(); flows.len()],
+        sent: vec![Sent::default(); flows.len()],
+        span,
+        now: Time::START,
+        gap,
+        sent_at: None,
+        turn: 0,
+        turns: Vec::new(),
+    };
+    let mut messages: Vec<(Time, usize, Bytes)> = Vec::new();
+    for (at, flow) in flows.iter().enumerate() {
+        let inside = flow.messages.iter().take_while(|&&(when, _)| when <= to);
+        messages.extend(inside.map(|&(when, len)| (when, at, len)));
+    }
+    messages.sort();
+    let mut next = messages.into_iter().peekable();
+    loop {
+        let message = next.peek().map(|&(at, ..)| at);
+        let due = [message, system.handlers.next(), system.adapter.next(), system.waits()];
+        let Some(now) = due.into_iter().flatten().min().filter(|&now| now <= to) else { break };
+        while let Some((_, flow, len)) = next.next_if(|&(at, ..)| at <= now) {
+            system.message(now, flow, len);
+        }
+        system.advance(now);
+    }
+    system.close()
+}
+
+impl System<'_> {
+    /// When the link scheduler next has something for the adapter.
+    fn waits(&self) -> Option<Time> {
+        self.scheduler.as_ref()?.ready_at(self.now)
+    }
+
+    fn measured(&self, came: Time) -> bool {
+        (self.span.0..self.span.1).contains(&came)
+    }
+
+    fn message(&mut self, now: Time, at: usize, len: Bytes) {
+        let flow = &self.flows[at];
+        let most = flow.packet_max.0;
+        let packets = len.0.div_ceil(most).max(1);
+        let (logical, enter) = match self.police[at].message(now, packets) {
+            Verdict::Enter { logical, packets } => (logical, packets),
+            Verdict::Drop | Verdict::Wait => (now, 0),
+        };
+        if self.measured(now) {
+            self.sent[at].packets += packets;
+            self.sent[at].dropped += packets - enter;
+        }
+        if enter > 0 {
+            let lens = (0..enter).map(|n| Bytes((len.0 - n * most).min(most)));
+            let id = self.came[at].len() as u64;
+            self.came[at].push(now);
+            let deadline = flow.deadline.map_or(Time::MAX, |d| logical.saturating_add(d));
+            let message = Message { id, logical, deadline, packets: lens.collect() };
+            self.handlers.message(now, at, message);
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        for made in self.handlers.advance(now) {
+            match &mut self.scheduler {
+                None => self.order(now, made),
+                Some(scheduler) => match made.deadline {
+                    Time::MAX => scheduler.enqueue_best_effort(made),
+                    deadline => scheduler.enqueue_real_time(made.logical, deadline, made),
+                },
+            }
+        }
+        self.adapter.advance(now);
+        let events: Vec<_> = self.adapter.events().collect();
+        for event in events {
+            if event.what == What::TransmitAck {
+                self.left(event.at, event.order.id);
+            }
+        }
+        self.now = now;
+        while let Some(made) = self.scheduler.as_mut().and_then(|s| s.dequeue(now)) {
+            self.order(now, made);
+        }
+    }
+
+    fn order(&mut self, now: Time, made: Made) {
+        let id = self.made;
+        self.made += 1;
+        self.orders.insert(id, made);
+        let class = u8::from(made.deadline != Time::MAX);
+        let order = Order { class, due: made.deadline, ..Order::new(id, made.len) };
+        let given = self.adapter.submit(now, order);
+        assert!(given.is_ok(), "the adapter has room for every slot");
+    }
+
+    fn left(&mut self, at: Time, id: u64) {
+        let made = self.orders.remove(&id).expect("only what was ordered is sent");
+        self.turn(at);
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.sent();
+        }
+        self.police[made.handler].left();
+        let came = self.came[made.handler][made.message as usize];
+        let (measured, inside) = (self.measured(came), self.measured(at));
+        let sent = &mut self.sent[made.handler];
+        sent.bytes += if inside { made.len.0 } else { 0 };
+        if measured {
+            sent.in_time += u64::from(at <= made.deadline);
+            if made.last {
+                sent.delay.record(at - came);
+                if made.deadline < Time::MAX {
+                    sent.laxity.record(made.deadline.saturating_since(at));
+                }
+            }
+        }
+    }
+
+    /// Counts packets by turns of the token.
+    fn turn(&mut self, at: Time) {
+        if self.sent_at.is_some_and(|last| at - last > self.gap) {
+            if self.measured(at) {
+                self.turns.push(self.turn);
+            }
+            self.turn = 0;
+        }
+        self.turn += 1;
+        self.sent_at = Some(at);
+    }
+
+    fn close(mut self) -> Run {
+        let (from, until) = self.span;
+        for sent in &mut self.sent {
+            // What came within the span and has not left by now is late.
+            sent.late = sent.packets - sent.dropped - sent.in_time;
+        }
+        let span = until - from;
+        let turns = || self.turns.iter().skip(1).copied();
+        Run {
+            flows: self.sent,
+            turns: (turns().min().unwrap_or(0), turns().max().unwrap_or(0)),
+            span,
+        }
+    }
+}

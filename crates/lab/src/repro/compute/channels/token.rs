@@ -1,0 +1,388 @@
+//! The shared network of §6.4 (E-86 to E-94): 6 real-time channels, 68 films and best effort, on a tenth
+//! of 1 Gbit/s.
+
+use super::super::{Computed, Setting};
+use super::spread::{Spread, seeds};
+use super::system::{Flow, Host, Run, run};
+use crate::repro::{Constants, Error};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate, Stream, Time};
+use lastmeter_host::adapter::description::{Description, Discipline, NetworkModel};
+use lastmeter_net::mpeg::{Moments, frames};
+use lastmeter_transport::channel::admission::host::HandlerCosts;
+use lastmeter_transport::channel::handlers::Regulation;
+
+const PACKET: Bytes = Bytes(4096);
+/// A frame every 33 ms (§6.4.3).
+const FRAME: Duration = Duration::from_ms(33);
+/// Frames of a minute, by which instances of a film are staggered.
+const MINUTE: u64 = 60_000 / 33;
+const FILMS: u64 = 68;
+const NAMES: [&str; 6] = ["dino", "lambs", "atp", "race", "news", "talk"];
+/// Each point is some 26,000 packets of real time, of some 3700 a second.
+const SPAN: Duration = Duration::from_secs(7);
+const WARM: Duration = Duration::from_secs(1);
+/// As many packets as there are.
+const UNBOUNDED: u64 = 1 << 40;
+
+/// What adapter and host do (§6.4.4, §6.4.5).
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    regulation: Regulation,
+    /// Packets on the adapter at most, where the host schedules the link.
+    depth: Option<u64>,
+    queues: Queues,
+    optimised: bool,
+    speed: u64,
+    rotation: Duration,
+    holding: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Queues {
+    /// One FIFO.
+    One,
+    /// One FIFO for real time, before one for best effort.
+    Two,
+    /// The first of the two by deadline.
+    Deadlines,
+}
+
+const MS: Duration = Duration::from_ms(1);
+/// EQoS.
+const EQOS: Plan = Plan {
+    regulation: Regulation::FlowControl,
+    depth: None,
+    queues: Queues::Deadlines,
+    optimised: true,
+    speed: 12,
+    rotation: Duration::from_ms(10),
+    holding: MS,
+};
+const HQOS_1: Plan = Plan { depth: Some(UNBOUNDED), queues: Queues::One, ..EQOS };
+const HQOS_2: Plan = Plan { depth: Some(UNBOUNDED), queues: Queues::Two, ..EQOS };
+
+struct Bench<'a> {
+    constants: &'a Constants,
+    seed: u64,
+    films: Vec<Vec<u64>>,
+}
+
+/// The six films of Table 6.4.
+fn films(constants: &Constants, seed: u64) -> Result<Vec<Vec<u64>>, Error> {
+    NAMES
+        .iter()
+        .enumerate()
+        .map(|(film, name)| {
+            let row: Vec<u64> = constants.get(name)?;
+            let [least, most, mean, deviation] = row[..] else {
+                return Err(Error::Computation {
+                    name: "channels-token-network",
+                    message: format!("`{name}` needs min, max, mean and deviation"),
+                });
+            };
+            let moments = Moments { least, most, mean: mean as f64, deviation: deviation as f64 };
+            let count = 12 * MINUTE as usize;
+            frames(&moments, count, seed * 6 + film as u64).ok_or(Error::Computation {
+                name: "channels-token-network",
+                message: format!("no frames have the moments of `{name}`"),
+            })
+        })
+        .collect()
+}
+
+impl Bench<'_> {
+    /// Channels 0 to 5 of Table 6.3: bursts at the rate that they promise.
+    fn channels(&self) -> Result<Vec<Flow>, Error> {
+        let message: Bytes = self.constants.get("message")?;
+        let list = |name| self.constants.get::<Vec<u64>>(name);
+        let (intervals, deadlines, bursts) =
+            (list("intervals")?, list("deadlines")?, list("bursts")?);
+        let of = |(n, ((&i, &d), &b)): (usize, ((&u64, &u64), &u64))| {
+            let mut stream = Stream::new(self.seed, &format!("channel {n}"));
+            let interval = MS * i;
+            let mut at = Time::START + Duration::from_ps(stream.below(interval.as_ps()));
+            let mut messages = Vec::new();
+            while at < self.end() {
+                let burst = 1 + stream.below(b);
+                messages.extend((0..burst).map(|_| (at, message)));
+                at += interval * burst;
+            }
+            let slots = (b + d.div_ceil(i)) * message.0.div_ceil(PACKET.0);
+            Flow { interval, deadline: Some(MS * d), packet_max: PACKET, slots, messages }
+        };
+        Ok(intervals.iter().zip(&deadlines).zip(&bursts).enumerate().map(of).collect())
+    }
+
+    /// Channels 7 to 74: each film again and again, a minute apart, at random phases.
+    fn films(&self) -> Vec<Flow> {
+        let of = |n: u64| {
+            let film = &self.films[(n % 6) as usize];
+            let mut stream = Stream::new(self.seed, &format!("film {n}"));
+            let mut at = Time::START + Duration::from_ps(stream.below(FRAME.as_ps()));
+            let mut messages = Vec::new();
+            let mut frame = (n / 6) * MINUTE;
+            while at < self.end() {
+                let bits = film[(frame % film.len() as u64) as usize];
+                messages.push((at, Bytes(bits.div_ceil(8))));
+                at += FRAME;
+                frame += 1;
+            }
+            let most = film.iter().max().copied().unwrap_or(0).div_ceil(8).div_ceil(PACKET.0);
+            let (interval, deadline) = (FRAME, Some(FRAME));
+            Flow { interval, deadline, packet_max: PACKET, slots: 2 * most, messages }
+        };
+        (0..FILMS).map(of).collect()
+    }
+
+    fn end(&self) -> Time {
+        Time::START + WARM + SPAN
+    }
+
+    /// Messages at random times, of which B_max may wait.
+    fn best_effort(&self, load: f64) -> Result<Flow, Error> {
+        let message: Bytes = self.constants.get("message")?;
+        let bursts: u64 = self.constants.get("best_effort_burst")?;
+        let mut stream = Stream::new(self.seed, "best effort");
+        let gap =
+            lastmeter_base::Draw::Exponential(Duration::from_secs_f64(message.0 as f64 / load));
+        let mut at = Time::START + gap.sample(&mut stream);
+        let mut messages = Vec::new();
+        while at < self.end() {
+            messages.push((at, message));
+            at += gap.sample(&mut stream);
+        }
+        Ok(Flow {
+            interval: Duration::ZERO,
+            deadline: None,
+            packet_max: PACKET,
+            slots: bursts * message.0.div_ceil(PACKET.0),
+            messages,
+        })
+    }
+
+    fn host(&self, plan: &Plan) -> Result<Host, Error> {
+        let time = |name: &str| self.constants.get::<Duration>(name);
+        let scaled = |time: Duration| time.scale_ceil(1, plan.speed);
+        let heap = plan.queues == Queues::Deadlines;
+        let per_packet = match (plan.optimised, heap) {
+            (true, true) => time("heap_overlapped")?,
+            (true, false) => time("fifo_overlapped")?,
+            (false, true) => time("heap")?,
+            (false, false) => time("fifo")?,
+        };
+        // Where the adapter sorts, the host need not.
+        let saved = |name: &str| match plan.depth {
+            Some(_) => Ok(Duration::ZERO),
+            None => time(name),
+        };
+        let costs = |whole: Duration, saved: Duration| -> Result<HandlerCosts, Error> {
+            Ok(HandlerCosts {
+                per_message: scaled(time("per_message")?),
+                per_packet: scaled(whole - saved),
+                switch: Duration::ZERO,
+                packets_between: self.constants.get("packets_between")?,
+            })
+        };
+        let mut card = Description::plain("END on a token network");
+        card.host.qos = true;
+        card.queueing.depth = UNBOUNDED;
+        let two = plan.queues != Queues::One;
+        card.queueing.queues = if two { 2 } else { 1 };
+        let discipline = match plan.queues {
+            Queues::One => Discipline::Fifo,
+            Queues::Two => Discipline::Priority,
+            Queues::Deadlines => Discipline::Edd,
+        };
+        (card.queueing.discipline, card.queueing.at_network) = (discipline, Some(discipline));
+        card.buffers.memory = Bytes::from_mib(1024);
+        card.transfer.per_byte = self.constants.get::<PerByte>("dma")?;
+        card.network.rate = Some(self.constants.get::<Rate>("rate")?);
+        card.network.processing = scaled(per_packet);
+        let token = scaled(time("token")?);
+        card.network.model = NetworkModel::Intermittent {
+            rotation: plan.rotation,
+            holding: plan.holding.saturating_sub(token),
+        };
+        Ok(Host {
+            regulation: plan.regulation,
+            real_time: costs(time("real_time_packet")?, saved("host_heap")?)?,
+            best_effort: costs(time("best_effort_packet")?, saved("host_fifo")?)?,
+            schedules: plan.depth,
+            adapter: card,
+        })
+    }
+
+    fn run(&self, plan: &Plan, flows: &[Flow]) -> Result<Run, Error> {
+        let span = (Time::START + WARM, self.end());
+        let away = plan.rotation - plan.holding;
+        Ok(run(&self.host(plan)?, flows, span, away / 2))
+    }
+
+    /// Runs the whole of Table 6.3 with so much best effort, in bytes a second.
+    fn whole(&self, plan: &Plan, load: f64) -> Result<Point, Error> {
+        let mut flows = self.channels()?;
+        let channels = flows.len();
+        flows.extend(self.films());
+        flows.push(self.best_effort(load)?);
+        let best_effort = flows.len() - 1;
+        let run = self.run(plan, &flows)?;
+        Ok(Point {
+            missed: run.missed(|at| at < best_effort),
+            real_time: run.throughput(|at| at < best_effort),
+            channels: run.throughput(|at| at < channels),
+            best_effort: run.throughput(|at| at == best_effort),
+            total: run.throughput(|_| true),
+            turns: run.turns,
+        })
+    }
+}
+
+/// What Fig 6.5 and Fig 6.6 draw of a run.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// Percent of real-time packets that were late or dropped.
+    missed: f64,
+    /// Bytes a second.
+    real_time: f64,
+    channels: f64,
+    best_effort: f64,
+    total: f64,
+    turns: (u64, u64),
+}
+
+/// Best effort that leaves room, and more than there is room for, in bytes a second.
+const LIGHT: f64 = 0.5e6;
+const HEAVY: f64 = 8e6;
+const PACKETS: &str = "% of packets";
+const MB: &str = "MB/s";
+const LINK: &str = "% of the link";
+
+/// The rows of E-88 to E-95 that the shared network gives.
+pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut spread = Spread::default();
+    for seed in seeds(setting) {
+        let bench =
+            Bench { constants: setting.constants, seed, films: films(setting.constants, seed)? };
+        let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
+        if wants(&["E-88", "E-89", "E-90", "E-93"]) {
+            capacity(&bench, &mut spread)?;
+        }
+        if wants(&["E-92", "E-95"]) {
+            queues(&bench, &mut spread)?;
+        }
+        if wants(&["E-94"]) {
+            processors(&bench, &mut spread)?;
+        }
+    }
+    Ok(spread.computed())
+}
+
+/// What of the network can be used, and by whom (§6.4.2, Tables 6.3 and 6.4).
+fn capacity(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
+    let rate: Rate = bench.constants.get("rate")?;
+    // A tenth of the link, in bytes a second.
+    let share = rate.as_bits() as f64 / 80.0;
+    let percent = |bytes: f64| 100.0 * bytes / share;
+    let cost: Duration = bench.constants.get("fifo_overlapped")?;
+    let wire = rate.time_for(PACKET).as_secs_f64();
+    let used = |speed: f64| 100.0 * wire / (wire + cost.as_secs_f64() / speed);
+    spread.add("E-88", "Eq 4.1: speed-up 1", used(1.0), LINK);
+    spread.add("E-88", "Eq 4.2: speed-up 12", used(12.0), LINK);
+    let alone = bench.run(&HQOS_2, &[bench.best_effort(2.0 * share)?])?;
+    spread.add("E-88", "best effort alone", percent(alone.throughput(|_| true)), LINK);
+    let point = bench.whole(&EQOS, HEAVY)?;
+    spread.add("E-88", "all of Table 6.3", percent(point.total), LINK);
+    spread.add("E-93", "fewest packets in a holding time", point.turns.0 as f64, "packets");
+    spread.add("E-93", "most packets in a holding time", point.turns.1 as f64, "packets");
+    spread.add("E-89", "used by channels 0-5", percent(point.channels), LINK);
+    spread.add("E-89", "used by films", percent(point.real_time - point.channels), LINK);
+    let mut reserved = 0.0;
+    for (n, name) in NAMES.iter().enumerate() {
+        let row: Vec<u64> = bench.constants.get(name)?;
+        let instances = (FILMS - n as u64).div_ceil(6) as f64;
+        reserved += instances * (row[2] + row[3]) as f64 / 8.0 / FRAME.as_secs_f64();
+        let sizes = &bench.films[n];
+        let count = sizes.len() as f64;
+        let mean = sizes.iter().sum::<u64>() as f64 / count;
+        let square = sizes.iter().map(|&size| (size as f64 - mean).powi(2)).sum::<f64>() / count;
+        let mut add = |what: &str, value: f64| {
+            spread.add("E-90", &format!("{name}, {what}"), value, "bit");
+        };
+        add("min", sizes.iter().min().copied().unwrap_or(0) as f64);
+        add("max", sizes.iter().max().copied().unwrap_or(0) as f64);
+        add("mean", mean);
+        add("std. dev.", square.sqrt());
+    }
+    spread.add("E-89", "reserved for films", percent(reserved), LINK);
+    Ok(())
+}
+
+/// Fig 6.5: the queues of the adapter (§6.4.4).
+fn queues(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
+    let id = "E-92";
+    let (low, high) = (bench.whole(&EQOS, LIGHT)?, bench.whole(&EQOS, HEAVY)?);
+    spread.add(id, "EQoS: in time", 100.0 - high.missed, PACKETS);
+    let unmoved = |low: Point, high: Point| (high.real_time / low.real_time - 1.0).abs() < 0.01;
+    spread.holds(id, "EQoS: best effort does not move real-time throughput", unmoved(low, high));
+    let (two_low, two) = (bench.whole(&HQOS_2, LIGHT)?, bench.whole(&HQOS_2, HEAVY)?);
+    spread.add(id, "HQoS2: late", two.missed, PACKETS);
+    let item = "HQoS2: best effort does not move real-time throughput";
+    spread.holds(id, item, unmoved(two_low, two));
+    let item = "HQoS2: misses do not grow with best effort";
+    spread.holds(id, item, two.missed - two_low.missed < 1.0);
+    let films = bench.run(&HQOS_2, &[bench.films(), vec![bench.best_effort(HEAVY)?]].concat())?;
+    let only = films.missed(|at| at < FILMS as usize);
+    spread.holds(id, "HQoS2: almost none late with films alone", only < 0.1);
+    let one = bench.whole(&HQOS_1, HEAVY)?;
+    spread.holds(id, "HQoS1: almost all late under heavy load", one.missed > 90.0);
+    spread.holds(id, "HQoS1: real-time throughput declines", one.real_time < 0.97 * high.real_time);
+    let others = two.best_effort.max(high.best_effort);
+    spread.holds(id, "HQoS1: best effort rises further", one.best_effort > 1.1 * others);
+    spread.holds(id, "HQoS1: more throughput than EQoS", one.total > high.total);
+    spread.add(id, "TTRT 10 ms: total", high.total / 1e6, MB);
+    let plain = bench.whole(&Plan { optimised: false, ..EQOS }, HEAVY)?;
+    spread.holds(id, "EQoS no opt: best effort gets nothing", plain.best_effort < 0.01e6);
+    spread.holds(id, "EQoS no opt: less than offered", plain.total < 0.95 * high.real_time);
+    let sixty = bench.whole(&Plan { depth: Some(60), ..HQOS_1 }, HEAVY)?;
+    spread.add(id, "HQoS1 depth 60: late", sixty.missed, PACKETS);
+    let six = Plan { depth: Some(6), rotation: MS, holding: MS / 10, ..HQOS_1 };
+    let six = bench.whole(&six, HEAVY)?;
+    spread.add(id, "HQoS1 depth 6 TTRT 1 ms: late", six.missed, PACKETS);
+    spread.add(id, "HQoS1 depth 6 TTRT 1 ms: total", six.total / 1e6, MB);
+    let decides = high.missed < 1.0 && one.missed > 50.0;
+    spread.holds("E-95", "on a shared network the adapter decides", decides);
+    Ok(())
+}
+
+/// Fig 6.6: the processor and its policies, without link scheduling on the host (§6.4.5).
+fn processors(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
+    use Queues::{Deadlines, Two};
+    use Regulation::{FlowControl, RealTimePriority, Unregulated};
+    let id = "E-94";
+    let missed = |speed, regulation, queues| -> Result<f64, Error> {
+        let plan = Plan { regulation, queues, speed, ..EQOS };
+        Ok(bench.whole(&plan, HEAVY)?.missed)
+    };
+    let policies = [FlowControl, RealTimePriority, Unregulated];
+    let all = |speed, queues| -> Result<Vec<f64>, Error> {
+        policies.iter().map(|&policy| missed(speed, policy, queues)).collect()
+    };
+    let sorted = all(12, Deadlines)?;
+    spread.holds(id, "12 EDF: few late with any policy", sorted.iter().all(|&late| late < 1.0));
+    let two = all(12, Two)?;
+    spread.add(id, "12 TwoQ FlowCtrl: late", two[0], PACKETS);
+    spread.add(id, "12 TwoQ RT Pri: late", two[1], PACKETS);
+    spread.add(id, "12 TwoQ Unregulated: late", two[2], PACKETS);
+    spread.add(id, "8 TwoQ RT Pri: late", missed(8, RealTimePriority, Two)?, PACKETS);
+    spread.add(id, "7 EDF FlowCtrl: missed", missed(7, FlowControl, Deadlines)?, PACKETS);
+    let mut weak: f64 = 0.0;
+    for regulation in [RealTimePriority, Unregulated] {
+        for queues in [Deadlines, Two] {
+            weak = weak.max(missed(7, regulation, queues)?);
+        }
+    }
+    spread.add(id, "7 less policing: missed", weak, PACKETS);
+    let slow = missed(6, FlowControl, Deadlines)?.min(missed(6, FlowControl, Two)?);
+    spread.holds(id, "6: almost all missed whatever the queues", slow > 90.0);
+    Ok(())
+}
