@@ -1,6 +1,6 @@
 //! What an element is, and what it reports at the end.
 
-use crate::{Context, Meter};
+use crate::{Context, Meter, Series};
 use lastmeter_base::{Packet, Time};
 
 /// An element of the graph.
@@ -73,6 +73,7 @@ pub struct Report {
     pub(crate) held: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) meters: Vec<Meter>,
+    pub(crate) series: Vec<(&'static str, &'static str, Series)>,
 }
 
 impl Report {
@@ -87,6 +88,10 @@ impl Report {
     /// A counter or gauge, for people and programs to read.
     pub fn count(&mut self, name: &'static str, value: u64) {
         self.counters.push((name, value));
+    }
+    /// How a quantity went over time, and its unit: `ps` for a time, else a word.
+    pub fn series(&mut self, name: &'static str, unit: &'static str, series: &Series) {
+        self.series.push((name, unit, series.clone()));
     }
     /// What one unit of a resource did during the run.
     pub fn meter(&mut self, meter: &Meter) {

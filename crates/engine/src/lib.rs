@@ -23,6 +23,7 @@ mod graph;
 mod meter;
 mod parallel;
 mod run;
+mod series;
 mod trace;
 mod world;
 
@@ -37,4 +38,5 @@ pub use graph::{EDGES_MAX, ELEMENTS_MAX, Graph};
 pub use meter::Meter;
 pub use parallel::{Parallel, Serial};
 pub use run::{ElementReport, Engine, Outcome, PROGRESS_LIMIT};
+pub use series::{STEPS_MAX, Series};
 pub use trace::{TRACE_MAX, TraceEvent, TraceKind};

@@ -5,7 +5,7 @@ use crate::clock::{Clock, Wake};
 use crate::events::Target;
 use crate::trace::{TraceEvent, TraceKind};
 use crate::world::{End, World};
-use crate::{Context, Element, ElementId, Error, Graph, Report, TimerId};
+use crate::{Context, Element, ElementId, Error, Graph, Report, Series, TimerId};
 use lastmeter_base::Time;
 
 /// Handlers that may run at one instant before the run is said to make no progress.
@@ -72,6 +72,8 @@ pub struct ElementReport {
     pub held: u64,
     /// Its counters.
     pub counters: Vec<(&'static str, u64)>,
+    /// Quantities over time, each with its name and unit.
+    pub series: Vec<(&'static str, &'static str, Series)>,
 }
 
 impl Graph {
@@ -136,8 +138,8 @@ impl Engine {
                 report.meters.iter().for_each(|meter| books.enter_meter(meter));
                 held += report.held;
                 let name = self.names[place.id.0 as usize].clone();
-                reports[place.id.0 as usize] =
-                    Some(ElementReport { name, held: report.held, counters: report.counters });
+                let Report { held, counters, series, .. } = report;
+                reports[place.id.0 as usize] = Some(ElementReport { name, held, counters, series });
             }
             books.merge(&partition.world.books);
             if let Some(part) = partition.world.trace {

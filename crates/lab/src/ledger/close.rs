@@ -1,7 +1,8 @@
 //! Closing the books of a model run: from the engine's outcome to the ledger.
 
 use super::{
-    Balance, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Stage, Times, Totals,
+    Balance, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Series, Stage, Step,
+    Times, Totals,
 };
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use std::collections::BTreeMap;
@@ -52,7 +53,29 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
         certificate: None,
         provenance,
         notes: Vec::new(),
+        series: series(outcome),
     }
+}
+
+fn series(outcome: &Outcome) -> Vec<Series> {
+    let all = outcome.elements.iter().flat_map(|element| {
+        element.series.iter().map(move |(name, unit, series)| (&element.name, name, *unit, series))
+    });
+    all.map(|(element, name, unit, series)| {
+        let (unit, scale) = if unit == "ps" { ("s", 1e-12) } else { (unit, 1.0) };
+        let step = |(at, (least, most)): (lastmeter_base::Time, (u64, u64))| Step {
+            at: at.since_start().as_secs_f64(),
+            least: least as f64 * scale,
+            most: most as f64 * scale,
+        };
+        Series {
+            name: format!("{element}: {name}"),
+            unit: unit.to_owned(),
+            step: series.width().as_secs_f64(),
+            steps: series.steps().map(step).collect(),
+        }
+    })
+    .collect()
 }
 
 impl Stage {

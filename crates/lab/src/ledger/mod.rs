@@ -41,6 +41,33 @@ pub struct Ledger {
     /// What a reader should know of the figures: how sure they are, what could not be separated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Quantities that elements kept over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+}
+
+/// A quantity over time, such as the rotation time of a ring.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Series {
+    /// Whose it is, and what: `ring: rotation`.
+    pub name: String,
+    /// `s` for a time, else a word.
+    pub unit: String,
+    /// The length of a step, in seconds.
+    pub step: f64,
+    /// Steps in which something was seen.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a [`Series`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// When it begins, in seconds.
+    pub at: f64,
+    /// The least value in it.
+    pub least: f64,
+    /// The greatest.
+    pub most: f64,
 }
 
 /// The stages from one application to another, for one class of traffic.

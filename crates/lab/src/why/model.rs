@@ -54,6 +54,7 @@ pub fn ledger(setting: &Setting, prediction: &Prediction, profile: Source) -> Le
             ..Provenance::default()
         },
         notes: prediction.notes.iter().map(|note| super::own::sentence(note)).collect(),
+        series: Vec::new(),
     }
 }
 

@@ -43,6 +43,7 @@ pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
             ..Provenance::default()
         },
         notes: notes(seen),
+        series: Vec::new(),
     }
 }
 

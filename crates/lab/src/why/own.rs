@@ -88,6 +88,7 @@ pub fn ledger(account: Account<'_>) -> Ledger {
             partial: false,
         },
         notes: notes(m, account.stages),
+        series: Vec::new(),
     }
 }
 

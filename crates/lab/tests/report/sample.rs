@@ -169,6 +169,7 @@ pub(crate) fn ledger() -> Ledger {
             partial: false,
         },
         notes: Vec::new(),
+        series: Vec::new(),
     }
 }
 

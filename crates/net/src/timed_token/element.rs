@@ -244,6 +244,8 @@ impl Element for Ring {
         out.count("rotation_max_ps", self.medium.rotations.max.as_ps());
         out.count("rotations_broken", self.medium.rotations.broken);
         out.count("tokens_lost", self.medium.rotations.lost);
+        out.series("rotation of the token", "ps", &self.medium.rotation_times);
+        out.series("who has the token", "station", &self.medium.holders);
     }
 }
 

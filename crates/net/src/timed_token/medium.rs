@@ -19,10 +19,14 @@
 
 use super::station::{Grant, Station};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
+use lastmeter_engine::Series;
 use std::collections::VecDeque;
 
 /// The master and fifteen hosts (J-08): a ring identity has four bits.
 pub const STATIONS_MAX: usize = 16;
+
+/// Steps of the record of who holds the token in a target rotation time.
+const HOLDERS_A_TARGET: u64 = 64;
 
 /// The two classes of service (J-13, J-14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +140,10 @@ pub struct Medium {
     pub services: [Service; 2],
     /// What is known of the token.
     pub rotations: Rotations,
+    /// Rotations of the token as the master sees them, in picoseconds.
+    pub rotation_times: Series,
+    /// Who held the token in the first rotations.
+    pub holders: Series,
 }
 
 impl Medium {
@@ -180,6 +188,8 @@ impl Medium {
             lose: false,
             services: [Service::default(); 2],
             rotations: Rotations::default(),
+            rotation_times: Series::whole_run(),
+            holders: Series::beginning(options.target / HOLDERS_A_TARGET),
             options,
         })
     }
@@ -299,6 +309,9 @@ impl Medium {
             self.rotations.sum += u128::from(rotation.as_ps());
             self.rotations.max = self.rotations.max.max(rotation);
             self.rotations.broken += u64::from(left.lost);
+            if station == 0 {
+                self.rotation_times.record(at, rotation.as_ps());
+            }
         }
         if self.queues[station].iter().all(|queue| queue.packets.is_empty()) {
             self.idle_visits += 1;
@@ -320,6 +333,7 @@ impl Medium {
         sent: &mut impl FnMut(Sent),
     ) {
         let mut at = started;
+        self.holders.record(started, station as u64);
         loop {
             let first = self.queues[station][class as usize].packets.front();
             let Some(time) = first.map(|packet| self.time_for(packet.len)) else { break };

@@ -10,6 +10,7 @@ mod drawing;
 mod facts;
 mod paths;
 mod resources;
+mod series;
 mod stages;
 mod text;
 mod what_ifs;
@@ -19,12 +20,13 @@ use text::escape;
 
 /// The parts of the page, in order; each writes one section, or nothing where there is nothing to
 /// say.
-const SECTIONS: [fn(&Ledger, &mut String); 7] = [
+const SECTIONS: [fn(&Ledger, &mut String); 8] = [
     facts::warnings,
     facts::verdict,
     paths::overview,
     paths::detailed,
     resources::section,
+    series::section,
     what_ifs::section,
     facts::provenance,
 ];

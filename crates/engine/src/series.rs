@@ -1,0 +1,116 @@
+//! A quantity over time, in a bounded number of steps however long the run is.
+
+use lastmeter_base::{Duration, Time};
+
+/// Steps of a series, at most.
+pub const STEPS_MAX: usize = 512;
+
+/// What a quantity was: its least and greatest value in each step of time, in whole units that its owner
+/// names.
+///
+/// ```
+/// use lastmeter_base::{Duration, Time};
+/// use lastmeter_engine::Series;
+/// let mut series = Series::whole_run();
+/// for us in 0..10_000 {
+///     series.record(Time::START + Duration::from_us(us), us % 7);
+/// }
+/// assert!(series.steps().count() <= 512);
+/// assert_eq!(series.steps().next().unwrap().1, (0, 6));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    width: Duration,
+    /// Whether steps become wider when they do not do, or the rest is left out.
+    widens: bool,
+    steps: Vec<Option<(u64, u64)>>,
+}
+
+impl Series {
+    /// Of a run of any length: steps become twice as wide where there would be too many.
+    pub fn whole_run() -> Series {
+        Series { width: Duration::from_us(1), widens: true, steps: Vec::new() }
+    }
+    /// Of the beginning alone, in steps of `width`.
+    pub fn beginning(width: Duration) -> Series {
+        Series { width: width.max(Duration::from_ps(1)), widens: false, steps: Vec::new() }
+    }
+
+    /// The quantity is `value` at `now`.
+    #[inline]
+    pub fn record(&mut self, now: Time, value: u64) {
+        let mut place = (now.as_ps() / self.width.as_ps()) as usize;
+        if place >= STEPS_MAX {
+            if !self.widens {
+                return;
+            }
+            while place >= STEPS_MAX {
+                self.halve();
+                place /= 2;
+            }
+        }
+        if place >= self.steps.len() {
+            self.steps.resize(place + 1, None);
+        }
+        let (least, most) = self.steps[place].get_or_insert((value, value));
+        (*least, *most) = ((*least).min(value), (*most).max(value));
+    }
+
+    #[cold]
+    fn halve(&mut self) {
+        self.width = self.width * 2;
+        let join = |pair: &[Option<(u64, u64)>]| {
+            let both = pair.iter().flatten().copied();
+            both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        };
+        self.steps = self.steps.chunks(2).map(join).collect();
+    }
+
+    /// The length of a step.
+    pub fn width(&self) -> Duration {
+        self.width
+    }
+    /// When each step begins in which something was recorded, with the least and greatest value.
+    pub fn steps(&self) -> impl Iterator<Item = (Time, (u64, u64))> + '_ {
+        let starts = (0..).map(|place| Time::START + self.width * place);
+        starts.zip(&self.steps).filter_map(|(at, step)| Some((at, (*step)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_beginning_is_kept_as_it_was_and_the_rest_left_out() {
+        let mut series = Series::beginning(Duration::from_us(1));
+        (0..1000).for_each(|us| series.record(Time::START + Duration::from_us(us), us));
+        let all: Vec<_> = series.steps().collect();
+        assert_eq!(all.len(), STEPS_MAX);
+        assert_eq!(all[511], (Time::START + Duration::from_us(511), (511, 511)));
+    }
+
+    proptest! {
+        #[test]
+        fn extremes_and_places_are_those_of_what_was_recorded(
+            gaps in prop::collection::vec((0u64..10_000_000_000, 0u64..1000), 1..200),
+        ) {
+            let mut series = Series::whole_run();
+            let mut now = Time::START;
+            let mut all = Vec::new();
+            for (gap, value) in gaps {
+                now += Duration::from_ps(gap);
+                series.record(now, value);
+                all.push((now, value));
+            }
+            prop_assert!(series.steps().count() <= STEPS_MAX);
+            for (at, (least, most)) in series.steps() {
+                let within = all.iter().filter(|(t, _)| *t >= at && *t < at + series.width());
+                let values: Vec<u64> = within.map(|&(_, value)| value).collect();
+                prop_assert_eq!(values.iter().min(), Some(&least));
+                prop_assert_eq!(values.iter().max(), Some(&most));
+            }
+        }
+    }
+}
