@@ -1,15 +1,20 @@
 //! VuNet's 56-byte cells, and what AVlink makes of them.
 //!
 //! ```text
-//! word 0: ATM header 4 | word 1: error control 1, zero 3 | words 2 to 13: payload 48
+//! word 0: ATM header 4 | word 1: error control 1, zero 2, zero 4 bits, port 4 bits
+//!                      | words 2 to 13: payload 48
 //! ```
 //!
 //! Fourteen words of 32 bits, so that a port of 32 or 64 bits moves whole words. No hop checks the
 //! error control; the source may compute it ahead so that a link to an ATM network need not.
 //! A link looks a cell's VCI up, gives it another, and leaves every other bit as it is.
 //!
+//! Whoever writes a cell into a switch says with four bits by which port it leaves; a link writes
+//! those of its table (§3.1.2).
+//!
 //! Source: the VuNet description in the Aurora report, §3.1. The order of the bytes within word 1
-//! is our choice: error control first, so that the first five bytes are those of an ATM cell.
+//! is our choice: error control first, so that the first five bytes are those of an ATM cell, and
+//! the port last.
 //!
 //! ```
 //! use lastmeter_wire::atm::{Cell, vunet::VunetCell};
@@ -27,6 +32,10 @@ use crate::error::{Error, split};
 pub const VUNET_CELL_LEN: usize = 56;
 /// Where its error control is, if it was computed.
 const CHECK_AT: usize = HEADER_LEN;
+/// Where the port is, by which it leaves the switch.
+const PORT_AT: usize = CHECK_AT + 3;
+/// The largest number of a port: the tables of links have four bits for it.
+pub const PORT_MAX: u8 = 0xf;
 /// Where its payload starts.
 const PAYLOAD_AT: usize = VUNET_CELL_LEN - PAYLOAD_LEN;
 
@@ -74,6 +83,15 @@ impl VunetCell {
     pub fn rewrite_vci(&mut self, vci: u16) {
         let header = rewrite_vci(self.header_bytes(), vci);
         self.0[..HEADER_LEN].copy_from_slice(&header);
+    }
+
+    /// The port of the switch by which it leaves.
+    pub fn port(&self) -> u8 {
+        self.0[PORT_AT] & PORT_MAX
+    }
+    /// Says by which port of the next switch it leaves; the lower four bits count.
+    pub fn set_port(&mut self, port: u8) {
+        self.0[PORT_AT] = port & PORT_MAX;
     }
 
     /// Into VuNet: the three bytes that follow the error control are zero.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! code 1 | depth 1 | sequence 2 | reply VCI 2 | width 2 | height 2 | lines a packet 2 |
-//! cells a burst 2 | burst delay 2 | frame delay 4 | mode 1 | source 1 | crop x 2 | crop y 2 | zero 22
+//! cells a burst 2 | burst delay 2 | frame delay 4 | mode 1 | source 1 | crop x 2 | crop y 2 |
+//! reply port 1 | zero 21
 //! ```
 //!
 //! Source: Aurora report §3.5.2, which names the four parameters that shape the video; layout and
@@ -13,7 +14,7 @@
 //! let command = Command {
 //!     code: Code::VideoRequest, depth: 8, sequence: 1, reply_vci: 100, width: 640, height: 480,
 //!     lines: 16, burst: 28, burst_delay: 240, frame_delay: 0, mode: Mode::OnRequest, source: 0,
-//!     crop: (0, 0),
+//!     crop: (0, 0), reply_port: 3,
 //! };
 //! assert_eq!(Command::parse(&command.emit())?, command);
 //! # Ok::<(), lastmeter_wire::Error>(())
@@ -23,7 +24,7 @@ use crate::atm::PAYLOAD_LEN;
 use crate::error::Error;
 
 /// Bytes that carry something; zeros follow.
-const USED_LEN: usize = 26;
+const USED_LEN: usize = 27;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +91,8 @@ pub struct Command {
     pub source: u8,
     /// The first pixel and line taken.
     pub crop: (u16, u16),
+    /// By which port of its switch the board sends answers and video, four bits.
+    pub reply_port: u8,
 }
 
 impl Command {
@@ -123,6 +126,7 @@ impl Command {
             mode,
             source: payload[21],
             crop: (half(22), half(24)),
+            reply_port: payload[26],
         })
     }
 
@@ -148,7 +152,8 @@ impl Command {
         payload[20] = u8::from(self.mode == Mode::OnRequest);
         payload[21] = self.source;
         payload[22..24].copy_from_slice(&self.crop.0.to_be_bytes());
-        payload[24..USED_LEN].copy_from_slice(&self.crop.1.to_be_bytes());
+        payload[24..26].copy_from_slice(&self.crop.1.to_be_bytes());
+        payload[26] = self.reply_port;
         payload
     }
 }

@@ -5,6 +5,9 @@
 //! VCI 2 | new VCI 2 | port 4 bits, flags 4 bits, reserved 3 bytes
 //! ```
 //!
+//! The first entry of a read or a ping says where the answer goes: its new VCI and port. The answer
+//! to a ping has one entry, whose VCI is the number of who answers.
+//!
 //! Source: Aurora report §3.1.2 and §3.6. Layout, numbers and the reserved VCI are our choice.
 //!
 //! ```
@@ -76,6 +79,10 @@ pub struct Entry {
 impl Entry {
     /// Set where the entry is in use.
     pub const VALID: u8 = 1;
+    /// Set for the table of the other direction: of the cells that come towards whoever asks.
+    pub const BACK: u8 = 2;
+    /// Set in the answer to a ping where no link gives it, but what is attached to a switch.
+    pub const CLIENT: u8 = 4;
 }
 
 /// A control cell.
