@@ -20,3 +20,4 @@ pub mod source;
 pub mod tap;
 pub mod timed_token;
 pub mod traffic;
+pub mod vunet;

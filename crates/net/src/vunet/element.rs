@@ -1,0 +1,334 @@
+//! Switches, links and bridges as elements.
+//!
+//! ```text
+//! client in p --> [ FIFO ] --> crossbar --> out port --> [ FIFO of the link that leaves there ]
+//! switch A in 0 --> table A->B --> out 1 switch B        and back
+//! ```
+//!
+//! Packets hold whole cells; whatever is none is dropped. What leaves a link is written into the next
+//! switch at once; what its fibre takes is the matter of the experiment's link before it.
+
+use super::card::{Action, Card, Counts, Side};
+use super::crossbar::{Crossbar, Moved};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::{Bytes, Duration, NodeId, Packet, StageId, Time, here};
+use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_wire::atm::Cell;
+use lastmeter_wire::atm::vunet::{PORT_MAX, VUNET_CELL_LEN, VunetCell};
+
+/// Three switches in a row, a camera at one end and a workstation at the other.
+const EXAMPLE: &str = r#"
+duration = "200 ms"
+[nodes]
+camera = { host = {} }
+office = { vunet-switch = { ports = 4 } }
+link-1 = { vunet-link = {} }
+hall = { vunet-switch = {} }
+link-2 = { vunet-link = { restarts-at = "100 ms" } }
+laboratory = { vunet-switch = {} }
+alpha = { host = {} }
+[[links]]
+between = ["camera", "office", "link-1", "hall", "link-2", "laboratory"]
+rate = "500 Mbit/s"
+queue = { drop-tail = { packets = 256 } }
+[[links]]
+between = ["laboratory", "alpha"]
+rate = "232 Mbit/s"
+queue = { drop-tail = { packets = 256 } }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "alpha"
+vidboard = { width = 320, height = 240, verify = "20 ms" }
+"#;
+
+/// How experiments describe a switch.
+pub const SWITCH: &Page = &Page {
+    name: "vunet-switch",
+    family: Family::Node,
+    what: "The VuNet's switch: moves cells between ports and knows nothing of channels.",
+    ports: "neighbour --> [ FIFO ] --> crossbar --> the port that the cell names --> neighbour\n\
+            drops: `FIFO full`, `no such port`, `not a cell`",
+    params: &[
+        Param::or(
+            "ports",
+            ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 },
+            "6",
+            "how many it has; neighbours are attached in the order of their links",
+        ),
+        Param::or("rate", ParamKind::Rate, "700 Mbit/s", "of each port, in each direction"),
+        Param::or("cells", ParamKind::COUNT, "256", "the FIFO of each input"),
+    ],
+    source: "Aurora report, §3.1.1, §4.1.1, §5.4.2",
+    deviations: &[
+        "The FIFO of an output is the queue of the link that leaves it, and its rate that of the \
+         client's clock.",
+        "Inputs take turns; the report does not say how they are served.",
+    ],
+    counters: &[
+        ("moved", "cells moved"),
+        ("full", "cells that came to a full FIFO"),
+        ("depth_most", "most cells that an input held"),
+    ],
+    example: EXAMPLE,
+    place: here!(),
+};
+
+const CARD_COUNTERS: &[(&str, &str)] = &[
+    ("forwarded", "data cells mapped"),
+    ("unknown", "data cells without an entry"),
+    ("controls", "control cells taken"),
+    ("written", "entries set or cleared"),
+    ("refused", "writes of entries that belong to others"),
+    ("used", "entries in use at the end"),
+];
+
+const RESTART: Param = Param::optional(
+    "restarts-at",
+    ParamKind::Time,
+    "never",
+    "when it loses its tables because its power is switched off and on",
+);
+
+/// How experiments describe a link.
+pub const LINK: &Page = &Page {
+    name: "vunet-link",
+    family: Family::Node,
+    what: "The VuNet's link between two switches: maps each cell's channel and names its next port.",
+    ports: "switch A --> table --> switch B      and back\n\
+            drops: `no table entry`, `damaged control cell`, `not a cell`",
+    params: &[RESTART],
+    source: "Aurora report, §3.1.2",
+    deviations: &["Entries belong to the token that wrote them."],
+    counters: CARD_COUNTERS,
+    example: EXAMPLE,
+    place: here!(),
+};
+
+/// How experiments describe a bridge to an ATM network.
+pub const BRIDGE: &Page = &Page {
+    name: "avlink",
+    family: Family::Node,
+    what: "The VuNet's bridge to an ATM network: a link whose other side carries cells of 53 bytes.",
+    ports: "switch --56 B--> table --53 B--> ATM network      and back\n\
+            drops: `no table entry`, `damaged header`, `damaged control cell`, `not a cell`",
+    params: &[RESTART],
+    source: "Aurora report, §3.4.1, §4.1.2",
+    deviations: &[
+        "Entries belong to the token that wrote them.",
+        "The ATM network passes VCIs on.",
+    ],
+    counters: CARD_COUNTERS,
+    example: r#"
+duration = "200 ms"
+[nodes]
+camera = { host = {} }
+mit = { vunet-switch = {} }
+av-1 = { avlink = {} }
+sunshine = { router = {} }
+av-2 = { avlink = {} }
+bellcore = { vunet-switch = {} }
+alpha = { host = {} }
+[[links]]
+between = ["camera", "mit", "av-1"]
+rate = "500 Mbit/s"
+queue = { drop-tail = { packets = 256 } }
+[[links]]
+between = ["av-1", "sunshine", "av-2"]
+rate = "149.76 Mbit/s"
+delay = "1.5 ms"
+[[links]]
+between = ["av-2", "bellcore", "alpha"]
+rate = "500 Mbit/s"
+queue = { drop-tail = { packets = 256 } }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "alpha"
+vidboard = { width = 320, height = 240 }
+"#,
+    place: here!(),
+};
+
+/// The cell in a packet.
+pub(super) fn cell_of(packet: &Packet) -> Option<VunetCell> {
+    let whole = packet.content.len() == VUNET_CELL_LEN;
+    whole.then(|| VunetCell::parse(&packet.content).ok()).flatten().map(|(cell, _)| cell)
+}
+
+/// Puts a cell into a packet.
+pub(super) fn put_cell(packet: &mut Packet, cell: &VunetCell) {
+    packet.content.clear();
+    packet.content.extend_from_slice(&cell.0);
+    packet.len = Bytes(VUNET_CELL_LEN as u64);
+}
+
+/// Who a link answers: written into the transport's header by whoever sends a control cell.
+pub(super) fn set_requester(packet: &mut Packet, node: NodeId) {
+    packet.transport[0] = u64::from(node.0) + 1;
+}
+
+fn requester(packet: &Packet) -> Option<NodeId> {
+    packet.transport[0].checked_sub(1).map(|node| NodeId(node as u32))
+}
+
+/// A switch; input and output ports have the same numbers.
+pub struct Switch {
+    crossbar: Crossbar<Packet>,
+    stage: StageId,
+    /// One for each output, with the end of what it moved last.
+    meters: Vec<(Meter, Time)>,
+    moved: u64,
+    full: u64,
+}
+
+const CROSS: TimerId = TimerId(0);
+
+impl Switch {
+    /// A switch around a crossbar, whose outputs are the units of `resource`.
+    pub fn new(crossbar: Crossbar<Packet>, stage: StageId, resource: ResourceId) -> Switch {
+        let meters = (0..crossbar.ports()).map(|_| (Meter::new(resource), Time::START));
+        Switch { meters: meters.collect(), crossbar, stage, moved: 0, full: 0 }
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        while let Some(Moved { mut item, output, entered, done }) = self.crossbar.advance(now) {
+            self.moved += 1;
+            let (meter, busy_until) = &mut self.meters[output];
+            if now > *busy_until {
+                meter.rest(*busy_until);
+            }
+            if now > *busy_until || now == Time::START {
+                meter.serve(now, self.stage);
+            }
+            *busy_until = done;
+            meter.moved(item.len);
+            if cx.collecting() {
+                item.visit(self.stage, now - entered, done - now, Duration::ZERO);
+            }
+            cx.send_at(PortId(output as u16), item, done);
+        }
+        if let Some(wake) = self.crossbar.wake() {
+            cx.arm(CROSS, wake);
+        }
+    }
+}
+
+impl Element for Switch {
+    #[inline]
+    fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
+        let Some(cell) = cell_of(&packet) else {
+            return cx.drop(packet, Some(self.stage), "not a cell");
+        };
+        let output = usize::from(cell.port());
+        if output >= self.crossbar.ports() {
+            return cx.drop(packet, Some(self.stage), "no such port");
+        }
+        match self.crossbar.enqueue(cx.now(), usize::from(port.0), output, packet) {
+            Ok(()) => self.advance(cx),
+            Err(packet) => {
+                self.full += 1;
+                cx.drop(packet, Some(self.stage), "FIFO full");
+            }
+        }
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        self.advance(cx);
+    }
+    fn report(&self, out: &mut Report) {
+        out.held(self.crossbar.waiting() as u64);
+        for (meter, busy_until) in &self.meters {
+            let mut meter = meter.clone();
+            if *busy_until <= out.now() {
+                meter.rest(*busy_until);
+            }
+            out.meter(&meter);
+        }
+        out.count("moved", self.moved);
+        out.count("full", self.full);
+        out.count("depth_most", self.crossbar.depth_max as u64);
+    }
+}
+
+/// A link, or a bridge: port 0 is side A, port 1 side B.
+pub struct Link {
+    card: Card,
+    /// Whether side B carries ATM cells.
+    bridge: bool,
+    restarts_at: Option<Time>,
+}
+
+impl Link {
+    /// A link around its cards.
+    pub fn new(card: Card, bridge: bool, restarts_at: Option<Time>) -> Link {
+        Link { card, bridge, restarts_at }
+    }
+
+    /// The cell that comes in, in the VuNet's format.
+    fn read(&self, side: Side, packet: &Packet) -> Result<VunetCell, &'static str> {
+        if !self.bridge || side == Side::A {
+            return cell_of(packet).ok_or("not a cell");
+        }
+        let (cell, rest) = Cell::parse(&packet.content).map_err(|_| "not a cell")?;
+        match (rest.is_empty(), cell.is_intact()) {
+            (false, _) => Err("not a cell"),
+            (_, false) => Err("damaged header"),
+            _ => Ok(VunetCell::from_atm(&cell)),
+        }
+    }
+
+    fn write(&self, side: Side, packet: &mut Packet, cell: &VunetCell) {
+        put_cell(packet, cell);
+        if self.bridge && side == Side::B {
+            packet.content.clear();
+            packet.content.extend_from_slice(&cell.to_atm_checked().0);
+            packet.len = Bytes(packet.content.len() as u64);
+        }
+    }
+
+    fn send(&self, cx: &mut Context<'_>, side: Side, mut packet: Packet, cell: &VunetCell) {
+        self.write(side, &mut packet, cell);
+        cx.send(PortId(side as u16), packet);
+    }
+}
+
+impl Element for Link {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        if let Some(at) = self.restarts_at {
+            cx.arm(TimerId(0), at);
+        }
+    }
+    #[inline]
+    fn receive(&mut self, cx: &mut Context<'_>, port: PortId, mut packet: Packet) {
+        let side = if port.0 == 0 { Side::A } else { Side::B };
+        let cell = match self.read(side, &packet) {
+            Ok(cell) => cell,
+            Err(reason) => return cx.drop(packet, None, reason),
+        };
+        match self.card.receive(side, cell) {
+            Action::Forward(cell) => self.send(cx, side.other(), packet, &cell),
+            Action::Taken => cx.deliver(packet),
+            Action::Drop(reason) => cx.drop(packet, None, reason),
+            Action::Answer(cell) => match requester(&packet) {
+                Some(node) => {
+                    packet.destination = node;
+                    self.send(cx, side, packet, &cell);
+                }
+                None => cx.drop(packet, None, "request of nobody"),
+            },
+        }
+    }
+    fn expire(&mut self, _cx: &mut Context<'_>, _timer: TimerId) {
+        self.card.restart();
+    }
+    fn report(&self, out: &mut Report) {
+        let Counts { forwarded, unknown, controls, written, refused } = self.card.counts();
+        let used = self.card.used() as u64;
+        for ((name, _), value) in
+            CARD_COUNTERS.iter().zip([forwarded, unknown, controls, written, refused, used])
+        {
+            out.count(name, value);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! An application that looks at a camera: it opens its connection, asks for video, puts frames together,
+//! asks for the next when it is done with one, and keeps its connection up.
+//!
+//! ```text
+//! out 0 <-- control cells, command cells <-- [ connection | frames ] <-- video, answers <-- in 0
+//! ```
+//!
+//! | timer | what |
+//! |---|---|
+//! | request | opens at the start; asks for the next frame when it has looked at one for `think` |
+//! | verify | reads the entries of every link back, and refreshes what is wrong |
+//! | timeout | nothing came for three captures: asks again |
+//!
+//! So the rate follows what network and application can do (closed loop, §3.5.2). Source: Aurora report
+//! §3.5.2, §3.6, §4.3; the timeout is ours.
+
+use super::camera::{CAPTURE, check};
+use super::connection::Connection;
+use super::element::{cell_of, put_cell, set_requester};
+use super::{control_in, data_cell};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, here};
+use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+use lastmeter_wire::aal::reassembly::{CircuitOptions, Event, Options, Reassembler};
+use lastmeter_wire::aal::vidboard::FrameHeader;
+use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
+use lastmeter_wire::atm::{Circuit, Interface};
+use lastmeter_wire::control::vidboard::{Code, Command, Mode};
+
+const PIXELS: ParamKind = ParamKind::Integer { min: 1, max: 4096 };
+const CELLS: ParamKind = ParamKind::Integer { min: 1, max: u16::MAX as u64 };
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "vidboard",
+    family: Family::Traffic,
+    what: "Video of a camera on the VuNet, which the application that looks at it asks for.",
+    ports: "camera out --> cells of video --> viewer\n\
+            camera in <-- control and command cells <-- viewer      drops: `not a cell`, `no command`",
+    params: &[
+        Param::or("width", PIXELS, "640", "pixels of a line"),
+        Param::or("height", PIXELS, "480", "lines of a frame"),
+        Param::or("depth", ParamKind::Integer { min: 8, max: 24 }, "8", "bits of a pixel"),
+        Param::or("lines", PIXELS, "16", "scan lines of a PDU (LT)"),
+        Param::or("burst", CELLS, "28", "cells of a burst (CB)"),
+        Param::or("burst-delay", ParamKind::Time, "240 us", "from burst to burst, whole us"),
+        Param::or("frame-delay", ParamKind::Time, "0 s", "after a frame, whole us"),
+        Param::or(
+            "mode",
+            ParamKind::Choice(&["on-request", "free-run"]),
+            "on-request",
+            "whether each frame is asked for",
+        ),
+        Param::or("think", ParamKind::Time, "0 s", "what the application takes for a frame"),
+        Param::or("verify", ParamKind::Time, "30 s", "how often links are verified"),
+    ],
+    source: "Aurora report, §3.3, §3.5.2, §3.6",
+    deviations: &[
+        "A connection is opened by the viewer, whose applications take turns at its file.",
+    ],
+    counters: &[
+        ("frames", "frames seen whole"),
+        ("incomplete", "frames of which something was missing"),
+        ("frame_latency_max_ps", "from capture until it was whole, at most"),
+        ("requests", "commands sent"),
+        ("timeouts", "commands sent again because nothing came"),
+        ("verified", "reads of a link's entries that were right"),
+        ("refreshed", "links that were written again"),
+        ("peer", "whether the camera has answered a ping"),
+    ],
+    example: r#"
+duration = "100 ms"
+[nodes]
+camera = { host = {} }
+switch = { vunet-switch = {} }
+alpha = { host = {} }
+[[links]]
+between = ["camera", "switch", "alpha"]
+rate = "500 Mbit/s"
+queue = { drop-tail = { packets = 256 } }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "alpha"
+vidboard = { width = 160, height = 120 }
+"#,
+    place: here!(),
+};
+
+/// What a viewer asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes {
+    /// The video.
+    pub command: Command,
+    /// What it does with each frame.
+    pub think: Duration,
+    /// How often it verifies its connection.
+    pub verify: Duration,
+    /// When it begins.
+    pub start: Time,
+}
+
+impl Wishes {
+    /// Those of an experiment, for a connection.
+    ///
+    /// # Errors
+    /// If a group of scan lines does not fit a PDU, or a delay its field.
+    pub fn new(values: &Values, start: Time, connection: &Connection) -> Result<Wishes, String> {
+        let number = |name: &str| values.get::<u64>(name) as u16;
+        let us = |name: &str| values.get::<Duration>(name).as_ps() / 1_000_000;
+        let wide = |name: &str| format!("`{name}` is longer than a command cell can say");
+        let (reply_vci, reply_port) = connection.peer_sends_on();
+        let command = Command {
+            code: Code::VideoRequest,
+            depth: number("depth") as u8,
+            sequence: 0,
+            reply_vci,
+            width: number("width"),
+            height: number("height"),
+            lines: number("lines"),
+            burst: number("burst"),
+            burst_delay: u16::try_from(us("burst-delay")).map_err(|_| wide("burst-delay"))?,
+            frame_delay: u32::try_from(us("frame-delay")).map_err(|_| wide("frame-delay"))?,
+            mode: match values.get::<String>("mode").as_str() {
+                "free-run" => Mode::FreeRun,
+                _ => Mode::OnRequest,
+            },
+            source: 0,
+            crop: (0, 0),
+            reply_port,
+        };
+        check(&command)?;
+        let (think, verify) = (values.get("think"), values.get("verify"));
+        Ok(Wishes { command, think, verify, start })
+    }
+}
+
+/// The frame that is being put together.
+#[derive(Clone, Copy, Default)]
+struct Frame {
+    number: u32,
+    lines: u16,
+}
+
+/// A viewer.
+pub struct Viewer {
+    path: PathId,
+    flow: FlowId,
+    me: NodeId,
+    camera: NodeId,
+    wishes: Wishes,
+    connection: Connection,
+    reassembler: Reassembler,
+    frame: Frame,
+    opened: bool,
+    sent: u64,
+    frames: u64,
+    incomplete: u64,
+    latency_max: Duration,
+    requests: u64,
+    timeouts: u64,
+}
+
+const REQUEST: TimerId = TimerId(0);
+const VERIFY: TimerId = TimerId(1);
+const TIMEOUT: TimerId = TimerId(2);
+/// For how long nothing may come.
+const PATIENCE: u64 = 3;
+
+impl Viewer {
+    /// A viewer on node `me` of the camera on node `camera`, whose commands are accounted to a flow of
+    /// `path`.
+    pub fn new(
+        (path, flow): (PathId, FlowId),
+        (me, camera): (NodeId, NodeId),
+        wishes: Wishes,
+        connection: Connection,
+    ) -> Viewer {
+        let mut reassembler = Reassembler::new(Options::default_at(Interface::Uni));
+        let circuit = Circuit { vpi: 0, vci: connection.hear_on() };
+        reassembler.open(circuit, CircuitOptions::VIDBOARD).expect("one circuit of an empty table");
+        Viewer {
+            path,
+            flow,
+            me,
+            camera,
+            wishes,
+            connection,
+            reassembler,
+            frame: Frame::default(),
+            opened: false,
+            sent: 0,
+            frames: 0,
+            incomplete: 0,
+            latency_max: Duration::ZERO,
+            requests: 0,
+            timeouts: 0,
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>, cells: Vec<VunetCell>) {
+        for cell in cells {
+            let mut packet = cx.make(self.path, Bytes(VUNET_CELL_LEN as u64));
+            put_cell(&mut packet, &cell);
+            set_requester(&mut packet, self.me);
+            (packet.flow, packet.destination) = (self.flow, self.camera);
+            packet.seq = self.sent;
+            self.sent += 1;
+            cx.send(PortId(0), packet);
+        }
+    }
+
+    fn request(&mut self, cx: &mut Context<'_>, code: Code) {
+        self.requests += 1;
+        let sequence = self.requests as u16;
+        let command = Command { code, sequence, ..self.wishes.command };
+        let (vci, port) = self.connection.send_on();
+        let cell = data_cell(vci, port, true, &command.emit());
+        self.send(cx, vec![cell]);
+        self.wait(cx);
+    }
+
+    fn wait(&self, cx: &mut Context<'_>) {
+        cx.arm(TIMEOUT, cx.now() + CAPTURE * PATIENCE + self.wishes.think);
+    }
+
+    /// A group of scan lines has come.
+    fn group(&mut self, now: Time, header: FrameHeader) -> bool {
+        if header.frame != self.frame.number {
+            self.incomplete += u64::from(self.frame.lines > 0);
+            self.frame = Frame { number: header.frame, lines: 0 };
+        }
+        self.frame.lines += header.lines;
+        let whole = self.frame.lines >= self.wishes.command.height;
+        if whole {
+            self.frames += 1;
+            self.frame.lines = 0;
+            let captured = Duration::from_us(header.timestamp.into());
+            let latency = now.since_start().saturating_sub(captured);
+            self.latency_max = self.latency_max.max(latency);
+        }
+        whole
+    }
+
+    fn data(&mut self, cx: &mut Context<'_>, cell: &VunetCell) {
+        let header = match self.reassembler.receive(cx.now(), &cell.to_atm()) {
+            Event::Pdu(pdu) => FrameHeader::parse(pdu.payload).ok().map(|(header, _)| header),
+            Event::Held | Event::Lost(_) => None,
+        };
+        let Some(header) = header else { return };
+        self.wait(cx);
+        if self.group(cx.now(), header) && self.wishes.command.mode == Mode::OnRequest {
+            cx.arm(REQUEST, cx.now() + self.wishes.think);
+        }
+    }
+
+    /// Opens the connection, and asks for video in the same breath.
+    fn open(&mut self, cx: &mut Context<'_>) {
+        self.opened = true;
+        let cells = self.connection.open();
+        self.send(cx, cells);
+        self.ask_anew(cx);
+        cx.arm(VERIFY, cx.now() + self.wishes.verify);
+    }
+
+    fn ask_anew(&mut self, cx: &mut Context<'_>) {
+        self.request(cx, Code::VideoRequest);
+        if self.wishes.command.mode == Mode::OnRequest {
+            self.request(cx, Code::FrameRequest);
+        }
+    }
+}
+
+impl Element for Viewer {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        cx.arm(REQUEST, self.wishes.start);
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        let Some(cell) = cell_of(&packet) else { return cx.drop(packet, None, "not a cell") };
+        cx.deliver(packet);
+        if control_in(&cell).is_some() {
+            let cells = self.connection.receive(&cell);
+            self.send(cx, cells);
+        } else {
+            self.data(cx, &cell);
+        }
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+        match timer {
+            REQUEST if !self.opened => self.open(cx),
+            REQUEST => self.request(cx, Code::FrameRequest),
+            VERIFY => {
+                let cells = self.connection.verify();
+                self.send(cx, cells);
+                cx.arm(VERIFY, cx.now() + self.wishes.verify);
+            }
+            _ => {
+                self.timeouts += 1;
+                self.ask_anew(cx);
+            }
+        }
+    }
+    fn timers(&self) -> u32 {
+        3
+    }
+    fn report(&self, out: &mut Report) {
+        let seen = self.connection.seen;
+        out.count("frames", self.frames);
+        out.count("incomplete", self.incomplete);
+        out.count("frame_latency_max_ps", self.latency_max.as_ps());
+        out.count("requests", self.requests);
+        out.count("timeouts", self.timeouts);
+        out.count("verified", seen.right);
+        out.count("refreshed", seen.refreshed);
+        out.count("peer", u64::from(seen.peer));
+    }
+}
