@@ -17,6 +17,7 @@ pub mod ring;
 pub mod server;
 pub mod sink;
 pub mod source;
+pub mod stripe;
 pub mod tap;
 pub mod timed_token;
 pub mod traffic;

@@ -1,0 +1,506 @@
+//! The receiver of a striped stream: a FIFO for each stripe against skew, and the order in which they are
+//! read.
+//!
+//! | synchronisation | waits for | notices a loss |
+//! |---|---|---|
+//! | none | nobody | never |
+//! | numbers | the next number's cell | when every stripe has a later one, or a FIFO is full |
+//! | markers | the stripe whose turn it is | at the next marker at the latest, or when a FIFO is full |
+//! | PDU | the last cell on each stripe | by the length, when the PDU is put together |
+//!
+//! What is lost is said in the place where it is missing ([`Out::Lost`]), or, with markers, when it is
+//! found out: between a loss and the next marker cells may come in another order, and
+//! [`Out::Resynchronised`] says so. Numbers tell the order as long as the stripes are less than 128 cells
+//! apart: so much each FIFO holds at most, all together.
+
+use super::split::{Sent, Tag, Turn};
+use super::{Balance, Sync, Unit};
+use std::collections::VecDeque;
+
+/// What comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Out<T> {
+    /// A cell.
+    Cell(T),
+    /// A cell of a PDU of which others are missing, or that was too late: to be thrown away.
+    Refused(T),
+    /// So many cells are missing here (with PDUs: one PDU).
+    Lost(u64),
+    /// Cells since the last marker may be in another order.
+    Resynchronised,
+}
+
+/// A cell in a FIFO.
+#[derive(Clone, Debug)]
+enum Held<T> {
+    Cell { item: T, tag: Tag, len: u64, last: bool },
+    Marker { round: u64 },
+}
+
+/// A receiver; generic in what cells are to its user.
+#[derive(Clone, Debug)]
+pub struct Merger<T> {
+    unit: Unit,
+    balance: Balance,
+    sync: Sync,
+    depth: usize,
+    fifos: Vec<VecDeque<Held<T>>>,
+    /// The number that is expected next: of a cell, or of a PDU.
+    number: u64,
+    turn: Turn,
+    /// Stripes that have got ahead of the round, by a marker that has been read: until that round.
+    ahead: Vec<u64>,
+    out: VecDeque<Out<T>>,
+    /// Cells that wait.
+    waiting: usize,
+    /// Most cells that waited in one FIFO.
+    pub depth_max: usize,
+    /// Losses and resynchronisations that were reported.
+    pub reports: u64,
+}
+
+/// Most stripes with numbers: each needs room for at least one cell of the 128.
+pub const NUMBERED_MAX: usize = 64;
+
+impl<T> Merger<T> {
+    /// A receiver of so many stripes, each with a FIFO of `depth` cells.
+    ///
+    /// # Errors
+    /// If numbers could not tell so many cells apart, or the unit does not go with them.
+    pub fn new(
+        stripes: usize,
+        unit: Unit,
+        balance: Balance,
+        sync: Sync,
+        depth: usize,
+    ) -> Result<Merger<T>, String> {
+        let most = 128 / stripes.max(1);
+        if sync == Sync::Numbers && (stripes > NUMBERED_MAX || depth > most) {
+            return Err(format!(
+                "eight bits of numbers tell {most} cells of each of {stripes} stripes apart, not {depth}"
+            ));
+        }
+        if unit == Unit::Flow && sync != Sync::None {
+            return Err("flows stay on their stripes, and need no synchronisation".to_owned());
+        }
+        if depth == 0 {
+            return Err("a stripe needs room for a cell".to_owned());
+        }
+        Ok(Merger {
+            unit,
+            balance,
+            sync,
+            depth,
+            fifos: (0..stripes.max(1)).map(|_| VecDeque::new()).collect(),
+            number: 0,
+            turn: Turn::FIRST,
+            ahead: vec![0; stripes.max(1)],
+            out: VecDeque::new(),
+            waiting: 0,
+            depth_max: 0,
+            reports: 0,
+        })
+    }
+
+    /// Cells that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+    /// Cells that wait of one stripe.
+    pub fn depth(&self, stripe: usize) -> usize {
+        self.fifos[stripe].len()
+    }
+    /// What has come out; to be asked until there is nothing.
+    pub fn next(&mut self) -> Option<Out<T>> {
+        self.out.pop_front()
+    }
+
+    /// A cell with its tag, length and whether it is the last of its PDU comes from a stripe.
+    pub fn cell(&mut self, stripe: usize, sent: Sent, item: T, len: u64, last: bool) {
+        let Sent::Cell(tag) = sent else { return };
+        if self.sync == Sync::None {
+            return self.out.push_back(Out::Cell(item));
+        }
+        self.push(stripe, Held::Cell { item, tag, len, last });
+        self.waiting += 1;
+        self.depth_max = self.depth_max.max(self.fifos[stripe].len());
+        self.read();
+        while self.fifos[stripe].len() > self.depth {
+            self.give_up();
+            self.read();
+        }
+    }
+
+    /// A marker comes from a stripe.
+    pub fn marker(&mut self, stripe: usize, round: u64) {
+        self.push(stripe, Held::Marker { round });
+        self.read();
+    }
+
+    fn push(&mut self, stripe: usize, held: Held<T>) {
+        self.fifos[stripe].push_back(held);
+    }
+
+    fn report(&mut self, out: Out<T>) {
+        self.reports += 1;
+        self.out.push_back(out);
+    }
+
+    /// Passes on all that can be.
+    fn read(&mut self) {
+        match self.sync {
+            Sync::None => {}
+            Sync::Numbers => while self.read_number() {},
+            Sync::Markers { .. } => while self.read_turn() {},
+            Sync::Pdu => while self.read_pdu() {},
+        }
+    }
+
+    fn pop(&mut self, stripe: usize) -> Option<(T, u64, bool)> {
+        match self.fifos[stripe].pop_front()? {
+            Held::Cell { item, len, last, .. } => {
+                self.waiting -= 1;
+                Some((item, len, last))
+            }
+            Held::Marker { .. } => None,
+        }
+    }
+
+    fn number_of(&self, stripe: usize) -> Option<u64> {
+        match self.fifos[stripe].front() {
+            // By how much it is ahead of what is expected.
+            Some(&Held::Cell { tag: Tag::Number(number), .. }) => {
+                Some(u64::from(number.wrapping_sub(self.number as u8)))
+            }
+            _ => None,
+        }
+    }
+
+    fn read_number(&mut self) -> bool {
+        let stripes = 0..self.fifos.len();
+        let firsts: Vec<Option<u64>> = stripes.map(|stripe| self.number_of(stripe)).collect();
+        if let Some(stripe) = firsts.iter().position(|&first| first == Some(0)) {
+            let (item, ..) = self.pop(stripe).expect("it was seen");
+            self.out.push_back(Out::Cell(item));
+            self.number += 1;
+            return true;
+        }
+        // A cell that comes after it was given up.
+        if let Some(stripe) = firsts.iter().position(|first| first.is_some_and(|by| by >= 128)) {
+            let (item, ..) = self.pop(stripe).expect("it was seen");
+            self.out.push_back(Out::Refused(item));
+            return true;
+        }
+        // Stripes keep their order: where all have a later one, what is expected will not come.
+        match firsts.iter().copied().collect::<Option<Vec<u64>>>() {
+            Some(firsts) => self.skip_to(firsts),
+            None => false,
+        }
+    }
+
+    fn skip_to(&mut self, firsts: Vec<u64>) -> bool {
+        let Some(&missing) = firsts.iter().filter(|&&by| by > 0).min() else { return false };
+        self.number += missing;
+        self.report(Out::Lost(missing));
+        true
+    }
+
+    fn read_turn(&mut self) -> bool {
+        let stripe = self.turn.stripe;
+        // A stripe that is ahead by what it has lost sits its turns out.
+        if self.ahead[stripe] > self.turn.round {
+            self.turn.next(self.fifos.len());
+            return true;
+        }
+        match self.fifos[stripe].front() {
+            None => false,
+            Some(&Held::Marker { round }) => {
+                self.fifos[stripe].pop_front();
+                if round != self.turn.round {
+                    // Fewer cells came than rounds: it has lost some. More cannot be.
+                    self.ahead[stripe] = round;
+                    self.report(Out::Resynchronised);
+                }
+                true
+            }
+            Some(Held::Cell { .. }) => {
+                let (item, len, last) = self.pop(stripe).expect("a cell was seen");
+                self.out.push_back(Out::Cell(item));
+                let ends = self.unit == Unit::Cell || last;
+                self.turn.pass(self.fifos.len(), self.balance, len, ends);
+                true
+            }
+        }
+    }
+
+    fn read_pdu(&mut self) -> bool {
+        let expected = self.number as u8;
+        for stripe in 0..self.fifos.len() {
+            // Of one that was given up.
+            while self.fifos[stripe].front().is_some_and(|held| is_before(held, expected)) {
+                let (item, ..) = self.pop(stripe).expect("it was seen");
+                self.out.push_back(Out::Refused(item));
+            }
+        }
+        let parts: Vec<Part> = self.fifos.iter().map(|fifo| Part::first(fifo, expected)).collect();
+        // The last cell has the length; it says how many stripes the PDU uses.
+        let length = parts.iter().find_map(|part| part.length);
+        let used = length.map_or(parts.len(), |length| parts.len().min(length as usize));
+        if !parts[..used].iter().all(|part| part.over) {
+            return false;
+        }
+        let cells: usize = parts[..used].iter().map(|part| part.cells).sum();
+        let whole = length.is_some_and(|length| length as usize == cells);
+        let rows = parts[..used].iter().map(|part| part.cells).max().unwrap_or(0);
+        if !whole {
+            self.report(Out::Lost(1));
+        }
+        for row in 0..rows {
+            for stripe in (0..used).filter(|&stripe| parts[stripe].cells > row) {
+                let (item, ..) = self.pop(stripe).expect("they were counted");
+                self.out.push_back(if whole { Out::Cell(item) } else { Out::Refused(item) });
+            }
+        }
+        self.number += 1;
+        true
+    }
+
+    /// A FIFO is full: what everybody waits for is given up.
+    fn give_up(&mut self) {
+        match self.sync {
+            Sync::None => {}
+            Sync::Numbers => {
+                let stripes = 0..self.fifos.len();
+                let firsts: Vec<u64> =
+                    stripes.filter_map(|stripe| self.number_of(stripe)).collect();
+                self.skip_to(firsts);
+            }
+            Sync::Markers { .. } => {
+                self.report(Out::Resynchronised);
+                self.turn.next(self.fifos.len());
+            }
+            Sync::Pdu => {
+                self.report(Out::Lost(1));
+                for stripe in 0..self.fifos.len() {
+                    let cells = Part::first(&self.fifos[stripe], self.number as u8).cells;
+                    for _ in 0..cells {
+                        let (item, ..) = self.pop(stripe).expect("they were counted");
+                        self.out.push_back(Out::Refused(item));
+                    }
+                }
+                self.number += 1;
+            }
+        }
+    }
+}
+
+fn is_before<T>(held: &Held<T>, expected: u8) -> bool {
+    matches!(held, Held::Cell { tag: Tag::Part { pdu, .. }, .. } if pdu.wrapping_sub(expected) >= 128)
+}
+
+/// What a stripe has of a PDU.
+struct Part {
+    cells: usize,
+    /// Whether nothing of it will come any more.
+    over: bool,
+    length: Option<u32>,
+}
+
+impl Part {
+    /// The cells of PDU `expected` that stand first in a FIFO.
+    fn first<T>(fifo: &VecDeque<Held<T>>, expected: u8) -> Part {
+        let mut part = Part { cells: 0, over: false, length: None };
+        for held in fifo {
+            match held {
+                Held::Cell { tag: Tag::Part { pdu, ends_stripe, cells }, .. }
+                    if *pdu == expected =>
+                {
+                    part.cells += 1;
+                    part.length = part.length.or(*cells);
+                    part.over |= ends_stripe;
+                }
+                // A later one: stripes keep their order.
+                _ => part.over = true,
+            }
+            if part.over {
+                break;
+            }
+        }
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::split::{Cell, Splitter};
+    use super::*;
+    use lastmeter_base::Stream;
+    use proptest::prelude::*;
+
+    /// Sends `count` cells over stripes with random skew of up to `skew` cell times, and loses some.
+    /// What comes out.
+    fn pass(
+        seed: u64,
+        (stripes, unit, balance, sync): (usize, Unit, Balance, Sync),
+        (skew, loss): (u64, f64),
+        count: u64,
+    ) -> (Vec<Out<u64>>, Merger<u64>) {
+        let mut random = Stream::new(seed, "stripes");
+        let depth = if sync == Sync::Numbers { 128 / stripes } else { 4096 };
+        let mut splitter = Splitter::new(stripes, unit, balance, sync);
+        let mut merger = Merger::new(stripes, unit, balance, sync, depth).unwrap();
+        let delays: Vec<u64> = (0..stripes).map(|_| random.below(skew + 1)).collect();
+        let (mut flying, mut left) = (Vec::new(), 0);
+        let mut busy = vec![0; stripes];
+        for cell in 0..count {
+            let last = random.chance(0.1) || cell + 1 == count;
+            let sent = splitter.send(Cell { len: 53, last, flow: 0 });
+            let mut first = left;
+            for (stripe, sent) in sent {
+                // A cell takes `stripes` cell times of one stripe; stripes keep their order.
+                busy[stripe] = (busy[stripe] + stripes as u64).max(cell + stripes as u64);
+                let at = busy[stripe] + delays[stripe];
+                let is_cell = matches!(sent, Sent::Cell(_));
+                if !(is_cell && random.chance(loss)) {
+                    flying.push((at, flying.len(), stripe, sent, first, last));
+                }
+                first += u64::from(is_cell);
+            }
+            left = first;
+        }
+        flying.sort_unstable_by_key(|&(at, place, ..)| (at, place));
+        let mut out = Vec::new();
+        for (_, _, stripe, sent, item, last) in flying {
+            match sent {
+                Sent::Marker { round } => merger.marker(stripe, round),
+                // Tags do not say where a PDU ends, cells do; of those that are split late, the tag.
+                Sent::Cell(_) => merger.cell(stripe, sent, item, 53, last),
+            }
+            out.extend(std::iter::from_fn(|| merger.next()));
+        }
+        (out, merger)
+    }
+
+    fn cells(out: &[Out<u64>]) -> Vec<u64> {
+        out.iter()
+            .filter_map(|one| match one {
+                Out::Cell(cell) => Some(*cell),
+                _ => None,
+            })
+            .collect()
+    }
+
+    const SYNCS: [Sync; 3] = [Sync::Numbers, Sync::Markers { every: 16 }, Sync::Pdu];
+
+    proptest! {
+        #[test]
+        fn a_56_random_skew_without_loss_delivers_all_in_order(
+            seed: u64, stripes in 1usize..9, which in 0usize..3, skew in 0u64..60,
+        ) {
+            let sync = SYNCS[which];
+            // Numbers tell 128 cells apart.
+            let skew = if sync == Sync::Numbers { skew.min(100 / stripes as u64) } else { skew };
+            let setting = (stripes, Unit::Cell, Balance::RoundRobin, sync);
+            let (out, merger) = pass(seed, setting, (skew, 0.0), 2000);
+            prop_assert_eq!(merger.reports, 0);
+            prop_assert_eq!(cells(&out), (0..2000).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_61_with_loss_order_is_kept_and_every_gap_is_reported(
+            seed: u64, stripes in 1usize..9, which in 0usize..2, loss in 0.0..0.05f64,
+        ) {
+            let sync = [Sync::Numbers, Sync::Pdu][which];
+            let setting = (stripes, Unit::Cell, Balance::RoundRobin, sync);
+            let (out, _) = pass(seed, setting, (5, loss), 2000);
+            let (mut next, mut reported) = (0, false);
+            for one in out {
+                match one {
+                    Out::Cell(cell) => {
+                        prop_assert!(cell >= next, "{} after {}", cell, next);
+                        prop_assert!(cell == next || reported, "a gap before {} unsaid", cell);
+                        (next, reported) = (cell + 1, false);
+                    }
+                    Out::Lost(_) | Out::Resynchronised => reported = true,
+                    Out::Refused(_) => {}
+                }
+            }
+        }
+
+        #[test]
+        fn a_61_a_single_loss_is_put_right_by_the_next_marker(
+            seed: u64, stripes in 2usize..9, lost in 200u64..1000,
+        ) {
+            const EVERY: u64 = 16;
+            let sync = Sync::Markers { every: EVERY };
+            let mut random = Stream::new(seed, "single");
+            let (balance, unit) = (Balance::RoundRobin, Unit::Cell);
+            let mut splitter = Splitter::new(stripes, unit, balance, sync);
+            let mut merger = Merger::new(stripes, unit, balance, sync, 4096).unwrap();
+            let mut lines: Vec<VecDeque<(Sent, u64)>> = vec![VecDeque::new(); stripes];
+            let mut out = Vec::new();
+            for cell in 0..2000 {
+                for (stripe, sent) in splitter.send(Cell { len: 53, last: false, flow: 0 }) {
+                    if cell != lost || matches!(sent, Sent::Marker { .. }) {
+                        lines[stripe].push_back((sent, cell));
+                    }
+                }
+                while random.chance(0.8) {
+                    let stripe = random.below(stripes as u64) as usize;
+                    match lines[stripe].pop_front() {
+                        Some((Sent::Marker { round }, _)) => merger.marker(stripe, round),
+                        Some((sent, cell)) => merger.cell(stripe, sent, cell, 53, false),
+                        None => {}
+                    }
+                }
+                out.extend(std::iter::from_fn(|| merger.next()));
+            }
+            for (stripe, line) in lines.into_iter().enumerate() {
+                for (sent, cell) in line {
+                    match sent {
+                        Sent::Marker { round } => merger.marker(stripe, round),
+                        Sent::Cell(_) => merger.cell(stripe, sent, cell, 53, false),
+                    }
+                }
+            }
+            out.extend(std::iter::from_fn(|| merger.next()));
+            prop_assert_eq!(merger.reports, 1);
+            let got = cells(&out);
+            // In order before the loss, and again from two marker periods behind it.
+            let good = lost + 2 * EVERY * stripes as u64;
+            let expected = |cell: &u64| *cell < lost || *cell >= good;
+            let kept: Vec<u64> = got.iter().copied().filter(|cell| expected(cell)).collect();
+            prop_assert!(kept.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert_eq!(got.len(), 1999);
+        }
+    }
+
+    #[test]
+    fn a_58_without_synchronisation_skew_reorders() {
+        let setting = (4, Unit::Cell, Balance::RoundRobin, Sync::None);
+        let (out, _) = pass(1, setting, (40, 0.0), 500);
+        assert_eq!(out.len(), 500);
+        assert!(cells(&out).windows(2).any(|pair| pair[0] > pair[1]));
+    }
+
+    #[test]
+    fn what_numbers_cannot_tell_apart_is_refused() {
+        let new = |stripes, depth| {
+            Merger::<()>::new(stripes, Unit::Cell, Balance::RoundRobin, Sync::Numbers, depth)
+        };
+        assert!(new(4, 33).is_err() && new(4, 32).is_ok() && new(4, 0).is_err());
+        assert!(new(100, 1).is_err());
+    }
+
+    #[test]
+    fn a_60_whole_pdus_stay_on_their_stripes_and_come_in_order() {
+        for balance in [Balance::RoundRobin, Balance::Surplus { quantum: 2000 }] {
+            let setting = (4, Unit::Pdu, balance, Sync::Markers { every: 8 });
+            let (out, merger) = pass(3, setting, (30, 0.0), 3000);
+            assert_eq!(merger.reports, 0);
+            let got = cells(&out);
+            assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>());
+            assert!(got.len() > 2800, "{}", got.len());
+        }
+    }
+}
