@@ -14,6 +14,7 @@ pub mod mpeg;
 pub mod queue;
 pub mod request;
 pub mod ring;
+pub mod sar;
 pub mod server;
 pub mod sink;
 pub mod source;

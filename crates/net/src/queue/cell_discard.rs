@@ -12,7 +12,8 @@
 //! | `policy`    | word  | `early`         | `tail`, `partial`, or `early` (which includes it)    |
 //! | `threshold` | cells | half of `cells` | T, from which new packets are discarded whole        |
 //!
-//! A virtual circuit is a path and flow; a cell whose `ends` is set is the last of its packet, and the
+//! A virtual circuit is that of the cell's header, where it has one ([`crate::sar`]), else a path and
+//! flow; a cell whose `ends` is set is the last of its packet, and the
 //! next cell of its circuit is a first one. The last cell of a packet that lost others is let in where
 //! there is room, so that the reassembler can tell packets apart; one discarded early goes whole.
 //!
@@ -21,9 +22,14 @@
 
 use super::flows::{By, Classifier};
 use super::{Described, DropTail, Queue, Site};
+use crate::sar::circuit_of;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
+use lastmeter_wire::atm::Circuit;
 use std::collections::VecDeque;
+
+/// Tells keys of circuits from those of paths and flows: no run has so many paths.
+const CELLS: u64 = 1 << 63;
 
 /// What becomes of the cells of a packet that lost one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +81,12 @@ impl CellDiscard {
 
 impl Queue for CellDiscard {
     fn enqueue(&mut self, now: Time, cell: Packet) -> Result<(), Packet> {
-        let circuit = self.circuits.queue_of(&cell);
+        let circuit = match circuit_of(&cell) {
+            Some(Circuit { vpi, vci }) => {
+                self.circuits.queue_of_key(CELLS | u64::from(vpi) << 16 | u64::from(vci))
+            }
+            None => self.circuits.queue_of(&cell),
+        };
         if circuit >= self.places.len() {
             self.places.resize(circuit + 1, Place::default());
         }

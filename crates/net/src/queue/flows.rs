@@ -105,6 +105,11 @@ impl Classifier {
                 return usize::from(packet.class).min(last);
             }
         };
+        self.queue_of_key(key)
+    }
+    /// The queue of whatever has this key.
+    #[inline]
+    pub(super) fn queue_of_key(&mut self, key: u64) -> usize {
         match self.queues {
             Some(queues) => ((u128::from(hash(key)) * queues as u128) >> 64) as usize,
             None => self.own(key),
