@@ -19,6 +19,7 @@ pub mod server;
 pub mod sink;
 pub mod source;
 pub mod stripe;
+pub mod switch;
 pub mod tap;
 pub mod timed_token;
 pub mod traffic;

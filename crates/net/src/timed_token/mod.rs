@@ -13,6 +13,7 @@
 //! * [`node`]: what a node does with words, messages and frames: bring-up, ring identities,
 //!   stripping, monitor, recovery; explored exhaustively for small rings.
 //! * [`elastic`]: the buffer between two clocks.
+//! * [`unit`]: the interface to an ATM network.
 //!
 //! The arithmetic of the budgets alone stands in [`crate::ring::budget`].
 //!
@@ -26,3 +27,4 @@ pub mod element;
 pub mod medium;
 pub mod node;
 pub mod station;
+pub mod unit;
