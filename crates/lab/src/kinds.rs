@@ -6,11 +6,22 @@ use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
 use lastmeter_net::timed_token::element as ring;
-use lastmeter_net::{forwarder, impair, queue, server, traffic};
+use lastmeter_net::vunet;
+use lastmeter_net::{forwarder, impair, queue, sar, server, stripe, traffic};
 use lastmeter_transport::tcp;
 
 /// The kinds of nodes.
-const NODES: &[&Page] = &[host::PAGE, forwarder::PAGE, server::PAGE, ring::PAGE];
+const NODES: &[&Page] = &[
+    host::PAGE,
+    forwarder::PAGE,
+    server::PAGE,
+    ring::PAGE,
+    vunet::element::SWITCH,
+    vunet::element::LINK,
+    vunet::element::BRIDGE,
+    stripe::element::PAGE,
+    sar::PAGE,
+];
 
 /// Every kind, by family.
 pub fn all() -> impl Iterator<Item = &'static Page> {
@@ -18,7 +29,7 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
     let traffics = traffic::KINDS.iter().map(|kind| kind.page);
     let impairments = impair::KINDS.iter().map(|kind| kind.page);
     let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
-    let traffics = traffics.chain([tcp::kind::PAGE]);
+    let traffics = traffics.chain([tcp::kind::PAGE, vunet::viewer::PAGE]);
     parts.chain(impairments).chain(queues).chain(traffics)
 }
 

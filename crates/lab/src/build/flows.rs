@@ -1,6 +1,6 @@
 //! The flows of an experiment, and what of the network they need.
 
-use super::tcp;
+use super::{tcp, vunet};
 use crate::experiment::{Experiment, Network};
 use lastmeter_net::traffic::responds;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ impl Flows {
         // Who sends to each destination, requests and responses alike.
         let mut senders: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (traffic, entry) in experiment.traffic.iter().enumerate() {
-            let responds = responds(&entry.kind) || tcp::is(&entry.kind);
+            let responds = responds(&entry.kind) || tcp::is(&entry.kind) || vunet::is(&entry.kind);
             let pairs = network.pairs(experiment, &entry.from, &entry.to);
             for (number, (from, to)) in pairs.into_iter().enumerate() {
                 if flows.live.contains(&from) || flows.live.contains(&to) {

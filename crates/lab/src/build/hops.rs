@@ -136,6 +136,9 @@ impl Builder<'_, '_> {
         if declared.kind.page.name == lastmeter_net::timed_token::element::PAGE.name {
             return self.ring(node);
         }
+        if let Some(made) = self.vunet_node(node) {
+            return made;
+        }
         let stage = format!("{} service", declared.name);
         let service = match self.is_free(&stage) {
             true => Service::Cost(Cost::default()),

@@ -6,7 +6,7 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Capture, Input, LiveEnd, Made, Output, machine, tcp};
+use super::{Builder, Capture, Input, LiveEnd, Made, Output, machine, tcp, vunet};
 use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
@@ -113,7 +113,8 @@ impl Builder<'_, '_> {
         for entry in &self.experiment.traffic {
             let (from, to) = (&entry.from.name, &entry.to.name);
             let there = self.graph.path(format!("{from}->{to}"), entry.name.clone());
-            let responds = traffic::responds(&entry.kind) || tcp::is(&entry.kind);
+            let responds =
+                traffic::responds(&entry.kind) || tcp::is(&entry.kind) || vunet::is(&entry.kind);
             let back = responds.then(|| {
                 self.graph.path(format!("{to}->{from}"), format!("{} responses", entry.name))
             });
@@ -132,6 +133,7 @@ impl Builder<'_, '_> {
         self.senders(node, paths, &mut receivers, &mut leaving)?;
         self.receivers(node, paths, &mut receivers, &mut leaving)?;
         self.tcp_ends(node, paths, &mut receivers, &mut leaving)?;
+        self.vunet_ends(node, paths, &mut receivers, &mut leaving)?;
         let input = self.demultiplex(node, receivers)?;
         let (input, leaving) = match self.profile(node) {
             Some(profile) => self.through_machine(node, &profile, input, leaving)?,
@@ -203,7 +205,7 @@ impl Builder<'_, '_> {
         for &index in flows.sent.get(&node).into_iter().flatten() {
             let flow = &flows.all[index];
             let entry = &self.experiment.traffic[flow.traffic];
-            if tcp::is(&entry.kind) {
+            if tcp::is(&entry.kind) || vunet::is(&entry.kind) {
                 continue;
             }
             let (host, peer) = (&network.nodes[node].name, &network.nodes[flow.to].name);
@@ -265,7 +267,8 @@ impl Builder<'_, '_> {
         let mut responders: BTreeMap<usize, Responder> = BTreeMap::new();
         for &index in flows.received.get(&node).into_iter().flatten() {
             let flow = &flows.all[index];
-            if tcp::is(&self.experiment.traffic[flow.traffic].kind) {
+            let kind = &self.experiment.traffic[flow.traffic].kind;
+            if tcp::is(kind) || vunet::is(kind) {
                 continue;
             }
             let Paths { there, back } = paths[flow.traffic];

@@ -18,6 +18,7 @@ mod impair;
 mod machine;
 mod ring;
 mod tcp;
+mod vunet;
 
 use crate::document::{Fault, Mark, Problem, Reporter};
 use crate::experiment::{Experiment, Network};
@@ -29,6 +30,7 @@ use lastmeter_engine::{Element, ElementId, Error, Graph, PortId, ResourceId, Sta
 use lastmeter_live::port::Peer;
 use lastmeter_net::queue::{Buffers, Site};
 use lastmeter_net::tap::Tape;
+use lastmeter_net::vunet::vci::SharedFile;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is different from the experiment, to see what it would buy.
@@ -155,6 +157,7 @@ pub fn build_between(
         stages: BTreeMap::new(),
         resources: BTreeSet::new(),
         ports: BTreeMap::new(),
+        files: BTreeMap::new(),
         captures: Vec::new(),
         tapes: Vec::new(),
         reporter: experiment.reporter.clone(),
@@ -196,6 +199,8 @@ struct Builder<'a, 'e> {
     resources: BTreeSet<String>,
     /// The input that a hop leads to, where its node has one for each.
     ports: BTreeMap<usize, PortId>,
+    /// Who has which channels of the VuNet, for each host.
+    files: BTreeMap<usize, SharedFile>,
     captures: Vec<Capture>,
     tapes: Vec<(String, Tape)>,
     reporter: Reporter,

@@ -1,0 +1,314 @@
+//! The VuNet's nodes, adapters of cells, striped trunks, and the applications at the VuNet's ends.
+//!
+//! A port of a switch is the place of a neighbour among its links, in their order. A viewer's route is what
+//! a topology daemon would have found: the ports on the way to its camera and back.
+
+use super::host::{Paths, Receiver};
+use super::{Builder, Made, Output};
+use crate::document::{Fault, shorten};
+use lastmeter_base::kind::Nested;
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Rate, Time};
+use lastmeter_engine::{Element, Error, PortId, ResourceInfo, ResourceKind};
+use lastmeter_net::sar::{self, Sar};
+use lastmeter_net::stripe::element as stripe;
+use lastmeter_net::vunet::camera::Camera;
+use lastmeter_net::vunet::card::Card;
+use lastmeter_net::vunet::connection::{Connection, Hop, Route};
+use lastmeter_net::vunet::crossbar::Crossbar;
+use lastmeter_net::vunet::element::{BRIDGE, LINK, SWITCH};
+use lastmeter_net::vunet::element::{Link, Switch};
+use lastmeter_net::vunet::vci::{Block, SharedFile};
+use lastmeter_net::vunet::viewer::{PAGE, Viewer, Wishes};
+use lastmeter_wire::atm::vunet::VUNET_CELL_LEN;
+use std::collections::BTreeSet;
+
+/// Whether this traffic is a camera's.
+pub(super) fn is(traffic: &Nested) -> bool {
+    traffic.page.name == PAGE.name
+}
+
+/// How many times as fast a switch is whose crossbar costs nothing.
+const FREE: u64 = 1_000_000;
+
+impl Builder<'_, '_> {
+    /// A switch, a link, a bridge, a trunk or an adapter; `None` for any other node.
+    pub(super) fn vunet_node(&mut self, node: usize) -> Option<Result<Made, Error>> {
+        let page = self.page(node);
+        match page {
+            page if page == SWITCH.name => Some(self.vunet_switch(node)),
+            page if page == LINK.name => Some(self.vunet_link(node, false)),
+            page if page == BRIDGE.name => Some(self.vunet_link(node, true)),
+            page if page == stripe::PAGE.name => Some(self.trunk(node)),
+            page if page == sar::PAGE.name => Some(self.sar(node)),
+            _ => None,
+        }
+    }
+
+    fn page(&self, node: usize) -> &'static str {
+        let single = &self.network.nodes[node];
+        self.experiment.nodes[single.declared].kind.page.name
+    }
+
+    /// The neighbours of a node, in the order of their links; of a bridge the switch first, of an
+    /// adapter the side of packets.
+    fn neighbours(&self, node: usize) -> Vec<usize> {
+        let hops = &self.network.hops;
+        let leaving = self.network.leaving[node].iter();
+        let mut neighbours: Vec<usize> = leaving.map(|&hop| hops[hop].to).collect();
+        match self.page(node) {
+            page if page == BRIDGE.name => {
+                neighbours.sort_by_key(|&neighbour| !self.is_switch(neighbour));
+            }
+            page if page == sar::PAGE.name => {
+                let declared = self.network.nodes[node].declared;
+                let cells: String = self.experiment.nodes[declared].kind.values.get("cells");
+                neighbours.sort_by_key(|&neighbour| self.is_called(neighbour, &cells));
+            }
+            _ => {}
+        }
+        neighbours
+    }
+
+    fn is_switch(&self, node: usize) -> bool {
+        self.page(node) == SWITCH.name
+    }
+
+    fn port(&self, node: usize, neighbour: usize) -> u16 {
+        let place = self.neighbours(node).iter().position(|&known| known == neighbour);
+        place.expect("a hop joins neighbours") as u16
+    }
+
+    fn vunet_switch(&mut self, node: usize) -> Result<Made, Error> {
+        let single = &self.network.nodes[node];
+        let declared = &self.experiment.nodes[single.declared];
+        let values = &declared.kind.values;
+        let ports = values.get::<u64>("ports") as usize;
+        let attached = self.neighbours(node).len();
+        if attached > ports {
+            return Ok(self.misfit(node, format!("{attached} neighbours do not fit {ports} ports")));
+        }
+        let stage = format!("{} crossbar", declared.name);
+        let (numerator, denominator) = match self.is_free(&stage) {
+            true => (FREE, 1),
+            false => self.speed(&single.name),
+        };
+        let rate = values.get::<Rate>("rate").scale_floor(numerator, denominator);
+        let cell_time = rate.time_for(Bytes(VUNET_CELL_LEN as u64));
+        let depth = values.get::<u64>("cells") as usize;
+        let name = single.name.clone();
+        let shared = declared.count.is_some();
+        self.resources.insert(name.clone());
+        let info = ResourceInfo { name, kind: ResourceKind::Engine, units: ports as u32 };
+        let resource = self.graph.resource(info);
+        let stage = self.stage(stage, (!shared).then_some(resource));
+        let crossbar = Crossbar::new(ports, depth, cell_time);
+        self.attach(node, Box::new(Switch::new(crossbar, stage, resource)))
+    }
+
+    fn vunet_link(&mut self, node: usize, bridge: bool) -> Result<Made, Error> {
+        let neighbours = self.neighbours(node);
+        let attached = neighbours.len();
+        if attached != 2 {
+            return Ok(self.misfit(node, format!("it joins two neighbours, not {attached}")));
+        }
+        let switches = neighbours.iter().filter(|&&neighbour| self.is_switch(neighbour)).count();
+        if bridge && switches != 1 {
+            let found = format!("one of its neighbours is a vunet-switch, not {switches}");
+            return Ok(self.misfit(node, found));
+        }
+        let single = &self.network.nodes[node];
+        let values = &self.experiment.nodes[single.declared].kind.values;
+        let restarts_at = values.given::<Duration>("restarts-at").map(|at| Time::START + at);
+        let link = Link::new(Card::new(node as u16), bridge, restarts_at);
+        self.attach(node, Box::new(link))
+    }
+
+    /// Packets come and go on port 0, cells on port 1.
+    fn sar(&mut self, node: usize) -> Result<Made, Error> {
+        let neighbours = self.neighbours(node);
+        let single = &self.network.nodes[node];
+        let declared = &self.experiment.nodes[single.declared];
+        let wanted: String = declared.kind.values.get("cells");
+        let (name, group) = (single.name.clone(), declared.name.clone());
+        let encapsulation = declared.kind.values.get("encapsulation");
+        if neighbours.len() != 2 {
+            let attached = neighbours.len();
+            return Ok(self.misfit(node, format!("it joins two neighbours, not {attached}")));
+        }
+        if !neighbours.iter().any(|&neighbour| self.is_called(neighbour, &wanted)) {
+            return Ok(self.misfit(node, format!("`{}` is no neighbour", shorten(&wanted))));
+        }
+        let path = self.graph.path(name, "cells");
+        let stage = self.stage(format!("{group} reassembly"), None);
+        self.attach(node, Box::new(Sar::new(path, stage, encapsulation)))
+    }
+
+    /// Whether a node, or the group that it is a member of, has this name.
+    fn is_called(&self, node: usize, name: &str) -> bool {
+        let node = &self.network.nodes[node];
+        node.name == name || self.experiment.nodes[node.declared].name == name
+    }
+
+    fn trunk(&mut self, node: usize) -> Result<Made, Error> {
+        let attached = self.neighbours(node).len();
+        if attached != 2 {
+            return Ok(self.misfit(node, format!("it joins two neighbours, not {attached}")));
+        }
+        let single = &self.network.nodes[node];
+        let declared = &self.experiment.nodes[single.declared];
+        let (name, shared) = (single.name.clone(), declared.count.is_some());
+        let transmit = format!("{} transmit", declared.name);
+        let speed = match self.is_free(&transmit) {
+            true => (FREE, 1),
+            false => self.speed(&name),
+        };
+        let mut options = stripe::Options::new(&declared.kind.values, speed);
+        let propagation = format!("{} propagation", declared.name);
+        if self.is_free(&propagation) {
+            options.delays.fill(Duration::ZERO);
+            options.jitter = None;
+        }
+        let order = format!("{} order", declared.name);
+        self.resources.insert(name.clone());
+        let units = 2 * options.delays.len() as u32;
+        let resource = self.graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units });
+        let stages = stripe::Stages {
+            transmit: self.stage(transmit, (!shared).then_some(resource)),
+            propagation: self.stage(propagation, None),
+            order: self.stage(order, None),
+        };
+        match stripe::Trunk::new(options, stages, resource) {
+            Ok(trunk) => self.attach(node, Box::new(trunk)),
+            Err(found) => Ok(self.misfit(node, found)),
+        }
+    }
+
+    fn misfit(&mut self, node: usize, found: String) -> Made {
+        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
+        let right = format!("`lastmeter kinds {}` says what it can have", self.page(node));
+        let key = format!("nodes.{}", declared.name);
+        self.reporter.report(&declared.mark, &key, Fault::new(found, right));
+        Made { input: None, outputs: Vec::new() }
+    }
+
+    /// An element with an input and an output for each neighbour.
+    fn attach(&mut self, node: usize, element: Box<dyn Element>) -> Result<Made, Error> {
+        let name = self.network.nodes[node].name.clone();
+        let element = self.graph.add_boxed(name, element)?;
+        let (network, flows) = (self.network, self.flows);
+        for &hop in flows.hops.iter().filter(|&&hop| network.hops[hop].to == node) {
+            let port = self.port(node, network.hops[hop].from);
+            self.ports.insert(hop, PortId(port));
+        }
+        let table = flows.tables.get(&node);
+        let hops: BTreeSet<usize> =
+            table.into_iter().flat_map(|table| table.values()).copied().collect();
+        let outputs = hops
+            .into_iter()
+            .map(|hop| ((element, PortId(self.port(node, network.hops[hop].to))), hop));
+        Ok(Made { input: Some((element, PortId(0))), outputs: outputs.collect() })
+    }
+
+    /// The cameras and viewers at a host.
+    pub(super) fn vunet_ends(
+        &mut self,
+        node: usize,
+        paths: &[Paths],
+        receivers: &mut Vec<Receiver>,
+        leaving: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let flows = self.flows;
+        for (ends, sends) in [(&flows.sent, true), (&flows.received, false)] {
+            for &index in ends.get(&node).into_iter().flatten() {
+                let flow = &flows.all[index];
+                let entry = &self.experiment.traffic[flow.traffic];
+                if !is(&entry.kind) {
+                    continue;
+                }
+                let (id, Paths { there, back }) = (FlowId(flow.number), &paths[flow.traffic]);
+                let (there, back) = (*there, back.expect("a camera is told what to send"));
+                let (from, to) = (flow.from, flow.to);
+                let peer = if sends { to } else { from };
+                let names = [node, peer].map(|node| &self.network.nodes[node].name);
+                let what = if sends { "sends" } else { "sees" };
+                let name = format!("{} {what} {} of {}", names[0], entry.name, names[1]);
+                let element: Box<dyn Element> = match sends {
+                    true => Box::new(Camera::new((there, id), NodeId(to as u32), from as u16)),
+                    false => match self.viewer(flow.traffic, (from, to), (back, id)) {
+                        Ok(viewer) => Box::new(viewer),
+                        Err(found) => {
+                            let right = "attach both ends to switches of one VuNet".to_owned();
+                            let fault = Fault::new(found, right);
+                            self.reporter.report(&entry.kind_mark, &entry.key, fault);
+                            continue;
+                        }
+                    },
+                };
+                let element = self.graph.add_boxed(name, element)?;
+                let mut takes = vec![(back, Some(id))];
+                takes.extend((!sends).then_some((there, Some(id))));
+                receivers.push(Receiver { input: (element, PortId(0)), takes });
+                leaving.push((element, PortId(0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn viewer(
+        &mut self,
+        traffic: usize,
+        (camera, me): (usize, usize),
+        flow: (lastmeter_base::PathId, FlowId),
+    ) -> Result<Viewer, String> {
+        let route = self.vunet_route(me, camera)?;
+        let nodes = self.network.nodes.len();
+        let block = Block::of(me, nodes)?;
+        let file = self.files.entry(me).or_insert_with(|| SharedFile::new(me as u16, block));
+        // An application's token is its own among all hosts'.
+        let token = (me as u32) << 16 | traffic as u32;
+        let connection = Connection::new(route, token, file)?;
+        let entry = &self.experiment.traffic[traffic];
+        let start = Time::START + entry.values.get::<Duration>("start");
+        let wishes = Wishes::new(&entry.kind.values, start, &connection)?;
+        let nodes = (NodeId(me as u32), NodeId(camera as u32));
+        Ok(Viewer::new(flow, nodes, wishes, connection))
+    }
+
+    /// The ports on the way from a host to a peer and back.
+    fn vunet_route(&self, host: usize, peer: usize) -> Result<Route, String> {
+        let mut way = vec![host];
+        while way[way.len() - 1] != peer {
+            let node = way[way.len() - 1];
+            way.push(self.network.hops[self.flows.tables[&node][&peer]].to);
+        }
+        let name = |node: usize| &self.network.nodes[node].name;
+        let is_card = |node: usize| [LINK.name, BRIDGE.name].contains(&self.page(node));
+        // Ports of the switch that was passed last: by which it goes on, and back.
+        let (mut first, mut ahead_of_last, mut hops) = (None, None, Vec::<Hop>::new());
+        let mut back = None;
+        for place in 1..way.len() - 1 {
+            let [before, node, after] = [way[place - 1], way[place], way[place + 1]];
+            if self.is_switch(node) {
+                let ahead = self.port(node, after) as u8;
+                back = Some(self.port(node, before) as u8);
+                match hops.last_mut() {
+                    Some(hop) => hop.ahead = ahead,
+                    None => first = Some(ahead),
+                }
+                ahead_of_last = Some(after);
+            } else if is_card(node) {
+                if first.is_none() {
+                    return Err(format!("`{}` is attached to no switch", name(host)));
+                }
+                // Where two bridges meet there is no switch between them, and ports mean nothing.
+                hops.push(Hop { ahead: 0, back: back.take().unwrap_or(0) });
+            }
+        }
+        match (first, back) {
+            (Some(first), Some(last_back)) if ahead_of_last == Some(peer) => {
+                Ok(Route { first, hops, last_back })
+            }
+            _ => Err(format!("`{}` is attached to no switch", name(peer))),
+        }
+    }
+}
