@@ -33,11 +33,11 @@ impl Load {
                     true => self.frame_max,
                     false => Bytes(64 + random.below(self.frame_max.0 - 63)),
                 };
-                for (class, len) in
-                    [(Class::Asynchronous, len), (Class::Synchronous, self.synchronous)]
-                {
-                    // Full queues refuse: there is always something to send.
-                    drop(ring.enqueue(now, station, class, Packet::new(len)));
+                // Full queues refuse: there is always something to send.
+                drop(ring.enqueue(now, station, Class::Asynchronous, Packet::new(len)));
+                if self.synchronous > Bytes::ZERO {
+                    let packet = Packet::new(self.synchronous);
+                    drop(ring.enqueue(now, station, Class::Synchronous, packet));
                 }
             }
             let next = self.length / u64::from(lose + 1) * u64::from(lost + 1);
@@ -85,6 +85,17 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         length: constants.get("length")?,
     };
     let loaded = load.saturate(0)?;
+    // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved.
+    let counted = Load {
+        options: Options {
+            allotments: vec![Duration::ZERO; nodes as usize],
+            ..load.options.clone()
+        },
+        frame_max: constants.get("frame_short")?,
+        synchronous: Bytes::ZERO,
+        ..load
+    };
+    let counted = counted.saturate(0)?.services[Class::Asynchronous as usize].access_max;
     let losing = load.saturate(constants.get::<u64>("losses")? as u32)?;
     let [synchronous, asynchronous] = loaded.services;
     let rotations = loaded.rotations;
@@ -97,6 +108,7 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("J-18", "rotation of an idle token", loaded.latency()),
         Computed::new("J-20", "synchronous bandwidth beside asynchronous load", carried),
         Computed::new("J-20", "longest wait for the token, synchronous", synchronous.access_max),
+        Computed::new("J-21", "longest wait, short asynchronous frames alone", counted),
         Computed::new("J-21", "longest wait for the token, asynchronous", asynchronous.access_max),
         Computed::new(
             "J-42",

@@ -11,9 +11,13 @@ mod interfaces;
 mod ip;
 mod jetstream;
 mod jetstream_ring;
+mod jetstream_switch;
 mod link_sharing;
 mod livelock;
 mod qsdrr;
+mod striping;
+mod tcp_cells;
+mod vunet;
 
 use super::{Constants, Error, Means};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
@@ -147,10 +151,14 @@ pub const ALL: &[(&str, Compute)] = &[
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),
     ("jetstream-ring", jetstream_ring::ring),
+    ("jetstream-switch", jetstream_switch::rows),
     ("livelock", livelock::figures),
     ("livelock-equations", livelock::equations),
     ("livelock-interfaces", interfaces::two),
     ("qsdrr", qsdrr::rows),
+    ("striping", striping::rows),
+    ("tcp-over-cells", tcp_cells::rows),
+    ("vunet", vunet::rows),
 ];
 
 /// The computation of this name.

@@ -1,0 +1,166 @@
+//! TCP over the cells of a switch with small buffers (A-162, A-174).
+
+use super::vunet::{counters, holds, parse, run};
+use super::{Computed, Setting};
+use crate::repro::Error;
+use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_wire::aal::aal5;
+
+/// What becomes of the packets of lost cells at the switch's output, or whether there are cells at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Tail,
+    Partial,
+    Early,
+    /// Whole packets, and as many bytes of buffer.
+    Packets,
+}
+
+/// What came of a run.
+struct Seen {
+    /// Bytes of data that arrived in order.
+    goodput: u64,
+    /// Cells that arrived and were of no use.
+    wasted: u64,
+    /// Cells that the output lost.
+    lost: u64,
+    /// Cells that arrived.
+    arrived: u64,
+}
+
+struct Network {
+    link: Rate,
+    delay: Duration,
+    connections: u64,
+    window: Bytes,
+    length: Duration,
+    seed: u64,
+}
+
+impl Network {
+    fn text(&self, output: Output, packet: Bytes, cells: u64) -> String {
+        let Network { link, delay, connections, window, length, seed } = *self;
+        let (rate, delay) = (link.as_bits(), delay.as_ps());
+        let mss = packet.0 - 40;
+        let mut text = format!(
+            "duration = \"{} ps\"\nseed = {seed}\n[nodes]\nsender = {{ host = {{}}, count = {connections} }}\n\
+             switch = {{ router = {{}} }}\nreceiver = {{ host = {{}} }}\n",
+            length.as_ps()
+        );
+        let (out, back, deep) = ("out", "in", "queue = { drop-tail = { packets = 100000 } }");
+        let per_packet = aal5::cells(packet.0 as usize + 8) as u64;
+        let queue = match output {
+            // Packets need as much of the buffer as their cells do.
+            Output::Packets => {
+                format!("{{ drop-tail = {{ packets = {} }} }}", (cells / per_packet).max(1))
+            }
+            Output::Tail => {
+                format!("{{ cell-discard = {{ cells = {cells}, policy = \"tail\" }} }}")
+            }
+            Output::Partial => {
+                format!("{{ cell-discard = {{ cells = {cells}, policy = \"partial\" }} }}")
+            }
+            Output::Early => format!("{{ cell-discard = {{ cells = {cells} }} }}"),
+        };
+        // Without cells the wire takes what their headers and trailers take.
+        let framing = match output {
+            Output::Packets => per_packet * 53 - packet.0,
+            _ => 0,
+        };
+        if output == Output::Packets {
+            text += &format!(
+                "[[links]]\nbetween = [\"sender\", \"switch\"]\nrate = \"{rate} bit/s\"\n\
+                 framing = \"{framing} B\"\n{deep}\n\
+                 [[links]]\nbetween = [\"switch\", \"receiver\"]\nrate = \"{rate} bit/s\"\n\
+                 framing = \"{framing} B\"\ndelay = \"{delay} ps\"\nqueue = {queue}\n"
+            );
+        } else {
+            text += &format!(
+                "{back} = {{ aal5 = {{ cells = \"switch\" }}, count = {connections} }}\n\
+                 {out} = {{ aal5 = {{ cells = \"switch\" }} }}\n\
+                 [[links]]\nbetween = [\"sender\", \"{back}\"]\n\
+                 [[links]]\nbetween = [\"{back}\", \"switch\"]\nrate = \"{rate} bit/s\"\n{deep}\n\
+                 [[links]]\nbetween = [\"switch\", \"{out}\"]\nrate = \"{rate} bit/s\"\n\
+                 delay = \"{delay} ps\"\nqueue = {queue}\n\
+                 [[links]]\nbetween = [\"{out}\", \"receiver\"]\n"
+            );
+        }
+        text + &format!(
+            "[[traffic]]\nname = \"transfers\"\nfrom = \"sender\"\nto = \"receiver\"\n\
+             tcp = {{ mss = \"{mss} B\", receive-buffer = \"{} B\", send-buffer = \"{} B\", \
+             sack = false, recovery = \"reno\", timestamps = false, initial-window = 1, \
+             spread = \"20 ms\" }}\n",
+            window.0, window.0
+        )
+    }
+
+    fn run(&self, output: Output, packet: Bytes, cells: u64) -> Result<Seen, Error> {
+        let outcome = run(&parse(&self.text(output, packet, cells), &[])?, false)?;
+        let sum = |part: &str, counter: &str| counters(&outcome, part, counter).iter().sum::<u64>();
+        let dropped = |reason: &str| -> u64 {
+            let books = outcome.books.paths.iter().flat_map(|path| &path.dropped);
+            books.filter(|(key, _)| key.reason == reason).map(|(_, count)| count.packets).sum()
+        };
+        let arrived = outcome.books.paths.iter().zip(&outcome.paths);
+        let cells = arrived.filter(|(_, info)| info.class == "cells");
+        let wasted = sum("out", "wasted");
+        Ok(Seen {
+            goodput: sum("receives", "consumed"),
+            wasted,
+            lost: ["full", "partial discard", "early discard"].map(dropped).iter().sum(),
+            arrived: wasted + cells.map(|(book, _)| book.delivered.packets).sum::<u64>(),
+        })
+    }
+}
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let network = Network {
+        link: constants.get("link")?,
+        delay: constants.get("delay")?,
+        connections: constants.get("connections")?,
+        window: constants.get("window")?,
+        length: constants.get("length")?,
+        seed: setting.seed,
+    };
+    let (packet, short): (Bytes, Bytes) =
+        (constants.get("packet")?, constants.get("packet_small")?);
+    let (small, large): (u64, u64) = (constants.get("buffer")?, constants.get("buffer_large")?);
+    let tail = network.run(Output::Tail, packet, small)?;
+    let partial = network.run(Output::Partial, packet, small)?;
+    let early = network.run(Output::Early, packet, small)?;
+    let packets = network.run(Output::Packets, packet, small)?;
+    let deep = network.run(Output::Tail, packet, large)?;
+    let shorter = network.run(Output::Tail, short, small)?;
+    let alone = Network { connections: 1, ..network }.run(Output::Tail, short, small)?;
+    Ok(vec![
+        holds(
+            "A-162",
+            "small buffers and plain cells: goodput of TCP is poor",
+            10 * tail.goodput < 7 * packets.goodput,
+        ),
+        holds("A-162", "larger buffers help", deep.goodput > tail.goodput),
+        holds(
+            "A-162",
+            "the loss is of cells whose packet is lost already",
+            tail.wasted > tail.lost,
+        ),
+        holds(
+            "A-162",
+            "partial packet discard is better than none",
+            partial.goodput > tail.goodput,
+        ),
+        holds(
+            "A-162",
+            "early packet discard is better than partial",
+            early.goodput > partial.goodput,
+        ),
+        holds("A-162", "early packet discard wastes no link", 100 * early.wasted < early.arrived),
+        holds("A-162", "shorter packets lose less", shorter.goodput > tail.goodput),
+        holds(
+            "A-174",
+            "the switch's ports lose nothing while no output is overloaded",
+            alone.lost == 0 && alone.goodput > 0,
+        ),
+    ])
+}
