@@ -3,6 +3,7 @@
 
 use crate::classify::{self, General, Header, Rule, Verdict};
 use crate::impair::{Opportunities, RateTable};
+use crate::vunet::vci::SharedFile;
 use lastmeter_base::kind::TIME_MAX;
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_wire::fuzz::Target;
@@ -12,6 +13,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_classbench", run: fuzz_classbench },
     Target { name: "fuzz_mahimahi", run: fuzz_mahimahi },
     Target { name: "fuzz_rate_table", run: fuzz_rate_table },
+    Target { name: "fuzz_vci_file", run: fuzz_vci_file },
 ];
 
 /// Rules as ClassBench writes them.
@@ -76,6 +78,21 @@ pub fn fuzz_rate_table(bytes: &[u8]) {
                     let short = table.time_for(Time::START, Bytes(1));
                     assert!(short <= table.time_for(Time::START, Bytes(1500)));
                 }
+            }
+        }
+    }
+}
+
+/// The file in which applications of a host share out their channels.
+pub fn fuzz_vci_file(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match SharedFile::parse(text) {
+        Err(error) => assert!(!error.is_empty()),
+        Ok(mut file) => {
+            assert_eq!(SharedFile::parse(&file.emit()).as_ref(), Ok(&file));
+            if let Some(vcis) = file.allocate(7, 3) {
+                assert!(vcis.iter().all(|&vci| file.owner_of(vci) == Some(7)));
+                assert_eq!(file.give_back(7, &vcis), Ok(()));
             }
         }
     }

@@ -16,6 +16,9 @@
 //! signal takes around the ring ([`Node::expire`]), and it replaces a token that it has not seen for
 //! 2 TTRT.
 //!
+//! A port that meets another port hears FW1 that it has not asked for, and a RING_UP that counts no
+//! host: each then has the fibre towards the other for itself (J-09).
+//!
 //! A frame is stripped by its source. The master marks what passes, and strips what is marked: a
 //! frame whose source is not there any more goes around twice at most.
 //!
@@ -193,6 +196,17 @@ impl Node {
                 self.state = State::Fw1;
                 Some(Signal::Fw1)
             }
+            // Hosts send FW1 only behind the master's own: another master is at the other end.
+            (State::Fw0, Signal::Fw1) => {
+                self.state = State::Fw1;
+                Some(Signal::Fw1)
+            }
+            (State::Fw1, Signal::RingUp(0)) => {
+                self.hosts = Some(0);
+                self.state = State::Up;
+                self.holds = true;
+                Some(Signal::RingUp(0))
+            }
             (State::Fw1, Signal::Fw1) => {
                 self.state = State::RingUp;
                 Some(Signal::RingUp(0))
@@ -275,7 +289,9 @@ pub fn bring_up(nodes: &mut [Node]) -> Option<u32> {
         if nodes[0].state == State::Up {
             return Some(messages);
         }
-        nodes[0].expire();
+        for node in &mut *nodes {
+            node.expire();
+        }
     }
     None
 }
@@ -321,6 +337,35 @@ mod tests {
         }
         assert_eq!(bring_up(1)[0].attached(), Some(Attached::Host));
         assert_eq!(bring_up(9)[0].attached(), Some(Attached::Ring(9)));
+    }
+
+    #[test]
+    fn j_09_two_ports_find_each_other_in_any_order_and_after_any_single_loss() {
+        let mut random = lastmeter_base::Stream::new(1, "ports");
+        for round in 0..2000 {
+            let mut ports = [Node::new(true), Node::new(true)];
+            let mut links: [std::collections::VecDeque<Signal>; 2] = Default::default();
+            let mut losses = round % 2;
+            for _ in 0..400 {
+                let at = random.below(2) as usize;
+                let sent = match links[1 - at].pop_front() {
+                    Some(_) if losses > 0 && random.chance(0.2) => {
+                        losses -= 1;
+                        None
+                    }
+                    Some(signal) => ports[at].receive(signal),
+                    None if ports[at].state == State::Off => Some(ports[at].power()),
+                    // Nothing is under way: words are repeated, and now and then a wait ends.
+                    None if links[at].is_empty() && random.chance(0.2) => ports[at].expire(),
+                    None if links[at].is_empty() => ports[at].repeat(),
+                    None => None,
+                };
+                // Between ports there is no token.
+                links[at].extend(sent.filter(|&signal| signal != Signal::Token));
+            }
+            let attached = ports.each_ref().map(Node::attached);
+            assert_eq!(attached, [Some(Attached::Switch); 2], "round {round}: {ports:?}");
+        }
     }
 
     #[test]

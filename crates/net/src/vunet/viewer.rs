@@ -243,7 +243,8 @@ impl Viewer {
     }
 
     fn data(&mut self, cx: &mut Context<'_>, cell: &VunetCell) {
-        let header = match self.reassembler.receive(cx.now(), &cell.to_atm()) {
+        // No hop has checked the header, and each changed the channel: the check is made anew.
+        let header = match self.reassembler.receive(cx.now(), &cell.to_atm_checked()) {
             Event::Pdu(pdu) => FrameHeader::parse(pdu.payload).ok().map(|(header, _)| header),
             Event::Held | Event::Lost(_) => None,
         };

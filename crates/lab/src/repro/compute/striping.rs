@@ -40,13 +40,13 @@ impl Channels {
         Ok(Channels { splitter, merger, delays, busy, flying, items: 0 })
     }
 
-    fn send(&mut self, now: u64, cell: Cell, lost: bool) {
+    fn send(&mut self, now: u64, cell: Cell, lost: impl Fn(u64) -> bool) {
         let stripes = self.busy.len() as u64;
         for (stripe, sent) in self.splitter.send(cell) {
             self.busy[stripe] = (self.busy[stripe] + stripes).max(now + stripes);
             let at = self.busy[stripe] + self.delays[stripe];
             let is_cell = matches!(sent, Sent::Cell(_));
-            if !(is_cell && lost) {
+            if !(is_cell && lost(self.items)) {
                 self.flying.push((at, self.flying.len(), stripe, sent, self.items, cell.last));
             }
             self.items += u64::from(is_cell);
@@ -82,7 +82,7 @@ fn pass(
     let mut channels = Channels::new(delays.len(), setting, delays.to_vec())?;
     for cell in 0..count {
         let last = cell % 10 == 9;
-        channels.send(cell, Cell { len: CELL_LEN as u64, last, flow: 1 }, lost(cell));
+        channels.send(cell, Cell { len: CELL_LEN as u64, last, flow: 1 }, &lost);
     }
     let (out, reports) = channels.receive();
     Ok((cells(&out), reports))
@@ -185,13 +185,13 @@ fn mixed(outer: &[u64], inner: &[u64]) -> Result<bool, Error> {
     let mut channels = Channels::new(outer.len(), setting, outer.to_vec())?;
     let mut within = Channels::new(inner.len(), setting, inner.to_vec())?;
     for cell in 0..1000 {
-        channels.send(cell, Cell { len: CELL_LEN as u64, last: false, flow: 1 }, false);
+        channels.send(cell, Cell { len: CELL_LEN as u64, last: false, flow: 1 }, |_| false);
     }
     // What is sent on stripe 0, markers included, are the cells of the inner trunk.
     let (mut striped, mut others) = (Vec::new(), Vec::new());
     for flight in std::mem::take(&mut channels.flying) {
         if flight.2 == 0 {
-            within.send(flight.0, Cell { len: CELL_LEN as u64, last: false, flow: 1 }, false);
+            within.send(flight.0, Cell { len: CELL_LEN as u64, last: false, flow: 1 }, |_| false);
             striped.push(flight);
         } else {
             others.push(flight);
@@ -233,7 +233,7 @@ fn environment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let stripes: u64 = constants.get("stripes")?;
     let rate: Rate = constants.get("rate")?;
     let skew: Duration = constants.get("skew")?;
-    let video = "{ width = 640, height = 480, burst = 28, burst-delay = \"80 us\" }";
+    let video = "{ width = 1280, height = 960, burst = 28, burst-delay = \"40 us\" }";
     let frames = |text: &str| -> Result<(u64, u64), Error> {
         let outcome = run(&parse(text, &[])?, false)?;
         let one = |counter: &str| {
@@ -245,7 +245,7 @@ fn environment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let skewed = frames(&network(stripes, rate, skew, 0.0, video))?;
     let fat = frames(&network(1, rate.scale_floor(stripes, 1), Duration::ZERO, 0.0, video))?;
     let single = frames(&network(1, rate, Duration::ZERO, 0.0, video))?;
-    let losing = frames(&network(stripes, rate, skew, 1e-4, video))?;
+    let losing = frames(&network(stripes, rate, skew, 2e-5, video))?;
     Ok(vec![
         Computed::new("A-62", "channels", Value::Number(stripes as f64, "channels")),
         holds(

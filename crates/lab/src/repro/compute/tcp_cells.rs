@@ -1,7 +1,7 @@
 //! TCP over the cells of a switch with small buffers.
 
 use super::vunet::{counters, holds, parse, run};
-use super::{Computed, Setting};
+use super::{Computed, Setting, Value};
 use crate::repro::Error;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_wire::aal::aal5;
@@ -125,38 +125,38 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let (packet, short): (Bytes, Bytes) =
         (constants.get("packet")?, constants.get("packet_small")?);
-    let (small, large): (u64, u64) = (constants.get("buffer")?, constants.get("buffer_large")?);
-    let tail = network.run(Output::Tail, packet, small)?;
-    let partial = network.run(Output::Partial, packet, small)?;
-    let early = network.run(Output::Early, packet, small)?;
-    let packets = network.run(Output::Packets, packet, small)?;
-    let deep = network.run(Output::Tail, packet, large)?;
+    let buffer = |name: &str| constants.get::<u64>(name);
+    let (small, medium, ample) =
+        (buffer("buffer")?, buffer("buffer_medium")?, buffer("buffer_ample")?);
+    let poor = network.run(Output::Tail, packet, small)?;
     let shorter = network.run(Output::Tail, short, small)?;
+    let tail = network.run(Output::Tail, packet, medium)?;
+    let partial = network.run(Output::Partial, packet, medium)?;
+    let early = network.run(Output::Early, packet, medium)?;
+    let packets = network.run(Output::Packets, packet, medium)?;
+    let good = network.run(Output::Tail, packet, ample)?;
     let alone = Network { connections: 1, ..network }.run(Output::Tail, short, small)?;
     Ok(vec![
         holds(
             "A-162",
-            "small buffers and plain cells: goodput of TCP is poor",
-            10 * tail.goodput < 7 * packets.goodput,
+            "small buffers: goodput of TCP is poor",
+            10 * poor.goodput < 7 * good.goodput,
         ),
-        holds("A-162", "larger buffers help", deep.goodput > tail.goodput),
+        holds("A-162", "larger buffers help", tail.goodput > poor.goodput),
+        holds("A-162", "shorter packets lose less", shorter.goodput > poor.goodput),
         holds(
             "A-162",
-            "the loss is of cells whose packet is lost already",
-            tail.wasted > tail.lost,
+            "partial packet discard wastes less of the link",
+            partial.wasted * tail.arrived < tail.wasted * partial.arrived,
         ),
-        holds(
+        holds("A-162", "early packet discard wastes none of it", early.wasted == 0),
+        holds("A-162", "partial packet discard: more goodput", partial.goodput > tail.goodput),
+        holds("A-162", "early packet discard: still more goodput", early.goodput > partial.goodput),
+        Computed::new(
             "A-162",
-            "partial packet discard is better than none",
-            partial.goodput > tail.goodput,
+            "goodput of early packet discard beside packets",
+            Value::Number(100.0 * early.goodput as f64 / packets.goodput as f64, "%"),
         ),
-        holds(
-            "A-162",
-            "early packet discard is better than partial",
-            early.goodput > partial.goodput,
-        ),
-        holds("A-162", "early packet discard wastes no link", 100 * early.wasted < early.arrived),
-        holds("A-162", "shorter packets lose less", shorter.goodput > tail.goodput),
         holds(
             "A-174",
             "the switch's ports lose nothing while no output is overloaded",
