@@ -1,0 +1,243 @@
+//! What `lastmeter bench engine/fabric` and `engine/fat-tree` run: graphs of any number of ports under
+//! full load, and the cases of `lastmeter bench fabric`.
+
+use super::allocation::Rule;
+use super::{fat_tree, network};
+use lastmeter_base::bench::{Case, Work};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Rate, StageId, Time};
+use lastmeter_engine::{
+    Context, Element, ElementId, Error, Graph, PortId, ResourceId, ResourceInfo, ResourceKind,
+    StageInfo, TimerId,
+};
+
+const LEN: Bytes = Bytes(1500);
+const LINK: Rate = Rate::from_gbit(1);
+
+/// To whom a port sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    /// Anybody, equally likely.
+    Anybody(u32),
+    /// Always the same.
+    Node(NodeId),
+}
+
+/// Sends packets without a pause, from a random part of the first one's time on.
+struct Blaster {
+    path: PathId,
+    flow: FlowId,
+    to: To,
+    gap: Duration,
+    next: Time,
+    seq: u64,
+}
+
+impl Element for Blaster {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.next = Time::START + Duration::from_ps(cx.rng().below(self.gap.as_ps()));
+        cx.arm(TimerId(0), self.next);
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        cx.deliver(packet);
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        let mut packet = cx.make(self.path, LEN);
+        packet.flow = self.flow;
+        packet.seq = self.seq;
+        packet.destination = match self.to {
+            To::Node(node) => node,
+            To::Anybody(count) => NodeId(cx.rng().below(count.into()) as u32),
+        };
+        self.seq += 1;
+        cx.send(PortId(0), packet);
+        self.next += self.gap;
+        cx.arm(TimerId(0), self.next);
+    }
+}
+
+fn stage(graph: &mut Graph, name: &str) -> StageId {
+    let name = name.to_owned();
+    graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 })
+}
+
+fn resource(graph: &mut Graph, name: String) -> ResourceId {
+    graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units: 1 })
+}
+
+type Port = ((ElementId, PortId), (ElementId, PortId));
+
+fn blast(
+    graph: &mut Graph,
+    path: PathId,
+    ports: &[Port],
+    to: impl Fn(u32) -> To,
+) -> Result<(), Error> {
+    for (number, &((input, into), (output, from))) in ports.iter().enumerate() {
+        let number = number as u32;
+        let (flow, gap) = (FlowId(number), LINK.time_for(LEN));
+        let (to, next, seq) = (to(number), Time::START, 0);
+        let blaster =
+            graph.add(format!("host {number}"), Blaster { path, flow, to, gap, next, seq })?;
+        graph.connect(blaster, PortId(0), input, into)?;
+        graph.connect(output, from, blaster, PortId(0))?;
+    }
+    Ok(())
+}
+
+/// A fabric of so many ports with distributed queueing and a speed-up of 2. Every port sends packets
+/// of 1500 B at 1 Gbit/s to all ports, equally likely.
+///
+/// # Errors
+/// If there are more ports than a graph has room for.
+pub fn fabric(ports: usize, seed: u64) -> Result<Graph, Error> {
+    let mut graph = Graph::new(seed);
+    let stages = network::Stages {
+        input: stage(&mut graph, "input"),
+        transit: stage(&mut graph, "transit"),
+        trunk: stage(&mut graph, "trunk"),
+        output: stage(&mut graph, "output"),
+        queue: stage(&mut graph, "queue"),
+    };
+    let options = network::Options {
+        link: LINK,
+        capacity: LINK.scale_floor(2, 1),
+        rule: Some(Rule::Responsive { backlog_min: LEN }),
+        period: Duration::from_us(500),
+        transit: Duration::from_us(10),
+        room: Bytes::from_mib(8),
+    };
+    let of: Vec<network::PortOptions> = (0..ports)
+        .map(|port| {
+            let mut one = |what: &str| (resource(&mut graph, format!("{what} {port}")), (1, 1));
+            network::PortOptions { input: one("input"), output: one("output"), link: one("link") }
+        })
+        .collect();
+    let (records, path) = (graph.path("fabric", "backlogs"), graph.path("all", "packets"));
+    let nodes: Vec<(NodeId, usize)> = (0..ports).map(|i| (NodeId(i as u32), i)).collect();
+    let mut trunk = |graph: &mut Graph, number: usize| resource(graph, format!("trunk {number}"));
+    let to = (stages, records);
+    let made = network::assemble(&mut graph, "fabric", &options, &of, &nodes, to, &mut trunk)?;
+    blast(&mut graph, path, &made, |_| To::Anybody(ports as u32))?;
+    Ok(graph)
+}
+
+/// A full fat tree of switches with `radix` ports, at 1 Gbit/s. Every host sends packets of 1500 B
+/// to the host half of all hosts away.
+///
+/// # Errors
+/// If there are more hosts than a graph has room for.
+pub fn fat_tree(radix: usize, seed: u64) -> Result<Graph, Error> {
+    let mut graph = Graph::new(seed);
+    let stages = fat_tree::Stages {
+        line: stage(&mut graph, "line"),
+        propagation: stage(&mut graph, "propagation"),
+    };
+    let (rate, delay) = (LINK, Duration::from_us(5));
+    let options = fat_tree::Options { radix, rate, delay, packets_max: 1000 };
+    let hosts = options.hosts();
+    let path = graph.path("all", "packets");
+    let nodes: Vec<(NodeId, usize)> = (0..hosts).map(|i| (NodeId(i as u32), i)).collect();
+    let made =
+        fat_tree::assemble(&mut graph, "tree", &options, hosts, &nodes, stages, &mut resource)?;
+    let (count, half) = (hosts as u32, hosts as u32 / 2);
+    blast(&mut graph, path, &made, |host| To::Node(NodeId((host + half) % count)))?;
+    Ok(graph)
+}
+
+/// The benchmarks of distributed queueing by itself.
+pub const CASES: &[Case] = &[Case {
+    name: "fabric/allocate@64",
+    unit: "rates",
+    what: "computes every rate of 64 ports with backlogs everywhere, both equation sets",
+    prepare: allocate,
+}];
+
+fn allocate(quick: bool) -> Box<dyn FnMut() -> Work> {
+    use super::allocation::{Allocation, Summary};
+    const PORTS: usize = 64;
+    let mut random = lastmeter_base::Stream::new(1, "allocate");
+    let inputs: Vec<Vec<(usize, u64)>> = (0..PORTS)
+        .map(|_| (0..PORTS).map(|output| (output, random.below(1 << 20))).collect())
+        .collect();
+    let mut summary = Summary::empty(PORTS);
+    inputs.iter().for_each(|row| summary.add(row.iter().copied()));
+    summary.output.iter_mut().for_each(|bytes| *bytes = random.below(1 << 22));
+    let rounds = if quick { 1 } else { 50 };
+    Box::new(move || {
+        let mut hash = 0u64;
+        let mut units = 0;
+        for rule in [Rule::Base, Rule::Responsive { backlog_min: LEN }].repeat(rounds) {
+            let allocation = Allocation { rule, ports: PORTS, capacity: Rate::from_gbit(2) };
+            for row in &inputs {
+                let total = allocation.total(row.iter().copied(), &summary);
+                for &(output, own) in row {
+                    let rate = allocation.rate(own, output, &summary, total);
+                    hash = (hash ^ rate).wrapping_mul(0x0100_0000_01b3);
+                    units += 1;
+                }
+            }
+        }
+        Work { units, hash }
+    })
+}
+
+/// Packets delivered, dropped and held after so long, and a hash of the books.
+#[cfg(test)]
+fn run(graph: Graph, parts: usize, length: Duration) -> (u64, u64, u64, String) {
+    use lastmeter_engine::{Serial, VirtualClock};
+    let mut engine = graph.build(parts).unwrap();
+    let end = Time::START + length;
+    match parts {
+        1 => engine.run_until(end, &mut VirtualClock::default()).unwrap(),
+        _ => engine.run_parallel(end, &Default::default(), &Serial).unwrap(),
+    }
+    let outcome = engine.finish().unwrap();
+    let books = &outcome.books;
+    let sums: Vec<u128> = books.paths.iter().map(|path| path.latency.sum()).collect();
+    (books.delivered, books.dropped, outcome.held, format!("{sums:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fabric_of_three_stages_carries_its_full_load_and_loses_nothing() {
+        let length = Duration::from_ms(4);
+        for ports in [8, 40, 100] {
+            let (delivered, dropped, held, _) = run(fabric(ports, 1).unwrap(), 1, length);
+            let offered = ports as u64 * length.as_ps() / LINK.time_for(LEN).as_ps();
+            assert_eq!(dropped, 0, "{ports}");
+            // Uniform random traffic at full load leaves some waiting.
+            let carried = delivered as f64 / offered as f64;
+            assert!(carried > 0.85, "{ports}: {carried}, {held} held");
+        }
+    }
+
+    #[test]
+    fn a_fat_tree_carries_a_shift_at_the_full_rate() {
+        let length = Duration::from_ms(2);
+        let (delivered, dropped, _, _) = run(fat_tree(8, 1).unwrap(), 1, length);
+        // Five switches and six lines: at most 110 us of each host's packets are on their way.
+        let each = (length - Duration::from_us(110)).as_ps() / LINK.time_for(LEN).as_ps();
+        assert!(dropped == 0 && delivered >= 128 * each, "{delivered} {}", 128 * each);
+    }
+
+    #[test]
+    fn in_parts_the_result_is_the_same() {
+        let length = Duration::from_ms(2);
+        let one = run(fabric(40, 1).unwrap(), 1, length);
+        for parts in [2, 3] {
+            assert_eq!(run(fabric(40, 1).unwrap(), parts, length), one);
+        }
+        let one = run(fat_tree(6, 1).unwrap(), 1, length);
+        assert_eq!(run(fat_tree(6, 1).unwrap(), 2, length), one);
+    }
+
+    #[test]
+    fn every_case_does_the_same_each_time() {
+        for case in CASES {
+            assert_eq!((case.prepare)(true)(), (case.prepare)(true)(), "{}", case.name);
+        }
+    }
+}

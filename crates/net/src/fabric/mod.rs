@@ -1,0 +1,31 @@
+//! A router's switching fabric: virtual output queues before it, a multistage cell fabric with a
+//! small speed-up, output queues behind it, and distributed queueing between them.
+//!
+//! ```text
+//! in i --> [ VOQ i,0 | ... | VOQ i,N-1 ] --S L--> (fabric) --S L--> [ output j ] --L--> out j
+//!               ^                                                       |
+//!               '------ rates r(i,j), each period D <------ backlogs <--'
+//! ```
+//!
+//! * [`allocation`]: the equations of distributed queueing, both sets.
+//! * [`voq`]: one input's virtual output queues, each served at its rate.
+//! * [`model`]: a whole router in virtual time, beside ideal output queueing.
+//! * [`vc`]: which virtual circuit leads from where to where.
+//! * [`multistage`]: the fabric's cells, stage by stage, with back pressure.
+//! * [`multicast`]: copies by recycling.
+//! * [`port`], [`network`]: ports as elements, and a fabric of them in a graph.
+//! * [`fat_tree`]: a network of hosts in three levels of switches.
+//!
+//! Source: Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.2, §3.1,
+//! §3.6, §8 (D-04 to D-08, D-19 to D-22, D-50 to D-59, D-117 to D-126).
+
+pub mod allocation;
+pub mod bench;
+pub mod fat_tree;
+pub mod model;
+pub mod multicast;
+pub mod multistage;
+pub mod network;
+pub mod port;
+pub mod vc;
+pub mod voq;

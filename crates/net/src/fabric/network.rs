@@ -1,0 +1,284 @@
+//! A fabric in a graph: ports, switches in one or three stages, and the exchange of backlogs.
+//!
+//! ```text
+//! Ingress --S L--> (switch) --trunk--> delay --> (switch) --S L--> Egress --L-->
+//!   `- records -->  Exchange  -- notices --> Ingress
+//! ```
+//!
+//! Up to [`MODULE_MAX`] ports are one switch. More are three stages of switches of as many ports as
+//! there are switches, of which the middle one spreads the cells of each packet over all its paths; so
+//! the way from an input switch to an output switch is one trunk, and what packets contend for is the
+//! line to their output. [`super::multistage`] shows that this is so where no line has more than it
+//! carries. Memory grows with the ports and with what they hold, and not with pairs of ports.
+
+use super::allocation::{Allocation, PORTS_MAX, Rule};
+use super::port::{
+    Board, Directory, Egress, Exchange, FORWARD, Ingress, IngressOptions, NOTICE, OWN_BACKLOG,
+    PACKETS, RECORDS, Switch,
+};
+use crate::queue::DropTail;
+use crate::server::{Server, Service};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
+use lastmeter_engine::{ElementId, Error, Graph, PortId, ResourceId};
+
+/// Most ports of one switch.
+pub const MODULE_MAX: usize = 32;
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "fabric",
+    family: Family::Node,
+    what: "A router's fabric: virtual output queues, a speed-up, output queues, and distributed \
+           queueing.",
+    ports: "neighbour --> [ VOQs ] --S L--> (fabric) --S L--> [ output queue ] --L--> neighbour",
+    params: &[
+        Param::required("rate", ParamKind::Rate, "L, of every external link"),
+        Param::or(
+            "speed-up",
+            ParamKind::Number { min: 1.0, max: 64.0 },
+            "2.0",
+            "S: the fabric's lines by the links",
+        ),
+        Param::or(
+            "scheduling",
+            ParamKind::Choice(SCHEDULING),
+            "responsive",
+            "who may send: Eqs 5 and 6, Eqs 1 and 2, anybody, or an ideal fabric of speed-up N",
+        ),
+        Param::or(
+            "period",
+            ParamKind::Time,
+            "500 us",
+            "D, from one telling of backlogs to the next",
+        ),
+        Param::or(
+            "backlog-min",
+            ParamKind::BUFFER,
+            "1500 B",
+            "Bmin: the artificial backlog of Eq 5",
+        ),
+        Param::or("transit", ParamKind::Time, "5 us", "through the fabric, and half of it to tell"),
+        Param::or("room", ParamKind::BUFFER, "8 MiB", "of each input, and of each output queue"),
+    ],
+    source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2, §3.6, §8",
+    deviations: &[
+        "Ports are the neighbours in the order of their links.",
+        "The fabric moves packets; cells' headers and records take none of its capacity.",
+        "Backlogs are summed once for all ports, and not by each.",
+    ],
+    counters: &[
+        ("served", "packets sent on"),
+        ("refused", "packets that there was no room for"),
+        ("packets_most", "most packets that waited"),
+        ("periods", "how often an input computed its rates"),
+        ("summaries", "how often all backlogs were summed"),
+    ],
+    example: r#"
+duration = "20 ms"
+[nodes]
+sender = { host = {}, count = 4 }
+receiver = { host = {} }
+router = { fabric = { rate = "70 Mbit/s" } }
+[[links]]
+between = ["sender", "router"]
+rate = "70 Mbit/s"
+[[links]]
+between = ["router", "receiver"]
+[[traffic]]
+name = "overload"
+from = "sender"
+to = "receiver"
+constant = { rate = "60 Mbit/s", size = "520 B" }
+"#,
+    place: here!(),
+};
+
+const SCHEDULING: &[&str] = &["responsive", "base", "none", "ideal"];
+
+/// What a fabric is.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// L.
+    pub link: Rate,
+    /// S L.
+    pub capacity: Rate,
+    /// The equations; `None` if inputs send what they have.
+    pub rule: Option<Rule>,
+    /// D.
+    pub period: Duration,
+    /// Through the fabric; half of it to tell and to hear.
+    pub transit: Duration,
+    /// Room of an input and of an output.
+    pub room: Bytes,
+}
+
+impl Options {
+    /// Those of an experiment, for a fabric of so many ports.
+    ///
+    /// # Errors
+    /// If there are too many ports, or backlogs would be told before the last ones were heard.
+    pub fn of(values: &Values, ports: usize) -> Result<Options, String> {
+        let link: Rate = values.get("rate");
+        let speed_up: f64 = values.get("speed-up");
+        let scheduling: String = values.get("scheduling");
+        let (period, transit): (Duration, Duration) = (values.get("period"), values.get("transit"));
+        let backlog_min = values.get("backlog-min");
+        if ports > PORTS_MAX {
+            return Err(format!("a fabric has at most {PORTS_MAX} ports, not {ports}"));
+        }
+        if transit >= period || transit.as_ps() < 2 {
+            return Err(format!("a transit of {transit} is not shorter than the period {period}"));
+        }
+        let thousandths = (speed_up * 1000.0).round() as u64;
+        let (rule, capacity) = match scheduling.as_str() {
+            "ideal" => (None, link.scale_floor(ports as u64, 1)),
+            "none" => (None, link.scale_floor(thousandths, 1000)),
+            "base" => (Some(Rule::Base), link.scale_floor(thousandths, 1000)),
+            _ => (Some(Rule::Responsive { backlog_min }), link.scale_floor(thousandths, 1000)),
+        };
+        Ok(Options { link, capacity, rule, period, transit, room: values.get("room") })
+    }
+}
+
+/// How many times as fast lines are, as numerator and denominator, to see what that would buy.
+pub type Speed = (u64, u64);
+
+/// What the ledger calls a fabric's parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Stages {
+    /// Waiting in a virtual output queue, and the line into the fabric.
+    pub input: StageId,
+    /// The way through.
+    pub transit: StageId,
+    /// The trunk between switches.
+    pub trunk: StageId,
+    /// The line to an output.
+    pub output: StageId,
+    /// The output queue and its link.
+    pub queue: StageId,
+}
+
+/// A port's resources and how fast each is.
+#[derive(Clone, Copy, Debug)]
+pub struct PortOptions {
+    /// The line into the fabric.
+    pub input: (ResourceId, Speed),
+    /// The line out of the fabric.
+    pub output: (ResourceId, Speed),
+    /// The link.
+    pub link: (ResourceId, Speed),
+}
+
+/// Where packets enter and leave a port.
+pub type Port = ((ElementId, PortId), (ElementId, PortId));
+
+/// Adds a fabric called `name` to a graph. `nodes` says which port leads to which node, `records` is
+/// the path of backlogs, and `trunk` declares the resource of each trunk where there are any.
+///
+/// # Errors
+/// If a name is taken or the graph is full.
+pub fn assemble(
+    graph: &mut Graph,
+    name: &str,
+    options: &Options,
+    ports: &[PortOptions],
+    nodes: &[(NodeId, usize)],
+    (stages, records): (Stages, PathId),
+    trunk: &mut dyn FnMut(&mut Graph, usize) -> ResourceId,
+) -> Result<Vec<Port>, Error> {
+    let count = ports.len();
+    let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
+    let mut directory = vec![None; len];
+    nodes.iter().for_each(|&(node, port)| directory[node.0 as usize] = Some(port as u32));
+    let directory: Directory = directory.into();
+    let board = Board::default();
+    let allocation =
+        options.rule.map(|rule| Allocation { rule, ports: count, capacity: options.capacity });
+    let half = options.transit / 2;
+    let exchange = match allocation {
+        Some(_) => {
+            Some(graph.add(format!("{name} exchange"), Exchange::new(count, board.clone()))?)
+        }
+        None => None,
+    };
+    let scaled = |rate: Rate, (numerator, denominator): Speed| {
+        rate.scale_floor(numerator.max(1), denominator.max(1))
+    };
+    let mut inputs = Vec::with_capacity(count);
+    let mut outputs = Vec::with_capacity(count);
+    for (port, what) in ports.iter().enumerate() {
+        let ingress = IngressOptions {
+            port,
+            allocation,
+            period: options.period,
+            room: options.room,
+            capacity: scaled(options.capacity, what.input.1),
+            directory: directory.clone(),
+            board: board.clone(),
+        };
+        let ingress = Ingress::new(ingress, stages.input, what.input.0);
+        let ingress = graph.add(format!("{name} in {port}"), ingress)?;
+        let tells = allocation.map(|_| (options.period, records));
+        let link = scaled(options.link, what.link.1);
+        let egress = Egress::new(link, options.room, tells, stages.queue, what.link.0);
+        let egress = graph.add(format!("{name} out {port}"), egress)?;
+        if let Some(exchange) = exchange {
+            graph.connect(egress, RECORDS, ingress, OWN_BACKLOG)?;
+            let stage = Some(stages.transit);
+            graph.connect_after(ingress, RECORDS, exchange, PortId(0), half, stage)?;
+            let own = PortId(port as u16);
+            graph.connect_after(exchange, own, ingress, NOTICE, half, stage)?;
+        }
+        inputs.push(ingress);
+        outputs.push(egress);
+    }
+    let lines: Vec<(Rate, ResourceId)> =
+        ports.iter().map(|p| (scaled(options.capacity, p.output.1), p.output.0)).collect();
+    let module = if count <= MODULE_MAX { count.max(1) } else { count.isqrt().max(2) };
+    let modules = count.div_ceil(module);
+    let mut last = Vec::with_capacity(modules);
+    for number in 0..modules {
+        let switch = Switch::new(directory.clone(), 1, module);
+        let switch = graph.add(format!("{name} last {number}"), switch)?;
+        for (place, port) in (number * module..count.min((number + 1) * module)).enumerate() {
+            let (rate, resource) = lines[port];
+            let line = line(rate, stages.output, resource);
+            let line = graph.add(format!("{name} line {port}"), line)?;
+            graph.connect(switch, PortId(place as u16), line, PortId(0))?;
+            graph.connect(line, FORWARD, outputs[port], PACKETS)?;
+        }
+        last.push(switch);
+    }
+    let transit = Some(stages.transit);
+    for number in 0..modules {
+        let members = number * module..count.min((number + 1) * module);
+        if modules == 1 {
+            for port in members {
+                let (from, to) = (inputs[port], last[0]);
+                graph.connect_after(from, FORWARD, to, PortId(0), options.transit, transit)?;
+            }
+            continue;
+        }
+        let resource = trunk(graph, number);
+        let rate = options.capacity.scale_floor(module as u64, 1);
+        let trunk =
+            graph.add(format!("{name} trunk {number}"), line(rate, stages.trunk, resource))?;
+        let switch = Switch::new(directory.clone(), module, modules);
+        let switch = graph.add(format!("{name} first {number}"), switch)?;
+        graph.connect(trunk, PortId(0), switch, PortId(0))?;
+        for port in members {
+            graph.connect_after(inputs[port], FORWARD, trunk, PortId(0), half, transit)?;
+        }
+        for (place, &to) in last.iter().enumerate() {
+            let rest = options.transit - half;
+            graph.connect_after(switch, PortId(place as u16), to, PortId(0), rest, transit)?;
+        }
+    }
+    Ok(inputs.into_iter().zip(outputs).map(|(i, o)| ((i, PACKETS), (o, FORWARD))).collect())
+}
+
+fn line(rate: Rate, stage: StageId, resource: ResourceId) -> Server<DropTail> {
+    let queue = DropTail::new(u64::MAX, Bytes(u64::MAX));
+    Server::new(queue, Service::Line { rate, framing: Bytes::ZERO }, stage, resource)
+}
