@@ -5,6 +5,7 @@ use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
+use lastmeter_net::fabric::{fat_tree, network as fabric};
 use lastmeter_net::timed_token::element as ring;
 use lastmeter_net::vunet;
 use lastmeter_net::{forwarder, impair, queue, sar, server, stripe, traffic};
@@ -16,6 +17,8 @@ const NODES: &[&Page] = &[
     forwarder::PAGE,
     server::PAGE,
     ring::PAGE,
+    fabric::PAGE,
+    fat_tree::PAGE,
     vunet::element::SWITCH,
     vunet::element::LINK,
     vunet::element::BRIDGE,

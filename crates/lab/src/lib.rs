@@ -19,7 +19,7 @@ pub mod schema;
 pub mod why;
 
 pub use lastmeter_engine::Parallel;
-pub use lastmeter_net::{classify, lookup};
+pub use lastmeter_net::{classify, fabric, lookup};
 pub use lastmeter_wire::routes;
 
 use lastmeter_base::bench::Case;
@@ -30,6 +30,7 @@ use sha2::{Digest, Sha256};
 pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
     let net = lastmeter_net::bench::CASES.iter().chain(RING);
     let net = net.chain(lookup::bench::CASES).chain(classify::bench::CASES);
+    let net = net.chain(fabric::bench::CASES);
     lastmeter_wire::bench::CASES.iter().chain(net)
 }
 

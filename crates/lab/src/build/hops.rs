@@ -34,8 +34,8 @@ impl Builder<'_, '_> {
         for &hop in &self.flows.hops {
             // A node that could not be built has been reported.
             let Some(&input) = inputs.get(&self.network.hops[hop].to) else { continue };
-            let port = self.ports.get(&hop).copied().unwrap_or(input.1);
-            entrances.insert(hop, self.hop(hop, (input.0, port))?);
+            let input = self.ports.get(&hop).copied().unwrap_or(input);
+            entrances.insert(hop, self.hop(hop, input)?);
         }
         for &((element, port), hop) in outputs {
             let Some(&entrance) = entrances.get(&hop) else { continue };
@@ -121,7 +121,7 @@ impl Builder<'_, '_> {
         Ok((self.graph.add_boxed(name.to_owned(), server)?, PortId(0)))
     }
 
-    /// A router, an impairment, a ring or a station.
+    /// A router, an impairment, a ring, a fabric or a station.
     pub(super) fn forwarding_node(&mut self, node: usize) -> Result<Made, Error> {
         let network = self.network;
         let single = &network.nodes[node];
@@ -138,6 +138,9 @@ impl Builder<'_, '_> {
         }
         if let Some(made) = self.vunet_node(node) {
             return made;
+        }
+        if let Some(made) = self.many_ports(node)? {
+            return Ok(made);
         }
         let stage = format!("{} service", declared.name);
         let service = match self.is_free(&stage) {

@@ -11,6 +11,7 @@
 //! transmit` and `alice->r1 propagation`; counted nodes share the stages of their group
 //! (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
 
+mod fabric;
 mod flows;
 mod hops;
 pub(crate) mod host;
@@ -198,7 +199,7 @@ struct Builder<'a, 'e> {
     stages: BTreeMap<String, StageId>,
     resources: BTreeSet<String>,
     /// The input that a hop leads to, where its node has one for each.
-    ports: BTreeMap<usize, PortId>,
+    ports: BTreeMap<usize, Input>,
     /// Who has which channels of the VuNet, for each host.
     files: BTreeMap<usize, SharedFile>,
     captures: Vec<Capture>,

@@ -65,7 +65,8 @@ impl Builder<'_, '_> {
         let ring = Ring::new(medium, &stations, (access, propagation), resource);
         let element = self.graph.add(name, ring.with_synchronous(synchronous))?;
         for &hop in self.flows.hops.iter().filter(|&&hop| network.hops[hop].to == node) {
-            self.ports.insert(hop, PortId(station(network.hops[hop].from) as u16));
+            let port = PortId(station(network.hops[hop].from) as u16);
+            self.ports.insert(hop, (element, port));
         }
         let hops: BTreeSet<usize> = table.values().copied().collect();
         let output = |hop: usize| PortId(station(network.hops[hop].to) as u16);

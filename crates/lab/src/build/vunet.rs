@@ -85,7 +85,9 @@ impl Builder<'_, '_> {
         let ports = values.get::<u64>("ports") as usize;
         let attached = self.neighbours(node).len();
         if attached > ports {
-            return Ok(self.misfit(node, format!("{attached} neighbours do not fit {ports} ports")));
+            return Ok(
+                self.misfit(node, &format!("{attached} neighbours do not fit {ports} ports"))
+            );
         }
         let stage = format!("{} crossbar", declared.name);
         let (numerator, denominator) = match self.is_free(&stage) {
@@ -109,12 +111,12 @@ impl Builder<'_, '_> {
         let neighbours = self.neighbours(node);
         let attached = neighbours.len();
         if attached != 2 {
-            return Ok(self.misfit(node, format!("it joins two neighbours, not {attached}")));
+            return Ok(self.misfit(node, &format!("it joins two neighbours, not {attached}")));
         }
         let switches = neighbours.iter().filter(|&&neighbour| self.is_switch(neighbour)).count();
         if bridge && switches != 1 {
             let found = format!("one of its neighbours is a vunet-switch, not {switches}");
-            return Ok(self.misfit(node, found));
+            return Ok(self.misfit(node, &found));
         }
         let single = &self.network.nodes[node];
         let values = &self.experiment.nodes[single.declared].kind.values;
@@ -133,10 +135,10 @@ impl Builder<'_, '_> {
         let encapsulation = declared.kind.values.get("encapsulation");
         if neighbours.len() != 2 {
             let attached = neighbours.len();
-            return Ok(self.misfit(node, format!("it joins two neighbours, not {attached}")));
+            return Ok(self.misfit(node, &format!("it joins two neighbours, not {attached}")));
         }
         if !neighbours.iter().any(|&neighbour| self.is_called(neighbour, &wanted)) {
-            return Ok(self.misfit(node, format!("`{}` is no neighbour", shorten(&wanted))));
+            return Ok(self.misfit(node, &format!("`{}` is no neighbour", shorten(&wanted))));
         }
         let path = self.graph.path(name, "cells");
         let stage = self.stage(format!("{group} reassembly"), None);
@@ -152,7 +154,7 @@ impl Builder<'_, '_> {
     fn trunk(&mut self, node: usize) -> Result<Made, Error> {
         let attached = self.neighbours(node).len();
         if attached != 2 {
-            return Ok(self.misfit(node, format!("it joins two neighbours, not {attached}")));
+            return Ok(self.misfit(node, &format!("it joins two neighbours, not {attached}")));
         }
         let single = &self.network.nodes[node];
         let declared = &self.experiment.nodes[single.declared];
@@ -179,16 +181,8 @@ impl Builder<'_, '_> {
         };
         match stripe::Trunk::new(options, stages, resource) {
             Ok(trunk) => self.attach(node, Box::new(trunk)),
-            Err(found) => Ok(self.misfit(node, found)),
+            Err(found) => Ok(self.misfit(node, &found)),
         }
-    }
-
-    fn misfit(&mut self, node: usize, found: String) -> Made {
-        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
-        let right = format!("`lastmeter kinds {}` says what it can have", self.page(node));
-        let key = format!("nodes.{}", declared.name);
-        self.reporter.report(&declared.mark, &key, Fault::new(found, right));
-        Made { input: None, outputs: Vec::new() }
     }
 
     /// An element with an input and an output for each neighbour.
@@ -198,7 +192,7 @@ impl Builder<'_, '_> {
         let (network, flows) = (self.network, self.flows);
         for &hop in flows.hops.iter().filter(|&&hop| network.hops[hop].to == node) {
             let port = self.port(node, network.hops[hop].from);
-            self.ports.insert(hop, PortId(port));
+            self.ports.insert(hop, (element, PortId(port)));
         }
         let table = flows.tables.get(&node);
         let hops: BTreeSet<usize> =

@@ -2,12 +2,13 @@
 //! full load, and the cases of `lastmeter bench fabric`.
 
 use super::allocation::Rule;
+use super::port::Place;
 use super::{fat_tree, network};
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Rate, StageId, Time};
 use lastmeter_engine::{
-    Context, Element, ElementId, Error, Graph, PortId, ResourceId, ResourceInfo, ResourceKind,
-    StageInfo, TimerId,
+    Context, Element, Error, Graph, PortId, ResourceId, ResourceInfo, ResourceKind, StageInfo,
+    TimerId,
 };
 
 const LEN: Bytes = Bytes(1500);
@@ -64,12 +65,10 @@ fn resource(graph: &mut Graph, name: String) -> ResourceId {
     graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units: 1 })
 }
 
-type Port = ((ElementId, PortId), (ElementId, PortId));
-
 fn blast(
     graph: &mut Graph,
     path: PathId,
-    ports: &[Port],
+    ports: &[Place],
     to: impl Fn(u32) -> To,
 ) -> Result<(), Error> {
     for (number, &((input, into), (output, from))) in ports.iter().enumerate() {
@@ -114,7 +113,8 @@ pub fn fabric(ports: usize, seed: u64) -> Result<Graph, Error> {
         .collect();
     let (records, path) = (graph.path("fabric", "backlogs"), graph.path("all", "packets"));
     let nodes: Vec<(NodeId, usize)> = (0..ports).map(|i| (NodeId(i as u32), i)).collect();
-    let mut trunk = |graph: &mut Graph, number: usize| resource(graph, format!("trunk {number}"));
+    let mut trunk =
+        |graph: &mut Graph, number: usize| (resource(graph, format!("trunk {number}")), (1, 1));
     let to = (stages, records);
     let made = network::assemble(&mut graph, "fabric", &options, &of, &nodes, to, &mut trunk)?;
     blast(&mut graph, path, &made, |_| To::Anybody(ports as u32))?;
@@ -137,8 +137,8 @@ pub fn fat_tree(radix: usize, seed: u64) -> Result<Graph, Error> {
     let hosts = options.hosts();
     let path = graph.path("all", "packets");
     let nodes: Vec<(NodeId, usize)> = (0..hosts).map(|i| (NodeId(i as u32), i)).collect();
-    let made =
-        fat_tree::assemble(&mut graph, "tree", &options, hosts, &nodes, stages, &mut resource)?;
+    let mut line = |graph: &mut Graph, name: String| (resource(graph, name), (1, 1));
+    let made = fat_tree::assemble(&mut graph, "tree", &options, hosts, &nodes, stages, &mut line)?;
     let (count, half) = (hosts as u32, hosts as u32 / 2);
     blast(&mut graph, path, &made, |host| To::Node(NodeId((host + half) % count)))?;
     Ok(graph)

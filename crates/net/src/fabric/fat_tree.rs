@@ -15,7 +15,8 @@
 //! Source: Al-Fares, Loukissas & Vahdat, A Scalable, Commodity Data Center Network Architecture,
 //! SIGCOMM 2008, §3; routes by destination as in Zahavi's D-mod-k.
 
-use super::port::Directory;
+use super::network::Speed;
+use super::port::{Directory, Place};
 use crate::queue::DropTail;
 use crate::server::{Server, Service};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
@@ -155,10 +156,7 @@ impl Element for Switch {
     }
 }
 
-/// A host's place: where its packets enter, and where those for it leave.
-pub type Port = ((ElementId, PortId), (ElementId, PortId));
-
-/// What the ledger calls the levels: host to edge, edge to aggregate, aggregate to core and back.
+/// What the ledger calls the lines of all levels.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
     /// Waiting for and using a line.
@@ -173,7 +171,7 @@ struct Joined<'a, 'b> {
     name: &'a str,
     options: &'a Options,
     stages: Stages,
-    resource: &'a mut dyn FnMut(&mut Graph, String) -> ResourceId,
+    resource: &'a mut dyn FnMut(&mut Graph, String) -> (ResourceId, Speed),
     directory: &'b Directory,
 }
 
@@ -194,15 +192,17 @@ impl Joined<'_, '_> {
 
     fn server(&mut self, name: &str) -> Result<ElementId, Error> {
         let name = format!("{} {name}", self.name);
-        let resource = (self.resource)(self.graph, name.clone());
+        let (resource, (numerator, denominator)) = (self.resource)(self.graph, name.clone());
         let queue = DropTail::new(self.options.packets_max, Bytes(u64::MAX));
-        let service = Service::Line { rate: self.options.rate, framing: Bytes::ZERO };
+        let rate = self.options.rate.scale_floor(numerator.max(1), denominator.max(1));
+        let service = Service::Line { rate, framing: Bytes::ZERO };
         self.graph.add(name, Server::new(queue, service, self.stages.line, resource))
     }
 }
 
 /// Adds a fat tree called `name` to a graph, with a place for each of `hosts` hosts. `nodes` says
-/// which host is which node, and `resource` declares the resource of each line.
+/// which host is which node, and `resource` declares the resource of each line and says how many
+/// times as fast it is.
 ///
 /// # Errors
 /// If a name is taken or the graph is full.
@@ -213,8 +213,8 @@ pub fn assemble(
     hosts: usize,
     nodes: &[(NodeId, usize)],
     stages: Stages,
-    resource: &mut dyn FnMut(&mut Graph, String) -> ResourceId,
-) -> Result<Vec<Port>, Error> {
+    resource: &mut dyn FnMut(&mut Graph, String) -> (ResourceId, Speed),
+) -> Result<Vec<Place>, Error> {
     let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
     let mut directory = vec![None; len];
     nodes.iter().for_each(|&(node, host)| directory[node.0 as usize] = Some(host as u32));

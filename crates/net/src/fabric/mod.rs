@@ -13,6 +13,7 @@
 //! * [`vc`]: which virtual circuit leads from where to where.
 //! * [`multistage`]: the fabric's cells, stage by stage, with back pressure.
 //! * [`multicast`]: copies by recycling.
+//! * [`stress`]: the load with which the document tries to break it.
 //! * [`port`], [`network`]: ports as elements, and a fabric of them in a graph.
 //! * [`fat_tree`]: a network of hosts in three levels of switches.
 //!
@@ -27,5 +28,6 @@ pub mod multicast;
 pub mod multistage;
 pub mod network;
 pub mod port;
+pub mod stress;
 pub mod vc;
 pub mod voq;

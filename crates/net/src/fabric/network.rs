@@ -14,13 +14,13 @@
 use super::allocation::{Allocation, PORTS_MAX, Rule};
 use super::port::{
     Board, Directory, Egress, Exchange, FORWARD, Ingress, IngressOptions, NOTICE, OWN_BACKLOG,
-    PACKETS, RECORDS, Switch,
+    PACKETS, Place, RECORDS, Switch,
 };
 use crate::queue::DropTail;
 use crate::server::{Server, Service};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
-use lastmeter_engine::{ElementId, Error, Graph, PortId, ResourceId};
+use lastmeter_engine::{Error, Graph, PortId, ResourceId};
 
 /// Most ports of one switch.
 pub const MODULE_MAX: usize = 32;
@@ -170,9 +170,6 @@ pub struct PortOptions {
     pub link: (ResourceId, Speed),
 }
 
-/// Where packets enter and leave a port.
-pub type Port = ((ElementId, PortId), (ElementId, PortId));
-
 /// Adds a fabric called `name` to a graph. `nodes` says which port leads to which node, `records` is
 /// the path of backlogs, and `trunk` declares the resource of each trunk where there are any.
 ///
@@ -185,8 +182,8 @@ pub fn assemble(
     ports: &[PortOptions],
     nodes: &[(NodeId, usize)],
     (stages, records): (Stages, PathId),
-    trunk: &mut dyn FnMut(&mut Graph, usize) -> ResourceId,
-) -> Result<Vec<Port>, Error> {
+    trunk: &mut dyn FnMut(&mut Graph, usize) -> (ResourceId, Speed),
+) -> Result<Vec<Place>, Error> {
     let count = ports.len();
     let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
     let mut directory = vec![None; len];
@@ -260,8 +257,8 @@ pub fn assemble(
             }
             continue;
         }
-        let resource = trunk(graph, number);
-        let rate = options.capacity.scale_floor(module as u64, 1);
+        let (resource, speed) = trunk(graph, number);
+        let rate = scaled(options.capacity.scale_floor(module as u64, 1), speed);
         let trunk =
             graph.add(format!("{name} trunk {number}"), line(rate, stages.trunk, resource))?;
         let switch = Switch::new(directory.clone(), module, modules);

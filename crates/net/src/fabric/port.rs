@@ -15,9 +15,12 @@
 use super::allocation::{Allocation, Summary};
 use super::voq::Voqs;
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, PathId, Rate, StageId, Time};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::{Context, Element, ElementId, Meter, PortId, Report, ResourceId, TimerId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where packets enter and leave a port of something that is made of many elements.
+pub type Place = ((ElementId, PortId), (ElementId, PortId));
 
 /// Which port of the fabric leads to each node, by [`NodeId`].
 pub type Directory = Arc<[Option<u32>]>;
