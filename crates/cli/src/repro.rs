@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     /// With --modern: a host that `lastmeter calibrate --out FILE` has written [default: a bundled one]
     #[arg(long, value_name = "FILE", requires = "modern")]
     host: Option<PathBuf>,
-    /// With --modern: write the chart here
-    #[arg(long, value_name = "FILE", requires = "modern")]
+    /// Write a page here: rows and the documents' figures from our runs; with --modern, the chart
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
@@ -38,6 +38,8 @@ Examples:
   lastmeter repro J               what the document on Jetstream publishes
   lastmeter repro qsdrr --full    one experiment, with all its cases
   lastmeter repro E-64 --json     one row, for programs
+  lastmeter repro dq-stress --out dq.html
+                                  a page that draws the figures and steps through them
   lastmeter repro livelock --modern --out livelock.html
                                   every way to receive, then and now, on one chart";
 
@@ -51,14 +53,22 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let threads = Threads::new(common.threads)?;
     let means = Means { parallel: &threads, full: arguments.full };
     let bar = ProgressBar::new(jobs.len() as u64); // Draws nothing without a terminal.
-    let mut sheets = Vec::new();
+    let (mut sheets, mut plots) = (Vec::new(), Vec::new());
     for job in jobs {
         bar.set_message(job.name().to_owned());
+        if arguments.out.is_some() {
+            plots.extend(job.plots(options, means).map_err(complaint)?);
+        }
         sheets.push(job.run_with(options, means).map_err(complaint)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     let report = Report { sheets };
+    if let Some(path) = &arguments.out {
+        std::fs::write(path, lastmeter_lab::report::plots::page(&report, &plots))
+            .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
+        output::note(&format!("Written to {}", path.display()));
+    }
     match common.json {
         true => output::print(&report.json_lines()?),
         false => {

@@ -7,11 +7,13 @@
 //! | [`terminal`] | who asked, now                            | a table of a stated width      |
 //! | [`html`]     | who is shown it, on any screen, years on  | one file that works offline    |
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
+//! | [`plots`]    | who compares with a document              | a page of figures and rows     |
 //! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
 
 pub(crate) mod figures;
 pub mod html;
 pub mod json;
 pub mod parquet;
+pub mod plots;
 mod shape;
 pub mod terminal;

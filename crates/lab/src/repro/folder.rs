@@ -1,6 +1,6 @@
 //! The folder of an experiment: `README.md`, `experiment.toml`, `expected.csv`.
 
-use super::compute::{self, Compute, Computed};
+use super::compute::{self, Compute, Computed, Figures};
 use super::constants::Constants;
 use super::error::Error;
 use super::published::{Published, Tolerance};
@@ -56,6 +56,7 @@ pub(super) struct Experiment {
     pub(super) question: String,
     pub(super) system: String,
     pub(super) compute: Compute,
+    pub(super) figures: Option<Figures>,
     pub(super) constants: Constants,
     pub(super) contradictions: Vec<Contradiction>,
     pub(super) rows: Vec<Expected>,
@@ -156,7 +157,9 @@ impl Experiment {
         }
         constants.add(&mut decoder, root.get("constants"));
         finish(decoder)?;
-        let compute = compute::find(&header.get::<String>("compute"))?;
+        let called: String = header.get("compute");
+        let compute = compute::find(&called)?;
+        let figures = compute::figures(&called);
         let system: String = header.get("system");
         let csv = place("expected.csv");
         let rows = from_csv(&csv, shelf.text(&csv)?, &system)?;
@@ -172,6 +175,7 @@ impl Experiment {
             question: header.get("question"),
             system,
             compute,
+            figures,
             constants,
             contradictions,
             rows,

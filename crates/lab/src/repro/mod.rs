@@ -24,6 +24,7 @@ pub use published::{Published, Tolerance};
 pub use report::{Report, Row, SCHEMA, Sheet, Summary};
 pub use table::Style;
 
+use crate::report::plots::Plot;
 use compute::{Computed, Setting};
 use folder::{Expected, Experiment};
 use lastmeter_engine::{Parallel, Serial};
@@ -110,6 +111,16 @@ impl Job {
     /// The experiment's name, for progress.
     pub fn name(&self) -> &str {
         &self.experiment.name
+    }
+
+    /// The figures of the document drawn from our run; none where nobody has described any.
+    ///
+    /// # Errors
+    /// The computation failed.
+    pub fn plots(&self, options: Options, means: Means<'_>) -> Result<Vec<Plot>, Error> {
+        let Some(figures) = self.experiment.figures else { return Ok(Vec::new()) };
+        let constants = &self.experiment.constants;
+        figures(&Setting { constants, seed: options.seed, id: None, means })
     }
 
     /// Computes, and puts the results beside what was published.

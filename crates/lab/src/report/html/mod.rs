@@ -16,7 +16,7 @@ mod text;
 mod what_ifs;
 
 use crate::ledger::Ledger;
-use text::escape;
+pub(super) use text::escape;
 
 /// The parts of the page, in order; each writes one section, or nothing where there is nothing to
 /// say.

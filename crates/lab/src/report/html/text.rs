@@ -3,7 +3,7 @@
 use crate::report::figures;
 
 /// Nothing in a name or a word from outside can end an attribute or begin an element.
-pub(super) fn escape(text: &str) -> String {
+pub(in crate::report) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {

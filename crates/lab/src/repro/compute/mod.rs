@@ -7,6 +7,7 @@ mod afterburner;
 mod channels;
 mod cim;
 mod cim_model;
+mod fabric;
 mod interfaces;
 mod ip;
 mod jetstream;
@@ -20,6 +21,7 @@ mod tcp_cells;
 mod vunet;
 
 use super::{Constants, Error, Means};
+use crate::report::plots::Plot;
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 
 /// What a computation is given.
@@ -147,6 +149,8 @@ pub const ALL: &[(&str, Compute)] = &[
     ("channels-token-network", channels::token::rows),
     ("cim-equations", cim::equations),
     ("cim-model", cim_model::model),
+    ("dq-speedup", fabric::speed_up),
+    ("dq-stress", fabric::stress),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),
@@ -160,6 +164,18 @@ pub const ALL: &[(&str, Compute)] = &[
     ("tcp-over-cells", tcp_cells::rows),
     ("vunet", vunet::rows),
 ];
+
+/// Draws the figures of a document.
+pub type Figures = fn(&Setting<'_>) -> Result<Vec<Plot>, Error>;
+
+/// Who draws figures, under the computation's name.
+const FIGURES: &[(&str, Figures)] =
+    &[("dq-speedup", fabric::speed_up_plots), ("dq-stress", fabric::stress_plots)];
+
+/// Who draws the figures of this computation, if anybody does.
+pub fn figures(name: &str) -> Option<Figures> {
+    FIGURES.iter().find(|&&(known, _)| known == name).map(|&(_, figures)| figures)
+}
 
 /// The computation of this name.
 ///
