@@ -10,12 +10,16 @@
 //! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
 //! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data;
 //! [`adapter`] runs adapters from their descriptions; [`receive`] has the ways to receive;
-//! [`process`] what a message's processes cost; [`instructions`] counts what a packet costs a processor.
+//! [`process`] what a message's processes cost; [`instructions`] counts what a packet costs a processor;
+//! [`port_processor`] is a router's port whose card, bus, memory and processor wait for each other;
+//! [`lookup_engines`] are lookups in hardware that share one memory.
 
 pub mod adapter;
 pub mod element;
 pub mod instructions;
+pub mod lookup_engines;
 pub mod machine;
+pub mod port_processor;
 pub mod process;
 pub mod profile;
 pub mod receive;

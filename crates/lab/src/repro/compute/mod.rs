@@ -8,6 +8,7 @@ mod channels;
 mod cim;
 mod cim_model;
 mod fabric;
+mod fipl;
 mod interfaces;
 mod ip;
 mod jetstream;
@@ -16,6 +17,7 @@ mod jetstream_switch;
 mod link_sharing;
 mod livelock;
 mod qsdrr;
+mod spc;
 mod striping;
 mod tcp_cells;
 mod vunet;
@@ -151,6 +153,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("cim-model", cim_model::model),
     ("dq-speedup", fabric::speed_up),
     ("dq-stress", fabric::stress),
+    ("fipl", fipl::rows),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),
@@ -163,6 +166,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("striping", striping::rows),
     ("tcp-over-cells", tcp_cells::rows),
     ("vunet", vunet::rows),
+    ("spc", spc::rows),
 ];
 
 /// Draws the figures of a document.

@@ -1,0 +1,590 @@
+//! The port processor itself: who holds bus and memory, and whose turn is next.
+
+use super::{CELL, Names, Options};
+use crate::machine::Output;
+use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
+use lastmeter_engine::{Meter, PortId};
+use std::collections::VecDeque;
+
+/// Packets that may wait for the end of the one that is arriving.
+const LINE_MAX: usize = 64;
+
+/// A port processor.
+///
+/// ```
+/// use lastmeter_base::{Bytes, Duration, Packet, PerByte, StageId, Time};
+/// use lastmeter_engine::ResourceId;
+/// use lastmeter_host::port_processor::{Machine, Names, Options};
+/// let options = Options {
+///     cycle: Duration::from_ns(30),
+///     operation: 3,
+///     wait: 8,
+///     word: Bytes(4),
+///     memory: PerByte::from_fs(7_500_000),
+///     receive: vec![4, 1, 1],
+///     send: vec![4, 1, 1],
+///     batch: 8,
+///     fifo: 32,
+///     buffers: 2,
+///     cell_gap: Duration::from_ns(350),
+///     software: Duration::from_us(4),
+///     lookup: Duration::ZERO,
+///     swap: None,
+///     clock: None,
+///     quantum: Duration::from_us(1),
+/// };
+/// assert_eq!(options.cycles(), (60, 124));
+/// let (pci, memory, cpu) = (ResourceId(0), ResourceId(1), ResourceId(2));
+/// let stage = StageId;
+/// let names = Names {
+///     pci, memory, cpu, receive: stage(0), process: stage(1), send: stage(2), clock: stage(3),
+/// };
+/// let mut port = Machine::new(options, names);
+/// port.arrive(Time::START, Packet::new(Bytes(40)));
+/// port.advance(Time::START + Duration::from_us(8));
+/// // 124 cycles of 30 ns and 4 us.
+/// assert_eq!(port.outputs().count(), 1);
+/// assert_eq!(port.held(), 0);
+/// ```
+pub struct Machine {
+    options: Options,
+    names: Names,
+    /// When the next cell of the packet that arrives comes, and how many are left.
+    arriving: Option<(Time, u64)>,
+    line: VecDeque<Packet>,
+    /// Packets with cells in the FIFO; the last of them may still arrive.
+    receiving: VecDeque<Receiving>,
+    fifo: u64,
+    buffers_free: u64,
+    received: VecDeque<(Packet, Fate)>,
+    work: Option<Work>,
+    clock_next: Option<Time>,
+    clock_left: Duration,
+    sending: VecDeque<Sending>,
+    /// Until when bus and memory are held.
+    bus: Option<Time>,
+    memory: Option<Time>,
+    /// When the burst or step of each of the three ends.
+    running: [Option<Time>; 3],
+    /// Who is asked first.
+    turn: usize,
+    meters: Meters,
+    outputs: Vec<Output>,
+    overruns: u64,
+}
+
+struct Meters {
+    bus: Meter,
+    memory: Meter,
+    cpu: Meter,
+}
+
+const RECEIVE: usize = 0;
+const SEND: usize = 1;
+const CPU: usize = 2;
+
+/// Whether a packet that has been received is whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Whole,
+    Damaged,
+}
+
+struct Receiving {
+    packet: Packet,
+    in_fifo: u64,
+    fate: Fate,
+    /// Whether its last cell has come.
+    complete: bool,
+    /// Bursts so far, and the cells of the one under way.
+    served: Duration,
+    moving: u64,
+}
+
+/// What the processor does for a packet.
+struct Work {
+    packet: Packet,
+    fate: Fate,
+    started: Time,
+    served: Duration,
+    steps: VecDeque<Step>,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    /// Waits for an operation of so many words on the bus.
+    Operation(u64),
+    /// Works, and uses the memory, for so long.
+    Software(Duration),
+}
+
+struct Sending {
+    packet: Packet,
+    cells_left: u64,
+    /// When its first burst began.
+    started: Option<Time>,
+    served: Duration,
+    moving: u64,
+}
+
+impl Machine {
+    /// A port at rest. Panics if options are beyond what they may be.
+    pub fn new(options: Options, names: Names) -> Machine {
+        assert!(options.batch > 0 && options.fifo >= options.batch, "the FIFO holds a burst");
+        assert!(options.buffers > 0, "a port needs a buffer");
+        assert!(!options.quantum.is_zero() && !options.cell_gap.is_zero(), "nothing takes no time");
+        Machine {
+            arriving: None,
+            line: VecDeque::new(),
+            receiving: VecDeque::new(),
+            fifo: 0,
+            buffers_free: options.buffers,
+            received: VecDeque::new(),
+            work: None,
+            clock_next: options.clock.map(|(period, _)| Time::START + period),
+            clock_left: Duration::ZERO,
+            sending: VecDeque::new(),
+            bus: None,
+            memory: None,
+            running: [None; 3],
+            turn: RECEIVE,
+            meters: Meters {
+                bus: Meter::new(names.pci),
+                memory: Meter::new(names.memory),
+                cpu: Meter::new(names.cpu),
+            },
+            outputs: Vec::new(),
+            overruns: 0,
+            options,
+            names,
+        }
+    }
+
+    /// The first cell of a packet comes in, after what was due before.
+    pub fn arrive(&mut self, now: Time, packet: Packet) {
+        self.advance(now);
+        if self.line.len() >= LINE_MAX {
+            self.outputs.push(Output::Drop(packet, self.names.receive, "line full"));
+            return;
+        }
+        self.line.push_back(packet);
+        self.begin(now);
+        self.grant(now);
+    }
+
+    /// When something happens next.
+    pub fn next(&self) -> Option<Time> {
+        let cell = self.arriving.map(|(next, _)| next);
+        let ends =
+            self.running.iter().copied().chain([self.bus, self.memory, self.clock_next, cell]);
+        ends.flatten().min()
+    }
+
+    /// Does everything that is due by `now`.
+    pub fn advance(&mut self, now: Time) {
+        while let Some(due) = self.next().filter(|&due| due <= now) {
+            self.step(due);
+        }
+    }
+
+    /// What the machine wants done outside, in order.
+    pub fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
+        self.outputs.drain(..)
+    }
+
+    /// Packets inside.
+    pub fn held(&self) -> u64 {
+        let waiting = self.line.len() + self.receiving.len() + self.received.len();
+        (waiting + usize::from(self.work.is_some()) + self.sending.len()) as u64
+    }
+
+    /// Packets that lost a cell in the FIFO.
+    pub fn overruns(&self) -> u64 {
+        self.overruns
+    }
+
+    /// What bus, memory and processor did.
+    pub fn meters(&self) -> impl Iterator<Item = &Meter> {
+        [&self.meters.bus, &self.meters.memory, &self.meters.cpu].into_iter()
+    }
+
+    /// One instant: what ends, then what can begin.
+    fn step(&mut self, now: Time) {
+        if self.bus == Some(now) {
+            self.bus = None;
+            self.meters.bus.rest(now);
+        }
+        if self.memory == Some(now) {
+            self.memory = None;
+            self.meters.memory.rest(now);
+        }
+        if self.arriving.is_some_and(|(next, _)| next == now) {
+            self.cell(now);
+        }
+        for who in [RECEIVE, SEND, CPU] {
+            if self.running[who] == Some(now) {
+                self.running[who] = None;
+                match who {
+                    RECEIVE => self.received_burst(now),
+                    SEND => self.sent_burst(now),
+                    _ => self.worked(now),
+                }
+            }
+        }
+        if let Some((period, work)) = self.options.clock.filter(|_| self.clock_next == Some(now)) {
+            self.clock_next = Some(now + period);
+            self.clock_left += work;
+        }
+        self.grant(now);
+    }
+
+    /// Begins with the next packet on the line, if the one before has arrived.
+    fn begin(&mut self, now: Time) {
+        while self.arriving.is_none() {
+            let Some(mut packet) = self.line.pop_front() else { return };
+            if self.buffers_free == 0 {
+                self.outputs.push(Output::Drop(packet, self.names.receive, "no buffer"));
+                continue;
+            }
+            self.buffers_free -= 1;
+            packet.entered = now;
+            self.arriving = Some((now, Options::cells(packet.len)));
+            self.receiving.push_back(Receiving {
+                packet,
+                in_fifo: 0,
+                fate: Fate::Whole,
+                complete: false,
+                served: Duration::ZERO,
+                moving: 0,
+            });
+            self.cell(now);
+        }
+    }
+
+    /// A cell comes in.
+    fn cell(&mut self, now: Time) {
+        let Some((_, left)) = self.arriving else { return };
+        let left = left - 1;
+        let Some(packet) = self.receiving.back_mut() else { return };
+        if self.fifo < self.options.fifo {
+            self.fifo += 1;
+            packet.in_fifo += 1;
+        } else {
+            packet.fate = Fate::Damaged;
+        }
+        packet.complete = left == 0;
+        if left > 0 {
+            self.arriving = Some((now + self.options.cell_gap, left));
+            return;
+        }
+        self.arriving = None;
+        self.finish_receiving(now);
+        self.begin(now);
+    }
+
+    fn received_burst(&mut self, now: Time) {
+        if let Some(packet) = self.receiving.front_mut() {
+            packet.in_fifo -= packet.moving;
+            self.fifo -= packet.moving;
+            packet.moving = 0;
+        }
+        self.finish_receiving(now);
+    }
+
+    /// The first packet of those in the FIFO is in memory, if all of its cells have come and gone.
+    fn finish_receiving(&mut self, now: Time) {
+        let done = |front: &mut Receiving| front.complete && front.in_fifo == 0;
+        let Some(front) = self.receiving.pop_front_if(done) else { return };
+        let Receiving { mut packet, fate, served, .. } = front;
+        let wait = (now - packet.entered).saturating_sub(served);
+        packet.visit(self.names.receive, wait, served, Duration::ZERO);
+        packet.entered = now;
+        self.received.push_back((packet, fate));
+    }
+
+    fn sent_burst(&mut self, now: Time) {
+        let Some(front) = self.sending.front_mut() else { return };
+        front.cells_left -= front.moving;
+        front.moving = 0;
+        if front.cells_left > 0 {
+            return;
+        }
+        let Some(Sending { mut packet, started, served, .. }) = self.sending.pop_front() else {
+            return;
+        };
+        let started = started.unwrap_or(now);
+        let (wait, blocked) = (started - packet.entered, (now - started) - served);
+        packet.visit(self.names.send, wait, served, blocked);
+        self.buffers_free += 1;
+        self.outputs.push(Output::Send(PortId(0), packet));
+    }
+
+    /// A step of the processor has ended; with its last the packet goes on.
+    fn worked(&mut self, now: Time) {
+        self.meters.cpu.rest(now);
+        let Some(work) = self.work.take_if(|work| work.steps.is_empty()) else { return };
+        let Work { mut packet, fate, started, served, .. } = work;
+        if fate == Fate::Damaged {
+            self.buffers_free += 1;
+            self.overruns += 1;
+            self.outputs.push(Output::Drop(packet, self.names.receive, "overrun"));
+            return;
+        }
+        let (wait, blocked) = (started - packet.entered, (now - started) - served);
+        packet.visit(self.names.process, wait, served, blocked);
+        packet.entered = now;
+        let cells_left = Options::cells(packet.len);
+        let served = Duration::ZERO;
+        self.sending.push_back(Sending { packet, cells_left, started: None, served, moving: 0 });
+    }
+
+    /// Lets those begin that can, in turn.
+    fn grant(&mut self, now: Time) {
+        let mut asked = 0;
+        while asked < 3 {
+            let who = (self.turn + asked) % 3;
+            let began = self.running[who].is_none()
+                && match who {
+                    RECEIVE => self.receive_burst(now),
+                    SEND => self.send_burst(now),
+                    _ => self.work(now),
+                };
+            if began {
+                self.turn = (who + 1) % 3;
+                asked = 0;
+            } else {
+                asked += 1;
+            }
+        }
+        let waits = self.work.is_some() || !self.received.is_empty() || !self.clock_left.is_zero();
+        if self.running[CPU].is_none() && waits {
+            self.meters.cpu.block(now);
+        }
+    }
+
+    fn receive_burst(&mut self, now: Time) -> bool {
+        let batch = self.options.batch;
+        let ready = self.receiving.front().filter(|front| front.complete || front.in_fifo >= batch);
+        let Some(cells) = ready.map(|front| front.in_fifo.min(batch)).filter(|&cells| cells > 0)
+        else {
+            return false;
+        };
+        let Some(took) = self.burst(now, cells, self.names.receive) else { return false };
+        if let Some(front) = self.receiving.front_mut() {
+            front.moving = cells;
+            front.served += took;
+        }
+        self.running[RECEIVE] = Some(now + took);
+        true
+    }
+
+    fn send_burst(&mut self, now: Time) -> bool {
+        let Some(left) = self.sending.front().map(|front| front.cells_left) else { return false };
+        let cells = left.min(self.options.batch);
+        let Some(took) = self.burst(now, cells, self.names.send) else { return false };
+        if let Some(front) = self.sending.front_mut() {
+            front.moving = cells;
+            front.served += took;
+            front.started.get_or_insert(now);
+        }
+        self.running[SEND] = Some(now + took);
+        true
+    }
+
+    /// A burst of the card, if bus and memory are free: how long it takes.
+    fn burst(&mut self, now: Time, cells: u64, stage: StageId) -> Option<Duration> {
+        if self.bus.is_some() || self.memory.is_some() {
+            return None;
+        }
+        let bytes = Bytes(cells * CELL.0);
+        let (bus, memory) = self.options.burst(bytes.0.div_ceil(self.options.word.0));
+        self.hold_bus(now, bus, bytes, stage);
+        self.hold_memory(now, memory, bytes, stage);
+        Some(bus)
+    }
+
+    fn hold_bus(&mut self, now: Time, took: Duration, bytes: Bytes, stage: StageId) {
+        self.bus = Some(now + took);
+        self.meters.bus.serve(now, stage);
+        self.meters.bus.moved(bytes);
+    }
+
+    fn hold_memory(&mut self, now: Time, took: Duration, bytes: Bytes, stage: StageId) {
+        self.memory = Some(now + took);
+        self.meters.memory.serve(now, stage);
+        self.meters.memory.moved(bytes);
+    }
+
+    /// The processor's next step: the clock's work first, then the packet's.
+    fn work(&mut self, now: Time) -> bool {
+        if !self.clock_left.is_zero() {
+            let Some(took) = self.software(now, self.clock_left, self.names.clock) else {
+                return false;
+            };
+            self.clock_left = self.clock_left - took;
+            return true;
+        }
+        if self.work.is_none() {
+            self.work = self.received.pop_front().map(|(packet, fate)| {
+                let (steps, served) = (self.steps(packet.len, fate), Duration::ZERO);
+                // What is swapped is read and written.
+                self.meters.memory.moved(Bytes(2 * self.options.swapped(packet.len).0));
+                Work { steps, packet, fate, started: now, served }
+            });
+        }
+        let Some(&step) = self.work.as_ref().and_then(|work| work.steps.front()) else {
+            return false;
+        };
+        let took = match step {
+            Step::Operation(words) => self.operation(now, words),
+            Step::Software(left) => self.software(now, left, self.names.process),
+        };
+        let (Some(took), Some(work)) = (took, &mut self.work) else { return false };
+        work.served += took;
+        match work.steps.front_mut() {
+            Some(Step::Software(left)) if *left > took => *left = *left - took,
+            _ => drop(work.steps.pop_front()),
+        }
+        true
+    }
+
+    /// What the processor does for a packet; one that is damaged it only takes and throws away.
+    fn steps(&self, len: Bytes, fate: Fate) -> VecDeque<Step> {
+        let Options { receive, send, software, .. } = &self.options;
+        let operations = |words: &[u64]| words.iter().copied().map(Step::Operation).collect();
+        let mut steps: VecDeque<Step> = operations(receive);
+        if fate == Fate::Damaged {
+            steps.push_back(Step::Software(*software / 2));
+            return steps;
+        }
+        steps.push_back(Step::Software(self.options.work(len)));
+        steps.extend(operations(send));
+        steps
+    }
+
+    fn operation(&mut self, now: Time, words: u64) -> Option<Duration> {
+        if self.bus.is_some() {
+            return None;
+        }
+        let took = self.options.cycle * (self.options.operation + self.options.wait + words);
+        self.hold_bus(now, took, Bytes(words * self.options.word.0), self.names.process);
+        self.meters.cpu.serve(now, self.names.process);
+        self.running[CPU] = Some(now + took);
+        Some(took)
+    }
+
+    fn software(&mut self, now: Time, left: Duration, stage: StageId) -> Option<Duration> {
+        if self.memory.is_some() {
+            return None;
+        }
+        let took = left.min(self.options.quantum);
+        self.hold_memory(now, took, Bytes::ZERO, stage);
+        self.meters.cpu.serve(now, stage);
+        self.running[CPU] = Some(now + took);
+        Some(took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::PerByte;
+    use lastmeter_engine::ResourceId;
+    use proptest::prelude::*;
+
+    fn options() -> Options {
+        Options {
+            cycle: Duration::from_ps(30_300),
+            operation: 3,
+            wait: 8,
+            word: Bytes(4),
+            memory: PerByte::from_fs(7_575_758),
+            receive: vec![4, 1, 1],
+            send: vec![4, 1, 1],
+            batch: 32,
+            fifo: 64,
+            buffers: 128,
+            cell_gap: Duration::from_ns(350),
+            software: Duration::from_ns(4746),
+            lookup: Duration::ZERO,
+            swap: Some(Bytes(20)),
+            clock: Some((Duration::from_us(500), Duration::from_ns(31_250))),
+            quantum: Duration::from_ns(500),
+        }
+    }
+
+    fn port(options: Options) -> Machine {
+        let stage = StageId;
+        let names = Names {
+            pci: ResourceId(0),
+            memory: ResourceId(1),
+            cpu: ResourceId(2),
+            receive: stage(0),
+            process: stage(1),
+            send: stage(2),
+            clock: stage(3),
+        };
+        Machine::new(options, names)
+    }
+
+    /// Packets sent and dropped of `count` of these lengths, one each `gap`, and what is held then.
+    fn offer(options: Options, lens: &[u64], gap: Duration) -> (u64, u64, u64) {
+        let mut port = port(options);
+        let (mut sent, mut dropped, mut now) = (0, 0, Time::START);
+        for &len in lens {
+            port.arrive(now, Packet::new(Bytes(len)));
+            now += gap;
+            port.advance(now);
+            for output in port.outputs() {
+                match output {
+                    Output::Send(..) => sent += 1,
+                    Output::Drop(..) => dropped += 1,
+                }
+            }
+        }
+        (sent, dropped, port.held())
+    }
+
+    #[test]
+    fn the_rate_at_900_thousand_a_second_is_that_at_saturation_d_110() {
+        let rate = |offered: u64| {
+            let count = offered as usize / 20;
+            let gap = Duration::from_ps(1_000_000_000_000 / offered);
+            offer(options(), &vec![40; count], gap).0 as f64 * 20.0
+        };
+        let (knee, flood) = (rate(110_000), rate(900_000));
+        assert!((flood / knee - 1.0).abs() < 0.01, "{knee} {flood}");
+    }
+
+    /// What word swap and memory cost a packet of 1912 bytes (D-113).
+    #[test]
+    fn without_word_swap_and_with_twice_the_memory_more_is_forwarded() {
+        let rate = |options: Options| {
+            let gap = Duration::from_us(20);
+            let cell_gap = gap / Options::cells(Bytes(1912));
+            let (sent, ..) = offer(Options { cell_gap, ..options }, &[1912; 5_000], gap);
+            sent as f64 * 1912.0 * 8.0 / 0.1 / 1e6
+        };
+        let as_it_is = rate(options());
+        let without = rate(Options { swap: None, ..options() });
+        let software = options().software / 2;
+        let clock = options().clock.map(|(period, work)| (period, work / 2));
+        let twice =
+            rate(Options { memory: PerByte::from_fs(3_787_879), software, clock, ..options() });
+        assert!(without > 1.6 * as_it_is && twice > 1.3 * as_it_is, "{as_it_is} {without} {twice}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_packet_is_sent_dropped_or_held(
+            lens in prop::collection::vec(1_u64..1913, 1..200),
+            gap in 1_u64..60_000,
+            fifo in 32_u64..80,
+            buffers in 1_u64..20,
+        ) {
+            let options = Options { fifo, buffers, ..options() };
+            let (sent, dropped, held) = offer(options, &lens, Duration::from_ns(gap));
+            prop_assert_eq!(sent + dropped + held, lens.len() as u64);
+        }
+    }
+}
