@@ -20,6 +20,7 @@ pub mod why;
 
 pub use lastmeter_engine::Parallel;
 pub use lastmeter_net::{classify, fabric, lookup};
+pub use lastmeter_wire::internet::checksum;
 pub use lastmeter_wire::routes;
 
 use lastmeter_base::bench::Case;

@@ -3,6 +3,7 @@
 //! Each benchmark does its work several times and reports the best, which is the one that other
 //! programs disturbed least. The hash of the result shows that two runs did the same.
 
+mod auth;
 mod classify;
 mod crates;
 mod engine;
@@ -81,7 +82,7 @@ pub(crate) fn bench(
         found = true;
         lookup::all(table, &setting)?.iter().for_each(|result| show(common, result));
     }
-    for case in lastmeter_lab::bench_cases().filter(|case| case.name.starts_with(&arguments.name)) {
+    for case in cases().filter(|case| case.name.starts_with(&arguments.name)) {
         found = true;
         let mut result = timed(case, common.quick);
         classify::beside(&mut result, common.quick)?;
@@ -98,9 +99,14 @@ fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
     engine::ALL.iter().copied().chain([("why/observed", observed::observed as engine::Bench)])
 }
 
+/// Cases of the crates below, and those that need other people's libraries.
+fn cases() -> impl Iterator<Item = &'static Case> {
+    lastmeter_lab::bench_cases().chain(auth::CASES)
+}
+
 fn unknown(name: &str) -> String {
     let names = own().map(|(name, _)| name);
-    let names: Vec<&str> = names.chain(lastmeter_lab::bench_cases().map(|c| c.name)).collect();
+    let names: Vec<&str> = names.chain(cases().map(|case| case.name)).collect();
     format!("no benchmark's name begins with `{name}`: there are {}", names.join(", "))
 }
 

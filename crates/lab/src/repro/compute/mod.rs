@@ -4,6 +4,7 @@
 //! whole experiments; it owns no clock and no file either way.
 
 mod afterburner;
+mod atomic;
 mod channels;
 mod cim;
 mod cim_model;
@@ -149,6 +150,9 @@ pub const ALL: &[(&str, Compute)] = &[
     ("afterburner-stream", afterburner::stream),
     ("channels-point-to-point", channels::point_to_point::rows),
     ("channels-token-network", channels::token::rows),
+    ("atomic2-authentication", atomic::authentication),
+    ("atomic2-hosts", atomic::hosts),
+    ("atomic2-services", atomic::services),
     ("cim-equations", cim::equations),
     ("cim-model", cim_model::model),
     ("dq-speedup", fabric::speed_up),
