@@ -13,9 +13,16 @@
 //! [`process`] what a message's processes cost; [`instructions`] counts what a packet costs a processor;
 //! [`port_processor`] is a router's port whose card, bus, memory and processor wait for each other;
 //! [`lookup_engines`] are lookups in hardware that share one memory.
+//!
+//! Aurora's machines: [`coprocessor`] moves cells word by word, [`turbochannel`] is the bus of its
+//! hosts, [`virtual_buffer`] absorbs cells while an interface is deaf, [`vidboard`] sends frames on
+//! request, [`florb`] moves a word with an instruction, [`forward`] saturates forwarders of such parts.
 
 pub mod adapter;
+pub mod coprocessor;
 pub mod element;
+pub mod florb;
+pub mod forward;
 pub mod instructions;
 pub mod lookup_engines;
 pub mod machine;
@@ -24,3 +31,6 @@ pub mod process;
 pub mod profile;
 pub mod receive;
 pub mod resource;
+pub mod turbochannel;
+pub mod vidboard;
+pub mod virtual_buffer;
