@@ -9,6 +9,9 @@ mod on_off;
 mod poisson;
 mod replay;
 mod request;
+mod subsessions;
+
+pub use subsessions::Subsessions;
 
 use crate::request::ClientOptions;
 use crate::source::{Pattern, Sizes, Span};
@@ -24,6 +27,7 @@ pub const KINDS: &[Kind] = &[
     Kind { page: mpeg::PAGE, build: mpeg::build },
     Kind { page: request::PAGE, build: request::build },
     Kind { page: bulk::PAGE, build: bulk::build },
+    Kind { page: subsessions::PAGE, build: subsessions::build },
 ];
 
 /// A line of [`KINDS`].
