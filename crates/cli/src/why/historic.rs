@@ -9,7 +9,7 @@ use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::report;
 use lastmeter_lab::run::{Crew, Failure, Watch};
 use lastmeter_lab::why::beside;
-use lastmeter_lab::why::historic::historic;
+use lastmeter_lab::why::historic::{Pair, historic};
 use std::sync::Arc;
 
 /// The packets and messages of the measurements that such profiles come from, where nothing else
@@ -25,9 +25,12 @@ pub(super) fn explain(
     adapter: &str,
 ) -> Result<Ended, Complaint> {
     let message = arguments.transfer.message().unwrap_or(MESSAGE);
-    let packet = arguments.packet.unwrap_or(PACKET);
     let threads = Threads::new(common.threads)?;
     let disk = Disk::new(None);
+    // An adapter that takes less gets as much as it takes; what is wrong with a pair is said below.
+    let longest =
+        || Pair::read(host, adapter, &disk).map_or(PACKET, |pair| pair.adapter.packet_max);
+    let packet = arguments.packet.unwrap_or_else(|| PACKET.min(longest()));
     let watch = Arc::new(Watch::default());
     let crew = Crew { parallel: &threads, threads: 1, library: &disk, watch: &watch };
     let modelled = progress::shown(&watch, || historic(host, adapter, message, packet, crew));

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// The adapter in it: a profile of profiles/adapters
     #[arg(long, value_name = "PROFILE", requires = "host")]
     adapter: Option<String>,
-    /// Data in each packet of the modelled transfer [default: 14 KiB]
+    /// Data in each packet of the modelled transfer [default: 14 KiB, or less where the adapter takes no more]
     #[arg(long, value_name = "SIZE", requires = "host", value_parser = options::size)]
     packet: Option<Bytes>,
     /// Measure the same on this machine, and print both side by side
