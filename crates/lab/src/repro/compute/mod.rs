@@ -5,6 +5,7 @@
 
 mod afterburner;
 mod atomic;
+mod aurora;
 mod channels;
 mod cim;
 mod cim_model;
@@ -153,6 +154,13 @@ pub const ALL: &[(&str, Compute)] = &[
     ("atomic2-authentication", atomic::authentication),
     ("atomic2-hosts", atomic::hosts),
     ("atomic2-services", atomic::services),
+    ("aurora-coprocessor", aurora::coprocessor::tables),
+    ("aurora-florb", aurora::florb::florb),
+    ("aurora-forwarding", aurora::forwarding::forwarders),
+    ("aurora-host-interfaces", aurora::interfaces::rows),
+    ("aurora-memory-multiple", aurora::memory::multiple),
+    ("aurora-traffic-classes", aurora::traffic::classes),
+    ("aurora-vidboard", aurora::vidboard::tables),
     ("cim-equations", cim::equations),
     ("cim-model", cim_model::model),
     ("dq-speedup", fabric::speed_up),

@@ -1,0 +1,197 @@
+//! The study of the cell coprocessor: Tables 2 to 5 from what words take.
+
+use super::super::{Computed, Setting, Value};
+use super::{Runs, alike, holds, row};
+use crate::library::Builtin;
+use crate::repro::Error;
+use crate::why::historic::Pair;
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_host::coprocessor::{Direction, Model, Operation, Processor, WORDS, program};
+use lastmeter_host::turbochannel::{Bus, Way};
+
+const RUNS: Runs<'_> =
+    Runs { name: "aurora-coprocessor", library: &Builtin, length: Duration::ZERO };
+
+/// Cells of a run: each takes the same time, so that more would not change a rate.
+const CELLS: u64 = 1000;
+/// Data of a cell.
+const DATA: Bytes = Bytes(48);
+
+const DIRECTIONS: [(&str, Direction); 2] =
+    [("receive", Direction::Receive), ("transmit", Direction::Transmit)];
+
+struct Host {
+    name: &'static str,
+    profile: &'static str,
+    processor: Processor,
+}
+
+impl Host {
+    fn read(setting: &Setting<'_>, name: &'static str) -> Result<Host, Error> {
+        let constants = setting.constants;
+        let (profile, suffix) = match name {
+            "5000/200" => ("dec5000-200", "200"),
+            _ => ("dec5000-240", "240"),
+        };
+        let of = |constant: &str| constants.get::<Duration>(&format!("{constant}_{suffix}"));
+        let processor = Processor {
+            cycle: of("cycle")?,
+            bus_read: of("bus_read")?,
+            bus_write: of("bus_write")?,
+            load: of("load")?,
+            store: constants.get("store")?,
+            swap: constants.get("swap")?,
+        };
+        let host = Host { name, profile, processor };
+        host.agrees()?;
+        Ok(host)
+    }
+
+    /// The profile that `why` uses has the same words' times.
+    fn agrees(&self) -> Result<(), Error> {
+        let pair = Pair::read(self.profile, "vup", &Builtin).map_err(Error::Problems)?;
+        let Processor { cycle, bus_read, bus_write, load, store, .. } = self.processor;
+        let words =
+            |time: Duration| PerByte::from_fs(time.as_ps() * 1000).scale_ceil(WORDS as u64, DATA.0);
+        let times = [
+            ("store", words(store)),
+            ("load", words(load)),
+            ("bus-read", words(bus_read)),
+            ("bus-write", words(bus_write)),
+            ("instructions", PerByte::from_fs(cycle.as_ps() * 1000).scale_ceil(1, DATA.0)),
+        ];
+        for (name, time) in times {
+            let resource = pair.host.resources.iter().find(|resource| resource.name == name);
+            if !resource.is_some_and(|resource| alike(resource.per_byte, time)) {
+                return Err(RUNS.wrong(format!(
+                    "`{name}` of the profile {} is not {time}, as the constants have it",
+                    self.profile
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn rate(&self, model: Model, swapped: bool, direction: Direction) -> Rate {
+        self.processor.run(&program(model, swapped, direction), CELLS).rate()
+    }
+
+    /// Rates of the five models, in the order of the tables.
+    fn rates(&self, swapped: bool, direction: Direction) -> Vec<(&'static str, Rate)> {
+        let models = Model::TABLE_2.into_iter().filter(|&(_, _, swaps)| swaps == swapped);
+        models.map(|(name, model, _)| (name, self.rate(model, swapped, direction))).collect()
+    }
+}
+
+pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
+    let count = Model::TABLE_2.len() as f64;
+    let mut computed = vec![row("A-97", "interface models", Value::Number(count, "models"))];
+    for (id, swapped) in [("A-98", true), ("A-99", false)] {
+        for host in &hosts {
+            for (way, direction) in DIRECTIONS {
+                let rates = host.rates(swapped, direction);
+                computed.extend(rates.iter().map(|(model, rate)| {
+                    row(id, &format!("{} {way} {model}", host.name), (*rate).into())
+                }));
+                let falls = [3, 2, 1, 4, 0].windows(2).all(|w| rates[w[0]].1 > rates[w[1]].1);
+                computed.push(holds(id, &format!("{} {way}: ranking", host.name), falls));
+            }
+        }
+        let vup = |host: &Host| host.rate(Model::Bus, swapped, Direction::Receive);
+        let slower = vup(&hosts[1]) < vup(&hosts[0]);
+        computed.push(holds(id, "programmed reception is slower on the faster host", slower));
+    }
+    computed.extend(table_5(setting, &hosts[1])?);
+    computed.extend(corrected(setting, &hosts[1])?);
+    computed.extend(bounds(setting, &hosts[1])?);
+    Ok(computed)
+}
+
+/// Table 5: the authors' index numbers, and the models beside what was observed.
+fn table_5(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let turbo: Duration = constants.get("turbo_cycle")?;
+    let index = Processor {
+        bus_read: turbo * constants.get::<u64>("read_cycles_assumed")?,
+        bus_write: turbo * constants.get::<u64>("write_cycles_assumed")?,
+        load: constants.get("index_load")?,
+        store: constants.get("index_store")?,
+        ..host.processor
+    };
+    let mut computed = Vec::new();
+    for (way, direction) in DIRECTIONS {
+        let rate = |model| -> Rate {
+            match (model, direction) {
+                // What the index numbers take a load from memory for, wherever the word is.
+                (Model::Memory, Direction::Receive) => {
+                    index.run(&program(model, false, Direction::Transmit), CELLS).rate()
+                }
+                _ => index.run(&program(model, false, direction), CELLS).rate(),
+            }
+        };
+        let paths = [("IO1", Model::Bus), ("IO3", Model::Memory), ("REG1", Model::Registers)];
+        computed.extend(paths.map(|(path, model)| {
+            row("A-100", &format!("predicted, {way} {path}"), rate(model).into())
+        }));
+        let models = [("Vup1", Model::Bus), ("DMA1", Model::Memory), ("Cop4", Model::Registers)];
+        computed.extend(models.map(|(name, model)| {
+            let rate = host.rate(model, false, direction);
+            row("A-100", &format!("observed, {way} {name}"), rate.into())
+        }));
+    }
+    Ok(computed)
+}
+
+/// What one parameter, the cost of a read over the bus, does to the prediction.
+fn corrected(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let turbo: Duration = constants.get("turbo_cycle")?;
+    let with = |cycles: u64| {
+        let processor = Processor { bus_read: turbo * cycles, ..host.processor };
+        processor.run(&program(Model::Bus, false, Direction::Receive), CELLS)
+    };
+    let assumed = with(constants.get("read_cycles_assumed")?);
+    let measured = with(constants.get("read_cycles_measured")?);
+    let observed: Rate = constants.get("observed")?;
+    let off = |rate: Rate| (rate.as_bits() as f64 / observed.as_bits() as f64 - 1.0).abs();
+    let reads = measured.most();
+    Ok(vec![
+        row("A-101", "reception with 8 cycles for a read", assumed.rate().into()),
+        row("A-101", "reception with 14 cycles for a read", measured.rate().into()),
+        holds(
+            "A-101",
+            "the corrected prediction is nearer to what was observed",
+            off(measured.rate()) < off(assumed.rate()),
+        ),
+        holds(
+            "A-101",
+            "bus reads take most of a cell's time",
+            reads.is_some_and(|(most, share)| most == Operation::BusRead && share > 0.5),
+        ),
+    ])
+}
+
+/// Osiris, and the memory behind any board that moves cells by DMA.
+fn bounds(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let bus = Bus {
+        cycle: constants.get("turbo_cycle")?,
+        write: constants.get("dma_write_overhead")?,
+        read: constants.get("dma_read_overhead")?,
+        burst: constants.get("dma_burst")?,
+    };
+    let to = bus.rate(DATA, Way::ToMemory);
+    let from = bus.rate(DATA, Way::FromMemory);
+    let memory = |direction| host.rate(Model::Memory, false, direction);
+    Ok(vec![
+        row("A-102", "Osiris, to memory", to.into()),
+        row("A-102", "Osiris, from memory", from.into()),
+        holds(
+            "A-102",
+            "memory, not the path to it, bounds reception",
+            memory(Direction::Receive) < to,
+        ),
+        holds("A-102", "and transmission", memory(Direction::Transmit) < from),
+    ])
+}

@@ -1,0 +1,155 @@
+//! FLORB: two of them back to back under OSF/1, and between two ports of a router.
+
+use super::super::{Computed, Setting, Value};
+use super::{Runs, alike, goodput, holds, limit, mbit, row};
+use crate::library::Builtin;
+use crate::repro::Error;
+use crate::why::historic::Pair;
+use lastmeter_base::{Bytes, Duration, PerByte, Stream};
+use lastmeter_host::florb::{Card, Florb, Strobes};
+use lastmeter_host::forward::{Account, Forwarder, Step};
+use lastmeter_host::turbochannel::{Bus, Way};
+use lastmeter_net::source::Sizes;
+
+const NAME: &str = "aurora-florb";
+const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_ms(500) };
+const HOST: &str = "dec3000-400-osf1";
+
+const PACKETS: u64 = 2_000;
+/// Packet sizes of the sweep.
+const SIZES: [u64; 8] = [40, 64, 128, 256, 512, 1024, 2048, 4096];
+
+struct Router {
+    florb: Florb,
+    bus: Bus,
+    kernel: Duration,
+}
+
+impl Router {
+    fn read(setting: &Setting<'_>) -> Result<Router, Error> {
+        let constants = setting.constants;
+        let florb = Florb {
+            cycle: constants.get("cycle")?,
+            block: constants.get("block")?,
+            check: constants.get("check")?,
+            packet: constants.get("packet_instructions")?,
+        };
+        let bus = Bus {
+            cycle: constants.get("turbo_cycle")?,
+            write: constants.get("dma_write_overhead")?,
+            read: constants.get("dma_read_overhead")?,
+            burst: constants.get("dma_burst")?,
+        };
+        let router = Router { florb, bus, kernel: constants.get("kernel")? };
+        router.agrees(setting)?;
+        Ok(router)
+    }
+
+    /// The profiles that `why` uses say the same.
+    fn agrees(&self, setting: &Setting<'_>) -> Result<(), Error> {
+        let pair = Pair::read(HOST, "florb", &Builtin).map_err(Error::Problems)?;
+        let Florb { cycle, block, check, packet } = self.florb;
+        let word = cycle.scale_ceil(block + check, block);
+        let per_byte = PerByte::from_fs(word.as_ps() * 1000).scale_ceil(1, 4);
+        let out = pair.adapter.send.iter().find(|added| added.stage.name == "sequence out");
+        let cost = out.map(|added| added.stage.cost);
+        if !cost
+            .is_some_and(|cost| alike(cost.per_byte, per_byte) && cost.per_packet == cycle * packet)
+        {
+            return Err(RUNS.wrong("the profile florb does not have these constants".to_owned()));
+        }
+        let protocols: Duration = setting.constants.get("protocols")?;
+        let of_host =
+            |stage: &lastmeter_host::profile::StageProfile| stage.cost.per_packet == protocols;
+        match pair.host.send.iter().chain(&pair.host.receive).all(of_host) {
+            true => Ok(()),
+            false => Err(RUNS.wrong(format!("`protocols` is not what the profile {HOST} has"))),
+        }
+    }
+
+    /// From one FLORB over the host's bus to memory, through the x-kernel, and out by the other.
+    fn forwarder(&self) -> Forwarder {
+        let names = ["FLORB in", "TURBOchannel", "cpu", "FLORB out"];
+        let (florb, bus) = (self.florb, self.bus);
+        let steps = vec![
+            Step::sized("sequence in", 0, move |len| florb.busy(len)),
+            Step::sized("to memory", 1, move |len| bus.holds(len, Way::ToMemory)),
+            Step::fixed("x-kernel", 2, self.kernel),
+            Step::sized("from memory", 1, move |len| bus.holds(len, Way::FromMemory)),
+            Step::sized("sequence out", 3, move |len| florb.busy(len)),
+        ];
+        let resources = names.map(|name| (name.to_owned(), 1)).to_vec();
+        Forwarder { resources, routes: vec![steps], window: 16 }
+    }
+
+    fn forward(&self, sizes: &Sizes, seed: u64) -> Account {
+        let mut stream = Stream::new(seed, NAME);
+        self.forwarder().run(std::iter::repeat_with(|| sizes.sample(&mut stream)), PACKETS)
+    }
+}
+
+pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let router = Router::read(setting)?;
+    let mut computed = vec![row("A-139", "peak", router.florb.peak().into())];
+    let mut card = Card::new(router.florb);
+    card.fill(0, 1993);
+    let wrapped = card.step(Strobes { read: 1, write: 0b11 });
+    let both = (card.drain(0), card.drain(1)) == (Some(1993), Some(1993));
+    let one_instruction = wrapped == Ok(Some(1993)) && both && card.instructions == 1;
+    computed.push(holds(
+        "A-139",
+        "read, written and wrapped back in one instruction",
+        one_instruction,
+    ));
+    computed.extend(back_to_back(setting)?);
+    computed.extend(between_ports(setting, &router)?);
+    Ok(computed)
+}
+
+/// Two of them as a link under OSF/1.
+fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let packet: Bytes = setting.constants.get("packet")?;
+    let ledger = RUNS.ledger(&RUNS.transfers(HOST, "florb", packet)?)?;
+    // Both ends limit alike; one alone has a verdict.
+    let alone = RUNS.explained(&RUNS.receives(HOST, "florb", packet)?)?;
+    let null = RUNS.ledger(&RUNS.transfers(HOST, "null-device", packet)?)?;
+    let card = ledger.resources.iter().find(|resource| resource.name == "receiver.florb");
+    let busy = card.map_or(0.0, |card| 100.0 * card.busy);
+    Ok(vec![
+        row("A-140", "back to back under OSF/1", mbit(goodput(&ledger))),
+        row("A-140", "FLORB's processor", Value::Number(busy, "%")),
+        holds("A-140", "the host's protocols limit", limit(&alone) == "receiver.cpu"),
+        holds(
+            "A-141",
+            "without hardware it is hardly faster",
+            goodput(&null) < 1.05 * goodput(&ledger),
+        ),
+    ])
+}
+
+/// The x-kernel's router with a mix of traffic, and with packets of one size each.
+fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let lengths: Vec<u64> = constants.get("mix_sizes")?;
+    let weights: Vec<u64> = constants.get("mix_weights")?;
+    let mix = lengths.into_iter().map(Bytes).zip(weights).collect();
+    let mixed = router.forward(&Sizes::Mix(mix), setting.seed);
+    let sweep: Vec<Account> =
+        SIZES.map(|size| router.forward(&Sizes::Constant(Bytes(size)), setting.seed)).to_vec();
+    let florb = |account: &Account| account.share("FLORB in").max(account.share("FLORB out"));
+    let rises = sweep.windows(2).all(|pair| pair[1].rate > pair[0].rate);
+    let never =
+        sweep.iter().all(|account| florb(account) < 0.95 && !account.limit().starts_with("FLORB"));
+    Ok(vec![
+        row("A-142", "router, mix of traffic", mbit(mixed.rate)),
+        row("A-142", "FLORBs' processors", Value::Number(100.0 * florb(&mixed), "%")),
+        holds("A-143", "the I/O bus limits", mixed.limit() == "TURBOchannel"),
+        holds("A-144", "packets cost FLORB's processor less than it has", never),
+        holds("A-144", "throughput falls with the size", rises),
+        holds(
+            "A-144",
+            "very small packets bring less than a half",
+            sweep[1].rate < 0.5 * mixed.rate,
+        ),
+    ])
+}
