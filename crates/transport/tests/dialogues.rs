@@ -497,3 +497,43 @@ fn the_negotiation_leaves_time_wait_with_the_client() {
     ",
     );
 }
+
+/// RFC 5681 §3.1 and RFC 6298 §5.7.
+#[test]
+fn after_a_syn_that_was_lost_the_window_is_one_and_the_timer_three_seconds() {
+    play(
+        Config { initial_window: 10, ..plain() },
+        "
+        connect
+        > SYN
+        @ 1000
+        > SYN
+        @ 1100
+        < SYN ack 1 mss 1000
+        > ack 1
+        window 1000
+        write 3000
+        > 1:1001 ack 1
+        @ 4100
+        > 1:1001 ack 1
+    ",
+    );
+}
+
+#[test]
+fn the_first_segment_may_be_acknowledged_at_once() {
+    play(
+        Config { acknowledge_first: true, acknowledge_every: 2, ..plain() },
+        "
+        listen
+        < SYN mss 1000
+        > SYN ack 1
+        < ack 1
+        < 1:1001 ack 1
+        > ack 1001
+        < 1001:2001 ack 1
+        < 2001:3001 ack 1
+        > ack 3001
+    ",
+    );
+}

@@ -60,6 +60,9 @@ pub struct Config {
     pub acknowledge_every: u8,
     /// And no later than after this.
     pub acknowledge_within: Duration,
+    /// The first segment with data is acknowledged at once: it opens the sender's window sooner, and
+    /// RFC 5681 §4.2 allows it. Linux does so, and ns-3.
+    pub acknowledge_first: bool,
     /// Duplicate acknowledgements that mean a loss (RFC 5681: 3).
     pub duplicates: u8,
     /// The first duplicate acknowledgements send new segments (RFC 3042).
@@ -115,6 +118,7 @@ impl Config {
             growth_max: 2,
             acknowledge_every: 2,
             acknowledge_within: Duration::from_ms(40),
+            acknowledge_first: false,
             duplicates: 3,
             limited_transmit: true,
             nagle: true,

@@ -5,16 +5,13 @@
 //!                          ^ application        drops: `no connection`
 //! ```
 //!
-//! All connections share one timer of the engine; which of them is due next, a heap says. Their own
-//! timers move with nearly every segment, mostly to later: then the heap is left as it is, and an
-//! entry that comes up too early is put back. So a flow costs the heap a few steps in each round
-//! trip at most, and the engine's events do not grow in number with the flows.
+//! All connections share one timer of the engine, so that its events do not grow in number with
+//! the flows.
 
+use super::due::Due;
 use super::{Config, Connection, Segment, State};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// What an end's application does. It takes whatever arrives at once.
@@ -45,13 +42,38 @@ pub struct Labels {
     pub class_acknowledging: u8,
 }
 
+impl Labels {
+    /// A packet that carries `segment` of `flow`; its sender numbers it `seq`.
+    #[inline]
+    pub(super) fn packet(
+        &self,
+        cx: &mut Context<'_>,
+        segment: &Segment,
+        (flow, destination): (FlowId, NodeId),
+        seq: u64,
+    ) -> Packet {
+        let mut packet = cx.make(self.path, Bytes(segment.packet_len()));
+        packet.flow = flow;
+        packet.destination = destination;
+        packet.seq = seq;
+        packet.class = match segment.len {
+            0 => self.class_acknowledging,
+            _ => self.class,
+        };
+        packet.ecn = segment.ecn;
+        packet.transport = segment.pack();
+        packet
+    }
+}
+
 /// One of the flows.
 struct Slot {
     connection: Connection,
     application: Application,
     destination: NodeId,
-    /// Packets sent.
+    /// Packets sent, and most of them at once.
     sent: u64,
+    burst_most: u32,
     /// Bytes that the application has not written yet.
     left: u64,
     /// When the application acts next by itself.
@@ -67,12 +89,8 @@ pub struct TcpHost {
     /// The number of the first flow; the others follow it.
     first: u32,
     slots: Vec<Slot>,
-    due: BinaryHeap<Reverse<(Time, u32)>>,
-    /// When the engine's timer is set for.
-    armed: Time,
+    due: Due,
 }
-
-const TIMER: TimerId = TimerId(0);
 
 impl TcpHost {
     /// A host without connections yet; the first will be that of flow `first`.
@@ -82,8 +100,7 @@ impl TcpHost {
             config: config.into(),
             first: first.0,
             slots: Vec::new(),
-            due: BinaryHeap::new(),
-            armed: Time::MAX,
+            due: Due::new(),
         }
     }
 
@@ -99,6 +116,7 @@ impl TcpHost {
             application,
             destination,
             sent: 0,
+            burst_most: 0,
             left,
             acts_at,
             queued: Time::MAX,
@@ -121,35 +139,22 @@ impl TcpHost {
         let now = cx.now();
         let slot = &mut self.slots[index];
         slot.act(now);
+        let mut burst = 0;
         while let Some(segment) = slot.connection.transmit(now) {
-            let mut packet = cx.make(self.labels.path, Bytes(segment.packet_len()));
-            packet.flow = FlowId(self.first + index as u32);
-            packet.destination = slot.destination;
-            packet.seq = slot.sent;
-            packet.class = match segment.len {
-                0 => self.labels.class_acknowledging,
-                _ => self.labels.class,
-            };
-            packet.ecn = segment.ecn;
-            packet.transport = segment.pack();
+            let flow = FlowId(self.first + index as u32);
+            let packet = self.labels.packet(cx, &segment, (flow, slot.destination), slot.sent);
             slot.sent += 1;
+            burst += 1;
             cx.send(PortId(0), packet);
         }
+        slot.burst_most = slot.burst_most.max(burst);
         self.schedule(cx, index);
     }
 
     #[inline]
     fn schedule(&mut self, cx: &mut Context<'_>, index: usize) {
         let slot = &mut self.slots[index];
-        let at = slot.ready_at();
-        if at < slot.queued {
-            slot.queued = at;
-            self.due.push(Reverse((at, index as u32)));
-            if at < self.armed {
-                self.armed = at;
-                cx.arm(TIMER, at);
-            }
-        }
+        self.due.schedule(cx, index as u32, slot.ready_at(), &mut slot.queued);
     }
 }
 
@@ -216,10 +221,9 @@ impl Element for TcpHost {
     }
 
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
-        self.armed = Time::MAX;
+        self.due.expired();
         let now = cx.now();
-        while let Some(&Reverse((at, index))) = self.due.peek().filter(|next| next.0.0 <= now) {
-            self.due.pop();
+        while let Some((at, index)) = self.due.next(now) {
             let slot = &mut self.slots[index as usize];
             if slot.queued != at {
                 continue; // An earlier entry has taken its place.
@@ -233,10 +237,7 @@ impl Element for TcpHost {
             slot.connection.expire(now);
             self.turn(cx, index as usize);
         }
-        if let Some(&Reverse((at, _))) = self.due.peek().filter(|next| next.0.0 < self.armed) {
-            self.armed = at;
-            cx.arm(TIMER, at);
-        }
+        self.due.rearm(cx);
     }
 
     fn report(&self, out: &mut Report) {
@@ -253,6 +254,10 @@ impl Element for TcpHost {
         out.count("retransmissions", sum(|tcp| tcp.counters().retransmissions));
         out.count("recoveries", sum(|tcp| tcp.counters().recoveries));
         out.count("timeouts", sum(|tcp| tcp.counters().timeouts));
+        out.count("waited_ps", sum(|tcp| tcp.counters().waited.as_ps()));
+        out.count("repairing_ps", sum(|tcp| tcp.counters().repairing.as_ps()));
+        let most = self.slots.iter().map(|slot| slot.burst_most).max().unwrap_or(0);
+        out.count("burst_most", most.into());
         out.count("reductions", sum(|tcp| tcp.counters().reductions));
         out.count("window", sum(|tcp| tcp.window().congestion));
         let rtt = self.connections().filter_map(|tcp| tcp.rtt().smoothed);

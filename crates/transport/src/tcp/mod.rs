@@ -22,15 +22,18 @@
 mod config;
 mod connection;
 pub mod control;
+mod due;
 mod host;
 pub mod kind;
 mod ranges;
 mod rtt;
 mod segment;
 pub mod time_wait;
+mod web;
 
 pub use config::{Config, Lingering, Recovery};
 pub use connection::{Connection, Counters, Ended, State};
 pub use host::{Application, Labels, TcpHost};
 pub use rtt::Rtt;
 pub use segment::{Blocks, CWR, ECE, Flags, IP_HEADER_LEN, PACKED_WORDS, Segment};
+pub use web::{Costs, Exchange, WebClients, WebServer};

@@ -9,6 +9,9 @@ use lastmeter_base::Duration;
 /// Doublings of the timer that are counted; 2^10 times any timer is beyond every maximum.
 const BACKOFF_MAX: u8 = 10;
 
+/// The timer after a SYN that was sent again: 3 s (RFC 6298 §5.7).
+const SYN_LOST: Duration = Duration::from_secs(3);
+
 /// Smoothed round-trip time, its variation, and the timer that follows from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtt {
@@ -65,6 +68,12 @@ impl Rtt {
     /// The timer has expired (RFC 6298 §5.5).
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
+    }
+
+    /// Data transmission begins after a SYN that had to be sent again (RFC 6298 §5.7).
+    pub fn begin_again(&mut self, config: &Config) {
+        self.timeout = self.timeout.max(SYN_LOST).min(config.timeout_max);
+        self.backoff = 0;
     }
 
     /// Data not sent before was acknowledged, so the network is there again.

@@ -62,7 +62,7 @@ impl Connection {
             Phase::Open => {
                 self.acknowledge_open(now, acked, (flight, delivered), duplicate, marked);
             }
-            Phase::Recovery => self.acknowledge_recovery(acked, delivered, duplicate),
+            Phase::Recovery => self.acknowledge_recovery(now, acked, delivered, duplicate),
             Phase::Loss => self.acknowledge_loss(now, acked),
         }
         if self.una == self.max {
@@ -212,6 +212,7 @@ impl Connection {
         let flight = flight.min(self.window.congestion);
         self.window.threshold = self.control.lost(now, &self.window, flight);
         self.counters.recoveries += 1;
+        self.repairs_since = now;
         self.recover = self.max;
         self.rxt = self.una;
         self.timed = None;
@@ -237,7 +238,7 @@ impl Connection {
         }
     }
 
-    fn acknowledge_recovery(&mut self, acked: u64, delivered: u64, duplicate: bool) {
+    fn acknowledge_recovery(&mut self, now: Time, acked: u64, delivered: u64, duplicate: bool) {
         let (mss, threshold) = (self.mss, self.window.threshold);
         if acked > 0 && self.una >= self.recover {
             let most = self.outstanding().max(mss) + mss;
@@ -246,7 +247,7 @@ impl Connection {
                 true => threshold,
                 false => threshold.min(most),
             };
-            self.leave_recovery();
+            self.leave_recovery(now);
         } else if self.sack {
             if self.config.proportional {
                 self.reduce_in_proportion(delivered, acked > 0);
@@ -254,7 +255,7 @@ impl Connection {
         } else if acked > 0 {
             if self.config.recovery == Recovery::Reno {
                 self.window.congestion = threshold;
-                self.leave_recovery();
+                self.leave_recovery(now);
                 return;
             }
             // A part: the next hole follows at once (RFC 6582 §3.2 step 3, A-165).
@@ -271,7 +272,9 @@ impl Connection {
         }
     }
 
-    fn leave_recovery(&mut self) {
+    fn leave_recovery(&mut self, now: Time) {
+        self.counters.repairing =
+            self.counters.repairing + now.saturating_since(self.repairs_since);
         self.phase = Phase::Open;
         self.duplicates = 0;
         self.head_due = false;
@@ -281,7 +284,7 @@ impl Connection {
         if acked > 0 {
             self.grow(now, acked);
             if self.una >= self.recover {
-                self.leave_recovery();
+                self.leave_recovery(now);
             }
         }
     }
@@ -357,6 +360,7 @@ impl Connection {
             return;
         }
         self.counters.timeouts += 1;
+        self.counters.waited = self.counters.waited + self.timeout();
         self.rtt.back_off();
         self.timed = None;
         if opening {
@@ -368,6 +372,9 @@ impl Connection {
             self.window.threshold = self.control.timed_out(now, &self.window, flight);
         }
         self.window.congestion = self.mss;
+        if self.phase == Phase::Open {
+            self.repairs_since = now;
+        }
         self.phase = Phase::Loss;
         self.recover = self.max;
         self.rxt = self.una;

@@ -112,6 +112,10 @@ pub struct Counters {
     pub recoveries: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
+    /// How long the timers that expired had run.
+    pub waited: Duration,
+    /// Time from noticing losses until all that had been sent by then was acknowledged.
+    pub repairing: Duration,
     /// Windows reduced because of marks.
     pub reductions: u64,
     /// Probes of a closed window.
@@ -175,6 +179,8 @@ pub struct Connection {
     duplicates: u32,
     /// `RecoveryPoint` of RFC 6675, `recover` of RFC 6582.
     recover: u64,
+    /// When losses that are being repaired were noticed.
+    repairs_since: Time,
     /// `HighRxt` of RFC 6675: everything below has been sent again in this phase.
     rxt: u64,
     sacked: Ranges,
@@ -277,6 +283,7 @@ impl Connection {
             timed: None,
             duplicates: 0,
             recover: ORIGIN,
+            repairs_since: Time::START,
             rxt: ORIGIN,
             sacked: Ranges::default(),
             head_due: false,

@@ -121,19 +121,26 @@ impl Connection {
         }
         self.ecn = self.config.ecn && segment.has(ECE) && !segment.has(CWR);
         self.una = ack;
+        let sent = self.timed.take().filter(|_| self.tries == 0);
         self.establish(now);
-        if self.tries == 0
-            && let Some((_, sent)) = self.timed.take()
-        {
+        if let Some((_, sent)) = sent {
             self.rtt.sample(&self.config, now.saturating_since(sent));
         }
-        self.tries = 0;
         self.ack_due = true;
         self.take_data(now, segment, self.next, payload);
     }
 
     fn establish(&mut self, _now: Time) {
         self.state = State::Established;
+        if self.tries > 0 {
+            // The handshake lost a segment: RFC 5681 §3.1 and RFC 6298 §5.7.
+            self.window.congestion = self.mss;
+            self.rtt.begin_again(&self.config);
+            self.tries = 0;
+        }
+        if self.config.acknowledge_first {
+            self.unacknowledged = self.config.acknowledge_every.saturating_sub(1);
+        }
         self.timer_at = super::NEVER;
         self.recover = ORIGIN; // RFC 6582 §3.2: below all data.
         self.rxt = self.una;
@@ -186,7 +193,6 @@ impl Connection {
             }
             self.una = ack.min(ORIGIN + 1);
             self.establish(now);
-            self.tries = 0;
             (self.wl1, self.wl2) = (start, ack);
             self.wnd = u64::from(segment.window) << self.scale_out;
             self.wnd_max = self.wnd;
