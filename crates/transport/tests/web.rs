@@ -13,6 +13,7 @@ const COSTS: Costs = Costs {
     message: Duration::from_ms(1),
     scan: Duration::from_us(20),
 };
+const CLIENTS: u32 = 8;
 const LINGER: Duration = Duration::from_secs(10);
 /// What is counted: the last of 30 seconds.
 const COUNTED: Duration = Duration::from_secs(10);
@@ -44,7 +45,7 @@ fn run(costs: Costs, remedy: Remedy) -> Outcome {
         since,
     );
     let server = graph.add("server", server).unwrap();
-    let clients = WebClients::new((labels(there), NodeId(0)), config, exchange, 8);
+    let clients = WebClients::new((labels(there), NodeId(0)), config, exchange, CLIENTS);
     let clients = graph.add("clients", clients).unwrap();
     let delay = Duration::from_us(50);
     let port = PortId(0);
@@ -82,8 +83,10 @@ fn every_remedy_moves_the_state_to_the_clients_and_serves_more() {
         assert_eq!(count(&found, "clients", "failed"), 0, "{remedy:?}");
         let there = count(&found, "server", "lingering");
         let here = count(&found, "clients", "lingering");
-        assert_eq!(there == 0, remedy != Remedy::None, "{remedy:?}: {there} at the server");
-        assert_eq!(here > 0, remedy != Remedy::None, "{remedy:?}: {here} at the clients");
+        // What resets are still on their way for is not left.
+        let (few, many) = (u64::from(CLIENTS), 100);
+        let (most, least) = if remedy == Remedy::None { (here, there) } else { (there, here) };
+        assert!(most <= few && least > many, "{remedy:?}: {there} at the server, {here} not");
         count(&found, "server", "served")
     });
     let [none, closes, shift, negotiate] = served;
