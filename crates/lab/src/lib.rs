@@ -16,6 +16,7 @@ pub mod repro;
 pub mod route;
 pub mod run;
 pub mod schema;
+pub mod sweep;
 pub mod why;
 
 pub use lastmeter_engine::Parallel;

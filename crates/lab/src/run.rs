@@ -144,10 +144,22 @@ fn once(
 /// # Errors
 /// What is wrong with the experiment or the model.
 pub fn ledger(experiment: &Experiment, crew: Crew<'_>) -> Result<Ledger, Failure> {
+    changed(experiment, &Changes::NONE, crew)
+}
+
+/// Runs `experiment` with something changed, and makes its ledger, without verdict and what-ifs.
+///
+/// # Errors
+/// What is wrong with the experiment, the changes or the model.
+pub fn changed(
+    experiment: &Experiment,
+    changes: &Changes,
+    crew: Crew<'_>,
+) -> Result<Ledger, Failure> {
     let end = (Time::START + experiment.duration).as_ps();
     crew.watch.end.store(end, Ordering::Relaxed);
     let manner = Manner { threads: crew.threads, shuffle_ties: 0, collecting: true };
-    let outcome = once(experiment, &Changes::NONE, manner, crew)?;
+    let outcome = once(experiment, changes, manner, crew)?;
     Ok(close(&outcome, closing(experiment)))
 }
 

@@ -24,6 +24,11 @@ pub const FILE_LEN_MAX: usize = 4 << 20;
 /// After this many problems no more are looked for.
 pub const PROBLEMS_MAX: usize = 100;
 
+/// A problem with an option of the command line, or an argument of a function that does the same.
+pub(crate) fn of_option(option: &str, value: &str, found: &str, right: &str) -> Problem {
+    problem::whole_file(option, Fault::new(format!("`{}` {found}", shorten(value)), right))
+}
+
 /// For fuzzing: whatever bytes a file has, it is refused with messages that can be shown, or it is
 /// an experiment that can be built, or a profile.
 pub fn fuzz(bytes: &[u8]) {

@@ -9,7 +9,9 @@
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
 //! | [`plots`]    | who compares with a document              | a page of figures and rows     |
 //! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
+//! | [`columns`]  | what has tables                           | Parquet from columns, and back |
 
+pub mod columns;
 pub(crate) mod figures;
 pub mod html;
 pub mod json;

@@ -16,15 +16,9 @@
 //! Values are SI base units, as in the JSON, and columns are named as its fields are. Pages are
 //! compressed with Snappy.
 
+use super::columns::{Columns, Values};
 use crate::ledger::{Ledger, Path, Times};
-use ::parquet::basic::Compression;
-use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-use ::parquet::file::metadata::KeyValue;
-use ::parquet::file::properties::WriterProperties;
-use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use ::parquet::schema::parser::parse_message_type;
-use std::io::{Error, Result, Write};
-use std::sync::Arc;
+use std::io::{Result, Write};
 
 /// Which part of a ledger a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +59,8 @@ impl Table {
         }
     }
 
-    fn columns(self, ledger: &Ledger) -> Columns {
+    /// The table of a ledger.
+    pub fn columns(self, ledger: &Ledger) -> Columns {
         match self {
             Table::Paths => paths(ledger),
             Table::Stages => stages(ledger),
@@ -93,117 +88,30 @@ impl Table {
 /// # Errors
 /// If `out` cannot take it.
 pub fn write(ledger: &Ledger, table: Table, out: impl Write + Send) -> Result<()> {
-    let columns = table.columns(ledger);
-    let fields: String = columns.0.iter().map(|(name, values)| values.field(name)).collect();
-    let schema = parse_message_type(&format!("message {} {{ {fields} }}", table.name()));
-    let schema = Arc::new(schema.map_err(Error::other)?);
-    let about = [("lastmeter.schema", &ledger.schema), ("lastmeter.title", &ledger.title)];
-    let about = about.map(|(key, value)| KeyValue::new(key.to_owned(), value.clone()));
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_key_value_metadata(Some(about.to_vec()))
-        .build();
-    let writer = SerializedFileWriter::new(out, schema, Arc::new(properties));
-    let mut writer = writer.map_err(Error::other)?;
-    let mut group = writer.next_row_group().map_err(Error::other)?;
-    for (_, values) in &columns.0 {
-        values.write(&mut group)?;
-    }
-    group.close().map_err(Error::other)?;
-    writer.close().map_err(Error::other)?;
-    Ok(())
+    let about = [("lastmeter.schema", &*ledger.schema), ("lastmeter.title", &*ledger.title)];
+    table.columns(ledger).write(table.name(), &about, out)
 }
 
-/// The values of a column, one for each row.
-enum Values {
-    Text(Vec<String>),
-    TextOrNone(Vec<Option<String>>),
-    Count(Vec<u64>),
-    Real(Vec<f64>),
-    RealOrNone(Vec<Option<f64>>),
+/// A table with a row for each of `rows`, beginning with what names the run.
+fn begun<T>(ledger: &Ledger, rows: &[T]) -> Columns {
+    let provenance = &ledger.provenance;
+    let same = |text: &str| Values::Text(rows.iter().map(|_| text.to_owned()).collect());
+    let mut columns = Columns::default();
+    columns.add("experiment", same(&provenance.experiment.name));
+    columns.add("experiment_hash", same(&provenance.experiment.hash));
+    columns.add("seed", Values::Count(rows.iter().map(|_| provenance.seed).collect()));
+    columns
 }
 
-impl Values {
-    fn field(&self, name: &str) -> String {
-        match self {
-            Values::Text(_) => format!("required binary {name} (STRING); "),
-            Values::TextOrNone(_) => format!("optional binary {name} (STRING); "),
-            Values::Count(_) => format!("required int64 {name} (INTEGER(64,false)); "),
-            Values::Real(_) => format!("required double {name}; "),
-            Values::RealOrNone(_) => format!("optional double {name}; "),
-        }
-    }
-
-    fn write<W: Write + Send>(&self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
-        let column = group.next_column().map_err(Error::other)?;
-        let mut column = column.expect("the schema has a field for each column");
-        let text = |text: &String| ByteArray::from(text.as_str());
-        let written = match self {
-            Values::Text(values) => {
-                let values: Vec<ByteArray> = values.iter().map(text).collect();
-                column.typed::<ByteArrayType>().write_batch(&values, None, None)
-            }
-            Values::TextOrNone(values) => {
-                let present: Vec<ByteArray> = values.iter().flatten().map(text).collect();
-                column.typed::<ByteArrayType>().write_batch(&present, Some(&levels(values)), None)
-            }
-            Values::Count(values) => {
-                // Parquet keeps unsigned numbers in the bits of signed ones.
-                let values: Vec<i64> = values.iter().map(|&count| count as i64).collect();
-                column.typed::<Int64Type>().write_batch(&values, None, None)
-            }
-            Values::Real(values) => column.typed::<DoubleType>().write_batch(values, None, None),
-            Values::RealOrNone(values) => {
-                let present: Vec<f64> = values.iter().flatten().copied().collect();
-                column.typed::<DoubleType>().write_batch(&present, Some(&levels(values)), None)
-            }
-        };
-        written.map_err(Error::other)?;
-        column.close().map_err(Error::other)
-    }
-}
-
-/// One where there is a value, zero where there is none.
-fn levels<T>(values: &[Option<T>]) -> Vec<i16> {
-    values.iter().map(|value| i16::from(value.is_some())).collect()
-}
-
-/// The columns of a table, each as long as the others.
-struct Columns(Vec<(String, Values)>);
-
-impl Columns {
-    /// A table with a row for each of `rows`, beginning with what names the run.
-    fn new<T>(ledger: &Ledger, rows: &[T]) -> Columns {
-        let provenance = &ledger.provenance;
-        let same = |text: &str| Values::Text(rows.iter().map(|_| text.to_owned()).collect());
-        let mut columns = Columns(Vec::new());
-        columns.add("experiment", same(&provenance.experiment.name));
-        columns.add("experiment_hash", same(&provenance.experiment.hash));
-        columns.add("seed", Values::Count(rows.iter().map(|_| provenance.seed).collect()));
-        columns
-    }
-    fn add(&mut self, name: impl Into<String>, values: Values) {
-        self.0.push((name.into(), values));
-    }
-    fn text<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> &str) {
-        self.add(name, Values::Text(rows.iter().map(|row| value(row).to_owned()).collect()));
-    }
-    fn count<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> u64) {
-        self.add(name, Values::Count(rows.iter().map(value).collect()));
-    }
-    fn real<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> f64) {
-        self.add(name, Values::Real(rows.iter().map(value).collect()));
-    }
-    fn times<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> Times) {
-        self.real(&format!("{name}_mean"), rows, |row| value(row).mean);
-        self.real(&format!("{name}_p50"), rows, |row| value(row).p50);
-        self.real(&format!("{name}_p99"), rows, |row| value(row).p99);
-    }
+fn times<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Times) {
+    columns.real(&format!("{name}_mean"), rows, |row| value(row).mean);
+    columns.real(&format!("{name}_p50"), rows, |row| value(row).p50);
+    columns.real(&format!("{name}_p99"), rows, |row| value(row).p99);
 }
 
 fn paths(ledger: &Ledger) -> Columns {
     let rows: Vec<&Path> = ledger.paths.iter().collect();
-    let mut columns = Columns::new(ledger, &rows);
+    let mut columns = begun(ledger, &rows);
     columns.text("path", &rows, |path| &path.name);
     columns.text("class", &rows, |path| &path.class);
     columns.count("offered_packets", &rows, |path| path.totals.offered.packets);
@@ -231,7 +139,7 @@ fn stages(ledger: &Ledger) -> Columns {
     let rows: Vec<_> = paths
         .flat_map(|path| path.stages.iter().enumerate().map(move |(place, one)| (path, place, one)))
         .collect();
-    let mut columns = Columns::new(ledger, &rows);
+    let mut columns = begun(ledger, &rows);
     columns.text("path", &rows, |row| &row.0.name);
     columns.text("class", &rows, |row| &row.0.class);
     columns.count("place", &rows, |row| row.1 as u64);
@@ -240,9 +148,9 @@ fn stages(ledger: &Ledger) -> Columns {
     columns.add("resource", Values::TextOrNone(served_by.collect()));
     columns.count("packets", &rows, |row| row.2.packets);
     columns.count("bytes", &rows, |row| row.2.bytes);
-    columns.times("wait", &rows, |row| row.2.wait);
-    columns.times("service", &rows, |row| row.2.service);
-    columns.times("blocked", &rows, |row| row.2.blocked);
+    times(&mut columns, "wait", &rows, |row| row.2.wait);
+    times(&mut columns, "service", &rows, |row| row.2.service);
+    times(&mut columns, "blocked", &rows, |row| row.2.blocked);
     columns.count("copies", &rows, |row| u64::from(row.2.copies));
     columns.count("touches", &rows, |row| u64::from(row.2.touches));
     columns.count("drops", &rows, |row| row.2.drops.values().sum());
@@ -254,7 +162,7 @@ fn drops(ledger: &Ledger) -> Columns {
     let rows: Vec<_> = stages
         .flat_map(|(path, stage)| stage.drops.iter().map(move |(why, n)| (path, stage, why, *n)))
         .collect();
-    let mut columns = Columns::new(ledger, &rows);
+    let mut columns = begun(ledger, &rows);
     columns.text("path", &rows, |row| &row.0.name);
     columns.text("class", &rows, |row| &row.0.class);
     columns.text("stage", &rows, |row| &row.1.name);
@@ -265,7 +173,7 @@ fn drops(ledger: &Ledger) -> Columns {
 
 fn resources(ledger: &Ledger) -> Columns {
     let rows: Vec<_> = ledger.resources.iter().collect();
-    let mut columns = Columns::new(ledger, &rows);
+    let mut columns = begun(ledger, &rows);
     columns.text("resource", &rows, |row| &row.name);
     columns.text("kind", &rows, |row| &row.kind);
     columns.count("units", &rows, |row| u64::from(row.units));
@@ -286,7 +194,7 @@ fn uses(ledger: &Ledger) -> Columns {
     let rows: Vec<_> = resources
         .flat_map(|one| one.by_stage.iter().map(move |(stage, busy)| (one, stage, *busy)))
         .collect();
-    let mut columns = Columns::new(ledger, &rows);
+    let mut columns = begun(ledger, &rows);
     columns.text("resource", &rows, |row| &row.0.name);
     columns.text("stage", &rows, |row| row.1);
     columns.real("busy", &rows, |row| row.2);
@@ -295,7 +203,7 @@ fn uses(ledger: &Ledger) -> Columns {
 
 fn what_ifs(ledger: &Ledger) -> Columns {
     let rows: Vec<_> = ledger.what_ifs.iter().collect();
-    let mut columns = Columns::new(ledger, &rows);
+    let mut columns = begun(ledger, &rows);
     columns.text("change", &rows, |row| &row.change);
     columns.text("metric", &rows, |row| &row.metric);
     columns.real("baseline", &rows, |row| row.baseline);

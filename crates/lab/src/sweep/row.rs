@@ -1,0 +1,134 @@
+//! What one run of a sweep gave: a row.
+
+use crate::ledger::Ledger;
+use crate::report::columns::Columns;
+use crate::report::parquet::Table;
+use serde::{Deserialize, Serialize};
+
+/// One run: which it was, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which point of the plan.
+    pub point: u64,
+    /// Which of the runs of this point, from 0.
+    pub replicate: u64,
+    /// What named its random streams.
+    pub seed: u64,
+    /// The figures, or why there are none.
+    pub result: Result<Measures, String>,
+    /// A row for each path and class of its ledger; none where a row was read back.
+    pub paths: Columns,
+}
+
+/// A ledger in a few figures, over all its paths. SI base units.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measures {
+    /// Delivered bits per second.
+    pub goodput: f64,
+    /// Mean latency of a delivered packet, in seconds.
+    pub latency: f64,
+    /// The 99th percentile of latency, of the path where it is longest.
+    pub latency_p99: f64,
+    /// The longest latency.
+    pub latency_max: f64,
+    /// Mean difference of latency between consecutive packets of a flow, of the worst path.
+    pub jitter: f64,
+    /// Dropped packets per offered packet.
+    pub loss: f64,
+    /// Bytes over memory for each byte delivered, of the path with most.
+    pub memory_multiple: f64,
+    /// Packets that sources made.
+    pub offered: u64,
+    /// Packets that sinks took.
+    pub delivered: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
+    /// The busy and blocked share of the busiest resource.
+    pub busy: f64,
+    /// Its name; `None` where there is no resource.
+    pub busiest: Option<String>,
+}
+
+/// A figure that has an interval and that a sweep can wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// As it is written: `latency-p99`.
+    pub name: &'static str,
+    /// As columns are named: `latency_p99`.
+    pub column: &'static str,
+    /// Its unit, for people.
+    pub unit: &'static str,
+    /// Takes it from the others.
+    pub of: fn(&Measures) -> f64,
+}
+
+/// Those that there are.
+pub const MEASURES: [Measure; 8] = [
+    measure("goodput", "goodput", "bit/s", |m| m.goodput),
+    measure("latency", "latency", "s", |m| m.latency),
+    measure("latency-p99", "latency_p99", "s", |m| m.latency_p99),
+    measure("latency-max", "latency_max", "s", |m| m.latency_max),
+    measure("jitter", "jitter", "s", |m| m.jitter),
+    measure("loss", "loss", "", |m| m.loss),
+    measure("memory-multiple", "memory_multiple", "", |m| m.memory_multiple),
+    measure("busy", "busy", "", |m| m.busy),
+];
+
+const fn measure(
+    name: &'static str,
+    column: &'static str,
+    unit: &'static str,
+    of: fn(&Measures) -> f64,
+) -> Measure {
+    Measure { name, column, unit, of }
+}
+
+impl Measure {
+    /// The measure of this name.
+    ///
+    /// # Errors
+    /// There is none; says which there are.
+    pub fn find(name: &str) -> Result<&'static Measure, String> {
+        MEASURES.iter().find(|measure| measure.name == name).ok_or_else(|| {
+            let names = MEASURES.map(|measure| measure.name);
+            match crate::document::nearest(name, names) {
+                Some(near) => format!("there is no measure `{name}`: did you mean `{near}`?"),
+                None => format!("there is no measure `{name}`: it is one of {}", names.join(", ")),
+            }
+        })
+    }
+}
+
+impl Measures {
+    /// Those of a ledger.
+    pub fn of(ledger: &Ledger) -> Measures {
+        let totals = || ledger.paths.iter().map(|path| &path.totals);
+        let worst = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+        let share = |resource: &&crate::ledger::Resource| resource.busy + resource.blocked;
+        // Of equally busy resources, the first: results do not depend on chance.
+        let busiest = ledger.resources.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)));
+        Measures {
+            goodput: ledger.goodput(),
+            latency: ledger.latency(),
+            latency_p99: worst(&mut totals().map(|totals| totals.latency.p99)),
+            latency_max: worst(&mut totals().map(|totals| totals.latency.max)),
+            jitter: worst(&mut totals().map(|totals| totals.jitter)),
+            loss: ledger.loss(),
+            memory_multiple: worst(&mut totals().map(|totals| totals.memory_multiple)),
+            offered: totals().map(|totals| totals.offered.packets).sum(),
+            delivered: totals().map(|totals| totals.delivered.packets).sum(),
+            dropped: totals().map(|totals| totals.dropped.packets).sum(),
+            busy: busiest.as_ref().map_or(0.0, share),
+            busiest: busiest.map(|resource| resource.name.clone()),
+        }
+    }
+}
+
+impl Row {
+    /// The row of a run that gave a ledger.
+    pub(super) fn of(point: u64, replicate: u64, ledger: &Ledger) -> Row {
+        let seed = ledger.provenance.seed;
+        let paths = Table::Paths.columns(ledger);
+        Row { point, replicate, seed, result: Ok(Measures::of(ledger)), paths }
+    }
+}
