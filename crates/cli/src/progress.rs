@@ -12,6 +12,26 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// Runs `work` with a bar that shows how far `watch` has come; Ctrl-C stops what it watches.
 pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
+    let look = |bar: &ProgressBar| {
+        let (first, done, runs) = watch.progress();
+        if runs == 0 {
+            bar.set_message("running");
+            bar.set_position((first * STEPS as f64) as u64);
+        } else {
+            bar.set_message(format!("what if: {done} of {runs}"));
+            bar.set_position(done as u64 * STEPS / runs as u64);
+        }
+    };
+    drawn(watch, ProgressBar::new(STEPS), look, work)
+}
+
+/// Runs `work` with a bar that `look` keeps up to date; Ctrl-C stops what is watched.
+pub(crate) fn drawn<T>(
+    watch: &Arc<Watch>,
+    bar: ProgressBar, // Draws nothing where standard error is no terminal.
+    look: impl Fn(&ProgressBar) + Sync,
+    work: impl FnOnce() -> T,
+) -> T {
     let stopping = watch.clone();
     // A second handler cannot be set; commands that run one thing after another share the first.
     let _ = ctrlc::set_handler(move || {
@@ -22,7 +42,7 @@ pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
     });
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let handle = scope.spawn(|| draw(watch, &finished));
+        let handle = scope.spawn(|| draw(&bar, &look, &finished));
         let result = work();
         finished.store(true, Ordering::Relaxed);
         handle.thread().unpark();
@@ -30,20 +50,14 @@ pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
     })
 }
 
-fn draw(watch: &Watch, finished: &AtomicBool) {
-    const STEPS: u64 = 1000;
-    let bar = ProgressBar::new(STEPS); // Draws nothing where standard error is no terminal.
+/// Of a bar that shows a share.
+const STEPS: u64 = 1000;
+
+fn draw(bar: &ProgressBar, look: &(dyn Fn(&ProgressBar) + Sync), finished: &AtomicBool) {
     let style = ProgressStyle::with_template("{msg:20} {wide_bar} {percent:>3} %  {eta:>4} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     while !finished.load(Ordering::Relaxed) {
-        let (first, done, runs) = watch.progress();
-        if runs == 0 {
-            bar.set_message("running");
-            bar.set_position((first * STEPS as f64) as u64);
-        } else {
-            bar.set_message(format!("what if: {done} of {runs}"));
-            bar.set_position(done as u64 * STEPS / runs as u64);
-        }
+        look(bar);
         std::thread::park_timeout(EVERY);
     }
     bar.finish_and_clear();

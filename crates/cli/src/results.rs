@@ -12,7 +12,10 @@ const JSON: &str = "ledger.json";
 const HTML: &str = "ledger.html";
 
 /// Writes everything that a folder of results holds; gives the page that people will want to open.
-pub(crate) fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
+///
+/// # Errors
+/// A file cannot be written; says which.
+pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
     save(folder, JSON, report::json::to_json(ledger).as_bytes())?;
     save(folder, HTML, report::html::render(ledger).as_bytes())?;
     for table in Table::ALL {

@@ -3,18 +3,22 @@
 use lastmeter_lab::Parallel;
 
 /// A pool of threads.
-pub(crate) struct Threads {
+#[derive(Debug)]
+pub struct Threads {
     pool: rayon::ThreadPool,
 }
 
 impl Threads {
     /// A pool of `threads`, or of as many as there are cores.
-    pub(crate) fn new(threads: Option<usize>) -> Result<Threads, String> {
+    ///
+    /// # Errors
+    /// The machine gives none.
+    pub fn new(threads: Option<usize>) -> Result<Threads, String> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
         Ok(Threads { pool: pool.map_err(|error| format!("no threads: {error}"))? })
     }
     /// How many there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.pool.current_num_threads()
     }
 }

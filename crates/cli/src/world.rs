@@ -10,20 +10,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// An experiment's text and where its captures are looked for.
-pub(crate) struct Found {
+#[derive(Debug)]
+pub struct Found {
     /// Its name in messages.
-    pub(crate) name: String,
+    pub name: String,
     /// Its bytes.
-    pub(crate) text: Vec<u8>,
+    pub text: Vec<u8>,
     /// Where the names of files in it start from; `None` for a bundled one.
-    pub(crate) folder: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
 }
 
 /// Files longer than this are no experiments.
 const TEXT_MAX: u64 = 64 << 20;
 
 /// Finds an experiment: a file, a folder with an `experiment.toml`, or a bundled one by name.
-pub(crate) fn experiment(named: &str) -> Result<Found, Complaint> {
+///
+/// # Errors
+/// There is none; says what was probably meant.
+pub fn experiment(named: &str) -> Result<Found, Complaint> {
     let path = Path::new(named);
     let path = if path.is_dir() { path.join("experiment.toml") } else { path.to_owned() };
     if path.is_file() {
@@ -57,7 +61,7 @@ fn not_found(named: &str) -> String {
 }
 
 /// Files on disk first, then what the program carries with it.
-pub(crate) struct Disk {
+pub struct Disk {
     folder: Option<PathBuf>,
     /// Where to write what crosses a link, until it is asked for.
     taps: Mutex<BTreeMap<String, Output>>,
@@ -65,7 +69,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// Looks for captures relative to `folder`.
-    pub(crate) fn new(folder: Option<PathBuf>) -> Disk {
+    pub fn new(folder: Option<PathBuf>) -> Disk {
         Disk { folder, taps: Mutex::default() }
     }
 

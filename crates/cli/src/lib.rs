@@ -1,5 +1,5 @@
 //! The program `lastmeter`: the one place that opens files, reads clocks and starts threads for
-//! models.
+//! models. What the Python package needs of that is public.
 //!
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input. `why -- COMMAND` ends with
 //! the command's own.
@@ -12,14 +12,15 @@ mod lookup;
 mod output;
 mod progress;
 mod repro;
-mod results;
+pub mod results;
 mod run;
-mod threads;
+pub mod sweep;
+pub mod threads;
 mod why;
-mod world;
+pub mod world;
 
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 /// Where does the time go between one application's send() and its peer's recv(), and what would a
 /// change buy?
@@ -37,6 +38,8 @@ Examples:
   lastmeter why                                explain a transfer on this machine
   lastmeter run first-path                     explain the bundled path between two hosts
   lastmeter run my.toml --set duration='5 s'   run an experiment of your own
+  lastmeter sweep mm1 --over traffic.customers.poisson.rate='1 Gbit/s,4 Gbit/s' --seeds 5
+                                               the same with other values, all cores
   lastmeter kinds drop-tail                    what can be said about a queue
   lastmeter repro E                            reproduce what one document published
   lastmeter bench engine                       how fast the models run";
@@ -68,6 +71,8 @@ enum Command {
     Run(run::Arguments),
     /// Run programs behind a modelled network, in real time, and certify that it kept up
     Live(live::Arguments),
+    /// Run an experiment many times, with different values and seeds
+    Sweep(sweep::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
     Repro(repro::Arguments),
     /// Print what can be said in experiments, made from the code
@@ -89,7 +94,8 @@ enum Ended {
 }
 
 /// Bad input or a fault, already in words for the user.
-struct Complaint(String);
+#[derive(Debug)]
+pub struct Complaint(pub String);
 
 impl<T: std::fmt::Display> From<T> for Complaint {
     fn from(error: T) -> Complaint {
@@ -97,14 +103,21 @@ impl<T: std::fmt::Display> From<T> for Complaint {
     }
 }
 
-fn main() -> ExitCode {
-    // Measurements run in helper processes, which are this program again.
-    lastmeter_live::worker::enter_if_asked();
-    let Arguments { common, command } = Arguments::parse();
+/// Runs the program with these arguments, its name first; gives its exit status.
+pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let Arguments { common, command } = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Whoever closed the pipe has seen enough.
+            let _ = error.print();
+            return error.exit_code().try_into().unwrap_or(2);
+        }
+    };
     let ended = match command {
         Command::Calibrate(arguments) => calibrate::calibrate(&common, &arguments),
         Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
+        Command::Sweep(arguments) => sweep::sweep(&common, &arguments),
         Command::Live(arguments) => live::live(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
@@ -112,12 +125,12 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     };
     match ended {
-        Ok(Ended::Done) => ExitCode::SUCCESS,
-        Ok(Ended::Short) => ExitCode::from(1),
-        Ok(Ended::Status(status)) => ExitCode::from(status),
+        Ok(Ended::Done) => 0,
+        Ok(Ended::Short) => 1,
+        Ok(Ended::Status(status)) => status,
         Err(Complaint(words)) => {
             output::complain(words.trim_end());
-            ExitCode::from(2)
+            2
         }
     }
 }

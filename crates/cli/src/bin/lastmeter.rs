@@ -1,0 +1,7 @@
+//! The program `lastmeter`; all of it is in the library of the same name.
+
+fn main() -> std::process::ExitCode {
+    // Measurements run in helper processes, which are this program again.
+    lastmeter_live::worker::enter_if_asked();
+    lastmeter::program(std::env::args_os()).into()
+}
