@@ -92,6 +92,7 @@ fn texts() -> Result<Corpus, Error> {
         @0.0.0.0/0 0.0.0.0/0 53 : 53 0 : 65535 0x00/0x00\n";
     Ok(vec![
         ("fuzz_classbench", rules.into()),
+        ("fuzz_vci_file", b"version 3\nblock 1 first 40 count 3\ntaken 40 by 7\n".to_vec()),
         ("fuzz_mahimahi", b"0\n5\n5\n12\n".to_vec()),
         ("fuzz_mahimahi", b"3\n 40\r\n100000000".to_vec()),
         ("fuzz_rate_table", table.to_vec()),

@@ -13,8 +13,8 @@
 //! little work per word as that is said to, in blocks that do not depend on each other, in the machine's
 //! own order of bytes. MD5 is broken as well. Neither is for anything but comparison.
 
-use aes_gcm::aead::AeadInPlace;
-use aes_gcm::{Aes128Gcm, KeyInit, Nonce};
+use aes_gcm::aead::AeadInOut;
+use aes_gcm::{Aes128Gcm, KeyInit};
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_lab::checksum::Sum;
 use md5::{Digest, Md5};
@@ -89,8 +89,8 @@ pub(crate) const CASES: &[Case] = &[
                 number += 1;
                 let mut nonce = [0; 12];
                 nonce[4..].copy_from_slice(&number.to_be_bytes());
-                let tag =
-                    cipher.encrypt_in_place_detached(Nonce::from_slice(&nonce), packet, &mut []);
+                let nothing: &mut [u8] = &mut [];
+                let tag = cipher.encrypt_inout_detached(&nonce.into(), packet, nothing.into());
                 tag.map_or(0, |tag| first(&tag))
             })
         },
