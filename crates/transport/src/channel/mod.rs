@@ -26,6 +26,7 @@ pub mod admission;
 pub mod arrival;
 pub mod contract;
 pub mod handlers;
+pub mod manager;
 pub mod network;
 pub mod policing;
 pub mod scheduler;
