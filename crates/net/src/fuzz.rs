@@ -3,7 +3,9 @@
 
 use crate::classify::{self, General, Header, Rule, Verdict};
 use crate::impair::{Opportunities, RateTable};
+use crate::preempt::framing;
 use crate::vunet::vci::SharedFile;
+use crate::wormhole::topology::Topology;
 use lastmeter_base::kind::TIME_MAX;
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_wire::fuzz::Target;
@@ -14,6 +16,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_mahimahi", run: fuzz_mahimahi },
     Target { name: "fuzz_rate_table", run: fuzz_rate_table },
     Target { name: "fuzz_vci_file", run: fuzz_vci_file },
+    Target { name: "fuzz_adu_fragments", run: fuzz_adu_fragments },
+    Target { name: "fuzz_wormhole_topology", run: fuzz_wormhole_topology },
 ];
 
 /// Rules as ClassBench writes them.
@@ -96,4 +100,28 @@ pub fn fuzz_vci_file(bytes: &[u8]) {
             }
         }
     }
+}
+/// Topologies of wormhole networks.
+pub fn fuzz_wormhole_topology(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Topology::parse(text) {
+        Err(error) => assert!(error.line > 0 && !error.reason.is_empty()),
+        Ok(topology) => assert_eq!(Topology::parse(&topology.emit()), Ok(topology)),
+    }
+}
+
+/// Fragments of application data units.
+pub fn fuzz_adu_fragments(bytes: &[u8]) {
+    let mut receiver = framing::Reassembler::default();
+    let mut rest = bytes;
+    while let Ok((fragment, after)) = framing::parse(rest) {
+        let mut again = Vec::new();
+        framing::emit(&fragment, &mut again).expect("what was read fits");
+        assert_eq!(again, rest[..rest.len() - after.len()]);
+        receiver.take(&fragment);
+        rest = after;
+    }
+    receiver.reset();
+    let counts = receiver.counts;
+    assert!(counts.units + counts.discarded + counts.strays <= 2 * counts.fragments);
 }

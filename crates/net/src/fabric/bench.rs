@@ -86,6 +86,10 @@ fn blast(
 /// A fabric of so many ports with distributed queueing and a speed-up of 2. Every port sends packets
 /// of 1500 B at 1 Gbit/s to all ports, equally likely.
 ///
+/// Bmin is an N-th of what a link carries in a period. With a whole packet the reserve of idle queues
+/// alone would make a second packet to the same output wait for N packets' time, and what ports hold
+/// would grow with their number.
+///
 /// # Errors
 /// If there are more ports than a graph has room for.
 pub fn fabric(ports: usize, seed: u64) -> Result<Graph, Error> {
@@ -97,11 +101,14 @@ pub fn fabric(ports: usize, seed: u64) -> Result<Graph, Error> {
         output: stage(&mut graph, "output"),
         queue: stage(&mut graph, "queue"),
     };
+    let period = Duration::from_us(500);
+    let carried = u128::from(LINK.as_bits()) * u128::from(period.as_ps()) / 8_000_000_000_000;
+    let backlog_min = Bytes((carried as u64 / ports.max(1) as u64).max(1));
     let options = network::Options {
         link: LINK,
         capacity: LINK.scale_floor(2, 1),
-        rule: Some(Rule::Responsive { backlog_min: LEN }),
-        period: Duration::from_us(500),
+        rule: Some(Rule::Responsive { backlog_min }),
+        period,
         transit: Duration::from_us(10),
         room: Bytes::from_mib(8),
     };

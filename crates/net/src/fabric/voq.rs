@@ -53,7 +53,9 @@ pub struct Voqs<T> {
 
 #[derive(Debug)]
 struct Voq<T> {
-    waiting: VecDeque<(Bytes, T)>,
+    /// The next packet. Most queues of a large fabric have no other, and need no memory apart for it.
+    first: Option<(Bytes, T)>,
+    rest: VecDeque<(Bytes, T)>,
     bytes: u64,
     /// In bits per second; 0 if it may not send.
     rate: u64,
@@ -94,15 +96,20 @@ impl<T> Voqs<T> {
         self.packets += 1;
         let (allocation, summary, total) = (self.allocation, &self.summary, self.total);
         let queue = self.queues.entry(output).or_insert_with(|| Voq {
-            waiting: VecDeque::new(),
+            first: None,
+            rest: VecDeque::new(),
             bytes: 0,
             rate: allocation.map_or(u64::MAX, |one| one.rate(0, output, summary, total)),
             due: now,
             owed: 0,
         });
-        queue.waiting.push_back((len, item));
         queue.bytes += len.0;
-        if queue.waiting.len() == 1 && queue.rate > 0 {
+        if queue.first.is_some() {
+            queue.rest.push_back((len, item));
+            return Ok(());
+        }
+        queue.first = Some((len, item));
+        if queue.rate > 0 {
             // What was due while nobody waited is lost.
             queue.due = queue.due.max(now);
             self.turns += 1;
@@ -122,7 +129,8 @@ impl<T> Voqs<T> {
             self.due.peek().filter(|Reverse((due, ..))| *due <= now)?;
         self.due.pop();
         let queue = self.queues.get_mut(&output).expect("what is due is kept");
-        let (len, item) = queue.waiting.pop_front().expect("what is due waits");
+        let (len, item) = queue.first.take().expect("what is due waits");
+        queue.first = queue.rest.pop_front();
         queue.bytes -= len.0;
         self.bytes -= len;
         self.packets -= 1;
@@ -135,7 +143,7 @@ impl<T> Voqs<T> {
                 Time::from_ps(u64::try_from(u128::from(from) + gap).unwrap_or(u64::MAX))
             }
         };
-        if queue.waiting.is_empty() {
+        if queue.first.is_none() {
             if self.allocation.is_none() {
                 self.queues.remove(&output);
             }
@@ -158,7 +166,7 @@ impl<T> Voqs<T> {
         self.total = allocation.total(own.iter().copied(), &summary);
         self.summary = summary;
         self.queues.retain(|_, queue| {
-            !queue.waiting.is_empty() || queue.due > now && queue.rate > 0 || queue.owed > 0
+            queue.first.is_some() || queue.due > now && queue.rate > 0 || queue.owed > 0
         });
         self.due.clear();
         let mut own = own.iter().copied().peekable();
@@ -167,7 +175,7 @@ impl<T> Voqs<T> {
             let backlog = own.next_if(|&(other, _)| other == output).map_or(0, |(_, bytes)| bytes);
             let rate = allocation.rate(backlog, output, &self.summary, self.total);
             queue.change(now, rate);
-            if rate > 0 && !queue.waiting.is_empty() {
+            if rate > 0 && queue.first.is_some() {
                 self.turns += 1;
                 self.due.push(Reverse((queue.due, self.turns, output)));
             }
