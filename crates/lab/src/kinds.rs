@@ -6,8 +6,10 @@ use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
 use lastmeter_net::fabric::{fat_tree, network as fabric};
+use lastmeter_net::preempt::element as adu_link;
 use lastmeter_net::timed_token::element as ring;
 use lastmeter_net::vunet;
+use lastmeter_net::wormhole::element as wormhole;
 use lastmeter_net::{forwarder, impair, queue, sar, server, stripe, traffic};
 use lastmeter_transport::tcp;
 
@@ -24,6 +26,8 @@ const NODES: &[&Page] = &[
     vunet::element::BRIDGE,
     stripe::element::PAGE,
     sar::PAGE,
+    wormhole::PAGE,
+    adu_link::PAGE,
 ];
 
 /// Every kind, by family.

@@ -10,7 +10,7 @@ use lastmeter_net::fabric::port::Place;
 use std::collections::BTreeSet;
 
 /// How many times as fast something is that costs nothing.
-const FREE: Speed = (1_000_000, 1);
+pub(super) const FREE: Speed = (1_000_000, 1);
 
 /// A node with a port for each neighbour.
 pub(super) struct Ports {
@@ -29,8 +29,9 @@ impl Ports {
 }
 
 impl Builder<'_, '_> {
-    /// A node that is made of an element or more for each port; `None` if it is of another kind.
-    pub(super) fn many_ports(&mut self, node: usize) -> Result<Option<Made>, Error> {
+    /// A node of a fabric's, a wormhole network's or a pre-emptive link's kind; `None` if it is of
+    /// another one.
+    pub(super) fn switching(&mut self, node: usize) -> Result<Option<Made>, Error> {
         let declared = &self.experiment.nodes[self.network.nodes[node].declared];
         let name = declared.kind.page.name;
         if name == network::PAGE.name {
@@ -38,6 +39,12 @@ impl Builder<'_, '_> {
         }
         if name == fat_tree::PAGE.name {
             return self.fat_tree(node).map(Some);
+        }
+        if name == lastmeter_net::wormhole::element::PAGE.name {
+            return self.wormhole(node).map(Some);
+        }
+        if name == lastmeter_net::preempt::element::PAGE.name {
+            return self.adu_link(node).map(Some);
         }
         Ok(None)
     }
@@ -72,13 +79,13 @@ impl Builder<'_, '_> {
         if self.is_free(stage) { FREE } else { self.speed(resource) }
     }
 
-    fn port_resource(&mut self, name: String, kind: ResourceKind) -> ResourceId {
+    pub(super) fn port_resource(&mut self, name: String, kind: ResourceKind) -> ResourceId {
         self.resources.insert(name.clone());
         self.graph.resource(ResourceInfo { name, kind, units: 1 })
     }
 
     /// Leads hops that arrive to their ports, and ports to the hops that leave.
-    fn joined(&mut self, node: usize, ports: &Ports, made: &[Place]) -> Made {
+    pub(super) fn joined(&mut self, node: usize, ports: &Ports, made: &[Place]) -> Made {
         let network = self.network;
         for &hop in self.flows.hops.iter().filter(|&&hop| network.hops[hop].to == node) {
             self.ports.insert(hop, made[ports.of(network.hops[hop].from)].0);

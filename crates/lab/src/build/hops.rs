@@ -139,7 +139,7 @@ impl Builder<'_, '_> {
         if let Some(made) = self.vunet_node(node) {
             return made;
         }
-        if let Some(made) = self.many_ports(node)? {
+        if let Some(made) = self.switching(node)? {
             return Ok(made);
         }
         let stage = format!("{} service", declared.name);

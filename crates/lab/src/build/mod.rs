@@ -17,9 +17,11 @@ mod hops;
 pub(crate) mod host;
 mod impair;
 mod machine;
+mod preempt;
 mod ring;
 mod tcp;
 mod vunet;
+mod wormhole;
 
 use crate::document::{Fault, Mark, Problem, Reporter};
 use crate::experiment::{Experiment, Network};

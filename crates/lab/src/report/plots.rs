@@ -49,13 +49,15 @@ const TICKS: f64 = 6.0;
 const STYLES: [(&str, &str); 8] = [
     ("#0072b2", ""),
     ("#d55e00", ""),
-    ("#009e73", ""),
+    ("#009e73", "4 4"),
     ("#cc79a7", ""),
     ("#0072b2", "6 3"),
     ("#d55e00", "6 3"),
-    ("#009e73", "6 3"),
+    ("#009e73", "1 3"),
     ("#cc79a7", "6 3"),
 ];
+/// What the name of a mark takes.
+const MARK_WIDTH: f64 = 44.0;
 /// A curve is drawn with at most so many points.
 const POINTS_MAX: usize = 1200;
 
@@ -140,14 +142,17 @@ pub fn svg(plot: &Plot, id: usize) -> String {
             number(value)
         );
     }
+    // Names that would meet stand one above the other.
+    let mut last = (f64::MIN, false);
     for (value, name) in &plot.marks {
         let at = scale.place_x(*value);
+        last = (at, at - last.0 < MARK_WIDTH && !last.1);
         let _ = writeln!(
             out,
             "<path class=\"mark\" d=\"M{at:.1} {TOP}V{:.1}\"/><text class=\"soft\" x=\"{at:.1}\" \
              y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             HEIGHT - BOTTOM,
-            TOP - 8.0,
+            if last.1 { TOP - 18.0 } else { TOP - 5.0 },
             escape(name)
         );
     }

@@ -125,9 +125,12 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let idle = idle.iter().sum::<f64>() / idle.len() as f64;
     let capacity = options.capacity().as_bits() as f64 / 1e6;
     let simple = (capacity - 35.0) / (options.ports - 1) as f64;
-    // Half of what it had.
-    let half = |sample: &Sample| sample.rate[0] < 17_500_000;
-    let dropped = record.first(load.first, half).map_or(f64::NAN, |period| period as f64);
+    // Where it falls fastest over ten periods.
+    let fall = |samples: &[Sample]| samples[0].rate[0].saturating_sub(samples[10].rate[0]);
+    let fastest =
+        record.samples.windows(11).filter(|s| (load.first..end(3)).contains(&s[0].period));
+    let fastest = fastest.max_by_key(|samples| fall(samples));
+    let dropped = fastest.map_or(f64::NAN, |samples| samples[5].period as f64);
     let dropped_at = dropped as u64;
     let before = mean(dropped_at.saturating_sub(20), dropped_at.saturating_sub(10), 0);
     let last = end(3);

@@ -18,11 +18,13 @@ mod jetstream_ring;
 mod jetstream_switch;
 mod link_sharing;
 mod livelock;
+mod preempt;
 mod qsdrr;
 mod spc;
 mod striping;
 mod tcp_cells;
 mod vunet;
+mod wormhole;
 
 use super::{Constants, Error, Means};
 use crate::report::plots::Plot;
@@ -174,19 +176,24 @@ pub const ALL: &[(&str, Compute)] = &[
     ("livelock", livelock::figures),
     ("livelock-equations", livelock::equations),
     ("livelock-interfaces", interfaces::two),
+    ("preempt", preempt::rows),
     ("qsdrr", qsdrr::rows),
     ("striping", striping::rows),
     ("tcp-over-cells", tcp_cells::rows),
     ("vunet", vunet::rows),
     ("spc", spc::rows),
+    ("wormhole", wormhole::rows),
 ];
 
 /// Draws the figures of a document.
 pub type Figures = fn(&Setting<'_>) -> Result<Vec<Plot>, Error>;
 
 /// Who draws figures, under the computation's name.
-const FIGURES: &[(&str, Figures)] =
-    &[("dq-speedup", fabric::speed_up_plots), ("dq-stress", fabric::stress_plots)];
+const FIGURES: &[(&str, Figures)] = &[
+    ("dq-speedup", fabric::speed_up_plots),
+    ("dq-stress", fabric::stress_plots),
+    ("preempt", preempt::plots),
+];
 
 /// Who draws the figures of this computation, if anybody does.
 pub fn figures(name: &str) -> Option<Figures> {
