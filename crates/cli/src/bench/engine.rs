@@ -30,19 +30,19 @@ const ROUNDS_QUICK: usize = 2;
 const CHAINS: usize = 64;
 
 /// What a run did, and in how many seconds at best.
-struct Timed {
-    seconds: f64,
+pub(super) struct Timed {
+    pub(super) seconds: f64,
     /// Of the processor, where the system tells; else those that went by.
-    cpu_seconds: f64,
-    outcome: Outcome,
+    pub(super) cpu_seconds: f64,
+    pub(super) outcome: Outcome,
 }
 
 impl Timed {
-    fn counter(&self, name: &str) -> u64 {
+    pub(super) fn counter(&self, name: &str) -> u64 {
         let reports = self.outcome.elements.iter().flat_map(|report| &report.counters);
         reports.filter(|(counter, _)| *counter == name).map(|(_, value)| value).sum()
     }
-    fn hash(&self) -> String {
+    pub(super) fn hash(&self) -> String {
         // Everything that the ledger is made from, in the order of the graph.
         let books = self.outcome.books.paths.iter().map(|book| {
             let rows: Vec<_> = book.rows().iter().map(|row| (row.stage, row.time())).collect();
@@ -103,13 +103,13 @@ fn best(
 }
 
 /// Seconds that this thread has been on a processor, where the system tells.
-fn cpu_seconds() -> Option<f64> {
+pub(super) fn cpu_seconds() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let ns: u64 = status.split_whitespace().next()?.parse().ok()?;
     Some(ns as f64 * 1e-9)
 }
 
-fn result(bench: &str, value: f64, unit: &str, timed: &Timed, note: String) -> Result {
+pub(super) fn result(bench: &str, value: f64, unit: &str, timed: &Timed, note: String) -> Result {
     Result {
         bench: bench.to_owned(),
         value,
@@ -141,6 +141,12 @@ fn chain(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
         }
     }
     Ok(result)
+}
+
+/// Packet-hops of the chain in a second of one processor.
+pub(super) fn chain_rate(setting: &Setting<'_>) -> std::result::Result<f64, Complaint> {
+    let timed = best(&bundled("chain", setting)?, setting, 1, true)?;
+    Ok(timed.counter("served") as f64 / timed.cpu_seconds)
 }
 
 fn dumbbell(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
@@ -194,9 +200,18 @@ fn dumbbell_run(
 }
 
 /// The most memory that this process has had, in bytes, where the system tells.
-fn memory_most() -> Option<u64> {
+pub(super) fn memory_most() -> Option<u64> {
+    memory("VmHWM:")
+}
+
+/// The memory that this process has, in bytes, where the system tells.
+pub(super) fn memory_now() -> Option<u64> {
+    memory("VmRSS:")
+}
+
+fn memory(key: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }

@@ -10,6 +10,7 @@ mod engine;
 mod lookup;
 mod observed;
 mod peer;
+mod scale;
 
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
@@ -96,7 +97,8 @@ pub(crate) fn bench(
 
 /// What is measured here and not in a crate: it needs threads, peers or other programs.
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
-    engine::ALL.iter().copied().chain([("why/observed", observed::observed as engine::Bench)])
+    let engines = engine::ALL.iter().chain(scale::ALL).copied();
+    engines.chain([("why/observed", observed::observed as engine::Bench)])
 }
 
 /// Cases of the crates below, and those that need other people's libraries.

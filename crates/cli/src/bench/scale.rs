@@ -1,0 +1,200 @@
+//! Large graphs under full load: a router's fabric and a fat tree, beside the chain of ten routers, on
+//! one thread and on all, and what memory a port takes.
+
+use super::engine::{self, Timed};
+use super::{Result, Setting};
+use crate::Complaint;
+use lastmeter_base::{Duration, Time};
+use lastmeter_engine::{Error, Graph, Serial};
+use lastmeter_lab::fabric::bench;
+use std::fmt::Write;
+use std::time::Instant;
+
+type Made = std::result::Result<Graph, Error>;
+
+/// A family of graphs that differ in size.
+struct Family {
+    name: &'static str,
+    /// What a port is called.
+    unit: &'static str,
+    make: fn(usize, u64) -> Made,
+    /// Sizes as `make` counts them, each about twice the one before; the last but one is the one that
+    /// is timed, and the last the largest that can be made.
+    sizes: [usize; 4],
+    ports: fn(usize) -> usize,
+}
+
+const FABRIC: Family = Family {
+    name: "engine/fabric",
+    unit: "ports",
+    make: bench::fabric,
+    sizes: [256, 512, 1024, 8192],
+    ports: |ports| ports,
+};
+
+const FAT_TREE: Family = Family {
+    name: "engine/fat-tree",
+    unit: "hosts",
+    make: bench::fat_tree,
+    sizes: [10, 12, 16, 64],
+    ports: |radix| radix.pow(3) / 4,
+};
+
+/// All benchmarks of size.
+pub(super) const ALL: &[(&str, engine::Bench)] = &[
+    ("engine/fabric", |setting| speed(&FABRIC, setting)),
+    ("engine/fabric/threads", |setting| threads(&FABRIC, setting)),
+    ("engine/fabric/memory", |setting| memory(&FABRIC, setting)),
+    ("engine/fabric/largest", |setting| largest(&FABRIC, setting)),
+    ("engine/fat-tree", |setting| speed(&FAT_TREE, setting)),
+    ("engine/fat-tree/threads", |setting| threads(&FAT_TREE, setting)),
+    ("engine/fat-tree/memory", |setting| memory(&FAT_TREE, setting)),
+    ("engine/fat-tree/largest", |setting| largest(&FAT_TREE, setting)),
+];
+
+/// Runs of each; the best counts.
+const ROUNDS: usize = 3;
+const LENGTH: Duration = Duration::from_ms(10);
+const LENGTH_QUICK: Duration = Duration::from_ms(1);
+/// What the largest size must fit in.
+const MEMORY: u64 = 16 << 30;
+
+/// The size that is timed.
+const TIMED: usize = 2;
+
+fn length(setting: &Setting<'_>) -> Duration {
+    if setting.quick { LENGTH_QUICK } else { LENGTH }
+}
+
+/// One run; only the run is timed, not the building.
+fn once(
+    family: &Family,
+    size: usize,
+    parts: usize,
+    length: Duration,
+    setting: &Setting<'_>,
+) -> std::result::Result<Timed, Complaint> {
+    let failed = |error: Error| Complaint(format!("{}: {error}", family.name));
+    let graph = (family.make)(size, setting.seed.unwrap_or(1)).map_err(failed)?;
+    let mut engine = graph.build(parts).map_err(failed)?;
+    let (began, cpu_began) = (Instant::now(), engine::cpu_seconds());
+    let end = Time::START + length;
+    match parts {
+        1 => engine.run_parallel(end, &Default::default(), &Serial),
+        _ => engine.run_parallel(end, &Default::default(), setting.threads),
+    }
+    .map_err(failed)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu = engine::cpu_seconds().zip(cpu_began).map(|(now, began)| now - began);
+    let cpu_seconds = cpu.filter(|_| parts == 1).unwrap_or(seconds);
+    let outcome = engine.finish().map_err(failed)?;
+    Ok(Timed { seconds, cpu_seconds, outcome })
+}
+
+fn best(
+    family: &Family,
+    parts: usize,
+    setting: &Setting<'_>,
+) -> std::result::Result<Timed, Complaint> {
+    let rounds = if setting.quick { 1 } else { ROUNDS };
+    let mut best: Option<Timed> = None;
+    for _ in 0..rounds {
+        let timed = once(family, family.sizes[TIMED], parts, length(setting), setting)?;
+        match &mut best {
+            Some(best) => {
+                best.seconds = best.seconds.min(timed.seconds);
+                best.cpu_seconds = best.cpu_seconds.min(timed.cpu_seconds);
+            }
+            None => best = Some(timed),
+        }
+    }
+    best.ok_or_else(|| Complaint("nothing ran".to_owned()))
+}
+
+/// Packet-hops in a second of one processor, beside the chain's on the same.
+fn speed(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let timed = best(family, 1, setting)?;
+    let hops = timed.counter("served");
+    let value = hops as f64 / timed.cpu_seconds;
+    let chain = engine::chain_rate(setting)?;
+    let ports = (family.ports)(family.sizes[TIMED]);
+    let note = format!(
+        "{hops} packet-hops through {ports} {} at full load, {} in {:.2} s, {} packets lost, ledger \
+         on, one thread",
+        family.unit,
+        length(setting),
+        timed.seconds,
+        timed.outcome.books.dropped,
+    );
+    let mut result = engine::result(family.name, value, "packet-hops/CPU s", &timed, note);
+    result.peer = Some("engine/chain".to_owned());
+    result.peer_value = Some(chain);
+    result.ratio = Some(value / chain);
+    Ok(result)
+}
+
+fn threads(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let count = setting.threads.count();
+    let one = best(family, 1, setting)?;
+    let many = best(family, count, setting)?;
+    if one.hash() != many.hash() {
+        let name = family.name;
+        return Err(Complaint(format!("{name}: {count} threads gave another result than one")));
+    }
+    let note = format!("{count} threads, the result the same as on one");
+    let name = format!("{}/threads", family.name);
+    Ok(engine::result(&name, one.seconds / many.seconds, "times one", &one, note))
+}
+
+/// Memory for each port, at three sizes; the figure is that of the timed one.
+fn memory(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let mut note = String::from("above what the process had before");
+    let mut last = None;
+    for &size in &family.sizes[..=TIMED] {
+        let (grown, timed) = measured(family, size, length(setting), setting)?;
+        let ports = (family.ports)(size);
+        let each = grown as f64 / ports as f64;
+        let _ = write!(note, "; {ports} {}: {:.1} KiB each", family.unit, each / 1024.0);
+        last = Some((each, timed));
+    }
+    let (each, timed) = last.ok_or_else(|| Complaint("nothing ran".to_owned()))?;
+    let name = format!("{}/memory", family.name);
+    let unit = format!("B/{}", family.unit.trim_end_matches('s'));
+    let mut result = engine::result(&name, each, &unit, &timed, note);
+    result.higher_is_better = false;
+    Ok(result)
+}
+
+/// The largest size that can be made, if it fits.
+fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+    let size = if setting.quick { family.sizes[TIMED] } else { family.sizes[TIMED + 1] };
+    let (grown, timed) = measured(family, size, LENGTH_QUICK, setting)?;
+    let ports = (family.ports)(size);
+    let note = format!(
+        "{ports} {}, the most that the model has, took {:.2} GiB of 16 GiB for {LENGTH_QUICK} of full \
+         load, in {:.1} s",
+        family.unit,
+        grown as f64 / f64::from(1 << 30),
+        timed.seconds
+    );
+    if grown > MEMORY {
+        return Err(Complaint(format!("{}: {note}", family.name)));
+    }
+    Ok(engine::result(&format!("{}/largest", family.name), ports as f64, family.unit, &timed, note))
+}
+
+/// By how much a run made the process grow, in bytes.
+fn measured(
+    family: &Family,
+    size: usize,
+    length: Duration,
+    setting: &Setting<'_>,
+) -> std::result::Result<(u64, Timed), Complaint> {
+    let missing = || Complaint("this system does not tell how much memory a process has".into());
+    let before = engine::memory_now().ok_or_else(missing)?;
+    // The most that was had so far is forgotten, where the system lets us.
+    let forgotten = std::fs::write("/proc/self/clear_refs", "5").is_ok();
+    let timed = once(family, size, 1, length, setting)?;
+    let most = if forgotten { engine::memory_most() } else { engine::memory_now() };
+    Ok((most.ok_or_else(missing)?.saturating_sub(before), timed))
+}
