@@ -9,6 +9,8 @@ mod aurora;
 mod channels;
 mod cim;
 mod cim_model;
+mod cim_use;
+mod end;
 mod fabric;
 mod fipl;
 mod interfaces;
@@ -164,10 +166,12 @@ pub const ALL: &[(&str, Compute)] = &[
     ("aurora-traffic-classes", aurora::traffic::classes),
     ("aurora-vidboard", aurora::vidboard::tables),
     ("cim-equations", cim::equations),
+    ("cim-in-use", cim_use::rows),
     ("cim-model", cim_model::model),
     ("dq-speedup", fabric::speed_up),
     ("dq-stress", fabric::stress),
     ("fipl", fipl::rows),
+    ("end-platform", end::rows),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
     ("link-sharing", link_sharing::rows),
