@@ -53,6 +53,8 @@ pub enum Family {
     Profile,
     /// What the stages of a host compete for.
     Resource,
+    /// A way for a host to receive.
+    Reception,
 }
 
 impl Family {
@@ -65,6 +67,7 @@ impl Family {
             Family::Traffic => "traffic",
             Family::Profile => "part of a profile",
             Family::Resource => "resource",
+            Family::Reception => "reception",
         }
     }
 }

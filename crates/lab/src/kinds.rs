@@ -5,6 +5,7 @@ use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
+use lastmeter_host::receive;
 use lastmeter_net::fabric::{fat_tree, network as fabric};
 use lastmeter_net::preempt::element as adu_link;
 use lastmeter_net::timed_token::element as ring;
@@ -37,7 +38,8 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
     let impairments = impair::KINDS.iter().map(|kind| kind.page);
     let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
     let traffics = traffics.chain([tcp::kind::PAGE, vunet::viewer::PAGE]);
-    parts.chain(impairments).chain(queues).chain(traffics)
+    let receptions = receive::kind::KINDS.iter().map(|kind| kind.page);
+    parts.chain(impairments).chain(queues).chain(traffics).chain(receptions)
 }
 
 /// Every kind of one family.
@@ -54,6 +56,11 @@ pub(crate) fn in_family(family: Family, name: &str) -> Option<&'static Page> {
 pub(crate) fn fit(kind: &Nested) -> Result<(), Misfit> {
     match kind.page.family {
         Family::Queue => queue::fit(kind),
+        Family::Reception => receive::kind::fit(kind),
+        Family::Node if kind.values.has("reception") && kind.values.has("profile") => {
+            let found = "a host with a profile says there how it receives".to_owned();
+            Err(Misfit::new("reception", found, "leave out `profile` or `reception`"))
+        }
         _ => Ok(()),
     }
 }

@@ -40,6 +40,7 @@ pub fn experiment() -> Value {
         "draw": draw(),
         "sizes": sizes(),
         "queue": table("Where packets wait.", &[], Some(Family::Queue)),
+        "reception": table("How packets are received.", &[], Some(Family::Reception)),
     });
     root
 }

@@ -42,7 +42,9 @@ fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
     let report = reproduce("all");
     let short: Vec<_> = report.rows().filter(|row| !row.pass).collect();
     let ids: Vec<_> = short.iter().map(|row| row.id.as_str()).collect();
-    assert_eq!(ids, ["J-21"], "{short:#?}");
+    // E: where the document disagrees with itself, and two that the CIM's model does not give.
+    let known = ["E-14", "E-14", "E-28", "E-33", "E-34", "E-73", "J-21"];
+    assert_eq!(ids, known, "{short:#?}");
     assert!(!report.passes(), "a failing row is told");
 }
 

@@ -26,6 +26,8 @@
 //! | the control commands of Table 7.1 | [`control`] | E-99 |
 //! | early drop, tags, budgets of flows, drop in the adapter | [`admission`] | E-100, E-105, E-131, E-132 |
 //!
+//! [`kind`] makes all of them known to experiment files.
+//!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design",
 //! University of Michigan, 1997, chapter 7. [`equations`] has its Eqs 7.1 to 7.5.
 
@@ -39,6 +41,7 @@ pub mod explicit;
 mod host;
 mod interface;
 pub mod interrupt;
+pub mod kind;
 pub mod lazy;
 pub mod napi;
 pub mod polling;

@@ -49,6 +49,13 @@ pub(crate) const PAGE: &Page = &Page {
             "how much its applications send or read at once, which stages with a cost for each \
              message spread over",
         ),
+        Param::optional(
+            "reception",
+            ParamKind::Nested(Family::Reception),
+            "receiving costs nothing but what the profile says",
+            "how it receives: with interrupts, by polling, or in between; in models, for a host \
+             without a profile",
+        ),
         Param::or(
             "live",
             ParamKind::Flag,
@@ -135,6 +142,7 @@ impl Builder<'_, '_> {
         self.tcp_ends(node, paths, &mut receivers, &mut leaving)?;
         self.vunet_ends(node, paths, &mut receivers, &mut leaving)?;
         let input = self.demultiplex(node, receivers)?;
+        let input = self.reception(node, input)?;
         let (input, leaving) = match self.profile(node) {
             Some(profile) => self.through_machine(node, &profile, input, leaving)?,
             None => (input, leaving),

@@ -18,6 +18,7 @@ pub(crate) mod host;
 mod impair;
 mod machine;
 mod preempt;
+mod reception;
 mod ring;
 mod tcp;
 mod vunet;

@@ -264,6 +264,7 @@ fn kind_example(family: Family) -> &'static str {
         Family::Traffic => "constant = { rate = \"1 Mbit/s\", size = \"1500 B\" }",
         Family::Experiment => "duration = \"1 s\"",
         Family::Resource => "cpu = {}",
+        Family::Reception => "backoff = {}",
         Family::Profile => "name = \"copy\"",
     }
 }

@@ -8,6 +8,7 @@
 
 use super::what_if::{Change, Effect, by_goodput, group_of};
 use crate::ledger::{Confidence, Ledger, Verdict};
+use crate::reception::livelock;
 use std::collections::BTreeMap;
 
 /// A resource below this share is not what throughput is limited by.
@@ -22,6 +23,10 @@ pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
     let offered: u64 = ledger.paths.iter().map(|path| path.totals.offered.packets).sum();
     if offered == 0 {
         return None;
+    }
+    // Beyond livelock a tenth more speed brings nothing back: only its cause can be named.
+    if let Some(livelock) = livelock(ledger) {
+        return Some(livelock);
     }
     let utilised = by_utilisation(ledger);
     if !by_goodput(ledger, effects) {

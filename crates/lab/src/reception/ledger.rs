@@ -2,7 +2,7 @@
 //! receive would buy.
 
 use super::{Setup, Way};
-use crate::ledger::{Close, Confidence, Ledger, Provenance, Verdict, WhatIf, close};
+use crate::ledger::{Close, Confidence, Ledger, Provenance, Resource, Verdict, WhatIf, close};
 use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
 use lastmeter_engine::{Error, Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
 use lastmeter_host::receive::element::Receiver;
@@ -12,14 +12,41 @@ use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
 /// The CPU's name in the ledger.
 const CPU: &str = "host.cpu";
-/// What stages of reception are called before their own name.
-const RECEPTION: &str = "host reception: ";
-/// The application's stage.
-const APPLICATION: &str = "host application";
+/// What stages of reception are called between their host and their own name.
+const RECEPTION: &str = " reception: ";
+/// What the application's stage is called after its host.
+const APPLICATION: &str = " application";
 /// A CPU that is busy for less has something left.
 const FULL: f64 = 0.99;
 /// An application that gets less of the CPU has as good as nothing.
 const STARVED: f64 = 0.05;
+
+/// What the stages of a receiving host are called in the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) interrupt: String,
+    pub(crate) switch: String,
+    pub(crate) accept: String,
+    pub(crate) transfer: String,
+    pub(crate) protocol: String,
+    pub(crate) application: String,
+    pub(crate) polling: String,
+}
+
+impl Names {
+    pub(crate) fn new(host: &str) -> Names {
+        let reception = |stage: &str| format!("{host}{RECEPTION}{stage}");
+        Names {
+            interrupt: reception("interrupt entry"),
+            switch: format!("{host} thread switch"),
+            accept: reception("first command"),
+            transfer: format!("{host} adapter transfer"),
+            protocol: reception("protocol"),
+            application: format!("{host}{APPLICATION}"),
+            polling: reception("polling"),
+        }
+    }
+}
 
 /// A ledger and what it says in one word each.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,14 +105,15 @@ fn run(
         let resource = on_cpu.then_some(cpu);
         graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
     };
+    let names = Names::new("host");
     let stages = Stages {
-        interrupt: stage(format!("{RECEPTION}interrupt entry"), true),
-        switch: stage("host thread switch".to_owned(), true),
-        accept: stage(format!("{RECEPTION}first command"), true),
-        transfer: stage("adapter transfer".to_owned(), false),
-        protocol: stage(format!("{RECEPTION}protocol"), true),
-        application: stage(APPLICATION.to_owned(), true),
-        polling: stage(format!("{RECEPTION}polling"), true),
+        interrupt: stage(names.interrupt, true),
+        switch: stage(names.switch, true),
+        accept: stage(names.accept, true),
+        transfer: stage(names.transfer, false),
+        protocol: stage(names.protocol, true),
+        application: stage(names.application, true),
+        polling: stage(names.polling, true),
     };
     let path = graph.path("network to application", "packets");
     let header = Header::PLAIN;
@@ -113,29 +141,52 @@ fn run(
 
 /// The CPU's shares in reception and in the application.
 fn shares(ledger: &Ledger) -> (f64, f64) {
-    let by_stage = ledger.resources.iter().filter(|r| r.name == CPU).flat_map(|r| &r.by_stage);
-    by_stage.fold((0.0, 0.0), |(reception, application), (stage, share)| match stage.as_str() {
-        APPLICATION => (reception, application + share),
-        stage if stage.starts_with(RECEPTION) => (reception + share, application),
-        _ => (reception, application),
-    })
+    ledger.resources.iter().find(|r| r.name == CPU).map_or((0.0, 0.0), shares_of)
+}
+
+/// A resource's shares in reception and in applications.
+fn shares_of(resource: &Resource) -> (f64, f64) {
+    resource.by_stage.iter().fold(
+        (0.0, 0.0),
+        |(reception, application), (stage, share)| match stage.as_str() {
+            stage if stage.contains(RECEPTION) => (reception + share, application),
+            stage if stage.ends_with(APPLICATION) => (reception, application + share),
+            _ => (reception, application),
+        },
+    )
+}
+
+/// The verdict on a host that receives and does nothing else, where there is one: receive livelock.
+pub(crate) fn livelock(ledger: &Ledger) -> Option<Verdict> {
+    let of = |resource: &Resource| {
+        let (reception, application) = shares_of(resource);
+        let used = resource.busy + resource.blocked;
+        let starved = used >= FULL && application < STARVED && reception > application;
+        starved.then(|| (resource.name.clone(), used, reception, application))
+    };
+    let (name, utilisation, reception, application) = ledger.resources.iter().find_map(of)?;
+    let words = format!(
+        "Receive livelock: {name} spends {} on reception, in interrupts and the protocol, and the \
+         application gets {}.",
+        percent(reception),
+        percent(application)
+    );
+    let (resource, confidence) = (Some(name), Confidence::High);
+    Some(Verdict { resource, utilisation, confidence, runner_up: None, words })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 fn verdict(ledger: &Ledger, way: &Way, reception: f64, application: f64) -> Verdict {
+    if let Some(verdict) = livelock(ledger) {
+        let words = verdict.words.replace(CPU, &format!("with {}, {CPU}", way.name));
+        return Verdict { words, ..verdict };
+    }
     let used = ledger.resources.first().map_or(0.0, |cpu| cpu.busy + cpu.blocked);
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let (resource, words) = match used >= FULL {
         false => (None, format!("Nothing limits: the CPU is in use for {}.", percent(used))),
-        true if application < STARVED && reception > application => (
-            Some(CPU.to_owned()),
-            format!(
-                "Receive livelock: {} takes {} of {CPU} for reception, and the application \
-                 gets {}.",
-                way.name,
-                percent(reception),
-                percent(application)
-            ),
-        ),
         true => (
             Some(CPU.to_owned()),
             format!(

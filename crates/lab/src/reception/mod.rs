@@ -12,6 +12,7 @@ pub mod sweep;
 mod ways;
 
 pub use ledger::{Explained, explain};
+pub(crate) use ledger::{Names, livelock};
 pub use ways::{Era, Way, of_1997, of_today};
 
 use lastmeter_base::{Bytes, Draw, Duration, StageId, Time};

@@ -275,7 +275,7 @@ fn ledger(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new(
             "E-96",
             "the verdict says livelock by interrupts",
-            Value::Holds(verdict.starts_with("Receive livelock: interrupts")),
+            Value::Holds(verdict.starts_with("Receive livelock: with interrupts")),
         ),
         Computed::new(
             "E-96",

@@ -1,0 +1,394 @@
+//! The ways to receive that an experiment can name: `host = { reception = { backoff = {} } }`.
+//!
+//! To add one: write its policy, and its line in [`KINDS`]. All share the costs of the host and the
+//! interface under them, whose defaults are Table 7.2 of Indiresan 1997 with `Load = 1000`, and what
+//! `experiments/livelock` assumes.
+
+use super::admission::EarlyDrop;
+use super::backoff::{Backoff, Parameters};
+use super::dim::{Coalescing, Dim, Mode};
+use super::explicit::Explicit;
+use super::interrupt::Interrupt;
+use super::lazy::Lazy;
+use super::napi::{self, Deferral, Moderation, Napi};
+use super::polling::Polling;
+use super::shares::Shares;
+use super::suspension::{self, Suspension};
+use super::timed::Timed;
+use super::{Commands, Costs, InterfaceOptions, Policy, Scheduling};
+use lastmeter_base::kind::{Family, Misfit, Nested, Page, Param, ParamKind, SourcePlace, Values};
+use lastmeter_base::{Duration, here};
+
+/// A line of [`KINDS`].
+pub struct Kind {
+    /// What it is.
+    pub page: &'static Page,
+    build: fn(&Values) -> Box<dyn Policy>,
+}
+
+const TIME: ParamKind = ParamKind::Time;
+const PACKETS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
+const PORTS: &str =
+    "links --> [adapter] --commands--> one CPU: interrupts, protocol --> application";
+
+/// The parameters that every way has, then its own.
+macro_rules! params {
+    ($($own:expr),* $(,)?) => {
+        &[
+            Param::or("interrupt", TIME, "28 us", "to enter and leave an interrupt handler"),
+            Param::or("switch", TIME, "20 us", "to turn to a polling thread and back"),
+            Param::or("wake", TIME, "0 s", "to wake the application when its queue was empty"),
+            Param::or("accept", TIME, "200 us", "protocol work with a packet's first command"),
+            Param::or("demultiplex", TIME, "40 us", "of accept and protocol, to find the socket"),
+            Param::or("protocol", TIME, "200 us", "protocol work with a packet's last command"),
+            Param::or("application", TIME, "347 us", "the application's work on a packet"),
+            Param::or(
+                "cache-miss",
+                TIME,
+                "90 us",
+                "by how much less that is while no reception comes in between",
+            ),
+            Param::or("look", TIME, "0 s", "what a look at an interface costs that finds nothing"),
+            Param::optional(
+                "slice",
+                TIME,
+                "each thread runs until it has nothing to do",
+                "threads take turns by time, each for at least so long",
+            ),
+            Param::or(
+                "commands",
+                ParamKind::Choice(&["two", "one"]),
+                "two",
+                "two: the host gives each packet its buffer; one: a ring of descriptors",
+            ),
+            Param::or("adapter-buffers", PACKETS, "128", "packets that adapter or ring holds"),
+            Param::or("announced", PACKETS, "16", "packets announced to the host at once"),
+            Param::or("buffers", PACKETS, "128", "receive buffers on the host"),
+            Param::or("transfer", TIME, "26 us", "from acceptance into the host's memory"),
+            Param::or(
+                "early-drop",
+                ParamKind::Flag,
+                "true",
+                "whether a packet without a buffer is refused before the protocol's work",
+            ),
+            Param::or(
+                "drop-in-adapter",
+                ParamKind::Flag,
+                "false",
+                "whether the adapter refuses it, at no cost to the host",
+            ),
+            $($own),*
+        ]
+    };
+}
+
+macro_rules! example {
+    ($name:literal) => {
+        concat!(
+            "duration = \"200 ms\"\n[nodes]\nsource = { host = {} }\nhost = { host = { reception = { ",
+            $name,
+            " = {} } } }\n[[links]]\nbetween = [\"source\", \"host\"]\nrate = \"100 Mbit/s\"\n\
+             [[traffic]]\nname = \"1000 packets/s\"\nfrom = \"source\"\nto = \"host\"\n\
+             constant = { rate = \"8 Mbit/s\", size = \"1000 B\" }\n"
+        )
+    };
+}
+
+const PLACE: SourcePlace = here!();
+
+macro_rules! page {
+    ($name:literal, $what:literal, $source:expr, $params:expr) => {
+        &Page {
+            name: $name,
+            family: Family::Reception,
+            what: $what,
+            ports: PORTS,
+            params: $params,
+            source: $source,
+            deviations: &["Each link of the host is an interface of its own; all share one CPU."],
+            counters: &[],
+            example: example!($name),
+            place: PLACE,
+        }
+    };
+}
+
+const QUOTA_8: Param = Param::or("quota", PACKETS, "8", "commands handled in a row, at most");
+const QUOTA_60: Param = Param::or("quota", PACKETS, "60", "commands handled an interrupt, at most");
+const MIN: Param = Param::or("min", TIME, "1 ms", "the shortest period between interrupts");
+const MAX: Param = Param::or("max", TIME, "20 ms", "the longest period between interrupts");
+
+/// Every way.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        page: page!(
+            "interrupts",
+            "Reception with an interrupt for each command.",
+            "Indiresan 1997, section 7.2.2",
+            params!()
+        ),
+        build: |_| Box::new(Interrupt),
+    },
+    Kind {
+        page: page!(
+            "polling",
+            "Reception by a thread that polls all the time, turn about with the application.",
+            "Indiresan 1997, section 7.2.2",
+            params!(QUOTA_8)
+        ),
+        build: |values| Box::new(Polling { quota: values.get("quota") }),
+    },
+    Kind {
+        page: page!(
+            "timed-polling",
+            "Reception by a thread that a clock wakes.",
+            "Indiresan 1997, section 7.2.2",
+            params!(QUOTA_8, Param::or("period", TIME, "2 ms", "from tick to tick"))
+        ),
+        build: |values| Box::new(Timed::new(values.get("period"), values.get("quota"))),
+    },
+    Kind {
+        page: page!(
+            "explicit",
+            "Reception with interrupts that the host switches off and on.",
+            "Indiresan 1997, section 7.2.2",
+            params!(QUOTA_8, Param::or("interval", TIME, "2 ms", "off at most so long"))
+        ),
+        build: |values| Box::new(Explicit::new(values.get("quota"), values.get("interval"))),
+    },
+    Kind {
+        page: page!(
+            "backoff",
+            "Reception with an adapter that interrupts less often while the host is overloaded.",
+            "Indiresan 1997, section 7.2.3",
+            params!(
+                QUOTA_60,
+                MIN,
+                MAX,
+                Param::or(
+                    "factor",
+                    ParamKind::Number { min: 1.001, max: 1000.0 },
+                    "1.5",
+                    "by how much the period grows"
+                ),
+                Param::or(
+                    "restore",
+                    ParamKind::Number { min: 0.001, max: 0.999 },
+                    "0.8",
+                    "by how much it shrinks"
+                ),
+            )
+        ),
+        build: |values| {
+            let ratio = |name| ((values.get::<f64>(name) * 1000.0).round() as u64, 1000);
+            Box::new(Backoff::new(Parameters {
+                period_min: values.get("min"),
+                period_max: values.get("max"),
+                factor: ratio("factor"),
+                restore: ratio("restore"),
+                quota: values.get("quota"),
+            }))
+        },
+    },
+    Kind {
+        page: page!(
+            "shares",
+            "Reception that gives each interface its reservation's share under overload.",
+            "Indiresan 1997, section 7.4.4, left open there; ours",
+            params!(
+                QUOTA_60,
+                Param::or("min", TIME, "10 ms", "the shortest period under overload"),
+                MAX,
+                Param::or(
+                    "reservation",
+                    TIME,
+                    "2 ms",
+                    "from packet to packet at the rate that each interface has a right to"
+                ),
+            )
+        ),
+        build: |values| {
+            let (min, max) = (values.get("min"), values.get("max"));
+            Box::new(Shares::new(min, max, values.get("quota")))
+        },
+    },
+    Kind {
+        page: page!(
+            "lazy",
+            "Reception that leaves the protocol's work to the application's own turn.",
+            "Druschel and Banga, OSDI 1996, as described by Indiresan 1997, section 7.1",
+            params!(Param::or(
+                "demultiplexes",
+                ParamKind::Choice(&["software", "adapter"]),
+                "software",
+                "who finds a packet's socket; the adapter also drops what finds it full"
+            ))
+        ),
+        build: |values| {
+            Box::new(match values.get::<String>("demultiplexes").as_str() {
+                "software" => Lazy::Software,
+                _ => Lazy::Adapter,
+            })
+        },
+    },
+    Kind {
+        page: page!(
+            "napi",
+            "Reception as Linux does it: an interrupt starts polling, and stays off meanwhile.",
+            "Linux, net/core/dev.c and Documentation/networking/napi.rst",
+            params!(
+                Param::or("weight", PACKETS, "64", "packets a poll"),
+                Param::or("budget", PACKETS, "300", "packets of a softirq"),
+                Param::or("budget-time", TIME, "2 ms", "time of a softirq"),
+                Param::or("threaded", ParamKind::Flag, "false", "whether a thread polls"),
+                Param::or(
+                    "defer-polls",
+                    ParamKind::Integer { min: 0, max: 1000 },
+                    "0",
+                    "polls that find nothing before interrupts are on again"
+                ),
+                Param::or("defer-interval", TIME, "200 us", "from one such poll to the next"),
+                Param::optional(
+                    "coalesce-time",
+                    TIME,
+                    "an interrupt at once",
+                    "after the oldest packet, the adapter interrupts"
+                ),
+                Param::or(
+                    "coalesce-packets",
+                    ParamKind::Integer { min: 0, max: 1 << 20 },
+                    "0",
+                    "with it: so many packets, and it does so sooner; 0: any number"
+                ),
+            )
+        ),
+        build: |values| Box::new(Napi::new(linux(values))),
+    },
+    Kind {
+        page: page!(
+            "dim",
+            "Reception as Linux does it, with dynamic interrupt moderation.",
+            "Linux, lib/dim",
+            params!(Param::or(
+                "mode",
+                ParamKind::Choice(&["completion", "event"]),
+                "completion",
+                "from when coalescing counts"
+            ))
+        ),
+        build: |values| {
+            let mode = match values.get::<String>("mode").as_str() {
+                "event" => Mode::Event,
+                _ => Mode::Completion,
+            };
+            let moderation = Moderation::Dynamic(mode, Dim::default());
+            Box::new(Napi::new(napi::Options { moderation, ..napi::Options::LINUX }))
+        },
+    },
+    Kind {
+        page: page!(
+            "suspension",
+            "Reception as Linux does it, with interrupts suspended while the application polls.",
+            "Linux 6.13, Documentation/networking/napi.rst, IRQ suspension",
+            params!(
+                Param::or("weight", PACKETS, "64", "packets a look"),
+                Param::or("suspend", TIME, "20 ms", "longest time without a look"),
+                Param::or("interval", TIME, "200 us", "after a look in vain, until they are on"),
+            )
+        ),
+        build: |values| {
+            Box::new(Suspension::new(suspension::Options {
+                weight: values.get("weight"),
+                suspend: values.get("suspend"),
+                interval: values.get("interval"),
+            }))
+        },
+    },
+];
+
+fn linux(values: &Values) -> napi::Options {
+    let polls = values.get::<u64>("defer-polls") as u32;
+    let interval = values.get("defer-interval");
+    let packets = values.get("coalesce-packets");
+    let coalescing = values.given("coalesce-time").map(|time| Coalescing { time, packets });
+    napi::Options {
+        weight: values.get("weight"),
+        budget: values.get("budget"),
+        budget_time: values.get("budget-time"),
+        threaded: values.get("threaded"),
+        deferral: (polls > 0).then_some(Deferral { polls, interval }),
+        moderation: Moderation::Fixed(coalescing.unwrap_or(Coalescing::NONE)),
+    }
+}
+
+/// Whether the values of a way fit each other.
+///
+/// # Errors
+/// The first that does not, and what would be right.
+pub fn fit(kind: &Nested) -> Result<(), Misfit> {
+    let time = |name: &str| kind.values.get::<Duration>(name);
+    let at_most = |name: &'static str, most: Duration, of: &str| match time(name) > most {
+        true => Err(Misfit::new(name, format!("it is more than {of}"), "write less")),
+        false => Ok(()),
+    };
+    let positive = |name: &'static str| match kind.values.given::<Duration>(name) {
+        Some(Duration::ZERO) => {
+            Err(Misfit::new(name, "a period of nothing".to_owned(), "write a time, like \"1 ms\""))
+        }
+        _ => Ok(()),
+    };
+    at_most("cache-miss", time("application"), "the application's work")?;
+    at_most("demultiplex", time("accept") + time("protocol"), "accept and protocol together")?;
+    ["min", "period", "reservation"].into_iter().try_for_each(positive)?;
+    match (kind.values.given::<Duration>("min"), kind.values.given("max")) {
+        (Some(_), Some(max)) => at_most("min", max, "`max`"),
+        _ => Ok(()),
+    }
+}
+
+/// What a packet's reception costs.
+pub fn costs(described: &Nested) -> Costs {
+    let time = |name: &str| described.values.get(name);
+    Costs {
+        interrupt: time("interrupt"),
+        switch: time("switch"),
+        wake: time("wake"),
+        accept: time("accept"),
+        demultiplex: time("demultiplex"),
+        protocol: time("protocol"),
+        application: time("application"),
+        cache_miss: time("cache-miss"),
+        look: time("look"),
+    }
+}
+
+/// How the host's threads take turns.
+pub fn scheduling(described: &Nested) -> Scheduling {
+    described.values.given("slice").map_or(Scheduling::Cooperative, Scheduling::Fair)
+}
+
+/// An interface of the host.
+///
+/// Panics on a page that is not in [`KINDS`].
+pub fn interface(described: &Nested) -> InterfaceOptions {
+    let values = &described.values;
+    let kind = KINDS.iter().find(|kind| kind.page.name == described.page.name);
+    let kind = kind.expect("a way to receive is one of those that there are");
+    let flag = |name: &str| values.get::<bool>(name);
+    let on_adapter = flag("drop-in-adapter")
+        || values.given::<String>("demultiplexes").is_some_and(|who| who == "adapter");
+    InterfaceOptions {
+        policy: (kind.build)(values),
+        accepts: flag("early-drop").then(|| Box::new(EarlyDrop) as Box<dyn super::Admission>),
+        takes: on_adapter.then(|| Box::new(EarlyDrop) as Box<dyn super::Admission>),
+        commands: match values.get::<String>("commands").as_str() {
+            "one" => Commands::One,
+            _ => Commands::Two,
+        },
+        adapter_buffers: values.get("adapter-buffers"),
+        announced_max: values.get("announced"),
+        host_buffers: values.get("buffers"),
+        transfer: values.get("transfer"),
+        reservation: values.given("reservation"),
+    }
+}
