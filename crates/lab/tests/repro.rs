@@ -37,15 +37,16 @@ fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
 const TOML: &str = "experiments/cim-equations/experiment.toml";
 const CSV: &str = "experiments/cim-equations/expected.csv";
 
+/// Rows that fall short, and why is in their experiments' READMEs.
+const SHORT: &[(&str, &str)] = &[];
+
 #[test]
 fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
     let report = reproduce("all");
     let short: Vec<_> = report.rows().filter(|row| !row.pass).collect();
-    let ids: Vec<_> = short.iter().map(|row| row.id.as_str()).collect();
-    // E: where the document disagrees with itself, and two that the CIM's model does not give.
-    let known = ["E-14", "E-14", "E-28", "E-33", "E-34", "E-73", "J-21"];
-    assert_eq!(ids, known, "{short:#?}");
-    assert!(!report.passes(), "a failing row is told");
+    let named: Vec<_> = short.iter().map(|row| (row.id.as_str(), row.item.as_str())).collect();
+    assert_eq!(named, SHORT, "{short:#?}");
+    assert_eq!(report.passes(), SHORT.is_empty(), "a failing row is told");
 }
 
 #[test]
@@ -85,12 +86,10 @@ fn a_row_a_system_an_experiment_or_all_can_be_selected() {
     };
     assert_eq!(ids("E-64"), ["E-64"]);
     assert_eq!(ids("e-64"), ["E-64"]);
-    assert_eq!(ids("A")[..4], ["A-97", "A-98", "A-99", "A-100"]);
     assert_eq!(ids("link-sharing").len(), 12);
     assert_eq!(ids("jetstream-budgets"), ["J-16", "J-17", "J-18", "J-19", "J-20", "J-21"]);
     assert_eq!(ids("afterburner-stream").len(), 9);
     assert_eq!(ids("livelock-equations"), ["E-107", "E-109", "E-110", "E-112", "E-114", "E-121"]);
-    assert_eq!(ids("all").len(), 70 + 12 + 13 + 43);
 }
 
 #[test]
@@ -101,7 +100,7 @@ fn what_is_not_there_brings_what_is_nearly_called_so() {
     };
     assert!(near("E-46").contains(&"E-64".to_owned()));
     assert_eq!(near("cim-equation"), ["cim-equations"]);
-    assert_eq!(near("jetstream"), ["jetstream-ring", "jetstream-budgets"]);
+    assert!(near("jetstream").contains(&"jetstream-ring".to_owned()));
     assert_eq!(near("liveliness"), [""; 0]);
     let message = run("E-7", &Shelf::builtin(), OPTIONS).unwrap_err().to_string();
     assert_eq!(
@@ -115,24 +114,15 @@ fn a_summary_says_how_much_was_given_fitted_and_predicted() {
     let report = reproduce("all");
     let summaries = report.summaries();
     let systems: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
-    assert_eq!(systems, ["A", "E", "J"]);
-    let e = &summaries[1];
-    assert_eq!((e.rows, e.reproduced), (171, 171));
-    assert_eq!((e.given, e.fitted, e.derived, e.predicted), (23, 1, 46, 101));
-    assert_eq!((e.constants.document, e.constants.assumed, e.constants.fitted), (47, 19, 1));
-    assert_eq!(e.contradictions, 11);
-    assert_eq!(e.error_median, Some(0.0));
-    // Timed polling dips at 5 commands where the document has 4.
-    assert_eq!(e.error_worst, Some(0.25));
-    // Jetstream's budgets and ring, and Afterburner's stream, to which two constants were fitted.
-    assert_eq!((summaries[2].constants.assumed, summaries[2].constants.fitted), (2 + 5 + 4, 2));
-    // Instructions that two arrivals and a departure take: 88 printed, 90 by its own arithmetic; and
-    // nine of Aurora's hosts, boards and forwarders.
-    assert_eq!(summaries[0].contradictions, 1 + 9);
-    let a = &summaries[0];
-    assert_eq!((a.rows, a.reproduced), (266, 266));
-    // At most one fitted constant for three predicted values.
-    assert!(3 * a.constants.fitted <= a.predicted, "{a:?}");
+    assert_eq!(systems, ["A", "D", "E", "J", "N"]);
+    for all in &summaries {
+        let by_role = all.given + all.fitted + all.derived + all.predicted;
+        assert_eq!(by_role, all.rows, "{all:?}");
+        // What is fitted proves nothing: a constant for three predicted values at the most.
+        assert!(3 * all.constants.fitted <= all.predicted, "{all:?}");
+    }
+    let budgets = &reproduce("jetstream-budgets").summaries()[0];
+    assert_eq!((budgets.constants.assumed, budgets.constants.fitted), (2, 0));
     // One row brings only what touches it.
     assert_eq!(reproduce("J-21").summaries()[0].contradictions, 0);
 }
@@ -256,9 +246,10 @@ fn the_table_fits_its_width_and_loses_nothing() {
         let stripped = colours.iter().fold(coloured, |text, code| text.replace(code, ""));
         assert_eq!(stripped, table);
     }
-    golden::check("tests/goldens/repro-80.txt", &report.table(Style { width: 80, colour: false }));
-    golden::check(
-        "tests/goldens/repro-120.txt",
-        &report.table(Style { width: 120, colour: false }),
-    );
+    // One experiment of every sort of row, so that the picture changes only when its form does.
+    let report = reproduce("atomic2-authentication");
+    for width in [80, 120] {
+        let table = report.table(Style { width, colour: false });
+        golden::check(&format!("tests/goldens/repro-{width}.txt"), &table);
+    }
 }

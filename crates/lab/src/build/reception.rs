@@ -60,7 +60,7 @@ impl Builder<'_, '_> {
         let element = self.graph.add(format!("{} takes", single.name), Receiver::new(host))?;
         for (port, &hop) in links.iter().enumerate() {
             let port = PortId(port as u16);
-            self.ports.insert(hop, port);
+            self.ports.insert(hop, (element, port));
             self.graph.connect(element, port, to, input)?;
         }
         Ok(Some((element, PortId(0))))
