@@ -1,9 +1,12 @@
-//! An adapter drawn: its five sections from the host to the network, as text and as SVG (E-38).
+//! An adapter drawn: its five sections from the host to the network, as text and as SVG (E-38), and
+//! the phases of its first messages in time (E-70).
 
 use super::description::{
     BufferPlace, Description, Discipline, InterfaceKind, NetworkModel, Overload, Synchronisation,
     TransferMode,
 };
+use super::transmitter::Phase;
+use lastmeter_base::{Duration, Time};
 
 /// A section: its title and what it says.
 fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
@@ -144,6 +147,59 @@ pub fn svg(card: &Description) -> String {
     drawing + "</svg>\n"
 }
 
+/// Columns of a timeline.
+const COLUMNS: u64 = 64;
+
+/// The phases of messages in time, a line each: `h` host, `t` transfer, `s` set-up, `n` network; `.`
+/// where one bank of memory is the network's and the transfer waits (Fig 5.6).
+///
+/// ```
+/// use lastmeter_base::{Bytes, Duration, PerByte};
+/// use lastmeter_host::adapter::{description::Description, picture, pipeline, transmitter};
+/// let mut card = Description::plain("one bank");
+/// card.host.per_message = Duration::from_us(16);
+/// card.transfer.per_byte = PerByte::from_fs(16_000_000);
+/// card.network.setup = Duration::from_us(16);
+/// let run = pipeline::run(&card, Bytes(1000), (1, 1), transmitter::Variation::None, 1);
+/// let drawn = picture::timeline(&run.timeline, 2);
+/// let line = format!("message 1 |{}{}{}|", "h".repeat(21), "t".repeat(22), "n".repeat(21));
+/// assert_eq!(drawn.lines().next(), Some(line.as_str()));
+/// assert!(drawn.ends_with("64 columns of 750 ns\n"));
+/// ```
+pub fn timeline(phases: &[(u64, Phase, Time, Time)], banks: u64) -> String {
+    let end = phases.iter().map(|&(.., to)| to).max().unwrap_or(Time::START);
+    let messages = phases.iter().map(|&(id, ..)| id + 1).max().unwrap_or(0);
+    let column = Duration::from_ps(end.as_ps().div_ceil(COLUMNS).max(1));
+    let at = |message: Option<u64>, middle: Time, wanted: &[Phase]| {
+        phases.iter().find(|&&(id, phase, from, to)| {
+            message.is_none_or(|message| message == id)
+                && wanted.contains(&phase)
+                && from <= middle
+                && middle < to
+        })
+    };
+    let all = [Phase::Host, Phase::Transfer, Phase::Setup, Phase::Network];
+    let mut drawing = String::new();
+    for id in 0..messages {
+        let symbol = |index: u64| {
+            let middle = Time::START + column * index + column / 2;
+            match at(Some(id), middle, &all).map(|row| row.1) {
+                None => ' ',
+                Some(Phase::Host) => 'h',
+                Some(Phase::Setup) => 's',
+                Some(Phase::Network) => 'n',
+                Some(Phase::Transfer) => {
+                    let taken = banks < 2 && at(None, middle, &[Phase::Network]).is_some();
+                    if taken { '.' } else { 't' }
+                }
+            }
+        };
+        let line: String = (0..COLUMNS).map(symbol).collect();
+        drawing += &format!("message {} |{line}|\n", id + 1);
+    }
+    drawing + &format!("{COLUMNS} columns of {column}\n")
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -152,6 +208,21 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::super::description::cim;
     use super::*;
+    use crate::adapter::pipeline::run;
+    use crate::adapter::transmitter::Variation;
+    use lastmeter_base::Bytes;
+
+    #[test]
+    fn e_70_the_timeline_shows_a_transfer_that_the_network_interrupts() {
+        let phases = run(&cim(), Bytes(4096), (2, 2), Variation::None, 1).timeline;
+        let drawn = timeline(&phases, 1);
+        let second = drawn.lines().nth(1).unwrap_or_default();
+        let transfer = second.trim_start_matches(|c| c != 't').trim_end_matches(|c| c != 't');
+        assert!(transfer.contains('.'), "message 2, case 2:\n{drawn}");
+        let two = timeline(&phases, 2);
+        assert!(two.lines().filter(|line| line.contains('|')).all(|line| !line.contains('.')));
+        assert!(timeline(&[], 1).starts_with("64 columns"));
+    }
 
     #[test]
     fn e_38_a_picture_has_all_five_sections() {

@@ -16,6 +16,8 @@ use lastmeter_host::adapter::description::{
     NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
 };
 use lastmeter_host::adapter::pcie::Link;
+use lastmeter_host::adapter::transmitter::Variation;
+use lastmeter_host::adapter::{picture, pipeline};
 
 /// The folder of their profiles.
 pub const FOLDER: &str = "devices";
@@ -140,6 +142,9 @@ const NETWORK: &[Param] = &[
     Param::optional("rate", ParamKind::Rate, "frames have their time", "how fast its link is"),
     Param::or("framing", SIZE, "0 B", "what goes over the link besides the data"),
 ];
+
+/// Length of the messages whose phases the page of an adapter draws: what Fig 5.6 has.
+const DRAWN: Bytes = Bytes(4096);
 
 /// The sections, with what each of them can say.
 const SECTIONS: [(&str, &[Param]); 5] = [
@@ -376,7 +381,7 @@ fn network_interface(values: &Values) -> Network {
 pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
     let card = read(name, library)?;
     let mut text = format!("{name} (adapter)\n\n{}\n\n", card.what);
-    text += &lastmeter_host::adapter::picture::text(&card);
+    text += &picture::text(&card);
     text += &format!("\nSOURCE\n    {}\n", card.source);
     for (what, commands) in
         [("TRANSMISSION", card.transmission()), ("RECEPTION", card.reception(1))]
@@ -384,12 +389,18 @@ pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
         let words: Vec<&str> = commands.iter().map(|&(_, word)| word).collect();
         text += &format!("\n{what}\n    {}\n", words.join(", "));
     }
+    let drawn = DRAWN.min(card.buffers.memory);
+    let sent = pipeline::run(&card, drawn, (2, 3), Variation::None, 0);
+    text += &format!("\nTWO MESSAGES OF {drawn} AT A TIME: host, transfer, set-up, network\n");
+    for line in picture::timeline(&sent.timeline, card.buffers.banks).lines() {
+        text += &format!("    {line}\n");
+    }
     Ok(text)
 }
 
 /// An adapter drawn as SVG.
 pub fn svg(card: &Description) -> String {
-    lastmeter_host::adapter::picture::svg(card)
+    picture::svg(card)
 }
 
 /// A bundled adapter by its name.
@@ -420,7 +431,7 @@ mod tests {
             let text = Builtin.profile(FOLDER, &name).unwrap_or_default();
             assert!(text.lines().count() < 100, "{name}");
             let page = page(&name, &Builtin).unwrap_or_else(|error| panic!("{error}"));
-            assert!(page.contains("network interface") && page.contains("SOURCE"), "{page}");
+            assert!(page.contains("network interface") && page.contains("message 2 |"), "{page}");
         }
     }
 
