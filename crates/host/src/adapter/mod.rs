@@ -5,6 +5,7 @@
 //! back through it; [`emulation`] says what an emulated one can stand for; [`picture`] draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has
 //! the equations of one.
 
+pub mod card_memory;
 pub mod cim;
 pub mod description;
 pub mod emulation;

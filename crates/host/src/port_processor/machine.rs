@@ -112,8 +112,8 @@ struct Work {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// Waits for an operation of so many words on the bus.
-    Operation(u64),
+    /// Waits for so many operations on the bus, of so many words in all, one after the other.
+    Operations(u64, u64),
     /// Works, and uses the memory, for so long.
     Software(Duration),
 }
@@ -436,7 +436,7 @@ impl Machine {
             return false;
         };
         let took = match step {
-            Step::Operation(words) => self.operation(now, words),
+            Step::Operations(count, words) => self.operations(now, count, words),
             Step::Software(left) => self.software(now, left, self.names.process),
         };
         let (Some(took), Some(work)) = (took, &mut self.work) else { return false };
@@ -451,22 +451,24 @@ impl Machine {
     /// What the processor does for a packet; one that is damaged it only takes and throws away.
     fn steps(&self, len: Bytes, fate: Fate) -> VecDeque<Step> {
         let Options { receive, send, software, .. } = &self.options;
-        let operations = |words: &[u64]| words.iter().copied().map(Step::Operation).collect();
-        let mut steps: VecDeque<Step> = operations(receive);
+        let operations =
+            |words: &[u64]| Step::Operations(words.len() as u64, words.iter().sum::<u64>());
+        let mut steps = VecDeque::from([operations(receive)]);
         if fate == Fate::Damaged {
             steps.push_back(Step::Software(*software / 2));
             return steps;
         }
         steps.push_back(Step::Software(self.options.work(len)));
-        steps.extend(operations(send));
+        steps.push_back(operations(send));
         steps
     }
 
-    fn operation(&mut self, now: Time, words: u64) -> Option<Duration> {
+    fn operations(&mut self, now: Time, count: u64, words: u64) -> Option<Duration> {
         if self.bus.is_some() {
             return None;
         }
-        let took = self.options.cycle * (self.options.operation + self.options.wait + words);
+        let Options { operation, wait, .. } = self.options;
+        let took = self.options.cycle * (count * (operation + wait) + words);
         self.hold_bus(now, took, Bytes(words * self.options.word.0), self.names.process);
         self.meters.cpu.serve(now, self.names.process);
         self.running[CPU] = Some(now + took);

@@ -31,8 +31,9 @@ const SAME: f64 = 0.01;
 
 /// The bundled profiles, and some with a stage more or less.
 #[derive(Default)]
-struct Profiles {
-    changed: BTreeMap<(String, String), String>,
+pub(super) struct Profiles {
+    /// Texts by folder and name.
+    pub(super) changed: BTreeMap<(String, String), String>,
 }
 
 impl Library for Profiles {
@@ -86,7 +87,7 @@ impl Profiles {
     }
 
     /// A bulk transfer between two such hosts.
-    fn ledger(&self, host: &str, adapter: &str, packet: Bytes) -> Result<Ledger, Error> {
+    pub(super) fn ledger(&self, host: &str, adapter: &str, packet: Bytes) -> Result<Ledger, Error> {
         let pair = Pair::read(host, adapter, self).map_err(Error::Problems)?;
         let packet = packet.min(pair.adapter.packet_max);
         let text = pair.experiment(packet, packet, LENGTH).map_err(Error::Problems)?;
@@ -167,7 +168,7 @@ pub(super) fn hosts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = round_trips(setting, &profiles)?;
     computed.extend(figure_7(setting, &profiles)?);
     computed.extend(figure_9()?);
-    computed.extend(fixes()?);
+    computed.extend(fixes(setting)?);
     Ok(computed)
 }
 
@@ -317,15 +318,14 @@ fn figure_9() -> Result<Vec<Computed>, Error> {
 }
 
 /// The matrix of Fig 3, for what one transfer meets: network, authentication, copies (N-43).
-fn fixes() -> Result<Vec<Computed>, Error> {
+fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut profiles = Profiles::default();
-    let hash = |per_byte: u64| Added {
-        name: "authenticate",
-        per_packet: Duration::from_us(60),
-        per_byte: PerByte::from_fs(per_byte),
-        both: true,
+    let per_packet: Duration = setting.constants.get("header")?;
+    let hash = |name: &str| -> Result<Added, Error> {
+        let per_byte = setting.constants.get(name)?;
+        Ok(Added { name: "authenticate", per_packet, per_byte, both: true })
     };
-    let (md5, aha) = (hash(153_350_000), hash(49_150_000));
+    let (md5, aha) = (hash("md5")?, hash("aha")?);
     let mut rates = Vec::new();
     for fixed in 0..8_u8 {
         let [network, authentication, copies] = [1, 2, 4].map(|bit| fixed & bit != 0);

@@ -4,6 +4,7 @@
 //! whole experiments; it owns no clock and no file either way.
 
 mod afterburner;
+mod afterburner_card;
 mod atomic;
 mod aurora;
 mod channels;
@@ -152,6 +153,7 @@ pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 /// One line for each computation, under the name that experiments give it.
 pub const ALL: &[(&str, Compute)] = &[
     ("adapter-pcie", cim_model::modern),
+    ("afterburner-card", afterburner_card::card),
     ("afterburner-stream", afterburner::stream),
     ("channels-point-to-point", channels::point_to_point::rows),
     ("channels-token-network", channels::token::rows),
