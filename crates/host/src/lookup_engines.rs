@@ -213,7 +213,7 @@ impl Engines {
             self.waiting.pop_front();
             self.taken += 1;
             let handed = now.max(self.hand_next);
-            self.hand_next = self.hand_next + self.options.supply;
+            self.hand_next += self.options.supply;
             if self.hand_next < now {
                 self.hand_next = now; // One address is at hand, and no more.
             }
