@@ -11,7 +11,7 @@
 //!
 //! | operation | what it is | costs |
 //! |---|---|---|
-//! | bus read, bus write | a word over TURBOchannel, programmed | [`Processor::bus_read`], [`Processor::bus_write`] |
+//! | bus read, bus write | a word over TURBOchannel | [`Processor::bus_read`], `bus_write` |
 //! | move | between a coprocessor's register and the processor's | a cycle |
 //! | load | a word that main memory has | [`Processor::load`] |
 //! | cached load | a word that the cache has, and its delay slot | two cycles |
@@ -183,7 +183,8 @@ impl Processor {
     /// use lastmeter_host::coprocessor::{Direction, Model, Processor, program};
     /// let ns = Duration::from_ns;
     /// let processor = Processor {
-    ///     cycle: ns(25), bus_read: ns(560), bus_write: ns(120), load: ns(100), store: ns(50), swap: 20,
+    ///     cycle: ns(25), bus_read: ns(560), bus_write: ns(120), load: ns(100), store: ns(50),
+    ///     swap: 20,
     /// };
     /// let straight = processor.run(&program(Model::Straight, false, Direction::Receive), 10);
     /// assert_eq!(straight.rate().as_bits(), 640_000_000); // 32 bits in 50 ns

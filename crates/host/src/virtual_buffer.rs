@@ -9,9 +9,9 @@
 //!
 //! | attachment | moves cells | does not move them |
 //! |---|---|---|
-//! | [`Attachment::Memory`] | a device, into memory | while the driver swaps its buffer (deaf), and while there is no room |
-//! | [`Attachment::Interrupt`] | the processor's handler, into memory | from the first cell until the interrupt is served |
-//! | [`Attachment::Registers`] | the application itself | between its time slices |
+//! | [`Attachment::Memory`] | a device | while the driver swaps its buffer (deaf), or there is no room |
+//! | [`Attachment::Interrupt`] | the processor | from the first cell until the interrupt is served |
+//! | [`Attachment::Registers`] | the application | between its time slices |
 //!
 //! Cells that find the port full are lost; nothing else loses cells. Where a handler moves cells the
 //! processor does nothing else meanwhile.
