@@ -20,18 +20,14 @@ pub(super) const PAGE: &Page = &Page {
     ports: "(units, in subsessions) --> out",
     params: &[
         Param::required("unit", ParamKind::BUFFER, "a picture, or a file: what is sent at once"),
-        Param::required(
-            "size",
-            ParamKind::PACKET,
-            "length of the packets; a unit's last is shorter",
-        ),
+        Param::required("size", ParamKind::PACKET, "of packets; a unit's last is shorter"),
         Param::required("rate", ParamKind::Rate, "bits per second, of packets, within a unit"),
         Param::required("every", ParamKind::Time, "from the beginning of a unit to the next"),
         Param::required("lasting", ParamKind::Time, "how long a subsession goes on; 0 s: one unit"),
         Param::required("between", ParamKind::Time, "from the end of a subsession to the next"),
     ],
-    source: "\"Aurora at MIT\", §5.5 and Table 11: video is captured at a low average rate and sent \
-             in bursts at the available rate",
+    source: "\"Aurora at MIT\", §5.5 and Table 11: video is captured at a low average rate and \
+             sent in bursts at the available rate",
     deviations: &["Units and subsessions are of one length each, where people's are not."],
     counters: &[("sent", "packets made")],
     example: r#"
@@ -46,7 +42,13 @@ rate = "500 Mbit/s"
 name = "ten pictures a second"
 from = "camera"
 to = "screen"
-subsessions = { unit = "76800 B", size = "1 KiB", rate = "100 Mbit/s", every = "100 ms", lasting = "1 s", between = "500 ms" }
+[traffic.subsessions]
+unit = "76800 B"
+size = "1 KiB"
+rate = "100 Mbit/s"
+every = "100 ms"
+lasting = "1 s"
+between = "500 ms"
 "#,
     place: here!(),
 };
@@ -75,7 +77,8 @@ const FAR: u64 = u64::MAX / 4;
 ///     unit: Bytes(2500), packet: Bytes(1000), rate: Rate::from_mbit(8),
 ///     every: Duration::from_ms(10), lasting: Duration::from_ms(20), between: Duration::from_ms(80),
 /// };
-/// let first: Vec<_> = pictures.packets()?.take(4).map(|(at, len)| (at.as_ps() / 1_000_000_000, len.0)).collect();
+/// let mut ms = pictures.packets()?.map(|(at, len)| (at.as_ps() / 1_000_000_000, len.0));
+/// let first: Vec<_> = ms.by_ref().take(4).collect();
 /// assert_eq!(first, [(0, 1000), (1, 1000), (2, 500), (10, 1000)]);
 /// # Ok::<(), String>(())
 /// ```
