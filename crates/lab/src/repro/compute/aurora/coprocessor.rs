@@ -16,6 +16,8 @@ const RUNS: Runs<'_> =
 const CELLS: u64 = 1000;
 /// Data of a cell.
 const DATA: Bytes = Bytes(48);
+/// A packet that is reassembled on the board.
+const PACKET: Bytes = Bytes::from_kib(4);
 
 const DIRECTIONS: [(&str, Direction); 2] =
     [("receive", Direction::Receive), ("transmit", Direction::Transmit)];
@@ -87,6 +89,17 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
     let count = Model::TABLE_2.len() as f64;
     let mut computed = vec![row("A-97", "interface models", Value::Number(count, "models"))];
+    // What a cell takes of the bus where it is programmed.
+    let words = |direction, word| {
+        let cell = program(Model::Bus, false, direction);
+        cell.iter().filter(|&&operation| operation == word).count() as f64
+    };
+    let (reads, writes) = (
+        words(Direction::Receive, Operation::BusRead),
+        words(Direction::Transmit, Operation::BusWrite),
+    );
+    computed.push(row("A-33", "reads for a received cell", Value::Number(reads, "reads")));
+    computed.push(row("A-33", "writes for a sent cell", Value::Number(writes, "writes")));
     for (id, swapped) in [("A-98", true), ("A-99", false)] {
         for host in &hosts {
             for (way, direction) in DIRECTIONS {
@@ -184,7 +197,14 @@ fn bounds(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     let to = bus.rate(DATA, Way::ToMemory);
     let from = bus.rate(DATA, Way::FromMemory);
     let memory = |direction| host.rate(Model::Memory, false, direction);
+    // Packet-sized transfers ask for the bus less often than cell-sized ones.
+    let (cell, packet) = (to.as_bits() as f64, bus.rate(PACKET, Way::ToMemory).as_bits() as f64);
     Ok(vec![
+        holds(
+            "A-44",
+            "transfers of packets cost less arbitration than of cells",
+            packet > 1.2 * cell,
+        ),
         row("A-102", "Osiris, to memory", to.into()),
         row("A-102", "Osiris, from memory", from.into()),
         holds(

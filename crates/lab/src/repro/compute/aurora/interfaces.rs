@@ -179,6 +179,13 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     );
     // Osiris, which has the segmentation in hardware, in the same host.
     let hardware = RUNS.ledger(&RUNS.receives("dec3000-800", "osiris", PAGE)?)?;
+    // The same board and driver, with an interrupt for each burst in the place of polling.
+    let burst: Bytes = constants.get("burst")?;
+    let polled = RUNS.ledger(&RUNS.receives("dec3000-800", "vudboard", burst)?)?;
+    let change = Change::Replace("priority = \"softirq\"", "priority = \"interrupt\"");
+    let library = Changed { profile: "adapters/vudboard", change };
+    let runs = Runs { library: &library, ..RUNS };
+    let interrupted = runs.ledger(&runs.receives("dec3000-800", "vudboard", burst)?)?;
     let pio = RUNS.ledger(&RUNS.receives("dec5000-240", "vup1", PAGE)?)?;
     let reads = pio.resources.iter().find(|resource| resource.name == "receiver.bus-read");
     let most = |resource: &crate::ledger::Resource| {
@@ -192,6 +199,11 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         holds("A-94", "host processing limits", limit(&ledger) == "receiver.copy"),
         row("A-66", "copies, kernel and user", Value::Number(f64::from(copies), "copies")),
         holds("A-64", "interface, reassembly and delivery are stages", in_order),
+        holds(
+            "A-31",
+            "polling delivers more than an interrupt for each burst",
+            goodput(&polled) > 1.2 * goodput(&interrupted),
+        ),
         holds("A-124", "hardware segmentation brings more", sar > 0.3),
         holds("A-124", "one copy less brings as much", (copy / sar - 1.0).abs() < 0.1),
         holds(
