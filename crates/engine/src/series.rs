@@ -56,6 +56,17 @@ impl Series {
         (*least, *most) = ((*least).min(value), (*most).max(value));
     }
 
+    /// The quantity is `value` from one time to another.
+    pub fn record_span(&mut self, from: Time, to: Time, value: u64) {
+        self.record(to, value);
+        // In steps as wide as that has made them.
+        let mut at = from;
+        while at < to && ((at.as_ps() / self.width.as_ps()) as usize) < STEPS_MAX {
+            self.record(at, value);
+            at += self.width;
+        }
+    }
+
     #[cold]
     fn halve(&mut self) {
         self.width = self.width * 2;
@@ -89,6 +100,15 @@ mod tests {
         let all: Vec<_> = series.steps().collect();
         assert_eq!(all.len(), STEPS_MAX);
         assert_eq!(all[511], (Time::START + Duration::from_us(511), (511, 511)));
+    }
+
+    #[test]
+    fn a_span_is_recorded_in_every_step_that_it_touches() {
+        let us = |us| Time::START + Duration::from_us(us);
+        let mut series = Series::beginning(Duration::from_us(10));
+        series.record_span(us(25), us(61), 7);
+        let starts: Vec<Time> = series.steps().map(|(at, _)| at).collect();
+        assert_eq!(starts, [us(20), us(30), us(40), us(50), us(60)]);
     }
 
     proptest! {

@@ -333,7 +333,6 @@ impl Medium {
         sent: &mut impl FnMut(Sent),
     ) {
         let mut at = started;
-        self.holders.record(started, station as u64);
         loop {
             let first = self.queues[station][class as usize].packets.front();
             let Some(time) = first.map(|packet| self.time_for(packet.len)) else { break };
@@ -350,6 +349,9 @@ impl Medium {
             let sent_frame = self.send(station, class, at, time);
             at = sent_frame.ended;
             sent(sent_frame);
+        }
+        if at > started {
+            self.holders.record_span(started, at, station as u64);
         }
         let more = match class {
             Class::Synchronous => !left.synchronous.is_zero(),

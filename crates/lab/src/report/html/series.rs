@@ -32,7 +32,7 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
 fn value(series: &Series, value: f64) -> String {
     match series.unit.as_str() {
         "s" => time(value),
-        unit => format!("{} {}", figures::significant(value), escape(unit)),
+        unit => format!("{} {value:.0}", escape(unit)),
     }
 }
 
@@ -52,7 +52,10 @@ fn picture(series: &Series, out: &mut String) {
         "<svg class=\"series\" role=\"img\" aria-label=\"{name} {span}\" \
          viewBox=\"0 0 {WIDTH:.0} {HEIGHT:.0}\">\n"
     ));
-    for (share, anchor) in [(0.0, most), (0.5, most / 2.0), (1.0, 0.0)] {
+    // Half of a number of something is none.
+    let lines: &[f64] = if series.unit == "s" { &[1.0, 0.5, 0.0] } else { &[1.0, 0.0] };
+    for &part in lines {
+        let (share, anchor) = (1.0 - part, most * part);
         let at = ABOVE + (HEIGHT - ABOVE - BELOW) * share;
         out.push_str(&format!(
             "<path class=\"axis\" d=\"M{LEFT:.0} {at:.1}H{WIDTH:.0}\"/>\

@@ -20,6 +20,8 @@ enum Output {
 struct Seen {
     /// Bytes of data that arrived in order.
     goodput: u64,
+    /// Of the connection that got least.
+    least: u64,
     /// Cells that arrived and were of no use.
     wasted: u64,
     /// Cells that the output lost.
@@ -106,6 +108,7 @@ impl Network {
         let wasted = sum("out", "wasted");
         Ok(Seen {
             goodput: sum("receives", "consumed"),
+            least: sum("receives", "least"),
             wasted,
             lost: ["full", "partial discard", "early discard"].map(dropped).iter().sum(),
             arrived: wasted + cells.map(|(book, _)| book.delivered.packets).sum::<u64>(),
@@ -141,6 +144,11 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "A-162",
             "small buffers: goodput of TCP is poor",
             10 * poor.goodput < 7 * good.goodput,
+        ),
+        holds(
+            "A-162",
+            "small buffers: a connection gets less than a tenth of its share",
+            10 * poor.least * network.connections < good.goodput,
         ),
         holds("A-162", "larger buffers help", tail.goodput > poor.goodput),
         holds("A-162", "shorter packets lose less", shorter.goodput > poor.goodput),
