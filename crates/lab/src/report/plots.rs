@@ -97,7 +97,8 @@ fn ticks((low, high): (f64, f64)) -> Vec<f64> {
     let step = [1.0, 2.0, 5.0, 10.0].map(|by| by * power);
     let step = step.into_iter().find(|&step| step >= raw).unwrap_or(raw);
     let first = (low / step).ceil() as i64;
-    let last = (high / step).floor() as i64;
+    // 0.3 / 0.05 is a little less than 6.
+    let last = (high / step + 1e-9).floor() as i64;
     (first..=last).map(|tick| tick as f64 * step).collect()
 }
 
