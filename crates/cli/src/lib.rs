@@ -6,6 +6,7 @@
 
 mod bench;
 mod calibrate;
+mod compare;
 mod kinds;
 mod live;
 mod lookup;
@@ -73,6 +74,8 @@ enum Command {
     Live(live::Arguments),
     /// Run an experiment many times, with different values and seeds
     Sweep(sweep::Arguments),
+    /// Put two ledgers side by side
+    Compare(compare::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
     Repro(repro::Arguments),
     /// Print what can be said in experiments, made from the code
@@ -118,6 +121,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
         Command::Sweep(arguments) => sweep::sweep(&common, &arguments),
+        Command::Compare(arguments) => compare::compare(&common, &arguments),
         Command::Live(arguments) => live::live(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),

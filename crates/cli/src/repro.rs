@@ -7,7 +7,7 @@ use lastmeter_lab::reception::sweep::{self, Curve, Machine};
 use lastmeter_lab::reception::{Way, chart, of_1997, of_today};
 use lastmeter_lab::repro::{self, Means, Options, Report, Shelf, Style};
 use lastmeter_live::calibrate::Calibration;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Reproduce published tables and figures, ours beside theirs.
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// With --modern: a host that `lastmeter calibrate --out FILE` has written [default: a bundled one]
     #[arg(long, value_name = "FILE", requires = "modern")]
     host: Option<PathBuf>,
-    /// Write a page here: rows and the documents' figures from our runs; with --modern, the chart
+    /// Write one HTML page here: each table and figure, ours over theirs; with --modern the chart
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -40,6 +40,7 @@ Examples:
   lastmeter repro E-64 --json     one row, for programs
   lastmeter repro dq-stress --out dq.html
                                   a page that draws the figures and steps through them
+  lastmeter repro --out all.html  everything as one page
   lastmeter repro livelock --modern --out livelock.html
                                   every way to receive, then and now, on one chart";
 
@@ -65,9 +66,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     bar.finish_and_clear();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
-        std::fs::write(path, lastmeter_lab::report::plots::page(&report, &plots))
-            .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
-        output::note(&format!("Written to {}", path.display()));
+        save(path, &lastmeter_lab::report::html::repro::render(&report, &plots))?;
     }
     match common.json {
         true => output::print(&report.json_lines()?),
@@ -77,6 +76,13 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         }
     }
     Ok(if report.passes() { Ended::Done } else { Ended::Short })
+}
+
+fn save(path: &Path, page: &str) -> Result<(), Complaint> {
+    std::fs::write(path, page)
+        .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
+    output::note(&format!("Written to {}", path.display()));
+    Ok(())
 }
 
 fn complaint(error: repro::Error) -> Complaint {
@@ -117,10 +123,7 @@ fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let before = curves(&then, &of_1997());
     bar.finish_and_clear();
     if let Some(path) = &arguments.out {
-        let page = chart::html(&[(&today, &now), (&then, &before)]);
-        std::fs::write(path, page)
-            .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
-        output::note(&format!("Written to {}", path.display()));
+        save(path, &chart::html(&[(&today, &now), (&then, &before)]))?;
     }
     match common.json {
         true => {

@@ -9,9 +9,11 @@
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
 //! | [`plots`]    | who compares with a document              | a page of figures and rows     |
 //! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
+//! | [`mod@compare`] | who has two of them                    | both side by side              |
 //! | [`columns`]  | what has tables                           | Parquet from columns, and back |
 
 pub mod columns;
+pub mod compare;
 pub(crate) mod figures;
 pub mod html;
 pub mod json;

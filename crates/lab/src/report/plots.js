@@ -1,4 +1,5 @@
 "use strict";
+{
 // Steps through plots over time: hides what comes later, and says what each curve is then.
 const plots = JSON.parse(document.getElementById("plots").textContent);
 const PLAY_MS = 8000;
@@ -55,3 +56,4 @@ document.querySelectorAll("figure").forEach((figure, place) => {
     }, PLAY_MS / range.max);
   });
 });
+}

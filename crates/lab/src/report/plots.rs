@@ -1,11 +1,10 @@
-//! A reproduction as one HTML page: its rows, and the figures of its document drawn from our run.
+//! The figures of a document drawn from our run, for the page of a reproduction.
 //!
 //! A plot over time can be stepped through and played: what comes later is hidden, and the key says
 //! what every curve is at that instant. Without scripts the whole plot is there. The page works
 //! offline, and its data stand in it as JSON.
 
-use super::html::escape;
-use crate::repro::Report;
+use super::html::{embedded, escape};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -207,18 +206,9 @@ const STEPS: &str = "<div class=\"steps\" hidden><button data-by=\"-1\" aria-lab
 &#9654;</button><input type=\"range\" min=\"0\" max=\"400\" value=\"400\" aria-label=\"instant\">\
 <output></output></div>\n";
 
-/// The whole page: a table of rows for each experiment, and the figures.
-pub fn page(report: &Report, plots: &[Plot]) -> String {
-    let title = report.sheets.first().map_or("", |sheet| sheet.title.as_str());
-    let mut out =
-        String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
-    let _ = writeln!(out, "<title>{} - Lastmeter</title>", escape(title));
-    let _ = writeln!(out, "<style>\n{}</style>\n</head>\n<body>", include_str!("plots.css"));
-    for sheet in &report.sheets {
-        let _ =
-            writeln!(out, "<h1>{}</h1>\n<p>{}</p>", escape(&sheet.title), escape(&sheet.question));
-    }
+/// The figures, for a page that has the colours of [`super::html`]: drawn, with what steps through them.
+pub(crate) fn figures(plots: &[Plot]) -> String {
+    let mut out = format!("<style>\n{}</style>\n", include_str!("plots.css"));
     for (id, plot) in plots.iter().enumerate() {
         let _ = write!(
             out,
@@ -231,34 +221,11 @@ pub fn page(report: &Report, plots: &[Plot]) -> String {
             escape(&plot.caption)
         );
     }
-    for sheet in &report.sheets {
-        out += "<table>\n<thead><tr><th>row</th><th>what</th><th>published</th><th>ours</th>\
-                <th>error</th><th>within</th><th></th></tr></thead>\n<tbody>\n";
-        for row in &sheet.rows {
-            let ours = row.measured.map_or_else(|| "none".to_owned(), number);
-            let _ = writeln!(
-                out,
-                "<tr{}><td>{}</td><td>{}</td><td>{} {}</td><td>{}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td></tr>",
-                if row.pass { "" } else { " class=\"short\"" },
-                escape(&row.id),
-                escape(&row.item),
-                escape(&row.published.to_string()),
-                escape(&row.unit),
-                ours,
-                row.error.map_or(String::new(), |error| format!("{:+.1} %", error * 100.0)),
-                escape(&row.tolerance),
-                if row.pass { "as published" } else { "falls short" },
-            );
-        }
-        out += "</tbody></table>\n";
-    }
     let data = serde_json::to_string(plots).unwrap_or_default();
-    let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
     let _ = write!(
         out,
-        "<script type=\"application/json\" id=\"plots\">\n{data}\n</script>\n<script>\n{}</script>\n\
-         </body>\n</html>\n",
+        "<script type=\"application/json\" id=\"plots\">\n{}\n</script>\n<script>\n{}</script>\n",
+        embedded(&data),
         include_str!("plots.js")
     );
     out
@@ -286,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_plot_has_its_curves_and_nothing_in_it_ends_an_element() {
-        let page = page(&Report { sheets: Vec::new() }, &[plot()]);
+        let page = figures(&[plot()]);
         assert_eq!(page.matches("<polyline").count(), 2);
         assert!(
             page.contains("a &amp; b") && page.contains("Fig &lt;1&gt;") && !page.contains("NaN")

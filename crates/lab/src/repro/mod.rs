@@ -23,6 +23,7 @@ pub use folder::{Contradiction, Role, Shelf};
 pub use published::{Published, Tolerance};
 pub use report::{Report, Row, SCHEMA, Sheet, Summary};
 pub use table::Style;
+pub(crate) use table::cells;
 
 use crate::report::plots::Plot;
 use compute::{Computed, Setting};

@@ -165,6 +165,11 @@ fn item(row: &Row) -> String {
     }
 }
 
+/// What is published, ours and the error as they are shown.
+pub(crate) fn cells(row: &Row) -> [String; 3] {
+    [published(row), measured(row), error(row)]
+}
+
 fn published(row: &Row) -> String {
     // A bound is not a value: it shows its side.
     match row.tolerance.as_str() {

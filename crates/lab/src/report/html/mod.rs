@@ -6,9 +6,11 @@
 //! itself is inside as JSON, so that the file is also data. A part of the page is one line in
 //! `SECTIONS`.
 
+pub mod compare;
 mod drawing;
 mod facts;
 mod paths;
+pub mod repro;
 mod resources;
 mod series;
 mod stages;
@@ -46,7 +48,21 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// # Ok::<(), lastmeter_engine::Error>(())
 /// ```
 pub fn render(ledger: &Ledger) -> String {
-    let title = escape(&ledger.title);
+    let mut out = begin(&ledger.title);
+    out.push_str(&format!("<header>\n<h1>{}</h1>\n", escape(&ledger.title)));
+    facts::run(ledger, &mut out);
+    out.push_str("</header>\n<main>\n");
+    SECTIONS.iter().for_each(|section| section(ledger, &mut out));
+    out.push_str("</main>\n");
+    let json = serde_json::to_string(ledger);
+    let json = json.expect("maps with text keys and plain numbers always have a JSON");
+    end(&mut out, "ledger", &json);
+    out
+}
+
+/// A page up to its body.
+fn begin(title: &str) -> String {
+    let title = escape(title);
     let mut out = String::new();
     out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     out.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n");
@@ -54,16 +70,16 @@ pub fn render(ledger: &Ledger) -> String {
     out.push_str(&format!("<title>{title} - Lastmeter</title>\n"));
     out.push_str(&format!("<style>\n{}</style>\n</head>\n<body>\n", include_str!("page.css")));
     out.push_str(PATTERNS);
-    out.push_str(&format!("<header>\n<h1>{title}</h1>\n"));
-    facts::run(ledger, &mut out);
-    out.push_str("</header>\n<main>\n");
-    SECTIONS.iter().for_each(|section| section(ledger, &mut out));
-    out.push_str("</main>\n<footer><div id=\"tools\"></div></footer>\n");
-    out.push_str("<script type=\"application/json\" id=\"ledger\">\n");
-    out.push_str(&embedded(ledger));
+    out
+}
+
+/// The end of a page, with its data inside.
+fn end(out: &mut String, id: &str, json: &str) {
+    out.push_str("<footer><div id=\"tools\"></div></footer>\n");
+    out.push_str(&format!("<script type=\"application/json\" id=\"{id}\">\n"));
+    out.push_str(&embedded(json));
     out.push_str("\n</script>\n");
     out.push_str(&format!("<script>\n{}</script>\n</body>\n</html>\n", include_str!("page.js")));
-    out
 }
 
 /// What waits and what is held up differ from what is served by their patterns, not only by colour.
@@ -78,11 +94,9 @@ patternTransform=\"rotate(45)\">\
 <circle cx=\"3\" cy=\"3\" r=\"1.6\" style=\"fill:var(--wait)\"/></pattern>\
 </defs></svg>\n";
 
-/// The ledger's JSON, with nothing in it that could end the element that it stands in.
-fn embedded(ledger: &Ledger) -> String {
-    let text = serde_json::to_string(ledger);
-    let text = text.expect("maps with text keys and plain numbers always have a JSON");
-    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+/// JSON with nothing in it that could end the element that it stands in.
+pub(super) fn embedded(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// A table that scrolls by itself where the screen is narrow. Titles, rows and caption are HTML.

@@ -1,0 +1,61 @@
+//! `lastmeter compare`: two ledgers, one beside the other.
+
+use crate::{Common, Complaint, Ended, output, results};
+use lastmeter_lab::ledger::{Ledger, SCHEMA};
+use lastmeter_lab::report::compare::Comparison;
+use lastmeter_lab::report::html;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Put two ledgers side by side: totals, stages and resources, the largest change first.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A ledger.json, or the folder of results that has one
+    first: PathBuf,
+    /// What is compared with it
+    second: PathBuf,
+    /// Write the comparison as one HTML file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lastmeter run first-path --out before
+  lastmeter run first-path --set links.0.rate='1 Gbit/s' --out after
+  lastmeter compare before after --out compared.html";
+
+pub(crate) fn compare(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let Arguments { first, second, out } = arguments;
+    let (one, other) = (read(first)?, read(second)?);
+    let names = [first, second].map(|path| path.display().to_string());
+    let comparison = Comparison::new([&names[0], &names[1]], [&one, &other]);
+    match common.json {
+        true => output::print(&serde_json::to_string_pretty(&comparison)?),
+        false => output::print(&comparison.text(output::width())),
+    }
+    if let Some(out) = out {
+        let name = out.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| Complaint(format!("`{}` is no file", out.display())))?;
+        let folder = out.parent().unwrap_or(Path::new(""));
+        results::save(folder, name, html::compare::render(&comparison).as_bytes())?;
+        output::note(&format!("Written to {}", out.display()));
+    }
+    Ok(Ended::Done)
+}
+
+fn read(path: &Path) -> Result<Ledger, Complaint> {
+    let file = if path.is_dir() { path.join("ledger.json") } else { path.to_owned() };
+    let complain =
+        |error: &dyn std::fmt::Display| Complaint(format!("`{}`: {error}", file.display()));
+    let text = fs::read_to_string(&file).map_err(|error| complain(&error))?;
+    let ledger: Ledger = serde_json::from_str(&text).map_err(|error| complain(&error))?;
+    match ledger.schema == SCHEMA {
+        true => Ok(ledger),
+        false => {
+            let hint = format!("this is `{}`, not `{SCHEMA}`", ledger.schema);
+            Err(complain(&hint))
+        }
+    }
+}
