@@ -11,13 +11,24 @@ use crate::relay;
 use crate::transfer::{receiver, sender};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 /// Says to the program that it is a helper; its value is the parent's process id.
 const MARKER: &str = "LASTMETER_LIVE_WORKER";
+
+/// How this program is started again, where it is not an executable of its own.
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says how this program is started again, where an interpreter runs it: the command has to lead to
+/// [`enter_if_asked`]. What was said first holds.
+pub fn is_started_by(command: Vec<OsString>) {
+    let _ = PROGRAM.set(command);
+}
 
 /// The niceness of helpers where the kernel allows it.
 const PRIORITY: i32 = -20;
@@ -240,8 +251,15 @@ impl Worker {
     pub(crate) fn spawn() -> Result<Worker> {
         let what = || "starting a helper process".to_owned();
         let (ours, theirs) = UnixStream::pair().doing(what)?;
-        let program = std::env::current_exe().doing(what)?;
-        let child = Command::new(program)
+        let mut command = match PROGRAM.get().and_then(|words| words.split_first()) {
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
+            None => Command::new(std::env::current_exe().doing(what)?),
+        };
+        let child = command
             .env_clear()
             .env(MARKER, std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
