@@ -74,7 +74,10 @@ impl Disk {
     }
 
     /// Will write what crosses a link into a file: `LINK=FILE`.
-    pub(crate) fn add_tap(&self, text: &str) -> Result<(), Complaint> {
+    ///
+    /// # Errors
+    /// The text names no file, or one that cannot be written.
+    pub fn add_tap(&self, text: &str) -> Result<(), Complaint> {
         let Some((link, path)) = text.split_once('=') else {
             let hint = "write a link and a file, like --pcap 'alice->bob=out.pcapng'";
             return Err(Complaint(format!("`{text}` names no file: {hint}")));
@@ -87,7 +90,10 @@ impl Disk {
     }
 
     /// Complains of a tap that no link has asked for; `links` are those that there are.
-    pub(crate) fn check_taps(&self, links: &[&str]) -> Result<(), Complaint> {
+    ///
+    /// # Errors
+    /// There is such a tap; says what was probably meant.
+    pub fn check_taps(&self, links: &[&str]) -> Result<(), Complaint> {
         let taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(link) = taps.keys().next() else { return Ok(()) };
         let near = lastmeter_lab::document::nearest(link, links.iter().copied());

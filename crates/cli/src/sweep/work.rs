@@ -54,11 +54,8 @@ pub fn local(
     let pending = pending.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut rows = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     worked.map_err(Complaint)?;
-    match folder {
-        Some(folder) => {
-            folder.into_inner().unwrap_or_else(PoisonError::into_inner).add(&pending.rows)?;
-        }
-        None => {}
+    if let Some(folder) = folder {
+        folder.into_inner().unwrap_or_else(PoisonError::into_inner).add(&pending.rows)?;
     }
     rows.extend(pending.rows);
     Ok(rows)
