@@ -2,5 +2,6 @@
 //! received by the machine itself. So the same connection runs in a model and before a real
 //! interface.
 
+pub mod bench;
 pub mod channel;
 pub mod tcp;

@@ -11,7 +11,8 @@
 //! | `excess`  | -       | drop    | what to do with a message that exceeds them                   |
 //!
 //! - **Drop**: packets that find a slot are kept, the rest of their message is dropped with the first
-//!   that finds none (§3.5.1).
+//!   that finds none (§3.5.1). What a cut message left of its logical arrival the next one may use, while
+//!   that is still to come: so excess costs a channel no more than itself.
 //! - **Delay**: the message waits at its source until all its packets find slots.
 //! - **Relax**: it goes on beyond the slots. Its logical time is later by its own excess, so it waits
 //!   longer further on, and only its own channel pays.
@@ -67,12 +68,14 @@ pub struct Police {
     slots: u64,
     held: u64,
     excess: Excess,
+    /// A logical arrival at which fewer packets entered than its message had, and how many fewer.
+    spare: Option<(Time, u64)>,
 }
 
 impl Police {
     /// Of a channel with this I_min and so many slots.
     pub fn new(interval: Duration, slots: u64, excess: Excess) -> Police {
-        Police { arrivals: LogicalArrivals::new(interval), slots, held: 0, excess }
+        Police { arrivals: LogicalArrivals::new(interval), slots, held: 0, excess, spare: None }
     }
 
     /// A message of `packets`, at least one, comes at `now`.
@@ -83,7 +86,18 @@ impl Police {
             Excess::Relax => packets,
             Excess::Delay if free < packets.min(self.slots) => return Verdict::Wait,
             Excess::Drop | Excess::Delay if free == 0 => return Verdict::Drop,
-            Excess::Drop | Excess::Delay => packets.min(free),
+            Excess::Drop | Excess::Delay => {
+                if let Some((logical, spare)) = self.spare.filter(|&(logical, _)| logical > now) {
+                    let packets = packets.min(free).min(spare);
+                    self.held += packets;
+                    self.spare = (spare > packets).then(|| (logical, spare - packets));
+                    return Verdict::Enter { logical, packets };
+                }
+                if free < packets {
+                    self.spare = Some((self.arrivals.peek(now), packets - free));
+                }
+                packets.min(free)
+            }
         };
         self.held += packets;
         Verdict::Enter { logical: self.arrivals.arrive(now), packets }
@@ -125,7 +139,10 @@ mod tests {
         assert_eq!(drop.message(at(0), 6), Verdict::Enter { logical: at(0), packets: 4 });
         assert_eq!(drop.message(at(0), 1), Verdict::Drop);
         drop.left();
-        // The dropped message has not moved logical time.
-        assert_eq!(drop.message(at(1), 1), Verdict::Enter { logical: at(10), packets: 1 });
+        // The dropped message has not moved logical time; the cut one's is past.
+        assert_eq!(drop.message(at(1), 3), Verdict::Enter { logical: at(10), packets: 1 });
+        (0..3).for_each(|_| drop.left());
+        // Two packets of the message at 10 ms did not enter; these may have its place.
+        assert_eq!(drop.message(at(2), 4), Verdict::Enter { logical: at(10), packets: 2 });
     }
 }

@@ -155,6 +155,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("adapter-pcie", cim_model::modern),
     ("afterburner-card", afterburner_card::card),
     ("afterburner-stream", afterburner::stream),
+    ("channels-link", channels::link::rows),
     ("channels-point-to-point", channels::point_to_point::rows),
     ("channels-token-network", channels::token::rows),
     ("atomic2-authentication", atomic::authentication),

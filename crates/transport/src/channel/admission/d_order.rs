@@ -45,8 +45,16 @@ fn response<'a>(
     fixed: u128,
     limit: u64,
 ) -> Option<u64> {
-    let costs: u128 = above.clone().map(|class| u128::from(class.cost)).sum();
-    let mut response = fixed + costs;
+    let sums = above.clone().map(|class| (u128::from(class.cost), class.share));
+    let (costs, share) =
+        sums.fold((0, 0), |(costs, share), class| (costs + class.0, share + class.1));
+    if share >= ONE {
+        return None;
+    }
+    // Each ceiling is at least 1, and at least what it rounds up; shares are rounded up, so one
+    // picosecond and more is taken off.
+    let least = stretched(fixed, share).saturating_sub(1 + (fixed >> 20));
+    let mut response = (fixed + costs).max(if share > 0 { least } else { 0 });
     loop {
         let now = u64::try_from(response).ok().filter(|&now| now <= limit)?;
         let wanted: u128 = above
