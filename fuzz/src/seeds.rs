@@ -95,6 +95,7 @@ fn texts() -> Result<Corpus, Error> {
         ("fuzz_vci_file", b"version 3\nblock 1 first 40 count 3\ntaken 40 by 7\n".to_vec()),
         ("fuzz_mahimahi", b"0\n5\n5\n12\n".to_vec()),
         ("fuzz_mahimahi", b"3\n 40\r\n100000000".to_vec()),
+        ("fuzz_vci_file", b"version 3\nblock 2 first 100 count 8\ntaken 101 by 7\n".to_vec()),
         ("fuzz_rate_table", table.to_vec()),
         ("fuzz_rate_table", b"0 s, 1 GB/s\n0.000001 us,12_000 bit/s".to_vec()),
     ])

@@ -272,7 +272,7 @@ impl Trunk {
             }
             (Sent::Cell(_), None) => {}
         }
-        while let Some(out) = self.ways[direction].merger.next() {
+        while let Some(out) = self.ways[direction].merger.take() {
             match out {
                 Out::Cell((mut packet, came)) => {
                     self.carried += 1;

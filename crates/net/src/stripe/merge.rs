@@ -111,7 +111,7 @@ impl<T> Merger<T> {
         self.fifos[stripe].len()
     }
     /// What has come out; to be asked until there is nothing.
-    pub fn next(&mut self) -> Option<Out<T>> {
+    pub fn take(&mut self) -> Option<Out<T>> {
         self.out.pop_front()
     }
 
@@ -376,7 +376,7 @@ mod tests {
                 // Tags do not say where a PDU ends, cells do; of those that are split late, the tag.
                 Sent::Cell(_) => merger.cell(stripe, sent, item, 53, last),
             }
-            out.extend(std::iter::from_fn(|| merger.next()));
+            out.extend(std::iter::from_fn(|| merger.take()));
         }
         (out, merger)
     }
@@ -453,7 +453,7 @@ mod tests {
                         None => {}
                     }
                 }
-                out.extend(std::iter::from_fn(|| merger.next()));
+                out.extend(std::iter::from_fn(|| merger.take()));
             }
             for (stripe, line) in lines.into_iter().enumerate() {
                 for (sent, cell) in line {
@@ -463,7 +463,7 @@ mod tests {
                     }
                 }
             }
-            out.extend(std::iter::from_fn(|| merger.next()));
+            out.extend(std::iter::from_fn(|| merger.take()));
             prop_assert_eq!(merger.reports, 1);
             let got = cells(&out);
             // In order before the loss, and again from two marker periods behind it.

@@ -140,10 +140,10 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
         (0..=hosts).map(|_| Time::START + Duration::from_us(random.below(20_000))).collect();
     let (mut now, end) = (Time::START, Time::START + Duration::from_secs(1));
     while now < end {
-        for station in 1..=hosts {
+        for (station, due) in due.iter_mut().enumerate().skip(1) {
             drop(ring.enqueue(now, station, Class::Asynchronous, Packet::new(frame_max)));
-            if due[station] <= now {
-                due[station] += period;
+            if *due <= now {
+                *due += period;
                 drop(ring.enqueue(now, station, Class::Synchronous, Packet::new(voice)));
             }
         }

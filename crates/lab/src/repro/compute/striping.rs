@@ -61,7 +61,7 @@ impl Channels {
                 Sent::Marker { round } => self.merger.marker(stripe, round),
                 Sent::Cell(_) => self.merger.cell(stripe, sent, item, CELL_LEN as u64, last),
             }
-            out.extend(std::iter::from_fn(|| self.merger.next()));
+            out.extend(std::iter::from_fn(|| self.merger.take()));
         }
         (out, self.merger.reports)
     }
