@@ -119,8 +119,8 @@ fn speed(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, 
     let chain = engine::chain_rate(setting)?;
     let ports = (family.ports)(family.sizes[TIMED]);
     let note = format!(
-        "{hops} packet-hops through {ports} {} at full load, {} in {:.2} s, {} packets lost, ledger \
-         on, one thread",
+        "{hops} packet-hops through {ports} {} at full load, {} in {:.2} s, {} packets lost, \
+         ledger on, one thread",
         family.unit,
         length(setting),
         timed.seconds,
@@ -171,8 +171,8 @@ fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result
     let (grown, timed) = measured(family, size, LENGTH_QUICK, setting)?;
     let ports = (family.ports)(size);
     let note = format!(
-        "{ports} {}, the most that the model has, took {:.2} GiB of 16 GiB for {LENGTH_QUICK} of full \
-         load, in {:.1} s",
+        "{ports} {}, the most that the model has, took {:.2} GiB of 16 GiB for {LENGTH_QUICK} \
+         of full load, in {:.1} s",
         family.unit,
         grown as f64 / f64::from(1 << 30),
         timed.seconds

@@ -61,7 +61,8 @@ pub const PAGE: &Page = &Page {
         Param::or("transit", ParamKind::Time, "5 us", "through the fabric, and half of it to tell"),
         Param::or("room", ParamKind::BUFFER, "8 MiB", "of each input, and of each output queue"),
     ],
-    source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2, §3.6, §8",
+    source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2, §3.6, \
+             §8",
     deviations: &[
         "Ports are the neighbours in the order of their links.",
         "The fabric moves packets; cells' headers and records take none of its capacity.",

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 pub const PAGE: &Page = &Page {
     name: "adu-link",
     family: Family::Node,
-    what: "A link that sends whole application data units, and interrupts them for more urgent ones.",
+    what: "A link that sends whole application data units, and interrupts them for more urgent \
+           ones.",
     ports: "any in --> [ units by class ] --> (line) --> link that the destination asks for",
     params: &[
         Param::required("rate", ParamKind::Rate, "of the line"),
@@ -22,8 +23,8 @@ pub const PAGE: &Page = &Page {
             "way",
             ParamKind::Choice(&["whole", "continue", "cells", "packets"]),
             "whole",
-            "whole units, cells of one unit until a more urgent one comes, cells in turn, packets in \
-             turn",
+            "whole units, cells of one unit until a more urgent one comes, cells in turn, packets \
+             in turn",
         ),
         Param::or("quantum", ParamKind::PACKET, "64 B", "whole: the least before an interruption"),
         Param::or("payload", ParamKind::PACKET, "1500 B", "packets: the most of a unit in one"),

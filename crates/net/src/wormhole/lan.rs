@@ -11,9 +11,9 @@
 //! ```
 //!
 //! which is exact for equal rates, up to the time that STOP and GO take; a worm behind another in one
-//! switch's slack asks when that one's tail has left, and the slack is counted for each of them. A worm whose head has stood
-//! for `timeout` is thrown away, as a switch does that resets the path; without one, a cycle of worms
-//! that wait for each other stands for ever, and is found.
+//! switch's slack asks when that one's tail has left, and the slack is counted for each of them. A
+//! worm whose head has stood for `timeout` is thrown away, as a switch does that resets the path;
+//! without one, a cycle of worms that wait for each other stands for ever, and is found.
 //!
 //! Source: Boden et al., Myrinet, 1995; N-41, N-63: the switch has no queue, and worms of different
 //! length share a channel by their lengths.

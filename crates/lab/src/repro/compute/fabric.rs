@@ -125,10 +125,10 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let idle = idle.iter().sum::<f64>() / idle.len() as f64;
     let capacity = options.capacity().as_bits() as f64 / 1e6;
     let simple = (capacity - 35.0) / (options.ports - 1) as f64;
-    // Where it falls fastest over ten periods.
+    // Where it falls fastest over ten periods, before the sources are off.
     let fall = |samples: &[Sample]| samples[0].rate[0].saturating_sub(samples[10].rate[0]);
-    let fastest =
-        record.samples.windows(11).filter(|s| (load.first..end(3)).contains(&s[0].period));
+    let within = |s: &&[Sample]| s[0].period >= load.first && s[10].period < end(3);
+    let fastest = record.samples.windows(11).filter(within);
     let fastest = fastest.max_by_key(|samples| fall(samples));
     let dropped = fastest.map_or(f64::NAN, |samples| samples[5].period as f64);
     let dropped_at = dropped as u64;
@@ -236,7 +236,7 @@ pub(super) fn stress_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         plot(
             "Fig 19: the stress load",
-            "What all sources together send to each output. Dotted: where the document's stages end.",
+            "What all sources send to each output. Dotted: where the document's stages end.",
             "Mbit/s",
             (0..load.stages).map(sends).collect(),
         ),
@@ -249,8 +249,8 @@ pub(super) fn stress_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ),
         plot(
             "Fig 21: rates allocated to input 1",
-            "35 Mbit/s while a queue is loaded, 13 for one without backlog, and about 70 to output 5 \
-             once it sends alone.",
+            "35 Mbit/s while a queue is loaded, 13 for one without backlog, and about 70 to \
+             output 5 once it sends alone.",
             "Mbit/s",
             (0..load.stages).map(rate).collect(),
         ),
