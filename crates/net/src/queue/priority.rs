@@ -12,6 +12,10 @@
 //! | `packets` | packets | no limit | most packets that all classes hold                     |
 //! | `bytes`   | bytes   | no limit | most bytes that all classes hold                       |
 //! | `full`    | word    | `refuse` | what gives way: the newcomer, or the newest of the lowest priority (`lowest`) |
+//! | `short`   | bytes   | none     | packets of at most this length count as class 0       |
+//!
+//! With `short`, acknowledgements go first without being looked into; and so does whoever cuts data
+//! into small packets.
 //!
 //! Not pre-emptive: a packet whose transmission has begun is sent whole. Within a class, first in,
 //! first out. A class that is never empty starves all after it; that is what it is for.
@@ -22,7 +26,7 @@ use super::flows::{BYTES, Bank, By, Classifier, End, PACKETS, Room, of_bank};
 use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Packet, Time};
+use lastmeter_base::{Bytes, Packet, Time};
 
 /// Most levels; a word of the machine says which of them hold something.
 const LEVELS_MAX: u64 = 64;
@@ -47,6 +51,8 @@ pub struct Priority {
     /// Bit n is set while class n holds something.
     busy: u64,
     push_out: bool,
+    /// Packets of at most this length count as class 0.
+    short: Bytes,
 }
 
 impl Priority {
@@ -56,7 +62,11 @@ impl Priority {
         let mut bank = Bank::new(room);
         bank.reach(levels - 1);
         let classifier = Classifier::new(By::Class, Some(levels));
-        Priority { bank, classifier, busy: 0, push_out }
+        Priority { bank, classifier, busy: 0, push_out, short: Bytes::ZERO }
+    }
+    /// Lets packets of at most this length go first, whatever their class.
+    pub fn with_short(self, short: Bytes) -> Priority {
+        Priority { short, ..self }
     }
     fn lowest(&self) -> Option<usize> {
         self.busy.checked_ilog2().map(|class| class as usize)
@@ -65,7 +75,10 @@ impl Priority {
 
 impl Queue for Priority {
     fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
-        let class = self.classifier.queue_of(&packet);
+        let class = match packet.len <= self.short {
+            true => 0,
+            false => self.classifier.queue_of(&packet),
+        };
         if packet.len > self.bank.room.bytes {
             return Err(packet);
         }
@@ -120,6 +133,12 @@ impl Described for Priority {
                 "refuse",
                 "what gives way: the newcomer, or the newest packet of the lowest priority",
             ),
+            Param::optional(
+                "short",
+                ParamKind::BUFFER,
+                "none",
+                "packets of at most this length count as class 0",
+            ),
         ],
         source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
         deviations: &[],
@@ -145,7 +164,8 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
     fn build(values: &Values, site: &Site<'_>) -> Priority {
         let push_out = values.get::<String>("full") == "lowest";
         let levels = values.get::<u64>("levels") as usize;
-        Priority::new(levels, Room::from_values(values, site), push_out)
+        let short = values.given::<Bytes>("short").unwrap_or(Bytes::ZERO);
+        Priority::new(levels, Room::from_values(values, site), push_out).with_short(short)
     }
 }
 
@@ -153,7 +173,6 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 mod tests {
     use super::*;
     use crate::queue::check::{self, drain, packet, victims};
-    use lastmeter_base::Bytes;
 
     #[test]
     fn serves_classes_in_their_order_and_each_in_order_of_arrival() {
@@ -163,6 +182,17 @@ mod tests {
         }
         let lens: Vec<u64> = drain(&mut queue, Time::START).iter().map(|p| p.len.0).collect();
         assert_eq!(lens, [2, 4, 3, 1, 5]);
+    }
+
+    ///
+    #[test]
+    fn short_packets_may_count_as_the_first_class() {
+        let mut queue = Priority::new(2, Room::UNLIMITED, false).with_short(Bytes(100));
+        for (class, len) in [(1, 1500), (1, 100), (0, 1000), (1, 101)] {
+            queue.enqueue(Time::START, packet(class, len)).unwrap();
+        }
+        let lens: Vec<u64> = drain(&mut queue, Time::START).iter().map(|p| p.len.0).collect();
+        assert_eq!(lens, [100, 1000, 1500, 101]);
     }
 
     #[test]
