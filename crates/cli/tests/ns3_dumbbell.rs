@@ -1,6 +1,11 @@
 //! A hundred TCP connections through one bottleneck, here and in ns-3.
 //!
-//! The short test runs one seed for five simulated seconds. The long one needs about half an hour:
+//! ns-3 3.37 has two faults that the top of `peers/ns3_dumbbell.cc` names: its scoreboard counts what
+//! was sent again as on the way after it has been SACKed, and its proportional reduction overflows.
+//! Ours is held to ns-3 with both mended; beside it stands ns-3 as it is shipped.
+//!
+//! The short test runs one seed for five simulated seconds. The long one needs about an hour, nearly
+//! all of it ns-3's:
 //!
 //! ```text
 //! cargo test --release -p lastmeter --test ns3_dumbbell -- --ignored --nocapture
@@ -43,6 +48,15 @@ struct Found {
     delivered: Vec<f64>,
 }
 
+/// What is in front of the bottleneck, and which ns-3 it is held to.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    packets: u32,
+    red: bool,
+    /// With the faults of ns-3 3.37 mended.
+    corrected: bool,
+}
+
 /// The program, built where it can be.
 fn ns3() -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/ns3_dumbbell.cc");
@@ -59,12 +73,14 @@ fn ns3() -> Option<PathBuf> {
     }
 }
 
-fn theirs(program: &PathBuf, (packets, red): (u32, bool), seed: u64, seconds: u64) -> Found {
+fn theirs(program: &PathBuf, case: Case, seed: u64, seconds: u64) -> Found {
+    let Case { packets, red, corrected } = case;
     let output = Command::new(program)
         .arg(format!("--seconds={seconds}"))
         .arg(format!("--packets={packets}"))
         .arg(format!("--red={red}"))
         .arg(format!("--seed={seed}"))
+        .arg(format!("--corrected={corrected}"))
         .output()
         .unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -79,7 +95,7 @@ fn theirs(program: &PathBuf, (packets, red): (u32, bool), seed: u64, seconds: u6
     }
 }
 
-fn ours((packets, red): (u32, bool), seed: u64, seconds: u64) -> Found {
+fn ours(Case { packets, red, .. }: Case, seed: u64, seconds: u64) -> Found {
     let queue = match red {
         false => format!("drop-tail = {{ packets = {packets} }}"),
         // ns-3's RED: gentle, a mean that weighs 0.002, and a fiftieth at the upper threshold.
@@ -138,7 +154,7 @@ struct Compared {
     distance_most: f64,
 }
 
-fn compare(program: &PathBuf, case: (u32, bool), seeds: u64, seconds: u64) -> Compared {
+fn compare(program: &PathBuf, case: Case, seeds: u64, seconds: u64) -> Compared {
     let (mut us, mut them) = (Vec::new(), Vec::new());
     for seed in 1..=seeds {
         us.push(ours(case, seed, seconds));
@@ -149,9 +165,10 @@ fn compare(program: &PathBuf, case: (u32, bool), seeds: u64, seconds: u64) -> Co
     };
     let row = |what: &str, value: fn(&Found) -> f64| {
         let (us, them) = (mean(&us, value), mean(&them, value));
-        let name = if case.1 { "RED" } else { "drop-tail" };
-        let error = us / them - 1.0;
-        println!("{name} {} {what}: {us:.5}, ns-3 {them:.5}: {:+.1} %", case.0, error * 100.0);
+        let name = if case.red { "RED" } else { "drop-tail" };
+        let peer = if case.corrected { "ns-3 mended" } else { "ns-3 as shipped" };
+        let (packets, error) = (case.packets, us / them - 1.0);
+        println!("{name} {packets} {what}: {us:.5}, {peer} {them:.5}: {:+.1} %", error * 100.0);
         error
     };
     let all = |runs: &[Found]| -> Vec<f64> {
@@ -171,27 +188,29 @@ fn compare(program: &PathBuf, case: (u32, bool), seeds: u64, seconds: u64) -> Co
 #[test]
 fn five_seconds_of_one_seed_are_like_those_of_ns3() {
     let Some(program) = ns3() else { return };
-    let found = compare(&program, (200, false), 1, 5);
+    let case = Case { packets: 200, red: false, corrected: true };
+    let found = compare(&program, case, 1, 5);
     assert!(found.goodput.abs() < 0.05, "goodput {:+.3}", found.goodput);
     assert!(found.loss.abs() < 0.5, "loss {:+.3}", found.loss);
 }
 
 #[test]
-#[ignore = "takes half an hour; see the top of the file"]
+#[ignore = "takes an hour; see the top of the file"]
 fn goodput_loss_queue_and_shares_are_those_of_ns3() {
     let Some(program) = ns3() else { return };
     let mut wrong = Vec::new();
-    for case in [(200, false), (5000, false), (200, true), (5000, true)] {
-        let found = compare(&program, case, 10, 20);
+    for (packets, red) in [(200, false), (5000, false), (200, true), (5000, true)] {
+        let found = compare(&program, Case { packets, red, corrected: true }, 10, 20);
         let mut check = |what: &str, holds: bool| {
             if !holds {
-                wrong.push(format!("{case:?}: {what}"));
+                wrong.push(format!("{packets}, RED {red}: {what}"));
             }
         };
         check("goodput within 2 %", found.goodput.abs() < 0.02);
         check("loss within 10 %", found.loss.abs() < 0.1);
         check("mean queue within 10 %", found.waiting.abs() < 0.1);
         check("shares at the 1 % level", found.distance < found.distance_most);
+        compare(&program, Case { packets, red, corrected: false }, 1, 20);
     }
     assert!(wrong.is_empty(), "not as in ns-3: {wrong:?}");
 }

@@ -168,7 +168,7 @@ fn dumbbell(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
 /// The same hosts with a hundred connections between each pair.
 fn dumbbell_of_10000(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let text = library::experiment("dumbbell").ok_or("`dumbbell` is not bundled".to_owned())?;
-    let text = text.replace("tcp = {", "tcp = { connections = 100,");
+    let text = text.replace("[traffic.tcp]", "[traffic.tcp]\nconnections = 100");
     let text = text.replace("{ packets = 200 }", "{ packets = 5000 }");
     let experiment = parse("10,000 connections", &text, setting)?;
     let before = memory_most();
