@@ -3,6 +3,7 @@
 //! A computation is a function from constants to values. It may evaluate formulas, or build and run
 //! whole experiments; it owns no clock and no file either way.
 
+mod ack_compression;
 mod afterburner;
 mod afterburner_card;
 mod atomic;
@@ -23,9 +24,12 @@ mod link_sharing;
 mod livelock;
 mod preempt;
 mod qsdrr;
+mod runs;
 mod spc;
 mod striping;
 mod tcp_cells;
+mod tcp_recovery;
+mod time_wait;
 mod vunet;
 mod wormhole;
 
@@ -152,6 +156,7 @@ pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 
 /// One line for each computation, under the name that experiments give it.
 pub const ALL: &[(&str, Compute)] = &[
+    ("ack-compression", ack_compression::rows),
     ("adapter-pcie", cim_model::modern),
     ("afterburner-card", afterburner_card::card),
     ("afterburner-stream", afterburner::stream),
@@ -190,6 +195,8 @@ pub const ALL: &[(&str, Compute)] = &[
     ("vunet", vunet::rows),
     ("spc", spc::rows),
     ("wormhole", wormhole::rows),
+    ("tcp-recovery", tcp_recovery::rows),
+    ("time-wait", time_wait::rows),
 ];
 
 /// Draws the figures of a document.

@@ -48,8 +48,9 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let reading = Reading::read(setting)?;
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
     let mut cases = Vec::new();
-    let mut add = |network, disciplines: &[Discipline], buffers: &[u64], length| {
+    let mut add = |network, disciplines: &[Discipline], buffers: &[u64]| {
         for &packets in buffers {
+            let length = reading.length(network, packets);
             cases.extend(disciplines.iter().map(|&discipline| Case {
                 network,
                 discipline,
@@ -58,28 +59,28 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             }));
         }
     };
-    let Reading { small, length, length_others, .. } = reading;
+    let small = reading.small;
     let figures = wants(&["D-73", "D-84", "D-85", "D-86"]);
     if figures {
-        add(Network::Single, &PUBLISHED, &reading.buffers, length);
+        add(Network::Single, &PUBLISHED, &reading.buffers);
         let small: Vec<u64> = reading.small_buffers().collect();
-        add(Network::Single, &[Discipline::Red1993], &small, length);
+        add(Network::Single, &[Discipline::Red1993], &small);
     }
     if wants(&["D-79"]) {
-        add(Network::Single, &RIVALS, &[small], length);
+        add(Network::Single, &RIVALS, &[small]);
         if !figures {
-            add(Network::Single, &[Discipline::Qsdrr], &[small], length);
+            add(Network::Single, &[Discipline::Qsdrr], &[small]);
         }
     }
     if wants(&["D-73", "D-87"]) {
-        add(Network::Hops, &PAPERS_MAIN, &[small], length_others);
-        add(Network::Mixed, &PAPERS_MAIN, &[small], length_others);
+        add(Network::Hops, &PAPERS_MAIN, &[small]);
+        add(Network::Mixed, &PAPERS_MAIN, &[small]);
     }
     if wants(&["D-87"]) {
         let own = Discipline::Hashed(setting.constants.get("queues")?);
-        add(Network::Single, &[own], &[small], length);
+        add(Network::Single, &[own], &[small]);
         if !figures && !wants(&["D-79"]) {
-            add(Network::Single, &[Discipline::Qsdrr], &[small], length);
+            add(Network::Single, &[Discipline::Qsdrr], &[small]);
         }
     }
     let study = Study::run(&tables, setting, cases)?;
@@ -117,6 +118,7 @@ struct Reading {
     /// 5000.
     large: u64,
     length: Duration,
+    length_small: Duration,
     length_others: Duration,
     significant: f64,
     comparable: f64,
@@ -133,6 +135,7 @@ impl Reading {
             small: constants.get("buffer_small")?,
             large: constants.get("buffer_large")?,
             length: constants.get(if full { "observation" } else { "observation_short" })?,
+            length_small: constants.get(if full { "observation" } else { "observation_small" })?,
             length_others: constants.get(if full {
                 "observation"
             } else {
@@ -146,6 +149,14 @@ impl Reading {
 }
 
 impl Reading {
+    /// How long a run is. A large buffer takes longest to settle.
+    fn length(&self, network: Network, packets: u64) -> Duration {
+        match network {
+            Network::Hops | Network::Mixed => self.length_others,
+            Network::Single if packets < self.large => self.length_small,
+            Network::Single => self.length,
+        }
+    }
     fn small_buffers(&self) -> impl Iterator<Item = u64> + '_ {
         self.buffers.iter().copied().filter(|&packets| packets < self.below)
     }

@@ -1,14 +1,10 @@
 //! The networks of the study, the disciplines, and what connections get in a run.
 
 use super::NAME;
-use crate::build::Changes;
-use crate::document::Override;
-use crate::experiment::Experiment;
-use crate::library::Builtin;
+use crate::repro::compute::runs::{self, File};
 use crate::repro::{Constants, Error};
-use crate::run::{Failure, Manner, prepare};
 use lastmeter_base::{Bytes, Duration, Rate};
-use lastmeter_engine::{Outcome, Parallel, Serial};
+use lastmeter_engine::Parallel;
 
 /// Which network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +215,7 @@ impl Tables {
         })
     }
 
-    fn experiment(&self, case: &Case) -> Result<Experiment, Error> {
+    fn run(&self, case: &Case) -> Result<Shares, Error> {
         let mut sets =
             vec![format!("seed={}", self.seed), format!("duration=\"{} ps\"", case.length.as_ps())];
         let queue = case.discipline.queue(case.packets, &self.red);
@@ -231,30 +227,15 @@ impl Tables {
             // Headers of IP and TCP without options.
             sets.push(format!("traffic.{name}.tcp.mss=\"{} B\"", self.packet.0 - HEADERS));
         }
-        let overrides = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>();
-        let overrides = overrides.map_err(Error::Problems)?;
-        Experiment::parse(NAME, case.network.text(), &overrides, &Builtin).map_err(Error::Problems)
-    }
-
-    fn run(&self, case: &Case) -> Result<Shares, Error> {
-        let experiment = self.experiment(case)?;
-        let manner = Manner { threads: 1, shuffle_ties: 0, collecting: false };
-        let outcome = prepare(&experiment, &Changes::NONE, manner, &Builtin)
-            .and_then(|mut prepared| {
-                prepared.run(&Default::default(), &Serial)?;
-                prepared.finish()
-            })
-            .map_err(|failure| match failure {
-                Failure::Problems(problems) => Error::Problems(problems),
-                failure => Error::Computation { name: NAME, message: failure.to_string() },
-            })?;
+        let text = case.network.text();
+        let found = File { name: NAME, text, collecting: false, tracing: false }.run(&sets)?;
         // A hundred connections share each bottleneck; headers are no goodput.
         let payload = self.link.as_bits() as f64 / self.connections as f64
             * (self.packet.0 - HEADERS) as f64
             / self.packet.0 as f64;
         let fair = payload / 8.0 * case.length.as_secs_f64();
         let group = |&(host, count, name): &(&str, usize, &str)| {
-            let got = |at| consumed(&outcome, &format!("{host}.{at} receives {name}"));
+            let got = |at| found.count(&format!("{host}.{at} receives {name}"), "consumed");
             (0..count).map(|at| Ok(100.0 * got(at)? as f64 / fair)).collect()
         };
         let groups = case.network.groups().iter().map(group).collect::<Result<_, Error>>()?;
@@ -270,39 +251,19 @@ impl Tables {
         cases: &[Case],
         parallel: &dyn Parallel,
     ) -> Result<Vec<Shares>, Error> {
-        let mut results: Vec<Option<Result<Shares, Error>>> = cases.iter().map(|_| None).collect();
-        let mut tasks: Vec<_> = cases
-            .iter()
-            .zip(&mut results)
-            .map(|(case, result)| move || *result = Some(self.run(case)))
-            .collect();
-        let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
-            tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
-        parallel.run(&mut tasks);
-        let left_out = || Error::Computation { name: NAME, message: "a run was left out".into() };
-        results.into_iter().map(|result| result.ok_or_else(left_out)?).collect()
+        runs::all(NAME, cases, parallel, |case| self.run(case))
     }
 }
 
 /// Of IPv4 and TCP.
 pub(super) const HEADERS: u64 = 40;
 
-fn consumed(outcome: &Outcome, element: &str) -> Result<u64, Error> {
-    let report = outcome.elements.iter().find(|report| report.name == element);
-    let counters = report.map_or(&[][..], |report| &report.counters);
-    let found = counters.iter().find(|(name, _)| *name == "consumed");
-    let missing = || Error::Computation {
-        name: NAME,
-        message: format!("`{element}` does not count what it consumed"),
-    };
-    Ok(found.ok_or_else(missing)?.1)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
     use super::*;
+    use lastmeter_engine::Serial;
 
     fn tables() -> Tables {
         Tables {
