@@ -190,11 +190,11 @@ fn key(plot: &Plot) -> String {
     let mut out = String::from("<p class=\"key\">");
     for (place, series) in plot.series.iter().enumerate() {
         let (colour, dash) = STYLES[place % STYLES.len()];
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<span><svg width=\"34\" height=\"8\" aria-hidden=\"true\"><path d=\"M0 4H34\" \
              stroke=\"{colour}\" stroke-width=\"2.5\" stroke-dasharray=\"{dash}\"/></svg> {} \
-             <output></output></span>\n",
+             <output></output></span>",
             escape(&series.name)
         );
     }

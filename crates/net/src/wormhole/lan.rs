@@ -479,8 +479,8 @@ pub fn around(topology: &Topology, switches: &[usize]) -> Routes {
             let mut path = vec![topology.out_of_host(from)];
             let mut found = true;
             while at != last && found {
-                let way = topology.out_of_switch(switches[at]);
-                let channel = way.filter(|&(_, other)| other == switches[next(at)]).next();
+                let mut way = topology.out_of_switch(switches[at]);
+                let channel = way.find(|&(_, other)| other == switches[next(at)]);
                 found = channel.is_some();
                 path.extend(channel.map(|(channel, _)| channel));
                 at = next(at);

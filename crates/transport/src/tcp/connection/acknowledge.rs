@@ -273,8 +273,7 @@ impl Connection {
     }
 
     fn leave_recovery(&mut self, now: Time) {
-        self.counters.repairing =
-            self.counters.repairing + now.saturating_since(self.repairs_since);
+        self.counters.repairing += now.saturating_since(self.repairs_since);
         self.phase = Phase::Open;
         self.duplicates = 0;
         self.head_due = false;
@@ -360,7 +359,7 @@ impl Connection {
             return;
         }
         self.counters.timeouts += 1;
-        self.counters.waited = self.counters.waited + self.timeout();
+        self.counters.waited += self.timeout();
         self.rtt.back_off();
         self.timed = None;
         if opening {
