@@ -31,7 +31,7 @@ pub fn schedule(source: usize, others: &[usize]) -> Vec<Vec<Send>> {
     order.rotate_left(later);
     order.insert(0, source);
     let mut steps = Vec::new();
-    let mut rows: Vec<_> = std::iter::once(0..order.len()).collect();
+    let mut rows: Vec<std::ops::Range<usize>> = std::iter::once(0..order.len()).collect();
     while rows.iter().any(|row| row.len() > 1) {
         let mut step = Vec::new();
         for row in std::mem::take(&mut rows) {
