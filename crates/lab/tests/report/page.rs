@@ -78,3 +78,28 @@ fn each_picture_has_a_label_and_a_table() {
         assert!(tag.contains("aria-label=\"") && !tag.contains("aria-label=\"\""), "{tag}");
     }
 }
+
+#[test]
+fn a_quantity_over_time_is_drawn_in_pieces_and_has_a_table() {
+    use lastmeter_lab::ledger::{Series, Step};
+    let step = |at: f64, least: f64, most: f64| Step { at, least, most };
+    let series = |unit: &str, steps: Vec<Step>| Series {
+        name: "lan: <rotation>".to_owned(),
+        unit: unit.to_owned(),
+        step: 0.001,
+        steps,
+    };
+    let mut ledger = sample::ledger();
+    assert!(!html::render(&ledger).contains("Over time"));
+    // The third step does not touch the second.
+    let times = vec![step(0.0, 1e-6, 2e-6), step(0.001, 1e-6, 4e-6), step(0.005, 0.0, 1e-6)];
+    ledger.series = vec![series("s", times), series("station", vec![step(0.0, 3.0, 7.0)])];
+    let page = html::render(&ledger);
+    assert_eq!(page.matches("<svg class=\"series\"").count(), 2);
+    assert_eq!(page.matches("<path class=\"band\"").count(), 2);
+    assert!(page.contains("lan: &lt;rotation&gt;") && page.contains(">station 7</text>"));
+    assert!(!page.contains("NaN"));
+    // A series without anything is no picture.
+    ledger.series = vec![series("s", Vec::new())];
+    assert!(!html::render(&ledger).contains("Over time"));
+}
