@@ -74,6 +74,25 @@ fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
     assert_eq!(report.passes(), SHORT.is_empty(), "a failing row is told");
 }
 
+/// Every network and discipline for a second: which rows hold then says nothing.
+#[test]
+fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
+    let text = include_str!("../../../experiments/qsdrr/experiment.toml");
+    let short = ["50 s", "25 s", "12 s"].iter().fold(text.to_owned(), |text, length| {
+        let found = format!("value = \"{length}\"");
+        assert!(text.contains(&found), "{found}");
+        text.replace(&found, "value = \"1 s\"")
+    });
+    let mut shelf = Shelf::builtin();
+    shelf.insert("experiments/qsdrr/experiment.toml", &short);
+    let report = run(SLOW, &shelf, OPTIONS).unwrap();
+    assert_eq!(report.rows().count(), 57);
+    for row in report.rows() {
+        assert!(row.measured.is_some(), "{}: {}", row.id, row.item);
+        assert!(row.pass || row.role != Role::Given, "{}: {}", row.id, row.item);
+    }
+}
+
 #[test]
 fn the_rows_that_the_first_experiments_promise_are_there() {
     let report = reproduce("all");
