@@ -64,10 +64,9 @@ impl Report {
     /// The whole report as text.
     pub fn table(&self, style: Style) -> String {
         let style = Style { width: style.width.max(Style::WIDTH_MIN), ..style };
-        let columns = Columns::of(self, style.width);
         let mut text = String::new();
         for sheet in &self.sheets {
-            sheet_text(&mut text, sheet, &columns, style);
+            sheet_text(&mut text, sheet, &Columns::of(sheet, style.width), style);
         }
         for summary in self.summaries() {
             text += &wrapped(&summary.words(), style.width, 0, INDENT).join("\n");
@@ -78,9 +77,9 @@ impl Report {
 }
 
 impl Columns {
-    fn of(report: &Report, width: usize) -> Columns {
+    fn of(sheet: &Sheet, width: usize) -> Columns {
         let widest = |header: &str, cell: fn(&Row) -> String| {
-            let cells = report.rows().map(|row| len(&cell(row)));
+            let cells = sheet.rows.iter().map(|row| len(&cell(row)));
             cells.chain([len(header)]).max().unwrap_or_default()
         };
         let mut columns = Columns {
