@@ -73,3 +73,15 @@ fn a_93_host_to_host_the_interrupt_for_each_page_limits() {
     let what_if = ledger.what_ifs.iter().find(|what_if| what_if.change == change).unwrap();
     assert!(what_if.gain > 0.4, "{what_if:?}");
 }
+
+#[test]
+fn a_stage_that_only_crosses_a_bus_is_offered_at_no_cost() {
+    let packet = Bytes::from_kib(4);
+    let ledger = with_crew(|crew| historic("dec5000-240", "cop6", packet, packet, crew));
+    let name = "sender load words";
+    let stage = ledger.paths[0].stages.iter().find(|stage| stage.name == name).unwrap();
+    assert!(stage.service.mean == 0.0 && stage.blocked.mean > 0.0, "{stage:?}");
+    let change = format!("{name} at no cost");
+    let what_if = ledger.what_ifs.iter().find(|what_if| what_if.change == change).unwrap();
+    assert!(what_if.gain >= 0.0, "{what_if:?}");
+}

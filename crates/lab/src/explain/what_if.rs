@@ -108,7 +108,8 @@ pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
     let mut slowest: BTreeMap<&str, f64> = BTreeMap::new();
     for stage in ledger.paths.iter().flat_map(|path| &path.stages) {
         let mean = slowest.entry(&stage.name).or_default();
-        *mean = mean.max(stage.service.mean);
+        // What only crosses a bus is held up by it and has no service of its own.
+        *mean = mean.max(stage.service.mean + stage.blocked.mean);
     }
     let mut groups: Vec<_> = busiest.into_iter().filter(|&(_, share)| share > 0.0).collect();
     groups.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -1,4 +1,4 @@
-//! The study of the cell coprocessor: Tables 2 to 5 from what words take.
+//! The study of the cell coprocessor: Tables 2 to 5 from what words take.
 
 use super::super::{Computed, Setting, Value};
 use super::{Runs, alike, holds, row};
@@ -118,7 +118,42 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     computed.extend(table_5(setting, &hosts[1])?);
     computed.extend(corrected(setting, &hosts[1])?);
     computed.extend(bounds(setting, &hosts[1])?);
+    computed.extend(attached(setting, &hosts[1])?);
     Ok(computed)
+}
+
+/// The network at the processor's registers: in a workstation, and alone.
+fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
+    use Direction::{Receive, Transmit};
+    let Processor { cycle, .. } = host.processor;
+    let to_memory = program(Model::Registers, false, Receive);
+    let off_the_bus = to_memory
+        .iter()
+        .chain(&program(Model::Registers, false, Transmit))
+        .all(|&word| !matches!(word, Operation::BusRead | Operation::BusWrite));
+    let magnitudes = |direction, swapped| {
+        let rate = |model| host.rate(model, swapped, direction).as_bits() as f64;
+        (rate(Model::Registers) / rate(Model::Bus)).log10().round()
+    };
+    // Alone, what comes in to a register goes out of it.
+    let moves = |direction| {
+        let words = program(Model::Registers, false, direction);
+        words.into_iter().filter(|&word| word == Operation::Move)
+    };
+    let alone: Vec<Operation> = moves(Receive).chain(moves(Transmit)).collect();
+    let through = host.processor.run(&alone, CELLS).rate();
+    let link: Rate = setting.constants.get("link")?;
+    let clock = 1e6 / cycle.as_ps() as f64;
+    let faster =
+        |direction| [false, true].map(|swapped| magnitudes(direction, swapped)) == [1.0; 2];
+    Ok(vec![
+        row("A-39", "clock of its processor", Value::Number(clock, "MHz")),
+        holds("A-39", "none of its words cross the bus", off_the_bus),
+        holds("A-39", "receives an order of magnitude faster than programmed", faster(Receive)),
+        holds("A-39", "sends an order of magnitude faster than programmed", faster(Transmit)),
+        row("A-40", "cells from network to network by its registers", through.into()),
+        holds("A-40", "more than a link carries", through > link),
+    ])
 }
 
 /// Table 5: the authors' index numbers, and the models beside what was observed.

@@ -38,6 +38,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     computed.extend(reception(setting)?);
     computed.extend(buffers(setting)?);
     computed.extend(interrupts(setting)?);
+    computed.extend(super::functions::rows(setting)?);
     Ok(computed)
 }
 

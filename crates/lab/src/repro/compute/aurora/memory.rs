@@ -1,4 +1,4 @@
-//! How much memory a gigabit takes: a host whose memory limits, and how fast it must be.
+//! How much memory a gigabit takes: a host whose memory limits, and how fast it must be.
 
 use super::super::{Computed, Setting, Value};
 use super::{Change, Changed, Runs, goodput, holds, limit, row};
@@ -35,9 +35,19 @@ fn host(memory: Rate, copies: bool) -> String {
     )
 }
 
+/// The same host as a file server: a disk's DMA picks up what came, not the processor.
+fn server(memory: Rate) -> String {
+    let text = host(memory, false).replace("dma = {", "disk = { engine = {} }\ndma = {");
+    let picks_up = "name = \"application picks it up\"\non = \"cpu\"";
+    text.replace(picks_up, "name = \"memory to disk\"\non = \"disk\"")
+}
+
 fn run(memory: Rate, copies: bool, explained: bool) -> Result<Ledger, Error> {
-    let text = host(memory, copies);
-    let library = Changed { profile: HOST, change: Change::Whole(&text) };
+    run_text(&host(memory, copies), explained)
+}
+
+fn run_text(text: &str, explained: bool) -> Result<Ledger, Error> {
+    let library = Changed { profile: HOST, change: Change::Whole(text) };
     let runs = Runs { name: NAME, library: &library, length: LENGTH };
     let experiment = runs.receives("memory-bound", "null-device", PACKET)?;
     if explained { runs.explained(&experiment) } else { runs.ledger(&experiment) }
@@ -61,6 +71,11 @@ pub(in super::super) fn multiple(setting: &Setting<'_>) -> Result<Vec<Computed>,
     let target: Rate = setting.constants.get("target")?;
     let plenty = Rate::from_bits(3 * target.as_bits());
     let (two, four) = (run(plenty, false, true)?, run(plenty, true, true)?);
+    let server = run_text(&server(plenty), true)?;
+    let processor = |ledger: &Ledger| {
+        let cpu = ledger.resources.iter().find(|resource| resource.name == "receiver.cpu");
+        cpu.map_or(0.0, |cpu| cpu.busy + cpu.blocked)
+    };
     let multiple = |ledger: &Ledger| Value::Number(ledger.paths[0].totals.memory_multiple, "B/B");
     Ok(vec![
         row("A-138", "crossings of memory, least", multiple(&two)),
@@ -69,6 +84,13 @@ pub(in super::super) fn multiple(setting: &Setting<'_>) -> Result<Vec<Computed>,
         row("A-138", "memory for 1 Gbit/s, more practically", least(target, true)?.into()),
         holds("A-138", "memory limits", limit(&two) == "receiver.memory"),
         holds("A-138", "and with the copy", limit(&four) == "receiver.memory"),
+        row("A-123", "crossings of memory, file server", multiple(&server)),
+        holds("A-123", "memory limits a file server too", limit(&server) == "receiver.memory"),
+        holds(
+            "A-123",
+            "a file server leaves the processor, an application does not",
+            processor(&server) < 0.01 && processor(&two) > 0.3,
+        ),
         holds("A-138", "one copy less brings more", goodput(&two) > 1.5 * goodput(&four)),
     ])
 }

@@ -3,6 +3,7 @@
 //! | file | experiment | machines |
 //! |---|---|---|
 //! | [`interfaces`] | `aurora-host-interfaces` | host and adapter profiles, the virtual buffer |
+//! | [`functions`] | the same | what is done where: the board or the processor |
 //! | [`coprocessor`] | `aurora-coprocessor` | cells moved word by word, TURBOchannel |
 //! | [`vidboard`] | `aurora-vidboard` | boards, and the host that shows their pictures |
 //! | [`traffic`] | `aurora-traffic-classes` | generators of Table 11 |
@@ -13,6 +14,7 @@
 pub(super) mod coprocessor;
 pub(super) mod florb;
 pub(super) mod forwarding;
+pub(super) mod functions;
 pub(super) mod interfaces;
 pub(super) mod memory;
 pub(super) mod traffic;
