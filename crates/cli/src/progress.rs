@@ -5,6 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lastmeter_lab::run::Watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// How often the bar is drawn.
@@ -43,11 +44,23 @@ pub(crate) fn drawn<T>(
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let handle = scope.spawn(|| draw(&bar, &look, &finished));
-        let result = work();
-        finished.store(true, Ordering::Relaxed);
-        handle.thread().unpark();
-        result
+        let _finish = Finish { finished: &finished, drawing: handle.thread() };
+        work()
     })
+}
+
+/// Ends the drawing when the work has ended, by a panic too: the scope waits for its threads before
+/// it lets a panic through.
+struct Finish<'a> {
+    finished: &'a AtomicBool,
+    drawing: &'a Thread,
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.finished.store(true, Ordering::Relaxed);
+        self.drawing.unpark();
+    }
 }
 
 /// Of a bar that shows a share.
@@ -61,4 +74,31 @@ fn draw(bar: &ProgressBar, look: &(dyn Fn(&ProgressBar) + Sync), finished: &Atom
         std::thread::park_timeout(EVERY);
     }
     bar.finish_and_clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Threads;
+    use lastmeter_lab::Parallel;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_panic_of_a_model_ends_the_command() {
+        let (done, ended) = mpsc::channel();
+        let command = std::thread::spawn(move || {
+            // Dropped by the panic, which is what the test waits for.
+            let _done: mpsc::Sender<()> = done;
+            let threads = Threads::new(Some(2)).expect("threads");
+            shown(&Arc::default(), || {
+                let mut fault = || panic!("a fault in a model");
+                let mut other = || ();
+                threads.run(&mut [&mut fault, &mut other]);
+            });
+        });
+        let waited = ended.recv_timeout(Duration::from_secs(20));
+        assert_eq!(waited, Err(mpsc::RecvTimeoutError::Disconnected), "still drawing");
+        let fault = command.join().expect_err("a panic is not swallowed");
+        assert_eq!(fault.downcast_ref(), Some(&"a fault in a model"));
+    }
 }
