@@ -15,28 +15,29 @@ const NAME: &str = "cim-model";
 /// Messages of a measurement; the document sends 12,000.
 const MESSAGES: usize = 6_000;
 /// Small, up to one frame; then to where the transfer decides.
-const SIZES: [u64; 9] = [44, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+pub(super) const SIZES: [u64; 9] = [44, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 
-fn read(name: &str) -> Result<Description, Error> {
+pub(super) fn read(name: &str) -> Result<Description, Error> {
     device::read(name, &Builtin).map_err(|message| Error::Computation { name: NAME, message })
 }
 
-struct Bench {
-    cim: Description,
-    seed: u64,
+/// One adapter, run again and again.
+pub(super) struct Bench {
+    pub(super) cim: Description,
+    pub(super) seed: u64,
 }
 
 impl Bench {
-    fn run(&self, card: &Description, len: u64, depth: u64) -> Outcome {
+    pub(super) fn run(&self, card: &Description, len: u64, depth: u64) -> Outcome {
         run(card, Bytes(len), (depth, MESSAGES), Variation::Exponential, self.seed)
     }
 
-    fn mean(&self, card: &Description, len: u64, depth: u64) -> f64 {
+    pub(super) fn mean(&self, card: &Description, len: u64, depth: u64) -> f64 {
         self.run(card, len, depth).mean.as_secs_f64()
     }
 
     /// By how many percent `better` does more than the CIM as it is.
-    fn gain(&self, better: &Description, len: u64, depth: u64) -> f64 {
+    pub(super) fn gain(&self, better: &Description, len: u64, depth: u64) -> f64 {
         100.0 * (self.mean(&self.cim, len, depth) / self.mean(better, len, depth) - 1.0)
     }
 
@@ -139,20 +140,24 @@ fn depth(bench: &Bench) -> Vec<Computed> {
     ]
 }
 
+/// Eq 5.2 from the description's own phases.
+pub(super) fn alone(cim: &Description, len: u64) -> Duration {
+    let (free, rest) = cim.network_time(Bytes(len));
+    cim.host.per_message + cim.transfer_time(Bytes(len)) + free + rest
+}
+
+/// Eq 5.5 from the description's own phases.
+pub(super) fn overlapped(cim: &Description, len: u64) -> Duration {
+    let (free, rest) = cim.network_time(Bytes(len));
+    cim.transfer_time(Bytes(len)).max(free) + rest
+}
+
 fn theory(bench: &Bench) -> Vec<Computed> {
     let cim = &bench.cim;
-    // Eq 5.2 and Eq 5.5 from the description's own phases.
-    let alone = |len: u64| {
-        let (free, rest) = cim.network_time(Bytes(len));
-        cim.host.per_message + cim.transfer_time(Bytes(len)) + free + rest
-    };
-    let overlapped = |len: u64| {
-        let (free, rest) = cim.network_time(Bytes(len));
-        cim.transfer_time(Bytes(len)).max(free) + rest
-    };
-    let error = |&len: &u64| (bench.mean(cim, len, 1) / alone(len).as_secs_f64() - 1.0).abs();
+    let error = |&len: &u64| (bench.mean(cim, len, 1) / alone(cim, len).as_secs_f64() - 1.0).abs();
     let mean_error = 100.0 * SIZES.iter().map(error).sum::<f64>() / SIZES.len() as f64;
-    let optimistic = |&len: &u64| bench.mean(cim, len, 2) >= 0.999 * overlapped(len).as_secs_f64();
+    let optimistic =
+        |&len: &u64| bench.mean(cim, len, 2) >= 0.999 * overlapped(cim, len).as_secs_f64();
     let outcome = run(cim, Bytes(4096), (2, 4), Variation::None, bench.seed);
     let of = |id: u64, phase: Phase| {
         let row = outcome.timeline.iter().find(|row| (row.0, row.1) == (id, phase));

@@ -2,6 +2,7 @@
 
 use super::{Computed, Setting, Value};
 use crate::reception::{Setup, explain, of_1997};
+use crate::report::plots::{Plot, Series};
 use crate::repro::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::receive::backoff::{Backoff, Parameters};
@@ -449,4 +450,90 @@ fn bounded(bench: &Bench<'_>) -> bool {
 fn jitter(bench: &Bench<'_>, quota: u64) -> f64 {
     let latency = bench.early(Polling { quota }, 3000).latency;
     (latency.percentile(0.99) - latency.percentile(0.01)).as_secs_f64()
+}
+
+/// Figs 7.4 to 7.8: throughput over the rate that is offered.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let bench = Bench { setup: setup(setting)?, setting };
+    let mut load_1 = Bench { setup: bench.setup, setting };
+    load_1.setup.costs.application = setting.constants.get("application_1")?;
+    load_1.setup.costs.cache_miss = Duration::ZERO;
+    let quota = setting.constants.get("quota")?;
+    let series = |name: String, value: &dyn Fn(u64) -> f64| {
+        let points = RATES.iter().map(|&rate| (rate as f64, value(rate))).collect();
+        Series { name, points }
+    };
+    let by_policy = |name: String, policy: &dyn Fn() -> Box<dyn Policy>| {
+        series(name, &|rate| bench.offer(bench.setup.interface(policy()), rate).total())
+    };
+    let plot = |title: &str, caption: &str, series| Plot {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        x: "offered, packets/s".to_owned(),
+        y: "processed, packets/s".to_owned(),
+        over_time: false,
+        series,
+        marks: Vec::new(),
+    };
+    let polled = |quota| {
+        by_policy(format!("Q = {quota}"), &|| Box::new(Polling { quota }) as Box<dyn Policy>)
+    };
+    let timed = |(period, quota): (u64, u64)| {
+        by_policy(format!("{period} ms, Q = {quota}"), &|| {
+            Box::new(Timed::new(UNIT * period, quota)) as Box<dyn Policy>
+        })
+    };
+    let explicit = |quota| {
+        by_policy(format!("Q = {quota}"), &|| {
+            Box::new(Explicit::new(quota, UNIT * 2)) as Box<dyn Policy>
+        })
+    };
+    let backoff = |ms: u64| {
+        let parameters = || Parameters {
+            period_min: UNIT,
+            period_max: UNIT * ms,
+            factor: (3, 2),
+            restore: (4, 5),
+            quota,
+        };
+        by_policy(format!("at most {ms} ms"), &|| {
+            Box::new(Backoff::new(parameters())) as Box<dyn Policy>
+        })
+    };
+    Ok(vec![
+        plot(
+            "Fig 7.4: interrupts",
+            "Nothing is processed once reception has the whole CPU; early drop delays that.",
+            vec![
+                series("load 1".to_owned(), &|rate| load_1.late(rate).total()),
+                series("load 1000".to_owned(), &|rate| bench.late(rate).total()),
+                series("load 1, early drop".to_owned(), &|rate| {
+                    load_1.early(Interrupt, rate).total()
+                }),
+                series("load 1000, early drop".to_owned(), &|rate| {
+                    bench.early(Interrupt, rate).total()
+                }),
+            ],
+        ),
+        plot(
+            "Fig 7.5: continuous polling",
+            "No livelock; more with a larger quota Q.",
+            [1, 2, 4, 8].map(polled).into(),
+        ),
+        plot(
+            "Fig 7.6: timed polling",
+            "A small quota starves the application: at most Q / 2 packets a period.",
+            [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (2, 8)].map(timed).into(),
+        ),
+        plot(
+            "Fig 7.7: explicit interrupt management",
+            "Interrupts off for 2 ms after Q commands: stable, and not starved by a small quota.",
+            [1, 2, 4, 8].map(explicit).into(),
+        ),
+        plot(
+            "Fig 7.8: adaptive backoff",
+            "Backoff 1.5, restore 0.8, by the longest period.",
+            [10, 20, 30].map(backoff).into(),
+        ),
+    ])
 }

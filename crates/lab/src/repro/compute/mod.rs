@@ -11,6 +11,7 @@ mod aurora;
 mod channels;
 mod cim;
 mod cim_model;
+mod cim_plots;
 mod cim_use;
 mod end;
 mod fabric;
@@ -204,8 +205,10 @@ pub type Figures = fn(&Setting<'_>) -> Result<Vec<Plot>, Error>;
 
 /// Who draws figures, under the computation's name.
 const FIGURES: &[(&str, Figures)] = &[
+    ("cim-model", cim_plots::plots),
     ("dq-speedup", fabric::speed_up_plots),
     ("dq-stress", fabric::stress_plots),
+    ("livelock", livelock::plots),
     ("preempt", preempt::plots),
 ];
 
