@@ -28,9 +28,10 @@ use std::collections::BTreeMap;
 pub const PAGE: &Page = &Page {
     name: "aal5",
     family: Family::Node,
-    what: "Cuts packets into the cells of AAL5 towards one neighbour, and puts them together again.",
+    what: "Cuts packets into cells of AAL5 towards one neighbour, and puts them together again.",
     ports: "neighbour --packets--> [ cut ] --cells--> neighbour\n\
-            neighbour <--packets-- [ put together ] <--cells-- neighbour      drops: `incomplete`, `too long`",
+            neighbour <--packets-- [ put together ] <--cells-- neighbour\n\
+            drops: `incomplete`, `too long`",
     params: &[
         Param::required("cells", ParamKind::Node, "the neighbour on whose side there are cells"),
         Param::or(

@@ -77,7 +77,8 @@ impl<T> Merger<T> {
         let most = 128 / stripes.max(1);
         if sync == Sync::Numbers && (stripes > NUMBERED_MAX || depth > most) {
             return Err(format!(
-                "eight bits of numbers tell {most} cells of each of {stripes} stripes apart, not {depth}"
+                "eight bits of numbers tell {most} cells of each of {stripes} stripes apart, not \
+                 {depth}"
             ));
         }
         if unit == Unit::Flow && sync != Sync::None {
@@ -295,7 +296,10 @@ impl<T> Merger<T> {
 }
 
 fn is_before<T>(held: &Held<T>, expected: u8) -> bool {
-    matches!(held, Held::Cell { tag: Tag::Part { pdu, .. }, .. } if pdu.wrapping_sub(expected) >= 128)
+    match held {
+        Held::Cell { tag: Tag::Part { pdu, .. }, .. } => pdu.wrapping_sub(expected) >= 128,
+        _ => false,
+    }
 }
 
 /// What a stripe has of a PDU.

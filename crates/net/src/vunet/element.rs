@@ -94,7 +94,7 @@ const RESTART: Param = Param::optional(
 pub const LINK: &Page = &Page {
     name: "vunet-link",
     family: Family::Node,
-    what: "The VuNet's link between two switches: maps each cell's channel and names its next port.",
+    what: "The VuNet's link between two switches: maps each cell's channel, names its next port.",
     ports: "switch A --> table --> switch B      and back\n\
             drops: `no table entry`, `damaged control cell`, `not a cell`",
     params: &[RESTART],
@@ -109,7 +109,7 @@ pub const LINK: &Page = &Page {
 pub const BRIDGE: &Page = &Page {
     name: "avlink",
     family: Family::Node,
-    what: "The VuNet's bridge to an ATM network: a link whose other side carries cells of 53 bytes.",
+    what: "The VuNet's bridge to an ATM network: a link with cells of 53 bytes on its other side.",
     ports: "switch --56 B--> table --53 B--> ATM network      and back\n\
             drops: `no table entry`, `damaged header`, `damaged control cell`, `not a cell`",
     params: &[RESTART],

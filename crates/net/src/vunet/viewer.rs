@@ -36,7 +36,7 @@ pub const PAGE: &Page = &Page {
     family: Family::Traffic,
     what: "Video of a camera on the VuNet, which the application that looks at it asks for.",
     ports: "camera out --> cells of video --> viewer\n\
-            camera in <-- control and command cells <-- viewer      drops: `not a cell`, `no command`",
+            camera in <-- control and command cells <-- viewer   drops: `not a cell`, `no command`",
     params: &[
         Param::or("width", PIXELS, "640", "pixels of a line"),
         Param::or("height", PIXELS, "480", "lines of a frame"),

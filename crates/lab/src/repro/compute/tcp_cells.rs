@@ -45,7 +45,8 @@ impl Network {
         let (rate, delay) = (link.as_bits(), delay.as_ps());
         let mss = packet.0 - 40;
         let mut text = format!(
-            "duration = \"{} ps\"\nseed = {seed}\n[nodes]\nsender = {{ host = {{}}, count = {connections} }}\n\
+            "duration = \"{} ps\"\nseed = {seed}\n[nodes]\n\
+             sender = {{ host = {{}}, count = {connections} }}\n\
              switch = {{ router = {{}} }}\nreceiver = {{ host = {{}} }}\n",
             length.as_ps()
         );
