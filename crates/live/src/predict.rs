@@ -239,8 +239,8 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     if let Some((window, cache)) = beyond_cache(calibration, setting) {
         let window = Bytes(window as u64);
         notes.push(format!(
-            "the window of {window} does not fit the cache of {cache}: such a stream runs at one of two \
-             speeds, several times apart, as the receiver keeps up from the start or not"
+            "the window of {window} does not fit the cache of {cache}: such a stream runs at one \
+             of two speeds, several times apart, as the receiver keeps up from the start or not"
         ));
         uncertainty += 0.4;
     }

@@ -53,7 +53,7 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         name: "auth/aha",
         unit: "B",
-        what: "an alternate hash, INSECURE, for comparison only; in 1995: 55 Mbit/s with the authors'",
+        what: "an alternate hash, INSECURE, for comparison; in 1995: 55 Mbit/s with the authors'",
         prepare: |quick| ladder(quick, true, |_, packet| alternate(packet)),
     },
     Case {

@@ -2,8 +2,8 @@
 //!
 //! [`description`] describes any of them in five sections; [`transmitter`] is one that sends, on a
 //! network that is always there or while it has a [`token`]; [`pipeline`] sends messages back to
-//! back through it; [`emulation`] says what an emulated one can stand for; [`picture`] draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has
-//! the equations of one.
+//! back through it; [`emulation`] says what an emulated one can stand for; [`picture`]
+//! draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of one.
 
 pub mod card_memory;
 pub mod cim;

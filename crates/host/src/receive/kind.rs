@@ -85,7 +85,8 @@ macro_rules! params {
 macro_rules! example {
     ($name:literal) => {
         concat!(
-            "duration = \"200 ms\"\n[nodes]\nsource = { host = {} }\nhost = { host = { reception = { ",
+            "duration = \"200 ms\"\n[nodes]\nsource = { host = {} }\n",
+            "host = { host = { reception = { ",
             $name,
             " = {} } } }\n[[links]]\nbetween = [\"source\", \"host\"]\nrate = \"100 Mbit/s\"\n\
              [[traffic]]\nname = \"1000 packets/s\"\nfrom = \"source\"\nto = \"host\"\n\

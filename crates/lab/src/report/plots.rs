@@ -112,8 +112,8 @@ pub fn svg(plot: &Plot, id: usize) -> String {
     let scale = Scale::of(plot);
     let mut out = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\" \
-         data-x0=\"{}\" data-x1=\"{}\">\n<clipPath id=\"seen{id}\"><rect class=\"seen\" x=\"{LEFT}\" \
-         y=\"0\" width=\"{}\" height=\"{HEIGHT}\"/></clipPath>\n",
+         data-x0=\"{}\" data-x1=\"{}\">\n<clipPath id=\"seen{id}\"><rect class=\"seen\" \
+         x=\"{LEFT}\" y=\"0\" width=\"{}\" height=\"{HEIGHT}\"/></clipPath>\n",
         escape(&plot.title),
         scale.x.0,
         scale.x.1,

@@ -11,12 +11,13 @@
 //!
 //! | State | holds | repeats until | Accept | Reject | Release | neighbour lost |
 //! |---|---|---|---|---|---|---|
-//! | asking | yes | Accept or Reject: its Request | committed, passed back | ended, passed back | releasing | up: releasing; down: ended, Reject |
+//! | asking | yes | an answer: Request | committed, passed | ended, passed | releasing | see below |
 //! | committed | yes | - | - | breaking | releasing | up: releasing; down: breaking |
 //! | releasing | no | Released from below: Release | Release | ended | - | down: ended |
 //! | breaking | no | Released from above: Reject | Release | - | ended | up: ended |
 //! | ended | no | - | releasing | Released | Released | - |
 //!
+//! A node that is asking and loses the neighbour above releases; the one below, it ends with Reject.
 //! Messages may be lost, repeated and overtaken. Nothing is booked twice, because a node knows a channel by
 //! its source and that source's number, which is never used again, and remembers for `remember` those
 //! that ended. Nothing is leaked, because whoever waits for an answer asks again, and whoever has
@@ -33,90 +34,10 @@
 
 use super::admission::buffers;
 use super::admission::route::{Admission, with_slack};
-use super::contract::{Contract, Flaw};
+use super::contract::Contract;
+pub use super::message::{ChannelId, Envelope, Event, Fault, Message, Node, ROUTE_MAX};
 use lastmeter_base::{Duration, Time};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Longest route.
-pub const ROUTE_MAX: usize = 64;
-
-/// A node of the network.
-pub type Node = u32;
-
-/// A channel, for the whole network and for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelId {
-    /// Where it begins.
-    pub source: Node,
-    /// That node's number for it.
-    pub local: u64,
-}
-
-/// What nodes tell their neighbours.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Message {
-    /// May it pass?
-    Request {
-        /// What is promised and wanted.
-        contract: Contract,
-        /// From source to destination.
-        route: Vec<Node>,
-        /// The receiver's place in it.
-        at: usize,
-        /// What is left of the deadline.
-        left: Duration,
-        /// The horizon of the link before.
-        horizon: Duration,
-    },
-    /// It may, as far as the destination: so much more for each link.
-    Accept {
-        /// What of the deadline was left at the destination.
-        slack: Duration,
-    },
-    /// It may not, or no longer.
-    Reject,
-    /// It has ended.
-    Release,
-    /// The answer to Release, and to Reject.
-    Released,
-    /// It is still wanted.
-    Refresh,
-    /// It still stands, as far as the destination.
-    Refreshed,
-}
-
-/// A message between neighbours.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Envelope {
-    /// Who sends it.
-    pub from: Node,
-    /// To whom.
-    pub to: Node,
-    /// Of which channel.
-    pub id: ChannelId,
-    /// What.
-    pub message: Message,
-}
-
-/// What the application at a channel's source is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Event {
-    /// It stands; the application may send.
-    Established(ChannelId),
-    /// Not enough is left somewhere.
-    Refused(ChannelId),
-    /// It stood, and does no more.
-    Broken(ChannelId),
-}
-
-/// Why a channel cannot even be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The contract is impossible.
-    Contract(Flaw),
-    /// The route does not begin here, has no other node, is too long or passes a node twice.
-    Route,
-}
 
 /// Times of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@ pub mod arrival;
 pub mod contract;
 pub mod handlers;
 pub mod manager;
+pub mod message;
 pub mod network;
 pub mod policing;
 pub mod scheduler;

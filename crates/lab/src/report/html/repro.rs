@@ -158,7 +158,8 @@ fn ratios(sheet: &Sheet, out: &mut String) {
         let at = x(mark);
         let class = if mark == 1.0 { "box" } else { "host" };
         out.push_str(&format!(
-            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{ROW}\" y2=\"{height:.0}\"/>\
+            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{ROW}\" \
+             y2=\"{height:.0}\"/>\
              <text class=\"dim\" x=\"{at:.1}\" y=\"14\" text-anchor=\"middle\">{label}</text>\n"
         ));
     }

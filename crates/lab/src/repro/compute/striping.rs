@@ -217,7 +217,8 @@ fn network(stripes: u64, rate: Rate, skew: Duration, loss: f64, video: &str) -> 
          near = {{ vunet-switch = {{}} }}\nfar = {{ vunet-switch = {{}} }}\n\
          zebra-1 = {{ avlink = {{}} }}\nzebra-2 = {{ avlink = {{}} }}\n\
          trunk = {{ striped-trunk = {{ stripes = {stripes}, rate = \"{rate} bit/s\", \
-         delay = \"1 ms\", skew = \"{skew} ps\", loss = {loss}, marker-every = 64, fifo = 4096 }} }}\n\
+         delay = \"1 ms\", skew = \"{skew} ps\", loss = {loss}, marker-every = 64, \
+         fifo = 4096 }} }}\n\
          [[links]]\nbetween = [\"camera\", \"near\", \"zebra-1\"]\nrate = \"700 Mbit/s\"\n\
          queue = {{ drop-tail = {{ packets = 4096 }} }}\n\
          [[links]]\nbetween = [\"zebra-1\", \"trunk\", \"zebra-2\"]\n\

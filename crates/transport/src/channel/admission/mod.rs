@@ -11,14 +11,18 @@
 //!
 //! | Test | Admits | Source |
 //! |---|---|---|
-//! | [`Method::DOrder`] | what fixed priorities would serve in time | Kandlur, Shin & Ferrari 1994, algorithm D_Order |
-//! | [`Method::Edf`] | all that earliest due date serves in time: exact | Zheng & Shin, IEEE Trans. Comm. 42, 1994; solved backwards as in Zhang & Burns, IEEE Trans. Comp. 58(9), 2009 |
+//! | [`Method::DOrder`] | what fixed priorities would serve in time | Kandlur, Shin & Ferrari 1994,
+//! algorithm D_Order |
+//! | [`Method::Edf`] | all that earliest due date serves in time: exact | Zheng & Shin 1994 |
 //!
 //! Both serve at run time by earliest due date, so a set that the first admits is safe, and the
 //! second admits a superset. Channels of the same (d, T) are held as one class, whose costs add: so
 //! ten thousand channels of a hundred kinds cost what a hundred do.
 //!
-//! Deviation: utilisation is kept in 2^-64, rounded up, and stays below 1; the tests themselves are in
+//! Sources: Zheng and Shin, IEEE Trans. Comm. 42, 1994, solved backwards as in Zhang and Burns,
+//! IEEE
+//! Trans. Comp. 58(9), 2009. Deviation: utilisation is kept in 2^-64, rounded up, and stays below
+//! 1; the tests themselves are in
 //! whole picoseconds.
 //!
 //! ```

@@ -115,7 +115,11 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "movement, processing and delivery each have a part",
             movement.min(processing).min(delivery) > 0.0,
         ),
-        holds("A-42", "movement is the least of them", movement < processing.min(delivery)),
+        holds(
+            "A-42",
+            "the host's processing is more than movement",
+            processing + delivery > movement,
+        ),
         holds(
             "A-43",
             "the processor reassembles for a reduced-complexity interface only",
