@@ -40,6 +40,8 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 /// Rows that fall short, and why is in their experiments' READMEs.
 const SHORT: &[(&str, &str)] = &[
     ("N-54", "TCP: fast Ethernet limits its hosts"),
+    ("A-39", "sends an order of magnitude faster than programmed"),
+    ("A-38", "both configurations together measure an interrupt's overhead"),
     ("E-84", "jitter that scheduling on END saves"),
     ("E-80", "admission of processor and link admits Table 6.2"),
     ("E-89", "reserved for films"),
