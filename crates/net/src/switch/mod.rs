@@ -1,6 +1,6 @@
 //! A switch of frames of any length: what a long frame costs a short one, and what may be done about it.
 //!
-//! * [`line`]: what transfers one frame at a time: a bus for all, or a channel for each output; a frame of
+//! * [`mod@line`]: what transfers one frame at a time: a bus for all, or a channel for each output; a frame of
 //!   priority waits, suspends, or cuts the other in fragments (J-62, J-63).
 //! * [`deadlock`]: whether frames that hold one channel and wait for the next can wait in a circle (J-64).
 //!

@@ -13,7 +13,7 @@
 //! * [`node`]: what a node does with words, messages and frames: bring-up, ring identities,
 //!   stripping, monitor, recovery; explored exhaustively for small rings.
 //! * [`elastic`]: the buffer between two clocks.
-//! * [`unit`]: the interface to an ATM network.
+//! * [`mod@unit`]: the interface to an ATM network.
 //!
 //! The arithmetic of the budgets alone stands in [`crate::ring::budget`].
 //!
