@@ -201,17 +201,8 @@ fn dumbbell_run(
 
 /// The most memory that this process has had, in bytes, where the system tells.
 pub(super) fn memory_most() -> Option<u64> {
-    memory("VmHWM:")
-}
-
-/// The memory that this process has, in bytes, where the system tells.
-pub(super) fn memory_now() -> Option<u64> {
-    memory("VmRSS:")
-}
-
-fn memory(key: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }

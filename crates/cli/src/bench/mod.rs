@@ -15,7 +15,7 @@ mod scale;
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_base::bench::Case;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// Run benchmarks, beside peers where these are installed.
@@ -28,16 +28,21 @@ pub(crate) struct Arguments {
     /// Look addresses up in this routing table too, beside DPDK where it is installed
     #[arg(long, value_name = "FILE")]
     table: Option<std::path::PathBuf>,
+    /// With `engine/fabric` or `engine/fat-tree`: run only this size, and say what memory it takes
+    #[arg(long, value_name = "N", conflicts_with = "table")]
+    size: Option<usize>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   lastmeter bench                 all of them
   lastmeter bench engine --json   a line of JSON for each of the engine's
-  lastmeter bench wire --quick    the formats, on small input";
+  lastmeter bench wire --quick    the formats, on small input
+  lastmeter bench engine/fat-tree --size 32
+                                  what memory 8192 hosts take";
 
 /// What one benchmark found; the names of its fields are those of the JSON.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Result {
     bench: String,
     value: f64,
@@ -70,6 +75,10 @@ pub(crate) fn bench(
 ) -> std::result::Result<Ended, Complaint> {
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
+    if let Some(size) = arguments.size {
+        show(common, &scale::alone(&arguments.name, size, &setting)?);
+        return Ok(Ended::Done);
+    }
     let mut found = false;
     for (name, run) in own() {
         if name.starts_with(&arguments.name) {

@@ -8,6 +8,7 @@ use lastmeter_base::{Duration, Time};
 use lastmeter_engine::{Error, Graph, Serial};
 use lastmeter_lab::fabric::bench;
 use std::fmt::Write;
+use std::process::Command;
 use std::time::Instant;
 
 type Made = std::result::Result<Graph, Error>;
@@ -57,7 +58,7 @@ const ROUNDS: usize = 3;
 const LENGTH: Duration = Duration::from_ms(10);
 const LENGTH_QUICK: Duration = Duration::from_ms(1);
 /// What the largest size must fit in.
-const MEMORY: u64 = 16 << 30;
+const MEMORY: f64 = 16.0 * 1024.0 * 1024.0 * 1024.0;
 
 /// The size that is timed.
 const TIMED: usize = 2;
@@ -148,53 +149,79 @@ fn threads(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result
 
 /// Memory for each port, at three sizes; the figure is that of the timed one.
 fn memory(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
-    let mut note = String::from("above what the process had before");
+    let mut note = String::from("each in a process of its own");
     let mut last = None;
     for &size in &family.sizes[..=TIMED] {
-        let (grown, timed) = measured(family, size, length(setting), setting)?;
-        let ports = (family.ports)(size);
-        let each = grown as f64 / ports as f64;
-        let _ = write!(note, "; {ports} {}: {:.1} KiB each", family.unit, each / 1024.0);
-        last = Some((each, timed));
+        let grown = elsewhere(family, size, setting)?;
+        let (ports, each) = ((family.ports)(size), grown.value / 1024.0);
+        let _ = write!(note, "; {ports} {}: {each:.1} KiB each", family.unit);
+        last = Some(grown);
     }
-    let (each, timed) = last.ok_or_else(|| Complaint("nothing ran".to_owned()))?;
-    let name = format!("{}/memory", family.name);
-    let unit = format!("B/{}", family.unit.trim_end_matches('s'));
-    let mut result = engine::result(&name, each, &unit, &timed, note);
-    result.higher_is_better = false;
-    Ok(result)
+    let grown = last.ok_or_else(|| Complaint("nothing ran".to_owned()))?;
+    Ok(Result { bench: format!("{}/memory", family.name), note, ..grown })
 }
 
 /// The largest size that can be made, if it fits.
 fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let size = if setting.quick { family.sizes[TIMED] } else { family.sizes[TIMED + 1] };
-    let (grown, timed) = measured(family, size, LENGTH_QUICK, setting)?;
+    let grown = elsewhere(family, size, setting)?;
     let ports = (family.ports)(size);
+    let bytes = grown.value * ports as f64;
+    let what = if setting.quick { "of a quick run" } else { "the most that the model has" };
     let note = format!(
-        "{ports} {}, the most that the model has, took {:.2} GiB of 16 GiB for {LENGTH_QUICK} \
-         of full load, in {:.1} s",
+        "{ports} {}, {what}, took {:.2} GiB of 16 GiB; {}",
         family.unit,
-        grown as f64 / f64::from(1 << 30),
-        timed.seconds
+        bytes / f64::from(1 << 30),
+        grown.note
     );
-    if grown > MEMORY {
+    if bytes > MEMORY {
         return Err(Complaint(format!("{}: {note}", family.name)));
     }
-    Ok(engine::result(&format!("{}/largest", family.name), ports as f64, family.unit, &timed, note))
+    let (bench, value) = (format!("{}/largest", family.name), ports as f64);
+    let unit = family.unit.to_owned();
+    Ok(Result { bench, value, unit, higher_is_better: true, note, ..grown })
 }
 
-/// By how much a run made the process grow, in bytes.
-fn measured(
+/// Has another process run one size: this one keeps memory of what it ran before.
+fn elsewhere(
     family: &Family,
     size: usize,
-    length: Duration,
     setting: &Setting<'_>,
-) -> std::result::Result<(u64, Timed), Complaint> {
+) -> std::result::Result<Result, Complaint> {
+    let failed = |why: String| Complaint(format!("{} of size {size}: {why}", family.name));
+    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(["bench", family.name, "--json", "--size"]).arg(size.to_string());
+    command.args(["--seed", &setting.seed.unwrap_or(1).to_string()]);
+    command.args(setting.quick.then_some("--quick"));
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Runs one size of a family, and says by how much this process grew for each port.
+pub(super) fn alone(
+    name: &str,
+    size: usize,
+    setting: &Setting<'_>,
+) -> std::result::Result<Result, Complaint> {
+    let families = [&FABRIC, &FAT_TREE];
+    let family = families.into_iter().find(|family| family.name == name).ok_or_else(|| {
+        Complaint(format!(
+            "`{name}` has no sizes: write {} or {}",
+            FABRIC.name, FAT_TREE.name
+        ))
+    })?;
     let missing = || Complaint("this system does not tell how much memory a process has".into());
-    let before = engine::memory_now().ok_or_else(missing)?;
-    // The most that was had so far is forgotten, where the system lets us.
-    let forgotten = std::fs::write("/proc/self/clear_refs", "5").is_ok();
+    let before = engine::memory_most().ok_or_else(missing)?;
+    let length = if size > family.sizes[TIMED] { LENGTH_QUICK } else { length(setting) };
     let timed = once(family, size, 1, length, setting)?;
-    let most = if forgotten { engine::memory_most() } else { engine::memory_now() };
-    Ok((most.ok_or_else(missing)?.saturating_sub(before), timed))
+    let grown = engine::memory_most().ok_or_else(missing)?.saturating_sub(before);
+    let ports = (family.ports)(size);
+    let note = format!("{ports} {} at full load, {length} in {:.1} s", family.unit, timed.seconds);
+    let unit = format!("B/{}", family.unit.trim_end_matches('s'));
+    let each = grown as f64 / ports as f64;
+    let mut result = engine::result(&format!("{name}@{size}"), each, &unit, &timed, note);
+    result.higher_is_better = false;
+    Ok(result)
 }
