@@ -207,10 +207,7 @@ pub(super) fn alone(
 ) -> std::result::Result<Result, Complaint> {
     let families = [&FABRIC, &FAT_TREE];
     let family = families.into_iter().find(|family| family.name == name).ok_or_else(|| {
-        Complaint(format!(
-            "`{name}` has no sizes: write {} or {}",
-            FABRIC.name, FAT_TREE.name
-        ))
+        Complaint(format!("`{name}` has no sizes: write {} or {}", FABRIC.name, FAT_TREE.name))
     })?;
     let missing = || Complaint("this system does not tell how much memory a process has".into());
     let before = engine::memory_most().ok_or_else(missing)?;
