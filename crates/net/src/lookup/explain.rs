@@ -11,7 +11,7 @@
 //! ```
 
 use super::key::{Key, Prefix};
-use super::node::{MATCHES, Node, TOP, rank, slot_at};
+use super::node::{Node, TOP, matches, rank, slot_place};
 use super::{NextHop, TreeBitmap};
 
 /// The way of one key through a table.
@@ -61,7 +61,7 @@ impl<K: Key> TreeBitmap<K> {
             let node = Node::read(memory.words(), at);
             let step = self.explain_node(&node, at, key, depth);
             longest = step.matched.map(|(len, _, hop)| (len, hop)).or(longest);
-            at = step.child.map_or(0, |rank| memory.half(slot_at(at, rank)));
+            at = step.child.map_or(0, |rank| memory.half(slot_place(at, rank)));
             depth += shape.stride;
             steps.push(step);
         }
@@ -75,7 +75,7 @@ impl<K: Key> TreeBitmap<K> {
         let value = shape.value(key.window(depth));
         let external = TOP << value;
         let rank_outside = rank(node.external, external);
-        let matching = node.internal & MATCHES[shape.stride as usize][value as usize];
+        let matching = node.internal & matches(value.into(), shape.stride);
         let inside = (matching != 0).then(|| {
             let place = matching.ilog2();
             let (len, rank) = ((place + 1).ilog2(), rank(node.internal, TOP << place));

@@ -11,28 +11,13 @@ pub(super) const TOP: u64 = 1;
 /// The longest stride: its external bitmap fills a word.
 pub(super) const STRIDE_MAX: u8 = 6;
 
-/// For each stride and each value of so many bits, the internal bits of all prefixes that match it.
+/// The internal bits of all prefixes that match a value of `stride` bits.
 ///
 /// The prefix of `l` bits with value v has place 2^l - 1 + v. The first place is the lowest bit, so of
 /// all matches the longest is the highest.
-pub(super) static MATCHES: [[u64; 64]; STRIDE_MAX as usize + 1] = matches();
-
-const fn matches() -> [[u64; 64]; STRIDE_MAX as usize + 1] {
-    let mut matches = [[0; 64]; STRIDE_MAX as usize + 1];
-    let mut stride = 1;
-    while stride < matches.len() {
-        let mut value = 0;
-        while value < 1 << stride {
-            let mut len = 0;
-            while len < stride {
-                matches[stride][value] |= internal_bit(len as u8, (value >> (stride - len)) as u32);
-                len += 1;
-            }
-            value += 1;
-        }
-        stride += 1;
-    }
-    matches
+#[inline(always)]
+pub(super) fn matches(value: u64, stride: u32) -> u64 {
+    (0..stride).fold(0, |bits, len| bits | TOP << ((1 << len) - 1 + (value >> (stride - len))))
 }
 
 /// The internal bitmap's bit of the prefix of `len` bits with this value.
@@ -47,14 +32,23 @@ pub(super) fn rank(bitmap: u64, bit: u64) -> u32 {
 
 /// Where the next hop of rank `rank` stands, in half words.
 #[inline(always)]
-pub(super) fn hop_at(node: u32, rank: u32) -> u32 {
+pub(super) fn hop_at(node: u64, rank: u64) -> u64 {
     // A replica's pointers may be anything, so nothing here may overflow.
-    node.wrapping_mul(4).wrapping_sub(1).wrapping_sub(rank)
+    (4 * node).wrapping_sub(1 + rank)
 }
 /// Where the slot of rank `rank` stands, in half words.
 #[inline(always)]
-pub(super) fn slot_at(node: u32, rank: u32) -> u32 {
-    node.wrapping_mul(4).wrapping_add(4).wrapping_add(rank)
+pub(super) fn slot_at(node: u64, rank: u64) -> u64 {
+    4 * node + 4 + rank
+}
+
+/// [`hop_at`], of one node.
+pub(super) fn hop_place(node: u32, rank: u32) -> u32 {
+    hop_at(node.into(), rank.into()) as u32
+}
+/// [`slot_at`], of one node.
+pub(super) fn slot_place(node: u32, rank: u32) -> u32 {
+    slot_at(node.into(), rank.into()) as u32
 }
 
 /// Bitmaps with the next hops and slots that they count.
@@ -79,10 +73,10 @@ impl Node {
         let mut node = Node::new(internal & END != 0);
         (node.internal, node.external) = (internal & !END, external);
         for (rank, hop) in (0..node.internal.count_ones()).zip(&mut node.hops) {
-            *hop = half(words, hop_at(at, rank));
+            *hop = half(words, hop_place(at, rank));
         }
         for (rank, slot) in (0..node.external.count_ones()).zip(&mut node.slots) {
-            *slot = half(words, slot_at(at, rank));
+            *slot = half(words, slot_place(at, rank));
         }
         node
     }

@@ -9,13 +9,14 @@
 use super::NextHop;
 use super::key::Key;
 use super::memory::{RESERVED, bitmaps, half, word};
-use super::node::{END, MATCHES, hop_at, slot_at};
+use super::node::{END, hop_at, matches, slot_at};
 use pulp::{Arch, Simd, WithSimd};
-use std::hint::select_unpredictable;
 use std::sync::atomic::AtomicU64;
 
 /// Keys that go down the tree in step.
 const ROW: usize = 64;
+/// Lanes of the widest vectors: the arithmetic is done for so many at once.
+const VECTOR: usize = 8;
 
 /// What a search needs to know about a tree beside its words.
 #[derive(Clone, Debug)]
@@ -34,27 +35,43 @@ struct Lane {
     best: u32,
 }
 
-/// One node: the half word that was fetched, the longest match so far, and whether that half word is a
-/// pointer to a child and the search goes on; otherwise it is the next hop.
+/// What a node says about a value of its bits: the longest match so far, the half word to fetch, and
+/// whether that is a pointer to a child and the search goes on (1) or the next hop (0).
+///
+/// Half words are counted in 64 bits and nothing branches, so that many lanes can be computed at once.
 #[inline(always)]
-fn step(words: &[AtomicU64], lane: Lane, window: u64, stride: u32) -> (Lane, bool) {
-    let (internal, external) = bitmaps(words, lane.node);
-    let value = (window >> (64 - stride)) & 63;
-    let matching = internal & MATCHES[(stride & 7) as usize % MATCHES.len()][value as usize];
+fn judge(node: u64, best: u64, bitmaps: (u64, u64), value: u64, stride: u32) -> (u64, u64, u64) {
+    let (internal, external) = bitmaps;
+    let matching = internal & matches(value, stride);
     // Below the longest match stand those before it; without one the rank is not used.
-    let longest = !matching.leading_zeros() & 63;
-    let inner = hop_at(lane.node, below(internal, longest).count_ones());
-    let best = select_unpredictable(matching != 0, inner, lane.best);
-    let outer = slot_at(lane.node, below(external, value as u32).count_ones());
-    let extends = external >> value;
-    let fetched = half(words, select_unpredictable(extends & 1 != 0, outer, best));
-    (Lane { node: fetched, best }, extends & !(internal / END) & 1 != 0)
+    let longest = !u64::from(matching.leading_zeros()) & 63;
+    let inner = hop_at(node, rank_below(internal, longest));
+    let best = select(matching != 0, inner, best);
+    let outer = slot_at(node, rank_below(external, value));
+    let extends = external >> value & 1;
+    (best, select(extends != 0, outer, best), extends & !(internal / END))
 }
 
-/// The bits of `bitmap` below bit `at`.
+/// One of two, without a branch.
 #[inline(always)]
-fn below(bitmap: u64, at: u32) -> u64 {
-    bitmap & !(u64::MAX << (at & 63))
+fn select(first: bool, one: u64, other: u64) -> u64 {
+    let mask = u64::from(first).wrapping_neg();
+    one & mask | other & !mask
+}
+
+/// How many bits of `bitmap` stand below bit `at`.
+#[inline(always)]
+fn rank_below(bitmap: u64, at: u64) -> u64 {
+    u64::from((bitmap & !(u64::MAX << (at & 63))).count_ones())
+}
+
+/// One node: the half word that was fetched, the longest match so far, and whether the search goes on.
+#[inline(always)]
+fn step(words: &[AtomicU64], lane: Lane, window: u64, stride: u32) -> (Lane, bool) {
+    let (node, best) = (u64::from(lane.node), u64::from(lane.best));
+    let value = window >> (64 - stride) & 63;
+    let (best, at, goes_on) = judge(node, best, bitmaps(words, lane.node), value, stride);
+    (Lane { node: half(words, at as u32), best: best as u32 }, goes_on != 0)
 }
 
 impl Shape {
@@ -117,61 +134,83 @@ impl Shape {
         stride: u32,
     ) {
         let mut row = Row {
-            lanes: [Lane { node: 0, best: 0 }; ROW],
-            numbers: std::array::from_fn(|number| number as u8),
+            nodes: [0; ROW],
+            best: [0; ROW],
             windows: [0; ROW],
-            found: [0; ROW],
+            numbers: std::array::from_fn(|number| number as u8),
         };
-        for ((lane, window), key) in row.lanes.iter_mut().zip(&mut row.windows).zip(keys) {
-            *window = key.window(0);
-            *lane = self.enter(words, *window);
-        }
-        // All nodes are on their way before the first is needed.
-        for lane in &row.lanes[..keys.len().min(ROW)] {
-            let _ = bitmaps(words, lane.node);
+        for (at, key) in keys.iter().enumerate().take(ROW) {
+            let window = key.window(0);
+            row.place(at, self.enter(words, window), window);
         }
         let (mut going, mut depth, mut base) = (keys.len().min(ROW), self.initial, 0);
         while going > 0 && depth <= u32::from(K::BITS) {
             if depth + stride > base + 64 {
                 base = depth;
-                for (window, key) in row.windows.iter_mut().zip(keys) {
-                    *window = key.window(depth);
+                for (window, &number) in row.windows.iter_mut().zip(&row.numbers).take(going) {
+                    *window = keys.get(usize::from(number)).map_or(0, |key| key.window(depth));
                 }
             }
-            going = row.level(words, going, depth - base, stride);
+            going = row.level(words, hops, going, (depth - base, stride));
             depth += stride;
-        }
-        for (hop, found) in hops.iter_mut().zip(row.found) {
-            *hop = NextHop::new(found);
         }
     }
 }
 
-/// Keys that go down the tree in step.
+/// Keys that go down the tree in step: lanes, of which those that go on stand first.
 struct Row {
-    /// Those that go on, the others left out.
-    lanes: [Lane; ROW],
+    nodes: [u64; ROW],
+    /// For each lane, the next hop of the longest match so far, in half words.
+    best: [u64; ROW],
+    /// For each lane, the bits that are looked at in this level and some after it.
+    windows: [u64; ROW],
     /// Which key a lane's is.
     numbers: [u8; ROW],
-    /// For each key, the bits that are looked at in this level and some after it.
-    windows: [u64; ROW],
-    /// For each key, what was fetched last.
-    found: [u32; ROW],
 }
 
 impl Row {
-    /// One node of each lane; the lanes that go on move together, and it says how many they are.
     #[inline(always)]
-    fn level(&mut self, words: &[AtomicU64], going: usize, offset: u32, stride: u32) -> usize {
+    fn place(&mut self, at: usize, lane: Lane, window: u64) {
+        let at = at % ROW;
+        (self.nodes[at], self.best[at]) = (lane.node.into(), lane.best.into());
+        self.windows[at] = window;
+    }
+
+    /// One node of each lane; the lanes that go on move together, and it says how many they are.
+    ///
+    /// The loads of all bitmaps, the arithmetic of all lanes, and the loads of what it chose follow
+    /// each other, so that loads overlap and the arithmetic fills vectors. Each load's outcome is taken
+    /// for the key's next hop; that of the last one is.
+    #[inline(always)]
+    fn level(
+        &mut self,
+        words: &[AtomicU64],
+        hops: &mut [Option<NextHop>],
+        going: usize,
+        (offset, stride): (u32, u32),
+    ) -> usize {
+        let going = going.min(ROW);
+        let (mut internal, mut external) = ([0; ROW], [0; ROW]);
+        for at in 0..going {
+            (internal[at], external[at]) = bitmaps(words, self.nodes[at] as u32);
+        }
+        let (mut halves, mut goes_on) = ([0; ROW], [0; ROW]);
+        for at in 0..going.next_multiple_of(VECTOR) {
+            let value = (self.windows[at] << (offset & 63)) >> (64 - stride) & 63;
+            let both = (internal[at], external[at]);
+            (self.best[at], halves[at], goes_on[at]) =
+                judge(self.nodes[at], self.best[at], both, value, stride);
+        }
         let mut still = 0;
-        for at in 0..going.min(ROW) {
-            let number = usize::from(self.numbers[at]) % ROW;
-            let window = self.windows[number] << (offset & 63);
-            let (next, goes_on) = step(words, self.lanes[at], window, stride);
-            self.found[number] = next.node;
-            self.lanes[still % ROW] = next;
-            self.numbers[still % ROW] = number as u8;
-            still += usize::from(goes_on);
+        for at in 0..going {
+            let lane = Lane { node: half(words, halves[at] as u32), best: self.best[at] as u32 };
+            let number = self.numbers[at];
+            if let Some(hop) = hops.get_mut(usize::from(number)) {
+                *hop = NextHop::new(lane.node);
+            }
+            self.numbers[still % ROW] = number;
+            self.place(still, lane, self.windows[at]);
+            still += goes_on[at] as usize;
         }
         still
     }

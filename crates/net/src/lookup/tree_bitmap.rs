@@ -46,7 +46,7 @@
 use super::key::{Key, Prefix};
 use super::memory::{Door, Memory, RESERVED, bitmaps};
 use super::message::Write;
-use super::node::{END, Node, TOP, hop_at, internal_bit, rank, slot_at};
+use super::node::{END, Node, TOP, hop_place, internal_bit, rank, slot_place};
 use super::search::Shape;
 use super::{Full, NextHop};
 use std::collections::BTreeMap;
@@ -283,7 +283,7 @@ impl<K: Key> TreeBitmap<K> {
             let external = TOP << value;
             if rest < u32::from(stride) {
                 let bit = internal_bit(rest as u8, value >> (u32::from(stride) - rest));
-                let place = hop_at(at, rank(node.internal, bit));
+                let place = hop_place(at, rank(node.internal, bit));
                 if node.internal & bit != 0 {
                     return self.replace_hop(place, hop);
                 }
@@ -294,7 +294,7 @@ impl<K: Key> TreeBitmap<K> {
             }
             if rest == u32::from(stride) && node.end {
                 if node.external & external != 0 {
-                    return self.replace_hop(slot_at(at, rank(node.external, external)), hop);
+                    return self.replace_hop(slot_place(at, rank(node.external, external)), hop);
                 }
                 self.doom(&node, at);
                 node.insert_slot(external, hop);
@@ -309,7 +309,7 @@ impl<K: Key> TreeBitmap<K> {
                 continue;
             }
             if node.external & external != 0 {
-                pointer = slot_at(at, rank(node.external, external));
+                pointer = slot_place(at, rank(node.external, external));
                 depth += u32::from(stride);
                 continue;
             }
@@ -389,7 +389,7 @@ impl<K: Key> TreeBitmap<K> {
                     return None;
                 }
                 way.push(visit);
-                visit.pointer = slot_at(visit.node, rank(node.external, external));
+                visit.pointer = slot_place(visit.node, rank(node.external, external));
                 visit.depth += stride;
                 continue;
             };
@@ -435,7 +435,7 @@ impl<K: Key> TreeBitmap<K> {
             if internal & !END != TOP || external != 0 {
                 return;
             }
-            *hop = self.memory.half(hop_at(*child, 0));
+            *hop = self.memory.half(hop_place(*child, 0));
         }
         self.doom(&node, at);
         for child in node.slots() {
