@@ -1,7 +1,8 @@
 //! The fields that rules look at: which row a value has.
 
 use super::bits::{Block, Division, Row, Slot, Store};
-use crate::lookup::{NextHop, Options, Prefix, TreeBitmap};
+use super::trie::Trie;
+use crate::lookup::Prefix;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -9,30 +10,27 @@ use std::ops::RangeInclusive;
 #[derive(Debug)]
 pub(super) struct Addresses {
     /// The row's number, from 1, of the longest prefix.
-    pub(super) tree: TreeBitmap<u32>,
+    pub(super) trie: Trie,
     pub(super) rows: Vec<Row>,
     free: Vec<u32>,
     /// Which row a prefix has, and how many rules name it.
     prefixes: BTreeMap<Prefix<u32>, (u32, u32)>,
 }
 
-/// Three nodes reach 32 bits (14, 20, 26 and the end node's 6), and the array stays in the cache.
-const SHAPE: Options = Options { initial: 14, ..Options::USUAL };
-
 impl Addresses {
     pub(super) fn new() -> Addresses {
         Addresses {
-            tree: TreeBitmap::new(SHAPE),
+            trie: Trie::new(),
             // Row 0 is every address that no prefix covers.
             rows: vec![Row::default()],
             free: Vec::new(),
             prefixes: BTreeMap::new(),
         }
     }
-    /// The row's number of an address that the tree gave this answer for.
+    /// The row of an address.
     #[inline(always)]
-    pub(super) fn number(found: Option<NextHop>) -> usize {
-        found.map_or(0, |number| number.get() as usize)
+    pub(super) fn row(&self, address: u32) -> Row {
+        self.rows[self.trie.lookup(address) as usize]
     }
     /// The prefixes within one, itself among them, which are those whose rows have its rules.
     fn within(&self, prefix: Prefix<u32>) -> impl Iterator<Item = (Prefix<u32>, u32)> + use<'_> {
@@ -50,27 +48,24 @@ impl Addresses {
         match self.prefixes.get_mut(&prefix) {
             Some((_, rules)) => *rules += 1,
             None => {
-                let around = self.rows[Self::number(self.tree_around(prefix))];
-                let copy = store.copy(around);
+                let copy = store.copy(self.rows[self.around(prefix) as usize]);
                 let row = self.free.pop().unwrap_or_else(|| {
                     self.rows.push(Row::default());
                     self.rows.len() as u32 - 1
                 });
                 self.rows[row as usize] = copy;
                 self.prefixes.insert(prefix, (row, 1));
-                let number = NextHop::new(row).expect("row 0 belongs to no prefix");
-                self.tree.insert(prefix, number).expect("rules are too few to fill the tree");
+                self.trie.insert(prefix, row);
             }
         }
         let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
         rows.into_iter().for_each(|row| store.set(&mut self.rows[row as usize], slot, others));
     }
-    /// The longest prefix around one that is not there itself.
-    fn tree_around(&self, prefix: Prefix<u32>) -> Option<NextHop> {
-        (0..prefix.len()).rev().find_map(|len| {
-            let shorter = Prefix::new(prefix.key(), len)?;
-            NextHop::new(self.prefixes.get(&shorter)?.0)
-        })
+    /// The row of the longest prefix around one; 0 if there is none.
+    fn around(&self, prefix: Prefix<u32>) -> u32 {
+        let shorter = (0..prefix.len()).rev().filter_map(|len| Prefix::new(prefix.key(), len));
+        let rows = shorter.filter_map(|shorter| self.prefixes.get(&shorter));
+        rows.map(|&(row, _)| row).next().unwrap_or(0)
     }
     pub(super) fn remove(
         &mut self,
@@ -85,7 +80,7 @@ impl Addresses {
         entry.1 -= 1;
         if let (row, 0) = *entry {
             self.prefixes.remove(&prefix);
-            self.tree.remove(prefix);
+            self.trie.remove(prefix, row, self.around(prefix));
             store.release(std::mem::take(&mut self.rows[row as usize]));
             self.free.push(row);
         }
@@ -99,7 +94,7 @@ impl Addresses {
 #[derive(Debug)]
 pub(super) struct Ports {
     /// The row's number of each port.
-    pub(super) numbers: Vec<u16>,
+    numbers: Vec<u16>,
     pub(super) rows: Vec<Row>,
     /// Where runs of ports with one row begin.
     starts: BTreeMap<u16, u16>,
@@ -112,6 +107,11 @@ impl Ports {
             rows: vec![Row::default()],
             starts: BTreeMap::from([(0, 0)]),
         }
+    }
+    /// The row of a port.
+    #[inline(always)]
+    pub(super) fn row(&self, port: u16) -> Row {
+        self.rows[usize::from(self.numbers[usize::from(port)])]
     }
     /// Lets a run begin at `port`.
     fn cut(&mut self, store: &mut Store, port: u16) {

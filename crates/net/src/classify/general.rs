@@ -163,14 +163,14 @@ impl General {
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
         self.rules.get(&id).map(|(rule, _)| rule)
     }
-    /// Bytes that the search reads: rows and their blocks, trees, tables of ports.
+    /// Bytes that the search reads: rows and their blocks, tries, tables of ports.
     pub fn bytes(&self) -> u64 {
         let rows = self.dst.rows.len() + self.src.rows.len();
         let ports = self.dst_ports.rows.len() + self.src_ports.rows.len();
         let rows = (rows + ports) * size_of::<Row>() + self.store.bytes();
-        let trees = self.dst.tree.memory().total() + self.src.tree.memory().total();
+        let tries = self.dst.trie.bytes() + self.src.trie.bytes();
         let slots = self.rules.len() * (size_of::<u64>() + size_of::<Verdict>());
-        rows as u64 + trees + 4 * (1 << 16) + slots as u64
+        (rows + tries) as u64 + 4 * (1 << 16) + slots as u64
     }
 
     /// Installs a rule.
@@ -394,35 +394,55 @@ impl General {
         self.arch.dispatch(Many { rules: self, headers, found });
     }
 
-    /// The blocks in which every field leaves something possible, and the rows that say it.
+    /// The rows of all fields that packets have, and the blocks in which all of them leave something
+    /// possible.
     #[inline(always)]
-    fn rows(&self, header: &Header, dst: usize, src: usize) -> (u64, [Row; FIELDS]) {
-        let rows = [
-            self.dst.rows[dst],
-            self.src.rows[src],
-            self.dst_ports.rows[usize::from(self.dst_ports.numbers[usize::from(header.dst_port)])],
-            self.src_ports.rows[usize::from(self.src_ports.numbers[usize::from(header.src_port)])],
-            self.protocols[usize::from(header.protocol)],
-            self.interfaces.get(usize::from(header.interface)).copied().unwrap_or_default(),
-        ];
+    fn rows(&self, headers: &[Header], fields: usize) -> ([Found; FIELDS], [u64; ROW]) {
+        let mut rows = [Found::NONE; FIELDS];
         // Most rules name an address at some end, so the ends are taken together: both named, one, none.
-        let (to, from) = (rows[DST], rows[SRC]);
-        let mut blocks = to.summary & from.summary | to.wide | from.wide | self.anywhere;
-        for (row, any) in rows.iter().zip(self.any_summary).skip(DST_PORT) {
-            blocks &= row.summary | any;
+        let mut wide = [self.anywhere; ROW];
+        let [dst, src, others @ ..] = &mut rows;
+        dst.fill(headers, |at, header| {
+            let row = self.dst.row(header.dst);
+            wide[at % ROW] |= row.wide;
+            row
+        });
+        src.fill(headers, |at, header| {
+            let row = self.src.row(header.src);
+            wide[at % ROW] |= row.wide;
+            row
+        });
+        let [dst_ports, src_ports, protocols, interfaces] = others;
+        dst_ports.fill(headers, |_, header| self.dst_ports.row(header.dst_port));
+        src_ports.fill(headers, |_, header| self.src_ports.row(header.src_port));
+        protocols.fill(headers, |_, header| self.protocols[usize::from(header.protocol)]);
+        if fields > INTERFACE {
+            let row = |interface: u16| self.interfaces.get(usize::from(interface)).copied();
+            interfaces.fill(headers, |_, header| row(header.interface).unwrap_or_default());
         }
-        (blocks, rows)
+        let mut blocks = [0; ROW];
+        for (at, blocks) in blocks.iter_mut().enumerate() {
+            *blocks = rows[DST].summaries[at] & rows[SRC].summaries[at] | wide[at];
+            let others = DST_PORT..fields;
+            for (row, any) in rows[others.clone()].iter().zip(&self.any_summary[others]) {
+                *blocks &= row.summaries[at] | any;
+            }
+        }
+        (rows, blocks)
     }
 
-    /// Looks into one block: the slot that counts there, if any does.
+    /// Looks into one block for one packet: the slot that counts there, if any does.
     #[inline(always)]
-    fn look(&self, block: usize, rows: &[Row; FIELDS], fields: usize) -> u32 {
+    fn look(&self, block: usize, rows: &[Found; FIELDS], number: usize, fields: usize) -> u32 {
         let store = self.store.blocks();
+        let any = &self.any[block];
         let mut both = Block::FULL;
-        for (row, any) in rows.iter().zip(&self.any[block]).take(fields) {
+        for field in 0..fields {
+            let found = &rows[field];
+            let row = Row { summary: found.summaries[number], wide: 0, at: found.places[number] };
             let own = &store[row.find(block)];
             for word in 0..WORDS {
-                both.0[word] &= own.0[word] | any.0[word];
+                both.0[word] &= own.0[word] | any[field].0[word];
             }
         }
         match self.sorted >> block & 1 != 0 {
@@ -434,33 +454,23 @@ impl General {
         }
     }
 
-    /// The rules of at most [`ROW`] packets, which go from block to block in step, as keys go down a tree:
+    /// The rules of at most [`ROW`] packets, which go from block to block in step, and wait for no other:
     /// no branch depends on a packet.
     #[inline(always)]
     fn row(&self, headers: &[Header], found: &mut [Option<Match>], fields: usize) {
-        let (mut dst, mut src) = ([0; ROW], [0; ROW]);
-        for ((header, dst), src) in headers.iter().zip(&mut dst).zip(&mut src) {
-            (*dst, *src) = (header.dst, header.src);
-        }
-        let (mut to, mut from) = ([None; ROW], [None; ROW]);
-        let len = headers.len().min(ROW);
-        self.dst.tree.lookup_batch(&dst[..len], &mut to[..len]);
-        self.src.tree.lookup_batch(&src[..len], &mut from[..len]);
-        let mut rows = [[Row::default(); FIELDS]; ROW];
-        let (mut blocks, mut best, mut numbers) = ([0_u64; ROW], [NONE; ROW], [0_u8; ROW]);
+        let (rows, mut blocks) = self.rows(headers, fields);
+        let (mut best, mut numbers) = ([NONE; ROW], [0_u8; ROW]);
         let mut going = 0;
-        for (number, header) in headers.iter().enumerate().take(ROW) {
-            let (to, from) = (Addresses::number(to[number]), Addresses::number(from[number]));
-            (blocks[number], rows[number]) = self.rows(header, to, from);
+        for (number, blocks) in blocks.iter().enumerate().take(headers.len()) {
             numbers[going % ROW] = number as u8;
-            going += usize::from(blocks[number] != 0);
+            going += usize::from(*blocks != 0);
         }
         while going > 0 {
             let mut still = 0;
             for at in 0..going.min(ROW) {
                 let number = usize::from(numbers[at]) % ROW;
                 let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
-                let slot = self.look(block, &rows[number], fields);
+                let slot = self.look(block, &rows, number, fields);
                 let earlier = select_unpredictable(slot != NONE, self.earlier[block], u64::MAX);
                 best[number] = select_unpredictable(slot != NONE, slot, best[number]);
                 blocks[number] &= blocks[number].wrapping_sub(1) & earlier;
@@ -475,6 +485,25 @@ impl General {
                 .keys
                 .get(slot)
                 .map(|&key| Match { rule: RuleId(key as u32), verdict: self.verdicts[slot] });
+        }
+    }
+}
+
+/// The rows of one field that packets have.
+struct Found {
+    summaries: [u64; ROW],
+    places: [u32; ROW],
+}
+
+impl Found {
+    const NONE: Found = Found { summaries: [0; ROW], places: [0; ROW] };
+
+    #[inline(always)]
+    fn fill(&mut self, headers: &[Header], mut row: impl FnMut(usize, &Header) -> Row) {
+        let places = self.summaries.iter_mut().zip(&mut self.places);
+        for ((at, header), (summary, place)) in headers.iter().enumerate().zip(places) {
+            let row = row(at, header);
+            (*summary, *place) = (row.summary, row.at);
         }
     }
 }

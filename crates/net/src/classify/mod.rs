@@ -38,6 +38,7 @@ mod rule;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod trie;
 
 pub use flows::Flows;
 pub use general::{General, Match, Refusal, RuleId};
