@@ -8,10 +8,12 @@
 //! | `table`      | tables through the Arrow C data interface               |
 //! | `sweep`      | plans, and the work of a sweep here or on other machines |
 //! | `reproduce`  | published values, ours beside them                      |
+//! | `element`    | packets, and elements written in Python                 |
 //! | `graph`      | graphs of elements, some of them written in Python      |
 //! | `verbs`      | what else the program can do                            |
 //! | `watched`    | long work: without the interpreter's lock, with Ctrl-C  |
 
+mod element;
 mod experiment;
 mod graph;
 mod ledger;
@@ -29,9 +31,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _lastmeter {
     #[pymodule_export]
+    use super::element::{Context, Packet};
+    #[pymodule_export]
     use super::experiment::{Experiment, Run};
     #[pymodule_export]
-    use super::graph::{Context, Graph, Packet};
+    use super::graph::Graph;
     #[pymodule_export]
     use super::ledger::Ledger;
     #[pymodule_export]

@@ -18,10 +18,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("live", &["base", "wire", "engine"]),
     ("lab", &["base", "wire", "engine", "net", "host", "transport", "live"]),
     ("cli", &["base", "engine", "lab", "live"]),
+    ("python", &["base", "engine", "net", "lab", "live"]),
 ];
 
+/// The glue of the Python package, which stands beside the crates and may know the program too.
+const PYTHON: &str = "python";
+
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] = &["live", "cli"];
+const WORLDLY: &[&str] = &["live", "cli", "python"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["live"];
 
@@ -67,13 +71,18 @@ fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
 fn crates() -> Vec<String> {
     let entries = fs::read_dir(root().join("crates")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.collect()
+    names.chain([PYTHON.to_owned()]).collect()
+}
+
+/// Where a crate is.
+fn folder(name: &str) -> PathBuf {
+    if name == PYTHON { root().join(name) } else { root().join("crates").join(name) }
 }
 
 /// Each source file of a crate with its text up to its tests.
 fn sources(name: &str) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
-    rust_files(&root().join("crates").join(name).join("src"), &mut files);
+    rust_files(&folder(name).join("src"), &mut files);
     let without_tests = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         let code = text.split("\n#[cfg(test)]").next().unwrap().to_owned();
@@ -88,8 +97,7 @@ fn each_crate_knows_only_those_that_its_row_allows() {
     for name in crates() {
         let allowed = arrows.get(name.as_str());
         let allowed = allowed.unwrap_or_else(|| panic!("crate `{name}` has no row in ARROWS"));
-        let manifest = root().join("crates").join(&name).join("Cargo.toml");
-        let manifest = fs::read_to_string(manifest).unwrap();
+        let manifest = fs::read_to_string(folder(&name).join("Cargo.toml")).unwrap();
         let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
         for line in dependencies.lines() {
             let Some(rest) = line.strip_prefix("lastmeter-") else { continue };
