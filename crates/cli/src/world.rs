@@ -37,7 +37,9 @@ pub fn experiment(named: &str) -> Result<Found, Complaint> {
         }
         let text = fs::read(&path)
             .map_err(|error| Complaint(format!("cannot read `{}`: {error}", path.display())))?;
-        let folder = path.parent().map(Path::to_owned);
+        let here = |folder: &Path| folder.as_os_str().is_empty();
+        let folder = path.parent().map(|folder| if here(folder) { Path::new(".") } else { folder });
+        let folder = folder.map(Path::to_owned);
         return Ok(Found { name: path.display().to_string(), text, folder });
     }
     if lastmeter_lab::library::is_reproduction(named) {
@@ -128,7 +130,15 @@ impl Library for Disk {
         }
     }
     fn names(&self, folder: &str) -> Vec<String> {
-        Builtin.names(folder)
+        let mut names = Builtin.names(folder);
+        let own = self.folder.as_ref().map(|own| own.join("profiles").join(folder));
+        let files = own.and_then(|own| fs::read_dir(own).ok()).into_iter().flatten().flatten();
+        let files = files.map(|entry| entry.path());
+        let profiles = files.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+        names.extend(profiles.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())));
+        names.sort();
+        names.dedup();
+        names
     }
     fn tap(&self, link: &str) -> Option<Output> {
         self.taps.lock().unwrap_or_else(PoisonError::into_inner).remove(link)

@@ -4,7 +4,7 @@
 //! whose being 10 % faster helps most, found by running the model again. Where the two agree the
 //! verdict is sure; where they do not, or nothing helps, it says so. They agree as well where the
 //! resource in use most is so because it waits for the one that helps most: a processor that is held
-//! while bytes cross a bus.
+//! while bytes cross a bus. Where nothing alone helps because several are always in use, these limit together.
 
 use super::what_if::{Change, Effect, by_goodput, group_of};
 use crate::ledger::{Confidence, Ledger, Verdict};
@@ -30,7 +30,9 @@ pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
     }
     let utilised = by_utilisation(ledger);
     if !by_goodput(ledger, effects) {
-        return Some(nothing_limits(ledger, &utilised));
+        return Some(
+            several_limit(ledger, &utilised).unwrap_or_else(|| nothing_limits(ledger, &utilised)),
+        );
     }
     Some(something_limits(ledger, &utilised, &by_sensitivity(ledger, effects)))
 }
@@ -59,6 +61,29 @@ fn by_sensitivity(ledger: &Ledger, effects: &[Effect]) -> Vec<(String, f64)> {
 fn highest_first(mut shares: Vec<(String, f64)>) -> Vec<(String, f64)> {
     shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     shares
+}
+
+/// Resources that are always in use, so that none of them alone helps: a copy at both ends.
+fn several_limit(ledger: &Ledger, utilised: &[(String, f64)]) -> Option<Verdict> {
+    let full: Vec<&(String, f64)> =
+        utilised.iter().take_while(|(_, share)| *share >= 1.0 - UTILISATION_CLOSE).collect();
+    let own =
+        |name: &str| !full.iter().any(|(other, _)| other != name && waits(ledger, name, other));
+    let mut names = full.iter().map(|(name, _)| name.as_str()).filter(|name| own(name));
+    let (first, second) = (names.next()?, names.next()?);
+    let others = names.count();
+    let and_others = if others > 0 { format!(" (and {others} more)") } else { String::new() };
+    let least = percent(full.last()?.1);
+    Some(Verdict {
+        resource: Some(first.to_owned()),
+        utilisation: full.first()?.1,
+        confidence: Confidence::Medium,
+        runner_up: Some(second.to_owned()),
+        words: format!(
+            "{first} and {second}{and_others} limit together: each is in use for {least} of the \
+             time or more, and one of them alone being faster brings no more throughput."
+        ),
+    })
 }
 
 fn nothing_limits(ledger: &Ledger, utilised: &[(String, f64)]) -> Verdict {
