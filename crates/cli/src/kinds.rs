@@ -17,6 +17,9 @@ pub(crate) struct Arguments {
     /// Print the JSON Schema of experiment files instead
     #[arg(long, conflicts_with = "name")]
     schema: bool,
+    /// Print all of them as one HTML page instead: the reference manual
+    #[arg(long, conflicts_with_all = ["name", "schema"])]
+    html: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -25,11 +28,16 @@ Examples:
   lastmeter kinds token-bucket
   lastmeter kinds cim                     an adapter in five sections, drawn
   lastmeter kinds pcie4 --svg > pcie4.svg
+  lastmeter kinds --html > manual.html    all of them as one page
   lastmeter kinds --schema > experiment.schema.json";
 
 pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.schema {
         output::print(&schema::text());
+        return Ok(Ended::Done);
+    }
+    if arguments.html {
+        output::print(&lastmeter_lab::report::html::manual::render().map_err(Complaint)?);
         return Ok(Ended::Done);
     }
     match &arguments.name {

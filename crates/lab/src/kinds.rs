@@ -87,10 +87,7 @@ pub fn page_text(page: &Page) -> String {
     }
     if !page.params.is_empty() {
         text += "\nPARAMETERS\n";
-        let rows = page.params.iter().map(|param| {
-            [param.name.to_owned(), written(param.kind), default(param), param.what.to_owned()]
-        });
-        text += &table(rows.collect());
+        text += &table(page.params.iter().map(said).collect());
     }
     if !page.counters.is_empty() {
         text += "\nCOUNTERS\n";
@@ -157,6 +154,11 @@ pub fn page_json(page: &Page) -> serde_json::Value {
 pub fn list_json() -> serde_json::Value {
     let kinds: Vec<_> = all().map(page_json).collect();
     serde_json::json!({ "schema": "lastmeter.kinds/1", "kinds": kinds })
+}
+
+/// A parameter in words: its name, what may be written, what holds otherwise, what it means.
+pub(crate) fn said(param: &Param) -> [String; 4] {
+    [param.name.to_owned(), written(param.kind), default(param), param.what.to_owned()]
 }
 
 /// What may be written for a parameter, in a few words.

@@ -9,6 +9,7 @@
 pub mod compare;
 mod drawing;
 mod facts;
+pub mod manual;
 mod paths;
 pub mod repro;
 mod resources;

@@ -25,10 +25,10 @@
     document.querySelectorAll("details").forEach(function (one) { one.open = true; });
   });
   button("Save as JSON", function () {
-    var text = document.getElementById("ledger").textContent;
+    var data = document.querySelector("script[type='application/json']");
     var link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    link.download = "ledger.json";
+    link.href = URL.createObjectURL(new Blob([data.textContent], { type: "application/json" }));
+    link.download = data.id + ".json";
     link.click();
   });
 })();
