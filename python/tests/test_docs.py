@@ -61,6 +61,18 @@ def test_the_examples_of_the_readme_run() -> None:
     assert space["ledger"].verdict["resource"] is not None
 
 
+def test_the_python_of_the_pages_runs() -> None:
+    pages = sorted((PYTHON.parent / "docs").glob("*.md"))
+    blocks = [
+        (page.name, block)
+        for page in pages
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S)
+    ]
+    assert blocks
+    for name, block in blocks:
+        exec(compile(block, name, "exec"), {})
+
+
 def test_everything_public_is_documented() -> None:
     missing = []
     for name in lastmeter.__all__:

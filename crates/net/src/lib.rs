@@ -27,3 +27,14 @@ pub mod timed_token;
 pub mod traffic;
 pub mod vunet;
 pub mod wormhole;
+
+/// The Rust of the pages for those who add something.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/add-a-queue.md")]
+    mod queue {}
+    #[doc = include_str!("../../../docs/add-an-element.md")]
+    mod element {}
+    #[doc = include_str!("../../../docs/add-a-format.md")]
+    mod format {}
+}
