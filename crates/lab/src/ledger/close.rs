@@ -1,8 +1,8 @@
 //! Closing the books of a model run: from the engine's outcome to the ledger.
 
 use super::{
-    Balance, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Series, Stage, Step,
-    Times, Totals,
+    Balance, Count, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA, Series, Stage,
+    Step, Times, Totals,
 };
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
             class: info.class.clone(),
             stages: stages(outcome, book),
             totals: totals(outcome, book, duration),
+            latencies: latencies(&book.latency),
         })
         .collect();
     let made = outcome.books.made as i64;
@@ -180,6 +181,15 @@ fn totals(outcome: &Outcome, book: &PathBook, duration: f64) -> Totals {
         corrupted: book.corrupted,
         memory_multiple: crossings as f64 / book.delivered.bytes.max(1) as f64,
     }
+}
+
+/// Shares of packets whose latency is kept: enough to draw the distribution, and its tail.
+const SHARES: [f64; 15] =
+    [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+
+fn latencies(latency: &Distribution) -> Vec<Quantile> {
+    let at = |share| Quantile { share, latency: latency.percentile(share).as_secs_f64() };
+    if latency.count() == 0 { Vec::new() } else { SHARES.map(at).to_vec() }
 }
 
 fn resources(outcome: &Outcome) -> Vec<Resource> {

@@ -81,6 +81,19 @@ pub struct Path {
     pub stages: Vec<Stage>,
     /// End to end.
     pub totals: Totals,
+    /// How the latency is distributed, from the least share to the greatest; empty where only totals
+    /// are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<Quantile>,
+}
+
+/// The latency that a share of the delivered packets did not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Quantile {
+    /// Of one.
+    pub share: f64,
+    /// Seconds from source to sink.
+    pub latency: f64,
 }
 
 /// One step of a path, over the packets that were delivered.

@@ -41,6 +41,7 @@ pub fn ledger(setting: &Setting, prediction: &Prediction, profile: Source) -> Le
             class: format!("messages of {}", setting.message),
             stages,
             totals,
+            latencies: Vec::new(),
         }],
         verdict: verdict(setting, prediction),
         what_ifs: Vec::new(),

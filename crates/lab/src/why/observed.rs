@@ -111,6 +111,7 @@ fn path(one: &Observed) -> Path {
             (false, _) => "receives".to_owned(),
         },
         stages: vec![stage],
+        latencies: Vec::new(),
         totals: Totals {
             offered: delivered,
             delivered,

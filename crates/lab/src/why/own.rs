@@ -174,6 +174,7 @@ fn path(m: &Measurement, found: &Stages) -> Path {
         class: format!("messages of {}", m.setting.message),
         totals: totals(m, messages, bytes),
         stages,
+        latencies: Vec::new(),
     }
 }
 

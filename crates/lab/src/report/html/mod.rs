@@ -7,6 +7,7 @@
 //! `SECTIONS`.
 
 pub mod compare;
+mod distribution;
 mod drawing;
 mod facts;
 pub mod manual;

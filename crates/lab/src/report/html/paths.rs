@@ -1,7 +1,7 @@
 //! The paths: all of them in one table where there are several, each with its drawing and stages.
 
 use super::text::{count_figure, escape, figure, share_figure, time_figure};
-use super::{drawing, facts, stages, table};
+use super::{distribution, drawing, facts, stages, table};
 use crate::ledger::{Count, Ledger, Path};
 use crate::report::{figures, shape};
 
@@ -86,6 +86,7 @@ pub(super) fn detailed(ledger: &Ledger, out: &mut String) {
         }
         drawing::draw(ledger, path, out);
         stages::waterfall(ledger, path, out);
+        distribution::picture(path, out);
         totals(path, out);
         drops(path, out);
         out.push_str(if rank < PATHS_OPEN { "</section>\n" } else { "</section></details>\n" });
