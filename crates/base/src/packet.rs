@@ -1,6 +1,7 @@
 //! Packets, the record of where each one spent its time, and the pool that they come from.
 
 use crate::{Bytes, Duration, Time};
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// Which path of the ledger a packet belongs to.
@@ -46,12 +47,15 @@ pub const TRANSPORT_WORDS: usize = 6;
 pub struct Packet(Box<Body>);
 
 /// What a packet is made of. Content is optional: most models only need lengths.
+///
+/// In this order what every hop reads and writes lies in the first cache line, and the record of the
+/// first hops in the two after it: a packet that has waited is in no near cache, and each line that a
+/// hop touches costs more than all that the hop computes.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub struct Body {
     /// Length on the wire that it is on, or in memory where it is in memory.
     pub len: Bytes,
-    /// When its source made it.
-    pub born: Time,
     /// Scratch of the element that holds it: usually when it arrived there.
     pub entered: Time,
     /// Where it is going.
@@ -60,16 +64,6 @@ pub struct Body {
     pub path: PathId,
     /// Its flow within the path.
     pub flow: FlowId,
-    /// Its place within the flow, from 0.
-    pub seq: u64,
-    /// What a sink expects to find: `content_tag(path, flow, seq)`.
-    pub tag: u64,
-    /// When it should have left the stage that holds it, or arrived at its end: set by its source
-    /// and moved on by disciplines that keep deadlines.
-    pub deadline: Time,
-    /// By how much it is ahead of its kind (negative) or behind it so far, in picoseconds: carried
-    /// from hop to hop by FIFO+.
-    pub behind: i64,
     /// Its class of service, from 0.
     pub class: u8,
     /// Congestion notification.
@@ -78,14 +72,42 @@ pub struct Body {
     pub hops: u8,
     /// Whether this cell or fragment is the last one of its packet.
     pub ends: bool,
-    /// Unique in a run: the element that made it and that element's count.
-    pub id: u64,
-    /// The header of the transport that it belongs to, packed by that; zeros where there is none.
-    pub transport: [u64; TRANSPORT_WORDS],
+    /// When its source made it.
+    pub born: Time,
+    /// Its place within the flow, from 0.
+    pub seq: u64,
     /// Stages passed so far.
     pub visits: Visits,
+    /// The header of the transport that it belongs to, packed by that; zeros where there is none.
+    pub transport: [u64; TRANSPORT_WORDS],
+    /// Unique in a run: the element that made it and that element's count.
+    pub id: u64,
+    /// What a sink expects to find: `content_tag(path, flow, seq)`.
+    pub tag: u64,
+    /// When it should have left the stage that holds it, or arrived at its end: set by its source
+    /// and moved on by disciplines that keep deadlines.
+    pub deadline: Time,
+    /// By how much it is ahead of its kind (negative) or behind it so far, in picoseconds: carried
+    /// from hop to hop by FIFO+.
+    pub behind: i64,
     /// Real bytes, where there are any.
     pub content: Vec<u8>,
+}
+
+impl Body {
+    /// As new, but for the room that it has; the record's words stay where they are.
+    #[inline]
+    fn reset(&mut self, new_len: Bytes) {
+        let Body { len, entered, destination, path, flow, class, ecn, hops, ends, born, .. } = self;
+        (*len, *entered, *born) = (new_len, Time::default(), Time::default());
+        (*destination, *path, *flow) = Default::default();
+        (*class, *ecn, *hops, *ends) = Default::default();
+        let Body { seq, visits, transport, id, tag, deadline, behind, content, .. } = self;
+        (*seq, *transport, *id, *tag) = Default::default();
+        (*deadline, *behind) = Default::default();
+        visits.clear();
+        content.clear();
+    }
 }
 
 impl Deref for Packet {
@@ -149,8 +171,18 @@ pub struct Visit {
 /// visits.push(visit);
 /// assert_eq!(visits.iter().collect::<Vec<_>>(), [visit]);
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Visits(Vec<u64>);
+#[derive(Clone, Default)]
+#[repr(C)]
+pub struct Visits {
+    /// Words in all.
+    len: usize,
+    first: [u64; WORDS_WITHIN],
+    /// Those beyond `first`.
+    more: Vec<u64>,
+}
+
+/// Words of the record that a packet has room for itself: eight hops that neither wait nor block.
+const WORDS_WITHIN: usize = 17;
 
 const TIME_BITS: u32 = 42;
 const FORM_BITS: u32 = 2;
@@ -169,23 +201,34 @@ impl Visits {
             u64::from(visit.stage.0) << STAGE_SHIFT | form << TIME_BITS | time
         };
         if wait == 0 && service >> TIME_BITS == 0 && visit.blocked.is_zero() {
-            self.0.push(head(0, service));
+            self.add(head(0, service));
         } else if wait >> TIME_BITS == 0 && visit.blocked.is_zero() {
-            self.0.extend_from_slice(&[head(1, wait), service]);
+            self.add(head(1, wait));
+            self.add(service);
         } else {
-            self.push_long([head(2, 0), wait, service, visit.blocked.as_ps()]);
+            self.add_all([head(2, 0), wait, service, visit.blocked.as_ps()]);
         }
     }
 
+    #[inline(always)]
+    fn add(&mut self, word: u64) {
+        match self.first.get_mut(self.len) {
+            Some(place) => *place = word,
+            None => self.more.push(word),
+        }
+        self.len += 1;
+    }
+
     #[cold]
-    fn push_long(&mut self, words: [u64; 4]) {
-        self.0.extend_from_slice(&words);
+    fn add_all(&mut self, words: [u64; 4]) {
+        words.into_iter().for_each(|word| self.add(word));
     }
 
     /// The visits in the order in which they were made.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
-        let mut words = self.0.iter().copied();
+        let within = &self.first[..self.len.min(WORDS_WITHIN)];
+        let mut words = within.iter().chain(&self.more).copied();
         std::iter::from_fn(move || {
             let head = words.next()?;
             let time = head & ((1 << TIME_BITS) - 1);
@@ -204,19 +247,26 @@ impl Visits {
     /// How far the record has come, for [`Visits::rewind`].
     #[inline]
     pub fn mark(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     /// Forgets all visits since `mark`.
     #[inline]
     pub fn rewind(&mut self, mark: usize) {
-        self.0.truncate(mark);
+        self.len = mark.min(self.len);
+        self.more.truncate(self.len.saturating_sub(WORDS_WITHIN));
     }
 
     /// Forgets all visits and keeps the room for them.
     #[inline]
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.rewind(0);
+    }
+}
+
+impl fmt::Debug for Visits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -243,11 +293,7 @@ impl Pool {
     pub fn take(&mut self, len: Bytes) -> Packet {
         match self.free.pop() {
             Some(mut packet) => {
-                let mut visits = std::mem::take(&mut packet.visits);
-                let mut content = std::mem::take(&mut packet.content);
-                visits.clear();
-                content.clear();
-                *packet.0 = Body { len, visits, content, ..Body::default() };
+                packet.0.reset(len);
                 packet
             }
             None => Packet::new(len),
@@ -267,11 +313,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const VISIT: Visit = Visit {
+        wait: Duration::from_us(1),
+        service: Duration::from_us(2),
+        blocked: Duration::ZERO,
+        stage: StageId(3),
+    };
+
     proptest! {
         #[test]
         fn visits_come_back_as_they_were_pushed(
             given in prop::collection::vec(
                 (0u32..Visits::STAGES_MAX, 0u64..1 << 50, any::<u64>(), 0u64..3), 0..20),
+            kept in 0usize..20,
         ) {
             let given: Vec<Visit> = given
                 .into_iter()
@@ -283,8 +337,15 @@ mod tests {
                 })
                 .collect();
             let mut visits = Visits::default();
-            given.iter().for_each(|&visit| visits.push(visit));
-            prop_assert_eq!(visits.iter().collect::<Vec<_>>(), given);
+            let (before, after) = given.split_at(kept.min(given.len()));
+            before.iter().for_each(|&visit| visits.push(visit));
+            let mark = visits.mark();
+            after.iter().for_each(|&visit| visits.push(visit));
+            prop_assert_eq!(visits.iter().collect::<Vec<_>>(), &given[..]);
+            visits.rewind(mark);
+            prop_assert_eq!(visits.iter().collect::<Vec<_>>(), before);
+            visits.push(VISIT);
+            prop_assert_eq!(visits.iter().last(), Some(VISIT));
         }
     }
 }
