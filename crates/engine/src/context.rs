@@ -58,9 +58,9 @@ impl<'a> Context<'a> {
     pub fn make(&mut self, path: PathId, len: Bytes) -> Packet {
         let now = self.world.now;
         self.world.books.offer(now, path, len);
-        let place = &mut self.world.places[self.me];
-        let id = u64::from(place.id.0) << COUNT_BITS | place.made;
-        place.made += 1;
+        let maker = &mut self.world.makers[self.me];
+        let id = u64::from(self.world.places[self.me].id.0) << COUNT_BITS | maker.made;
+        maker.made += 1;
         let mut packet = self.world.pool.take(len);
         packet.born = now;
         packet.path = path;
@@ -103,7 +103,7 @@ impl<'a> Context<'a> {
     /// The element's own random stream, named by the seed and the element's name.
     #[inline]
     pub fn rng(&mut self) -> &mut Stream {
-        &mut self.world.places[self.me].stream
+        &mut self.world.makers[self.me].stream
     }
 
     #[inline]

@@ -1,32 +1,70 @@
-//! The pending events, earliest first: a heap with four children a node.
+//! The pending events, earliest first.
 //!
-//! Elements keep one pending event each, whatever their backlog, so the heap stays small. Most
-//! handlers re-arm what just expired; therefore `pop` leaves a hole at the root, which the next
-//! `push` fills with a single walk down.
+//! ```text
+//! due soonest                                                             due latest
+//! [ run, sorted | late: what came since ]  [ bucket | bucket | ... | bucket ]  [ far ]
+//! ```
+//!
+//! Few events are one heap: `late`. Many are thrown into buckets by time, unsorted, and a bucket is
+//! sorted when its turn comes; so an event costs the same however many there are, and what it costs
+//! stays in the nearest cache. What falls before the next bucket goes to `late`, what lies beyond the
+//! last to `far`. Whether there are buckets, and how wide they are, follows from the events
+//! themselves; the order in which they come out does not depend on it.
 
+use crate::heap::Heap;
 use lastmeter_base::Time;
+use std::cmp::{Ordering, Reverse};
 
-/// When an event is due and who wins a tie, as one number: comparing is two instructions, and
-/// choosing the lesser of two needs no branch, which a processor could not predict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key(u128);
+/// When an event is due and who wins a tie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    at: u64,
+    order: u64,
+}
 
 impl Key {
     /// Later than every event.
-    pub(crate) const NEVER: Key = Key(u128::MAX);
+    pub(crate) const NEVER: Key = Key { at: u64::MAX, order: u64::MAX };
 
     /// `order` is the origin (24 bits) and the origin's own count (40 bits), or a shuffled form.
     #[inline]
     pub(crate) fn new(at: Time, order: u64) -> Key {
-        Key(u128::from(at.as_ps()) << 64 | u128::from(order))
+        Key { at: at.as_ps(), order }
     }
     #[inline]
     pub(crate) fn at(self) -> Time {
-        Time::from_ps((self.0 >> 64) as u64)
+        Time::from_ps(self.at)
     }
     #[inline]
     pub(crate) fn order(self) -> u64 {
-        self.0 as u64
+        self.order
+    }
+    /// As one number: comparing is two instructions, and choosing the lesser of two needs no branch,
+    /// which a processor could not predict.
+    #[inline]
+    fn as_number(self) -> u128 {
+        u128::from(self.at) << 64 | u128::from(self.order)
+    }
+}
+
+impl PartialOrd for Key {
+    #[inline]
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+    #[inline]
+    fn lt(&self, other: &Key) -> bool {
+        self.as_number() < other.as_number()
+    }
+    #[inline]
+    fn le(&self, other: &Key) -> bool {
+        self.as_number() <= other.as_number()
+    }
+}
+impl Ord for Key {
+    #[inline]
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.as_number().cmp(&other.as_number())
     }
 }
 
@@ -60,133 +98,298 @@ impl Target {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Events {
-    heap: Vec<Event>,
-    /// Whether `heap[0]` has been popped and awaits a successor.
-    hole: bool,
+    /// Sorted, the earliest last.
+    run: Vec<Event>,
+    /// Whatever was pushed before the first bucket since the run was sorted.
+    late: Heap,
+    buckets: Buckets,
+    /// Beyond the last bucket.
+    far: Heap,
+    /// Pops until the buckets are looked at again.
+    check_in: usize,
+    /// Pops between the last look and the next, and the earliest event at the last.
+    pops: usize,
+    since: u64,
 }
 
-const ARITY: usize = 4;
+/// Chains of events by time.
+#[derive(Debug)]
+struct Buckets {
+    /// The first event of each chain; a power of two of them, or none.
+    heads: Vec<u32>,
+    chained: Vec<Chained>,
+    /// The first of the places of `chained` that are free.
+    free: u32,
+    /// How many events there are.
+    len: usize,
+    /// The width of a bucket is two to this power, in picoseconds.
+    shift: u32,
+    /// The first bucket begins so many widths after the start; without buckets everything is before.
+    first: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chained {
+    key: Key,
+    target: Target,
+    next: u32,
+}
+
+/// The end of a chain.
+const NONE: u32 = u32::MAX;
+/// From so many events on there are buckets, and below so few there are none.
+const BUCKETS_FROM: usize = 512;
+const BUCKETS_UNTIL: usize = 128;
+/// So many events should fall due in the width of a bucket; beyond these others it is chosen anew.
+const EACH: u64 = 16;
+const EACH_MIN: u64 = 6;
+const EACH_MAX: u64 = 48;
+/// Pops between two looks at the buckets, at least.
+const CHECK_EVERY: usize = 4096;
+
+impl Default for Buckets {
+    fn default() -> Buckets {
+        let (heads, chained) = (Vec::new(), Vec::new());
+        Buckets { heads, chained, free: NONE, len: 0, shift: 0, first: u64::MAX }
+    }
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events {
+            run: Vec::new(),
+            late: Heap::default(),
+            buckets: Buckets::default(),
+            far: Heap::default(),
+            check_in: CHECK_EVERY,
+            pops: CHECK_EVERY,
+            since: 0,
+        }
+    }
+}
 
 impl Events {
     /// When the next event is due.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Time> {
-        if self.hole {
-            self.fill();
-        }
-        self.heap.first().map(|event| event.key.at())
+        let key = self.first();
+        (key != Key::NEVER).then(|| key.at())
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Event> {
-        if self.hole {
-            self.fill();
+    fn first(&mut self) -> Key {
+        if self.run.is_empty() && self.late.first() == Key::NEVER {
+            self.load();
         }
-        let event = *self.heap.first()?;
-        self.hole = true;
-        Some(event)
+        let late = self.late.first();
+        self.run.last().map_or(late, |event| if event.key < late { event.key } else { late })
+    }
+
+    /// Takes out the next event if it is due by `until`.
+    #[inline]
+    pub(crate) fn pop(&mut self, until: Time) -> Option<Event> {
+        self.check_in -= 1;
+        if self.check_in == 0 {
+            self.look();
+        }
+        let key = self.first();
+        if key.at() > until || key == Key::NEVER {
+            return None;
+        }
+        match self.run.last() {
+            Some(event) if event.key == key => self.run.pop(),
+            _ => self.late.pop(),
+        }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, event: Event) {
-        if self.hole {
-            self.hole = false;
-            self.sink(event);
-        } else {
-            self.heap.push(event);
-            self.rise(event);
+        let place = event.key.at >> self.buckets.shift;
+        match place.checked_sub(self.buckets.first) {
+            Some(place) if place < self.buckets.heads.len() as u64 => self.buckets.push(event),
+            Some(_) => self.far.push(event),
+            None => self.late.push(event),
         }
     }
 
-    fn fill(&mut self) {
-        self.hole = false;
-        let last = self.heap.pop().expect("a hole stands for an element of the heap");
-        if !self.heap.is_empty() {
-            self.sink(last);
-        }
-    }
-
-    /// Walks `event` down from the root.
+    /// What is due after the next `ahead` events, as far as that is known already.
     #[inline]
-    fn sink(&mut self, event: Event) {
-        let heap = &mut self.heap[..];
-        let mut hole = 0;
-        loop {
-            let first = hole * ARITY + 1;
-            let (child, least) = match heap.get(first..first + ARITY) {
-                Some(children) => {
-                    let offset = least_of_four(children);
-                    (first + offset, children[offset])
+    pub(crate) fn ahead(&self, ahead: usize) -> Option<Target> {
+        let place = self.run.len().checked_sub(ahead + 1)?;
+        self.run.get(place).map(|event| event.target)
+    }
+
+    /// Sorts the next bucket that is not empty.
+    #[inline(never)]
+    fn load(&mut self) {
+        let Events { run, buckets, far, .. } = self;
+        while run.is_empty() && !buckets.heads.is_empty() {
+            if buckets.len == 0 {
+                match far.first() {
+                    Key::NEVER => return,
+                    key => buckets.first = key.at >> buckets.shift,
                 }
-                None => match heap.get(first..).and_then(least_of_few) {
-                    Some((offset, least)) => (first + offset, least),
-                    None => break,
-                },
-            };
-            if event.key < least.key {
-                break;
             }
-            heap[hole] = least;
-            hole = child;
+            let end = buckets.first.saturating_add(buckets.heads.len() as u64);
+            while far.first() != Key::NEVER && far.first().at >> buckets.shift < end {
+                buckets.push(far.pop().expect("there is a first event"));
+            }
+            buckets.take(run);
         }
-        heap[hole] = event;
+        run.sort_unstable_by_key(|event| Reverse(event.key));
     }
 
-    /// Walks `event` up from the end.
+    /// Chooses buckets anew where there should be others.
+    #[cold]
+    fn look(&mut self) {
+        let next = self.first();
+        let events = self.run.len() + self.late.len() + self.buckets.len + self.far.len();
+        let elapsed = next.at.saturating_sub(self.since).max(1);
+        let width = (u128::from(elapsed) * u128::from(EACH) / self.pops as u128) as u64;
+        let shift = width.max(1).ilog2();
+        let usual = match self.buckets.heads.is_empty() {
+            true => events < BUCKETS_FROM,
+            false => {
+                let each = (self.pops as u128) << self.buckets.shift;
+                let each = (each / u128::from(elapsed)) as u64;
+                events >= BUCKETS_UNTIL && (EACH_MIN..=EACH_MAX).contains(&each)
+            }
+        };
+        if !usual {
+            self.spread(shift, events);
+        }
+        self.pops = events.max(CHECK_EVERY);
+        self.check_in = self.pops;
+        self.since = next.at;
+    }
+
+    /// Puts all events into buckets of another width; into a heap where they are few.
+    fn spread(&mut self, shift: u32, events: usize) {
+        let mut all = std::mem::take(&mut self.run);
+        self.late.drain_into(&mut all);
+        self.far.drain_into(&mut all);
+        self.buckets.drain_into(&mut all);
+        self.buckets = Buckets::default();
+        if events >= BUCKETS_FROM {
+            let first = all.iter().map(|event| event.key.at).min().unwrap_or(0) >> shift;
+            self.buckets.heads = vec![NONE; 2 * events.next_power_of_two()];
+            (self.buckets.shift, self.buckets.first) = (shift, first);
+        }
+        all.into_iter().for_each(|event| self.push(event));
+    }
+}
+
+impl Buckets {
     #[inline]
-    fn rise(&mut self, event: Event) {
-        let heap = &mut self.heap[..];
-        let mut hole = heap.len() - 1;
-        while hole > 0 {
-            let parent = (hole - 1) / ARITY;
-            if heap[parent].key <= event.key {
-                break;
+    fn push(&mut self, Event { key, target }: Event) {
+        let place = (key.at >> self.shift) as usize & (self.heads.len() - 1);
+        let chained = Chained { key, target, next: self.heads[place] };
+        self.heads[place] = match self.chained.get_mut(self.free as usize) {
+            Some(free) => {
+                let place = std::mem::replace(&mut self.free, free.next);
+                *free = chained;
+                place
             }
-            heap[hole] = heap[parent];
-            hole = parent;
-        }
-        heap[hole] = event;
+            None => {
+                self.chained.push(chained);
+                self.chained.len() as u32 - 1
+            }
+        };
+        self.len += 1;
     }
-}
 
-/// Where the earliest of four siblings stands, found without a branch.
-#[inline]
-fn least_of_four(children: &[Event]) -> usize {
-    let key = |offset: usize| children[offset & (ARITY - 1)].key;
-    let left = usize::from(key(1) < key(0));
-    let right = 2 + usize::from(key(3) < key(2));
-    std::hint::select_unpredictable(key(right) < key(left), right, left)
-}
+    /// Moves the first bucket out; the next becomes the first.
+    #[inline]
+    fn take(&mut self, run: &mut Vec<Event>) {
+        let place = self.first as usize & (self.heads.len() - 1);
+        self.first += 1;
+        let mut next = std::mem::replace(&mut self.heads[place], NONE);
+        while let Some(chained) = self.chained.get_mut(next as usize) {
+            run.push(Event { key: chained.key, target: chained.target });
+            self.len -= 1;
+            let free = std::mem::replace(&mut self.free, next);
+            next = std::mem::replace(&mut chained.next, free);
+        }
+    }
 
-fn least_of_few(children: &[Event]) -> Option<(usize, Event)> {
-    children.iter().copied().enumerate().min_by_key(|(_, event)| event.key)
+    fn drain_into(&mut self, all: &mut Vec<Event>) {
+        for _ in 0..self.heads.len() {
+            self.take(all);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use lastmeter_base::Stream;
-    use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
-    #[test]
-    fn pops_in_the_order_of_a_plain_heap_under_any_mix_of_calls() {
-        let mut stream = Stream::new(1, "events");
+    /// Any mix of calls, beside a plain heap: `spread` is how far ahead events are pushed, `keep` how
+    /// many there are in the middle.
+    fn compare(seed: u64, spread: impl Fn(&mut Stream) -> u64, keep: usize) {
+        let mut stream = Stream::new(seed, "events");
         let mut events = Events::default();
         let mut plain = BinaryHeap::new();
-        for order in 0..20_000 {
-            // Few distinct times, so that ties are common.
-            let key = Key::new(Time::from_ps(stream.below(50)), order);
-            if stream.chance(0.55) {
+        let mut now = 0;
+        for order in 0..60_000 {
+            let pushes = if plain.len() < keep { 0.55 } else { 0.45 };
+            if stream.chance(pushes) {
+                let key = Key::new(Time::from_ps(now + spread(&mut stream)), order);
                 events.push(Event { key, target: Target::timer(order as u32) });
                 plain.push(Reverse(key));
             } else {
-                let expected = plain.pop().map(|Reverse(key)| key);
-                assert_eq!(events.pop().map(|event| event.key), expected);
+                let until = Time::from_ps(now + spread(&mut stream));
+                let due = plain.peek().filter(|next| next.0.at() <= until).copied();
+                let got = events.pop(until);
+                assert_eq!(got.map(|event| event.key), due.map(|next| next.0));
+                if let (Some(event), Some(Reverse(key))) = (got, due) {
+                    assert_eq!(event.target, Target::timer(key.order() as u32));
+                    plain.pop();
+                    now = key.at().as_ps();
+                }
             }
             assert_eq!(events.next(), plain.peek().map(|Reverse(key)| key.at()));
         }
+    }
+
+    #[test]
+    fn pops_in_the_order_of_a_plain_heap_under_any_mix_of_calls() {
+        for (seed, keep) in [(1, 3), (2, 100), (3, 700), (4, 5000)] {
+            // Few distinct times, so that ties are common.
+            compare(seed, |stream| stream.below(50), keep);
+            compare(seed, |stream| stream.below(1 << 30), keep);
+            // Times of very different size, as a fast network's beside its retransmission timers.
+            compare(seed, |stream| 1 << stream.below(40), keep);
+            compare(seed, |stream| 1 << (stream.below(2) * 38), keep);
+        }
+    }
+
+    #[test]
+    fn buckets_follow_the_events_in_number_and_in_width() {
+        let mut events = Events::default();
+        let push = |events: &mut Events, at: u64, order| {
+            let key = Key::new(Time::from_ps(at), order);
+            events.push(Event { key, target: Target::timer(0) });
+        };
+        let run = |events: &mut Events, gap: u64, pops: u64| {
+            for order in 0..pops {
+                let event = events.pop(Time::MAX).unwrap();
+                push(events, event.key.at + gap, order);
+            }
+        };
+        (0..2000).for_each(|n| push(&mut events, n * 1000, n));
+        run(&mut events, 2_000_000, 10_000);
+        // One every nanosecond.
+        assert!(!events.buckets.heads.is_empty());
+        let width = 1u64 << events.buckets.shift;
+        assert!((8_000..=16_000).contains(&width), "{width}");
+        while events.buckets.len + events.run.len() + events.late.len() > 50 {
+            events.pop(Time::MAX).unwrap();
+        }
+        run(&mut events, 2_000_000, 10_000);
+        assert!(events.buckets.heads.is_empty());
     }
 }

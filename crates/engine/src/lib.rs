@@ -20,6 +20,7 @@ mod element;
 mod error;
 mod events;
 mod graph;
+mod heap;
 mod meter;
 mod parallel;
 mod run;

@@ -10,7 +10,7 @@ use crate::events::{Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
-use crate::world::{Crossing, Edge, End, Place, Timer, World};
+use crate::world::{Crossing, Edge, End, Maker, Place, Timer, World};
 use crate::{Element, ElementId, Error, Graph};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::collections::VecDeque;
@@ -163,6 +163,7 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
 struct Builder {
     elements: Vec<Box<dyn Element>>,
     places: Vec<Place>,
+    makers: Vec<Maker>,
     timers: Vec<Timer>,
     /// Edges by the element that they start from.
     outputs: Vec<Vec<Edge>>,
@@ -184,18 +185,14 @@ impl Builder {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
         let owner = self.elements.len() as u32;
-        self.timers.extend((0..timers).map(|_| Timer { owner, due: None, queued: Key::NEVER }));
+        self.timers.extend((0..timers).map(|_| Timer {
+            owner,
+            due: Key::NEVER,
+            queued: Key::NEVER,
+        }));
         let (first_edge, edges) = (0, 0);
-        self.places.push(Place {
-            id,
-            first_edge,
-            edges,
-            first_timer,
-            timers,
-            count: 0,
-            made: 0,
-            stream,
-        });
+        self.places.push(Place { id, first_edge, edges, first_timer, timers, count: 0 });
+        self.makers.push(Maker { made: 0, stream });
         self.elements.push(element);
         self.outputs.push(Vec::new());
         Ok(())
@@ -239,6 +236,7 @@ impl Builder {
             events: Events::default(),
             edges,
             places,
+            makers: self.makers,
             timers: self.timers,
             pool: Pool::default(),
             books,

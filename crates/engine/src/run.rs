@@ -237,8 +237,8 @@ impl Partition {
     /// Handles every event that is due by `until`, each at the instant at which it is due.
     #[inline]
     fn handle_due(&mut self, until: Time) -> Result<(), Stuck> {
-        while self.world.events.next().is_some_and(|next| next <= until) {
-            let event = self.world.events.pop().expect("there is a next event");
+        while let Some(event) = self.world.events.pop(until) {
+            self.world.touch_ahead();
             self.advance(event.key.at());
             self.begin(event.key.order());
             match event.target.as_edge() {

@@ -6,9 +6,11 @@ use crate::trace::Trace;
 use crate::{ElementId, PortId};
 use lastmeter_base::{Duration, Packet, Pool, StageId, Stream, Time};
 use std::collections::VecDeque;
+use std::hint::black_box;
 
-/// An output joined to an input, at once or after a constant delay.
+/// An output joined to an input, at once or after a constant delay. It takes one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Edge {
     pub(crate) delay: Duration,
     /// The ledger's name for the delay.
@@ -38,8 +40,9 @@ pub(crate) struct Crossing {
     pub(crate) packet: Packet,
 }
 
-/// What the engine knows of an element besides the element itself.
+/// What the engine knows of an element besides the element itself, and needs for each event.
 #[derive(Debug)]
+#[repr(align(32))]
 pub(crate) struct Place {
     pub(crate) id: ElementId,
     pub(crate) first_edge: u32,
@@ -48,6 +51,11 @@ pub(crate) struct Place {
     pub(crate) timers: u32,
     /// Events that it has caused.
     pub(crate) count: u64,
+}
+
+/// What only elements need that make packets or draw at random.
+#[derive(Debug)]
+pub(crate) struct Maker {
     pub(crate) made: u64,
     pub(crate) stream: Stream,
 }
@@ -57,7 +65,8 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
-    pub(crate) due: Option<Key>,
+    /// [`Key::NEVER`] while it is not set.
+    pub(crate) due: Key,
     /// The pending event that speaks for this timer.
     pub(crate) queued: Key,
 }
@@ -71,6 +80,8 @@ pub(crate) struct World {
     pub(crate) events: Events,
     pub(crate) edges: Vec<Edge>,
     pub(crate) places: Vec<Place>,
+    /// By element, as `places`.
+    pub(crate) makers: Vec<Maker>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) pool: Pool,
     pub(crate) books: Books,
@@ -150,7 +161,7 @@ impl World {
         let slot = (place.first_timer + timer) as usize;
         let key = Key::new(at.max(self.now), self.next_order(me));
         let state = &mut self.timers[slot];
-        state.due = Some(key);
+        state.due = key;
         if key < state.queued {
             state.queued = key;
             self.events.push(Event { key, target: Target::timer(slot as u32) });
@@ -159,7 +170,7 @@ impl World {
 
     pub(crate) fn disarm(&mut self, me: usize, timer: u32) {
         let slot = self.places[me].first_timer + timer;
-        self.timers[slot as usize].due = None;
+        self.timers[slot as usize].due = Key::NEVER;
     }
 
     /// Whether the event of this timer really is due; puts it back where it was re-armed.
@@ -171,15 +182,36 @@ impl World {
             return None; // An earlier event has taken its place.
         }
         timer.queued = Key::NEVER;
-        let due = timer.due?;
+        let due = timer.due;
+        if due == Key::NEVER {
+            return None;
+        }
         if due != event.key {
             timer.queued = due;
             self.events.push(Event { key: due, target: event.target });
             return None;
         }
-        timer.due = None;
+        timer.due = Key::NEVER;
         let owner = timer.owner;
         Some((owner, slot as u32 - self.places[owner as usize].first_timer))
+    }
+
+    /// Reads a little of what the next events will need: in a large graph none of it is in a near
+    /// cache, and a processor does not wait for what it does not use.
+    #[inline]
+    pub(crate) fn touch_ahead(&self) {
+        if let Some(target) = self.events.ahead(3) {
+            let _ = black_box(match target.as_edge() {
+                Some(edge) => self.edges[edge].delay.as_ps(),
+                None => self.timers[target.slot()].owner.into(),
+            });
+        }
+        let first = |ahead| {
+            let edge = self.events.ahead(ahead).and_then(Target::as_edge)?;
+            self.edges[edge].flying.front()
+        };
+        let _ = black_box(first(1).map(|&(key, _)| key));
+        let _ = black_box(first(0).map(|(_, packet)| packet.len));
     }
 
     /// Packets that are on an edge or about to be received.
