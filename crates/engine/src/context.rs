@@ -42,6 +42,13 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Whether `at` has passed for this element: before now, or now, and a timer that it had set for
+    /// then would have expired before this handler.
+    #[inline]
+    pub fn is_past(&self, at: Time) -> bool {
+        at < self.world.now || (at == self.world.now && self.world.precedes(self.me))
+    }
+
     /// Sets `timer` to expire at `at`, replacing an earlier setting. A past `at` means now.
     #[inline]
     pub fn arm(&mut self, timer: TimerId, at: Time) {

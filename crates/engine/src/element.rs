@@ -71,6 +71,7 @@ pub trait Element: Send {
 pub struct Report {
     pub(crate) now: Time,
     pub(crate) held: u64,
+    pub(crate) waiting: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) meters: Vec<Meter>,
     pub(crate) series: Vec<(&'static str, &'static str, Series)>,
@@ -84,6 +85,11 @@ impl Report {
     /// States that `packets` are still held: in a queue, in service, in flight.
     pub fn held(&mut self, packets: u64) {
         self.held += packets;
+    }
+    /// States that `packets` wait here that have been sent on already, to depart later: whoever asks
+    /// finds them here, and the edge that they are on accounts for them.
+    pub fn waiting(&mut self, packets: u64) {
+        self.waiting += packets;
     }
     /// A counter or gauge, for people and programs to read.
     pub fn count(&mut self, name: &'static str, value: u64) {

@@ -53,6 +53,18 @@ impl Meter {
             shared: Vec::new(),
         }
     }
+    /// A meter of a unit that until `now` has served one stage and been idle, for whoever knows how
+    /// long each; `served` is `None` where it has served nothing.
+    pub fn of(
+        resource: ResourceId,
+        now: Time,
+        served: Option<(StageId, Duration)>,
+        idle: Duration,
+        moved: Bytes,
+    ) -> Meter {
+        let by_stage = served.into_iter().collect();
+        Meter { since: now, by_stage, idle, moved, ..Meter::new(resource) }
+    }
     /// From `now` on the unit serves `stage`.
     #[inline]
     pub fn serve(&mut self, now: Time, stage: StageId) {

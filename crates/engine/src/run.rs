@@ -138,7 +138,8 @@ impl Engine {
                 report.meters.iter().for_each(|meter| books.enter_meter(meter));
                 held += report.held;
                 let name = self.names[place.id.0 as usize].clone();
-                let Report { held, counters, series, .. } = report;
+                let Report { held, waiting, counters, series, .. } = report;
+                let held = held + waiting;
                 reports[place.id.0 as usize] = Some(ElementReport { name, held, counters, series });
             }
             books.merge(&partition.world.books);

@@ -108,6 +108,17 @@ impl World {
         }
     }
 
+    /// Whether an event of `me` would come before the one that is being handled, at the same instant.
+    #[inline]
+    pub(crate) fn precedes(&self, me: usize) -> bool {
+        let place = &self.places[me];
+        let order = u64::from(place.id.0) << COUNT_BITS | place.count;
+        match self.salt {
+            0 => order < self.cause,
+            salt => shuffled(order, salt) < self.cause,
+        }
+    }
+
     /// Sends `packet` out of `port` at `departs`; gives it back where the port leads nowhere.
     #[inline]
     pub(crate) fn send(
@@ -123,7 +134,8 @@ impl World {
         }
         let index = (place.first_edge + u32::from(port.0)) as usize;
         let edge = &self.edges[index];
-        let at = departs + edge.delay;
+        // What departs beyond the end of time never arrives.
+        let at = departs.saturating_add(edge.delay);
         let to = edge.to;
         if let Some(stage) = edge.stage {
             packet.visit(stage, Duration::ZERO, edge.delay, Duration::ZERO);

@@ -7,6 +7,7 @@ pub mod bench;
 pub mod classify;
 pub mod demultiplexer;
 pub mod fabric;
+pub mod fifo;
 pub mod forwarder;
 pub mod fuzz;
 pub mod impair;

@@ -82,7 +82,7 @@ pub enum Service {
 
 impl Service {
     #[inline]
-    fn time_for(&self, started: Time, len: Bytes, stream: &mut Stream) -> Duration {
+    pub(crate) fn time_for(&self, started: Time, len: Bytes, stream: &mut Stream) -> Duration {
         match self {
             Service::Line { rate, framing } => rate.time_for(len + *framing),
             Service::Cost(cost) => cost.time_for(len),

@@ -17,8 +17,8 @@
 
 use super::network::Speed;
 use super::port::{Directory, Place};
-use crate::queue::DropTail;
-use crate::server::{Server, Service};
+use crate::fifo::FifoServer;
+use crate::server::Service;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, here};
 use lastmeter_engine::{Context, Element, ElementId, Error, Graph, PortId, ResourceId};
@@ -193,10 +193,10 @@ impl Joined<'_, '_> {
     fn server(&mut self, name: &str) -> Result<ElementId, Error> {
         let name = format!("{} {name}", self.name);
         let (resource, (numerator, denominator)) = (self.resource)(self.graph, name.clone());
-        let queue = DropTail::new(self.options.packets_max, Bytes(u64::MAX));
+        let limits = (self.options.packets_max, Bytes(u64::MAX));
         let rate = self.options.rate.scale_floor(numerator.max(1), denominator.max(1));
         let service = Service::Line { rate, framing: Bytes::ZERO };
-        self.graph.add(name, Server::new(queue, service, self.stages.line, resource))
+        self.graph.add(name, FifoServer::new(limits, service, self.stages.line, resource))
     }
 }
 

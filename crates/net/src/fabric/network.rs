@@ -16,8 +16,8 @@ use super::port::{
     Board, Directory, Egress, Exchange, FORWARD, Ingress, IngressOptions, NOTICE, OWN_BACKLOG,
     PACKETS, Place, RECORDS, Switch,
 };
-use crate::queue::DropTail;
-use crate::server::{Server, Service};
+use crate::fifo::FifoServer;
+use crate::server::Service;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
 use lastmeter_engine::{Error, Graph, PortId, ResourceId};
@@ -276,7 +276,7 @@ pub fn assemble(
     Ok(inputs.into_iter().zip(outputs).map(|(i, o)| ((i, PACKETS), (o, FORWARD))).collect())
 }
 
-fn line(rate: Rate, stage: StageId, resource: ResourceId) -> Server<DropTail> {
-    let queue = DropTail::new(u64::MAX, Bytes(u64::MAX));
-    Server::new(queue, Service::Line { rate, framing: Bytes::ZERO }, stage, resource)
+fn line(rate: Rate, stage: StageId, resource: ResourceId) -> FifoServer {
+    let unlimited = (u64::MAX, Bytes(u64::MAX));
+    FifoServer::new(unlimited, Service::Line { rate, framing: Bytes::ZERO }, stage, resource)
 }

@@ -5,9 +5,12 @@
 //! ```
 
 use super::{Described, Queue, Site};
+use crate::fifo::FifoServer;
+use crate::server::Service;
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Packet, Time};
+use lastmeter_base::{Bytes, Packet, StageId, Time};
+use lastmeter_engine::{Element, ResourceId};
 use std::collections::VecDeque;
 
 /// A first-in, first-out queue with two limits.
@@ -95,10 +98,25 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
     };
 
     fn build(values: &Values, site: &Site<'_>) -> DropTail {
-        let packets_max = values.given::<u64>("packets").unwrap_or(u64::MAX);
-        let bytes_max = values.given::<Bytes>("bytes").unwrap_or(Bytes(u64::MAX));
-        DropTail::new(site.buffers.scale(packets_max), Bytes(site.buffers.scale(bytes_max.0)))
+        let (packets_max, bytes_max) = limits(values, site);
+        DropTail::new(packets_max, bytes_max)
     }
+
+    fn serve(
+        values: &Values,
+        site: &Site<'_>,
+        service: Service,
+        stage: StageId,
+        resource: ResourceId,
+    ) -> Box<dyn Element> {
+        Box::new(FifoServer::new(limits(values, site), service, stage, resource))
+    }
+}
+
+fn limits(values: &Values, site: &Site<'_>) -> (u64, Bytes) {
+    let packets_max = values.given::<u64>("packets").unwrap_or(u64::MAX);
+    let bytes_max = values.given::<Bytes>("bytes").unwrap_or(Bytes(u64::MAX));
+    (site.buffers.scale(packets_max), Bytes(site.buffers.scale(bytes_max.0)))
 }
 
 #[cfg(test)]

@@ -162,6 +162,17 @@ pub trait Described: Queue + Sized + 'static {
     }
     /// Makes one from its parameters, which [`Described::fit`], for the place where it will stand.
     fn build(values: &Values, site: &Site<'_>) -> Self;
+    /// A server of this very queue, because calls through a pointer would cost each hop more than the
+    /// queue does.
+    fn serve(
+        values: &Values,
+        site: &Site<'_>,
+        service: Service,
+        stage: StageId,
+        resource: ResourceId,
+    ) -> Box<dyn Element> {
+        Box::new(Server::new(Self::build(values, site), service, stage, resource))
+    }
 }
 
 /// Where a queue will stand.
@@ -227,11 +238,7 @@ impl Kind {
             page: Q::PAGE,
             fit: Q::fit,
             build: |values, site| Box::new(Q::build(values, site)),
-            // A server of this very queue, because calls through a pointer would cost each hop more
-            // than the queue does.
-            serve: |values, site, service, stage, resource| {
-                Box::new(Server::new(Q::build(values, site), service, stage, resource))
-            },
+            serve: Q::serve,
         }
     }
 }

@@ -1,0 +1,266 @@
+//! A server whose queue is first in, first out: when each packet's service begins and ends is known
+//! when it arrives.
+//!
+//! ```text
+//! in 0 --> [ newest | ... | oldest ] --> (resource: time per packet) --> out 0       drops: `full`
+//! ```
+//!
+//! So it needs no timer, and a packet that waits is on its way already, to depart when its service
+//! ends. What it counts is what a [`Server`](crate::server::Server) with a
+//! [`DropTail`](crate::queue::DropTail) queue counts; half of its events are not there.
+
+use crate::server::Service;
+use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
+use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId};
+use std::collections::VecDeque;
+
+/// Who is served, who waits, and what the server has done.
+#[derive(Debug, Default)]
+pub(crate) struct Fifo {
+    /// When the service that is known last ends.
+    free_at: Time,
+    /// When the service of each that waits begins, and its length; oldest first.
+    waiting: VecDeque<(Time, Bytes)>,
+    bytes: Bytes,
+    busy: Duration,
+    idle: Duration,
+    moved: Bytes,
+    accepted: u64,
+    waiting_most: u64,
+}
+
+impl Fifo {
+    /// Takes note of all services that have begun by now.
+    #[inline]
+    pub(crate) fn settle(&mut self, cx: &Context<'_>) {
+        while let Some(&(begins, len)) = self.waiting.front() {
+            if !cx.is_past(begins) {
+                break;
+            }
+            self.bytes -= len;
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Packets that wait, as of the last time that it was settled.
+    #[inline]
+    pub(crate) fn packets(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+    /// Bytes that they have.
+    #[inline]
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// A packet of `len` arrives, and is served as long as `service` says for when it begins; gives
+    /// when it begins and how long it takes.
+    #[inline]
+    pub(crate) fn accept(
+        &mut self,
+        now: Time,
+        len: Bytes,
+        service: impl FnOnce(Time) -> Duration,
+    ) -> (Time, Duration) {
+        let begins = self.free_at.max(now);
+        let service = service(begins);
+        self.idle += begins - self.free_at;
+        self.busy += service;
+        self.free_at = begins.saturating_add(service);
+        self.moved += len;
+        self.accepted += 1;
+        // Whoever is due at this instant goes before the newcomer waits.
+        while let Some(&(earlier, len)) = self.waiting.front().filter(|next| next.0 <= now) {
+            debug_assert!(earlier <= now);
+            self.bytes -= len;
+            self.waiting.pop_front();
+        }
+        if begins > now {
+            self.bytes += len;
+            self.waiting.push_back((begins, len));
+            self.waiting_most = self.waiting_most.max(self.waiting.len() as u64);
+        }
+        (begins, service)
+    }
+
+    /// When the service that is known last ends.
+    #[inline]
+    pub(crate) fn free_at(&self) -> Time {
+        self.free_at
+    }
+
+    /// What it has done by the end of a run, for one stage of one resource.
+    pub(crate) fn report(&self, out: &mut Report, stage: StageId, resource: ResourceId) {
+        let waits = self.waiting.iter().filter(|(begins, _)| *begins > out.now());
+        let (packets, bytes) =
+            waits.fold((0, Bytes::ZERO), |(n, sum), &(_, len)| (n + 1, sum + len));
+        out.waiting(packets);
+        let served = self.accepted - packets;
+        let busy = self.busy - self.free_at.saturating_since(out.now());
+        let idle = self.idle + out.now().saturating_since(self.free_at);
+        let stage = (served > 0).then_some((stage, busy));
+        out.meter(&Meter::of(resource, out.now(), stage, idle, self.moved - bytes));
+        out.count("served", served);
+    }
+    /// Most packets that waited.
+    pub(crate) fn waiting_most(&self) -> u64 {
+        self.waiting_most
+    }
+}
+
+/// Serves packets in the order in which they come.
+#[derive(Debug)]
+pub struct FifoServer {
+    fifo: Fifo,
+    service: Service,
+    packets_max: u64,
+    bytes_max: Bytes,
+    stage: StageId,
+    resource: ResourceId,
+    refused: u64,
+}
+
+impl FifoServer {
+    /// A server that has nothing to do yet, before which at most `packets_max` packets of `bytes_max`
+    /// bytes wait. Its time is accounted to `stage` and `resource`.
+    pub fn new(
+        (packets_max, bytes_max): (u64, Bytes),
+        service: Service,
+        stage: StageId,
+        resource: ResourceId,
+    ) -> FifoServer {
+        let (fifo, refused) = (Fifo::default(), 0);
+        FifoServer { fifo, service, packets_max, bytes_max, stage, resource, refused }
+    }
+}
+
+impl Element for FifoServer {
+    #[inline]
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
+        let (now, len) = (cx.now(), packet.len);
+        self.fifo.settle(cx);
+        if self.fifo.packets() >= self.packets_max || self.fifo.bytes() + len > self.bytes_max {
+            self.refused += 1;
+            cx.drop(packet, Some(self.stage), "full");
+            return;
+        }
+        packet.entered = now;
+        let service = |begins| self.service.time_for(begins, len, cx.rng());
+        let (begins, service) = self.fifo.accept(now, len, service);
+        if cx.collecting() {
+            packet.visit(self.stage, begins - now, service, Duration::ZERO);
+        }
+        cx.send_at(PortId(0), packet, self.fifo.free_at());
+    }
+    fn timers(&self) -> u32 {
+        0
+    }
+    fn report(&self, out: &mut Report) {
+        self.fifo.report(out, self.stage, self.resource);
+        out.count("refused", self.refused);
+        out.count("dropped", 0);
+        out.count("packets_most", self.fifo.waiting_most());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::DropTail;
+    use crate::server::Server;
+    use lastmeter_base::{Draw, PathId, Rate};
+    use lastmeter_engine::{
+        Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, TimerId, VirtualClock,
+    };
+
+    /// Sends bursts at coarse times, so that arrivals often fall on the ends of services.
+    struct Bursts(PathId);
+
+    impl Element for Bursts {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            cx.arm(TimerId(0), Time::START);
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+        fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+            for _ in 0..1 + cx.rng().below(3) {
+                let len = Bytes(125 * cx.rng().below(4));
+                let packet = cx.make(self.0, len);
+                cx.send(PortId(0), packet);
+            }
+            let gap = Duration::from_us(1 + cx.rng().below(4));
+            cx.arm(TimerId(0), cx.now() + gap);
+        }
+    }
+
+    /// Two servers in a row, each with sources of its own before and after it in the graph.
+    fn run(
+        seed: u64,
+        (packets, bytes): (u64, u64),
+        service: &Service,
+        end: Time,
+        server: fn((u64, Bytes), Service, StageId, ResourceId) -> Box<dyn Element>,
+    ) -> Outcome {
+        let mut graph = Graph::new(seed);
+        let path = graph.path("path", "class");
+        let mut sources = vec![graph.add("before", Bursts(path)).unwrap()];
+        let mut servers = Vec::new();
+        for name in ["first", "second"] {
+            let (kind, units) = (ResourceKind::Wire, 1);
+            let resource = graph.resource(ResourceInfo { name: name.to_owned(), kind, units });
+            let info = StageInfo {
+                name: name.to_owned(),
+                resource: Some(resource),
+                copies: 0,
+                touches: 0,
+                memory: 0,
+            };
+            let stage = graph.stage(info);
+            let made = server((packets, Bytes(bytes)), service.clone(), stage, resource);
+            servers.push(graph.add_boxed(name.to_owned(), made).unwrap());
+        }
+        sources.push(graph.add("after", Bursts(path)).unwrap());
+        for &source in &sources {
+            graph.connect(source, PortId(0), servers[0], PortId(0)).unwrap();
+        }
+        let delay = Duration::from_us(2);
+        let (first, second) = (servers[0], servers[1]);
+        graph.connect_after(first, PortId(0), second, PortId(0), delay, None).unwrap();
+        graph.connect(second, PortId(0), sources[0], PortId(0)).unwrap();
+        let mut engine = graph.build(1).unwrap();
+        engine.run_until(end, &mut VirtualClock::default()).unwrap();
+        engine.finish().unwrap()
+    }
+
+    #[test]
+    fn it_does_what_a_server_of_a_drop_tail_queue_does() {
+        let line = Service::Line { rate: Rate::from_gbit(1), framing: Bytes::ZERO };
+        let draw = Service::Draw(Draw::Exponential(Duration::from_us(2)));
+        for (seed, limits) in [(1, (4, 1 << 20)), (2, (1 << 20, 700)), (3, (0, 0)), (4, (1, 375))] {
+            for service in [&line, &draw] {
+                // An end in the middle of services, and one at which others begin.
+                for end in [Time::from_ps(3_333_333_333), Time::from_ps(1_000_000_000)] {
+                    let fifo =
+                        run(seed, limits, service, end, |limits, service, stage, resource| {
+                            Box::new(FifoServer::new(limits, service, stage, resource))
+                        });
+                    let plain = run(seed, limits, service, end, |limits, service, stage, of| {
+                        let queue = DropTail::new(limits.0, limits.1);
+                        Box::new(Server::new(queue, service, stage, of))
+                    });
+                    assert_eq!(fifo.elements, plain.elements, "{seed} {service:?} {end}");
+                    assert_eq!(fifo.books.resources, plain.books.resources, "{seed} {service:?}");
+                    let [fifo_path, path] = [&fifo, &plain].map(|run| &run.books.paths[0]);
+                    assert_eq!(fifo_path.latency.sum(), path.latency.sum());
+                    let times = |outcome: &Outcome| -> Vec<u128> {
+                        outcome.books.paths[0].rows().iter().map(|row| row.time()).collect()
+                    };
+                    assert_eq!(times(&fifo), times(&plain));
+                    assert_eq!(fifo_path.dropped, path.dropped);
+                    assert!(limits.0 != 4 || fifo.handled < plain.handled);
+                }
+            }
+        }
+    }
+}
