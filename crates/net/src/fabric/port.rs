@@ -14,9 +14,9 @@
 
 use super::allocation::{Allocation, Summary};
 use super::voq::Voqs;
+use crate::fifo::Fifo;
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, PathId, Rate, StageId, Time};
 use lastmeter_engine::{Context, Element, ElementId, Meter, PortId, Report, ResourceId, TimerId};
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where packets enter and leave a port of something that is made of many elements.
@@ -198,22 +198,18 @@ impl Element for Ingress {
 
 /// The output queue of a port and its link. Each period it begins a record.
 pub struct Egress {
-    queue: VecDeque<Packet>,
-    bytes: Bytes,
+    fifo: Fifo,
     room: Bytes,
     link: Rate,
     /// D and the path of records, where backlogs are told.
     tells: Option<(Duration, PathId)>,
     next: Time,
-    free_at: Time,
     stage: StageId,
-    meter: Meter,
-    served: u64,
+    resource: ResourceId,
     refused: u64,
-    packets_most: u64,
 }
 
-const PERIOD: TimerId = TimerId(1);
+const PERIOD: TimerId = TimerId(0);
 
 impl Egress {
     /// An output with nothing in it, at the rate of its link.
@@ -224,52 +220,8 @@ impl Egress {
         stage: StageId,
         resource: ResourceId,
     ) -> Egress {
-        Egress {
-            queue: VecDeque::new(),
-            bytes: Bytes::ZERO,
-            room,
-            link,
-            tells,
-            next: Time::START,
-            free_at: Time::START,
-            stage,
-            meter: Meter::new(resource),
-            served: 0,
-            refused: 0,
-            packets_most: 0,
-        }
-    }
-
-    fn serve(&mut self, cx: &mut Context<'_>) {
-        while self.free_at <= cx.now() {
-            let Some(mut packet) = self.queue.pop_front() else { return };
-            self.bytes -= packet.len;
-            let started = self.free_at.max(packet.entered);
-            if started > self.free_at {
-                self.meter.rest(self.free_at);
-            }
-            let service = self.link.time_for(packet.len);
-            self.meter.serve(started, self.stage);
-            self.meter.moved(packet.len);
-            self.free_at = started + service;
-            self.served += 1;
-            if cx.collecting() {
-                packet.visit(self.stage, started - packet.entered, service, Duration::ZERO);
-            }
-            cx.send_at(FORWARD, packet, self.free_at);
-        }
-        if !self.queue.is_empty() {
-            cx.arm(SEND, self.free_at);
-        }
-    }
-
-    fn tell(&mut self, cx: &mut Context<'_>) {
-        let Some((period, path)) = self.tells else { return };
-        let mut record = cx.make(path, RECORD_LEN);
-        record.transport[WORD_BACKLOG] = self.bytes.0;
-        cx.send(RECORDS, record);
-        self.next += period;
-        cx.arm(PERIOD, self.next);
+        let (fifo, next, refused) = (Fifo::default(), Time::START, 0);
+        Egress { fifo, room, link, tells, next, stage, resource, refused }
     }
 }
 
@@ -280,37 +232,35 @@ impl Element for Egress {
             cx.arm(PERIOD, self.next);
         }
     }
+    #[inline]
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        if self.bytes + packet.len > self.room {
+        let (now, len) = (cx.now(), packet.len);
+        self.fifo.settle(cx);
+        if self.fifo.bytes() + len > self.room {
             self.refused += 1;
             cx.drop(packet, Some(self.stage), "full");
             return;
         }
-        packet.entered = cx.now();
-        self.bytes += packet.len;
-        self.queue.push_back(packet);
-        self.packets_most = self.packets_most.max(self.queue.len() as u64);
-        self.serve(cx);
-    }
-    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
-        match timer {
-            PERIOD => self.tell(cx),
-            _ => self.serve(cx),
+        packet.entered = now;
+        let (begins, service) = self.fifo.accept(now, len, |_| self.link.time_for(len));
+        if cx.collecting() {
+            packet.visit(self.stage, begins - now, service, Duration::ZERO);
         }
+        cx.send_at(FORWARD, packet, self.fifo.free_at());
     }
-    fn timers(&self) -> u32 {
-        2
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        let Some((period, path)) = self.tells else { return };
+        self.fifo.settle(cx);
+        let mut record = cx.make(path, RECORD_LEN);
+        record.transport[WORD_BACKLOG] = self.fifo.bytes().0;
+        cx.send(RECORDS, record);
+        self.next += period;
+        cx.arm(PERIOD, self.next);
     }
     fn report(&self, out: &mut Report) {
-        out.held(self.queue.len() as u64);
-        let mut meter = self.meter.clone();
-        if self.free_at <= out.now() {
-            meter.rest(self.free_at);
-        }
-        out.meter(&meter);
-        out.count("served", self.served);
+        self.fifo.report(out, self.stage, self.resource);
         out.count("refused", self.refused);
-        out.count("packets_most", self.packets_most);
+        out.count("packets_most", self.fifo.waiting_most());
     }
 }
 
