@@ -26,8 +26,10 @@
 //! combination is what the Washington University papers call DRR (D-77).
 //!
 //! Deviation: none in the schedule. Which end drops is not given; the front is our choice because
-//! it tells the sender of the loss sooner (Lakshman, Neidhardt & Ott 1996). Of queues of equal length
-//! the one with the lowest number drops.
+//! it tells the sender of the loss sooner (Lakshman, Neidhardt & Ott 1996), and ns-2's DRR, which the
+//! Washington University study had at hand, drops there. Of queues of equal length the one that was
+//! served longest ago drops, as in ns-2, whose search begins with the queue in turn: were it a fixed
+//! one, the same connection would lose whenever many queues are short.
 
 use super::flows::{
     BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, of_bank, weight,
@@ -360,6 +362,27 @@ mod tests {
         assert_eq!(victims(&mut queue), [(0, "longest queue"), (0, "longest queue")]);
         let lens: Vec<u64> = drain(&mut queue, Time::START).iter().map(|p| p.len.0).collect();
         assert_eq!(lens, [12, 20, 21, 30]);
+    }
+
+    #[test]
+    fn of_queues_of_equal_length_the_one_served_longest_ago_drops() {
+        let mut queue = Drr::new(options(6));
+        let mut lost = Vec::new();
+        // Three flows hold two packets each; each in turn is served, and sends one more than that.
+        for flow in [0, 1, 2, 0, 1, 2] {
+            queue.enqueue(Time::START, packet(flow, 1500)).unwrap();
+        }
+        for _ in 0..6 {
+            let served = queue.dequeue(Time::START).unwrap().flow.0;
+            queue.enqueue(Time::START, packet(served, 1500)).unwrap();
+            queue.enqueue(Time::START, packet((served + 1) % 3, 1500)).unwrap();
+            queue.enqueue(Time::START, packet((served + 2) % 3, 1500)).unwrap();
+            lost.extend(victims(&mut queue).into_iter().map(|(flow, _)| flow));
+        }
+        assert!(
+            (0..3).all(|flow| lost.iter().filter(|&&who| who == flow).count() == 4),
+            "{lost:?}"
+        );
     }
 
     #[test]

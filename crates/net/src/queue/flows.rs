@@ -240,6 +240,8 @@ pub(super) struct Fifo {
     /// With their lengths: to ask for one does not fetch the packet from memory.
     packets: VecDeque<(u64, Packet)>,
     bytes: u64,
+    /// When it was served last or began to hold something, as the bank counts.
+    served: u32,
 }
 
 impl Fifo {
@@ -278,10 +280,13 @@ pub(super) struct Bank {
     unit: Unit,
     longest: Option<Tournament<u64>>,
     shortest: Option<Tournament<u64>>,
+    /// Times that a queue was served or began to hold something; wraps.
+    turn: u32,
     victims: VecDeque<(Packet, &'static str)>,
 }
 
-const QUEUE_BITS: u32 = 32;
+/// Of a rank, below the length.
+const TURN_BITS: u32 = 32;
 
 impl Bank {
     pub(super) fn new(room: Room) -> Bank {
@@ -293,6 +298,7 @@ impl Bank {
             unit: Unit::Packets,
             longest: None,
             shortest: None,
+            turn: 0,
             victims: VecDeque::new(),
         }
     }
@@ -326,6 +332,9 @@ impl Bank {
     pub(super) fn push(&mut self, at: usize, packet: Packet) {
         self.packets += 1;
         self.bytes += packet.len;
+        if self.fifos[at].is_empty() {
+            self.note_turn(at);
+        }
         let fifo = &mut self.fifos[at];
         fifo.bytes += packet.len.0;
         fifo.packets.push_back((packet.len.0, packet));
@@ -333,7 +342,13 @@ impl Bank {
     }
     #[inline]
     pub(super) fn pop(&mut self, at: usize) -> Option<Packet> {
+        self.note_turn(at);
         self.take(at, End::Front)
+    }
+    #[inline]
+    fn note_turn(&mut self, at: usize) {
+        self.turn = self.turn.wrapping_add(1);
+        self.fifos[at].served = self.turn;
     }
     #[inline]
     fn take(&mut self, at: usize, end: End) -> Option<Packet> {
@@ -355,20 +370,21 @@ impl Bank {
         // A length beyond 32 bits ranks as the longest there is.
         let length = fifo.length(self.unit).min(u64::from(u32::MAX - 1));
         let empty = fifo.is_empty();
-        let key = |length: u64| if empty { u64::MAX } else { length << QUEUE_BITS | at as u64 };
+        let served = u64::from(fifo.served);
+        let key = |length: u64| if empty { u64::MAX } else { length << TURN_BITS | served };
         longest.set(at, key(u64::from(u32::MAX - 1) - length));
         if let Some(shortest) = &mut self.shortest {
             shortest.set(at, key(length));
         }
     }
-    /// The longest queue; of equals the one with the lowest number.
+    /// The longest queue; of equals the one that was served longest ago, which is first in line.
     #[inline]
     pub(super) fn longest(&self) -> Option<usize> {
-        self.longest.as_ref()?.best().map(|key| (key & u64::from(u32::MAX)) as usize)
+        self.longest.as_ref()?.winner()
     }
     /// The length of the shortest queue that holds something, but for `at`.
     pub(super) fn shortest_except(&self, at: usize) -> Option<u64> {
-        self.shortest.as_ref()?.best_except(at).map(|key| key >> QUEUE_BITS)
+        self.shortest.as_ref()?.best_except(at).map(|key| key >> TURN_BITS)
     }
     /// Drops a packet of queue `at`, to be handed back by [`Bank::dropped`].
     pub(super) fn drop_from(&mut self, at: usize, end: End, reason: &'static str) {

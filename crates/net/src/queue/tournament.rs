@@ -6,9 +6,9 @@
 //!       a   b   c   d
 //! ```
 //!
-//! One array, no pointers. `set` is O(log n) and mostly shorter, `best` is O(1). It takes the place
-//! of a heap because a key can change without being searched for, and because equal keys have a
-//! defined order: callers put the number of the queue into the low bits.
+//! One array, no pointers. `set` is O(log n) and mostly shorter, `best` is O(1), `winner` descends to
+//! the leaf. It takes the place of a heap because a key can change without being searched for, and
+//! because equal keys have a defined order: the leaf with the lowest number wins.
 
 /// Leaves with keys, and the least of them.
 #[derive(Clone, Debug)]
@@ -57,6 +57,15 @@ impl<T: Copy + Ord> Tournament<T> {
     pub(super) fn best(&self) -> Option<T> {
         (self.nodes[1] != self.vacant).then_some(self.nodes[1])
     }
+    /// The leaf with the least key, if anyone takes part.
+    pub(super) fn winner(&self) -> Option<usize> {
+        let least = self.best()?;
+        let mut node = 1;
+        while node < self.leaves() {
+            node = 2 * node + usize::from(self.nodes[2 * node] != least);
+        }
+        Some(node - self.leaves())
+    }
     /// The least key but for that of leaf `at`.
     pub(super) fn best_except(&self, at: usize) -> Option<T> {
         let mut least = self.vacant;
@@ -100,6 +109,9 @@ mod tests {
                     keys.min().filter(|&key| key != u64::MAX)
                 };
                 prop_assert_eq!(tree.best(), least(&mut keys.iter().copied()));
+                let winner = least(&mut keys.iter().copied());
+                let winner = winner.and_then(|key| keys.iter().position(|&other| other == key));
+                prop_assert_eq!(tree.winner(), winner);
                 let others = keys.iter().enumerate().filter(|&(other, _)| other != at);
                 prop_assert_eq!(tree.best_except(at), least(&mut others.map(|(_, &key)| key)));
             }
