@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A stage takes the next packet of its queue when one of its places is free, and asks its primary
-//! resource for the time that the packet costs; from when that begins to serve it, the packet's
+//! resource for the time that the packet costs; from when that has turned to it, the packet's
 //! bytes cross the stage's buses at the same time. The packet goes on when both are done. Until
 //! then it keeps the primary resource, which is blocked while it only waits for a bus. This is
 //! END's n-stage procedure (Indiresan 1997, Fig 4.4; E-50) with shared resources: `do` is `take`,
@@ -38,6 +38,10 @@ pub struct Stage {
     pub preemptive: bool,
     /// What a packet costs the primary resource.
     pub cost: Cost,
+    /// What the last packet of a PDU costs it besides.
+    pub per_pdu: Duration,
+    /// Whether what waits when a packet is done is handled in the same interrupt.
+    pub batch: bool,
     /// Buses that a packet's bytes cross, by index, and how often each byte does.
     pub buses: Vec<(usize, u32)>,
     /// How many packets it works on at once.
@@ -186,18 +190,18 @@ impl Machine {
         let enqueued = self.stages[stage].stage.queue.enqueue(now, packet);
         self.take_dropped(stage);
         enqueued?;
-        self.take(now, stage);
+        self.take(now, stage, false);
         Ok(())
     }
 
-    /// E-50, `stage.do`: takes packets while the stage has a free place.
-    fn take(&mut self, now: Time, stage: usize) {
+    /// E-50, `stage.do`: takes packets while the stage has a free place; `after` another that was done.
+    fn take(&mut self, now: Time, stage: usize, after: bool) {
         while self.stages[stage].free > 0 {
             let packet = self.stages[stage].stage.queue.dequeue(now);
             self.take_dropped(stage);
             let Some(packet) = packet else { break };
             self.stages[stage].free -= 1;
-            self.begin(now, stage, packet);
+            self.begin(now, stage, packet, after);
             self.admit_waiter(now, stage);
         }
     }
@@ -210,9 +214,11 @@ impl Machine {
         }
     }
 
-    fn begin(&mut self, now: Time, stage: usize, packet: Packet) {
+    fn begin(&mut self, now: Time, stage: usize, packet: Packet, after: bool) {
         let len = packet.len;
-        let Stage { resource, cost, ref buses, .. } = self.stages[stage].stage;
+        let Stage { resource, cost, per_pdu, batch, ref buses, .. } = self.stages[stage].stage;
+        let work = cost.time_for(len) + if packet.ends { per_pdu } else { Duration::ZERO };
+        let entered = after && batch && self.stages[stage].stage.priority == Priority::Interrupt;
         let job = self.jobs.add(Work {
             packet,
             stage,
@@ -221,14 +227,23 @@ impl Machine {
             primary_done: false,
             buses_left: buses.len() as u32,
         });
-        self.ask(now, resource, job, cost.time_for(len), len);
+        self.ask(now, resource, job, work, len, entered);
         self.cross(now, resource);
     }
 
-    /// Asks a resource for work on a packet's bytes.
-    fn ask(&mut self, now: Time, resource: usize, job: usize, work: Duration, bytes: Bytes) {
+    /// Asks a resource for work on a packet's bytes, in a handler that has been `entered` or not.
+    fn ask(
+        &mut self,
+        now: Time,
+        resource: usize,
+        job: usize,
+        work: Duration,
+        bytes: Bytes,
+        entered: bool,
+    ) {
         let stage = &self.stages[self.jobs.get(job).stage].stage;
         let (priority, preemptive) = (stage.priority, stage.preemptive);
+        let priority = if entered { Priority::Handler } else { priority };
         let job = Job { id: job, stage: stage.id, priority, preemptive, work };
         self.resources[resource].submit(now, job);
         self.resources[resource].moved(bytes);
@@ -246,7 +261,7 @@ impl Machine {
             let buses = std::mem::take(&mut self.stages[stage].stage.buses);
             for &(bus, crossings) in &buses {
                 let bytes = Bytes(len.0 * u64::from(crossings));
-                self.ask(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes);
+                self.ask(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes, false);
                 self.cross(now, bus);
             }
             self.stages[stage].stage.buses = buses;
@@ -255,11 +270,9 @@ impl Machine {
 
     /// Something that a packet waited for is done.
     fn complete(&mut self, now: Time, resource: usize) {
-        let Some(Done { id, started, served, .. }) =
-            self.resources[resource].complete_and_hold(now)
-        else {
-            return;
-        };
+        let done = self.resources[resource].complete_and_hold(now);
+        self.cross(now, resource);
+        let Some(Done { id, started, served, .. }) = done else { return };
         let work = self.jobs.get(id);
         let primary = self.stages[work.stage].stage.resource;
         if resource == primary {
@@ -299,7 +312,7 @@ impl Machine {
             }
         }
         self.stages[stage].free += 1;
-        self.take(now, stage);
+        self.take(now, stage, true);
     }
 
     /// Passes a packet to the next stage; gives it back where it has to wait for room.
@@ -333,7 +346,7 @@ impl Machine {
             }
             None => {
                 self.stages[before].free += 1;
-                self.take(now, before);
+                self.take(now, before, false);
             }
         }
     }

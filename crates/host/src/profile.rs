@@ -136,6 +136,10 @@ pub struct StageProfile {
     pub cost: Cost,
     /// What each message of the application costs it: packets share that by their length.
     pub per_message: Duration,
+    /// What the last packet of each PDU costs it besides: where packets are cells.
+    pub per_pdu: Duration,
+    /// Whether a handler goes on with what came meanwhile, without another interrupt.
+    pub batch: bool,
     /// Buses that its bytes cross, and how often each byte does.
     pub buses: Vec<(String, u32)>,
     /// How often it copies each byte.
@@ -180,6 +184,8 @@ mod tests {
             preemptive: false,
             cost: Cost { per_packet: Duration::from_us(10), per_byte: PerByte::ZERO },
             per_message: Duration::from_us(4),
+            per_pdu: Duration::ZERO,
+            batch: false,
             buses: Vec::new(),
             copies: 0,
             touches: 0,

@@ -27,6 +27,8 @@ pub enum Priority {
     Thread(u8),
     /// Deferred interrupt work.
     Softirq,
+    /// More work of an interrupt handler that has been entered: costs no entry.
+    Handler,
     /// An interrupt handler.
     Interrupt,
 }
@@ -126,8 +128,17 @@ struct Unit {
 #[derive(Debug)]
 enum State {
     Free,
-    Running { pending: Pending, since: Time, done: Time },
-    Held { id: usize },
+    /// Turns to the job until `turned`, where that takes time and is not over, and serves it until
+    /// `done`.
+    Running {
+        pending: Pending,
+        since: Time,
+        turned: Option<Time>,
+        done: Time,
+    },
+    Held {
+        id: usize,
+    },
 }
 
 /// A job and what has become of it so far.
@@ -137,6 +148,10 @@ struct Pending {
     order: u64,
     left: Duration,
     started: Option<Time>,
+    /// What is left of turning to it.
+    turning: Duration,
+    /// Whether its own work has begun.
+    begun: bool,
     served: Duration,
 }
 
@@ -156,7 +171,8 @@ impl Resource {
         }
     }
 
-    /// Jobs that have begun to be served since this was last asked, each once in its life.
+    /// Jobs whose own work has begun since this was last asked, each once in its life: after what it
+    /// takes to turn to them.
     pub fn first_served(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.first_served)
     }
@@ -169,6 +185,8 @@ impl Resource {
             order: self.submitted,
             left: job.work,
             started: None,
+            turning: Duration::ZERO,
+            begun: false,
             served: Duration::ZERO,
         };
         if self.options.discipline == Discipline::Share {
@@ -207,26 +225,40 @@ impl Resource {
 
     fn preempt(&mut self, now: Time, unit: usize) {
         let state = std::mem::replace(&mut self.units[unit].state, State::Free);
-        if let State::Running { mut pending, since, done } = state {
-            pending.left = done - now;
+        if let State::Running { mut pending, since, turned, done } = state {
+            let begins = turned.unwrap_or(now).max(now);
+            (pending.turning, pending.left) = (begins - now, done - begins);
             pending.served += now - since;
             self.wait(pending);
         }
     }
 
     fn start(&mut self, now: Time, unit: usize, mut pending: Pending) {
-        let switching = self.switching(unit, &pending);
+        let switching = self.switching(unit, &pending) + pending.turning;
         let unit = &mut self.units[unit];
         if let Priority::Thread(_) = pending.job.priority {
             unit.thread = Some(pending.job.stage);
         }
-        if pending.started.is_none() {
-            pending.started = Some(now);
+        pending.started.get_or_insert(now);
+        unit.meter.serve(now, pending.job.stage);
+        let turned = now + switching;
+        let done = turned + pending.left;
+        let turned = Some(turned).filter(|&turned| !pending.begun && turned > now);
+        if turned.is_none() && !std::mem::replace(&mut pending.begun, true) {
             self.first_served.push(pending.job.id);
         }
-        unit.meter.serve(now, pending.job.stage);
-        let done = now + pending.left + switching;
-        unit.state = State::Running { pending, since: now, done };
+        unit.state = State::Running { pending, since: now, turned, done };
+    }
+
+    /// Notes the jobs to which units have turned by `now`.
+    fn turn(&mut self, now: Time) {
+        for unit in &mut self.units {
+            let State::Running { pending, turned, .. } = &mut unit.state else { continue };
+            if turned.is_some_and(|turned| turned <= now) {
+                (*turned, pending.begun) = (None, true);
+                self.first_served.push(pending.job.id);
+            }
+        }
     }
 
     /// What it costs this unit to turn to a job.
@@ -240,15 +272,16 @@ impl Resource {
         }
     }
 
-    /// When the next job will be done, if nothing else happens.
+    /// When the next job will be done or its own work begins, if nothing else happens.
     pub fn next(&self) -> Option<Time> {
         match self.options.discipline {
             Discipline::Share => self.sharing.next(),
-            Discipline::Priority => self.units.iter().filter_map(Unit::done).min(),
+            Discipline::Priority => self.units.iter().filter_map(Unit::due).min(),
         }
     }
 
-    /// A job that is done by `now`; the earliest first. Its unit goes on with the next job.
+    /// A job that is done by `now`; the earliest first. Its unit goes on with the next job. None where
+    /// only the own work of one has begun.
     pub fn complete(&mut self, now: Time) -> Option<Done> {
         let (done, unit) = self.take_done(now, false)?;
         if let Some(unit) = unit {
@@ -267,6 +300,7 @@ impl Resource {
         if self.options.discipline == Discipline::Share {
             return Some((self.sharing.complete(now, &mut self.units[0].meter)?, None));
         }
+        self.turn(now);
         let due = self.units.iter().enumerate().filter_map(|(at, unit)| Some((unit.done()?, at)));
         let (at, unit) = due.min().filter(|&(at, _)| at <= now)?;
         let state = std::mem::replace(&mut self.units[unit].state, State::Free);
@@ -311,6 +345,12 @@ impl Resource {
 }
 
 impl Unit {
+    fn due(&self) -> Option<Time> {
+        match self.state {
+            State::Running { turned, done, .. } => Some(turned.unwrap_or(done)),
+            State::Free | State::Held { .. } => None,
+        }
+    }
     fn done(&self) -> Option<Time> {
         match self.state {
             State::Running { done, .. } => Some(done),
@@ -388,12 +428,12 @@ mod tests {
     }
     /// Completes everything, as (job, microsecond).
     fn drain(resource: &mut Resource) -> Vec<(usize, u64)> {
-        std::iter::from_fn(|| {
-            let next = resource.next()?;
-            let done = resource.complete(next)?;
-            Some((done.id, done.at.as_ps() / 1_000_000))
-        })
-        .collect()
+        let mut done = Vec::new();
+        while let Some(next) = resource.next() {
+            let one = resource.complete(next);
+            done.extend(one.map(|one| (one.id, one.at.as_ps() / 1_000_000)));
+        }
+        done
     }
 
     #[test]
@@ -436,6 +476,37 @@ mod tests {
         cpu.submit(at(0), job(0, Priority::Thread(0), false, 100)); // 20 + 100
         cpu.submit(at(60), job(1, Priority::Interrupt, true, 10)); // 28 + 10, in between
         assert_eq!(drain(&mut cpu), [(1, 98), (0, 158)]);
+    }
+
+    #[test]
+    fn a_jobs_own_work_begins_when_the_unit_has_turned_to_it() {
+        let options = Options {
+            units: 1,
+            discipline: Discipline::Priority,
+            context_switch: us(20),
+            interrupt: us(28),
+        };
+        let mut cpu = Resource::new(ResourceId(0), options);
+        cpu.submit(at(0), job(0, Priority::Thread(0), false, 100));
+        assert_eq!(cpu.first_served(), Vec::<usize>::new());
+        // 15 of its 20 us were over when it was interrupted for 28 + 10.
+        cpu.submit(at(15), job(1, Priority::Interrupt, true, 10));
+        assert_eq!((cpu.next(), cpu.complete(at(43))), (Some(at(43)), None));
+        assert_eq!(cpu.first_served(), [1]);
+        assert_eq!(cpu.complete(at(53)).map(|done| done.id), Some(1));
+        assert_eq!(cpu.next(), Some(at(58)));
+        assert_eq!(drain(&mut cpu), [(0, 158)]);
+        assert_eq!(cpu.first_served(), [0]);
+    }
+
+    #[test]
+    fn more_work_of_a_handler_costs_no_entry_and_goes_before_soft_interrupts() {
+        let options = Options { interrupt: us(28), ..resource(1, Discipline::Priority).options };
+        let mut cpu = Resource::new(ResourceId(0), options);
+        cpu.submit(at(0), job(0, Priority::Interrupt, true, 10));
+        cpu.submit(at(1), job(1, Priority::Softirq, false, 5));
+        cpu.submit(at(2), job(2, Priority::Handler, true, 10));
+        assert_eq!(drain(&mut cpu), [(0, 38), (2, 48), (1, 53)]);
     }
 
     #[test]

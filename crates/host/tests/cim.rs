@@ -41,6 +41,8 @@ fn transmit_path(len: Bytes) -> Machine {
         priority: Priority::Thread(0),
         preemptive: false,
         cost: Cost { per_packet, per_byte: PerByte::ZERO },
+        per_pdu: Duration::ZERO,
+        batch: false,
         buses: Vec::new(),
         places: 1,
         next: if index < 2 { Next::Stage(index + 1) } else { Next::Exit(PortId(0)) },

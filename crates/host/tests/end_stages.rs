@@ -34,6 +34,8 @@ fn stage(index: usize, resource: usize, next: Next, cost: Cost) -> Stage {
         priority: Priority::Thread(0),
         preemptive: false,
         cost,
+        per_pdu: Duration::ZERO,
+        batch: false,
         buses: Vec::new(),
         places: 1,
         next,

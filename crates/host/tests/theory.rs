@@ -67,6 +67,8 @@ fn measure(seed: u64, preemptive: bool) -> [f64; 2] {
             priority: Priority::Thread(1 - class),
             preemptive,
             cost: Cost { per_packet: Duration::ZERO, per_byte: PerByte::from_fs(4_000_000) },
+            per_pdu: Duration::ZERO,
+            batch: false,
             buses: Vec::new(),
             places: 1,
             next: Next::Exit(PortId(class.into())),

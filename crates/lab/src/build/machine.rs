@@ -7,7 +7,7 @@
 //! ```
 
 use super::Builder;
-use lastmeter_base::{Bytes, Cost, PerByte, StageId};
+use lastmeter_base::{Bytes, Cost, Duration, PerByte, StageId};
 use lastmeter_engine::{ElementId, Error, PortId, ResourceId, ResourceInfo, StageInfo};
 use lastmeter_host::element::Host;
 use lastmeter_host::machine::{Machine, Next, ResourceOptions, Stage};
@@ -109,6 +109,10 @@ impl Builder<'_, '_> {
     ) -> Stage {
         let free = self.is_free(&stage_name(group, &stage.name));
         let (numerator, denominator) = self.speed(&resource_name(host, &stage.resource));
+        let per_pdu = match free {
+            true => Duration::ZERO,
+            false => stage.per_pdu.scale_ceil(denominator, numerator),
+        };
         let cost = match free {
             true => Cost::FREE,
             false => Cost {
@@ -135,6 +139,8 @@ impl Builder<'_, '_> {
             priority: stage.priority,
             preemptive: stage.preemptive,
             cost,
+            per_pdu,
+            batch: stage.batch,
             buses: if free { Vec::new() } else { buses.collect() },
             places: profile.resources[resource].units,
             next,

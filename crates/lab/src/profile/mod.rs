@@ -216,6 +216,8 @@ fn stage_of(
         preemptive: values.get("preemptive"),
         cost: Cost { per_packet: values.get("per-packet"), per_byte: values.get("per-byte") },
         per_message: values.get("per-message"),
+        per_pdu: values.get("per-pdu"),
+        batch: values.get("batch"),
         buses,
         copies: values.get::<u64>("copies") as u32,
         touches: values.get::<u64>("touches") as u32,

@@ -96,6 +96,18 @@ pub(crate) const STAGE: &Page = &Page {
              with a host's `message`, and without it each packet is a message",
         ),
         Param::or(
+            "per-pdu",
+            ParamKind::Time,
+            "0 s",
+            "what the last packet of each PDU costs besides, where packets are cells",
+        ),
+        Param::or(
+            "batch",
+            ParamKind::Flag,
+            "false",
+            "whether what came while an interrupt was handled is handled in it, too",
+        ),
+        Param::or(
             "priority",
             ParamKind::Choice(&["thread", "softirq", "interrupt"]),
             "thread",
