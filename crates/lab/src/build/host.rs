@@ -11,7 +11,7 @@ use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
-use lastmeter_base::{Bytes, Duration, Ecn, FlowId, NodeId, PathId, Time, here};
+use lastmeter_base::{Bytes, Duration, Ecn, FlowId, NodeId, PathId, Stream, Time, here};
 use lastmeter_engine::{ElementId, Error, PortId};
 use lastmeter_host::profile::Profile;
 use lastmeter_live::port::Peer;
@@ -223,7 +223,7 @@ impl Builder<'_, '_> {
             let destination = NodeId(flow.to as u32);
             let header = header(entry, flows.links(network, flow));
             let packets = Flow { path: there, flow: id, destination, header };
-            let element = match self.traffic(entry) {
+            let element = match self.traffic(entry, &name) {
                 None => continue,
                 Some(traffic::Traffic::Source(pattern)) => {
                     self.graph.add(name, Source::new(packets, pattern, span(entry)))?
@@ -242,7 +242,7 @@ impl Builder<'_, '_> {
     }
 
     /// What the experiment describes, or `None` with its problem reported.
-    fn traffic(&mut self, entry: &Traffic) -> Option<traffic::Traffic> {
+    fn traffic(&mut self, entry: &Traffic, name: &str) -> Option<traffic::Traffic> {
         let (mark, key) = (&entry.kind_mark, &entry.key);
         let (library, captures) = (self.library, &mut self.captures);
         let mut capture = |path: &str| -> Result<Records, String> {
@@ -252,7 +252,8 @@ impl Builder<'_, '_> {
             captures.push(Capture { mark: mark.clone(), key: key.clone(), slot });
             Ok(records)
         };
-        let mut setting = Setting { span: span(entry), capture: &mut capture };
+        let stream = Stream::new(self.experiment.seed, &format!("{name}: conversations"));
+        let mut setting = Setting { span: span(entry), stream, capture: &mut capture };
         traffic::build(&entry.kind, &mut setting)
             .map_err(|error| {
                 let fault = Fault::new(error, "name a pcap or pcapng capture that can be read");

@@ -6,12 +6,12 @@
 use super::host::{Paths, Receiver};
 use super::{Builder, Made, Output};
 use crate::document::{Fault, shorten};
-use lastmeter_base::kind::Nested;
+use lastmeter_base::kind::{Nested, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Rate, Time};
 use lastmeter_engine::{Element, Error, PortId, ResourceInfo, ResourceKind};
 use lastmeter_net::sar::{self, Sar};
 use lastmeter_net::stripe::element as stripe;
-use lastmeter_net::vunet::camera::Camera;
+use lastmeter_net::vunet::camera::{Answer, Board, CAPTURE, Camera};
 use lastmeter_net::vunet::card::Card;
 use lastmeter_net::vunet::connection::{Connection, Hop, Route};
 use lastmeter_net::vunet::crossbar::Crossbar;
@@ -223,11 +223,15 @@ impl Builder<'_, '_> {
                 let (there, back) = (*there, back.expect("a camera is told what to send"));
                 let (from, to) = (flow.from, flow.to);
                 let peer = if sends { to } else { from };
-                let names = [node, peer].map(|node| &self.network.nodes[node].name);
+                let network = self.network;
+                let names = [node, peer].map(|node| network.nodes[node].name.as_str());
                 let what = if sends { "sends" } else { "sees" };
                 let name = format!("{} {what} {} of {}", names[0], entry.name, names[1]);
                 let element: Box<dyn Element> = match sends {
-                    true => Box::new(Camera::new((there, id), NodeId(to as u32), from as u16)),
+                    true => {
+                        let board = self.board(names, &entry.name, &entry.kind.values);
+                        Box::new(Camera::new((there, id), NodeId(to as u32), from as u16, board))
+                    }
                     false => match self.viewer(flow.traffic, (from, to), (back, id)) {
                         Ok(viewer) => Box::new(viewer),
                         Err(found) => {
@@ -246,6 +250,39 @@ impl Builder<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// What the board at `node` is made of, which is watched from `peer`.
+    fn board(&mut self, [node, peer]: [&str; 2], traffic: &str, values: &Values) -> Board {
+        let mut part = |what: &str, doing: &str| {
+            let name = format!("{node}.{what}");
+            // A board with several viewers has a part for each.
+            let name = match self.resources.contains(&name) {
+                true => format!("{name} to {peer}"),
+                false => name,
+            };
+            self.resources.insert(name.clone());
+            let speed = self.speed(&name);
+            let info = ResourceInfo { name, kind: ResourceKind::Engine, units: 1 };
+            let resource = self.graph.resource(info);
+            ((resource, self.stage(format!("{traffic} {doing}"), None)), speed)
+        };
+        let slower =
+            |time: Duration, (numerator, denominator)| time.scale_ceil(denominator, numerator);
+        let dither: Duration = values.get("dither");
+        let (signal, signals) = part("signal", "capture");
+        let firmware = (!dither.is_zero()).then(|| part("firmware", "dither"));
+        Board {
+            period: slower(CAPTURE, signals),
+            phase: values.get("phase"),
+            answer: match values.get::<String>("answer").as_str() {
+                "next" => Answer::Next,
+                _ => Answer::Newest,
+            },
+            dither: firmware.map_or(dither, |(_, speed)| slower(dither, speed)),
+            signal,
+            firmware: firmware.map(|(part, _)| part),
+        }
     }
 
     fn viewer(

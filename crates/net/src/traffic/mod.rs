@@ -10,13 +10,14 @@ mod poisson;
 mod replay;
 mod request;
 mod subsessions;
+pub mod tcplib;
 
 pub use subsessions::Subsessions;
 
 use crate::request::ClientOptions;
 use crate::source::{Pattern, Sizes, Span};
 use lastmeter_base::kind::{Nested, Page, Values};
-use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_base::{Bytes, Duration, Rate, Stream};
 
 /// Every kind of traffic that experiments can name.
 pub const KINDS: &[Kind] = &[
@@ -28,6 +29,7 @@ pub const KINDS: &[Kind] = &[
     Kind { page: request::PAGE, build: request::build },
     Kind { page: bulk::PAGE, build: bulk::build },
     Kind { page: subsessions::PAGE, build: subsessions::build },
+    Kind { page: tcplib::PAGE, build: tcplib::build },
 ];
 
 /// A line of [`KINDS`].
@@ -44,6 +46,8 @@ pub type Records = Box<dyn Iterator<Item = (Duration, Bytes)> + Send>;
 pub struct Setting<'a> {
     /// When it begins and ends.
     pub span: Span,
+    /// What is drawn before the packets themselves.
+    pub stream: Stream,
     /// Opens a capture.
     pub capture: &'a mut dyn FnMut(&str) -> Result<Records, String>,
 }

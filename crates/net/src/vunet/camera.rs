@@ -2,27 +2,65 @@
 //! to.
 //!
 //! ```text
-//! in 0 --> command cell --> [ captured frame ] --> groups of scan lines --> bursts of cells --> out 0
+//! in 0 --> command cell --> [ captured frame ] --> (dithers) --> groups of scan lines --> bursts --> out 0
 //!          answers pings
 //! ```
 //!
+//! | does | until |
+//! |---|---|
+//! | rests | a frame is asked for, and the delay after the last one is over |
+//! | waits | the camera's signal has completed the frame |
+//! | dithers | the firmware has coloured it; nothing in grey |
+//! | sends | its last burst has gone |
+//!
 //! A frame is sent in PDUs of `lines` scan lines, and these in bursts of `burst` cells, one burst each
 //! `burst delay` from the beginning of one to that of the next; cells of a burst follow each other as
-//! fast as the line takes them. On request it sends the newest whole frame that it has not sent yet.
+//! fast as the line takes them. A request is answered by the newest whole frame that was not sent yet, or
+//! by the next that the camera completes. The camera's signal and the firmware are resources of the books:
+//! the signal is in use while the board waits for it. A diagnostic command, and one that asks for what the
+//! board cannot send, is answered by a status cell with what it has been told to send.
 //!
-//! Source: Aurora report §3.3, §3.5.2, §4.3. The delay between bursts is from start to start (ours).
+//! Source: Aurora report §3.3, §3.5.2, §4.3 (A-45 to A-53, A-106). The delay between bursts is from start
+//! to start (ours).
 
 use super::connection::pong;
-use super::data_cell;
 use super::element::{cell_of, put_cell};
-use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time};
-use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+use super::{answer_cell, data_cell};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, StageId, Time};
+use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
 use lastmeter_wire::aal::vidboard::{self, FrameHeader};
-use lastmeter_wire::atm::{PAYLOAD_LEN, vunet::VUNET_CELL_LEN};
+use lastmeter_wire::atm::PAYLOAD_LEN;
+use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
 use lastmeter_wire::control::vidboard::{Code, Command, Mode};
 
 /// From one captured frame to the next: the camera's 30 frames a second (§4.3).
 pub const CAPTURE: Duration = Duration::from_ps(33_333_333_333);
+
+/// Which frame answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The newest whole one, unless it was sent before.
+    Newest,
+    /// The next that the camera completes.
+    Next,
+}
+
+/// What a board is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Board {
+    /// From one frame of the camera's signal to the next.
+    pub period: Duration,
+    /// When frame 0 of the signal is complete.
+    pub phase: Duration,
+    /// Which frame answers a request.
+    pub answer: Answer,
+    /// What the firmware takes to dither a pixel; zero without.
+    pub dither: Duration,
+    /// The camera's signal, and what it is in use for.
+    pub signal: (ResourceId, StageId),
+    /// The firmware's processor, if it dithers, and what it is in use for.
+    pub firmware: Option<(ResourceId, StageId)>,
+}
 
 /// A camera.
 pub struct Camera {
@@ -30,7 +68,10 @@ pub struct Camera {
     flow: FlowId,
     viewer: NodeId,
     number: u16,
+    board: Board,
     video: Option<Video>,
+    signal: Meter,
+    firmware: Option<Meter>,
     sent: u64,
     commands: u64,
     frames: u64,
@@ -39,7 +80,7 @@ pub struct Camera {
 /// What it was told to send.
 struct Video {
     command: Command,
-    /// The frame that is being sent, or was sent last.
+    /// The frame that is under way, or was sent last.
     frame: u32,
     /// The next scan line; `height` where the frame is over.
     line: u16,
@@ -48,15 +89,31 @@ struct Video {
     at: usize,
     /// Whether another frame is asked for.
     wanted: bool,
-    /// When the next burst, or the next frame, begins.
+    does: Does,
+    /// When what it does is over, its next burst begins, or it may begin the next frame.
     due: Time,
 }
 
-const BURST: TimerId = TimerId(0);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Rests,
+    Waits,
+    Dithers,
+    Sends,
+}
 
-/// When captured frame `frame` is whole; the first is frame 1.
-fn captured(frame: u32) -> Time {
-    Time::START + CAPTURE * u64::from(frame)
+const DUE: TimerId = TimerId(0);
+
+impl Board {
+    /// When frame `frame` of the signal is whole.
+    fn captured(&self, frame: u32) -> Time {
+        Time::START + self.phase + self.period * u64::from(frame)
+    }
+    /// The newest frame that is whole at `now`.
+    fn newest(&self, now: Time) -> u32 {
+        let since = now.saturating_since(Time::START + self.phase);
+        (since.as_ps() / self.period.as_ps().max(1)) as u32
+    }
 }
 
 impl Video {
@@ -64,8 +121,8 @@ impl Video {
         self.line < self.command.height || self.at < self.pdu.len()
     }
 
-    /// The next group of scan lines.
-    fn load(&mut self) {
+    /// The next group of scan lines, of a frame that was whole at `captured`.
+    fn load(&mut self, captured: Time) {
         let Command { width, height, lines, depth, .. } = self.command;
         let lines = lines.max(1).min(height - self.line);
         let header = FrameHeader {
@@ -74,7 +131,7 @@ impl Video {
             lines,
             width,
             depth,
-            timestamp: (captured(self.frame).as_ps() / 1_000_000) as u32,
+            timestamp: (captured.as_ps() / 1_000_000) as u32,
         };
         let pixels = usize::from(lines) * line_len(&self.command);
         let mut payload = header.emit().to_vec();
@@ -109,83 +166,136 @@ pub fn check(command: &Command) -> Result<(), String> {
 impl Camera {
     /// A camera that waits for commands, and accounts what it sends to a flow of `path`; its cells go to
     /// the node `viewer`.
-    pub fn new((path, flow): (PathId, FlowId), viewer: NodeId, number: u16) -> Camera {
-        let (video, sent, commands, frames) = (None, 0, 0, 0);
-        Camera { path, flow, viewer, number, video, sent, commands, frames }
+    pub fn new(
+        (path, flow): (PathId, FlowId),
+        viewer: NodeId,
+        number: u16,
+        board: Board,
+    ) -> Camera {
+        Camera {
+            path,
+            flow,
+            viewer,
+            number,
+            board,
+            video: None,
+            signal: Meter::new(board.signal.0),
+            firmware: board.firmware.map(|(resource, _)| Meter::new(resource)),
+            sent: 0,
+            commands: 0,
+            frames: 0,
+        }
     }
 
-    fn command(&mut self, now: Time, command: Command) {
+    /// Does what a command says; what it answers, if anything.
+    fn command(&mut self, now: Time, command: Command) -> Option<Command> {
         self.commands += 1;
+        let told = self.video.as_ref().map_or(command, |video| video.command);
+        let Command { sequence, reply_vci, reply_port, .. } = command;
+        let status = Command { code: Code::Status, sequence, reply_vci, reply_port, ..told };
         match command.code {
             Code::VideoRequest if check(&command).is_ok() => {
+                self.rest(now);
                 let line = command.height;
                 let wanted = command.mode == Mode::FreeRun;
                 let (pdu, frame) = (Vec::new(), self.video.as_ref().map_or(0, |old| old.frame));
-                self.video = Some(Video { command, frame, line, pdu, at: 0, wanted, due: now });
+                let does = Does::Rests;
+                let video = Video { command, frame, line, pdu, at: 0, wanted, does, due: now };
+                self.video = Some(video);
             }
             Code::FrameRequest => {
                 if let Some(video) = &mut self.video {
-                    // One that is being sent answers as well: at most one is outstanding.
-                    video.wanted |= !video.sends();
+                    // One that is under way answers as well: at most one is outstanding.
+                    video.wanted |= video.does == Does::Rests;
                 }
             }
-            Code::Stop => self.video = None,
-            Code::VideoRequest | Code::SetSource | Code::Diagnose | Code::Status => {}
+            Code::Stop => {
+                self.rest(now);
+                self.video = None;
+            }
+            Code::VideoRequest | Code::Diagnose => return Some(status),
+            Code::SetSource | Code::Status => {}
         }
-        self.begin(now);
+        None
     }
 
-    /// Takes the newest frame, if one is wanted and none is being sent.
-    fn begin(&mut self, now: Time) {
-        let Some(video) = self.video.as_mut().filter(|video| video.wanted && !video.sends()) else {
-            return;
-        };
-        let newest = (now.as_ps() / CAPTURE.as_ps()) as u32;
-        if newest <= video.frame {
-            video.due = video.due.max(captured(video.frame + 1));
-        } else if video.due <= now {
-            (video.frame, video.line, video.wanted, video.due) = (newest, 0, false, now);
+    fn rest(&mut self, now: Time) {
+        self.signal.rest(now);
+        self.firmware.iter_mut().for_each(|meter| meter.rest(now));
+    }
+
+    /// Does what is due, up to the sending of bursts.
+    fn turn(&mut self, now: Time) {
+        let Some(video) = self.video.as_mut() else { return };
+        let Board { answer, dither, signal, firmware, .. } = self.board;
+        if video.does == Does::Rests && video.wanted && video.due <= now {
+            let newest = self.board.newest(now);
+            let fresh = answer == Answer::Newest && newest > video.frame;
+            video.frame = if fresh { newest } else { newest.max(video.frame) + 1 };
+            (video.wanted, video.does) = (false, Does::Waits);
+            video.due = self.board.captured(video.frame).max(now);
+            self.signal.serve(now, signal.1);
+        }
+        if video.does == Does::Waits && video.due <= now {
+            self.signal.rest(now);
+            let pixels = u64::from(video.command.width) * u64::from(video.command.height);
+            (video.does, video.due) = (Does::Dithers, now + dither * pixels);
+            if let (Some(meter), Some((_, stage))) = (&mut self.firmware, firmware) {
+                meter.serve(now, stage);
+            }
+        }
+        if video.does == Does::Dithers && video.due <= now {
+            self.firmware.iter_mut().for_each(|meter| meter.rest(now));
+            (video.does, video.line, video.due) = (Does::Sends, 0, now);
         }
     }
 
     /// Sends a burst where one is due.
     fn burst(&mut self, cx: &mut Context<'_>) {
-        let Some(video) = self.video.as_mut().filter(|video| video.sends()) else { return };
-        if video.due > cx.now() {
-            return;
-        }
+        let sends = |video: &&mut Video| video.does == Does::Sends && video.due <= cx.now();
+        let Some(video) = self.video.as_mut().filter(sends) else { return };
         let Command { reply_vci, reply_port, burst, burst_delay, frame_delay, mode, .. } =
             video.command;
+        let mut cells = Vec::with_capacity(burst.into());
         for _ in 0..burst {
             if video.at >= video.pdu.len() {
                 if video.line >= video.command.height {
                     break;
                 }
-                video.load();
+                video.load(self.board.captured(video.frame));
             }
             let end = video.at + PAYLOAD_LEN;
             let last = end == video.pdu.len();
             let payload = video.pdu[video.at..end].first_chunk().expect("PDUs are whole cells");
             let cell = data_cell(reply_vci, reply_port, last, payload);
             video.at = end;
-            let mut packet = cx.make(self.path, Bytes(VUNET_CELL_LEN as u64));
-            put_cell(&mut packet, &cell);
-            (packet.flow, packet.destination, packet.ends) = (self.flow, self.viewer, last);
-            packet.seq = self.sent;
-            self.sent += 1;
-            cx.send(PortId(0), packet);
+            cells.push((cell, last));
         }
         video.due += Duration::from_us(burst_delay.into());
         if !video.sends() {
             self.frames += 1;
-            video.wanted = mode == Mode::FreeRun;
+            (video.does, video.wanted) = (Does::Rests, mode == Mode::FreeRun);
             video.due = video.due.max(cx.now() + Duration::from_us(frame_delay.into()));
         }
+        cells.iter().for_each(|(cell, last)| self.send(cx, cell, *last));
     }
 
-    fn arm(&self, cx: &mut Context<'_>) {
-        if let Some(video) = self.video.as_ref().filter(|video| video.sends() || video.wanted) {
-            cx.arm(BURST, video.due);
+    fn send(&mut self, cx: &mut Context<'_>, cell: &VunetCell, last: bool) {
+        let mut packet = cx.make(self.path, Bytes(VUNET_CELL_LEN as u64));
+        put_cell(&mut packet, cell);
+        (packet.flow, packet.destination, packet.ends) = (self.flow, self.viewer, last);
+        packet.seq = self.sent;
+        self.sent += 1;
+        cx.send(PortId(0), packet);
+    }
+
+    fn act(&mut self, cx: &mut Context<'_>) {
+        self.turn(cx.now());
+        self.burst(cx);
+        self.turn(cx.now());
+        let busy = |video: &&Video| video.does != Does::Rests || video.wanted;
+        if let Some(video) = self.video.as_ref().filter(busy) {
+            cx.arm(DUE, video.due);
         }
     }
 }
@@ -201,22 +311,129 @@ impl Element for Camera {
         match Command::parse(cell.payload()) {
             Ok(command) => {
                 cx.deliver(packet);
-                self.command(cx.now(), command);
-                self.burst(cx);
-                self.arm(cx);
+                if let Some(status) = self.command(cx.now(), command) {
+                    let Command { reply_vci, reply_port, .. } = status;
+                    let cell = answer_cell(reply_vci, reply_port, &status.emit());
+                    self.send(cx, &cell, true);
+                }
+                self.act(cx);
             }
             Err(_) => cx.drop(packet, None, "no command"),
         }
     }
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
-        self.begin(cx.now());
-        self.burst(cx);
-        self.begin(cx.now());
-        self.arm(cx);
+        self.act(cx);
     }
     fn report(&self, out: &mut Report) {
         out.count("cells", self.sent);
         out.count("frames", self.frames);
         out.count("commands", self.commands);
+        out.meter(&self.signal);
+        self.firmware.iter().for_each(|meter| out.meter(meter));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMMAND: Command = Command {
+        code: Code::VideoRequest,
+        depth: 8,
+        sequence: 7,
+        reply_vci: 100,
+        width: 160,
+        height: 120,
+        lines: 16,
+        burst: 28,
+        burst_delay: 100,
+        frame_delay: 0,
+        mode: Mode::OnRequest,
+        source: 0,
+        crop: (0, 0),
+        reply_port: 2,
+    };
+
+    fn camera(answer: Answer, dither: Duration) -> Camera {
+        let firmware = (!dither.is_zero()).then_some((ResourceId(1), StageId(1)));
+        let signal = (ResourceId(0), StageId(0));
+        let (period, phase) = (Duration::from_ms(30), Duration::ZERO);
+        let board = Board { period, phase, answer, dither, signal, firmware };
+        Camera::new((PathId(0), FlowId(0)), NodeId(1), 0, board)
+    }
+
+    fn ask(camera: &mut Camera, now: Time, code: Code) -> Option<Command> {
+        let answer = camera.command(now, Command { code, ..COMMAND });
+        camera.turn(now);
+        answer
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::START + Duration::from_ms(ms)
+    }
+
+    #[test]
+    fn a_47_the_newest_frame_answers_however_late_it_is_asked_for() {
+        let mut camera = camera(Answer::Newest, Duration::ZERO);
+        assert_eq!(ask(&mut camera, at(0), Code::VideoRequest), None);
+        ask(&mut camera, at(100), Code::FrameRequest);
+        let video = camera.video.as_ref().expect("it was told to send");
+        assert_eq!((video.does, video.frame, video.due), (Does::Sends, 3, at(100)));
+    }
+
+    #[test]
+    fn a_53_a_request_waits_for_the_next_frame_and_for_the_firmware() {
+        // 19,200 pixels of 1 us each.
+        let mut camera = camera(Answer::Next, Duration::from_us(1));
+        ask(&mut camera, at(0), Code::VideoRequest);
+        ask(&mut camera, at(100), Code::FrameRequest);
+        let state = |camera: &Camera| camera.video.as_ref().map(|video| (video.does, video.due));
+        assert_eq!(state(&camera), Some((Does::Waits, at(120))));
+        camera.turn(at(120));
+        let coloured = at(120) + Duration::from_us(19_200);
+        assert_eq!(state(&camera), Some((Does::Dithers, coloured)));
+        camera.turn(coloured);
+        assert_eq!(state(&camera), Some((Does::Sends, coloured)));
+        assert_eq!(camera.signal.busy(), Duration::from_ms(20));
+        assert_eq!(camera.firmware.as_ref().map(Meter::busy), Some(Duration::from_us(19_200)));
+    }
+
+    #[test]
+    fn a_50_a_diagnosis_and_what_cannot_be_sent_are_answered() {
+        let mut camera = camera(Answer::Newest, Duration::ZERO);
+        let answer = ask(&mut camera, at(0), Code::Diagnose).expect("it answers");
+        assert_eq!((answer.code, answer.sequence, answer.reply_vci), (Code::Status, 7, 100));
+        let too_long = Command { width: 4096, lines: 17, ..COMMAND };
+        assert!(camera.command(at(1), too_long).is_some_and(|answer| answer.code == Code::Status));
+        assert!(camera.video.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_53_at_most_one_frame_is_under_way_and_none_before_it_is_captured(
+            steps in proptest::collection::vec((0u64..40, 0usize..5), 1..100), next in proptest::bool::ANY,
+        ) {
+            let answer = if next { Answer::Next } else { Answer::Newest };
+            let mut camera = camera(answer, Duration::from_us(1));
+            let (mut now, mut last) = (Time::START, 0);
+            for (wait, what) in steps {
+                now += Duration::from_ms(wait);
+                let codes =
+                    [Code::VideoRequest, Code::FrameRequest, Code::Stop, Code::Diagnose, Code::FrameRequest];
+                ask(&mut camera, now, codes[what]);
+                let Some(video) = &mut camera.video else {
+                    last = 0;
+                    continue;
+                };
+                prop_assert!(!(video.wanted && video.does != Does::Rests));
+                if video.does == Does::Sends {
+                    prop_assert!(camera.board.captured(video.frame) <= now && video.frame > last);
+                    // It is sent at once.
+                    (last, video.line, video.does) = (video.frame, video.command.height, Does::Rests);
+                    video.due = now;
+                }
+            }
+        }
     }
 }

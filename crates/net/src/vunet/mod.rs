@@ -73,9 +73,21 @@ pub fn control_cell(
     Ok(cell)
 }
 
+/// A board's answer to a command, which travels on the channel of its video and is told from it by its
+/// payload type.
+pub fn answer_cell(vci: u16, port: u8, payload: &[u8; PAYLOAD_LEN]) -> VunetCell {
+    let mut cell = VunetCell::new(header(vci, PayloadType::OamEndToEnd), payload, true);
+    cell.set_port(port);
+    cell
+}
+
+/// Whether a cell carries no user data.
+pub fn is_control(cell: &VunetCell) -> bool {
+    let header = Header::parse(cell.header_bytes(), Interface::Uni);
+    header.payload_type == PayloadType::OamEndToEnd
+}
+
 /// The control message in a cell that is no user data; `None` in data, and where it is damaged.
 pub fn control_in(cell: &VunetCell) -> Option<Control> {
-    let header = Header::parse(cell.header_bytes(), Interface::Uni);
-    let control = header.payload_type == PayloadType::OamEndToEnd;
-    control.then(|| Control::parse(cell.payload()).ok()).flatten()
+    is_control(cell).then(|| Control::parse(cell.payload()).ok()).flatten()
 }

@@ -9,15 +9,15 @@
 //! |---|---|
 //! | request | opens at the start; asks for the next frame when it has looked at one for `think` |
 //! | verify | reads the entries of every link back, and refreshes what is wrong |
-//! | timeout | nothing came for three captures: asks again |
+//! | timeout | nothing came for `timeout`: asks again |
 //!
 //! So the rate follows what network and application can do (closed loop, §3.5.2). Source: Aurora report
 //! §3.5.2, §3.6, §4.3; the timeout is ours.
 
-use super::camera::{CAPTURE, check};
+use super::camera::check;
 use super::connection::Connection;
 use super::element::{cell_of, put_cell, set_requester};
-use super::{control_in, data_cell};
+use super::{control_in, data_cell, is_control};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, here};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
@@ -51,18 +51,37 @@ pub const PAGE: &Page = &Page {
             "on-request",
             "whether each frame is asked for",
         ),
+        Param::or(
+            "answer",
+            ParamKind::Choice(&["newest", "next"]),
+            "newest",
+            "what answers a request: the newest frame that was not sent, or the next one captured",
+        ),
+        Param::or("dither", ParamKind::Time, "0 s", "what the board's firmware takes for a pixel"),
+        Param::or("phase", ParamKind::Time, "0 s", "when the camera begins"),
+        Param::or(
+            "diagnose",
+            ParamKind::Flag,
+            "false",
+            "whether it asks for the board's status first",
+        ),
         Param::or("think", ParamKind::Time, "0 s", "what the application takes for a frame"),
+        Param::or("timeout", ParamKind::Time, "100 ms", "asks again when nothing came for so long"),
         Param::or("verify", ParamKind::Time, "30 s", "how often links are verified"),
     ],
     source: "Aurora report, §3.3, §3.5.2, §3.6",
     deviations: &[
         "A connection is opened by the viewer, whose applications take turns at its file.",
+        "In a profile of the viewer's host a cell is a packet, the last of a group of scan lines ends \
+         a PDU, and so does a request for the next frame: `per-pdu` of a stage to send is what a \
+         frame costs.",
     ],
     counters: &[
         ("frames", "frames seen whole"),
         ("incomplete", "frames of which something was missing"),
         ("frame_latency_max_ps", "from capture until it was whole, at most"),
-        ("requests", "commands sent"),
+        ("requests", "commands for video and frames sent"),
+        ("answers", "status cells that came"),
         ("timeouts", "commands sent again because nothing came"),
         ("verified", "reads of a link's entries that were right"),
         ("refreshed", "links that were written again"),
@@ -94,6 +113,10 @@ pub struct Wishes {
     pub command: Command,
     /// What it does with each frame.
     pub think: Duration,
+    /// Whether it asks for the board's status first.
+    pub diagnose: bool,
+    /// After how much silence it asks again.
+    pub timeout: Duration,
     /// How often it verifies its connection.
     pub verify: Duration,
     /// When it begins.
@@ -130,8 +153,10 @@ impl Wishes {
             reply_port,
         };
         check(&command)?;
-        let (think, verify) = (values.get("think"), values.get("verify"));
-        Ok(Wishes { command, think, verify, start })
+        let (think, timeout, verify) =
+            (values.get("think"), values.get("timeout"), values.get("verify"));
+        let diagnose = values.get("diagnose");
+        Ok(Wishes { command, think, diagnose, timeout, verify, start })
     }
 }
 
@@ -158,14 +183,13 @@ pub struct Viewer {
     incomplete: u64,
     latency_max: Duration,
     requests: u64,
+    answers: u64,
     timeouts: u64,
 }
 
 const REQUEST: TimerId = TimerId(0);
 const VERIFY: TimerId = TimerId(1);
 const TIMEOUT: TimerId = TimerId(2);
-/// For how long nothing may come.
-const PATIENCE: u64 = 3;
 
 impl Viewer {
     /// A viewer on node `me` of the camera on node `camera`, whose commands are accounted to a flow of
@@ -194,16 +218,18 @@ impl Viewer {
             incomplete: 0,
             latency_max: Duration::ZERO,
             requests: 0,
+            answers: 0,
             timeouts: 0,
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>, cells: Vec<VunetCell>) {
+    /// Sends cells, each of which ends a frame or does not.
+    fn send(&mut self, cx: &mut Context<'_>, cells: Vec<VunetCell>, ends: bool) {
         for cell in cells {
             let mut packet = cx.make(self.path, Bytes(VUNET_CELL_LEN as u64));
             put_cell(&mut packet, &cell);
             set_requester(&mut packet, self.me);
-            (packet.flow, packet.destination) = (self.flow, self.camera);
+            (packet.flow, packet.destination, packet.ends) = (self.flow, self.camera, ends);
             packet.seq = self.sent;
             self.sent += 1;
             cx.send(PortId(0), packet);
@@ -212,16 +238,20 @@ impl Viewer {
 
     fn request(&mut self, cx: &mut Context<'_>, code: Code) {
         self.requests += 1;
+        self.command(cx, code);
+        self.wait(cx);
+    }
+
+    fn command(&mut self, cx: &mut Context<'_>, code: Code) {
         let sequence = self.requests as u16;
         let command = Command { code, sequence, ..self.wishes.command };
         let (vci, port) = self.connection.send_on();
         let cell = data_cell(vci, port, true, &command.emit());
-        self.send(cx, vec![cell]);
-        self.wait(cx);
+        self.send(cx, vec![cell], code == Code::FrameRequest);
     }
 
     fn wait(&self, cx: &mut Context<'_>) {
-        cx.arm(TIMEOUT, cx.now() + CAPTURE * PATIENCE + self.wishes.think);
+        cx.arm(TIMEOUT, cx.now() + self.wishes.timeout + self.wishes.think);
     }
 
     /// A group of scan lines has come.
@@ -259,7 +289,10 @@ impl Viewer {
     fn open(&mut self, cx: &mut Context<'_>) {
         self.opened = true;
         let cells = self.connection.open();
-        self.send(cx, cells);
+        self.send(cx, cells, false);
+        if self.wishes.diagnose {
+            self.command(cx, Code::Diagnose);
+        }
         self.ask_anew(cx);
         cx.arm(VERIFY, cx.now() + self.wishes.verify);
     }
@@ -281,7 +314,10 @@ impl Element for Viewer {
         cx.deliver(packet);
         if control_in(&cell).is_some() {
             let cells = self.connection.receive(&cell);
-            self.send(cx, cells);
+            self.send(cx, cells, false);
+        } else if is_control(&cell) {
+            let answer = Command::parse(cell.payload());
+            self.answers += u64::from(answer.is_ok_and(|answer| answer.code == Code::Status));
         } else {
             self.data(cx, &cell);
         }
@@ -292,7 +328,7 @@ impl Element for Viewer {
             REQUEST => self.request(cx, Code::FrameRequest),
             VERIFY => {
                 let cells = self.connection.verify();
-                self.send(cx, cells);
+                self.send(cx, cells, false);
                 cx.arm(VERIFY, cx.now() + self.wishes.verify);
             }
             _ => {
@@ -310,6 +346,7 @@ impl Element for Viewer {
         out.count("incomplete", self.incomplete);
         out.count("frame_latency_max_ps", self.latency_max.as_ps());
         out.count("requests", self.requests);
+        out.count("answers", self.answers);
         out.count("timeouts", self.timeouts);
         out.count("verified", seen.right);
         out.count("refreshed", seen.refreshed);
