@@ -157,6 +157,21 @@ pub struct Outcome {
     pub camera: f64,
 }
 
+/// How far the first board's frames are, since the beginning, in cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When.
+    pub at: Time,
+    /// Sent by the board.
+    pub sent: u64,
+    /// Read by the handler.
+    pub read: u64,
+    /// In t-frames that are put together.
+    pub reassembled: u64,
+    /// In frames that are shown.
+    pub shown: u64,
+}
+
 /// More than this share of the time, and a part is said to limit: our reading.
 const IN_USE: f64 = 0.6;
 
@@ -202,6 +217,9 @@ pub struct Site {
     reading: bool,
     lost: u64,
     damaged: u64,
+    /// How far the first board's frames are, and were, if somebody watches.
+    progress: Moment,
+    watched: Option<Vec<Moment>>,
 }
 
 /// A board, its frame under way, and the application at its end.
@@ -315,6 +333,8 @@ impl Site {
             reading: false,
             lost: 0,
             damaged: 0,
+            progress: Moment { at: Time::START, sent: 0, read: 0, reassembled: 0, shown: 0 },
+            watched: None,
         };
         site.boards.iter_mut().for_each(|stream| stream.request(Time::START));
         site
@@ -332,7 +352,16 @@ impl Site {
                 true => self.done(due),
                 false => self.send(due),
             }
+            let moment = Moment { at: due, ..self.progress };
+            self.watched.iter_mut().for_each(|moments| moments.push(moment));
         }
+    }
+
+    /// Runs for `time`; how far the first board's frames were whenever something happened.
+    pub fn watched(mut self, time: Duration) -> Vec<Moment> {
+        self.watched = Some(Vec::new());
+        self.advance(Time::START + time);
+        self.watched.unwrap_or_default()
     }
 
     /// The first board that is due goes on.
@@ -352,6 +381,7 @@ impl Site {
             true => State::Idle(now + interframe),
             false => State::Sends { at: now + interburst, burst: burst + 1 },
         };
+        self.progress.sent += if index == 0 { cells } else { 0 };
         self.arrive(now, index, cells);
     }
 
@@ -394,11 +424,16 @@ impl Site {
             Some(Work::Handler { stream, cells, taken }) => {
                 self.port_cells -= taken;
                 self.boards[stream].read += cells;
+                self.progress.read += if stream == 0 { cells } else { 0 };
                 self.reassemble(now, stream);
                 // A burst that came meanwhile is read without another interrupt.
                 self.handle(now, Duration::ZERO);
             }
             Some(Work::TFrame(stream)) => {
+                if stream == 0 {
+                    let done = self.boards[stream].done;
+                    self.progress.reassembled += stream_cells(&self.boards[stream], done);
+                }
                 self.boards[stream].done += 1;
                 if self.boards[stream].done == self.boards[stream].t_frames() {
                     let dither = self.host.dither * self.boards[stream].board.picture.pixels();
@@ -408,6 +443,9 @@ impl Site {
             }
             Some(Work::Frame(stream)) => {
                 self.boards[stream].frames += 1;
+                if stream == 0 {
+                    self.progress.shown += self.boards[stream].board.picture.cells();
+                }
                 self.damaged += u64::from(!self.boards[stream].whole);
                 self.boards[stream].request(now);
             }
@@ -518,6 +556,18 @@ mod tests {
         assert_eq!(host_dithers.limit(), Limit::HostDither);
         let slow = run(board(), Host { cell: us(200), ..host() });
         assert_eq!(slow.limit(), Limit::Processor);
+    }
+
+    #[test]
+    fn what_is_watched_goes_through_the_pipeline_in_order() {
+        let moments = Site::new(&[board()], host()).watched(Duration::from_ms(300));
+        let ordered = |moment: &Moment| {
+            let Moment { sent, read, reassembled, shown, .. } = *moment;
+            sent >= read && read >= reassembled && reassembled >= shown
+        };
+        assert!(moments.iter().all(ordered));
+        // 30 frames a second of 1000 cells, the first captured after 33 ms.
+        assert_eq!(moments.last().map(|moment| moment.shown), Some(8000));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! [`description`] describes any of them in five sections; [`transmitter`] is one that sends, on a
 //! network that is always there or while it has a [`token`]; [`pipeline`] sends messages back to
 //! back through it; [`emulation`] says what an emulated one can stand for; [`picture`]
-//! draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of one.
+//! draws it; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of one. Two are
+//! stepped by themselves: [`vupboard`] by its registers, [`vudboard`] by its buses.
 
 pub mod card_memory;
 pub mod cim;
@@ -14,4 +15,6 @@ pub mod picture;
 pub mod pipeline;
 pub mod token;
 pub mod transmitter;
+pub mod vudboard;
+pub mod vupboard;
 mod waiting;

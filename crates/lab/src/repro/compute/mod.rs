@@ -205,6 +205,9 @@ pub type Figures = fn(&Setting<'_>) -> Result<Vec<Plot>, Error>;
 
 /// Who draws figures, under the computation's name.
 const FIGURES: &[(&str, Figures)] = &[
+    ("aurora-coprocessor", aurora::coprocessor::plots),
+    ("aurora-host-interfaces", aurora::interfaces::plots),
+    ("aurora-vidboard", aurora::vidboard::plots),
     ("cim-model", cim_plots::plots),
     ("dq-speedup", fabric::speed_up_plots),
     ("dq-stress", fabric::stress_plots),

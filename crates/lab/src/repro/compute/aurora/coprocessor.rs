@@ -1,8 +1,9 @@
-//! The study of the cell coprocessor (A-33, A-39, A-40, A-44, A-96 to A-102): Tables 2 to 5 from what words take.
+//! The study of the cell coprocessor (A-32, A-33, A-39, A-40, A-44, A-96 to A-102): Tables 2 to 5 from what words take.
 
 use super::super::{Computed, Setting, Value};
 use super::{Runs, alike, holds, row};
 use crate::library::Builtin;
+use crate::report::plots::{Plot, Series};
 use crate::repro::Error;
 use crate::why::historic::Pair;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
@@ -115,11 +116,58 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
         let slower = vup(&hosts[1]) < vup(&hosts[0]);
         computed.push(holds(id, "programmed reception is slower on the faster host", slower));
     }
+    computed.extend(plug_points(&hosts));
     computed.extend(table_5(setting, &hosts[1])?);
     computed.extend(corrected(setting, &hosts[1])?);
     computed.extend(bounds(setting, &hosts[1])?);
     computed.extend(attached(setting, &hosts[1])?);
     Ok(computed)
+}
+
+/// Where the network is attached, from the bus to the registers: Fig 17's plug-points that were built.
+const PLUG_POINTS: [(&str, Model); 3] =
+    [("I/O bus", Model::Bus), ("memory", Model::Memory), ("registers", Model::Registers)];
+
+/// The nearer to the processor, the faster (A-32).
+fn plug_points(hosts: &[Host]) -> Vec<Computed> {
+    DIRECTIONS
+        .map(|(way, direction)| {
+            let rises = hosts.iter().all(|host| {
+                let rates = PLUG_POINTS.map(|(_, model)| host.rate(model, false, direction));
+                rates.windows(2).all(|pair| pair[0] < pair[1])
+            });
+            holds("A-32", &format!("{way}: faster the nearer it is to the processor"), rises)
+        })
+        .into()
+}
+
+/// Fig 17 with what each plug-point carries.
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
+    let mut series = Vec::new();
+    for host in &hosts {
+        for (way, direction) in DIRECTIONS {
+            let rate = |(at, (_, model)): (usize, (&str, Model))| {
+                let rate = host.rate(model, false, direction).as_bits() as f64 / 1e6;
+                [at, at + 1].map(|end| (end as f64, rate))
+            };
+            let points = PLUG_POINTS.into_iter().enumerate().flat_map(rate).collect();
+            series.push(Series { name: format!("{} {way}", host.name), points });
+        }
+    }
+    let place = |(at, (name, _)): (usize, (&str, Model))| (at as f64 + 0.5, name.to_owned());
+    Ok(vec![Plot {
+        title: "Fig 17: where a network is plugged in, and what it then carries".to_owned(),
+        caption: "Our times of words, without swapping the header: from a device on TURBOchannel, \
+                  from what DMA left in memory, from a coprocessor's registers. Nobody had a network \
+                  in the cache."
+            .to_owned(),
+        x: "plug-point, from the bus to the processor".to_owned(),
+        y: "Mbit/s".to_owned(),
+        over_time: false,
+        series,
+        marks: PLUG_POINTS.into_iter().enumerate().map(place).collect(),
+    }])
 }
 
 /// The network at the processor's registers: in a workstation (A-39), and alone (A-40).

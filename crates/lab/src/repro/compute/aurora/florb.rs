@@ -1,21 +1,23 @@
-//! FLORB: two of them back to back under OSF/1, and between two ports of a router.
+//! FLORB: two of them back to back under OSF/1, and between two ports of a router.
 
 use super::super::{Computed, Setting, Value};
 use super::{Runs, alike, goodput, holds, limit, mbit, row};
 use crate::library::Builtin;
 use crate::repro::Error;
 use crate::why::historic::Pair;
-use lastmeter_base::{Bytes, Duration, PerByte, Stream};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate, Stream};
 use lastmeter_host::florb::{Card, Florb, Strobes};
 use lastmeter_host::forward::{Account, Forwarder, Step};
 use lastmeter_host::turbochannel::{Bus, Way};
-use lastmeter_net::source::Sizes;
+use lastmeter_net::traffic::tcplib::{Application, Conversation, HEADERS, SHARES, length};
 
 const NAME: &str = "aurora-florb";
 const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_ms(500) };
 const HOST: &str = "dec3000-400-osf1";
 
 const PACKETS: u64 = 2_000;
+/// Conversations of tcplib's traffic that are counted.
+const CONVERSATIONS: u64 = 20_000;
 /// Packet sizes of the sweep.
 const SIZES: [u64; 8] = [40, 64, 128, 256, 512, 1024, 2048, 4096];
 
@@ -82,9 +84,9 @@ impl Router {
         Forwarder { resources, routes: vec![steps], window: 16 }
     }
 
-    fn forward(&self, sizes: &Sizes, seed: u64) -> Account {
-        let mut stream = Stream::new(seed, NAME);
-        self.forwarder().run(std::iter::repeat_with(|| sizes.sample(&mut stream)), PACKETS)
+    /// The same with packets of one length.
+    fn forward(&self, len: Bytes) -> Account {
+        self.forwarder().run(std::iter::repeat(len), PACKETS)
     }
 }
 
@@ -103,6 +105,7 @@ pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Er
     ));
     computed.extend(back_to_back(setting)?);
     computed.extend(between_ports(setting, &router)?);
+    computed.extend(wide_area(setting)?);
     Ok(computed)
 }
 
@@ -129,19 +132,22 @@ fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 
 /// The x-kernel's router with a mix of traffic, and with packets of one size each.
 fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let lengths: Vec<u64> = constants.get("mix_sizes")?;
-    let weights: Vec<u64> = constants.get("mix_weights")?;
-    let mix = lengths.into_iter().map(Bytes).zip(weights).collect();
-    let mixed = router.forward(&Sizes::Mix(mix), setting.seed);
-    let sweep: Vec<Account> =
-        SIZES.map(|size| router.forward(&Sizes::Constant(Bytes(size)), setting.seed)).to_vec();
+    let segment = Bytes(setting.constants.get::<Bytes>("packet")?.0 - HEADERS.0);
+    let mixing = |router: &Router| {
+        let mut stream = Stream::new(setting.seed, NAME);
+        let packets = std::iter::repeat_with(|| length(segment, &mut stream));
+        router.forwarder().run(packets, PACKETS)
+    };
+    let mixed = mixing(router);
+    let granted = Router { bus: Bus { write: 0, read: 0, ..router.bus }, ..*router };
+    let sweep: Vec<Account> = SIZES.map(|size| router.forward(Bytes(size))).to_vec();
     let florb = |account: &Account| account.share("FLORB in").max(account.share("FLORB out"));
     let rises = sweep.windows(2).all(|pair| pair[1].rate > pair[0].rate);
     let never =
         sweep.iter().all(|account| florb(account) < 0.95 && !account.limit().starts_with("FLORB"));
     Ok(vec![
         row("A-142", "router, mix of traffic", mbit(mixed.rate)),
+        row("A-142", "the same if TURBOchannel were granted at once", mbit(mixing(&granted).rate)),
         row("A-142", "FLORBs' processors", Value::Number(100.0 * florb(&mixed), "%")),
         holds("A-143", "the I/O bus limits", mixed.limit() == "TURBOchannel"),
         holds("A-144", "packets cost FLORB's processor less than it has", never),
@@ -151,5 +157,33 @@ fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>
             "very small packets bring less than a half",
             sweep[1].rate < 0.5 * mixed.rate,
         ),
+    ])
+}
+
+/// What the statistics behind tcplib say of the packets of whole conversations.
+fn wide_area(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let segment: Bytes = setting.constants.get("wide_area_segment")?;
+    if SHARES[0] != (Application::Telnet, setting.constants.get("telnet_share")?) {
+        return Err(RUNS.wrong("`telnet_share` is not what the traffic kind has".to_owned()));
+    }
+    let mut stream = Stream::new(setting.seed, NAME);
+    // Packets, their bytes, and those with less than ten bytes: typed, and of bulk data.
+    let mut seen = [[0u64; 3]; 2];
+    for _ in 0..CONVERSATIONS {
+        let mut conversation = Conversation::begin(&mut stream);
+        let of = usize::from(conversation.application != Application::Telnet);
+        let rate = Rate::from_mbit(10);
+        while let Some((_, data)) = conversation.packet(segment, rate, &mut stream) {
+            seen[of][0] += 1;
+            seen[of][1] += (data + HEADERS).0;
+            seen[of][2] += u64::from(data < Bytes(10));
+        }
+    }
+    let percent = |part: u64, all: u64| Value::Number(100.0 * part as f64 / all as f64, "%");
+    let [typed, bulk] = seen;
+    Ok(vec![
+        row("A-145", "packets of bulk data", percent(bulk[0], bulk[0] + typed[0])),
+        row("A-145", "bytes of bulk data", percent(bulk[1], bulk[1] + typed[1])),
+        row("A-145", "interactive packets with less than ten bytes", percent(typed[2], typed[0])),
     ])
 }

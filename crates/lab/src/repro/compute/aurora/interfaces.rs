@@ -5,6 +5,7 @@ use super::super::{Computed, Setting, Value};
 use super::{Change, Changed, Runs, alike, busiest, goodput, holds, limit, mbit, row};
 use crate::ledger::Ledger;
 use crate::library::Builtin;
+use crate::report::plots::{Plot, Series};
 use crate::repro::Error;
 use crate::why::historic::Pair;
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Rate, Stream};
@@ -39,6 +40,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     computed.extend(buffers(setting)?);
     computed.extend(interrupts(setting)?);
     computed.extend(super::functions::rows(setting)?);
+    computed.extend(super::boards::rows(setting)?);
     Ok(computed)
 }
 
@@ -353,4 +355,46 @@ fn interrupts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             run(Attachment::Memory { deaf: Windows::ALWAYS }, bench.gap) == 0,
         ),
     ])
+}
+
+/// The chain of reception of §4.2.2, from the bus to the application (A-94).
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let constants = setting.constants;
+    let [raw, bus] = [constants.get::<Bytes>("cell")?, constants.get::<Bytes>("cell_on_bus")?];
+    let peak: Rate = constants.get("bus_peak")?;
+    let delivered = received("dec3000-800", "vudboard", PAGE)? / 1e6;
+    let of_cell = |bytes: Bytes| delivered * bytes.0 as f64 / DATA as f64;
+    let links = [
+        ("burst", peak.as_bits() as f64 / 1e6, 232.0),
+        ("bus", of_cell(bus), 134.0),
+        ("sustained", of_cell(bus), 131.0),
+        ("raw cells", of_cell(raw), 111.0),
+        ("delivered", delivered, 100.7),
+    ];
+    let series = |name: &str, value: fn(&(&str, f64, f64)) -> f64| Series {
+        name: name.to_owned(),
+        points: links
+            .iter()
+            .enumerate()
+            .flat_map(|(at, link)| [at, at + 1].map(|end| (end as f64, value(link))))
+            .collect(),
+    };
+    Ok(vec![Plot {
+        title: "§4.2.2: from the bus to the application".to_owned(),
+        caption:
+            "What a burst crosses the bus with; what the bus carries, 64 bytes for each cell, \
+                  while the application gets all it can; what of that are cells of 53 bytes, and \
+                  their data. The burst's rate is given, what is delivered was fitted, and 134 and \
+                  111 follow from the lengths of a cell. The document has 131 and 134 for one bus."
+                .to_owned(),
+        x: "from the bus to the application".to_owned(),
+        y: "Mbit/s".to_owned(),
+        over_time: false,
+        series: vec![series("ours", |link| link.1), series("published", |link| link.2)],
+        marks: links
+            .iter()
+            .enumerate()
+            .map(|(at, link)| (at as f64 + 0.5, link.0.to_owned()))
+            .collect(),
+    }])
 }

@@ -4,13 +4,16 @@
 //! |---|---|---|
 //! | [`interfaces`] | `aurora-host-interfaces` | host and adapter profiles, the virtual buffer |
 //! | [`functions`] | the same | what is done where: the board or the processor |
+//! | [`boards`] | the same | the VupBoard's registers, the VudBoard's buses |
 //! | [`coprocessor`] | `aurora-coprocessor` | cells moved word by word, TURBOchannel |
 //! | [`vidboard`] | `aurora-vidboard` | boards, and the host that shows their pictures |
+//! | [`windows`] | the same | the same between elements, as run files have it |
 //! | [`traffic`] | `aurora-traffic-classes` | generators of Table 11 |
 //! | [`forwarding`] | `aurora-forwarding` | the x-kernel's forwarder, flow forwarders |
 //! | [`florb`] | `aurora-florb` | the micro-sequencer in its host, and between two ports |
 //! | [`memory`] | `aurora-memory-multiple` | a host whose memory limits |
 
+pub(super) mod boards;
 pub(super) mod coprocessor;
 pub(super) mod florb;
 pub(super) mod forwarding;
@@ -19,6 +22,7 @@ pub(super) mod interfaces;
 pub(super) mod memory;
 pub(super) mod traffic;
 pub(super) mod vidboard;
+pub(super) mod windows;
 
 use super::{Computed, Value};
 use crate::experiment::Experiment;

@@ -3,10 +3,13 @@
 use super::super::{Computed, Setting, Value};
 use super::{Runs, alike, holds, row};
 use crate::library::Builtin;
+use crate::report::plots::{Plot, Series};
 use crate::repro::Error;
 use crate::why::historic::Pair;
 use lastmeter_base::{Duration, PerByte};
-use lastmeter_host::vidboard::{Board, Capture, Host, Limit, Outcome, Picture, Shaping, Site};
+use lastmeter_host::vidboard::{
+    Board, Capture, Host, Limit, Moment, Outcome, Picture, Shaping, Site,
+};
 
 const RUNS: Runs<'_> = Runs { name: "aurora-vidboard", library: &Builtin, length: Duration::ZERO };
 
@@ -113,6 +116,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     }
     computed.extend(table_7(&study));
     computed.extend(aggregate(setting, &study)?);
+    computed.extend(super::windows::rows(setting)?);
     Ok(computed)
 }
 
@@ -237,4 +241,71 @@ fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Erro
 
 fn alike_within(a: PerByte, b: PerByte, share: f64) -> bool {
     alike(a, b) || (a.as_fs() as f64 / b.as_fs() as f64 - 1.0).abs() < share
+}
+
+/// The pipeline of a frame and the beginning of the next, for two shapings of Table 6 (A-52, A-103).
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let study = Study::read(setting)?;
+    let plot = |burst: usize, lines: u64, length: Duration, caption: &str| {
+        let shaping = Shaping {
+            lines,
+            burst: BURSTS[burst],
+            interburst: study.interburst[burst],
+            interframe: Duration::ZERO,
+        };
+        let board = study.board(FULL, shaping, Capture::Newest);
+        let moments = Site::new(&[board], study.first).watched(length);
+        // Between two moments nothing happens.
+        let curve = |name: &str, value: fn(&Moment) -> u64| {
+            let mut points = vec![(0.0, 0.0)];
+            for moment in &moments {
+                let at = moment.at.since_start().as_secs_f64() * 1e3;
+                let (before, after) = (points[points.len() - 1].1, value(moment) as f64);
+                if before != after {
+                    points.extend([(at, before), (at, after)]);
+                }
+            }
+            let last = points[points.len() - 1].1;
+            points.push((length.as_secs_f64() * 1e3, last));
+            Series { name: name.to_owned(), points }
+        };
+        Plot {
+            title: format!("Table 6: a frame on its way, CB {}, LT {lines}", BURSTS[burst]),
+            caption: caption.to_owned(),
+            x: "ms".to_owned(),
+            y: "cells, since the beginning".to_owned(),
+            over_time: true,
+            series: vec![
+                curve("sent in bursts", |moment| moment.sent),
+                curve("read by the handler", |moment| moment.read),
+                curve("in t-frames", |moment| moment.reassembled),
+                curve("shown", |moment| moment.shown),
+            ],
+            marks: Vec::new(),
+        }
+    };
+    let frames = Duration::from_ms(240);
+    Ok(vec![
+        plot(
+            3,
+            16,
+            Duration::from_us(6500),
+            "Four scan lines arrive at once and an interrupt reads them cell by cell. When sixteen \
+             are there, the processor puts them together in what time the handler leaves.",
+        ),
+        plot(
+            0,
+            4,
+            frames,
+            "An interrupt for each scan line, work for every fourth: the processor has no time but \
+             for the handler, and puts the t-frames together when the last burst is read.",
+        ),
+        plot(
+            3,
+            480,
+            frames,
+            "Four scan lines in a burst and one t-frame: the board's delay between bursts is all \
+             the time of a frame, but for what it takes to show it.",
+        ),
+    ])
 }
