@@ -9,8 +9,9 @@
 //!
 //! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
 //! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data;
-//! [`adapter`] runs adapters from their descriptions; [`receive`] has the ways to receive;
-//! [`process`] what a message's processes cost; [`instructions`] counts what a packet costs a processor;
+//! [`copies`] draws how often a byte is moved; [`adapter`] runs adapters from their descriptions;
+//! [`receive`] has the ways to receive; [`process`] what a message's processes cost;
+//! [`instructions`] counts what a packet costs a processor, [`dependency`] what it costs at least;
 //! [`port_processor`] is a router's port whose card, bus, memory and processor wait for each other;
 //! [`lookup_engines`] are lookups in hardware that share one memory.
 //!
@@ -19,7 +20,9 @@
 //! request, [`florb`] moves a word with an instruction, [`forward`] saturates forwarders of such parts.
 
 pub mod adapter;
+pub mod copies;
 pub mod coprocessor;
+pub mod dependency;
 pub mod element;
 pub mod florb;
 pub mod forward;

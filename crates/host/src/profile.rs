@@ -48,6 +48,8 @@ pub struct Adapter {
     pub framing: Bytes,
     /// The longest packet that it takes.
     pub packet_max: Bytes,
+    /// What a host pays for it, in dollars, where that is known.
+    pub price: Option<u64>,
     /// What it brings for stages to compete for, besides the host's own.
     pub resources: Vec<ResourceProfile>,
     /// Its stages on the way out.
@@ -217,6 +219,7 @@ mod tests {
             delay: Duration::ZERO,
             framing: Bytes(0),
             packet_max: Bytes(1500),
+            price: None,
             resources: Vec::new(),
             send: vec![added(None, "card"), added(Some(after), "copy"), added(None, "port")],
             receive: vec![

@@ -3,8 +3,9 @@
 
 use super::{pages, resources, stage, stage_items};
 use crate::document::{Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten};
-use crate::library::Library;
+use crate::library::{Builtin, Library};
 use lastmeter_base::kind::ParamKind;
+use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_host::profile::{Adapter, AdapterStage, Profile, ResourceProfile, StageProfile};
 
 /// Reads the profile of an adapter for `host`. `file_name` is what messages call it.
@@ -50,12 +51,63 @@ pub fn adapter(
             delay: values.get("delay"),
             framing: values.get("framing"),
             packet_max: values.get("packet-max"),
+            price: values.given("price"),
             resources: own,
             send,
             receive,
         }),
         false => Err(decoder.reporter.into_problems()),
     }
+}
+
+/// The network half of an adapter: its link, without what serves it. `file_name` is what messages call it.
+///
+/// ```
+/// let text = include_bytes!("../../../../profiles/adapters/jetstream.toml");
+/// let link = lastmeter_lab::profile::link("jetstream.toml", text).unwrap();
+/// assert_eq!(link.rate.as_bits(), 960_000_000);
+/// ```
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the file.
+pub fn link(file_name: &str, text: &[u8]) -> Result<Link, Vec<Problem>> {
+    let Document { root, reporter } = Document::parse(file_name, text)?;
+    let mut decoder = Decoder { reporter, library: &Builtin };
+    let shape = Shape {
+        what: "the adapter",
+        params: pages::ADAPTER.params,
+        kind: None,
+        besides: &["resources", "send", "receive", "constants"],
+    };
+    let (_, values) = decoder.table(&shape, &root, "");
+    match decoder.reporter.is_empty() {
+        true => Ok(Link {
+            what: values.get("what"),
+            rate: values.get("rate"),
+            delay: values.get("delay"),
+            framing: values.get("framing"),
+            packet_max: values.get("packet-max"),
+            price: values.given("price"),
+        }),
+        false => Err(decoder.reporter.into_problems()),
+    }
+}
+
+/// What an adapter's profile says of its link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What it is.
+    pub what: String,
+    /// How fast it is.
+    pub rate: Rate,
+    /// How long bits take from one adapter to the other.
+    pub delay: Duration,
+    /// What goes over it with each packet, besides its data.
+    pub framing: Bytes,
+    /// The longest packet that it takes.
+    pub packet_max: Bytes,
+    /// What a host pays for it, in dollars, where that is known.
+    pub price: Option<u64>,
 }
 
 /// What it brings itself; nothing of that may be called like something of the host.

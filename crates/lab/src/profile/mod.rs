@@ -12,7 +12,7 @@ pub mod device;
 
 pub(crate) mod pages;
 
-pub use adapter::adapter;
+pub use adapter::{Link, adapter, link};
 
 use crate::document::{Content, Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;

@@ -50,6 +50,12 @@ pub(crate) const ADAPTER: &Page = &Page {
             "what goes over the link with each packet, besides its data",
         ),
         Param::required("packet-max", ParamKind::PACKET, "the longest packet that it takes"),
+        Param::optional(
+            "price",
+            ParamKind::Integer { min: 1, max: 1_000_000 },
+            "not known",
+            "what a host pays for it, in dollars; `why --host` says what a delivered Mbit/s costs",
+        ),
     ],
     source: "",
     deviations: &[
