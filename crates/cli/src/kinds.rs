@@ -3,6 +3,7 @@
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
+use lastmeter_lab::why::historic;
 use lastmeter_lab::{kinds, schema};
 
 /// Print what can be said in experiments, made from the code.
@@ -11,7 +12,7 @@ use lastmeter_lab::{kinds, schema};
 pub(crate) struct Arguments {
     /// A kind; without one, all are listed
     name: Option<String>,
-    /// Draw an adapter as SVG
+    /// Draw an adapter, or a host's copies, as SVG
     #[arg(long, requires = "name")]
     svg: bool,
     /// Print the JSON Schema of experiment files instead
@@ -29,6 +30,7 @@ Examples:
   lastmeter kinds cim                     an adapter in five sections, drawn
   lastmeter kinds pcie4 --svg > pcie4.svg
   lastmeter kinds --html > manual.html    all of them as one page
+  lastmeter kinds hp9000-730+afterburner  the copies of a host with an adapter, drawn
   lastmeter kinds --schema > experiment.schema.json";
 
 pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -46,6 +48,10 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             output::print(&kinds::list_text());
             let adapters = Builtin.names(device::FOLDER).join(", ");
             output::print(&format!("Adapters in five sections, drawn as well: {adapters}\n"));
+        }
+        Some(name) if name.contains('+') => {
+            let drawn = historic::copies(name, arguments.svg, &Builtin);
+            output::print(&drawn.map_err(|problems| crate::run::rendered(&problems))?);
         }
         Some(name) if arguments.svg => {
             let card = device::read(name, &Builtin).map_err(Complaint)?;

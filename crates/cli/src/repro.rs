@@ -54,11 +54,12 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let threads = Threads::new(common.threads)?;
     let means = Means { parallel: &threads, full: arguments.full };
     let bar = ProgressBar::new(jobs.len() as u64); // Draws nothing without a terminal.
-    let (mut sheets, mut plots) = (Vec::new(), Vec::new());
+    let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         bar.set_message(job.name().to_owned());
         if arguments.out.is_some() {
             plots.extend(job.plots(options, means).map_err(complaint)?);
+            drawings.extend(job.drawings(options, means).map_err(complaint)?);
         }
         sheets.push(job.run_with(options, means).map_err(complaint)?);
         bar.inc(1);
@@ -66,7 +67,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     bar.finish_and_clear();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
-        save(path, &lastmeter_lab::report::html::repro::render(&report, &plots))?;
+        save(path, &lastmeter_lab::report::html::repro::render(&report, &plots, &drawings))?;
     }
     match common.json {
         true => output::print(&report.json_lines()?),

@@ -148,3 +148,74 @@ fn an_experiment_with_a_broken_adapter_or_one_without_a_host_says_so() {
     let card = problems.iter().find(|p| p.file == "adapters/afterburner.toml").unwrap();
     assert_eq!((card.key.as_str(), card.suggestion.as_deref()), ("send.0.on", Some("cpu")));
 }
+
+#[test]
+fn j_77_the_link_of_another_adapter_goes_into_the_card() {
+    let ledger = why("hp9000-730", "afterburner+jetstream", 4096, 14 * 1024).unwrap();
+    let alone = why("hp9000-730", "afterburner", 4096, 14 * 1024).unwrap();
+    assert!((ledger.goodput() / alone.goodput() - 1.0).abs() < 0.01);
+    // 2000 dollars for 197 Mbit/s (J-02).
+    let note = ledger.notes.iter().find(|note| note.contains("$2000 a host")).unwrap();
+    assert!(note.contains("$10.1"), "{note}");
+    assert!(alone.notes.iter().all(|note| !note.contains('$')), "its price is not known");
+    let slow = why("hp9000-730", "afterburner+oc3c", 4096, 8 * 1024).unwrap();
+    let limit = slow.verdict.unwrap().resource;
+    assert_eq!(limit.as_deref(), Some("sender->receiver"));
+    let found = refusal("hp9000-730", "afterburner+jetstrem", 4096, 14 * 1024);
+    assert!(found.contains("did you mean `jetstream`?"), "{found}");
+}
+
+#[test]
+fn j_88_no_host_of_its_time_carries_a_gigabit_and_today_s_does() {
+    use lastmeter_base::Rate;
+    use lastmeter_lab::why::reach::{hosts, table};
+    let watch = Watch::default();
+    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let carried = hosts("afterburner", Rate::from_mbit(950), crew).unwrap();
+    assert_eq!(carried[0].host, "epyc-2-cores");
+    assert_eq!(carried[0].times, Some(1.0));
+    let then = carried.iter().find(|one| one.host == "hp9000-730").unwrap();
+    // 24.7 MB/s are 198 Mbit/s; the copy's share of a packet is all the host's.
+    let times = then.times.unwrap();
+    assert!((4.0..6.0).contains(&times), "{times}");
+    assert!(then.reached >= 950e6);
+    let words = table("afterburner", Rate::from_mbit(950), &carried);
+    assert!(words.contains("The first that does is epyc-2-cores"), "{words}");
+}
+
+#[test]
+fn j_66_the_copies_of_three_stacks_are_counted_and_drawn() {
+    use lastmeter_host::copies::{Place, Stack, Way, svg};
+    use lastmeter_lab::why::historic::{Pair, copies};
+    let stack = |host: &str, adapter: &str| {
+        let pair = Pair::read(host, adapter, &Builtin).unwrap();
+        Stack::of(&pair.host, &pair.adapter)
+    };
+    let to = |way: &Way| way.moves.iter().map(|one| one.to).collect::<Vec<_>>();
+    for host in ["hp9000-730", "hp9000-730-user"] {
+        let one = stack(host, "afterburner");
+        for way in [&one.send, &one.receive] {
+            assert_eq!((way.copies(), way.passes()), (1, 1), "{host}: {way:?}");
+        }
+        assert_eq!(to(&one.send), [Place::Card, Place::Link]);
+        assert_eq!(to(&one.receive), [Place::Card, Place::Application]);
+    }
+    let usual = stack("hp9000-730-conventional", "afterburner-conventional");
+    for way in [&usual.send, &usual.receive] {
+        assert_eq!((way.copies(), way.passes()), (2, 3), "{way:?}");
+        assert_eq!(way.reads.iter().map(|read| read.at).collect::<Vec<_>>(), [Place::Kernel]);
+    }
+    assert_eq!(to(&usual.send), [Place::Kernel, Place::Card, Place::Link]);
+    // A card without memory of its own to speak of: what goes over the bus goes to the link.
+    assert_eq!(to(&stack("sparc20-71", "myrinet").send), [Place::Kernel, Place::Link]);
+    let drawn = svg(&usual);
+    assert_eq!(drawn.matches("stroke-width=\"3.5\"").count(), 4, "a thick arrow a copy");
+    assert_eq!(drawn.matches("<text").count(), drawn.matches("</text>").count());
+    let name = "hp9000-730-conventional+afterburner-conventional";
+    let text = copies(name, false, &Builtin).unwrap();
+    assert!(
+        text.contains("2 copies, 3 passes") && text.contains("(checksum in: cpu reads)"),
+        "{text}"
+    );
+    assert!(copies("hp9000-730+nothing", true, &Builtin).is_err());
+}

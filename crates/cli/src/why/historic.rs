@@ -4,12 +4,12 @@ use super::{Arguments, own};
 use crate::threads::Threads;
 use crate::world::Disk;
 use crate::{Common, Complaint, Ended, output, progress, results, run};
-use lastmeter_base::Bytes;
+use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::report;
 use lastmeter_lab::run::{Crew, Failure, Watch};
-use lastmeter_lab::why::beside;
 use lastmeter_lab::why::historic::{Pair, historic};
+use lastmeter_lab::why::{beside, reach};
 use std::sync::Arc;
 
 /// The packets and messages of the measurements that such profiles come from, where nothing else
@@ -46,6 +46,26 @@ pub(super) fn explain(
     if let Some(folder) = &arguments.out {
         let page = results::write(folder, &modelled)?;
         output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
+    }
+    Ok(Ended::Done)
+}
+
+/// Which host carries a rate (J-88).
+pub(super) fn reach(common: &Common, adapter: &str, target: Rate) -> Result<Ended, Complaint> {
+    let threads = Threads::new(common.threads)?;
+    let disk = Disk::new(None);
+    let watch = Arc::new(Watch::default());
+    let crew = Crew { parallel: &threads, threads: 1, library: &disk, watch: &watch };
+    let hosts = reach::hosts(adapter, target, crew).map_err(|failure| match failure {
+        Failure::Problems(problems) => run::complaint(common, &problems),
+        other => Complaint(other.to_string()),
+    })?;
+    match common.json {
+        true => {
+            let lines: Result<Vec<String>, _> = hosts.iter().map(serde_json::to_string).collect();
+            output::print(&lines?.join("\n"));
+        }
+        false => output::print(reach::table(adapter, target, &hosts).trim_end()),
     }
     Ok(Ended::Done)
 }

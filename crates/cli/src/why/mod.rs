@@ -9,7 +9,7 @@ mod steps;
 mod validate;
 
 use crate::{Common, Complaint, Ended, output};
-use lastmeter_base::Bytes;
+use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::why::change;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -43,9 +43,14 @@ pub(crate) struct Arguments {
     /// Model a host of another time instead: a profile of profiles/hosts
     #[arg(long, value_name = "PROFILE", requires = "adapter", conflicts_with_all = MODELLED)]
     host: Option<String>,
-    /// The adapter in it: a profile of profiles/adapters
-    #[arg(long, value_name = "PROFILE", requires = "host")]
+    /// The adapter in it: a profile of profiles/adapters, or two of them: afterburner+jetstream has the
+    /// link of the second
+    #[arg(long, value_name = "PROFILE")]
     adapter: Option<String>,
+    /// Which hosts carry this rate over --adapter, and how many times as fast the others would have to be
+    #[arg(long, value_name = "RATE", requires = "adapter", conflicts_with = "host",
+          value_parser = options::rate)]
+    reach: Option<Rate>,
     /// Data in each packet of the modelled transfer [default: 14 KiB, or less where the adapter takes no more]
     #[arg(long, value_name = "SIZE", requires = "host", value_parser = options::size)]
     packet: Option<Bytes>,
@@ -73,6 +78,8 @@ Examples:
   lastmeter why --explain 'copy out'              how that figure came about
   lastmeter why --validate                        how far the predictions hold
   lastmeter why --host hp9000-730 --adapter afterburner --beside this
+  lastmeter why --reach '1 Gbit/s' --adapter afterburner+jetstream
+                                                  which host first carries that
   lastmeter why -- iperf3 -c HOST                 what limited somebody's program";
 
 pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -80,8 +87,15 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         output::print(&list());
         return Ok(Ended::Done);
     }
-    if let (Some(host), Some(adapter)) = (&arguments.host, &arguments.adapter) {
-        return historic::explain(common, arguments, host, adapter);
+    match (&arguments.host, &arguments.adapter, arguments.reach) {
+        (Some(host), Some(adapter), _) => {
+            return historic::explain(common, arguments, host, adapter);
+        }
+        (None, Some(adapter), Some(target)) => return historic::reach(common, adapter, target),
+        (None, Some(_), None) => {
+            return Err(Complaint("--adapter goes with --host or with --reach".to_owned()));
+        }
+        _ => {}
     }
     if let Some(name) = &arguments.explain {
         return own::explain_figure(common, arguments, name);

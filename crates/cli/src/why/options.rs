@@ -2,7 +2,7 @@
 
 use crate::Complaint;
 use clap::Parser;
-use lastmeter_base::{Bytes, Duration, Quantity};
+use lastmeter_base::{Bytes, Duration, Quantity, Rate};
 use lastmeter_live::transfer::{Placement, Setting, Workload};
 
 /// A transfer; what is not said is as in the plain one: a stream of 64 KiB messages, MTU 1500.
@@ -52,6 +52,10 @@ enum Work {
 
 pub(super) fn size(text: &str) -> Result<Bytes, String> {
     Bytes::parse(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text).map_err(|error| error.to_string())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -6,6 +6,9 @@
 //!        messages of `message`, in packets of `packet`, within the host's socket buffer
 //! ```
 //!
+//! An adapter may be named with the link half of another, `afterburner+jetstream`: the stages of the first
+//! and the link of the second (J-77).
+//!
 //! The packets in flight are those that fill the socket buffer. Deviations: every packet is
 //! acknowledged, not every second one; the receiver reads as much at once as its buffer holds.
 
@@ -16,6 +19,7 @@ use crate::library::Library;
 use crate::profile;
 use crate::run::{Crew, Failure, explain};
 use lastmeter_base::{Bytes, Duration};
+use lastmeter_host::copies::{self, Stack};
 use lastmeter_host::profile::{Adapter, Profile};
 
 /// How long the modelled transfer runs: thousands of packets, and its beginning is far below 1 %.
@@ -28,9 +32,9 @@ pub struct Pair {
     pub host_name: String,
     /// The host, without the adapter.
     pub host: Profile,
-    /// The adapter's name.
+    /// The adapter's name; of its host half, where another's link is plugged into it.
     pub adapter_name: String,
-    /// The adapter.
+    /// The adapter, with that link.
     pub adapter: Adapter,
 }
 
@@ -64,7 +68,34 @@ pub fn historic(
     let text = pair.experiment(message, packet, DURATION).map_err(problems)?;
     let name = format!("{host} with {adapter}");
     let experiment = Experiment::parse(&name, text, &[], crew.library).map_err(problems)?;
-    explain(&experiment, 0, crew).map(|explained| explained.ledger)
+    let mut ledger = explain(&experiment, 0, crew)?.ledger;
+    // Acknowledgements are not what somebody pays for.
+    let delivered = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
+    ledger.notes.extend(pair.adapter.price.map(|price| cost(price, delivered)));
+    Ok(ledger)
+}
+
+/// What a host pays for its adapter, and what that is for each Mbit/s that it gets (J-02, N-53).
+fn cost(price: u64, goodput: f64) -> String {
+    let each = price as f64 * 1e6 / goodput;
+    format!("The adapter costs ${price} a host: ${each:.2} for each Mbit/s that is delivered.")
+}
+
+/// The copies that a host makes with an adapter, `hp9000-730+afterburner`, drawn as text or as SVG (J-66).
+///
+/// ```
+/// use lastmeter_lab::library::Builtin;
+/// let drawn = lastmeter_lab::why::historic::copies("hp9000-730+afterburner", false, &Builtin).unwrap();
+/// assert!(drawn.contains("send: 1 copies, 1 passes over data"));
+/// ```
+///
+/// # Errors
+/// There are no such profiles, or they do not fit each other.
+pub fn copies(name: &str, svg: bool, library: &dyn Library) -> Result<String, Vec<Problem>> {
+    let (host, adapter) = name.split_once('+').unwrap_or((name, ""));
+    let pair = Pair::read(host, adapter, library)?;
+    let stack = Stack::of(&pair.host, &pair.adapter);
+    Ok(if svg { copies::svg(&stack) } else { copies::text(&stack) })
 }
 
 impl Pair {
@@ -74,13 +105,22 @@ impl Pair {
     /// There are no such profiles, or something is wrong with them, or the adapter needs stages or
     /// resources that the host does not have.
     pub fn read(host: &str, adapter: &str, library: &dyn Library) -> Result<Pair, Vec<Problem>> {
+        let (adapter, link) = match adapter.split_once('+') {
+            Some((adapter, link)) => (adapter, Some(link)),
+            None => (adapter, None),
+        };
         let (host_text, adapter_text) =
             (text(library, "--host", HOSTS, host)?, text(library, "--adapter", ADAPTERS, adapter)?);
         let (host_name, adapter_name) = (host.to_owned(), adapter.to_owned());
         let file = format!("{HOSTS}/{host}.toml");
         let host = profile::host(&file, host_text.as_bytes(), library)?;
         let file = format!("{ADAPTERS}/{adapter}.toml");
-        let adapter = profile::adapter(&file, adapter_text.as_bytes(), &host, library)?;
+        let mut adapter = profile::adapter(&file, adapter_text.as_bytes(), &host, library)?;
+        if let Some(link) = link {
+            let link_text = text(library, "--adapter", ADAPTERS, link)?;
+            let link = profile::link(&format!("{ADAPTERS}/{link}.toml"), link_text.as_bytes())?;
+            plug(&mut adapter, link);
+        }
         Ok(Pair { host_name, host, adapter_name, adapter })
     }
 
@@ -151,6 +191,14 @@ impl Pair {
             buffer.0 / packet.0,
         )
     }
+}
+
+/// Puts another's link into an adapter.
+fn plug(adapter: &mut Adapter, link: profile::Link) {
+    adapter.what = format!("{}, with {}", adapter.what, link.what);
+    (adapter.rate, adapter.delay, adapter.framing) = (link.rate, link.delay, link.framing);
+    adapter.packet_max = adapter.packet_max.min(link.packet_max);
+    adapter.price = link.price.or(adapter.price);
 }
 
 /// The text of a profile that `option` names.

@@ -14,6 +14,7 @@
 //! | `what_if`   | changes                                       | ranked predictions              |
 //! | `beside`    | measured and predicted                        | text, side by side              |
 //! | `explain`   | the name of a stage or figure                 | how it was measured             |
+//! | `reach`     | profiles of hosts, and a rate                 | which of them carries it        |
 //! | `ranking`   | predictions and measurements of a few changes | whether their order was right   |
 //! | `host`      | a calibration                                 | a table, beside older hosts     |
 
@@ -27,6 +28,7 @@ pub mod model;
 pub mod observed;
 pub mod own;
 pub mod ranking;
+pub mod reach;
 pub mod what_if;
 
 /// Words of a setting for titles: what differs from what a reader would assume.
