@@ -120,7 +120,7 @@ impl Reproduction {
     }
     /// One HTML file that works offline: each table and figure, ours over theirs.
     fn to_html(&self) -> String {
-        html::repro::render(&self.report, &[])
+        html::repro::render(&self.report, &[], &[])
     }
     /// As the terminal shows it.
     #[pyo3(signature = (width=100))]

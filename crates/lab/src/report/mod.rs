@@ -14,6 +14,7 @@
 
 pub mod columns;
 pub mod compare;
+pub mod drawing;
 pub(crate) mod figures;
 pub mod html;
 pub mod json;

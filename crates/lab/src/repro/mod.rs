@@ -25,6 +25,7 @@ pub use report::{Report, Row, SCHEMA, Sheet, Summary};
 pub use table::Style;
 pub(crate) use table::cells;
 
+use crate::report::drawing::Drawing;
 use crate::report::plots::Plot;
 use compute::{Computed, Setting};
 use folder::{Expected, Experiment};
@@ -122,6 +123,16 @@ impl Job {
         let Some(figures) = self.experiment.figures else { return Ok(Vec::new()) };
         let constants = &self.experiment.constants;
         figures(&Setting { constants, seed: options.seed, id: None, means })
+    }
+
+    /// What else is drawn of the document; none where nobody has described any.
+    ///
+    /// # Errors
+    /// The computation failed.
+    pub fn drawings(&self, options: Options, means: Means<'_>) -> Result<Vec<Drawing>, Error> {
+        let Some(drawings) = compute::drawings(self.name()) else { return Ok(Vec::new()) };
+        let constants = &self.experiment.constants;
+        drawings(&Setting { constants, seed: options.seed, id: None, means })
     }
 
     /// Computes, and puts the results beside what was published.

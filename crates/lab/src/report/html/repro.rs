@@ -3,6 +3,7 @@
 
 use super::text::escape;
 use super::{begin, end, table};
+use crate::report::drawing::{self, Drawing};
 use crate::report::plots::{Plot, figures};
 use crate::repro::{Report, Row, Sheet, Summary, cells};
 
@@ -13,23 +14,24 @@ const WIDTH: f64 = 640.0;
 const ROW: f64 = 22.0;
 const LEFT: f64 = 240.0;
 
-/// Draws a report and the documents' figures from our runs as a whole HTML document, which asks nothing
-/// of the network.
+/// Draws a report and the documents' figures from our runs, curves and other drawings, as a whole HTML
+/// document, which asks nothing of the network.
 ///
 /// ```
 /// use lastmeter_lab::report::html::repro::render;
 /// use lastmeter_lab::repro::{Options, Shelf, run};
-/// let page = render(&run("J-18", &Shelf::builtin(), Options { seed: 1 })?, &[]);
+/// let page = render(&run("J-18", &Shelf::builtin(), Options { seed: 1 })?, &[], &[]);
 /// assert!(page.contains("J-18"));
 /// # Ok::<(), lastmeter_lab::repro::Error>(())
 /// ```
-pub fn render(report: &Report, plots: &[Plot]) -> String {
+pub fn render(report: &Report, plots: &[Plot], drawings: &[Drawing]) -> String {
     let mut out = begin("Reproduced");
     out.push_str("<header>\n<h1>What was published, and ours beside it</h1>\n</header>\n<main>\n");
     summaries(&report.summaries(), &mut out);
-    if !plots.is_empty() {
+    if !(plots.is_empty() && drawings.is_empty()) {
         out.push_str("<section aria-label=\"Figures\">\n");
         out.push_str(&figures(plots));
+        out.push_str(&drawing::figures(drawings));
         out.push_str("</section>\n");
     }
     report.sheets.iter().for_each(|sheet| section(sheet, &mut out));

@@ -1,18 +1,10 @@
-//! Afterburner's and Jetstream's cards, and the stacks that use them (J-04, J-47 to J-54, J-62, J-66 to
-//! J-76, J-88).
+//! Afterburner's and Jetstream's cards (J-04, J-45 to J-55, J-62, J-69 to J-75, J-78).
 
-use super::atomic::Profiles;
 use super::{Computed, Setting, Value};
-use crate::ledger::Ledger;
-use crate::library::{Builtin, Library};
 use crate::repro::Error;
-use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_host::adapter::card_memory::{BLOCK, CardMemory, Options};
-
-const HOST: &str = "hp9000-730";
-const CARD: &str = "afterburner";
-/// What a host of a later time has to reach.
-const GIGABIT: f64 = 1e9;
+use lastmeter_wire::internet::checksum::Sum;
 
 fn failed(message: String) -> Error {
     Error::Computation { name: "afterburner-card", message }
@@ -21,8 +13,108 @@ fn failed(message: String) -> Error {
 pub(super) fn card(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = rates(setting)?;
     computed.extend(memory(setting)?);
-    computed.extend(stacks(setting)?);
+    computed.extend(bytes(setting)?);
+    computed.extend(parts(setting)?);
     Ok(computed)
+}
+
+/// Data on the card: written like memory, summed once, and where they are (J-50, J-70, J-73).
+fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let options = options(setting)?;
+    let segment: Bytes = setting.constants.get("segment")?;
+    let mut card = CardMemory::new(options).map_err(failed)?;
+    let data: Vec<u8> = (0..segment.0).map(|at| (at * 31 + at / 251) as u8).collect();
+    let full = |_| failed("the card is full".to_owned());
+    let first = card.copy_in(&data).ok_or(()).map_err(full)?;
+    let second = card.copy_in(&data[1..]).ok_or(()).map_err(full)?;
+    let reads_back = card.data(first) == Some(&data[..]);
+    // The segment's checksum continues its header's, whose length is even.
+    let split = card.sum(first, 0..data.len()).ok_or(()).map_err(full)?;
+    let summed = split == (Sum::of(&data), 0);
+    let in_order =
+        card.ready() == Some(first) && card.transmit(first) && card.ready() == Some(second);
+    let again = card.transmit(first) && card.transmit(second);
+    card.acknowledged(second);
+    card.acknowledged(first);
+    let whole = card.transmit_free() == options.transmit && card.ready().is_none();
+    let came = (0..100).filter(|_| card.arrive(segment)).count() as u64;
+    let moved = (0..100).filter(|_| card.moved()).count() as u64;
+    let counted = card.counters();
+    let conserved = counted.arrived == came
+        && counted.moved == moved
+        && counted.refused == 100 - came
+        && (counted.written, counted.transmitted, counted.acknowledged) == (2, 3, 2);
+    Ok(vec![
+        Computed::new(
+            "J-50",
+            "counters tell every packet",
+            Value::Holds(conserved && came == moved),
+        ),
+        Computed::new("J-70", "the card's memory reads back", Value::Holds(reads_back)),
+        Computed::new("J-70", "a segment's checksum reads no data again", Value::Holds(summed)),
+        Computed::new(
+            "J-73",
+            "Tx_ready is first in, first out, and Tx_free whole again after acknowledgements",
+            Value::Holds(in_order && again && whole),
+        ),
+    ])
+}
+
+/// What Jetstream's card is made of, and what stands around it (J-45, J-46, J-53, J-55, J-75, J-78).
+fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (nodes, metres): (u64, u64) = (constants.get("nodes")?, constants.get("metres")?);
+    let (latency, metre): (Duration, Duration) =
+        (constants.get("node_latency")?, constants.get("metre_delay")?);
+    let interrupt: Duration = constants.get("interrupt")?;
+    let way = |node: Duration| node * nodes + metre * metres;
+    let kept: Duration = constants.get("synchronous")?;
+    let number = |name: &str| constants.get::<u64>(name).map(|value| value as f64);
+    let (segment, unit): (Bytes, Bytes) = (constants.get("segment")?, constants.get("move")?);
+    let bits =
+        |width: &str, clock: &str| -> Result<f64, Error> { Ok(number(width)? * number(clock)?) };
+    let eisa = bits("eisa_bits", "eisa_khz")? / 1e3;
+    let ring =
+        Rate::from_mbit(constants.get::<u64>("ring_bits")? * constants.get::<u64>("ring_mhz")?);
+    let delivered: Rate = constants.get("delivered")?;
+    let each = number("card_dollars")? * 1e6 / delivered.as_bits() as f64;
+    let ethernet = number("ethernet_dollars")? / 10.0;
+    Ok(vec![
+        Computed::new("J-45", "ICs of the prototype", Value::Number(number("ics")?, "ICs")),
+        Computed::new("J-45", "ICs with an ASIC", Value::Number(number("ics_asic")?, "ICs")),
+        Computed::new(
+            "J-45",
+            "a delivered Mbit/s costs less than with 10BaseT",
+            Value::Holds(each < ethernet),
+        ),
+        Computed::new("J-46", "rotation of an idle token handled by firmware", way(interrupt)),
+        Computed::new(
+            "J-46",
+            "firmware would take the whole synchronous time",
+            Value::Holds(way(interrupt) > kept),
+        ),
+        Computed::new("J-53", "rotation of an idle token at a node's latency", way(latency)),
+        Computed::new("J-53", "a node's latency is within the budget for one", latency),
+        Computed::new("J-53", "transmit and receive datapaths", latency * 2),
+        Computed::new("J-55", "words of the datapath fill the line", ring),
+        Computed::new(
+            "J-75",
+            "moves of the block mover for a packet",
+            Value::Number(segment.0.div_ceil(unit.0) as f64, "moves"),
+        ),
+        Computed::new("J-78", "EISA at its peak", Value::Number(eisa, "Mbit/s")),
+        Computed::new(
+            "J-78",
+            "EISA could not carry what a serial port does",
+            Value::Holds(eisa < bits("port_bits", "port_mhz")?),
+        ),
+    ])
+}
+
+fn options(setting: &Setting<'_>) -> Result<Options, Error> {
+    let constants = setting.constants;
+    let (memory, block): (Bytes, Bytes) = (constants.get("memory")?, constants.get("block")?);
+    Ok(Options { memory, block, transmit: memory.0 / block.0 / 2 })
 }
 
 /// Words at clocks, and frames in a switch.
@@ -70,10 +162,9 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 /// Blocks of the card (J-69, J-72 to J-75).
 fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
-    let (memory, block): (Bytes, Bytes) = (constants.get("memory")?, constants.get("block")?);
     let segment: Bytes = constants.get("segment")?;
     let buffer: Bytes = constants.get("socket_buffer")?;
-    let options = Options { memory, block, transmit: memory.0 / block.0 / 2 };
+    let options = options(setting)?;
     let mut card = CardMemory::new(options).map_err(failed)?;
     let sizes = (0..32).map(|power| Bytes(1 << power));
     let allowed = sizes
@@ -105,61 +196,5 @@ fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("J-72", "sizes of blocks", Value::Number(allowed as f64, "sizes")),
         Computed::new("J-72", "largest block beside the smallest", Value::Number(most, "times")),
         Computed::new("J-74", "blocks of a packet", Value::Number(blocks as f64, "blocks")),
-    ])
-}
-
-/// A stack whose kernel copies and sums as well.
-fn conventional(setting: &Setting<'_>) -> Result<String, Error> {
-    let copy: PerByte = setting.constants.get("kernel_copy")?;
-    let sum: PerByte = setting.constants.get("kernel_sum")?;
-    let mut text = Builtin.profile("hosts", HOST).map_err(failed)?;
-    for (way, suffix) in [("send", "out"), ("receive", "in")] {
-        for (name, cost, copies, touches) in
-            [("kernel copy", copy, 1, 2), ("checksum pass", sum, 0, 1)]
-        {
-            text += &format!(
-                "\n[[{way}]]\nname = \"{name} {suffix}\"\non = \"cpu\"\nper-byte = \"{} ps/B\"\n\
-                 copies = {copies}\ntouches = {touches}\n",
-                cost.as_fs() / 1000
-            );
-        }
-    }
-    Ok(text)
-}
-
-fn stacks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let segment: Bytes = setting.constants.get("segment")?;
-    let mut profiles = Profiles::default();
-    let single = profiles.ledger(HOST, CARD, segment)?;
-    let name = "hp9000-730-conventional";
-    profiles.changed.insert(("hosts".to_owned(), name.to_owned()), conventional(setting)?);
-    let usual = profiles.ledger(name, CARD, segment)?;
-    let rate = |ledger: &Ledger| ledger.paths[0].totals.goodput;
-    let sum = |ledger: &Ledger, host: &str, of: fn(&crate::ledger::Stage) -> u32| {
-        let stages = ledger.paths[0].stages.iter();
-        let stages = stages.filter(|stage| stage.name.starts_with(host));
-        stages.map(|stage| u64::from(of(stage))).sum::<u64>()
-    };
-    let copies = |ledger: &Ledger, host| sum(ledger, host, |stage| stage.copies);
-    let passes = Value::Number((copies(&usual, "sender ") + 1) as f64, "passes");
-    let unsummed = sum(&single, "receiver ", |stage| stage.touches) == 0;
-    let of_sparc = profiles.ledger("sparc20-71", "myrinet", Bytes::from_kib(8))?;
-    Ok(vec![
-        Computed::new("J-66", "passes over data in a conventional stack, each way", passes),
-        Computed::new(
-            "J-67",
-            "a single copy is faster",
-            Value::Holds(rate(&single) > 1.2 * rate(&usual)),
-        ),
-        Computed::new(
-            "J-76",
-            "the receiver's processor does not touch data",
-            Value::Holds(unsummed && sum(&single, "sender ", |stage| stage.touches) == 1),
-        ),
-        Computed::new(
-            "J-88",
-            "no workstation of its time carries 1 Gbit/s",
-            Value::Holds(rate(&single).max(rate(&of_sparc)) < GIGABIT),
-        ),
     ])
 }

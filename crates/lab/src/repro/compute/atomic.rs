@@ -1,5 +1,5 @@
-//! ATOMIC-2 and Netstation: hosts on three networks, authentication, gateway and file server (N-05 to
-//! N-08, N-16, N-17, N-42, N-43, N-53 to N-62, N-67 to N-69, N-79 to N-86).
+//! ATOMIC-2 and Netstation: hosts on three networks, message passing, and what each fix brings (N-05 to N-08,
+//! N-42, N-43, N-53 to N-55, N-67 to N-69, N-83).
 
 use super::{Computed, Setting, Value};
 use crate::experiment::Experiment;
@@ -10,24 +10,26 @@ use crate::run::{self, Crew, Failure, Watch};
 use crate::why::historic::Pair;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_engine::Serial;
+use lastmeter_host::forward::{Forwarder, Step};
+use lastmeter_host::profile::StageProfile;
 use std::collections::BTreeMap;
 use std::io::Read;
 
 const NAME: &str = "atomic2";
-const TCP: &str = "sparc20-71";
-const UDP: &str = "sparc20-71-udp";
-const ATOMIC: &str = "myrinet";
-const PIPELINED: &str = "myrinet-pipelined";
-const ATM: &str = "oc3c";
-const FAST: &str = "fast-ethernet";
+pub(super) const TCP: &str = "sparc20-71";
+pub(super) const UDP: &str = "sparc20-71-udp";
+pub(super) const ATOMIC: &str = "myrinet";
+pub(super) const PIPELINED: &str = "myrinet-pipelined";
+pub(super) const ATM: &str = "oc3c";
+pub(super) const FAST: &str = "fast-ethernet";
 const BEFORE: &str = "ethernet";
 /// Myrinet's packets, and the largest of Fig 7.
-const LARGEST: Bytes = Bytes::from_kib(8);
-const SMALL: [Bytes; 2] = [Bytes(256), Bytes(512)];
+pub(super) const LARGEST: Bytes = Bytes::from_kib(8);
+pub(super) const SMALL: [Bytes; 2] = [Bytes(256), Bytes(512)];
 /// Thousands of packets.
 const LENGTH: Duration = Duration::from_secs(1);
 /// Throughput that differs by less is the same.
-const SAME: f64 = 0.01;
+pub(super) const SAME: f64 = 0.01;
 
 /// The bundled profiles, and some with a stage more or less.
 #[derive(Default)]
@@ -54,17 +56,22 @@ impl Library for Profiles {
 
 /// Stages that are added to a host: a name, and what a packet and a byte cost.
 #[derive(Clone, Copy)]
-struct Added {
-    name: &'static str,
-    per_packet: Duration,
-    per_byte: PerByte,
+pub(super) struct Added {
+    pub(super) name: &'static str,
+    pub(super) per_packet: Duration,
+    pub(super) per_byte: PerByte,
     /// Whether the receiver does it too.
-    both: bool,
+    pub(super) both: bool,
 }
 
 impl Profiles {
     /// The host `base` with these stages, and without checksums where they are left out.
-    fn host(&mut self, base: &str, added: &[Added], checksum: bool) -> Result<String, Error> {
+    pub(super) fn host(
+        &mut self,
+        base: &str,
+        added: &[Added],
+        checksum: bool,
+    ) -> Result<String, Error> {
         let mut text = Builtin.profile("hosts", base).map_err(|message| failed(&message))?;
         if !checksum {
             text = text.replace("per-byte = \"12.95 ns/B\"", "per-byte = \"0 ns/B\"");
@@ -94,7 +101,7 @@ impl Profiles {
         self.run(text)
     }
 
-    fn run(&self, text: String) -> Result<Ledger, Error> {
+    pub(super) fn run(&self, text: String) -> Result<Ledger, Error> {
         let experiment = Experiment::parse(NAME, text, &[], self).map_err(Error::Problems)?;
         let watch = Watch::default();
         let crew = Crew { parallel: &Serial, threads: 1, library: self, watch: &watch };
@@ -105,12 +112,12 @@ impl Profiles {
     }
 
     /// Bits a second of data.
-    fn rate(&self, host: &str, adapter: &str, packet: Bytes) -> Result<f64, Error> {
+    pub(super) fn rate(&self, host: &str, adapter: &str, packet: Bytes) -> Result<f64, Error> {
         Ok(self.ledger(host, adapter, packet)?.paths[0].totals.goodput)
     }
 }
 
-fn failed(message: &str) -> Error {
+pub(super) fn failed(message: &str) -> Error {
     Error::Computation { name: NAME, message: message.to_owned() }
 }
 
@@ -122,32 +129,42 @@ enum Limit {
     Other,
 }
 
-fn limit(ledger: &Ledger) -> Limit {
+/// The name of what is in use most.
+pub(super) fn limit_name(ledger: &Ledger) -> &str {
     let used = |resource: &&crate::ledger::Resource| resource.busy + resource.blocked;
     let most = ledger.resources.iter().max_by(|a, b| used(a).total_cmp(&used(b)));
-    match most.map_or("", |resource| resource.name.as_str()) {
+    most.map_or("", |resource| resource.name.as_str())
+}
+
+fn limit(ledger: &Ledger) -> Limit {
+    match limit_name(ledger) {
         name if name.ends_with(".cpu") => Limit::Processor,
         name if name.contains("->") => Limit::Link,
         _ => Limit::Other,
     }
 }
 
-fn mbit(rate: f64) -> Value {
+pub(super) fn mbit(rate: f64) -> Value {
     Value::Number(rate / 1e6, "Mbit/s")
 }
 
-fn percent(share: f64) -> Value {
+pub(super) fn percent(share: f64) -> Value {
     Value::Number(100.0 * share, "%")
 }
 
 /// One curve of Fig 7.
-type Curve = Vec<(Bytes, f64)>;
+pub(super) type Curve = Vec<(Bytes, f64)>;
 
-fn curve(profiles: &Profiles, host: &str, adapter: &str, sizes: &[Bytes]) -> Result<Curve, Error> {
+pub(super) fn curve(
+    profiles: &Profiles,
+    host: &str,
+    adapter: &str,
+    sizes: &[Bytes],
+) -> Result<Curve, Error> {
     sizes.iter().map(|&size| Ok((size, profiles.rate(host, adapter, size)?))).collect()
 }
 
-fn at(curve: &Curve, size: Bytes) -> f64 {
+pub(super) fn at(curve: &Curve, size: Bytes) -> f64 {
     curve.iter().find(|&&(known, _)| known == size).map_or(0.0, |&(_, rate)| rate)
 }
 
@@ -295,19 +312,65 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
     Ok(computed)
 }
 
-/// PVM packs its data; ATP leaves out the checksum and overlaps its copies.
-fn figure_9() -> Result<Vec<Computed>, Error> {
+/// A message of ATP, which is sent in packets through two processors, two cards and a link and waited for:
+/// while a card moves one packet its processor copies the next (N-68).
+pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
     let mut profiles = Profiles::default();
+    let host = profiles.host(TCP, &[], false)?;
+    let pair = Pair::read(&host, PIPELINED, &profiles).map_err(Error::Problems)?;
+    let whole = pair.host.with(&pair.adapter);
+    let rate = pair.adapter.rate;
+    let framing = pair.adapter.framing;
+    let acknowledged = whole.send.iter().find(|stage| stage.name == "protocol out");
+    let acknowledged = acknowledged.map_or(Duration::ZERO, |stage| stage.cost.per_packet);
+    let resources = ["sender", "sender's card", "link", "receiver's card", "receiver"]
+        .map(|name| (name.to_owned(), 1));
+    let step = |stage: &StageProfile, side: [usize; 2]| {
+        let cost = stage.cost;
+        let on = if stage.resource == "card" { side[1] } else { side[0] };
+        Step::sized("stage", on, move |len| cost.time_for(len))
+    };
+    let mut route: Vec<Step> = whole.send.iter().map(|stage| step(stage, [0, 1])).collect();
+    route.push(Step::sized("link", 2, move |len| rate.time_for(Bytes(len.0 + framing.0))));
+    route.extend(whole.receive.iter().map(|stage| step(stage, [4, 3])));
+    route.push(Step::fixed("acknowledgement out", 4, acknowledged));
+    route.push(Step::fixed("acknowledgement in", 0, acknowledged));
+    let packets = message.0.div_ceil(LARGEST.0);
+    let lengths = (0..packets).map(|at| Bytes(LARGEST.0.min(message.0 - at * LARGEST.0)));
+    let forwarder = Forwarder { resources: resources.into(), routes: vec![route], window: packets };
+    Ok(forwarder.run(lengths, packets).rate)
+}
+
+/// The TCP host with PVM, which packs its data.
+pub(super) fn pvm_host(profiles: &mut Profiles) -> Result<String, Error> {
     let pair = Pair::read(TCP, ATOMIC, &Builtin).map_err(Error::Problems)?;
     let copy = pair.host.send.iter().find(|stage| stage.name == "copy out");
     let per_byte = copy.map_or(PerByte::ZERO, |stage| stage.cost.per_byte);
     let pack = Added { name: "pack", per_packet: Duration::ZERO, per_byte, both: true };
-    let pvm = profiles.host(TCP, &[pack], true)?;
+    profiles.host(TCP, &[pack], true)
+}
+
+/// PVM packs its data; ATP leaves out the checksum and overlaps its copies.
+fn figure_9() -> Result<Vec<Computed>, Error> {
+    let mut profiles = Profiles::default();
+    let pvm = pvm_host(&mut profiles)?;
     let atp = profiles.host(TCP, &[], false)?;
+    let alone = profiles.rate(&atp, ATOMIC, LARGEST)?;
     let tcp = profiles.rate(TCP, ATOMIC, LARGEST)?;
     let pvm = profiles.rate(&pvm, ATOMIC, LARGEST)?;
     let atp = profiles.rate(&atp, PIPELINED, LARGEST)?;
+    let (short, long) = (atp_message(LARGEST)?, atp_message(Bytes::from_kib(64))?);
     Ok(vec![
+        Computed::new(
+            "N-68",
+            "ATP is below TCP with messages of 8 KB and above with 64 KB",
+            Value::Holds(short < tcp && long > tcp),
+        ),
+        Computed::new(
+            "N-68",
+            "without overlapped copies ATP would be no faster than TCP's copies allow",
+            Value::Holds(alone < atp * (1.0 - SAME)),
+        ),
         Computed::new("N-67", "PVM is slower than TCP", Value::Holds(pvm < tcp * (1.0 - SAME))),
         Computed::new("N-69", "ATP over PVM", percent(atp / pvm - 1.0)),
         Computed::new("N-69", "ATP over TCP", percent(atp / tcp - 1.0)),
@@ -317,8 +380,11 @@ fn figure_9() -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The matrix of Fig 3, for what one transfer meets: network, authentication, copies (N-43).
-fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+/// The fixes that one transfer meets: network, authentication, copies.
+pub(super) const FIXES: [&str; 3] = ["Myrinet", "alternate hash", "no checksum, copies overlapped"];
+
+/// The matrix of Fig 3 for what one transfer meets: bits a second with each set of fixes, by its bits (N-43).
+pub(super) fn matrix(setting: &Setting<'_>) -> Result<Vec<f64>, Error> {
     let mut profiles = Profiles::default();
     let per_packet: Duration = setting.constants.get("header")?;
     let hash = |name: &str| -> Result<Added, Error> {
@@ -338,14 +404,41 @@ fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         };
         rates.push(profiles.rate(&host, adapter, LARGEST)?);
     }
+    Ok(rates)
+}
+
+fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let profiles = Profiles::default();
+    let rates = matrix(setting)?;
     let (none, all) = (rates[0], rates[7]);
     let alone = [rates[1], rates[2], rates[4]];
     let idle = [rates[2], rates[4], rates[6]];
     let before = limit(&profiles.ledger(TCP, BEFORE, LARGEST)?) == Limit::Link;
-    let after = limit(&profiles.ledger(TCP, ATOMIC, LARGEST)?) == Limit::Processor;
+    let now = profiles.ledger(TCP, ATOMIC, LARGEST)?;
+    let after = limit(&now) == Limit::Processor;
+    // A card as Myrinet's on a link of 100 Gbit/s.
+    let mut faster = Profiles::default();
+    let text = Builtin.profile("adapters", ATOMIC).map_err(|message| failed(&message))?;
+    let text = text.replace("rate = \"640 Mbit/s\"", "rate = \"100 Gbit/s\"");
+    faster.changed.insert(("adapters".to_owned(), "faster".to_owned()), text);
+    let most = faster.ledger(TCP, "faster", LARGEST)?;
+    let no_more = most.goodput() / now.goodput() - 1.0 < 0.05 && limit(&most) == Limit::Processor;
     Ok(vec![
         Computed::new("N-42", "before: the network limits", Value::Holds(before)),
         Computed::new("N-42", "after: the host limits", Value::Holds(after)),
+        Computed::new(
+            "N-42",
+            "a link of 100 Gbit/s brings the same host no more",
+            Value::Holds(no_more),
+        ),
+        Computed::new(
+            "N-43",
+            "with the network fixed each other fix brings throughput, and both most",
+            Value::Holds(
+                rates[3].min(rates[5]) > rates[1] * (1.0 + SAME)
+                    && rates[7] > rates[3].max(rates[5]) * (1.0 + SAME),
+            ),
+        ),
         Computed::new(
             "N-43",
             "each fix alone brings less than all together",
@@ -355,198 +448,6 @@ fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "N-43",
             "without the network no other fix brings anything",
             Value::Holds(idle.iter().all(|&rate| (rate / none - 1.0).abs() < SAME)),
-        ),
-    ])
-}
-
-/// Fig 12.
-pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let cost = |name: &str| constants.get::<PerByte>(name);
-    let (touch, md5, swap) = (cost("touch")?, cost("md5")?, cost("swap")?);
-    let header: Duration = constants.get("header")?;
-    let packet: Bytes = constants.get("packet")?;
-    let optimised = md5.scale_ceil(constants.get("md5_optimised")?, 100);
-    let without_swap = PerByte::from_fs(optimised.as_fs().saturating_sub(swap.as_fs()));
-    let mut profiles = Profiles::default();
-    let mut with = |hash: Option<PerByte>, both: bool| -> Result<(f64, Ledger), Error> {
-        let ah = Added { name: "header", per_packet: header, per_byte: PerByte::ZERO, both: true };
-        let hash = hash.map(|hash| Added {
-            name: "hash",
-            per_packet: Duration::ZERO,
-            per_byte: PerByte::from_fs(touch.as_fs() + hash.as_fs()),
-            both,
-        });
-        let added: Vec<Added> = std::iter::once(ah).chain(hash).collect();
-        let host = profiles.host(TCP, &added, true)?;
-        let ledger = profiles.ledger(&host, ATOMIC, packet)?;
-        Ok((ledger.paths[0].totals.goodput, ledger))
-    };
-    let (null, _) = with(None, true)?;
-    let (checksum, _) = with(Some(PerByte::ZERO), true)?;
-    let (sender, _) = with(Some(PerByte::ZERO), false)?;
-    let (aha, _) = with(Some(cost("aha")?), true)?;
-    let (rogaway, _) = with(Some(cost("rogaway")?), true)?;
-    let (in_order, _) = with(Some(without_swap), true)?;
-    let (faster, _) = with(Some(optimised), true)?;
-    let (slowest, ledger) = with(Some(md5), true)?;
-    let plain = Profiles::default();
-    let none = plain.ledger(TCP, ATOMIC, packet)?;
-    let rate = none.paths[0].totals.goodput;
-    let unchecked = profiles.host(TCP, &[], false)?;
-    let unchecked = profiles.rate(&unchecked, ATOMIC, packet)?;
-    let ladder = [rate, null, checksum, aha, rogaway, in_order, faster, slowest];
-    let share = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| {
-        let cpu = ledger.resources.iter().find(|resource| resource.name == "sender.cpu");
-        let stages = cpu.into_iter().flat_map(|cpu| &cpu.by_stage);
-        stages.filter(|(stage, _)| of(stage)).map(|(_, share)| share).sum::<f64>()
-    };
-    let hashing = share(&ledger, &|stage| stage.ends_with("hash out"));
-    let touching = share(&none, &|stage| !stage.contains("protocol"));
-    Ok(vec![
-        Computed::new("N-83", "without authentication", mbit(rate)),
-        Computed::new("N-83", "with MD5", mbit(slowest)),
-        Computed::new(
-            "N-84",
-            "algorithms of the ladder",
-            Value::Number(ladder.len() as f64 + 1.0, "algorithms"),
-        ),
-        Computed::new(
-            "N-84",
-            "each step is slower than the one before",
-            Value::Holds(ladder.windows(2).all(|pair| pair[1] < pair[0])),
-        ),
-        Computed::new(
-            "N-84",
-            "hashing at the sender alone is no slower than at both",
-            Value::Holds(sender >= checksum * (1.0 - SAME)),
-        ),
-        Computed::new(
-            "N-85",
-            "data touching is a significant part",
-            Value::Holds(checksum < null * 0.95),
-        ),
-        Computed::new("N-85", "the hash limits", Value::Holds(hashing > 0.5)),
-        Computed::new("N-86", "with the alternate hash", mbit(aha)),
-        Computed::new("N-86", "alternate hash beside MD5", Value::Number(aha / slowest, "times")),
-        Computed::new(
-            "N-16",
-            "a checksum that costs no pass brings throughput",
-            Value::Holds(unchecked > rate * 1.05),
-        ),
-        Computed::new("N-17", "copying and touching data limits", Value::Holds(touching > 0.5)),
-    ])
-}
-
-/// Figs 8 and 11.
-pub(super) fn services(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = gateway(setting)?;
-    computed.extend(file_server(setting)?);
-    Ok(computed)
-}
-
-/// A gateway whose processor waits for the bus, and forwards one packet after the other.
-struct Gateway {
-    bus: PerByte,
-    forward: Duration,
-}
-
-impl Gateway {
-    /// Time of a packet of which `crossing` bytes go over the bus.
-    fn time(&self, crossing: u64) -> f64 {
-        (self.bus.time_for(Bytes(crossing)) + self.forward).as_secs_f64()
-    }
-}
-
-fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let packet: Bytes = constants.get("packet")?;
-    let header: Bytes = constants.get("header")?;
-    let pc = Gateway { bus: constants.get("pci")?, forward: constants.get("forward")? };
-    let sun = Gateway { bus: constants.get("sbus")?, forward: constants.get("sbus_forward")? };
-    let bits = |len: Bytes, time: f64| len.0 as f64 * 8.0 / time;
-    let gain = |len: Bytes| pc.time(2 * len.0) / pc.time(len.0 + header.0) - 1.0;
-    let first = sun.time(packet.0);
-    let share = sun.forward.as_secs_f64() / first;
-    let crossings = (packet.0 + header.0) as f64 / packet.0 as f64;
-    Ok(vec![
-        Computed::new("N-58", "first gateway", mbit(bits(packet, first))),
-        Computed::new(
-            "N-58",
-            "no single one of bus and processor limits it",
-            Value::Holds((0.25..0.75).contains(&share)),
-        ),
-        Computed::new(
-            "N-61",
-            "crossings of the bus with peer DMA",
-            Value::Number(crossings, "crossings"),
-        ),
-        Computed::new("N-62", "gain of peer DMA", percent(gain(packet))),
-        Computed::new("N-62", "gain of peer DMA in the text", percent(gain(packet))),
-        Computed::new(
-            "N-62",
-            "second gateway without peer DMA",
-            mbit(bits(packet, pc.time(2 * packet.0))),
-        ),
-        Computed::new(
-            "N-62",
-            "second gateway with peer DMA",
-            mbit(bits(packet, pc.time(packet.0 + header.0))),
-        ),
-        Computed::new(
-            "N-62",
-            "peer DMA gains less with small packets",
-            Value::Holds(gain(SMALL[1]) < gain(packet)),
-        ),
-    ])
-}
-
-/// A client that keeps so many requests outstanding, and its server, run in the engine.
-fn writes(client: Duration, server: Duration, wait: Duration, window: u64) -> Result<f64, Error> {
-    let mut profiles = Profiles::default();
-    let mut host = |name: &str, cost: Duration, way: &str, other: &str| {
-        let text = format!(
-            "what = \"{name}\"\nsource = \"section 4.a\"\n[resources]\ncpu = {{ cpu = {{}} }}\n\
-             [[{way}]]\nname = \"{way}\"\non = \"cpu\"\nper-packet = \"{} ps\"\n\
-             [[{other}]]\nname = \"{other}\"\non = \"cpu\"\n",
-            cost.as_ps()
-        );
-        profiles.changed.insert(("hosts".to_owned(), name.to_owned()), text);
-    };
-    host("client", client, "send", "receive");
-    host("server", server, "receive", "send");
-    let ledger = profiles.run(format!(
-        "duration = \"4 s\"\n[nodes]\nclient = {{ host = {{ profile = \"client\" }} }}\n\
-         server = {{ host = {{ profile = \"server\" }} }}\n[[links]]\n\
-         between = [\"client\", \"server\"]\nrate = \"640 Mbit/s\"\ndelay = \"{} ps\"\n\
-         [[traffic]]\nname = \"writes\"\nfrom = \"client\"\nto = \"server\"\n\
-         bulk = {{ size = \"8192 B\", window = {window}, response = \"100 B\" }}\n",
-        wait.as_ps() / 2
-    ))?;
-    Ok(ledger.paths[0].totals.goodput)
-}
-
-fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let time = |name: &str| setting.constants.get::<Duration>(name);
-    let (rpc, wait, switch) = (time("rpc")?, time("wait")?, time("switch")?);
-    let (disk, start) = (time("disk")?, time("start")?);
-    let biods = |count: u64, server: Duration| writes(rpc + switch, server, wait, count);
-    let pipelined = |server: Duration| writes(rpc, server, wait, 16);
-    let (one, four, many) =
-        (biods(1, Duration::ZERO)?, biods(4, Duration::ZERO)?, biods(16, Duration::ZERO)?);
-    let protocol = pipelined(Duration::ZERO)? / four - 1.0;
-    let (old, new) = (biods(4, disk)?, pipelined(disk)?);
-    let file = |rate: f64| start.as_secs_f64() + 100.0 * 1024.0 * 8.0 / rate;
-    let (whole, small) = (new / old - 1.0, file(old) / file(new) - 1.0);
-    Ok(vec![
-        Computed::new("N-79", "one request at a time is slowest", Value::Holds(one < four * 0.9)),
-        Computed::new("N-80", "gain of pipelined RPC", percent(protocol)),
-        Computed::new("N-80", "gain of pipelined RPC with the disk", percent(whole)),
-        Computed::new("N-81", "gain with files of 100 KB", Value::Holds(small > whole / 3.0)),
-        Computed::new(
-            "N-82",
-            "more biods bring nothing",
-            Value::Holds((many / four - 1.0).abs() < SAME),
         ),
     ])
 }

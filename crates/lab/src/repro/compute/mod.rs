@@ -6,7 +6,11 @@
 mod ack_compression;
 mod afterburner;
 mod afterburner_card;
+mod afterburner_stacks;
 mod atomic;
+mod atomic_authentication;
+mod atomic_plots;
+mod atomic_services;
 mod aurora;
 mod channels;
 mod cim;
@@ -35,6 +39,7 @@ mod vunet;
 mod wormhole;
 
 use super::{Constants, Error, Means};
+use crate::report::drawing::Drawing;
 use crate::report::plots::Plot;
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 
@@ -160,13 +165,14 @@ pub const ALL: &[(&str, Compute)] = &[
     ("ack-compression", ack_compression::rows),
     ("adapter-pcie", cim_model::modern),
     ("afterburner-card", afterburner_card::card),
+    ("afterburner-stacks", afterburner_stacks::rows),
     ("afterburner-stream", afterburner::stream),
     ("channels-link", channels::link::rows),
     ("channels-point-to-point", channels::point_to_point::rows),
     ("channels-token-network", channels::token::rows),
-    ("atomic2-authentication", atomic::authentication),
+    ("atomic2-authentication", atomic_authentication::authentication),
     ("atomic2-hosts", atomic::hosts),
-    ("atomic2-services", atomic::services),
+    ("atomic2-services", atomic_services::services),
     ("aurora-coprocessor", aurora::coprocessor::tables),
     ("aurora-florb", aurora::florb::florb),
     ("aurora-forwarding", aurora::forwarding::forwarders),
@@ -208,6 +214,11 @@ const FIGURES: &[(&str, Figures)] = &[
     ("aurora-coprocessor", aurora::coprocessor::plots),
     ("aurora-host-interfaces", aurora::interfaces::plots),
     ("aurora-vidboard", aurora::vidboard::plots),
+    ("afterburner-stacks", afterburner_stacks::plots),
+    ("afterburner-stream", afterburner::plots),
+    ("atomic2-authentication", atomic_authentication::plots),
+    ("atomic2-hosts", atomic_plots::plots),
+    ("atomic2-services", atomic_services::plots),
     ("cim-model", cim_plots::plots),
     ("dq-speedup", fabric::speed_up_plots),
     ("dq-stress", fabric::stress_plots),
@@ -218,6 +229,20 @@ const FIGURES: &[(&str, Figures)] = &[
 /// Who draws the figures of this computation, if anybody does.
 pub fn figures(name: &str) -> Option<Figures> {
     FIGURES.iter().find(|&&(known, _)| known == name).map(|&(_, figures)| figures)
+}
+
+/// Draws what is no curve.
+pub type Drawings = fn(&Setting<'_>) -> Result<Vec<Drawing>, Error>;
+
+/// Who draws something else, under the experiment's name.
+const DRAWINGS: &[(&str, Drawings)] = &[
+    ("afterburner-stacks", afterburner_stacks::drawings),
+    ("atomic2-hosts", atomic_plots::drawings),
+];
+
+/// Who draws something else for this experiment, if anybody does.
+pub fn drawings(name: &str) -> Option<Drawings> {
+    DRAWINGS.iter().find(|&&(known, _)| known == name).map(|&(_, drawings)| drawings)
 }
 
 /// The computation of this name.
