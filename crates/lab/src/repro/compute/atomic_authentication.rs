@@ -81,7 +81,7 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     };
     let hashing = share(&slowest.ledger, &|stage| stage.ends_with("hash out"));
     let touching = share(&none.ledger, &|stage| !stage.contains("protocol"));
-    let mut computed = vec![
+    Ok(vec![
         Computed::new("N-83", "without authentication", mbit(none.rate)),
         Computed::new("N-83", "with MD5", mbit(slowest.rate)),
         Computed::new(
@@ -117,8 +117,12 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
             Value::Holds(unchecked > none.rate * 1.05),
         ),
         Computed::new("N-17", "copying and touching data limits", Value::Holds(touching > 0.5)),
-    ];
-    computed.extend(bounds(setting)?);
+    ])
+}
+
+/// How fast hashes can be, beside what the project's RFCs say.
+pub(super) fn hashes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = bounds(setting)?;
     computed.extend(rfcs(setting)?);
     Ok(computed)
 }

@@ -171,6 +171,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("channels-point-to-point", channels::point_to_point::rows),
     ("channels-token-network", channels::token::rows),
     ("atomic2-authentication", atomic_authentication::authentication),
+    ("atomic2-hash", atomic_authentication::hashes),
     ("atomic2-hosts", atomic::hosts),
     ("atomic2-services", atomic_services::services),
     ("aurora-coprocessor", aurora::coprocessor::tables),
