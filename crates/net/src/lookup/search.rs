@@ -110,6 +110,17 @@ impl Shape {
         self.arch.dispatch(Many { shape: self, words, keys, hops });
     }
 
+    /// The next hops of `N` keys, all of which are in flight together and no others.
+    pub(super) fn lookup_in_flight<K: Key, const N: usize>(
+        &self,
+        words: &[AtomicU64],
+        keys: &[K; N],
+        hops: &mut [Option<NextHop>; N],
+    ) {
+        const { assert!(N > 0 && N <= ROW, "a lane's number is a byte, and a row has 64") };
+        self.arch.dispatch(Few { shape: self, words, keys, hops });
+    }
+
     #[inline(always)]
     fn one<K: Key>(&self, words: &[AtomicU64], key: K, stride: u32) -> Option<NextHop> {
         let mut lane = self.enter(words, key.window(0));
@@ -126,24 +137,24 @@ impl Shape {
     }
 
     #[inline(always)]
-    fn row<K: Key>(
+    fn row<K: Key, const N: usize>(
         &self,
         words: &[AtomicU64],
         keys: &[K],
         hops: &mut [Option<NextHop>],
         stride: u32,
     ) {
-        let mut row = Row {
-            nodes: [0; ROW],
-            best: [0; ROW],
-            windows: [0; ROW],
+        let mut row = Row::<N> {
+            nodes: [0; N],
+            best: [0; N],
+            windows: [0; N],
             numbers: std::array::from_fn(|number| number as u8),
         };
-        for (at, key) in keys.iter().enumerate().take(ROW) {
+        for (at, key) in keys.iter().enumerate().take(N) {
             let window = key.window(0);
             row.place(at, self.enter(words, window), window);
         }
-        let (mut going, mut depth, mut base) = (keys.len().min(ROW), self.initial, 0);
+        let (mut going, mut depth, mut base) = (keys.len().min(N), self.initial, 0);
         while going > 0 && depth <= u32::from(K::BITS) {
             if depth + stride > base + 64 {
                 base = depth;
@@ -158,20 +169,20 @@ impl Shape {
 }
 
 /// Keys that go down the tree in step: lanes, of which those that go on stand first.
-struct Row {
-    nodes: [u64; ROW],
+struct Row<const N: usize> {
+    nodes: [u64; N],
     /// For each lane, the next hop of the longest match so far, in half words.
-    best: [u64; ROW],
+    best: [u64; N],
     /// For each lane, the bits that are looked at in this level and some after it.
-    windows: [u64; ROW],
+    windows: [u64; N],
     /// Which key a lane's is.
-    numbers: [u8; ROW],
+    numbers: [u8; N],
 }
 
-impl Row {
+impl<const N: usize> Row<N> {
     #[inline(always)]
     fn place(&mut self, at: usize, lane: Lane, window: u64) {
-        let at = at % ROW;
+        let at = at % N;
         (self.nodes[at], self.best[at]) = (lane.node.into(), lane.best.into());
         self.windows[at] = window;
     }
@@ -189,13 +200,13 @@ impl Row {
         going: usize,
         (offset, stride): (u32, u32),
     ) -> usize {
-        let going = going.min(ROW);
-        let (mut internal, mut external) = ([0; ROW], [0; ROW]);
+        let going = going.min(N);
+        let (mut internal, mut external) = ([0; N], [0; N]);
         for at in 0..going {
             (internal[at], external[at]) = bitmaps(words, self.nodes[at] as u32);
         }
-        let (mut halves, mut goes_on) = ([0; ROW], [0; ROW]);
-        for at in 0..going.next_multiple_of(VECTOR) {
+        let (mut halves, mut goes_on) = ([0; N], [0; N]);
+        for at in 0..going.next_multiple_of(VECTOR).min(N) {
             let value = (self.windows[at] << (offset & 63)) >> (64 - stride) & 63;
             let both = (internal[at], external[at]);
             (self.best[at], halves[at], goes_on[at]) =
@@ -208,7 +219,7 @@ impl Row {
             if let Some(hop) = hops.get_mut(usize::from(number)) {
                 *hop = NextHop::new(lane.node);
             }
-            self.numbers[still % ROW] = number;
+            self.numbers[still % N] = number;
             self.place(still, lane, self.windows[at]);
             still += goes_on[at] as usize;
         }
@@ -249,9 +260,28 @@ impl<K: Key> WithSimd for Many<'_, K> {
     fn with_simd<S: Simd>(self, _: S) {
         for (keys, hops) in self.keys.chunks(ROW).zip(self.hops.chunks_mut(ROW)) {
             match self.shape.stride {
-                6 => self.shape.row(self.words, keys, hops, 6),
-                stride => self.shape.row(self.words, keys, hops, stride),
+                6 => self.shape.row::<K, ROW>(self.words, keys, hops, 6),
+                stride => self.shape.row::<K, ROW>(self.words, keys, hops, stride),
             }
+        }
+    }
+}
+
+/// Searches of which so many are in flight together, to be compiled for several processors.
+struct Few<'a, K, const N: usize> {
+    shape: &'a Shape,
+    words: &'a [AtomicU64],
+    keys: &'a [K; N],
+    hops: &'a mut [Option<NextHop>; N],
+}
+
+impl<K: Key, const N: usize> WithSimd for Few<'_, K, N> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        match self.shape.stride {
+            6 => self.shape.row::<K, N>(self.words, self.keys, self.hops, 6),
+            stride => self.shape.row::<K, N>(self.words, self.keys, self.hops, stride),
         }
     }
 }

@@ -40,6 +40,15 @@ fn near<K: Key>(random: &mut Stream) -> K {
 fn agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
     let mut hops = vec![None; keys.len()];
     table.lookup_batch(keys, &mut hops);
+    // As many in flight as the document's engines, and fewer, give the same.
+    for (keys, hops) in keys.as_chunks::<8>().0.iter().zip(hops.as_chunks::<8>().0) {
+        let mut few = [None; 8];
+        table.lookup_in_flight(keys, &mut few);
+        assert_eq!(few, *hops);
+        let mut one = [None; 1];
+        table.lookup_in_flight(&[keys[3]], &mut one);
+        assert_eq!(one[0], hops[3]);
+    }
     for (&key, hop) in keys.iter().zip(hops) {
         let expected = linear.lookup(key);
         assert_eq!(table.lookup(key), expected, "{key:x?}");

@@ -155,6 +155,11 @@ impl<K: Key> TreeBitmap<K> {
         assert_eq!(keys.len(), hops.len(), "a next hop for each key");
         self.shape.lookup_batch(self.memory.words(), keys, hops);
     }
+    /// As [`TreeBitmap::lookup_batch`] for `N` keys, at most 64, of which all are in flight together: to
+    /// see what interleaving buys (D-131, D-136).
+    pub fn lookup_in_flight<const N: usize>(&self, keys: &[K; N], hops: &mut [Option<NextHop>; N]) {
+        self.shape.lookup_in_flight(self.memory.words(), keys, hops);
+    }
     /// A reader for another thread.
     pub fn reader(&self) -> Reader<K> {
         Reader { door: self.memory.door(), shape: self.shape.clone(), key: PhantomData }
