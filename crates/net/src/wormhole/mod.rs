@@ -6,12 +6,13 @@
 //! * [`dependency`]: whether routes can deadlock: a cycle of channels that wait for each other.
 //! * [`lan`]: the network in virtual time: blocking, slack, stop and go, timeouts.
 //! * [`admission`]: reserved paths, which must not meet.
+//! * [`shares`]: reservations by packet length and by rate, where paths meet.
 //! * [`failover`]: hosts with a second network, and what single failures leave of the first.
 //! * [`multicast`]: copies by software, in as few steps as doubling needs.
 //! * [`element`]: the network as an element with a port for each host.
 //!
 //! Source: Touch et al., Netstation and ATOMIC-2 final report, §2, §4.a (N-41, N-46, N-47, N-49,
-//! N-52, N-63 to N-66, N-76); Boden et al., Myrinet, IEEE Micro 15(1), 1995.
+//! N-52, N-63 to N-66, N-76, N-77); Boden et al., Myrinet, IEEE Micro 15(1), 1995.
 
 pub mod admission;
 pub mod dependency;
@@ -20,4 +21,5 @@ pub mod failover;
 pub mod lan;
 pub mod multicast;
 pub mod routes;
+pub mod shares;
 pub mod topology;

@@ -1,16 +1,17 @@
-//! Networks of worms (N-41, N-46 to N-49, N-52, N-63 to N-65, N-76).
+//! Networks of worms (N-41, N-46 to N-49, N-52, N-63 to N-66, N-76, N-77).
 
 use super::{Computed, Setting, Value};
 use crate::experiment::Experiment;
 use crate::library::{self, Builtin};
 use crate::repro::Error;
-use lastmeter_base::{Bytes, Duration, Stream, Time};
+use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_net::wormhole::admission::Reservations;
 use lastmeter_net::wormhole::dependency::Dependencies;
 use lastmeter_net::wormhole::failover::{Dual, Network, sweep};
 use lastmeter_net::wormhole::lan::{Lan, Options, all_to_all, around};
 use lastmeter_net::wormhole::multicast::{meetings, schedule, tree_path};
 use lastmeter_net::wormhole::routes::{Faults, Manner, Path, Routes};
+use lastmeter_net::wormhole::shares::{Rates, lengths};
 use lastmeter_net::wormhole::topology::{End, Topology};
 
 const METRES_PER_FOOT: f64 = 0.3048;
@@ -99,6 +100,8 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(lock_up(setting)?);
     computed.extend(service(setting)?);
     computed.extend(reserved(setting)?);
+    computed.extend(coordinated(setting)?);
+    computed.extend(booked(setting, &topology)?);
     computed.extend(calls(setting, &topology)?);
     computed.extend(copies(setting));
     Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
@@ -261,6 +264,134 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             holds((share(large, large) - 1.0).abs() < 0.02),
         ),
     ])
+}
+
+/// Shares that differ by less are as agreed.
+const AGREED: f64 = 0.03;
+
+/// Shares of a channel by packet lengths, and what one sender does to them who was not asked (N-66).
+fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let options = options(setting)?;
+    let large: Bytes = setting.constants.get("large")?;
+    let text = "switch s 8\nswitch t 8\ncable s t 24 m\nhost a s 5 m\nhost b s 5 m\nhost c s 5 m\n\
+                host d s 5 m\nhost e t 5 m\nhost f t 5 m\nhost g t 5 m\nhost h t 5 m";
+    let topology = Topology::parse(text)
+        .map_err(|error| Error::file("two switches", error.line as u64, error.reason))?;
+    let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+    let shares = |lens: &[Bytes]| -> Vec<f64> {
+        let flows: Vec<Flow> =
+            lens.iter().enumerate().map(|(host, &len)| (host, host + 4, len)).collect();
+        let came = saturate(&topology, &routes, options, &flows, Duration::from_ms(50));
+        let all: u64 = came.iter().map(|came| came.bytes).sum();
+        came.iter().map(|came| came.bytes as f64 / all.max(1) as f64).collect()
+    };
+    let (mut kept, mut broken) = (true, true);
+    for agreed in [[4, 2, 1], [1, 1, 1], [8, 3, 5], [10, 1, 1]] {
+        // Lengths that leave room for somebody to send longer ones.
+        let Some(mut lens) = lengths(&agreed, Bytes(large.0 / 2)) else { continue };
+        let total = agreed.iter().sum::<u64>() as f64;
+        let near = |measured: &[f64]| {
+            let pairs = measured.iter().zip(agreed);
+            pairs
+                .into_iter()
+                .all(|(measured, share)| (measured / (share as f64 / total) - 1.0).abs() < AGREED)
+        };
+        kept &= near(&shares(&lens));
+        lens.push(large);
+        broken &= !near(&shares(&lens)[..3]);
+    }
+    Ok(vec![
+        Computed::new("N-66", "packet lengths give senders the shares agreed upon", holds(kept)),
+        Computed::new("N-66", "one sender that was not asked takes them away", holds(broken)),
+    ])
+}
+
+/// What of a booked rate must arrive; the last packets are on their way at the end.
+const BOOKED: f64 = 0.97;
+
+/// Rates booked on channels, and senders that keep to them or do not (N-77).
+fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Error> {
+    let options = options(setting)?;
+    let (large, small): (Bytes, Bytes) =
+        (setting.constants.get("large")?, setting.constants.get("small")?);
+    let bookable: u64 = setting.constants.get("bookable")?;
+    let routes = Routes::new(topology, Manner::UpDown, &Faults::default());
+    let hosts = topology.hosts().len() as u64;
+    let mut random = Stream::new(setting.seed, "booked");
+    let (mut kept, mut met, mut broken) = (true, 0, 0);
+    for _ in 0..setting.constants.get::<u64>("trials")? / 10 {
+        let mut rates = Rates::new(options.rate.scale_floor(bookable, 100));
+        let mut paths = Reservations::default();
+        let mut flows: Vec<(Flow, Rate)> = Vec::new();
+        for _ in 0..40 {
+            let (from, to) = (random.below(hosts) as usize, random.below(hosts) as usize);
+            let rate = Rate::from_mbit(5 + random.below(60));
+            let Some(path) = routes.path(from, to).filter(|_| from != to) else { continue };
+            if flows.iter().all(|((other, ..), _)| *other != from)
+                && rates.admit(path, rate).is_ok()
+            {
+                met += usize::from(paths.admit(path).is_err());
+                flows.push(((from, to, small * 16 + Bytes(random.below(large.0 - 2048))), rate));
+            }
+        }
+        let all = |came: Vec<f64>| came.into_iter().all(|share| share >= BOOKED);
+        kept &= all(paced(topology, &routes, options, &flows, None));
+        // Somebody else sends all it can over channels that were booked.
+        let Some(&((_, to, _), _)) = flows.first() else { continue };
+        let other = (0..hosts as usize)
+            .find(|host| *host != to && flows.iter().all(|((from, ..), _)| from != host));
+        let Some(other) = other else { continue };
+        let greedy = Some((other, to, large));
+        broken += usize::from(!all(paced(topology, &routes, options, &flows, greedy)));
+    }
+    Ok(vec![
+        Computed::new("N-77", "booked rates arrive although paths meet", holds(kept && met > 20)),
+        Computed::new("N-77", "a sender that keeps to no rate can break them", holds(broken > 0)),
+    ])
+}
+
+/// For each flow that sends a packet each time that its rate allows, which share of its rate came;
+/// `greedy` sends all it can.
+fn paced(
+    topology: &Topology,
+    routes: &Routes,
+    options: Options,
+    flows: &[(Flow, Rate)],
+    greedy: Option<Flow>,
+) -> Vec<f64> {
+    let length = Duration::from_ms(30);
+    let (end, mut lan) =
+        (Time::START + length, Lan::new(topology.clone(), routes.clone(), options));
+    let mut next: Vec<Time> = vec![Time::START; flows.len()];
+    let mut came = vec![0; flows.len()];
+    let mut again = greedy.is_some();
+    loop {
+        let due = next.iter().enumerate().min_by_key(|&(_, at)| *at);
+        let wake = lan.wake().unwrap_or(Time::MAX);
+        let at = due.map_or(wake, |(_, &at)| at.min(wake));
+        if at >= end {
+            break;
+        }
+        lan.advance(at, &mut |passed| match came.get_mut(passed.id as usize) {
+            Some(bytes) => *bytes += passed.len.0,
+            None => again = true,
+        });
+        if let Some((flow, _)) = due.filter(|&(_, &due)| due == at) {
+            let ((from, to, len), rate) = flows[flow];
+            let _ = lan.send(at, from, to, len, flow as u64);
+            next[flow] += rate.time_for(len);
+        }
+        if let Some((from, to, len)) = greedy.filter(|_| std::mem::take(&mut again)) {
+            let _ = lan.send(at, from, to, len, flows.len() as u64);
+        }
+    }
+    let expected = |rate: Rate, len: Bytes| {
+        // Packets that were begun a few of their times before the end may be on their way.
+        let bytes = rate.as_bits() as f64 / 8.0 * length.as_secs_f64() - 2.0 * len.0 as f64;
+        bytes.max(len.0 as f64)
+    };
+    let pairs = flows.iter().zip(came);
+    pairs.map(|(&((.., len), rate), came)| came as f64 / expected(rate, len)).collect()
 }
 
 /// Random reserved paths, and whether their guarantee is kept (N-64).
