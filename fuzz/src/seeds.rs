@@ -7,7 +7,7 @@ use lastmeter_wire::aal::encapsulation::Llc;
 use lastmeter_wire::aal::{aal34, vidboard};
 use lastmeter_wire::atm::{Cell, Circuit, Header, Interface};
 use lastmeter_wire::capture::{LinkType, Writer};
-use lastmeter_wire::control::{der, vidboard as command, vunet};
+use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use lastmeter_wire::routes::{mrt, text};
@@ -148,11 +148,14 @@ fn control() -> Result<Corpus, Error> {
         len: 4,
         body: [5; der::CELL_BODY_LEN],
     };
+    let inputs = [880_000, 0, 0, 0, 0, 0, 0, 0];
+    let told = dq::Backlogs { port: 3, sequence: 9, output: 1_760_000, inputs };
     Ok(vec![
         ("fuzz_control_vunet", write.emit()?.to_vec()),
         ("fuzz_control_vidboard", video.emit().to_vec()),
         ("fuzz_control_der", message.emit()?),
         ("fuzz_control_der", cell.emit().to_vec()),
+        ("fuzz_control_dq", told.emit().to_vec()),
     ])
 }
 

@@ -54,6 +54,7 @@ targets!(
     fuzz_control_vunet,
     fuzz_control_vidboard,
     fuzz_control_der,
+    fuzz_control_dq,
     fuzz_dtp,
     fuzz_atp,
     fuzz_myrinet,
@@ -288,6 +289,14 @@ pub fn fuzz_control_der(data: &[u8]) {
     let Some(payload) = data.first_chunk::<PAYLOAD_LEN>() else { return };
     if let Ok(cell) = control::der::ControlCell::parse(payload) {
         assert_eq!(cell.emit(), *payload);
+    }
+}
+
+/// Cells of backlogs.
+pub fn fuzz_control_dq(data: &[u8]) {
+    let Some(payload) = data.first_chunk::<PAYLOAD_LEN>() else { return };
+    if let Ok(told) = control::dq::Backlogs::parse(payload) {
+        assert_eq!(told.emit(), *payload);
     }
 }
 

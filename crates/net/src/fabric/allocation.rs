@@ -15,7 +15,21 @@
 //! more than S L at any output or input. Rates are whole bits per second, rounded down. The shares are
 //! real numbers; none of them is ever an instant.
 //!
-//! Source: Kuhns et al., §3.6 (Eqs 1 to 4, Table 1), §8.2 (Eqs 5 and 6); D-52 to D-58.
+//! Table 1 (D-56), with what each symbol is called here and in an experiment's `fabric`:
+//!
+//! | symbol   | here                          | `fabric`       |
+//! |----------|-------------------------------|----------------|
+//! | N        | [`Allocation::ports`]         | its neighbours |
+//! | S        | in [`Allocation::capacity`]   | `speed-up`     |
+//! | L        | in [`Allocation::capacity`]   | `rate`         |
+//! | B(j)     | [`Summary::output`]           |                |
+//! | B(i,j)   | `own` of each function        |                |
+//! | hi(i,j)  | [`Allocation::hi`]            |                |
+//! | lo(i,j)  | [`Allocation::lo`]            |                |
+//! | wt(i,j)  | in [`Allocation::rate`]       |                |
+//! | r(i,j)   | [`Allocation::rate`]          |                |
+//!
+//! Source: Kuhns et al., §3.6 (Eqs 1 to 4, D-52 to D-55; Table 1), §8.2 (Eqs 5 and 6, D-57 and D-58).
 //!
 //! ```
 //! use lastmeter_base::{Bytes, Rate};
@@ -142,7 +156,7 @@ mod tests {
         inputs.iter().map(row).collect()
     }
 
-    /// D-52 to D-55, by hand: two inputs with 300 and 100 bytes for output 0, 400 wait there; input 0
+    /// D-52, D-53, D-54 and D-55, by hand: two inputs with 300 and 100 bytes for output 0, 400 wait there; input 0
     /// has 100 more for output 1.
     #[test]
     fn equations_1_to_4_are_what_the_document_says() {

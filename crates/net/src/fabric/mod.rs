@@ -13,12 +13,14 @@
 //! * [`vc`]: which virtual circuit leads from where to where.
 //! * [`multistage`]: the fabric's cells, stage by stage, with back pressure.
 //! * [`multicast`]: copies by recycling.
+//! * [`prototype`]: a port that tells its backlogs in cells, for threads of their own; replays.
 //! * [`stress`]: the load with which the document tries to break it.
 //! * [`port`], [`network`]: ports as elements, and a fabric of them in a graph.
 //! * [`fat_tree`]: a network of hosts in three levels of switches.
 //!
 //! Source: Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.2, §3.1,
-//! §3.6, §8 (D-04 to D-08, D-19 to D-22, D-50 to D-59, D-117 to D-126).
+//! §3.6, §8 (D-04, D-07, D-19, D-21, D-22, D-50 to D-59, D-117 to D-122,
+//! D-124 to D-126).
 
 pub mod allocation;
 pub mod bench;
@@ -28,6 +30,7 @@ pub mod multicast;
 pub mod multistage;
 pub mod network;
 pub mod port;
+pub mod prototype;
 pub mod stress;
 pub mod vc;
 pub mod voq;

@@ -346,6 +346,7 @@ impl Model {
 mod tests {
     use super::*;
     use lastmeter_base::Stream;
+    use proptest::prelude::*;
 
     pub(super) const L: Rate = Rate::from_mbit(70);
     const D: Duration = Duration::from_us(500);
@@ -407,6 +408,59 @@ mod tests {
                 let bound = 2 * period + 8 * LEN.0;
                 let most = (0..8).map(|output| router.output(output).congestion_max).max();
                 assert!(most <= Some(bound), "{rule:?} {speed_up:?}: {most:?} > {bound}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        /// Over any number of periods no input sends more than S L and a packet, and no output is sent
+        /// more than S L, a period of catching up and a packet of each input (D-59), whatever comes.
+        #[test]
+        fn never_above_the_capacity_of_the_fabric_on_any_input_or_output(
+            seed in 0u64..10_000, ports in 2usize..9, hundredths in 100u64..300,
+            load in 0.3f64..1.0, change in 0.0f64..0.2, skew in 0.0f64..1.0, base: bool,
+        ) {
+            const PERIODS: usize = 80;
+            let rule = RULES[usize::from(!base)];
+            let mut router = Model::new(options(ports, (hundredths, 100), Some(rule)));
+            let mut random = Stream::new(seed, "traffic");
+            let (gap, mut at) = (L.time_for(LEN), Time::START);
+            let (mut target, mut offered) = (vec![0; ports], vec![vec![0u64; ports]; ports]);
+            // Sent by each input and to each output, at the end of each period.
+            let mut sent: Vec<Vec<u64>> = vec![vec![0; 2 * ports]];
+            for period in 1..=PERIODS as u64 {
+                while at < Time::START + D * period {
+                    router.advance(at);
+                    for (input, target) in target.iter_mut().enumerate() {
+                        if random.chance(change) {
+                            *target = random.below(ports as u64) as usize;
+                        }
+                        if random.chance(load) {
+                            let output = if random.chance(skew) { 0 } else { *target };
+                            router.offer(input, output, LEN);
+                            offered[input][output] += LEN.0;
+                        }
+                    }
+                    at += gap;
+                }
+                router.advance(Time::START + D * period);
+                let gone = |i: usize, j: usize| offered[i][j] - router.input_backlog(i, j);
+                let by = (0..ports).map(|i| (0..ports).map(|j| gone(i, j)).sum());
+                let to = (0..ports).map(|j| (0..ports).map(|i| gone(i, j)).sum());
+                sent.push(by.chain(to).collect());
+            }
+            let a_period = L.as_bits() as f64 * hundredths as f64 / 100.0 * D.as_secs_f64() / 8.0;
+            for (began, ended) in (0..PERIODS).flat_map(|a| (a + 1..=PERIODS).map(move |b| (a, b))) {
+                let carries = a_period * (ended - began) as f64;
+                for port in 0..2 * ports {
+                    let bytes = (sent[ended][port] - sent[began][port]) as f64;
+                    let spare = match port < ports {
+                        true => LEN.0 as f64,
+                        false => a_period + (ports as u64 * LEN.0) as f64,
+                    };
+                    prop_assert!(bytes <= carries + spare, "{port}: {bytes} in {began}..{ended}");
+                }
             }
         }
     }

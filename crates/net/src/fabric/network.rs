@@ -133,13 +133,26 @@ impl Options {
         }
         let thousandths = (speed_up * 1000.0).round() as u64;
         let (rule, capacity) = match scheduling.as_str() {
-            "ideal" => (None, link.scale_floor(ports as u64, 1)),
-            "none" => (None, link.scale_floor(thousandths, 1000)),
             "base" => (Some(Rule::Base), link.scale_floor(thousandths, 1000)),
-            _ => (Some(Rule::Responsive { backlog_min }), link.scale_floor(thousandths, 1000)),
+            "responsive" => {
+                (Some(Rule::Responsive { backlog_min }), link.scale_floor(thousandths, 1000))
+            }
+            _ => (None, link.scale_floor(thousandths, 1000)),
         };
-        Ok(Options { link, capacity, rule, period, transit, room: values.get("room") })
+        let options = Options { link, capacity, rule, period, transit, room: values.get("room") };
+        Ok(if is_ideal(values) { options.ideal(ports) } else { options })
     }
+
+    /// Ideal output queueing in its place: a fabric of speed-up N, which lets pass what comes (D-59).
+    #[must_use]
+    pub fn ideal(self, ports: usize) -> Options {
+        Options { rule: None, capacity: self.link.scale_floor(ports as u64, 1), ..self }
+    }
+}
+
+/// Whether an experiment's fabric is the ideal one.
+pub fn is_ideal(values: &Values) -> bool {
+    values.get::<String>("scheduling") == "ideal"
 }
 
 /// How many times as fast lines are, as numerator and denominator, to see what that would buy.

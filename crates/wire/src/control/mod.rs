@@ -5,9 +5,11 @@
 //! | [`vunet`]    | a VuNet link's table                 | one cell on the reserved VCI 5       |
 //! | [`vidboard`] | the Vidboard's commands              | one cell                             |
 //! | [`der`]      | a dynamically extensible router      | AAL5, or one cell to hardware        |
+//! | [`dq`]       | its ports' backlogs                  | one cell to all ports                |
 //!
 //! The documents name what is said, not how it is laid out: all layouts here are our choice.
 
 pub mod der;
+pub mod dq;
 pub mod vidboard;
 pub mod vunet;
