@@ -1,16 +1,16 @@
 //! Lookup engines in hardware that share one memory: FIPL on the Field Programmable Port Extender.
 //!
 //! ```text
-//! addresses --> [ first come ] --in turn--> engine 0 --\
-//!                                           engine 1 ---+--> memory, a word a cycle
-//! control cells (route updates) --------------------------> memory, held while a cell is handled
+//! addresses --> [ first come ] --> engine 0 --\
+//!                                  engine 1 ---+--> memory, a word a cycle
+//! control cells (route updates) -----------------> memory, held while a cell is handled
 //! ```
 //!
 //! An engine asks for one word, waits for it and computes, then asks for the next: a node of the tree
-//! each time, and the next hop at the end. The engines take turns at the memory, a cycle each, whether
-//! they need it or not; so no engine ever waits for another, but each for its own turn. One engine
-//! leaves the memory idle most of the time; as many as fit between two requests of one have all of its
-//! cycles, and more only wait longer for their turns.
+//! each time, and the next hop at the end. The memory gives a word a cycle, to whom has asked first. One
+//! engine leaves it idle most of the time; as many as fit between two requests of one can have all of its
+//! cycles, each in a phase of its own, so that they hardly wait; more only wait longer. All of it is one
+//! synchronous circuit: an address is handed over at an edge of the clock, however long it took to come.
 //!
 //! | Option     | Unit   | Meaning                                                               |
 //! |------------|--------|-----------------------------------------------------------------------|
@@ -26,7 +26,7 @@
 //! Source: description of the Dynamically Extensible Router, sections 9.1 and 9.2, Figs 25 to 27 (D-133
 //! to D-139): "the worst-case performance is deterministic", "with 8 engines the entire memory bandwidth
 //! is consumed". Deviation: how the engines share the memory, and what keeps it during a control cell,
-//! is not described; turns are our reading, and the latter is a time.
+//! is not described: first come, first served is our reading, and the latter is a time.
 //!
 //! ```
 //! use lastmeter_base::{Duration, Time};
@@ -86,8 +86,8 @@ pub struct Engines {
     waiting: VecDeque<(u64, u64)>,
     asked: u64,
     taken: u64,
-    /// Until when a control cell holds the memory.
-    held_until: Time,
+    /// Until when the memory gives a word, or a control cell holds it.
+    memory_free: Time,
     /// For how long the memory gave words, and was held for control cells.
     memory_busy: Duration,
     memory_held: Duration,
@@ -116,7 +116,7 @@ impl Engines {
             waiting: VecDeque::new(),
             asked: 0,
             taken: 0,
-            held_until: Time::START,
+            memory_free: Time::START,
             memory_busy: Duration::ZERO,
             memory_held: Duration::ZERO,
             hand_next: Time::START,
@@ -135,15 +135,8 @@ impl Engines {
     /// A control cell comes, and holds the memory for so long.
     pub fn control_cell(&mut self, now: Time, held: Duration) {
         self.advance(now);
-        self.held_until = self.held_until.max(now) + held;
+        self.memory_free = self.memory_free.max(now) + held;
         self.memory_held += held;
-        for at in 0..self.engines.len() {
-            let Some(search) = self.engines[at].filter(|search| search.requests > 0) else {
-                continue;
-            };
-            let due = self.turn(at, search.due);
-            self.engines[at] = Some(Search { due, ..search });
-        }
     }
 
     /// When something happens next.
@@ -173,13 +166,10 @@ impl Engines {
         due.filter_map(|(at, engine)| Some((engine.as_ref()?.due, at))).min()
     }
 
-    /// The first cycle from `from` on that is the engine's and in which nobody holds the memory.
-    fn turn(&self, engine: usize, from: Time) -> Time {
+    /// The first edge of the clock from `from` on: addresses are handed over at one.
+    fn edge(&self, from: Time) -> Time {
         let cycle = self.options.cycle.as_ps();
-        let engines = self.engines.len() as u64;
-        let first = from.max(self.held_until).as_ps().div_ceil(cycle);
-        let behind = (engine as u64 + engines - first % engines) % engines;
-        Time::from_ps((first + behind) * cycle)
+        Time::from_ps(from.as_ps().div_ceil(cycle) * cycle)
     }
 
     fn step(&mut self, now: Time, engine: usize) {
@@ -192,12 +182,18 @@ impl Engines {
             self.hand_out(now);
             return;
         }
-        search.requests -= 1;
-        self.memory_busy += cycle;
-        search.due = match search.requests {
-            0 => now + period + handover,
-            _ => self.turn(engine, now + period),
-        };
+        if self.memory_free > now {
+            // Of those that wait for one cycle the first engine is served first.
+            search.due = self.edge(self.memory_free);
+        } else {
+            search.requests -= 1;
+            self.memory_busy += cycle;
+            self.memory_free = now + cycle;
+            search.due = match search.requests {
+                0 => now + period + handover,
+                _ => now + period,
+            };
+        }
         self.engines[engine] = Some(search);
     }
 
@@ -212,13 +208,13 @@ impl Engines {
             let Some(engine) = free else { return };
             self.waiting.pop_front();
             self.taken += 1;
-            let handed = now.max(self.hand_next);
+            let handed = self.edge(now.max(self.hand_next));
             self.hand_next += self.options.supply;
             if self.hand_next < now {
                 self.hand_next = now; // One address is at hand, and no more.
             }
             let started = handed + self.options.handover;
-            let due = self.turn(engine, started);
+            let due = self.edge(started);
             self.engines[engine] = Some(Search { number, started, due, requests });
         }
     }
@@ -258,27 +254,44 @@ mod tests {
         assert_eq!(finished[1].at - finished[0].at, Duration::from_ns(860));
     }
 
-    #[test]
-    fn eight_engines_at_their_worst_have_eleven_turns_each_d_139() {
-        // Ten requests, and 60 ns in between that cost one more turn: 9.09 million a second.
-        let (finished, _) = run(options(8, true), &[9; 2048]);
-        let end = finished.iter().map(|done| done.at).max().expect("2048 are done");
-        let rate = 2048.0 / (end - Time::START).as_secs_f64();
-        assert!((rate / (1e8 / 11.0) - 1.0).abs() < 0.01, "{rate}");
+    fn rate(options: Options, nodes: &[u64]) -> f64 {
+        let (finished, _) = run(options, nodes);
+        let end = finished.iter().map(|done| done.at).max().expect("all are done");
+        nodes.len() as f64 / (end - Time::START).as_secs_f64()
     }
 
     #[test]
-    fn more_engines_than_turns_between_two_requests_bring_little_without_a_faster_memory() {
-        let rate = |options: Options| {
-            let (finished, _) = run(Options { supply: Duration::ZERO, ..options }, &[9; 2048]);
-            let end = finished.iter().map(|done| done.at).max().expect("2048 are done");
-            2048.0 / (end - Time::START).as_secs_f64()
-        };
+    fn eight_engines_at_their_worst_pass_nine_million_a_second_d_139() {
+        // Ten requests in as many periods of eight cycles, and six cycles of handing over in which all
+        // other phases may be taken: from 86 to 88 cycles for each lookup of each engine.
+        let rate = rate(options(8, true), &[9; 2048]);
+        assert!((8.0 / 0.881e-6..8.0 / 0.859e-6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn more_engines_than_phases_bring_little_without_a_faster_memory() {
+        let rate =
+            |options: Options| rate(Options { supply: Duration::ZERO, ..options }, &[9; 2048]);
         let eight = rate(options(8, true));
-        // Only what follows the last request need not wait for a turn: ten turns, not eleven.
-        assert!((rate(options(16, true)) / eight - 1.1).abs() < 0.01);
+        // Ten words for each lookup: 10 million a second are all that the memory has.
+        assert!((0.9..1.1).contains(&(rate(options(16, true)) / eight)));
         let faster = Options { cycle: Duration::from_ns(5), ..options(16, true) };
-        assert!((rate(faster) / eight - 2.0).abs() < 0.02, "{}", rate(faster) / eight);
+        assert!((1.9..2.1).contains(&(rate(faster) / eight)), "{}", rate(faster) / eight);
+    }
+
+    #[test]
+    fn an_engine_more_never_costs_the_others_much_d_136() {
+        let mean = |engines: usize| {
+            let supply = Duration::from_ns(99);
+            let options = Options { supply, ..options(engines, true) };
+            let nodes: Vec<u64> = (0..1024).map(|at| 5 + at * at % 4).collect();
+            let (finished, _) = run(options, &nodes);
+            let sum: Duration = finished.iter().map(|done| done.latency).sum();
+            sum.as_secs_f64() / finished.len() as f64
+        };
+        for engines in 2..=8 {
+            assert!(mean(engines) < 1.06 * mean(1), "{engines}: {} {}", mean(engines), mean(1));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
-use lastmeter_host::receive;
+use lastmeter_host::{port_processor, receive};
 use lastmeter_net::fabric::{fat_tree, network as fabric};
 use lastmeter_net::preempt::element as adu_link;
 use lastmeter_net::timed_token::element as ring;
@@ -29,6 +29,7 @@ const NODES: &[&Page] = &[
     sar::PAGE,
     wormhole::PAGE,
     adu_link::PAGE,
+    port_processor::kind::PAGE,
 ];
 
 /// Every kind, by family.

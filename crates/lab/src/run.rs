@@ -8,6 +8,7 @@ use crate::ledger::{Close, Ledger, Provenance, Source, close};
 use crate::library::Library;
 use lastmeter_base::Time;
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
+use lastmeter_net::fabric::network;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -199,7 +200,8 @@ pub fn explain(
     crew: Crew<'_>,
 ) -> Result<Explained, Failure> {
     let mut ledger = ledger(experiment, crew)?;
-    let (changes, left_out) = candidates(&ledger);
+    let (mut changes, left_out) = candidates(&ledger);
+    changes.extend(ideals(experiment));
     let whole = !ledger.provenance.partial;
     let changes = if whole { changes } else { Vec::new() };
     crew.watch.runs.store(changes.len() + shuffles as usize, Ordering::Relaxed);
@@ -291,6 +293,15 @@ where
 }
 
 /// A change, in the terms of whoever builds the graph: each resource of a group by its own name.
+/// Every fabric is compared with ideal output queueing (D-59).
+fn ideals(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
+    let fabrics = experiment.nodes.iter().filter(|node| {
+        let kind = &node.kind;
+        kind.page.name == network::PAGE.name && !network::is_ideal(&kind.values)
+    });
+    fabrics.map(|node| Change::Ideal { fabric: node.name.clone() })
+}
+
 fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
     let mut changes = Changes::NONE;
     match change {
@@ -304,6 +315,7 @@ fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
             changes.free.insert(stage.clone());
         }
         Change::BuffersDoubled => changes.buffers = (2, 1),
+        Change::Ideal { fabric } => drop(changes.ideal.insert(fabric.clone())),
     }
     changes
 }

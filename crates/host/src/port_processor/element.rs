@@ -1,10 +1,11 @@
 //! A port processor as an element.
 //!
 //! ```text
-//! in 0 --> port processor --> out 0        drops: `no buffer`, `overrun`, `line full`
+//! line   --> in 0 --> port processor --> out 0        drops: `no buffer`, `overrun`, `line full`
+//! fabric --> in 1 -->
 //! ```
 
-use super::Machine;
+use super::{Machine, Side};
 use crate::machine::Output;
 use lastmeter_base::Packet;
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
@@ -15,6 +16,10 @@ pub struct Port {
 }
 
 const DUE: TimerId = TimerId(0);
+/// Where packets come in from lines, for the input side.
+pub const FROM_LINES: PortId = PortId(0);
+/// Where packets come in from a fabric, for the output side.
+pub const FROM_FABRIC: PortId = PortId(1);
 
 impl Port {
     /// An element around `machine`.
@@ -41,8 +46,9 @@ impl Element for Port {
     fn start(&mut self, cx: &mut Context<'_>) {
         self.act(cx);
     }
-    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
-        self.machine.arrive(cx.now(), packet);
+    fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
+        let side = if port == FROM_FABRIC { Side::Output } else { Side::Input };
+        self.machine.arrive(cx.now(), side, packet);
         self.act(cx);
     }
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {

@@ -1,6 +1,6 @@
 //! The port processor itself: who holds bus and memory, and whose turn is next.
 
-use super::{CELL, Names, Options};
+use super::{CELL, Names, Options, Side};
 use crate::machine::Output;
 use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
 use lastmeter_engine::{Meter, PortId};
@@ -14,7 +14,7 @@ const LINE_MAX: usize = 64;
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Packet, PerByte, StageId, Time};
 /// use lastmeter_engine::ResourceId;
-/// use lastmeter_host::port_processor::{Machine, Names, Options};
+/// use lastmeter_host::port_processor::{Machine, Names, Options, Side};
 /// let options = Options {
 ///     cycle: Duration::from_ns(30),
 ///     operation: 3,
@@ -32,15 +32,13 @@ const LINE_MAX: usize = 64;
 ///     swap: None,
 ///     clock: None,
 ///     quantum: Duration::from_us(1),
+///     free: [false; 2],
 /// };
 /// assert_eq!(options.cycles(), (60, 124));
-/// let (pci, memory, cpu) = (ResourceId(0), ResourceId(1), ResourceId(2));
-/// let stage = StageId;
-/// let names = Names {
-///     pci, memory, cpu, receive: stage(0), process: stage(1), send: stage(2), clock: stage(3),
-/// };
+/// let resources = [0, 1, 2].map(ResourceId);
+/// let names = Names::of(resources, [0, 1, 2, 3, 4, 5].map(StageId));
 /// let mut port = Machine::new(options, names);
-/// port.arrive(Time::START, Packet::new(Bytes(40)));
+/// port.arrive(Time::START, Side::Input, Packet::new(Bytes(40)));
 /// port.advance(Time::START + Duration::from_us(8));
 /// // 124 cycles of 30 ns and 4 us.
 /// assert_eq!(port.outputs().count(), 1);
@@ -51,12 +49,15 @@ pub struct Machine {
     names: Names,
     /// When the next cell of the packet that arrives comes, and how many are left.
     arriving: Option<(Time, u64)>,
-    line: VecDeque<Packet>,
+    line: VecDeque<(Packet, Side)>,
     /// Packets with cells in the FIFO; the last of them may still arrive.
     receiving: VecDeque<Receiving>,
+    /// Cells in the FIFO when the burst out of it began, with those that have come since.
     fifo: u64,
+    /// When the burst out of the FIFO began and how long it takes.
+    leaving: Option<(Time, Duration)>,
     buffers_free: u64,
-    received: VecDeque<(Packet, Fate)>,
+    received: VecDeque<(Packet, Side, Fate)>,
     work: Option<Work>,
     clock_next: Option<Time>,
     clock_left: Duration,
@@ -92,6 +93,9 @@ enum Fate {
 
 struct Receiving {
     packet: Packet,
+    side: Side,
+    /// Cells that found room, and how many of them are still in the FIFO.
+    kept: u64,
     in_fifo: u64,
     fate: Fate,
     /// Whether its last cell has come.
@@ -106,8 +110,12 @@ struct Work {
     packet: Packet,
     fate: Fate,
     started: Time,
-    served: Duration,
-    steps: VecDeque<Step>,
+    /// When its last step ended.
+    since: Time,
+    /// For each stage of the processor's, in the order of [`Names::process`], how long the packet
+    /// was served and how long it waited between steps.
+    spent: [(Duration, Duration); 3],
+    steps: VecDeque<(usize, Step)>,
 }
 
 #[derive(Clone, Copy)]
@@ -117,6 +125,11 @@ enum Step {
     /// Works, and uses the memory, for so long.
     Software(Duration),
 }
+
+/// Places of the processor's stages in [`Names::process`].
+const SOFTWARE: usize = 0;
+const LOOKUP: usize = 1;
+const SWAP: usize = 2;
 
 struct Sending {
     packet: Packet,
@@ -138,6 +151,7 @@ impl Machine {
             line: VecDeque::new(),
             receiving: VecDeque::new(),
             fifo: 0,
+            leaving: None,
             buffers_free: options.buffers,
             received: VecDeque::new(),
             work: None,
@@ -160,14 +174,15 @@ impl Machine {
         }
     }
 
-    /// The first cell of a packet comes in, after what was due before.
-    pub fn arrive(&mut self, now: Time, packet: Packet) {
+    /// The first cell of a packet comes in, after what was due before; the circuit that it comes on
+    /// says for which side of the router it is (D-63).
+    pub fn arrive(&mut self, now: Time, side: Side, packet: Packet) {
         self.advance(now);
         if self.line.len() >= LINE_MAX {
             self.outputs.push(Output::Drop(packet, self.names.receive, "line full"));
             return;
         }
-        self.line.push_back(packet);
+        self.line.push_back((packet, side));
         self.begin(now);
         self.grant(now);
     }
@@ -241,7 +256,7 @@ impl Machine {
     /// Begins with the next packet on the line, if the one before has arrived.
     fn begin(&mut self, now: Time) {
         while self.arriving.is_none() {
-            let Some(mut packet) = self.line.pop_front() else { return };
+            let Some((mut packet, side)) = self.line.pop_front() else { return };
             if self.buffers_free == 0 {
                 self.outputs.push(Output::Drop(packet, self.names.receive, "no buffer"));
                 continue;
@@ -251,6 +266,8 @@ impl Machine {
             self.arriving = Some((now, Options::cells(packet.len)));
             self.receiving.push_back(Receiving {
                 packet,
+                side,
+                kept: 0,
                 in_fifo: 0,
                 fate: Fate::Whole,
                 complete: false,
@@ -265,9 +282,11 @@ impl Machine {
     fn cell(&mut self, now: Time) {
         let Some((_, left)) = self.arriving else { return };
         let left = left - 1;
+        let room = self.fifo - self.gone(now) < self.options.fifo;
         let Some(packet) = self.receiving.back_mut() else { return };
-        if self.fifo < self.options.fifo {
+        if room {
             self.fifo += 1;
+            packet.kept += 1;
             packet.in_fifo += 1;
         } else {
             packet.fate = Fate::Damaged;
@@ -278,11 +297,33 @@ impl Machine {
             return;
         }
         self.arriving = None;
+        // What has lost all of its cells never reaches the memory.
+        if let Some(lost) = self.receiving.pop_back_if(|last| last.kept == 0) {
+            self.overrun(lost.packet);
+        }
         self.finish_receiving(now);
         self.begin(now);
     }
 
+    /// Cells that the burst under way has taken out of the FIFO by now: they leave it one by one.
+    fn gone(&self, now: Time) -> u64 {
+        let moving = self.receiving.front().map_or(0, |front| front.moving);
+        let gone = |(began, took): (Time, Duration)| {
+            let share = u128::from((now - began).as_ps()) * u128::from(moving);
+            (share / u128::from(took.as_ps().max(1))) as u64
+        };
+        self.leaving.map_or(0, gone).min(moving)
+    }
+
+    /// A packet that lost cells ends, and its buffer is free.
+    fn overrun(&mut self, packet: Packet) {
+        self.buffers_free += 1;
+        self.overruns += 1;
+        self.outputs.push(Output::Drop(packet, self.names.receive, "overrun"));
+    }
+
     fn received_burst(&mut self, now: Time) {
+        self.leaving = None;
         if let Some(packet) = self.receiving.front_mut() {
             packet.in_fifo -= packet.moving;
             self.fifo -= packet.moving;
@@ -295,11 +336,11 @@ impl Machine {
     fn finish_receiving(&mut self, now: Time) {
         let done = |front: &mut Receiving| front.complete && front.in_fifo == 0;
         let Some(front) = self.receiving.pop_front_if(done) else { return };
-        let Receiving { mut packet, fate, served, .. } = front;
+        let Receiving { mut packet, side, fate, served, .. } = front;
         let wait = (now - packet.entered).saturating_sub(served);
         packet.visit(self.names.receive, wait, served, Duration::ZERO);
         packet.entered = now;
-        self.received.push_back((packet, fate));
+        self.received.push_back((packet, side, fate));
     }
 
     fn sent_burst(&mut self, now: Time) {
@@ -323,15 +364,18 @@ impl Machine {
     fn worked(&mut self, now: Time) {
         self.meters.cpu.rest(now);
         let Some(work) = self.work.take_if(|work| work.steps.is_empty()) else { return };
-        let Work { mut packet, fate, started, served, .. } = work;
+        let Work { mut packet, fate, started, spent, .. } = work;
         if fate == Fate::Damaged {
-            self.buffers_free += 1;
-            self.overruns += 1;
-            self.outputs.push(Output::Drop(packet, self.names.receive, "overrun"));
+            self.overrun(packet);
             return;
         }
-        let (wait, blocked) = (started - packet.entered, (now - started) - served);
-        packet.visit(self.names.process, wait, served, blocked);
+        let mut wait = started - packet.entered;
+        for (stage, (served, blocked)) in self.names.process.into_iter().zip(spent) {
+            if !(wait + served + blocked).is_zero() {
+                packet.visit(stage, wait, served, blocked);
+            }
+            wait = Duration::ZERO;
+        }
         packet.entered = now;
         let cells_left = Options::cells(packet.len);
         let served = Duration::ZERO;
@@ -369,11 +413,12 @@ impl Machine {
         else {
             return false;
         };
-        let Some(took) = self.burst(now, cells, self.names.receive) else { return false };
+        let Some(took) = self.burst(now, cells, RECEIVE) else { return false };
         if let Some(front) = self.receiving.front_mut() {
             front.moving = cells;
             front.served += took;
         }
+        self.leaving = Some((now, took));
         self.running[RECEIVE] = Some(now + took);
         true
     }
@@ -381,7 +426,7 @@ impl Machine {
     fn send_burst(&mut self, now: Time) -> bool {
         let Some(left) = self.sending.front().map(|front| front.cells_left) else { return false };
         let cells = left.min(self.options.batch);
-        let Some(took) = self.burst(now, cells, self.names.send) else { return false };
+        let Some(took) = self.burst(now, cells, SEND) else { return false };
         if let Some(front) = self.sending.front_mut() {
             front.moving = cells;
             front.served += took;
@@ -392,12 +437,16 @@ impl Machine {
     }
 
     /// A burst of the card, if bus and memory are free: how long it takes.
-    fn burst(&mut self, now: Time, cells: u64, stage: StageId) -> Option<Duration> {
+    fn burst(&mut self, now: Time, cells: u64, who: usize) -> Option<Duration> {
         if self.bus.is_some() || self.memory.is_some() {
             return None;
         }
         let bytes = Bytes(cells * CELL.0);
-        let (bus, memory) = self.options.burst(bytes.0.div_ceil(self.options.word.0));
+        let (bus, memory) = match self.options.free[who] {
+            true => (Options::INSTANT, Options::INSTANT),
+            false => self.options.burst(bytes.0.div_ceil(self.options.word.0)),
+        };
+        let stage = if who == RECEIVE { self.names.receive } else { self.names.send };
         self.hold_bus(now, bus, bytes, stage);
         self.hold_memory(now, memory, bytes, stage);
         Some(bus)
@@ -425,40 +474,52 @@ impl Machine {
             return true;
         }
         if self.work.is_none() {
-            self.work = self.received.pop_front().map(|(packet, fate)| {
-                let (steps, served) = (self.steps(packet.len, fate), Duration::ZERO);
-                // What is swapped is read and written.
-                self.meters.memory.moved(Bytes(2 * self.options.swapped(packet.len).0));
-                Work { steps, packet, fate, started: now, served }
+            self.work = self.received.pop_front().map(|(packet, side, fate)| {
+                let steps = self.steps(packet.len, side, fate);
+                if fate == Fate::Whole {
+                    // What is swapped is read and written.
+                    self.meters.memory.moved(Bytes(2 * self.options.swapped(packet.len).0));
+                }
+                let spent = [(Duration::ZERO, Duration::ZERO); 3];
+                Work { steps, packet, fate, started: now, since: now, spent }
             });
         }
-        let Some(&step) = self.work.as_ref().and_then(|work| work.steps.front()) else {
+        let Some(&(stage, step)) = self.work.as_ref().and_then(|work| work.steps.front()) else {
             return false;
         };
         let took = match step {
             Step::Operations(count, words) => self.operations(now, count, words),
-            Step::Software(left) => self.software(now, left, self.names.process),
+            Step::Software(left) => self.software(now, left, self.names.process[stage]),
         };
         let (Some(took), Some(work)) = (took, &mut self.work) else { return false };
-        work.served += took;
+        let (served, blocked) = &mut work.spent[stage];
+        *served += took;
+        *blocked += now - work.since;
+        work.since = now + took;
         match work.steps.front_mut() {
-            Some(Step::Software(left)) if *left > took => *left = *left - took,
+            Some((_, Step::Software(left))) if *left > took => *left = *left - took,
             _ => drop(work.steps.pop_front()),
         }
         true
     }
 
-    /// What the processor does for a packet; one that is damaged it only takes and throws away.
-    fn steps(&self, len: Bytes, fate: Fate) -> VecDeque<Step> {
-        let Options { receive, send, software, .. } = &self.options;
-        let operations =
-            |words: &[u64]| Step::Operations(words.len() as u64, words.iter().sum::<u64>());
+    /// What the processor does for a packet; one that is damaged it only takes and throws away. The
+    /// output side looks nothing up: the input side has, and the circuit says the result.
+    fn steps(&self, len: Bytes, side: Side, fate: Fate) -> VecDeque<(usize, Step)> {
+        let Options { receive, send, software, lookup, memory, .. } = &self.options;
+        let operations = |words: &[u64]| {
+            (SOFTWARE, Step::Operations(words.len() as u64, words.iter().sum::<u64>()))
+        };
         let mut steps = VecDeque::from([operations(receive)]);
         if fate == Fate::Damaged {
-            steps.push_back(Step::Software(*software / 2));
+            steps.push_back((SOFTWARE, Step::Software(*software / 2)));
             return steps;
         }
-        steps.push_back(Step::Software(self.options.work(len)));
+        let swap = memory.time_for(Bytes(2 * self.options.swapped(len).0));
+        let lookup = if side == Side::Input { *lookup } else { Duration::ZERO };
+        let software = [(SWAP, swap), (LOOKUP, lookup), (SOFTWARE, *software)];
+        let costs = software.into_iter().filter(|(_, cost)| !cost.is_zero());
+        steps.extend(costs.map(|(stage, cost)| (stage, Step::Software(cost))));
         steps.push_back(operations(send));
         steps
     }
@@ -469,8 +530,9 @@ impl Machine {
         }
         let Options { operation, wait, .. } = self.options;
         let took = self.options.cycle * (count * (operation + wait) + words);
-        self.hold_bus(now, took, Bytes(words * self.options.word.0), self.names.process);
-        self.meters.cpu.serve(now, self.names.process);
+        let stage = self.names.process[SOFTWARE];
+        self.hold_bus(now, took, Bytes(words * self.options.word.0), stage);
+        self.meters.cpu.serve(now, stage);
         self.running[CPU] = Some(now + took);
         Some(took)
     }
@@ -512,20 +574,12 @@ mod tests {
             swap: Some(Bytes(20)),
             clock: Some((Duration::from_us(500), Duration::from_ns(31_250))),
             quantum: Duration::from_ns(500),
+            free: [false; 2],
         }
     }
 
     fn port(options: Options) -> Machine {
-        let stage = StageId;
-        let names = Names {
-            pci: ResourceId(0),
-            memory: ResourceId(1),
-            cpu: ResourceId(2),
-            receive: stage(0),
-            process: stage(1),
-            send: stage(2),
-            clock: stage(3),
-        };
+        let names = Names::of([0, 1, 2].map(ResourceId), [0, 1, 2, 3, 4, 5].map(StageId));
         Machine::new(options, names)
     }
 
@@ -534,7 +588,7 @@ mod tests {
         let mut port = port(options);
         let (mut sent, mut dropped, mut now) = (0, 0, Time::START);
         for &len in lens {
-            port.arrive(now, Packet::new(Bytes(len)));
+            port.arrive(now, Side::Input, Packet::new(Bytes(len)));
             now += gap;
             port.advance(now);
             for output in port.outputs() {

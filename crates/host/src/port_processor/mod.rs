@@ -2,16 +2,24 @@
 //!
 //! ```text
 //!              card                         PCI + memory            processor
-//! cells --> [ FIFO ] --bursts of some cells--> [ buffer ] --> software, swap, lookup --> [ buffer ]
+//! cells --> [ FIFO ] --bursts of some cells--> [ buffer ] --> swap, lookup, software --> [ buffer ]
 //!   drops: `no buffer`, `overrun`                                                           |
 //! out 0 <-- card <-----------------------------bursts of some cells-------------------------'
+//!
+//! from a line (input side):    card to memory, swap, lookup, software, memory to card --> fabric
+//! from a fabric (output side): card to memory, swap,         software, memory to card --> line
 //! ```
+//!
+//! The circuit that a packet comes on says which of the two code paths it takes (D-60, D-63). All of
+//! the data path is the card's driver; what is done periodically, distributed queueing, goes before
+//! it (D-62). Virtual output queues and their rates stand in the fabric (`lastmeter_net::fabric`,
+//! D-65); the queue of each virtual interface stands at its link (D-66).
 //!
 //! Three ask for the bus and the memory, and take turns: the card that writes what arrives, the card
 //! that reads what leaves, the processor. A burst holds the bus for its operation's own cycles, its wait
 //! cycles and a cycle for each word; it holds the memory for the first two and for as long as its bytes
 //! take there. The processor waits for each of its operations on the bus, and its software holds the
-//! memory, of which it is in want all the time.
+//! memory, of which it is in want all the time. Cells leave the FIFO one by one as a burst goes on.
 //!
 //! A buffer belongs to a packet from its first cell until its last has left again. So a port that cannot
 //! keep up takes no more packets, and those that it does not take cross nothing: it has no livelock
@@ -33,15 +41,21 @@
 //! | `lookup`      | time   | of the processor for its next hop                                    |
 //! | `swap`        |        | what of a packet is not swapped by `software`; `None`: nothing is swapped |
 //! | `clock`       | time   | a period, and the processor's work in each: distributed queueing     |
+//! | `free`        |        | whether the card's bursts in and out take no time, to see what that buys |
 //!
-//! Source: description of the Dynamically Extensible Router, sections 2.3, 4.1 and 6 (D-09 to D-16, D-60
-//! to D-70, D-106 to D-116). Deviations: interrupts are not modelled, the software's time contains them;
+//! A descriptor has 16 bytes, four words of the bus (D-67): `receive` and `send` begin with reading one.
+//! The buffer of a packet has its descriptor's number (D-68), so a count of free ones is all that is
+//! needed here.
+//!
+//! Source: description of the Dynamically Extensible Router, sections 2.3, 4.1 and 6 (D-09, D-10, D-12,
+//! D-60 to D-70, D-106 to D-116). Deviations: interrupts are not modelled, the software's time contains them;
 //! an operation waits as long when nobody else is there; cells of two packets never interleave.
 
 mod element;
+pub mod kind;
 mod machine;
 
-pub use element::Port;
+pub use element::{FROM_FABRIC, FROM_LINES, Port};
 pub use machine::Machine;
 
 use lastmeter_base::{Bytes, Duration, PerByte, StageId};
@@ -87,9 +101,20 @@ pub struct Options {
     pub clock: Option<(Duration, Duration)>,
     /// How long the processor's software holds the memory at a time.
     pub quantum: Duration,
+    /// Whether bursts into the memory, and out of it, take [`Options::INSTANT`].
+    pub free: [bool; 2],
 }
 
-/// What bus, memory, processor and the three stages are called in the books.
+/// Which code path a packet takes (D-63).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It comes from the line: its next hop is looked up.
+    Input,
+    /// It comes from the fabric.
+    Output,
+}
+
+/// What bus, memory, processor and the stages are called in the books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The PCI bus.
@@ -100,15 +125,39 @@ pub struct Names {
     pub cpu: ResourceId,
     /// From the first cell until the packet is in memory.
     pub receive: StageId,
-    /// From then until it may leave.
-    pub process: StageId,
+    /// What the processor does for a packet: software with its operations on the bus, lookup, swap.
+    pub process: [StageId; 3],
     /// From then until its last cell has left the memory.
     pub send: StageId,
     /// The clock's work.
     pub clock: StageId,
 }
 
+impl Names {
+    /// Bus, memory and processor; receive, software, lookup, swap, send and clock.
+    pub fn of(resources: [ResourceId; 3], stages: [StageId; 6]) -> Names {
+        let [pci, memory, cpu] = resources;
+        let [receive, software, lookup, swap, send, clock] = stages;
+        Names { pci, memory, cpu, receive, process: [software, lookup, swap], send, clock }
+    }
+}
+
 impl Options {
+    /// What takes no time still takes this.
+    pub const INSTANT: Duration = Duration::from_ps(1);
+
+    /// With a memory that is `numerator / denominator` times as fast: all that the processor does waits
+    /// for it, so that is as many times as fast, too (D-10, D-116).
+    #[must_use]
+    pub fn with_memory_speed(mut self, (numerator, denominator): (u64, u64)) -> Options {
+        let scaled = |time: Duration| time.scale_ceil(denominator, numerator);
+        self.memory = self.memory.scale_ceil(denominator, numerator);
+        self.software = scaled(self.software);
+        self.lookup = scaled(self.lookup);
+        self.clock = self.clock.map(|(period, work)| (period, scaled(work)));
+        self
+    }
+
     /// Cells of a packet.
     pub fn cells(len: Bytes) -> u64 {
         (len + TRAILER).0.div_ceil(CELL.0)
@@ -151,7 +200,7 @@ impl Options {
     /// #     memory: PerByte::from_fs(7_575_000), receive: vec![4, 1, 1], send: vec![4, 1, 1],
     /// #     batch: 8, fifo: 64, buffers: 128, cell_gap: Duration::from_ns(350),
     /// #     software: Duration::from_ns(3760), lookup: Duration::ZERO, swap: None, clock: None,
-    /// #     quantum: Duration::from_ns(500),
+    /// #     quantum: Duration::from_ns(500), free: [false; 2],
     /// # };
     /// assert_eq!(options.time_alone(Bytes(40)), Duration::from_ps(7_517_200));
     /// ```

@@ -29,8 +29,8 @@ impl Ports {
 }
 
 impl Builder<'_, '_> {
-    /// A node of a fabric's, a wormhole network's or a pre-emptive link's kind; `None` if it is of
-    /// another one.
+    /// A node of a fabric's, a wormhole network's, a pre-emptive link's or a port processor's kind;
+    /// `None` if it is of another one.
     pub(super) fn switching(&mut self, node: usize) -> Result<Option<Made>, Error> {
         let declared = &self.experiment.nodes[self.network.nodes[node].declared];
         let name = declared.kind.page.name;
@@ -45,6 +45,9 @@ impl Builder<'_, '_> {
         }
         if name == lastmeter_net::preempt::element::PAGE.name {
             return self.adu_link(node).map(Some);
+        }
+        if name == lastmeter_host::port_processor::kind::PAGE.name {
+            return self.port_processor(node).map(Some);
         }
         Ok(None)
     }
@@ -104,6 +107,9 @@ impl Builder<'_, '_> {
             Ok(options) => options,
             Err(error) => return Ok(self.misfit(node, &error)),
         };
+        if self.changes.ideal.contains(&self.experiment.nodes[single.declared].name) {
+            options = options.ideal(ports.neighbours.len());
+        }
         let name = &single.name;
         let called = |what: &str| format!("{name} {what}");
         let names = ["virtual output queue", "transit", "trunk", "fabric output", "output queue"];

@@ -17,6 +17,7 @@ mod hops;
 pub(crate) mod host;
 mod impair;
 mod machine;
+mod port;
 mod preempt;
 mod reception;
 mod ring;
@@ -46,12 +47,18 @@ pub struct Changes {
     pub free: BTreeSet<String>,
     /// By how much every limit of every queue is multiplied, as numerator and denominator.
     pub buffers: (u64, u64),
+    /// Fabrics, as declared, in whose place ideal output queueing stands.
+    pub ideal: BTreeSet<String>,
 }
 
 impl Changes {
     /// The experiment as it is.
-    pub const NONE: Changes =
-        Changes { speed: BTreeMap::new(), free: BTreeSet::new(), buffers: (1, 1) };
+    pub const NONE: Changes = Changes {
+        speed: BTreeMap::new(),
+        free: BTreeSet::new(),
+        buffers: (1, 1),
+        ideal: BTreeSet::new(),
+    };
 }
 
 /// A host of a live run, for whoever makes its port.

@@ -145,7 +145,7 @@ pub(super) fn host_end(
 
 /// Without a wire nobody waits.
 pub(super) fn wireless(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key: &str) {
-    if item.get("rate").is_some() {
+    if item.get("rate").is_some() || item.get("card").is_some() {
         return;
     }
     let queue = values.given::<Nested>("queue").is_some();

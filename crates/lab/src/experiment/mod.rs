@@ -18,10 +18,11 @@ use crate::document::{
     Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
 };
 use crate::library::Library;
-use crate::{ledger, profile};
+use crate::{ledger, profile, repro};
 use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
-use lastmeter_base::kind::{Family, Nested, Values};
+use lastmeter_base::kind::{Family, Nested, Value, Values};
+use lastmeter_host::port_processor;
 use lastmeter_host::profile::Profile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,7 +57,9 @@ pub struct Experiment {
     pub traffic: Vec<Traffic>,
     /// The profiles that its hosts name, each by the names of the host and of the adapter in it.
     pub profiles: BTreeMap<(String, Option<String>), Arc<Profile>>,
-    /// Their names and the hashes of their texts.
+    /// The profiles that its port processors name.
+    pub ports: BTreeMap<String, Arc<port_processor::Options>>,
+    /// Names of all profiles and the hashes of their texts.
     pub profile_sources: Vec<ledger::Source>,
     /// The texts that later problems point into.
     pub(crate) reporter: Reporter,
@@ -155,6 +158,7 @@ impl Experiment {
                 Err(wrong) => problems.extend(wrong),
             }
         }
+        problems.extend(self.load_ports(library));
         // The same host may be read for several adapters.
         let mut said = Vec::new();
         problems.retain(|problem| {
@@ -163,6 +167,28 @@ impl Experiment {
                 true
             }
         });
+        problems
+    }
+
+    /// Reads each profile that a port processor names.
+    fn load_ports(&mut self, library: &dyn Library) -> Vec<Problem> {
+        let names: BTreeSet<_> = self.nodes.iter().filter_map(Node::port).collect();
+        let mut problems = Vec::new();
+        for name in names {
+            // A name that is not there has been reported where it stands.
+            let Ok(text) = library.profile(PORTS, &name) else { continue };
+            match profile::port(&format!("{PORTS}/{name}.toml"), &text) {
+                Ok(port) => drop(self.ports.insert(name.clone(), port.into())),
+                Err(repro::Error::Problems(wrong)) => problems.extend(wrong),
+                Err(error) => {
+                    let fault = Fault::new(error.to_string(), "mend the profile");
+                    let mut reporter = self.reporter.clone();
+                    reporter.report(&Mark { source: 0, span: 0..0 }, &name, fault);
+                    problems.extend(reporter.into_problems());
+                }
+            }
+            self.name_source(&name, text);
+        }
         problems
     }
 
@@ -195,13 +221,22 @@ impl Node {
     /// The names of the profiles of a host that has one: its own, and that of its adapter.
     pub(crate) fn profile(&self) -> Option<(String, Option<String>)> {
         let values = &self.kind.values;
-        Some((values.given("profile")?, values.given("adapter")))
+        let host = self.kind.page.name == crate::build::host::PAGE.name;
+        Some((values.given("profile").filter(|_| host)?, values.given("adapter")))
+    }
+
+    /// The name of the profile of a port processor.
+    fn port(&self) -> Option<String> {
+        let is = self.kind.page.name == port_processor::kind::PAGE.name;
+        self.kind.values.given("profile").filter(|_| is)
     }
 }
 
-/// The folders of profiles of hosts and of adapters.
+/// The folders of profiles of hosts, of adapters, of port processors and of line cards.
 pub(crate) const HOSTS: &str = "hosts";
 pub(crate) const ADAPTERS: &str = "adapters";
+const PORTS: &str = "ports";
+const LINKS: &str = "links";
 
 /// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
 fn hash(text: &[u8], overrides: &[Override]) -> String {
@@ -242,6 +277,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
         links,
         traffic,
         profiles: BTreeMap::new(),
+        ports: BTreeMap::new(),
         profile_sources: Vec::new(),
         reporter: Reporter::default(),
     }
@@ -305,7 +341,8 @@ fn decode_link(
 ) -> Option<Link> {
     let key = join("links", &index.to_string());
     let shape = Shape { what: "the link", params: pages::LINK.params, kind: None, besides: &[] };
-    let (_, values) = decoder.table(&shape, item, &key);
+    let (_, mut values) = decoder.table(&shape, item, &key);
+    line_card(decoder, &mut values, item, &key);
     let names: Vec<String> = values.given("between")?;
     let place = item.get("between")?;
     let marks = place.items().iter().map(|item| &item.mark);
@@ -317,6 +354,28 @@ fn decode_link(
     check::wireless(decoder, &values, item, &key);
     let between: Vec<End> = ends.into_iter().collect::<Option<_>>()?;
     Some(Link { between, values, mark: place.mark.clone() })
+}
+
+/// Takes from a line card what the link does not say itself (D-08).
+fn line_card(decoder: &mut Decoder<'_>, values: &mut Values, item: &Item, key: &str) {
+    let Some(name) = values.given::<String>("card") else { return };
+    // A name that is not there has been reported where it stands.
+    let Ok(text) = decoder.library.profile(LINKS, &name) else { return };
+    match profile::line_card(&format!("{LINKS}/{name}.toml"), &text) {
+        Ok((rate, framing)) => {
+            if !values.has("rate") {
+                values.insert("rate", Value::Rate(rate));
+            }
+            if !values.has("framing") {
+                values.insert("framing", Value::Size(framing));
+            }
+        }
+        Err(error) => {
+            let mark = item.get("card").unwrap_or(item).mark.clone();
+            let fault = Fault::new(error.to_string(), "mend the profile");
+            decoder.report(&mark, &join(key, "card"), fault);
+        }
+    }
 }
 
 fn decode_traffic(

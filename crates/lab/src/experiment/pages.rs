@@ -79,6 +79,12 @@ pub(crate) const LINK: &Page = &Page {
             "the nodes that it joins; more than two are a chain of equal links",
         ),
         Param::optional("rate", ParamKind::Rate, "no wire", "bits per second of each direction"),
+        Param::optional(
+            "card",
+            ParamKind::Profile("links"),
+            "what `rate` and `framing` say",
+            "the line card at both ends, whose rate and framing it has where these are not written",
+        ),
         Param::or("delay", ParamKind::Time, "0 s", "from one end to the other"),
         Param::optional(
             "framing",

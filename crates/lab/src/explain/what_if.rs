@@ -28,6 +28,11 @@ pub enum Change {
     },
     /// Every queue holds twice as much.
     BuffersDoubled,
+    /// Ideal output queueing stands in the place of this fabric.
+    Ideal {
+        /// The node, as declared.
+        fabric: String,
+    },
 }
 
 impl Change {
@@ -43,6 +48,7 @@ impl Change {
             }
             Change::Free { stage } => format!("{stage} at no cost"),
             Change::BuffersDoubled => "every buffer doubled".to_owned(),
+            Change::Ideal { fabric } => format!("{fabric} as ideal output queueing"),
         }
     }
 }

@@ -11,8 +11,11 @@ mod adapter;
 pub mod device;
 
 pub(crate) mod pages;
+mod port;
 
 pub use adapter::{Link, adapter, link};
+pub(crate) use port::options as port_options;
+pub use port::{line_card, port};
 
 use crate::document::{Content, Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;

@@ -39,6 +39,14 @@ impl Shelf {
         self.texts.get(path).map(String::as_str).ok_or_else(missing)
     }
 
+    /// The constants of an experiment that has published values.
+    ///
+    /// # Errors
+    /// There is none of this name, or its files are wrong.
+    pub(crate) fn constants(&self, name: &str) -> Result<Constants, Error> {
+        Experiment::read(self, name).map(|experiment| experiment.constants)
+    }
+
     /// Every experiment that has published values, by name.
     pub(super) fn experiments(&self) -> Result<Vec<Experiment>, Error> {
         let name = |path: &String| {
@@ -153,7 +161,8 @@ impl Experiment {
         let contradictions = contradictions(&mut decoder, root.get("contradictions"));
         let mut constants = Constants::default();
         if let Some(profile) = header.given::<String>("profile") {
-            add_profile(&mut constants, shelf, &profile)?;
+            let file = format!("profiles/{profile}.toml");
+            add_profile(&mut constants, &file, shelf.text(&file)?)?;
         }
         constants.add(&mut decoder, root.get("constants"));
         finish(decoder)?;
@@ -201,14 +210,25 @@ fn finish(decoder: Decoder<'_>) -> Result<(), Error> {
     }
 }
 
-fn add_profile(constants: &mut Constants, shelf: &Shelf, profile: &str) -> Result<(), Error> {
-    let file = format!("profiles/{profile}.toml");
-    let (root, mut decoder) = open(&file, shelf.text(&file)?)?;
+fn add_profile(constants: &mut Constants, file: &str, text: &str) -> Result<(), Error> {
+    let (root, mut decoder) = open(file, text)?;
     let besides = &["constants"];
     let shape = Shape { what: "a profile", params: PROFILE, kind: None, besides };
     decoder.table(&shape, &root, "");
     constants.add(&mut decoder, root.get("constants"));
     finish(decoder)
+}
+
+impl Constants {
+    /// Those of a profile's file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub(crate) fn of_profile(file: &str, text: &str) -> Result<Constants, Error> {
+        let mut constants = Constants::default();
+        add_profile(&mut constants, file, text)?;
+        Ok(constants)
+    }
 }
 
 fn contradictions(decoder: &mut Decoder<'_>, list: Option<&Item>) -> Vec<Contradiction> {

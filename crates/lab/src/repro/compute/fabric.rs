@@ -2,15 +2,14 @@
 
 use super::{Computed, Setting, Value};
 use crate::report::plots::{Plot, Series};
-use crate::repro::Error;
+use crate::repro::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_net::fabric::allocation::Rule;
 use lastmeter_net::fabric::model::{Model, Options};
 use lastmeter_net::fabric::stress::{Load, Record, Sample, run};
 
 /// The router of Table 4 with one of the two sets of equations, and its load.
-fn table_4(setting: &Setting<'_>, base: bool) -> Result<(Options, Load), Error> {
-    let constants = setting.constants;
+pub(crate) fn table_4(constants: &Constants, base: bool) -> Result<(Options, Load), Error> {
     let backlog_min = constants.get("backlog_min")?;
     let options = Options {
         ports: constants.get::<u64>("ports")? as usize,
@@ -39,9 +38,9 @@ fn count(value: f64, unit: &'static str) -> Value {
 
 /// The stress load, with the equations of §8.2 and once with those of §3.6.
 pub(super) fn stress(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let (options, load) = table_4(setting, false)?;
+    let (options, load) = table_4(setting.constants, false)?;
     let record = run(options, load);
-    let base = run(table_4(setting, true)?.0, load);
+    let base = run(table_4(setting.constants, true)?.0, load);
     let mut computed = vec![
         Computed::new("D-118", "N", count(options.ports as f64, "ports")),
         Computed::new("D-118", "S", count(options.speed_up.0 as f64, "times")),
@@ -195,11 +194,15 @@ fn beside_the_ideal(record: &Record, base: &Record, options: Options) -> Vec<Com
 
 /// Figs 19, 20 and 21.
 pub(super) fn stress_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
-    let (options, load) = table_4(setting, false)?;
-    let record = run(options, load);
+    let (options, load) = table_4(setting.constants, false)?;
+    Ok(figures(&run(options, load).samples, load))
+}
+
+/// Figs 19, 20 and 21 from what was seen at the end of each period.
+pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
     let curve = |name: String, of: &dyn Fn(&Sample) -> f64| Series {
         name,
-        points: record.samples.iter().map(|sample| (sample.period as f64, of(sample))).collect(),
+        points: samples.iter().map(|sample| (sample.period as f64, of(sample))).collect(),
     };
     let marks: Vec<(f64, String)> =
         [400.0, 600.0, 700.0, 750.0].map(|end| (end, format!("{end:.0}"))).into();
@@ -233,7 +236,7 @@ pub(super) fn stress_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             sample.rate[output] as f64 / 1e6
         })
     };
-    Ok(vec![
+    vec![
         plot(
             "Fig 19: the stress load",
             "What all sources send to each output. Dotted: where the document's stages end.",
@@ -254,7 +257,7 @@ pub(super) fn stress_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             "Mbit/s",
             (0..load.stages).map(rate).collect(),
         ),
-    ])
+    ]
 }
 
 /// How traffic arrives in the study of the speed-up.

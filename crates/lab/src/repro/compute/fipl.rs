@@ -1,36 +1,15 @@
 //! FIPL: lookup engines that share one memory (D-133 to D-139), over a Tree Bitmap of the same size.
 
 use super::{Computed, Setting, Value};
-use crate::repro::{Constants, Error};
+use crate::report::plots::{Plot, Series};
+use crate::repro::{Constants, Error, Shelf};
 use lastmeter_base::{Duration, Time};
 use lastmeter_host::lookup_engines::{Engines, Options};
-use lastmeter_net::lookup::table::{addresses, generate, load};
+use lastmeter_net::lookup::table::{LENGTHS_2001, addresses, generate, load};
 use lastmeter_net::lookup::{self, TreeBitmap};
 
 const NAME: &str = "fipl";
 
-/// How many prefixes of each length routing tables had in the middle of 2001, of a hundred thousand:
-/// 57 % of 24 bits, most others from 16 to 23 (Huston, "Analyzing the Internet's BGP routing table",
-/// The Internet Protocol Journal 4(1), 2001). It stands for the part of Mae-West's table.
-const LENGTHS_2001: &[(u8, u32)] = &[
-    (8, 25),
-    (9, 5),
-    (10, 10),
-    (11, 15),
-    (12, 45),
-    (13, 100),
-    (14, 260),
-    (15, 450),
-    (16, 7200),
-    (17, 1500),
-    (18, 2600),
-    (19, 7000),
-    (20, 5800),
-    (21, 4700),
-    (22, 7000),
-    (23, 8600),
-    (24, 57_500),
-];
 /// A route that nobody covers has 8 nodes of 4 bits and one more for all 32.
 const NODES_MOST: u64 = 9;
 /// Throughput that differs by less is the same.
@@ -47,22 +26,57 @@ struct Bench {
 }
 
 /// What a run gave.
-struct Run {
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
     /// Lookups a second.
-    rate: f64,
-    /// Mean, in seconds.
-    latency: f64,
+    pub rate: f64,
+    /// Mean latency, in seconds.
+    pub latency: f64,
+}
+
+/// The document's engines, to stand beside measurements of today (D-134).
+pub struct Engines2001(Bench);
+
+impl Engines2001 {
+    /// The engines of the bundled experiment.
+    ///
+    /// # Errors
+    /// A constant is missing.
+    pub fn new(seed: u64) -> Result<Engines2001, Error> {
+        Shelf::builtin()
+            .constants(NAME)
+            .and_then(|constants| Bench::read(&constants, seed))
+            .map(Engines2001)
+    }
+    /// How many engines there are at most.
+    pub fn engines(&self) -> usize {
+        self.0.options.engines
+    }
+    /// A run with so many engines.
+    pub fn run(&self, engines: usize) -> Run {
+        self.0.engines(engines)
+    }
+    /// A run with so many engines and updates a second: the mean over runs that begin at any phase of
+    /// the updates. The latency is that without updates.
+    pub fn updated(&self, engines: usize, rate: u64) -> Run {
+        let Run { rate: without, latency } = self.0.engines(engines);
+        let losses = self.0.losses(Options { engines, ..self.0.options }, rate);
+        Run { rate: without * (1.0 - mean(&losses)), latency }
+    }
+}
+
+fn mean(losses: &[f64]) -> f64 {
+    losses.iter().sum::<f64>() / losses.len() as f64
 }
 
 impl Bench {
-    fn read(setting: &Setting<'_>) -> Result<Bench, Error> {
-        let constants: &Constants = setting.constants;
+    fn read(constants: &Constants, seed: u64) -> Result<Bench, Error> {
         let routes: u64 = constants.get("routes")?;
-        let table = generate::<u32>(routes as usize, LENGTHS_2001, setting.seed);
+        let table = generate::<u32>(routes as usize, LENGTHS_2001, seed);
         let tree: TreeBitmap<u32> = load(&table, lookup::Options::FIPL)
             .map_err(|full| Error::Computation { name: NAME, message: full.to_string() })?;
         let wanted: u64 = constants.get("addresses")?;
-        let keys = addresses(&table, wanted as usize, setting.seed);
+        let keys = addresses(&table, wanted as usize, seed);
         let nodes = keys.iter().map(|&key| tree.explain(key).steps.len() as u64).collect();
         let options = Options {
             engines: constants.get::<u64>("engines")? as usize,
@@ -112,13 +126,11 @@ impl Bench {
     }
 
     /// Shares that so many updates a second take away, one for each phase.
-    fn losses(&self, rate: u64) -> Vec<f64> {
-        let without = self.run(self.options, None).rate;
+    fn losses(&self, options: Options, rate: u64) -> Vec<f64> {
+        let without = self.run(options, None).rate;
         let period = Duration::from_secs(1) / rate;
         let phases = (0..PHASES).map(|phase| period * phase / PHASES);
-        phases
-            .map(|phase| 1.0 - self.run(self.options, Some((period, phase))).rate / without)
-            .collect()
+        phases.map(|phase| 1.0 - self.run(options, Some((period, phase))).rate / without).collect()
     }
 
     /// The longest ways, and addresses whenever an engine is free.
@@ -138,7 +150,7 @@ impl Bench {
 }
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let bench = Bench::read(setting)?;
+    let bench = Bench::read(setting.constants, setting.seed)?;
     let constants = setting.constants;
     let (writes, updates): (u64, Vec<u64>) = (constants.get("writes")?, constants.get("updates")?);
     let count = |value: u64, unit| Value::Number(value as f64, unit);
@@ -149,9 +161,9 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let curve: Vec<Run> = (1..=all).map(|engines| bench.engines(engines)).collect();
     let (one, eight) = (&curve[0], &curve[all - 1]);
     let projected = bench.at_twice_the_clock();
-    let losses: Vec<Vec<f64>> = updates.iter().map(|&rate| bench.losses(rate)).collect();
+    let losses: Vec<Vec<f64>> =
+        updates.iter().map(|&rate| bench.losses(bench.options, rate)).collect();
     let most = |losses: &[f64]| losses.iter().copied().fold(0.0, f64::max);
-    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let (more, more_and_faster) = bench.twice();
     let mhz = 1.0 / bench.options.cycle.as_secs_f64() / 1e6;
     Ok(vec![
@@ -166,6 +178,11 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "D-136",
             "latency with eight engines beside one",
             percent(eight.latency / one.latency - 1.0),
+        ),
+        Computed::new(
+            "D-136",
+            "the longest latency of one to eight engines beside one",
+            percent(curve.iter().map(|run| run.latency).fold(0.0, f64::max) / one.latency - 1.0),
         ),
         Computed::new(
             "D-136",
@@ -189,5 +206,64 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("D-138", "control cells of an update", count(bench.cells, "cells")),
         Computed::new("D-138", "writes of a control cell", count(writes / bench.cells, "writes")),
         Computed::new("D-139", "worst case at 200 MHz", rate(projected)),
+    ])
+}
+
+/// Figs 26 and 27.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let bench = Bench::read(setting.constants, setting.seed)?;
+    let updates: Vec<u64> = setting.constants.get("updates")?;
+    let plot = |title: &str, caption: &str, y: &str, series| Plot {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        x: "lookup engines".to_owned(),
+        y: y.to_owned(),
+        over_time: false,
+        series,
+        marks: Vec::new(),
+    };
+    let curve = |name: String, of: &dyn Fn(usize) -> f64| {
+        let points = (1..=bench.options.engines).map(|engines| (engines as f64, of(engines)));
+        Series { name, points: points.collect() }
+    };
+    let with = |engines: usize| Options { engines, ..bench.options };
+    let worst = |engines: usize| {
+        let nodes = vec![NODES_MOST; bench.nodes.len()];
+        Bench { nodes, ..bench }.run(with(engines), None)
+    };
+    let rate = |engines: usize| bench.engines(engines).rate / 1e6;
+    let mut under = vec![curve("no updates".to_owned(), &rate)];
+    for &updates in &updates {
+        let name = format!("{updates} updates/s");
+        under.push(curve(name, &|engines| {
+            rate(engines) * (1.0 - mean(&bench.losses(with(engines), updates)))
+        }));
+    }
+    Ok(vec![
+        plot(
+            "Fig 26: throughput",
+            "1.53 to 10.1 million lookups/s, by the document. At worst every lookup passes nine nodes.",
+            "million lookups/s",
+            vec![
+                curve("addresses of the table".to_owned(), &rate),
+                curve("at worst".to_owned(), &|engines| worst(engines).rate / 1e6),
+            ],
+        ),
+        plot(
+            "Fig 26: latency",
+            "624 to 660 ns, by the document: engines find phases in which they hardly wait for each other.",
+            "ns",
+            vec![
+                curve("addresses of the table".to_owned(), &|e| 1e9 * bench.engines(e).latency),
+                curve("at worst".to_owned(), &|engines| 1e9 * worst(engines).latency),
+            ],
+        ),
+        plot(
+            "Fig 27: throughput under updates",
+            "The mean over runs that begin at any phase of the updates. `lastmeter bench lookup/engines` \
+             measures both figures on this machine.",
+            "million lookups/s",
+            under,
+        ),
     ])
 }

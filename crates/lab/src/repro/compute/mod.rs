@@ -18,8 +18,8 @@ mod cim_model;
 mod cim_plots;
 mod cim_use;
 mod end;
-mod fabric;
-mod fipl;
+pub(crate) mod fabric;
+pub mod fipl;
 mod interfaces;
 mod ip;
 mod jetstream;
@@ -31,6 +31,7 @@ mod preempt;
 mod qsdrr;
 mod runs;
 mod spc;
+mod spc_plots;
 mod striping;
 mod tcp_cells;
 mod tcp_recovery;
@@ -223,8 +224,10 @@ const FIGURES: &[(&str, Figures)] = &[
     ("cim-model", cim_plots::plots),
     ("dq-speedup", fabric::speed_up_plots),
     ("dq-stress", fabric::stress_plots),
+    ("fipl", fipl::plots),
     ("livelock", livelock::plots),
     ("preempt", preempt::plots),
+    ("spc", spc_plots::plots),
 ];
 
 /// Who draws the figures of this computation, if anybody does.

@@ -2,6 +2,7 @@
 
 use super::{Computed, Setting, Value};
 use crate::ledger::{Close, Ledger, Provenance, close};
+use crate::profile::port_options;
 use crate::repro::{Constants, Error};
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, NodeId, PerByte, Time};
 use lastmeter_engine::{Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
@@ -23,48 +24,34 @@ const SAME: f64 = 0.01;
 const COLLAPSED: f64 = 0.95;
 
 /// A port as the document describes it.
-struct Card {
-    options: Options,
+pub(super) struct Card {
+    pub(super) options: Options,
 }
 
 /// What a run at one rate gave.
-struct Point {
+pub(super) struct Point {
     /// Packets a second.
-    rate: f64,
+    pub(super) rate: f64,
     ledger: Ledger,
 }
 
 impl Card {
-    fn read(constants: &Constants) -> Result<Card, Error> {
-        let options = Options {
-            cycle: constants.get("pci_cycle")?,
-            operation: constants.get("operation_cycles")?,
-            wait: constants.get("operation_wait")?,
-            word: constants.get("pci_word")?,
-            memory: constants.get("memory")?,
-            receive: constants.get("receive_words")?,
-            send: constants.get("send_words")?,
-            batch: constants.get("batch")?,
-            fifo: constants.get("fifo")?,
-            buffers: constants.get("buffers")?,
-            cell_gap: Duration::from_ns(1),
-            software: constants.get("software")?,
-            lookup: constants.get("lookup")?,
-            swap: Some(constants.get("header")?),
-            clock: Some((constants.get("queueing_period")?, constants.get("queueing")?)),
-            quantum: Duration::from_ns(500),
-        };
-        Ok(Card { options })
+    pub(super) fn read(constants: &Constants) -> Result<Card, Error> {
+        Ok(Card { options: port_options(constants)? })
     }
-    fn with(&self, change: impl Fn(&mut Options)) -> Card {
+    /// SPC 2: the same with its memory.
+    pub(super) fn second(constants: &Constants) -> Result<Card, Error> {
+        Ok(Card::read(constants)?.with_memory(constants.get("memory_2")?))
+    }
+    pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Card {
         let mut options = self.options.clone();
         change(&mut options);
         Card { options }
     }
-    fn without_queueing(&self) -> Card {
+    pub(super) fn without_queueing(&self) -> Card {
         self.with(|options| options.clock = None)
     }
-    fn without_lookup(&self) -> Card {
+    pub(super) fn without_lookup(&self) -> Card {
         self.with(|options| options.lookup = Duration::ZERO)
     }
     /// A card without the fault: the header need not be swapped either.
@@ -75,13 +62,13 @@ impl Card {
             .with(|options| options.software = options.software.saturating_sub(saved))
     }
     /// The header is swapped still: that is in `software`.
-    fn without_swap(&self) -> Card {
+    pub(super) fn without_swap(&self) -> Card {
         self.with(|options| options.swap = None)
     }
     /// With another memory: all that the processor does waits for it.
-    fn with_memory(&self, memory: PerByte) -> Card {
-        let scaled = |time: Duration| time.scale_ceil(memory.as_fs(), self.options.memory.as_fs());
-        self.with_software(scaled).with(|options| options.memory = memory)
+    pub(super) fn with_memory(&self, memory: PerByte) -> Card {
+        let speed = (self.options.memory.as_fs(), memory.as_fs());
+        Card { options: self.options.clone().with_memory_speed(speed) }
     }
     fn with_software(&self, scaled: impl Fn(Duration) -> Duration) -> Card {
         self.with(|options| {
@@ -93,6 +80,16 @@ impl Card {
 
     /// Offers so many packets a second, their cells spread evenly.
     fn offer(&self, len: Bytes, offered: u64) -> Result<Point, Error> {
+        self.offer_for(LENGTH, len, offered)
+    }
+
+    /// As [`Card::offer`], for so long.
+    pub(super) fn offer_for(
+        &self,
+        length: Duration,
+        len: Bytes,
+        offered: u64,
+    ) -> Result<Point, Error> {
         let failed = |error: lastmeter_engine::Error| Error::Computation {
             name: NAME,
             message: error.to_string(),
@@ -101,23 +98,25 @@ impl Card {
         let mut resource = |name: &str, kind: ResourceKind| {
             graph.resource(ResourceInfo { name: name.to_owned(), kind, units: 1 })
         };
-        let (pci, memory) =
-            (resource("pci", ResourceKind::Bus), resource("memory", ResourceKind::Bus));
-        let cpu = resource("cpu", ResourceKind::Cpu);
-        let mut stage = |name: &str, resource, memory: u32| {
-            let name = name.to_owned();
-            graph.stage(StageInfo { name, resource: Some(resource), copies: 0, touches: 0, memory })
-        };
-        let swaps = u32::from(self.options.swap.is_some());
-        let names = Names {
-            pci,
-            memory,
-            cpu,
-            receive: stage("card to memory", pci, 1),
-            process: stage("software", cpu, 2 * swaps),
-            send: stage("memory to card", pci, 1),
-            clock: stage("distributed queueing", cpu, 0),
-        };
+        let resources = [
+            resource("pci", ResourceKind::Bus),
+            resource("memory", ResourceKind::Bus),
+            resource("cpu", ResourceKind::Cpu),
+        ];
+        // The resource of each stage, and how often it moves a packet's bytes over the memory.
+        let stages = [
+            ("card to memory", 0, 1),
+            ("software", 2, 0),
+            ("lookup", 2, 0),
+            ("word swap", 2, 2),
+            ("memory to card", 0, 1),
+            ("distributed queueing", 2, 0),
+        ];
+        let stages = stages.map(|(name, resource, memory)| {
+            let (name, resource) = (name.to_owned(), Some(resources[resource]));
+            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory })
+        });
+        let names = Names::of(resources, stages);
         let gap = Duration::from_ps(1_000_000_000_000 / offered.max(1));
         let cell_gap = (gap / Options::cells(len)).max(Duration::from_ps(1));
         let machine = Machine::new(Options { cell_gap, ..self.options.clone() }, names);
@@ -132,16 +131,16 @@ impl Card {
         graph.connect(source, PortId(0), port, PortId(0)).map_err(failed)?;
         graph.connect(port, PortId(0), sink, PortId(0)).map_err(failed)?;
         let mut engine = graph.build(1).map_err(failed)?;
-        engine.run_until(Time::START + LENGTH, &mut VirtualClock::default()).map_err(failed)?;
+        engine.run_until(Time::START + length, &mut VirtualClock::default()).map_err(failed)?;
         let provenance = Provenance { seed: 1, level: "model".to_owned(), ..Provenance::default() };
         let close_as = Close { title: "Smart Port Card".to_owned(), provenance };
         let ledger = close(&engine.finish().map_err(failed)?, close_as);
-        let rate = ledger.paths[0].totals.delivered.packets as f64 / LENGTH.as_secs_f64();
+        let rate = ledger.paths[0].totals.delivered.packets as f64 / length.as_secs_f64();
         Ok(Point { rate, ledger })
     }
 
     /// The highest rate: that of a port which is offered a little more than it carries.
-    fn most(&self, len: Bytes) -> Result<f64, Error> {
+    pub(super) fn most(&self, len: Bytes) -> Result<f64, Error> {
         let mut offered = 1.05 / self.options.time_alone(len).as_secs_f64();
         loop {
             let rate = self.offer(len, offered as u64)?.rate;
@@ -157,7 +156,7 @@ impl Card {
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bench = Bench {
         card: Card::read(setting.constants)?,
-        second: Card::read(setting.constants)?.with_memory(setting.constants.get("memory_2")?),
+        second: Card::second(setting.constants)?,
         sizes: setting.constants.get::<Vec<u64>>("sizes")?.into_iter().map(Bytes).collect(),
         small: setting.constants.get("small")?,
     };

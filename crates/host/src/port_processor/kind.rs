@@ -1,0 +1,57 @@
+//! How experiments describe a port processor.
+
+use lastmeter_base::here;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "port-processor",
+    family: Family::Node,
+    what: "A port of a router: a card, a bus, a memory and a processor that wait for each other.",
+    ports: "line   --> [FIFO] -> memory -> swap, lookup, software -> memory -> fabric
+fabric --> [FIFO] -> memory -> swap,         software -> memory -> line
+drops: `no buffer`, `overrun`, `line full`",
+    params: &[
+        Param::required("profile", ParamKind::Profile("ports"), "the card that it is"),
+        Param::or("line", ParamKind::Rate, "1.2 Gbit/s", "at which its card takes cells of 53 B"),
+        Param::or("lookup", ParamKind::Flag, "true", "whether the input side looks next hops up"),
+        Param::or(
+            "queueing",
+            ParamKind::Flag,
+            "true",
+            "whether its processor works for distributed queueing in each period",
+        ),
+        Param::or(
+            "word-swap",
+            ParamKind::Flag,
+            "true",
+            "whether words of packets are swapped, which a fault of the first card makes necessary",
+        ),
+    ],
+    source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, §6",
+    deviations: &[
+        "What comes from a `fabric` takes the output side, everything else the input side: in the \
+         router the circuit's number says which.",
+        "Virtual output queues stand in the fabric, the queue of each virtual interface at its link.",
+        "Interrupts are part of the software's time; cells of two packets never interleave.",
+        "The processor's clock does not matter: its software waits for the memory (D-116).",
+    ],
+    counters: &[("overruns", "packets that lost a cell for which the card had no room")],
+    example: r#"
+duration = "20 ms"
+[nodes]
+sender = { host = {} }
+in = { port-processor = { profile = "spc" } }
+core = { fabric = { rate = "1 Gbit/s" } }
+out = { port-processor = { profile = "spc" } }
+receiver = { host = {} }
+[[links]]
+between = ["sender", "in", "core", "out", "receiver"]
+[[traffic]]
+name = "small packets"
+from = "sender"
+to = "receiver"
+constant = { rate = "25.6 Mbit/s", size = "40 B" }
+"#,
+    place: here!(),
+};

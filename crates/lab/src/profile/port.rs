@@ -1,0 +1,126 @@
+//! Profiles of port processors and of line cards: constants with their sources, read from
+//! `profiles/ports/NAME.toml` and `profiles/links/NAME.toml`.
+//!
+//! ```text
+//! profiles/ports/spc.toml --> Constants --> port_processor::Options --> `lastmeter run`, `lastmeter repro`
+//! profiles/links/oc3.toml --> Constants --> rate and framing --> a link of an experiment
+//! ```
+
+use crate::repro::{Constants, Error};
+use lastmeter_base::kind::{FRAMING_MAX, RATE_MIN};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_host::port_processor::Options;
+
+/// How long the processor's software holds the memory at a time: short beside everything else.
+const QUANTUM: Duration = Duration::from_ns(500);
+
+/// Reads a profile; `file` is what messages call it.
+///
+/// ```
+/// use lastmeter_lab::library::{Builtin, Library};
+/// let text = Builtin.profile("ports", "spc")?;
+/// let spc = lastmeter_lab::profile::port("ports/spc.toml", &text).map_err(|e| e.to_string())?;
+/// assert_eq!(spc.operations(), 8); // 3 reads and 5 writes (D-114).
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+/// What is wrong with it, and where; or which constant is missing.
+pub fn port(file: &str, text: &str) -> Result<Options, Error> {
+    options(&Constants::of_profile(file, text)?)
+}
+
+/// Reads the profile of a line card (D-08): its rate, and the line time of a packet besides its own.
+///
+/// ```
+/// use lastmeter_base::{Bytes, Rate};
+/// use lastmeter_lab::library::{Builtin, Library};
+/// let text = Builtin.profile("links", "gbe")?;
+/// let card = lastmeter_lab::profile::line_card("links/gbe.toml", &text).map_err(|e| e.to_string())?;
+/// assert_eq!(card, (Rate::from_gbit(1), Bytes(38)));
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+/// What is wrong with it, and where; or which constant is missing.
+pub fn line_card(file: &str, text: &str) -> Result<(Rate, Bytes), Error> {
+    let constants = Constants::of_profile(file, text)?;
+    let (rate, framing): (Rate, Bytes) = (constants.get("rate")?, constants.get("framing")?);
+    match rate < RATE_MIN || framing > Bytes(FRAMING_MAX) {
+        true => Err(impossible("`rate` is at least 1 kbit/s and `framing` at most 64 KiB")),
+        false => Ok((rate, framing)),
+    }
+}
+
+fn impossible(right: &str) -> Error {
+    Error::Computation { name: "profile", message: right.to_owned() }
+}
+
+/// A port with these constants. Its cells come as fast as a nanosecond apart until a line is known.
+pub(crate) fn options(constants: &Constants) -> Result<Options, Error> {
+    let options = Options {
+        cycle: constants.get("pci_cycle")?,
+        operation: constants.get("operation_cycles")?,
+        wait: constants.get("operation_wait")?,
+        word: constants.get("pci_word")?,
+        memory: constants.get("memory")?,
+        receive: constants.get("receive_words")?,
+        send: constants.get("send_words")?,
+        batch: constants.get("batch")?,
+        fifo: constants.get("fifo")?,
+        buffers: constants.get("buffers")?,
+        cell_gap: Duration::from_ns(1),
+        software: constants.get("software")?,
+        lookup: constants.get("lookup")?,
+        swap: Some(constants.get("header")?),
+        clock: Some((constants.get("queueing_period")?, constants.get("queueing")?)),
+        quantum: QUANTUM,
+        free: [false; 2],
+    };
+    let (word, memory): (Bytes, PerByte) = (options.word, options.memory);
+    let period = options.clock.map_or(Duration::ZERO, |(period, _)| period);
+    let wrong = [
+        (options.batch == 0 || options.batch > options.fifo, "`fifo` holds a burst of `batch`"),
+        (options.buffers == 0, "`buffers` is at least 1"),
+        (word.0 == 0 || options.cycle.is_zero(), "a cycle moves something and takes time"),
+        (memory == PerByte::ZERO || period.is_zero(), "memory and period take time"),
+    ];
+    match wrong.into_iter().find(|(wrong, _)| *wrong) {
+        Some((_, right)) => Err(impossible(right)),
+        None => Ok(options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::{Builtin, Library};
+
+    /// D-08: dual OC-3, OC-12 and G-Link, and the Ethernet card that was planned.
+    #[test]
+    fn the_line_cards_have_the_rates_of_the_document() {
+        for (name, line, least) in
+            [("oc3", 155, 149), ("oc12", 622, 599), ("g-link", 1200, 1200), ("gbe", 1000, 1000)]
+        {
+            let text = Builtin.profile("links", name).expect("it is bundled");
+            let constants = Constants::of_profile(name, &text).expect("it is right");
+            let printed: Rate = constants.get("line").expect("it has one");
+            assert_eq!(printed.as_bits() / 1_000_000, line, "{name}");
+            let (rate, _) = line_card(name, &text).expect("it is right");
+            assert!(rate <= printed && rate >= Rate::from_mbit(least), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_says_why() {
+        let text = Builtin.profile("ports", "spc").expect("it is bundled");
+        let short = text.replace("fifo = { value = 64", "fifo = { value = 4");
+        assert_ne!(text, short);
+        assert!(
+            port("spc.toml", &short).expect_err("a burst is longer").to_string().contains("fifo")
+        );
+        let without = text.replace("batch = {", "botch = {");
+        let message = port("spc.toml", &without).expect_err("it is missing").to_string();
+        assert!(message.contains("no constant `batch`"), "{message}");
+    }
+}
