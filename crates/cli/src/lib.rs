@@ -7,6 +7,7 @@
 mod bench;
 mod calibrate;
 mod compare;
+mod dq;
 mod kinds;
 mod live;
 mod lookup;
@@ -82,6 +83,8 @@ enum Command {
     Kinds(kinds::Arguments),
     /// Look addresses up in a routing table, and say how each answer was found
     Lookup(lookup::Arguments),
+    /// Run the stress load of distributed queueing on threads, and draw what their cells tell
+    Dq(dq::Arguments),
     /// Run benchmarks, beside peers where these are installed
     Bench(bench::Arguments),
 }
@@ -126,6 +129,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
         Command::Lookup(arguments) => lookup::lookup(&common, &arguments),
+        Command::Dq(arguments) => dq::dq(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     };
     match ended {

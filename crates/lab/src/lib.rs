@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod document;
+pub mod dq;
 pub mod experiment;
 pub mod explain;
 pub mod kinds;

@@ -62,6 +62,22 @@ pub fn render(ledger: &Ledger) -> String {
     out
 }
 
+/// Curves as a whole HTML document.
+///
+/// ```
+/// use lastmeter_lab::report::html::curves;
+/// assert!(curves("Lookups", &[]).contains("<h1>Lookups</h1>"));
+/// ```
+pub fn curves(title: &str, plots: &[crate::report::plots::Plot]) -> String {
+    let mut out = begin(title);
+    out.push_str(&format!("<header>\n<h1>{}</h1>\n</header>\n<main>\n", escape(title)));
+    out.push_str("<section aria-label=\"Figures\">\n");
+    out.push_str(&crate::report::plots::figures(plots));
+    out.push_str("</section>\n</main>\n");
+    end(&mut out, "title", "null");
+    out
+}
+
 /// A page up to its body.
 fn begin(title: &str) -> String {
     let title = escape(title);
