@@ -6,11 +6,14 @@
 mod auth;
 mod classify;
 mod crates;
+mod curves;
 mod engine;
+mod engines;
 mod lookup;
 mod observed;
 mod peer;
 mod scale;
+mod touch;
 
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
@@ -31,6 +34,9 @@ pub(crate) struct Arguments {
     /// With `engine/fabric` or `engine/fat-tree`: run only this size, and say what memory it takes
     #[arg(long, value_name = "N", conflicts_with = "table")]
     size: Option<usize>,
+    /// Write one HTML page here: those whose names end in `@N`, drawn over N
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    out: Option<std::path::PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -39,7 +45,9 @@ Examples:
   lastmeter bench engine --json   a line of JSON for each of the engine's
   lastmeter bench wire --quick    the formats, on small input
   lastmeter bench engine/fat-tree --size 32
-                                  what memory 8192 hosts take";
+                                  what memory 8192 hosts take
+  lastmeter bench lookup/engines --out engines.html
+                                  lookups in flight on this machine, beside a model of 2001";
 
 /// What one benchmark found; the names of its fields are those of the JSON.
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,13 +87,14 @@ pub(crate) fn bench(
         show(common, &scale::alone(&arguments.name, size, &setting)?);
         return Ok(Ended::Done);
     }
-    let mut found = false;
+    let mut results = Vec::new();
     for (name, run) in own() {
         if name.starts_with(&arguments.name) {
-            found = true;
-            show(common, &run(&setting)?);
+            results.push(run(&setting)?);
+            results.iter().rev().take(1).for_each(|result| show(common, result));
         }
     }
+    let mut found = !results.is_empty();
     if let Some(table) =
         arguments.table.as_deref().filter(|_| "lookup".starts_with(&arguments.name))
     {
@@ -97,6 +106,10 @@ pub(crate) fn bench(
         let mut result = timed(case, common.quick);
         classify::beside(&mut result, common.quick)?;
         show(common, &result);
+        results.push(result);
+    }
+    if let Some(path) = &arguments.out {
+        curves::save(path, &results)?;
     }
     match found {
         true => Ok(Ended::Done),
@@ -106,13 +119,13 @@ pub(crate) fn bench(
 
 /// What is measured here and not in a crate: it needs threads, peers or other programs.
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
-    let engines = engine::ALL.iter().chain(scale::ALL).copied();
+    let engines = engine::ALL.iter().chain(scale::ALL).chain(engines::ALL).copied();
     engines.chain([("why/observed", observed::observed as engine::Bench)])
 }
 
 /// Cases of the crates below, and those that need other people's libraries.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    lastmeter_lab::bench_cases().chain(auth::CASES)
+    lastmeter_lab::bench_cases().chain(auth::CASES).chain(touch::CASES)
 }
 
 fn unknown(name: &str) -> String {

@@ -1,0 +1,124 @@
+//! Benchmarks whose names end in `@N` as curves over N, with their peers.
+
+use super::Result;
+use crate::{Complaint, output};
+use lastmeter_lab::report::html;
+use lastmeter_lab::report::plots::{Plot, Series};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A unit's curves.
+#[derive(Default)]
+struct Unit {
+    ours: BTreeMap<String, Vec<(f64, f64)>>,
+    peers: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+/// Draws them: each unit as it is, and, where there are peers, each curve beside its own first point,
+/// so that machines of different times can be compared in shape.
+pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
+    let mut units: BTreeMap<&str, Unit> = BTreeMap::new();
+    for result in results {
+        let Some((name, number)) = result.bench.rsplit_once('@') else { continue };
+        let Ok(number) = number.parse::<f64>() else { continue };
+        let unit = units.entry(&result.unit).or_default();
+        unit.ours.entry(name.to_owned()).or_default().push((number, result.value));
+        if let (Some(peer), Some(value)) = (&result.peer, result.peer_value) {
+            let name = format!("{name}, {peer}");
+            unit.peers.entry(name).or_default().push((number, value));
+        }
+    }
+    let mut plots = Vec::new();
+    for (unit, Unit { ours, peers }) in units {
+        // Curves of one point say nothing.
+        let curves = |of: &BTreeMap<String, Vec<(f64, f64)>>| -> Vec<Series> {
+            let curves = of.iter().filter(|(_, points)| points.len() > 1);
+            let curve = |(name, points): (&String, &Vec<(f64, f64)>)| Series {
+                name: name.clone(),
+                points: points.clone(),
+            };
+            curves.map(curve).collect()
+        };
+        let (ours, peers) = (curves(&ours), curves(&peers));
+        if ours.is_empty() {
+            continue;
+        }
+        let scale = ours.iter().flat_map(|series| &series.points).map(|point| point.1);
+        let (scale, prefix) = match scale.fold(0.0, f64::max) {
+            most if most >= 1e7 => (1e-6, "million "),
+            most if most >= 1e4 => (1e-3, "thousand "),
+            _ => (1.0, ""),
+        };
+        plots.push(plot(
+            "On this machine".to_owned(),
+            "The best of many rounds; with updates the mean.",
+            format!("{prefix}{unit}"),
+            ours.iter().map(|series| scaled(series, scale)).collect(),
+        ));
+        if peers.is_empty() {
+            continue;
+        }
+        let both = ours.iter().chain(&peers).filter(|series| series.points[0].1 > 0.0);
+        plots.push(plot(
+            "Beside its own first point, and the peer's".to_owned(),
+            "What more of them bring, whatever one takes.",
+            format!("{unit}, times the first"),
+            both.map(|series| scaled(series, 1.0 / series.points[0].1)).collect(),
+        ));
+    }
+    plots
+}
+
+fn plot(title: String, caption: &str, y: String, series: Vec<Series>) -> Plot {
+    let (caption, x) = (caption.to_owned(), "N".to_owned());
+    Plot { title, caption, x, y, over_time: false, series, marks: Vec::new() }
+}
+
+fn scaled(series: &Series, by: f64) -> Series {
+    let points = series.points.iter().map(|&(x, y)| (x, y * by)).collect();
+    Series { name: series.name.clone(), points }
+}
+
+/// Writes the page.
+pub(super) fn save(path: &Path, results: &[Result]) -> std::result::Result<(), Complaint> {
+    let plots = plots(results);
+    if plots.is_empty() {
+        let right = "choose benchmarks whose names end in `@N`, such as `lookup/engines`";
+        return Err(Complaint(format!("there is no curve to draw: {right}")));
+    }
+    std::fs::write(path, html::curves("Benchmarks", &plots))
+        .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
+    output::note(&format!("Written to {}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(bench: &str, value: f64, peer: Option<f64>) -> Result {
+        Result {
+            bench: bench.to_owned(),
+            value,
+            unit: "lookups/s".to_owned(),
+            higher_is_better: true,
+            peer: peer.map(|_| "model".to_owned()),
+            peer_value: peer,
+            ratio: None,
+            hash: String::new(),
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn only_what_has_a_number_and_two_points_is_drawn() {
+        let mut results = vec![result("a@1", 2e7, Some(1e6)), result("b@1", 1.0, None)];
+        results.push(result("plain", 3.0, None));
+        assert!(plots(&results).is_empty());
+        results.push(result("a@8", 6e7, Some(5e6)));
+        let [absolute, relative] = &plots(&results)[..] else { panic!("two plots") };
+        assert_eq!(absolute.series.len(), 1);
+        assert_eq!(absolute.series[0].points, [(1.0, 20.0), (8.0, 60.0)]);
+        assert_eq!(relative.series[1].points, [(1.0, 1.0), (8.0, 5.0)]);
+    }
+}
