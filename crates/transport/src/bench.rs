@@ -2,8 +2,9 @@
 //! packet costs the link scheduler.
 //!
 //! Ten thousand channels share a 100 Gbit/s link at some 80 %: of a hundred kinds, as applications have
-//! them, or all different, which is the worst for admission. D_Order over channels that are all different
-//! costs the square of their number, and is measured with a thousand.
+//! them, or all different, which is the worst for admission. A question is answered, what it found is
+//! promised, and taken back. In the tight case each of the channels has the least bound that it could be
+//! promised when it came, so that none has room left and each question has to go down to the last.
 
 use crate::channel::admission::{Demand, Method, Reservations};
 use crate::channel::scheduler::{Options, Scheduler};
@@ -44,11 +45,17 @@ pub const CASES: &[Case] = &[
         (CHANNELS, 100)
     ),
     admission!(
-        "channel/d-order-distinct@1000",
-        "asks D_Order for the 1000th channel of a link, all different",
+        "channel/d-order-distinct@10000",
+        "asks D_Order for the 10,000th channel of a link, all different",
         Method::DOrder,
-        (999, 999)
+        (CHANNELS, CHANNELS)
     ),
+    Case {
+        name: "channel/d-order-tight@10000",
+        unit: "admissions",
+        what: "the same, where every channel has the least bound that could be promised",
+        prepare: |quick| questions(tight(quick)),
+    },
     admission!(
         "channel/edf-distinct@10000",
         "asks the exact test for the 10,000th channel of a link, all different",
@@ -63,17 +70,35 @@ pub const CASES: &[Case] = &[
     },
 ];
 
+/// A channel every 1 to 100 ms, which wants on average 0.8 / `channels` of a resource.
+fn part(random: &mut Stream, channels: u64) -> Demand {
+    let interval = Duration::from_us(1000 + random.below(99_000));
+    let share = 4 + random.below(8);
+    Demand { cost: interval.scale_ceil(share * 107, 1000 * channels), interval }
+}
+
+/// As many channels as [`CHANNELS`], each with the least bound.
+fn tight(quick: bool) -> Reservations {
+    let channels = if quick { CHANNELS_QUICK } else { CHANNELS };
+    let mut random = Stream::new(1, "tight");
+    let mut link = Reservations::new(Method::DOrder, Duration::from_ns(122));
+    while link.channels() < channels {
+        let demand = part(&mut random, channels + channels / 4);
+        if let Some(bound) = link.bound(demand) {
+            link.reserve(demand, bound);
+        }
+    }
+    link
+}
+
 /// Some 80 % of a resource, in channels of so many kinds.
 fn loaded(method: Method, (channels, kinds): (u64, u64), quick: bool) -> Reservations {
     let channels = if quick { CHANNELS_QUICK.min(channels) } else { channels };
     let mut random = Stream::new(1, "admission");
     let mut link = Reservations::new(method, Duration::from_ns(122));
     let mut kind = || {
-        // From 1 to 100 ms, and on average 0.8 / `channels` of the link.
-        let interval = Duration::from_us(1000 + random.below(99_000));
-        let share = 4 + random.below(8);
-        let cost = interval.scale_ceil(share * 107, 1000 * channels);
-        (Demand { cost, interval }, interval.scale_ceil(3 + random.below(6), 8))
+        let demand = part(&mut random, channels);
+        (demand, demand.interval.scale_ceil(3 + random.below(6), 8))
     };
     let known: Vec<(Demand, Duration)> = (0..kinds.min(channels)).map(|_| kind()).collect();
     for n in 0..channels {
@@ -84,7 +109,10 @@ fn loaded(method: Method, (channels, kinds): (u64, u64), quick: bool) -> Reserva
 }
 
 fn admission(method: Method, load: (u64, u64), quick: bool) -> Box<dyn FnMut() -> Work> {
-    let link = loaded(method, load, quick);
+    questions(loaded(method, load, quick))
+}
+
+fn questions(mut link: Reservations) -> Box<dyn FnMut() -> Work> {
     let mut random = Stream::new(2, "admission");
     let asked: Vec<Demand> = (0..QUESTIONS)
         .map(|_| {
@@ -93,10 +121,15 @@ fn admission(method: Method, load: (u64, u64), quick: bool) -> Box<dyn FnMut() -
         })
         .collect();
     Box::new(move || {
-        let bounds = asked.iter().map(|&demand| link.bound(demand));
-        let hash = bounds.fold(link.channels(), |hash, bound| {
-            hash.rotate_left(7) ^ bound.map_or(1, Duration::as_ps)
-        });
+        let mut hash = link.channels();
+        for &demand in &asked {
+            let bound = link.bound(demand);
+            hash = hash.rotate_left(7) ^ bound.map_or(1, Duration::as_ps);
+            if let Some(bound) = bound {
+                link.reserve(demand, bound);
+                link.release(demand, bound);
+            }
+        }
         Work { units: QUESTIONS, hash }
     })
 }

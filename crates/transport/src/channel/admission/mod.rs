@@ -11,18 +11,16 @@
 //!
 //! | Test | Admits | Source |
 //! |---|---|---|
-//! | [`Method::DOrder`] | what fixed priorities would serve in time | Kandlur, Shin & Ferrari 1994,
-//! algorithm D_Order |
+//! | [`Method::DOrder`] | what fixed priorities would serve in time | Kandlur, Shin & Ferrari 1994 |
 //! | [`Method::Edf`] | all that earliest due date serves in time: exact | Zheng & Shin 1994 |
 //!
 //! Both serve at run time by earliest due date, so a set that the first admits is safe, and the
 //! second admits a superset. Channels of the same (d, T) are held as one class, whose costs add: so
 //! ten thousand channels of a hundred kinds cost what a hundred do.
 //!
-//! Sources: Zheng and Shin, IEEE Trans. Comm. 42, 1994, solved backwards as in Zhang and Burns,
-//! IEEE
-//! Trans. Comp. 58(9), 2009. Deviation: utilisation is kept in 2^-64, rounded up, and stays below
-//! 1; the tests themselves are in
+//! Sources: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994 (algorithm D_Order); Zheng & Shin, IEEE
+//! Trans. Comm. 42, 1994, solved backwards as in Zhang & Burns, IEEE Trans. Comp. 58(9), 2009.
+//! Deviation: utilisation is kept in 2^-64, rounded up, and stays below 1; the tests themselves are in
 //! whole picoseconds.
 //!
 //! ```
@@ -80,6 +78,8 @@ struct Class {
     /// Sum of their C / T, each rounded up, in 2^-64.
     share: u128,
     channels: u64,
+    /// For D_Order, what is left at t = d beside the classes above; see there.
+    room: i128,
 }
 
 /// What of a resource has been promised.
@@ -122,13 +122,31 @@ impl Reservations {
         self.share += new.share;
         assert!(self.share < ONE, "more was promised than there is");
         let key = (bound.as_ps(), new.interval);
-        match self.find(key) {
+        let at = self.find(key);
+        match at {
             Ok(at) => {
                 self.classes[at].cost += new.cost;
                 self.classes[at].share += new.share;
                 self.classes[at].channels += 1;
+                self.move_room(at, &new, -1);
             }
-            Err(at) => self.classes.insert(at, Class { bound: bound.as_ps(), ..new }),
+            Err(at) => {
+                let mut class = Class { bound: bound.as_ps(), ..new };
+                if self.method == Method::DOrder {
+                    class.room = d_order::room(&self.classes[..at], self.blocking, &class);
+                }
+                self.classes.insert(at, class);
+                self.move_room(at + 1, &new, -1);
+            }
+        }
+    }
+
+    /// A channel of the class at `from`, or above it, comes (`sign` -1) or goes (1).
+    fn move_room(&mut self, from: usize, channel: &Class, sign: i128) {
+        if self.method == Method::DOrder {
+            for class in &mut self.classes[from..] {
+                class.room += sign * d_order::taken(class, channel);
+            }
         }
     }
 
@@ -141,6 +159,8 @@ impl Reservations {
         class.cost -= old.cost;
         class.share -= old.share;
         class.channels -= 1;
+        self.move_room(at, &old, 1);
+        let class = &self.classes[at];
         if class.channels == 0 {
             assert!(class.cost == 0, "what was taken back is not what was promised");
             self.classes.remove(at);
@@ -166,7 +186,7 @@ impl Reservations {
 fn class(demand: Demand) -> Option<Class> {
     let (cost, interval) = (demand.cost.as_ps(), demand.interval.as_ps());
     let share = (u128::from(cost) << 64).div_ceil(u128::from(interval).max(1));
-    (interval > 0).then_some(Class { bound: interval, interval, cost, share, channels: 1 })
+    (interval > 0).then_some(Class { bound: interval, interval, cost, share, channels: 1, room: 0 })
 }
 
 /// `work` over what a utilisation of `share` leaves, rounded up: bounds from above how long work

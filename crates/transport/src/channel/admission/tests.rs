@@ -126,6 +126,81 @@ proptest! {
     }
 }
 
+/// D_Order as published: from the top down, each response by iteration.
+fn d_order_as_published(kept: &[(u64, u64, u64)], blocking: u64, new: (u64, u64)) -> Option<u64> {
+    let mut order = kept.to_vec();
+    order.sort_by_key(|&(_, t, d)| (d, t));
+    let response = |above: &[(u64, u64)], fixed: u64, limit: u64| {
+        let mut r = fixed;
+        loop {
+            let times = |t: u64| r.div_ceil(t).max(1);
+            let wanted = fixed + above.iter().map(|&(c, t)| times(t) * c).sum::<u64>();
+            if wanted > limit {
+                return None;
+            }
+            if wanted <= r {
+                return Some(r);
+            }
+            r = wanted;
+        }
+    };
+    let keeps = |at: usize| {
+        let (c, t, d) = order[at];
+        // Channels of the same bound and interval are one class.
+        let alike = |other: &&(u64, u64, u64)| (other.1, other.2) == (t, d);
+        let own: u64 = order.iter().filter(alike).map(|other| other.0).sum();
+        let above = order.iter().filter(|other| (other.2, other.1) < (d, t));
+        let mut above: Vec<(u64, u64)> = above.map(|&(c, t, _)| (c, t)).collect();
+        above.push(new);
+        assert!(c <= own);
+        response(&above, blocking + own, d).is_some()
+    };
+    let position = (0..order.len()).rev().find(|&at| !keeps(at)).map_or(0, |at| at + 1);
+    let above: Vec<(u64, u64)> = order[..position].iter().map(|&(c, t, _)| (c, t)).collect();
+    response(&above, blocking + new.0, new.1)
+}
+
+/// From nearly empty to nearly full links, with so many channels that instants are sorted, and with
+/// promises and releases in between.
+#[test]
+fn e_18_d_order_says_what_the_published_steps_say() {
+    let mut random = lastmeter_base::Stream::new(1, "d-order");
+    let (mut admitted, mut refused) = (0, 0);
+    for round in 0..60 {
+        let channels = 2 + random.below(180);
+        let blocking = random.below(200);
+        let slack = 1 + random.below(2000);
+        let mut link = Reservations::new(Method::DOrder, ps(blocking));
+        let mut kept: Vec<(u64, u64, u64)> = Vec::new();
+        for _ in 0..channels {
+            let interval = 100 + random.below(if round % 2 == 0 { 100_000 } else { 3_000 });
+            let cost = 1 + random.below((2 * interval / channels).max(2));
+            let asked = demand(cost, interval);
+            let bound = link.bound(asked);
+            let expected = d_order_as_published(&kept, blocking, (cost, interval));
+            let full = kept.iter().map(|&(c, t, _)| c as f64 / t as f64).sum::<f64>()
+                + cost as f64 / interval as f64;
+            if full < 1.0 {
+                assert_eq!(bound.map(|bound| bound.as_ps()), expected, "{kept:?} {asked:?}");
+            }
+            match bound {
+                Some(bound) => {
+                    let bound = (bound.as_ps() + random.below(slack)).min(interval);
+                    link.reserve(asked, ps(bound));
+                    kept.push((cost, interval, bound));
+                    admitted += 1;
+                }
+                None => refused += 1,
+            }
+            if random.below(5) == 0 && !kept.is_empty() {
+                let (c, t, d) = kept.swap_remove(random.below(kept.len() as u64) as usize);
+                link.release(demand(c, t), ps(d));
+            }
+        }
+    }
+    assert!(admitted > 2000 && refused > 200, "{admitted} admitted, {refused} refused");
+}
+
 #[test]
 fn d_order_gives_the_highest_priority_that_harms_nobody() {
     // (C, T, d): one at d = 5 that has room for 1, one at d = 20 that has room for more.
