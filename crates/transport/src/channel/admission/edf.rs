@@ -19,27 +19,32 @@ use super::{Class, stretched};
 /// Terms after which a set is called too near to full to tell.
 const TERMS_MAX: u64 = 1 << 16;
 
-/// The least bound of `new`, in picoseconds; `None` where there is none up to its interval.
-pub(super) fn bound(classes: &[Class], blocking: u64, new: &Class, share: u128) -> Option<u64> {
-    // h(t) <= U t + sum of (1 - d/T) C.
-    let early: u128 = classes
-        .iter()
-        .map(|class| {
-            let gap = u128::from(class.interval - class.bound);
-            (u128::from(class.cost) * gap).div_ceil(u128::from(class.interval))
-        })
-        .sum();
+/// How much earlier than at a constant rate a class wants what it wants: (1 - d/T) C, rounded up.
+pub(super) fn early(class: &Class) -> u128 {
+    let gap = u128::from(class.interval - class.bound);
+    (u128::from(class.cost) * gap).div_ceil(u128::from(class.interval))
+}
+
+/// The least bound of `new`, in picoseconds; `None` where there is none up to its interval. All channels
+/// together have the utilisation `share` and come by `early` before a constant rate.
+pub(super) fn bound(
+    classes: &[Class],
+    blocking: u64,
+    new: &Class,
+    (share, early): (u128, u128),
+) -> Option<u64> {
     let mut best = 0;
     for k in 1..=TERMS_MAX {
         let fixed = u128::from(blocking) + u128::from(k) * u128::from(new.cost);
         let before = u128::from(k - 1) * u128::from(new.interval);
-        // A sum that does not fit is later than any deadline.
+        // h(t) <= U t + sum of (1 - d/T) C. A sum that does not fit is later than any deadline.
         let from = u64::try_from(stretched(fixed + early, share)).ok()?;
         if u128::from(from) <= before + u128::from(best) {
             // Utilisation leaves more than C / T, so each further term is smaller.
             return Some(best);
         }
-        let term = u128::from(last_below(classes, fixed, from)).saturating_sub(before);
+        let last = last_below(classes, fixed, from);
+        let term = u128::from(last).saturating_sub(before);
         best = best.max(u64::try_from(term).ok()?);
         if best > new.interval {
             return None;
@@ -64,7 +69,8 @@ fn last_below(classes: &[Class], fixed: u128, from: u64) -> u64 {
 fn demand_before(classes: &[Class], at: u64) -> u128 {
     let due = classes.iter().take_while(|class| class.bound < at);
     due.map(|class| {
-        let messages = (at - 1 - class.bound) / class.interval + 1;
+        let past = at - 1 - class.bound;
+        let messages = if past < class.interval { 1 } else { past / class.interval + 1 };
         u128::from(messages) * u128::from(class.cost)
     })
     .sum()

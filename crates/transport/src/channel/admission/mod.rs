@@ -91,13 +91,15 @@ pub struct Reservations {
     /// In order of (d, T).
     classes: Vec<Class>,
     share: u128,
+    /// For the exact test, a sum over the classes; see there.
+    early: u128,
 }
 
 impl Reservations {
     /// Nothing promised yet, on a resource that can be kept busy for `blocking` by what cannot be
     /// called back.
     pub fn new(method: Method, blocking: Duration) -> Reservations {
-        Reservations { method, blocking: blocking.as_ps(), classes: Vec::new(), share: 0 }
+        Reservations { method, blocking: blocking.as_ps(), classes: Vec::new(), share: 0, early: 0 }
     }
 
     /// The least bound that can be promised to one more channel, at most its interval; `None` where
@@ -109,7 +111,7 @@ impl Reservations {
         }
         let bound = match self.method {
             Method::DOrder => d_order::bound(&self.classes, self.blocking, &new),
-            Method::Edf => edf::bound(&self.classes, self.blocking, &new, self.share),
+            Method::Edf => edf::bound(&self.classes, self.blocking, &new, (self.share, self.early)),
         };
         bound.filter(|&bound| bound <= new.interval).map(Duration::from_ps)
     }
@@ -125,9 +127,11 @@ impl Reservations {
         let at = self.find(key);
         match at {
             Ok(at) => {
+                self.early -= edf::early(&self.classes[at]);
                 self.classes[at].cost += new.cost;
                 self.classes[at].share += new.share;
                 self.classes[at].channels += 1;
+                self.early += edf::early(&self.classes[at]);
                 self.move_room(at, &new, -1);
             }
             Err(at) => {
@@ -135,6 +139,7 @@ impl Reservations {
                 if self.method == Method::DOrder {
                     class.room = d_order::room(&self.classes[..at], self.blocking, &class);
                 }
+                self.early += edf::early(&class);
                 self.classes.insert(at, class);
                 self.move_room(at + 1, &new, -1);
             }
@@ -155,10 +160,12 @@ impl Reservations {
         let old = class(demand).expect("an interval of no time has no bound");
         let at = self.find((bound.as_ps(), old.interval)).expect("only a promise is taken back");
         self.share -= old.share;
+        self.early -= edf::early(&self.classes[at]);
         let class = &mut self.classes[at];
         class.cost -= old.cost;
         class.share -= old.share;
         class.channels -= 1;
+        self.early += edf::early(&self.classes[at]);
         self.move_room(at, &old, 1);
         let class = &self.classes[at];
         if class.channels == 0 {

@@ -160,8 +160,7 @@ fn d_order_as_published(kept: &[(u64, u64, u64)], blocking: u64, new: (u64, u64)
     response(&above, blocking + new.0, new.1)
 }
 
-/// From nearly empty to nearly full links, with so many channels that instants are sorted, and with
-/// promises and releases in between.
+/// From nearly empty to nearly full links, with promises and releases in between.
 #[test]
 fn e_18_d_order_says_what_the_published_steps_say() {
     let mut random = lastmeter_base::Stream::new(1, "d-order");
@@ -199,6 +198,56 @@ fn e_18_d_order_says_what_the_published_steps_say() {
         }
     }
     assert!(admitted > 2000 && refused > 200, "{admitted} admitted, {refused} refused");
+}
+
+/// The least bound under the exact test, without sorting anything: from far out, step by step down.
+fn edf_by_steps(kept: &[(u64, u64, u64)], blocking: u64, new: (u64, u64)) -> Option<u64> {
+    let before = |at: u64| -> u64 {
+        let due = kept.iter().filter(|&&(_, _, d)| d < at);
+        due.map(|&(c, t, d)| ((at - 1 - d) / t + 1) * c).sum()
+    };
+    let (cost, interval) = new;
+    let mut best = 0;
+    // After so many terms none is larger, with what these links have left.
+    for k in 1..=50 {
+        let mut at = 50_000_000;
+        while blocking + k * cost + before(at) < at {
+            at = blocking + k * cost + before(at);
+        }
+        best = best.max(at.saturating_sub((k - 1) * interval));
+    }
+    (best <= interval).then_some(best)
+}
+
+#[test]
+fn e_18_the_exact_test_says_the_same_with_many_channels() {
+    let mut random = lastmeter_base::Stream::new(2, "edf");
+    let (mut admitted, mut refused) = (0, 0);
+    for round in 0..6 {
+        let (channels, blocking) = (70 + random.below(90), random.below(200));
+        let mut link = Reservations::new(Method::Edf, ps(blocking));
+        let mut kept: Vec<(u64, u64, u64)> = Vec::new();
+        for n in 0..channels {
+            let interval = 100 + random.below(if round % 2 == 0 { 100_000 } else { 3_000 });
+            let cost = 1 + random.below((9 * interval / 5 / channels).max(1));
+            let asked = demand(cost, interval);
+            let bound = link.bound(asked);
+            if n > 60 && n % 6 == 0 && link.utilisation() + (cost as f64 / interval as f64) < 0.9 {
+                let expected = edf_by_steps(&kept, blocking, (cost, interval));
+                assert_eq!(bound.map(|bound| bound.as_ps()), expected, "{kept:?} {asked:?}");
+            }
+            match bound {
+                Some(bound) => {
+                    let bound = (bound.as_ps() + random.below(300)).min(interval);
+                    link.reserve(asked, ps(bound));
+                    kept.push((cost, interval, bound));
+                    admitted += 1;
+                }
+                None => refused += 1,
+            }
+        }
+    }
+    assert!(admitted > 400 && refused > 5, "{admitted} admitted, {refused} refused");
 }
 
 #[test]
