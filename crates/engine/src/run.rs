@@ -120,16 +120,46 @@ impl Engine {
         Error::NoProgress { at: world.now, element, handlers: PROGRESS_LIMIT }
     }
 
+    /// What has come of the run so far, as [`Engine::finish`] would give it now; the run can go on.
+    /// The trace is left out.
+    ///
+    /// # Errors
+    /// If packets, latencies or resources do not balance: a fault of an element.
+    pub fn so_far(&self) -> Result<Outcome, Error> {
+        let infos = (self.stages.clone(), self.resources.clone(), self.paths.clone());
+        self.collect().outcome(self, infos)
+    }
+
     /// Ends the run: collects every report, closes the books and proves that they balance.
     ///
     /// # Errors
     /// If packets, latencies or resources do not balance: a fault of an element.
-    pub fn finish(self) -> Result<Outcome, Error> {
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        let collected = self.collect();
+        let (mut trace, mut trace_left_out) = (Vec::new(), 0);
+        for partition in &mut self.partitions {
+            if let Some(part) = partition.world.trace.take() {
+                trace.extend(part.events);
+                trace_left_out += part.left_out;
+            }
+        }
+        trace.sort_unstable();
+        let infos = (
+            std::mem::take(&mut self.stages),
+            std::mem::take(&mut self.resources),
+            std::mem::take(&mut self.paths),
+        );
+        let outcome = collected.outcome(&self, infos)?;
+        Ok(Outcome { trace, trace_left_out, ..outcome })
+    }
+
+    /// What the parts and the elements say now, put together.
+    fn collect(&self) -> Collected {
         let now = self.now;
         let mut books = Books::new(self.paths.len(), self.resources.len(), true);
         let mut reports: Vec<Option<ElementReport>> = vec![None; self.names.len()];
-        let (mut held, mut handled, mut trace, mut trace_left_out) = (0, 0, Vec::new(), 0);
-        for partition in self.partitions {
+        let (mut held, mut handled) = (0, 0);
+        for partition in &self.partitions {
             held += partition.world.on_the_way();
             handled += partition.handled;
             for (element, place) in partition.elements.iter().zip(&partition.world.places) {
@@ -143,19 +173,30 @@ impl Engine {
                 reports[place.id.0 as usize] = Some(ElementReport { name, held, counters, series });
             }
             books.merge(&partition.world.books);
-            if let Some(part) = partition.world.trace {
-                trace.extend(part.events);
-                trace_left_out += part.left_out;
-            }
         }
-        trace.sort_unstable();
-        let elements = reports.into_iter().flatten().collect();
-        books.check(now, held, &self.paths, &self.resources)?;
-        let (stages, resources, paths) = (self.stages, self.resources, self.paths);
-        let stopped = self.stopped;
+        Collected { books, held, handled, elements: reports.into_iter().flatten().collect() }
+    }
+}
+
+/// What is put together from the parts of an engine.
+struct Collected {
+    books: Books,
+    held: u64,
+    handled: u64,
+    elements: Vec<ElementReport>,
+}
+
+impl Collected {
+    fn outcome(
+        self,
+        engine: &Engine,
+        (stages, resources, paths): (Vec<StageInfo>, Vec<ResourceInfo>, Vec<PathInfo>),
+    ) -> Result<Outcome, Error> {
+        let Collected { books, held, handled, elements } = self;
+        books.check(engine.now, held, &paths, &resources)?;
         Ok(Outcome {
-            now,
-            stopped,
+            now: engine.now,
+            stopped: engine.stopped,
             handled,
             books,
             held,
@@ -163,8 +204,8 @@ impl Engine {
             stages,
             resources,
             paths,
-            trace,
-            trace_left_out,
+            trace: Vec::new(),
+            trace_left_out: 0,
         })
     }
 }

@@ -37,17 +37,52 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Lets somebody watch and stop what runs.
-#[derive(Debug, Default)]
+/// How often the first run is shown to whoever follows it.
+const LOOKS: u64 = 256;
+
+/// The first run between two of its steps, or at its end, for somebody who follows it.
+pub struct SoFar<'a> {
+    /// What share of the run is done.
+    pub share: f64,
+    ledger: &'a dyn Fn() -> Result<Ledger, Failure>,
+}
+
+impl SoFar<'_> {
+    /// The ledger of what has run, without verdict and what-ifs; as costly as closing the books.
+    ///
+    /// # Errors
+    /// If the books do not balance.
+    pub fn ledger(&self) -> Result<Ledger, Failure> {
+        (self.ledger)()
+    }
+}
+
+type Follower = Box<dyn Fn(&SoFar<'_>) + Send + Sync>;
+
+/// Lets somebody watch, follow and stop what runs.
+#[derive(Default)]
 pub struct Watch {
     /// Of the first run: how far it is; and of all: whether to stop.
     pub control: Arc<Control>,
     end: std::sync::atomic::AtomicU64,
     runs: AtomicUsize,
     runs_done: AtomicUsize,
+    follower: Option<Follower>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("progress", &self.progress()).finish_non_exhaustive()
+    }
 }
 
 impl Watch {
+    /// A watch whose first run is shown to `follower` after each of 256 equal steps; the result is
+    /// the same as without one.
+    pub fn followed(follower: impl Fn(&SoFar<'_>) + Send + Sync + 'static) -> Watch {
+        Watch { follower: Some(Box::new(follower)), ..Watch::default() }
+    }
+
     /// What share of the first run is done, and how many of how many further runs.
     pub fn progress(&self) -> (f64, usize, usize) {
         let end = self.end.load(Ordering::Relaxed).max(1);
@@ -160,8 +195,42 @@ pub fn changed(
     let end = (Time::START + experiment.duration).as_ps();
     crew.watch.end.store(end, Ordering::Relaxed);
     let manner = Manner { threads: crew.threads, shuffle_ties: 0, collecting: true };
-    let outcome = once(experiment, changes, manner, crew)?;
+    let outcome = match &crew.watch.follower {
+        None => once(experiment, changes, manner, crew)?,
+        Some(follower) => followed(experiment, changes, manner, crew, follower)?,
+    };
     Ok(close(&outcome, closing(experiment)))
+}
+
+/// [`once`], step by step. Where a run is cut moves no event.
+fn followed(
+    experiment: &Experiment,
+    changes: &Changes,
+    manner: Manner,
+    crew: Crew<'_>,
+    follower: &Follower,
+) -> Result<Outcome, Failure> {
+    let mut prepared = prepare(experiment, changes, manner, crew.library)?;
+    let (control, end) = (&crew.watch.control, prepared.end);
+    let mut cut = false;
+    for step in 1..=LOOKS {
+        prepared.end = Time::START + (end - Time::START).scale_ceil(step, LOOKS);
+        prepared.run(control, crew.parallel)?;
+        let engine = &prepared.engine;
+        let ledger = || {
+            let outcome = engine.so_far().map_err(Failure::Engine)?;
+            Ok(close(&outcome, closing(experiment)))
+        };
+        follower(&SoFar { share: step as f64 / LOOKS as f64, ledger: &ledger });
+        // The last steps of a short run may be stopped without the engine's having looked.
+        cut = control.stopped() && step < LOOKS;
+        if cut {
+            break;
+        }
+    }
+    let mut outcome = prepared.finish()?;
+    outcome.stopped |= cut;
+    Ok(outcome)
 }
 
 pub(crate) fn closing(experiment: &Experiment) -> Close {
