@@ -16,6 +16,7 @@ mod progress;
 mod repro;
 pub mod results;
 mod run;
+mod serve;
 pub mod sweep;
 pub mod threads;
 mod why;
@@ -42,6 +43,7 @@ Examples:
   lastmeter run my.toml --set duration='5 s'   run an experiment of your own
   lastmeter sweep mm1 --over traffic.customers.poisson.rate='1 Gbit/s,4 Gbit/s' --seeds 5
                                                the same with other values, all cores
+  lastmeter serve                              the same in a browser: change a number, press Run
   lastmeter kinds drop-tail                    what can be said about a queue
   lastmeter repro E                            reproduce what one document published
   lastmeter bench engine                       how fast the models run";
@@ -79,6 +81,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
     Repro(repro::Arguments),
+    /// Open a page in the browser that edits, runs and compares experiments
+    Serve(serve::Arguments),
     /// Print what can be said in experiments, made from the code
     Kinds(kinds::Arguments),
     /// Look addresses up in a routing table, and say how each answer was found
@@ -127,6 +131,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Compare(arguments) => compare::compare(&common, &arguments),
         Command::Live(arguments) => live::live(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
+        Command::Serve(arguments) => serve::serve(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
         Command::Lookup(arguments) => lookup::lookup(&common, &arguments),
         Command::Dq(arguments) => dq::dq(&common, &arguments),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What a folder of results holds.
-const JSON: &str = "ledger.json";
+pub(crate) const JSON: &str = "ledger.json";
 const HTML: &str = "ledger.html";
 
 /// Writes everything that a folder of results holds; gives the page that people will want to open.
@@ -16,14 +16,20 @@ const HTML: &str = "ledger.html";
 /// # Errors
 /// A file cannot be written; says which.
 pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
-    save(folder, JSON, report::json::to_json(ledger).as_bytes())?;
+    write_data(folder, ledger)?;
     save(folder, HTML, report::html::render(ledger).as_bytes())?;
+    Ok(folder.join(HTML))
+}
+
+/// [`write`] without the page.
+pub(crate) fn write_data(folder: &Path, ledger: &Ledger) -> Result<(), Complaint> {
+    save(folder, JSON, report::json::to_json(ledger).as_bytes())?;
     for table in Table::ALL {
         let mut rows = Vec::new();
         report::parquet::write(ledger, table, &mut rows)?;
         save(folder, &format!("{}.parquet", table.name()), &rows)?;
     }
-    Ok(folder.join(HTML))
+    Ok(())
 }
 
 /// Writes one file into a folder, which is made if it is missing.

@@ -1,0 +1,244 @@
+//! Who may ask: the right host, the right token, and no other page on somebody's behalf.
+
+use hyper::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::{Method, Request};
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+
+/// A token has this many random bytes, written as twice as many digits.
+const TOKEN_LEN: usize = 16;
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It names another host: a name elsewhere was made to point here.
+    Host,
+    /// It has no token, or a wrong one.
+    Token,
+    /// Another page sends it.
+    Foreign,
+}
+
+/// Checks requests before anything else reads them.
+#[derive(Debug)]
+pub(super) struct Guard {
+    at: SocketAddr,
+    token: Option<String>,
+    /// The name of this machine, by which other machines may call it.
+    name: Option<String>,
+}
+
+impl Guard {
+    pub(super) fn new(at: SocketAddr, token: Option<String>) -> Guard {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let name = name.map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty());
+        Guard { at, token, name }
+    }
+
+    /// The link that leads to the page.
+    pub(super) fn url(&self) -> String {
+        // Who listens everywhere is reached here, too.
+        let mut at = self.at;
+        if at.ip().is_unspecified() {
+            at.set_ip(match at.ip() {
+                IpAddr::V4(_) => IpAddr::from([127, 0, 0, 1]),
+                IpAddr::V6(_) => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
+            });
+        }
+        match &self.token {
+            None => format!("http://{at}/"),
+            Some(token) => format!("http://{at}/?token={token}"),
+        }
+    }
+
+    /// The cookie that stands for the token, where `given` is the right one.
+    pub(super) fn cookie_for(&self, given: &str) -> Option<String> {
+        let token = self.token.as_deref().filter(|token| same(token, given))?;
+        Some(format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name()))
+    }
+
+    /// Cookies know no ports: several pages of one machine tell theirs apart by name.
+    fn cookie_name(&self) -> String {
+        format!("lastmeter-{}", self.at.port())
+    }
+
+    /// Whether this request may be answered; `given` is the token in its query.
+    pub(super) fn check<B>(
+        &self,
+        request: &Request<B>,
+        given: Option<&str>,
+    ) -> Result<(), Refused> {
+        let headers = request.headers();
+        let host = text(headers, HOST).ok_or(Refused::Host)?;
+        if !self.knows(host) {
+            return Err(Refused::Host);
+        }
+        self.check_token(headers, given)?;
+        // What only reads gives nothing to another page, which cannot see the answer.
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(());
+        }
+        // A form of another page can send neither this type nor this origin.
+        let own = text(headers, ORIGIN).is_none_or(|origin| {
+            origin.strip_prefix("http://").is_some_and(|from| from.eq_ignore_ascii_case(host))
+        });
+        let json = text(headers, CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+        let site = text(headers, HeaderName::from_static("sec-fetch-site"));
+        let near = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
+        if own && json && near { Ok(()) } else { Err(Refused::Foreign) }
+    }
+
+    fn check_token(&self, headers: &HeaderMap, given: Option<&str>) -> Result<(), Refused> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let name = self.cookie_name();
+        let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+        let mut values = cookies
+            .flat_map(|line| line.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='))
+            .filter(|(key, _)| *key == name)
+            .map(|(_, value)| value);
+        let right = values.any(|value| same(token, value));
+        let right = right || given.is_some_and(|given| same(token, given));
+        if right { Ok(()) } else { Err(Refused::Token) }
+    }
+
+    /// Whether `host` is a name under which this server is meant. A name that somebody else owns
+    /// can be made to point here, an address cannot. Ports may differ: a tunnel has its own.
+    fn knows(&self, host: &str) -> bool {
+        let Some(name) = name_of(host) else { return false };
+        if name.eq_ignore_ascii_case("localhost") {
+            return true;
+        }
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        match (address, self.at.ip().is_loopback()) {
+            (Ok(address), true) => address.is_loopback(),
+            (Ok(_), false) => true,
+            (Err(_), true) => false,
+            (Err(_), false) => self.name.as_deref() == Some(name.to_lowercase().as_str()),
+        }
+    }
+}
+
+/// The host without its port; `None` where the port is no number.
+fn name_of(host: &str) -> Option<&str> {
+    let end = match host.rfind(']') {
+        Some(end) => end + 1,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at_checked(end)?;
+    let number = |port: &str| port.parse::<u16>().is_ok();
+    let valid = port.is_empty() || port.strip_prefix(':').is_some_and(number);
+    (valid && !name.is_empty()).then_some(name)
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Compares in a time that does not tell where they differ.
+fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+/// A token that nobody can guess.
+///
+/// # Errors
+/// The machine gives no random numbers.
+pub(super) fn random_token() -> Result<String, String> {
+    let mut bytes = [0; TOKEN_LEN];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| format!("no random numbers: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn local() -> Guard {
+        Guard::new(([127, 0, 0, 1], 8642).into(), None)
+    }
+
+    #[test]
+    fn on_this_machine_only_its_own_names_are_known() {
+        let ask = |host| local().check(&request("GET", &[("host", host)]), None);
+        for host in ["localhost", "localhost:8642", "127.0.0.1:8642", "127.0.0.1:9", "[::1]:8642"] {
+            assert_eq!(ask(host), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8642",
+            "127.0.0.1.evil.example",
+            "",
+            "10.0.0.1",
+            "localhost.evil.example",
+            "localhost:",
+            "localhost:x",
+            "[::1",
+            "]:",
+            "127.0.0.1:8642:1",
+        ] {
+            assert_eq!(ask(host), Err(Refused::Host), "{host}");
+        }
+        assert_eq!(local().check(&request("GET", &[]), None), Err(Refused::Host));
+    }
+
+    #[test]
+    fn elsewhere_addresses_are_known_and_foreign_names_are_not() {
+        let guard =
+            Guard { name: Some("lab".to_owned()), ..Guard::new(([0, 0, 0, 0], 80).into(), None) };
+        let ask = |host| guard.check(&request("GET", &[("host", host)]), None);
+        assert_eq!(ask("192.0.2.7"), Ok(()));
+        assert_eq!(ask("Lab:80"), Ok(()));
+        assert_eq!(ask("evil.example"), Err(Refused::Host));
+    }
+
+    #[test]
+    fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
+        let token = random_token().unwrap();
+        assert_eq!(token.len(), 2 * TOKEN_LEN);
+        assert_ne!(token, random_token().unwrap());
+        let guard = Guard::new(([0, 0, 0, 0], 80).into(), Some(token.clone()));
+        assert_eq!(guard.url(), format!("http://127.0.0.1:80/?token={token}"));
+        let ask = |headers: &[(&str, &str)], given: Option<&str>| {
+            let all: Vec<_> = [("host", "192.0.2.7")].iter().chain(headers).copied().collect();
+            guard.check(&request("GET", &all), given)
+        };
+        assert_eq!(ask(&[], None), Err(Refused::Token));
+        assert_eq!(ask(&[], Some("")), Err(Refused::Token));
+        assert_eq!(ask(&[], Some(&token[1..])), Err(Refused::Token));
+        assert_eq!(ask(&[], Some(&token)), Ok(()));
+        let cookie = guard.cookie_for(&token).unwrap();
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+        let pair = cookie.split(';').next().unwrap();
+        assert_eq!(ask(&[("cookie", pair)], None), Ok(()));
+        assert_eq!(ask(&[("cookie", &format!("a=b; {pair}"))], None), Ok(()));
+        assert_eq!(ask(&[("cookie", "lastmeter-80=x")], None), Err(Refused::Token));
+        assert_eq!(guard.cookie_for("x"), None);
+    }
+
+    #[test]
+    fn another_page_cannot_write() {
+        let json = ("content-type", "application/json");
+        let post = |headers: &[(&str, &str)]| {
+            let all: Vec<_> = [("host", "localhost:8642")].iter().chain(headers).copied().collect();
+            local().check(&request("POST", &all), None)
+        };
+        assert_eq!(post(&[json]), Ok(()));
+        assert_eq!(post(&[json, ("origin", "http://localhost:8642")]), Ok(()));
+        assert_eq!(post(&[json, ("origin", "http://localhost:1")]), Err(Refused::Foreign));
+        assert_eq!(post(&[json, ("origin", "null")]), Err(Refused::Foreign));
+        assert_eq!(post(&[json, ("sec-fetch-site", "cross-site")]), Err(Refused::Foreign));
+        assert_eq!(post(&[("content-type", "text/plain")]), Err(Refused::Foreign));
+        assert_eq!(post(&[]), Err(Refused::Foreign));
+    }
+}

@@ -1,0 +1,225 @@
+//! The sockets: connections, their limits, and the form in which answers leave.
+
+use super::follow::follow;
+use super::route::Kept;
+use super::site::{Answer, BODY_MAX, Site, answer};
+use crate::Complaint;
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
+
+/// Connections at once; further ones wait to be accepted.
+const CONNECTIONS_MAX: usize = 128;
+/// Answers that are worked out at once.
+const WORKERS: usize = 8;
+/// Bytes of a request's head, and its lines.
+const HEAD_MAX: usize = 32 << 10;
+const HEADERS_MAX: usize = 64;
+/// For the head of a request, and for its body.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of a file that is read at once.
+const CHUNK: usize = 256 << 10;
+
+/// Nothing but this server may be loaded by the page, and nobody may frame it.
+const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; \
+form-action 'none'; object-src 'none'";
+/// A ledger as a page has its style and script within, and is kept apart from this server.
+const LEDGER_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
+script-src 'unsafe-inline'; sandbox allow-scripts allow-downloads allow-popups";
+
+type Body = Either<Full<Bytes>, Channel<Bytes, std::io::Error>>;
+
+/// Serves until the program is told to end.
+///
+/// # Errors
+/// The machine gives no threads or no sockets.
+pub(super) fn serve(listener: TcpListener, site: &Arc<Site>) -> Result<(), Complaint> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(WORKERS)
+        .build()?;
+    listener.set_nonblocking(true)?;
+    let end = Arc::new(Notify::new());
+    let told = end.clone();
+    // A second handler cannot be set; then the first one ends the program.
+    let _ = ctrlc::set_handler(move || told.notify_one());
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::select! {
+            () = accept(listener, site) => {}
+            () = end.notified() => {}
+        }
+        Ok(())
+    })
+}
+
+async fn accept(listener: tokio::net::TcpListener, site: &Arc<Site>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Too many open files, for example: others may close some.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let site = site.clone();
+        tokio::spawn(async move {
+            converse(stream, site).await;
+            drop(permit);
+        });
+    }
+}
+
+/// A connection, until it is closed. What a browser does wrong is its own affair.
+async fn converse(stream: TcpStream, site: Arc<Site>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let site = site.clone();
+        async move { Ok::<_, Infallible>(respond(request, site).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = connection.await;
+}
+
+async fn respond(request: Request<Incoming>, site: Arc<Site>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let body = match timeout(PATIENCE, Limited::new(body, BODY_MAX).collect()).await {
+        Ok(Ok(body)) => body.to_bytes().to_vec(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return plain(StatusCode::PAYLOAD_TOO_LARGE, "The request is too long.\n");
+        }
+        Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "The request broke off.\n"),
+        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "The request took too long.\n"),
+    };
+    let request = Request::from_parts(parts, body);
+    let asked = site.clone();
+    // Files are read and texts are checked; meanwhile others are served.
+    match tokio::task::spawn_blocking(move || answer(&asked, &request)).await {
+        Ok(Answer::Events(run)) => {
+            let (sender, channel) = Channel::new(1);
+            tokio::spawn(follow(site, run, sender));
+            let response = respond_with("text/event-stream", Either::Right(channel));
+            with(response, header::CACHE_CONTROL, "no-store")
+        }
+        Ok(Answer::File(path, kept)) => file(path, kept).await,
+        Ok(answer) => whole(answer),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "The server is at fault.\n"),
+    }
+}
+
+/// An answer that is there as a whole.
+fn whole(answer: Answer) -> Response<Body> {
+    let text = |kind, text: String| respond_with(kind, Either::Left(Full::new(text.into())));
+    match answer {
+        Answer::Asset(asset) => {
+            let body = Full::new(Bytes::from_static(asset.text.as_bytes()));
+            // Another version of the program may answer next time.
+            with(respond_with(asset.kind, Either::Left(body)), header::CACHE_CONTROL, "no-cache")
+        }
+        Answer::Words(words) => {
+            let body = Full::new(Bytes::from_static(words.as_bytes()));
+            let response = respond_with("application/json", Either::Left(body));
+            with(response, header::CACHE_CONTROL, "no-cache")
+        }
+        Answer::Json(status, value) => {
+            let mut response = text("application/json", value.to_string());
+            *response.status_mut() = status;
+            with(response, header::CACHE_CONTROL, "no-store")
+        }
+        Answer::Welcome(cookie) => {
+            let mut response = plain(StatusCode::SEE_OTHER, "");
+            // Made of digits and letters.
+            if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
+            }
+            with(response, header::LOCATION, "/")
+        }
+        Answer::Plain(status, words) => plain(status, words),
+        Answer::Events(_) | Answer::File(..) => unreachable!("these are sent in pieces"),
+    }
+}
+
+async fn file(path: PathBuf, kept: &'static Kept) -> Response<Body> {
+    let Ok(file) = tokio::fs::File::open(&path).await else {
+        return plain(StatusCode::NOT_FOUND, "This run has no such file.\n");
+    };
+    let length = file.metadata().await.map_or(0, |metadata| metadata.len());
+    let (sender, channel) = Channel::new(1);
+    tokio::spawn(send(file, sender));
+    let mut response = respond_with(kept.kind, Either::Right(channel));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, length.into());
+    if kept.name == "ledger.html" {
+        let policy = HeaderValue::from_static(LEDGER_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    } else {
+        let run = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let run = run.unwrap_or("run");
+        let name = format!("attachment; filename=\"{run}-{}\"", kept.name);
+        if let Ok(name) = HeaderValue::from_str(&name) {
+            headers.insert(header::CONTENT_DISPOSITION, name);
+        }
+    }
+    with(response, header::CACHE_CONTROL, "no-store")
+}
+
+/// Sends a file piece by piece, as fast as it is taken.
+async fn send(mut file: tokio::fs::File, mut sender: Sender<Bytes, std::io::Error>) {
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        match (&mut file).take(CHUNK as u64).read_to_end(&mut chunk).await {
+            Ok(0) => return,
+            Ok(_) => {
+                if sender.send_data(chunk.into()).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => return sender.abort(error),
+        }
+    }
+}
+
+fn plain(status: StatusCode, words: &'static str) -> Response<Body> {
+    let body = Either::Left(Full::new(Bytes::from_static(words.as_bytes())));
+    let mut response = respond_with("text/plain; charset=utf-8", body);
+    *response.status_mut() = status;
+    response
+}
+
+/// What all answers have in common.
+fn respond_with(kind: &'static str, body: Body) -> Response<Body> {
+    let response = Response::new(body);
+    let response = with(response, header::CONTENT_TYPE, kind);
+    let response = with(response, header::CONTENT_SECURITY_POLICY, POLICY);
+    let response = with(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let response = with(response, header::REFERRER_POLICY, "no-referrer");
+    let own = HeaderName::from_static("cross-origin-resource-policy");
+    let response = with(response, own, "same-origin");
+    let alone = HeaderName::from_static("cross-origin-opener-policy");
+    with(response, alone, "same-origin")
+}
+
+fn with(mut response: Response<Body>, name: HeaderName, value: &'static str) -> Response<Body> {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+    response
+}

@@ -1,0 +1,312 @@
+//! The experiments that the page shows: those that the program carries, and the files of a folder.
+
+use super::files::Confined;
+use super::route::Named;
+use super::site::Fault;
+use hyper::StatusCode;
+use lastmeter_lab::document::Problem;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Longer texts are not shown: an editor in a page is the wrong place for them.
+pub(super) const TEXT_MAX: usize = 1 << 20;
+/// Files listed at most, folders looked into at most, and how deep.
+const FILES_MAX: usize = 500;
+const FOLDERS_MAX: usize = 2000;
+const DEPTH_MAX: usize = 4;
+/// Folders full of what other programs made.
+const SKIPPED: [&str; 3] = ["target", "node_modules", "__pycache__"];
+
+/// Experiments by name.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    /// Absolute, without links.
+    root: PathBuf,
+}
+
+/// An experiment's text.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// Changes with the text.
+    pub(super) hash: String,
+}
+
+impl Shelf {
+    /// # Errors
+    /// There is no such folder.
+    pub(super) fn new(folder: &Path) -> Result<Shelf, String> {
+        let root = folder.canonicalize();
+        let root = root.map_err(|error| format!("cannot open `{}`: {error}", folder.display()))?;
+        match root.is_dir() {
+            true => Ok(Shelf { root }),
+            false => {
+                Err(format!("`{}` is a file; name the folder that it is in", folder.display()))
+            }
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.root
+    }
+
+    /// Every experiment, with its title and question.
+    pub(super) fn list(&self) -> Value {
+        let bundled: Vec<Value> = library::experiments()
+            .into_iter()
+            .filter_map(|name| {
+                let text = library::experiment(&name)?;
+                Some(entry(&name, text))
+            })
+            .collect();
+        let (files, more) = self.files();
+        json!({
+            "bundled": bundled,
+            "folder": self.root.display().to_string(),
+            "files": files,
+            "more": more,
+        })
+    }
+
+    /// The files that look like experiments, and whether there are more than are listed.
+    fn files(&self) -> (Vec<Value>, bool) {
+        let mut folders = vec![(self.root.clone(), 0)];
+        let (mut files, mut looked, mut more) = (Vec::new(), 0, false);
+        while let Some((folder, depth)) = folders.pop() {
+            looked += 1;
+            if looked > FOLDERS_MAX || files.len() >= FILES_MAX {
+                more = true;
+                break;
+            }
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                let (path, name) = (entry.path(), entry.file_name());
+                let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
+                    continue;
+                };
+                // Links are not followed: they may lead anywhere, or in circles.
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() && depth < DEPTH_MAX && !SKIPPED.contains(&name) {
+                    folders.push((path, depth + 1));
+                } else if kind.is_file() && name.ends_with(".toml") {
+                    files.extend(self.listed(&path));
+                }
+            }
+        }
+        files.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        (files, more)
+    }
+
+    /// What the list says of a file, if it is an experiment.
+    fn listed(&self, path: &Path) -> Option<Value> {
+        let length = fs::metadata(path).ok()?.len();
+        if length > TEXT_MAX as u64 {
+            return None;
+        }
+        let text = fs::read_to_string(path).ok()?;
+        let has = |key: &str| text.lines().any(|line| line.trim_start().starts_with(key));
+        let name = path.strip_prefix(&self.root).ok()?.to_str()?;
+        (has("duration") && (has("[nodes") || has("nodes"))).then(|| entry(name, &text))
+    }
+
+    /// # Errors
+    /// There is none, or it cannot be shown.
+    pub(super) fn read(&self, named: &Named) -> Result<Text, Fault> {
+        let missing = || Fault::new(StatusCode::NOT_FOUND, "there is no such experiment");
+        let text = match named {
+            Named::Bundled(name) if library::is_reproduction(name) => return Err(missing()),
+            Named::Bundled(name) => library::experiment(name).ok_or_else(missing)?.to_owned(),
+            Named::File(parts) => {
+                let path = self.path(parts)?;
+                let length = fs::metadata(&path).map_err(|_| missing())?.len();
+                if length > TEXT_MAX as u64 {
+                    let words = format!("the file has {length} bytes: too long for this editor");
+                    return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, words));
+                }
+                let not_text = |error| {
+                    let words = format!("the file cannot be shown: {error}");
+                    Fault::new(StatusCode::UNPROCESSABLE_ENTITY, words)
+                };
+                fs::read_to_string(&path).map_err(not_text)?
+            }
+        };
+        let hash = hash(&text);
+        Ok(Text { text, hash })
+    }
+
+    /// Keeps a text as a file. `base` is the hash of the text that was edited, `None` for a new
+    /// file: nobody's changes are written over unseen.
+    ///
+    /// # Errors
+    /// The file has changed meanwhile, or cannot be written.
+    pub(super) fn save(
+        &self,
+        parts: &[String],
+        text: &str,
+        base: Option<&str>,
+    ) -> Result<String, Fault> {
+        let bad = |words: String| Fault::new(StatusCode::UNPROCESSABLE_ENTITY, words);
+        if !parts.last().is_some_and(|name| name.ends_with(".toml")) {
+            return Err(bad("the name of an experiment ends in .toml".to_owned()));
+        }
+        let (folders, name) = parts.split_at(parts.len() - 1);
+        let folder: PathBuf = self.root.join(folders.iter().collect::<PathBuf>());
+        // A link on the way may lead out, so what is made is looked at before it is used.
+        let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(&self.root);
+        self.within(there)?;
+        let failed = |error: std::io::Error| bad(format!("cannot save: {error}"));
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let path = self.within(&folder)?.join(&name[0]);
+        let found = match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_file() => {
+                Some(hash(&fs::read_to_string(&path).map_err(failed)?))
+            }
+            Ok(_) => return Err(bad("this name is taken by something that is no file".to_owned())),
+            Err(_) => None,
+        };
+        if found.as_deref() != base {
+            let words = match (&found, base) {
+                (Some(_), None) => "there is a file of this name already",
+                _ => "the file was changed by somebody else since it was opened",
+            };
+            return Err(Fault::new(StatusCode::CONFLICT, words));
+        }
+        // Whoever reads the file sees the old text or the new one.
+        let half = path.with_extension("toml.part");
+        let written = fs::File::create(&half).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.and_then(|()| fs::rename(&half, &path)).map_err(failed)?;
+        Ok(hash(text))
+    }
+
+    /// Reads a text as the experiment `named`, as a run would.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn check(&self, named: &Named, text: &str) -> Result<Experiment, Vec<Problem>> {
+        Experiment::parse(&title_of(named), text, &[], &self.library(named))
+    }
+
+    /// What this experiment may open.
+    pub(super) fn library(&self, named: &Named) -> Confined {
+        match named {
+            Named::Bundled(_) => Confined::bundled(),
+            Named::File(parts) => {
+                let at: PathBuf = parts[..parts.len() - 1].iter().collect();
+                let at = self.root.join(at);
+                Confined::new(at.canonicalize().unwrap_or(at), self.root.clone())
+            }
+        }
+    }
+
+    /// The path of a file that is within the folder, whatever links say.
+    fn path(&self, parts: &[String]) -> Result<PathBuf, Fault> {
+        self.within(&self.root.join(parts.iter().collect::<PathBuf>()))
+    }
+
+    fn within(&self, path: &Path) -> Result<PathBuf, Fault> {
+        let missing = || Fault::new(StatusCode::NOT_FOUND, "there is no such file in the folder");
+        let real = path.canonicalize().map_err(|_| missing())?;
+        if real.starts_with(&self.root) { Ok(real) } else { Err(missing()) }
+    }
+}
+
+/// An experiment as it stands in a list, with its title and question if its text has them.
+fn entry(name: &str, text: &str) -> Value {
+    json!({ "name": name, "title": line_of(text, "title"), "question": line_of(text, "question") })
+}
+
+/// A text of one line at the top of an experiment.
+fn line_of(text: &str, key: &str) -> String {
+    let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let values =
+        top.filter_map(|line| line.trim().strip_prefix(key)?.trim_start().strip_prefix('='));
+    let mut values = values.filter_map(|value| {
+        let value = value.trim().strip_prefix('"')?;
+        Some(value[..value.find('"')?].to_owned())
+    });
+    values.next().unwrap_or_default()
+}
+
+/// The name of an experiment in messages.
+pub(super) fn title_of(named: &Named) -> String {
+    match named {
+        Named::Bundled(name) => name.clone(),
+        Named::File(parts) => parts.join("/"),
+    }
+}
+
+/// The first 16 hexadecimal digits of the SHA-256 of a text.
+fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "title = \"A\"\nquestion = \"Why?\"\nduration = \"1 s\"\n[nodes]\n";
+
+    fn parts(path: &str) -> Vec<String> {
+        path.split('/').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_bundled_ones_and_those_of_the_folder_are_listed() {
+        let space = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(space.path()).unwrap();
+        shelf.save(&parts("one/experiment.toml"), TEXT, None).unwrap();
+        fs::write(space.path().join("Cargo.toml"), "[package]\n").unwrap();
+        fs::create_dir(space.path().join(".git")).unwrap();
+        fs::write(space.path().join(".git/x.toml"), TEXT).unwrap();
+        let list = shelf.list();
+        let files = json!([{ "name": "one/experiment.toml", "title": "A", "question": "Why?" }]);
+        assert_eq!(list["files"], files);
+        let bundled = list["bundled"].as_array().unwrap();
+        assert!(bundled.iter().any(|one| one["name"] == "first-path" && one["title"] != ""));
+        assert!(bundled.iter().all(|one| one["name"] != "livelock"), "that is reproduced, not run");
+    }
+
+    #[test]
+    fn nobody_writes_over_what_he_has_not_seen() {
+        let space = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(space.path()).unwrap();
+        let name = parts("a.toml");
+        let first = shelf.save(&name, TEXT, None).unwrap();
+        let status = |result: Result<String, Fault>| result.unwrap_err().status;
+        assert_eq!(status(shelf.save(&name, "x", None)), StatusCode::CONFLICT);
+        let second = shelf.save(&name, "x = 1", Some(&first)).unwrap();
+        assert_eq!(status(shelf.save(&name, "y", Some(&first))), StatusCode::CONFLICT);
+        assert_eq!(shelf.read(&Named::File(name)).unwrap().hash, second);
+        assert_eq!(
+            status(shelf.save(&parts("a.txt"), "x", None)),
+            StatusCode::UNPROCESSABLE_ENTITY
+        );
+    }
+
+    #[test]
+    fn links_lead_nowhere() {
+        let space = tempfile::tempdir().unwrap();
+        let (root, outside) = (space.path().join("root"), space.path().join("outside"));
+        [&root, &outside].iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        fs::write(outside.join("secret.toml"), TEXT).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.join("secret.toml"), root.join("a.toml")).unwrap();
+        let shelf = Shelf::new(&root).unwrap();
+        assert_eq!(shelf.list()["files"], json!([]));
+        for path in ["link/secret.toml", "a.toml"] {
+            let named = Named::File(parts(path));
+            assert_eq!(shelf.read(&named).unwrap_err().status, StatusCode::NOT_FOUND, "{path}");
+        }
+        for path in ["link/new.toml", "link/deeper/new.toml", "a.toml"] {
+            assert!(shelf.save(&parts(path), "x", None).is_err(), "{path}");
+        }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(outside.join("secret.toml")).unwrap(), TEXT);
+    }
+}

@@ -1,0 +1,239 @@
+//! Answers to requests: from the checked request to what is sent, without sockets.
+
+use super::guard::{Guard, Refused};
+use super::route::{Asset, Kept, Named, Route, parameter, route};
+use super::runs::{Runs, Wish};
+use super::shelf::{Shelf, TEXT_MAX};
+use super::view;
+use hyper::{Method, Request, StatusCode};
+use lastmeter_lab::kinds;
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::schema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// A longer body is refused: a text, with some room for its JSON.
+pub(super) const BODY_MAX: usize = 2 * TEXT_MAX;
+
+/// All that the server knows.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) guard: Guard,
+    pub(super) shelf: Shelf,
+    pub(super) runs: Arc<Runs>,
+}
+
+/// What is sent back.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A part of the page.
+    Asset(&'static Asset),
+    /// JSON.
+    Json(StatusCode, Value),
+    /// The schema and the kinds, as text that never changes.
+    Words(&'static str),
+    /// A file of results.
+    File(PathBuf, &'static Kept),
+    /// To the page, with this cookie.
+    Welcome(String),
+    /// Words for people.
+    Plain(StatusCode, &'static str),
+    /// Events, for as long as somebody listens; of this run, too.
+    Events(Option<u64>),
+}
+
+/// Why a request is not fulfilled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) status: StatusCode,
+    pub(super) words: String,
+}
+
+impl Fault {
+    pub(super) fn new(status: StatusCode, words: impl Into<String>) -> Fault {
+        Fault { status, words: words.into() }
+    }
+}
+
+/// A text that is to be run, checked or kept.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    /// `bundled/NAME` or `file/PATH`; not needed where the path says it.
+    #[serde(default)]
+    experiment: String,
+    text: String,
+    #[serde(default)]
+    note: String,
+    #[serde(default)]
+    quick: bool,
+    /// The hash of the text that was edited.
+    #[serde(default)]
+    base: Option<String>,
+}
+
+const NO_TOKEN: &str =
+    "This page asks for a token: open the link that `lastmeter serve` printed.\n";
+const WRONG_HOST: &str = "This is not the name of this server: open the link that it printed.\n";
+const FOREIGN: &str = "Only the page itself may ask for this.\n";
+
+/// Answers a request whose body is read, and no longer than [`BODY_MAX`].
+pub(super) fn answer(site: &Site, request: &Request<Vec<u8>>) -> Answer {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let given = parameter(query, "token").filter(|_| path == "/");
+    match site.guard.check(request, given.as_deref()) {
+        Ok(()) => {}
+        Err(Refused::Host) => return Answer::Plain(StatusCode::MISDIRECTED_REQUEST, WRONG_HOST),
+        Err(Refused::Token) => return Answer::Plain(StatusCode::UNAUTHORIZED, NO_TOKEN),
+        Err(Refused::Foreign) => return Answer::Plain(StatusCode::FORBIDDEN, FOREIGN),
+    }
+    // The token goes from the address to a cookie, so that it is in no bookmark and no history.
+    if let Some(cookie) = given.and_then(|given| site.guard.cookie_for(&given)) {
+        return Answer::Welcome(cookie);
+    }
+    let Some(route) = route(request.method(), path, query) else {
+        let elsewhere = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
+        let exists = elsewhere.iter().any(|method| route_exists(method, path, query));
+        return match exists {
+            true => fault(&Fault::new(StatusCode::METHOD_NOT_ALLOWED, "not by this method")),
+            false => fault(&Fault::new(StatusCode::NOT_FOUND, "there is nothing of this name")),
+        };
+    };
+    fulfil(site, route, request.body()).unwrap_or_else(|problem| fault(&problem))
+}
+
+fn route_exists(method: &Method, path: &str, query: &str) -> bool {
+    route(method, path, query).is_some()
+}
+
+fn fault(fault: &Fault) -> Answer {
+    Answer::Json(fault.status, json!({ "fault": fault.words }))
+}
+
+fn fulfil(site: &Site, route: Route, body: &[u8]) -> Result<Answer, Fault> {
+    let Site { shelf, runs, .. } = site;
+    let value = match route {
+        Route::Asset(asset) => return Ok(Answer::Asset(asset)),
+        Route::Words => return Ok(Answer::Words(words())),
+        Route::Events(run) => return Ok(Answer::Events(run)),
+        Route::Result(id, kept) => {
+            let path = runs.store.path(runs.record(id)?.id).join(kept.name);
+            if !path.is_file() {
+                let words = match kept.name {
+                    "ledger.html" => "this ledger is too large for one page: take ledger.json",
+                    _ => "this run has no such file",
+                };
+                return Err(Fault::new(StatusCode::NOT_FOUND, words));
+            }
+            return Ok(Answer::File(path, kept));
+        }
+        Route::Experiments => shelf.list(),
+        Route::Experiment(named) => {
+            let found = shelf.read(&named)?;
+            json!({ "text": found.text, "hash": found.hash })
+        }
+        Route::Save(parts) => {
+            let Body { text, base, .. } = read(body)?;
+            json!({ "hash": shelf.save(&parts, &text, base.as_deref())? })
+        }
+        Route::Check => {
+            let Body { experiment, text, .. } = read(body)?;
+            check(shelf, &named(&experiment)?, &text)
+        }
+        Route::Runs => json!(runs.list()),
+        Route::Begin => {
+            let Body { experiment, text, note, quick, .. } = read(body)?;
+            let wish = Wish { named: named(&experiment)?, text, note, quick };
+            json!({ "id": runs.begin(wish, shelf)? })
+        }
+        Route::Run(id) => json!(runs.record(id)?),
+        Route::Stop(id) => {
+            runs.stop(id)?;
+            json!({})
+        }
+        Route::Forget(id) => {
+            runs.forget(id)?;
+            json!({})
+        }
+        Route::View { run, paths, resources } => {
+            let ledger = ledger(runs, run)?;
+            view::view(&ledger, paths, resources)
+        }
+        Route::Points(id) => {
+            runs.record(id)?;
+            runs.store.course(id)
+        }
+        Route::Compare(first, second) => {
+            let (one, other) = (ledger(runs, first)?, ledger(runs, second)?);
+            let names = [format!("run {first}"), format!("run {second}")];
+            view::comparison([&names[0], &names[1]], [&one, &other])
+        }
+    };
+    Ok(Answer::Json(StatusCode::OK, value))
+}
+
+fn ledger(runs: &Runs, id: u64) -> Result<Arc<lastmeter_lab::ledger::Ledger>, Fault> {
+    runs.record(id)?;
+    runs.store.ledger(id).map_err(|words| Fault::new(StatusCode::NOT_FOUND, words))
+}
+
+fn read(body: &[u8]) -> Result<Body, Fault> {
+    let body: Body = serde_json::from_slice(body).map_err(|error| {
+        Fault::new(StatusCode::BAD_REQUEST, format!("the request cannot be read: {error}"))
+    })?;
+    match body.text.len() > TEXT_MAX {
+        true => Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long")),
+        false => Ok(body),
+    }
+}
+
+/// An experiment's name as a body has it.
+fn named(key: &str) -> Result<Named, Fault> {
+    let bad = || Fault::new(StatusCode::BAD_REQUEST, "this is no name of an experiment");
+    // The same rules as for the names in links.
+    let path = format!("/api/experiments/{}", key.replace('%', "%25"));
+    match route(&Method::GET, &path, "") {
+        Some(Route::Experiment(named)) => Ok(named),
+        _ => Err(bad()),
+    }
+}
+
+/// What is wrong with a text, or what it is.
+fn check(shelf: &Shelf, named: &Named, text: &str) -> Value {
+    match shelf.check(named, text) {
+        Err(problems) => json!({ "problems": problems }),
+        Ok(experiment) => json!({
+            "problems": [],
+            "title": experiment.title,
+            "question": experiment.question,
+            "duration": experiment.duration.as_secs_f64(),
+        }),
+    }
+}
+
+/// What can be written in experiments: schema, kinds, and the names of profiles.
+fn words() -> &'static str {
+    static WORDS: OnceLock<String> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let kinds = kinds::list_json();
+        let mut profiles: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let pages = kinds["kinds"].as_array().into_iter().flatten();
+        let params = pages.filter_map(|page| page["parameters"].as_array()).flatten();
+        for param in params {
+            if let Some(folder) = param["kind"].as_str().and_then(|k| k.strip_prefix("profile of "))
+            {
+                profiles.entry(folder.to_owned()).or_insert_with(|| Builtin.names(folder));
+            }
+        }
+        let words = json!({
+            "schema": schema::experiment(),
+            "kinds": kinds["kinds"],
+            "profiles": profiles,
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        words.to_string()
+    })
+}

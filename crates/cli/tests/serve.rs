@@ -1,0 +1,297 @@
+//! `lastmeter serve` as a browser sees it: over a socket, with runs in processes of their own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Server {
+    child: Child,
+    at: String,
+    token: Option<String>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+fn serve(arguments: &[&str]) -> Server {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lastmeter"))
+        .args(["serve", "--json", "--threads", "1"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(said["schema"], "lastmeter.serve/1");
+    let url = said["url"].as_str().unwrap().strip_prefix("http://").unwrap();
+    let (at, rest) = url.split_once('/').unwrap();
+    let token = rest.strip_prefix("?token=").map(str::to_owned);
+    Server { child, at: at.to_owned(), token }
+}
+
+/// A server of an empty folder at any free port.
+fn local(folder: &Path) -> Server {
+    serve(&["--listen", "127.0.0.1:0", folder.to_str().unwrap()])
+}
+
+impl Server {
+    /// Sends these bytes and reads the answer until the server closes.
+    fn raw(&self, bytes: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(&self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // A server that has refused the head may close before the body is written.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
+        let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let body = answer.get(end + 4..).unwrap_or_default().to_vec();
+        Answer { status, head, body }
+    }
+
+    fn with(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        let json = "content-type: application/json\r\n";
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nconnection: close\r\n{headers}{json}content-length: \
+             {length}\r\n\r\n"
+        );
+        self.raw((head + body).as_bytes())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.with(method, path, &format!("host: {}\r\n", self.at), &body)
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &Value::Null)
+    }
+
+    fn begin(&self, text: &str) -> u64 {
+        let body = json!({ "experiment": "bundled/mm1", "text": text, "note": "a test" });
+        let answer = self.ask("POST", "/api/runs", &body);
+        assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+        answer.json()["id"].as_u64().unwrap()
+    }
+
+    /// Waits until a run stands like this; gives its record.
+    fn until(&self, id: u64, stands: &[&str]) -> Value {
+        let began = Instant::now();
+        loop {
+            let record = self.get(&format!("/api/runs/{id}")).json();
+            if stands.contains(&record["stands"].as_str().unwrap()) {
+                return record;
+            }
+            assert!(began.elapsed() < PATIENCE, "{record}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+}
+
+/// A queue that is short enough for a test.
+fn mm1(duration: &str) -> String {
+    let text = lastmeter_lab::library::experiment("mm1").unwrap();
+    let line = text.lines().find(|line| line.starts_with("duration")).unwrap();
+    text.replace(line, &format!("duration = \"{duration}\""))
+}
+
+#[test]
+fn a_run_goes_through_all_its_stations() {
+    let space = tempfile::tempdir().unwrap();
+    let server = local(space.path());
+    let id = server.begin(&mm1("2 ms"));
+    let record = server.until(id, &["done", "failed"]);
+    assert_eq!(record["stands"], "done", "{record}");
+    assert_eq!(record["note"], "a test");
+    let ledger = server.get(&format!("/runs/{id}/ledger.json"));
+    assert!(ledger.head.contains("content-disposition: attachment"));
+    let ledger = ledger.json();
+    let view = server.get(&format!("/api/runs/{id}/ledger")).json();
+    assert_eq!(view["duration"], ledger["duration"]);
+    assert_eq!(view["paths"]["rows"][0]["stages"], ledger["paths"][0]["stages"]);
+    assert_eq!(record["figures"]["goodput"], view["totals"]["goodput"]);
+    // The points of the course add up to the whole.
+    let course = server.get(&format!("/api/runs/{id}/points")).json();
+    let points = course["points"].as_array().unwrap();
+    let mut before = 0.0;
+    let mut bits = 0.0;
+    for point in points {
+        let at = point["at"].as_f64().unwrap();
+        bits += point["goodput"].as_f64().unwrap() * (at - before);
+        before = at;
+    }
+    let whole = view["totals"]["goodput"].as_f64().unwrap() * before;
+    assert!((bits - whole).abs() < 1e-6 * whole && points.len() > 1, "{bits} {whole}");
+    let page = server.get(&format!("/runs/{id}/ledger.html"));
+    assert!(page.head.contains("sandbox") && page.head.contains("default-src 'none'"));
+    let compared = server.get(&format!("/api/compare?first={id}&second={id}")).json();
+    assert_eq!(
+        (&compared["same"], &compared["totals"]["rows"][0]["change"]),
+        (&json!(true), &json!("same"))
+    );
+    assert_eq!(server.ask("DELETE", &format!("/api/runs/{id}"), &json!({})).status, 200);
+    assert_eq!(server.get(&format!("/api/runs/{id}")).status, 404);
+    assert_eq!(server.get(&format!("/runs/{id}/ledger.json")).status, 404);
+}
+
+#[test]
+fn whatever_becomes_of_a_run_the_page_stays() {
+    let space = tempfile::tempdir().unwrap();
+    let server = local(space.path());
+    // A text that is wrong says where.
+    let id = server.begin("duration = \"1 s\"\n[nodes]\na = { hots = {} }\n");
+    let record = server.until(id, &["failed"]);
+    let problem = &record["problems"][0];
+    assert_eq!((&problem["line"], &problem["suggestion"]), (&json!(3), &json!("host")), "{record}");
+    assert_eq!(problem["file"], "mm1");
+    // A process that dies is missed, and nothing else.
+    let id = server.begin(&mm1("200 s"));
+    server.until(id, &["running"]);
+    let own = server.child.id();
+    let children = format!("/proc/{own}/task/{own}/children");
+    let began = Instant::now();
+    let child = loop {
+        // A thread of the server has started it.
+        let tasks = std::fs::read_dir(format!("/proc/{own}/task")).unwrap().flatten();
+        let all: String = tasks
+            .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+            .collect();
+        if let Some(child) = all.split_whitespace().next() {
+            break child.to_owned();
+        }
+        assert!(began.elapsed() < PATIENCE, "no child in {children}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(Command::new("kill").args(["-9", &child]).status().unwrap().success());
+    let record = server.until(id, &["failed"]);
+    assert!(record["words"].as_str().unwrap().contains("signal: 9"), "{record}");
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn a_run_is_followed_and_stopped_and_keeps_what_it_has() {
+    let space = tempfile::tempdir().unwrap();
+    let server = local(space.path());
+    let id = server.begin(&mm1("200 s"));
+    let mut stream = TcpStream::connect(&server.at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!("GET /api/events?run={id} HTTP/1.1\r\nhost: {}\r\n\r\n", server.at);
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut news = || {
+        let line = lines.find(|line| line.starts_with("data: {")).unwrap();
+        serde_json::from_str::<Value>(line.strip_prefix("data: ").unwrap()).unwrap()
+    };
+    let live = std::iter::repeat_with(&mut news).find(|one| one["view"].is_object()).unwrap();
+    assert_eq!(live["record"]["stands"], "running");
+    assert!(live["view"]["totals"]["delivered"].as_u64().unwrap() > 0);
+    assert!(live["progress"]["share"].as_f64().unwrap() < 1.0);
+    assert_eq!(server.ask("POST", &format!("/api/runs/{id}/stop"), &json!({})).status, 200);
+    let record = server.until(id, &["stopped", "failed"]);
+    assert_eq!(record["stands"], "stopped", "{record}");
+    let over = std::iter::repeat_with(&mut news).find(|one| one["record"]["stands"] == "stopped");
+    assert!(over.is_some());
+    let view = server.get(&format!("/api/runs/{id}/ledger")).json();
+    assert_eq!(view["provenance"]["partial"], true);
+    assert!(view["duration"].as_f64().unwrap() < 200.0);
+}
+
+#[test]
+fn more_runs_than_may_run_wait() {
+    let space = tempfile::tempdir().unwrap();
+    let folder = space.path().to_str().unwrap();
+    let server = serve(&["--listen", "127.0.0.1:0", "--at-once", "1", folder]);
+    let (first, second) = (server.begin(&mm1("200 s")), server.begin(&mm1("1 ms")));
+    server.until(first, &["running"]);
+    assert_eq!(server.until(second, &["waiting", "running"])["stands"], "waiting");
+    assert_eq!(server.ask("DELETE", &format!("/api/runs/{first}"), &json!({})).status, 409);
+    server.ask("POST", &format!("/api/runs/{first}/stop"), &json!({}));
+    assert_eq!(server.until(second, &["done", "failed"])["stands"], "done");
+    // Only so many wait.
+    server.begin(&mm1("200 s"));
+    let body = json!({ "experiment": "bundled/mm1", "text": mm1("1 ms") });
+    let mut refused = 0;
+    for _ in 0..40 {
+        refused += u32::from(server.ask("POST", "/api/runs", &body).status == 429);
+    }
+    assert!((7..=9).contains(&refused), "{refused}");
+}
+
+#[test]
+fn others_get_nothing() {
+    let space = tempfile::tempdir().unwrap();
+    let server = local(space.path());
+    let host = format!("host: {}\r\n", server.at);
+    assert_eq!(server.with("GET", "/", "host: evil.example\r\n", "").status, 421);
+    let body = json!({ "experiment": "bundled/mm1", "text": "" }).to_string();
+    let foreign = format!("{host}origin: http://evil.example\r\n");
+    assert_eq!(server.with("POST", "/api/runs", &foreign, &body).status, 403);
+    assert_eq!(server.get("/api/experiments/file/../../etc/passwd").status, 404);
+    assert_eq!(server.ask("POST", "/", &json!({})).status, 405);
+    let page = server.get("/");
+    assert_eq!(page.status, 200);
+    assert!(page.head.contains("content-security-policy: default-src 'self'"), "{}", page.head);
+    assert!(!page.head.contains("access-control"), "{}", page.head);
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_not_kept() {
+    let space = tempfile::tempdir().unwrap();
+    let server = local(space.path());
+    let long = "x".repeat(3 << 20);
+    assert_eq!(server.ask("POST", "/api/check", &json!({ "text": long })).status, 413);
+    let text = "x".repeat((1 << 20) + 1);
+    let body = json!({ "experiment": "bundled/mm1", "text": text });
+    assert_eq!(server.ask("POST", "/api/runs", &body).status, 413);
+    let head =
+        format!("GET / HTTP/1.1\r\nhost: {}\r\nx: {}\r\n\r\n", server.at, "y".repeat(1 << 20));
+    assert_eq!(server.raw(head.as_bytes()).status, 431);
+    let many = "x: y\r\n".repeat(100);
+    let answer = server.with("GET", "/", &format!("host: {}\r\n{many}", server.at), "");
+    assert_eq!(answer.status, 431);
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn with_a_token_the_link_leads_in_and_nothing_else_does() {
+    let space = tempfile::tempdir().unwrap();
+    let folder = space.path().to_str().unwrap();
+    let server = serve(&["--listen", "127.0.0.1:0", "--token", folder]);
+    let token = server.token.clone().unwrap();
+    assert_eq!(server.get("/").status, 401);
+    assert_eq!(server.get("/api/runs").status, 401);
+    assert_eq!(server.get(&format!("/api/runs?token={token}")).status, 401);
+    let welcome = server.get(&format!("/?token={token}"));
+    assert_eq!(welcome.status, 303);
+    let cookie = welcome.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let cookie = cookie.split(';').next().unwrap();
+    let headers = format!("host: {}\r\ncookie: {cookie}\r\n", server.at);
+    assert_eq!(server.with("GET", "/api/runs", &headers, "").status, 200);
+}
