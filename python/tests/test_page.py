@@ -1,0 +1,433 @@
+"""The page of ``lastmeter serve``, in a browser.
+
+Needs Chromium: Debian's, or the one that ``playwright install chromium`` brings. Without one the
+tests skip, and say so. ``LASTMETER=target/release/lastmeter`` tests another build than the wheel's,
+and ``LASTMETER_LONG=1`` makes the large result 200 MB instead of 20.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
+
+# A busy machine takes long for what is quick on another.
+PATIENCE_MS = 90_000
+expect.set_options(timeout=PATIENCE_MS)
+
+QUEUE = """\
+title = "A queue"
+question = "How long does a packet wait?"
+duration = "{duration}"
+seed = 1
+
+[nodes]
+a = {{ host = {{}} }}
+desk = {{ station = {{ service = {{ exponential = "1 us" }} }} }}
+b = {{ host = {{}} }}
+
+[[links]]
+between = ["a", "desk", "b"]
+rate = "10 Gbit/s"
+
+[[traffic]]
+name = "customers"
+from = "a"
+to = "b"
+poisson = {{ rate = "4 Gbit/s", size = "1000 B" }}
+"""
+
+
+class Server:
+    """A running ``lastmeter serve``."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        own = os.environ.get("LASTMETER")
+        program = [own] if own else [sys.executable, "-m", "lastmeter"]
+        line = [*program, "serve", "--json", "--threads", "1", "--listen", "127.0.0.1:0", *arguments]
+        self.process = subprocess.Popen([*line, str(folder)], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.url: str = json.loads(self.process.stdout.readline())["url"]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("experiments")
+    (folder / "queue.toml").write_text(QUEUE.format(duration="20 ms"))
+    (folder / "long.toml").write_text(QUEUE.format(duration="200 s"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    server = Server(folder)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = shutil.which("chromium") or shutil.which("google-chrome")
+        try:
+            browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except Error as error:
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture()
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A tab of its own, in which nothing may go wrong and which may ask nobody else."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    faults = watch(page, server)
+    page.goto(server.url)
+    yield page
+    context.close()
+    assert not faults
+
+
+def watch(page: Page, server: Server) -> list[str]:
+    """What goes wrong in a tab: errors of its script, and requests that leave for elsewhere."""
+    faults: list[str] = []
+
+    def hear(line: ConsoleMessage) -> None:
+        # An answer that refuses something is told there, too; the page shows it.
+        if line.type == "error" and not line.text.startswith("Failed to load resource"):
+            faults.append(line.text)
+
+    def leave(request: Request) -> None:
+        if not request.url.startswith((server.url, "data:", "blob:")):
+            faults.append(request.url)
+
+    page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+    page.on("console", hear)
+    page.context.on("request", leave)
+    return faults
+
+
+def open_experiment(page: Page, name: str) -> None:
+    page.get_by_role("link", name=name).click()
+    expect(page.locator("#checked")).to_contain_text("In order")
+
+
+def write(page: Page, text: str) -> None:
+    page.locator("#text").fill(text)
+
+
+def run(page: Page) -> None:
+    page.get_by_role("button", name="Run", exact=True).click()
+
+
+def done(page: Page) -> None:
+    expect(page.locator("#state")).to_contain_text("Done in")
+    expect(page.locator("#facts")).to_contain_text("ran")
+
+
+def delivered(page: Page) -> int:
+    return int(re.sub(r"\D", "", page.locator("#facts div", has_text="delivered").locator("dd span").inner_text()))
+
+
+def test_experiments_are_listed_and_found(page: Page) -> None:
+    shelf = page.locator("#list")
+    expect(shelf).to_contain_text("first-path")
+    expect(shelf).to_contain_text("queue.toml")
+    page.locator("#filter").fill("how long does a packet")
+    expect(shelf.locator("a")).to_have_count(2)
+    open_experiment(page, "queue.toml")
+    assert page.locator("#text").input_value() == QUEUE.format(duration="20 ms")
+    assert page.url.endswith("#file/queue.toml")
+
+
+def test_a_newcomer_changes_a_number_and_sees_what_it_did(page: Page) -> None:
+    # What opens by itself, is run by one button, and then has one number doubled.
+    expect(page.locator("#title")).to_contain_text("A capture of 2026")
+    run(page)
+    done(page)
+    expect(page.locator("#verdict")).to_contain_text("bob.cpu limits")
+    expect(page.locator("#what-ifs tbody tr").first).to_contain_text("%")
+    page.get_by_role("button", name="traffic.stream.constant.rate ÷2").click()
+    assert 'rate = "9.2 Mbit/s"' in page.locator("#text").input_value()
+    run(page)
+    done(page)
+    expect(page.locator("#state")).to_contain_text("traffic.stream.constant.rate = 9.2 Mbit/s")
+    goodput = page.locator("#facts div", has_text="goodput")
+    expect(goodput).to_contain_text(re.compile(r"−\d.*% against run \d+"))
+    # Behind every picture there is a table.
+    course = page.locator("#course .chart")
+    expect(course).to_have_count(3)
+    course.first.locator("summary").click()
+    assert course.first.locator("tbody tr").count() > 3
+    page.get_by_role("button", name="Undo changes").click()
+    assert 'rate = "18.4 Mbit/s"' in page.locator("#text").input_value()
+
+
+def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
+    open_experiment(page, "queue.toml")
+    text, words = page.locator("#text"), page.get_by_role("listbox")
+    start = QUEUE.format(duration="20 ms").replace('between = ["a", "desk", "b"]\n', 'between = ["a", "desk", "b"]\nX')
+    write(page, start)
+    at = start.index("\nX") + 2
+    text.evaluate("(text, at) => text.setSelectionRange(at, at)", at)
+    text.press("Backspace")
+    # A key of a link, by its first letters; what is there already is not offered.
+    text.press_sequentially("qu")
+    expect(words.get_by_role("option", selected=True)).to_contain_text("queue")
+    expect(words).not_to_contain_text("between")
+    text.press("Enter")
+    text.press_sequentially("cod")
+    expect(words.get_by_role("option", selected=True)).to_contain_text("codel")
+    text.press("Tab")
+    assert "queue = { codel = { } }" in re.sub(r" +", " ", text.input_value())
+    expect(page.locator("#checked")).to_contain_text("In order")
+    # A choice inside of a kind, asked for.
+    text.press("Control+Space")
+    expect(words).to_contain_text("target")
+    text.press("Escape")
+    expect(words).to_be_hidden()
+    # The names of this file's nodes.
+    at = text.input_value().index('to = "b"') + 6
+    text.evaluate("(text, at) => text.setSelectionRange(at, at)", at)
+    text.press("Control+Space")
+    expect(words.get_by_role("option")).to_have_text([re.compile("^a"), "desk", "b"])
+    # What stands at the caret is explained.
+    expect(page.locator("#hint")).to_contain_text("traffic.customers.to")
+
+
+def test_a_mistake_is_shown_at_its_place_and_mended(page: Page) -> None:
+    open_experiment(page, "queue.toml")
+    write(page, QUEUE.format(duration="20 ms").replace("station =", "staton ="))
+    problem = page.locator(".problems button")
+    expect(problem).to_contain_text("Line 8, nodes.desk")
+    expect(page.locator("#gutter b")).to_have_text("✖ 8")
+    expect(page.locator("#paint .w")).to_have_text("staton")
+    problem.click()
+    bubble = page.locator("#bubble")
+    expect(bubble).to_be_visible()
+    bubble.get_by_role("button", name="Write station").click()
+    expect(page.locator("#checked")).to_contain_text("In order")
+
+
+def test_a_run_that_fails_says_where_and_the_page_goes_on(page: Page) -> None:
+    open_experiment(page, "queue.toml")
+    write(page, QUEUE.format(duration="20 ms").replace('"4 Gbit/s"', '"4 Gbit"'))
+    run(page)
+    expect(page.locator("#state")).to_contain_text("It failed: queue.toml:19")
+    expect(page.locator("#bubble")).to_be_visible()
+    expect(page.locator("#paint .w")).to_have_text('"4 Gbit"')
+    assert page.evaluate("document.activeElement.id") == "text"
+    write(page, QUEUE.format(duration="20 ms"))
+    run(page)
+    done(page)
+
+
+def test_a_run_is_followed_reloaded_and_stopped(page: Page) -> None:
+    open_experiment(page, "long.toml")
+    run(page)
+    expect(page.locator("#left")).to_contain_text("%")
+    expect(page.locator("#verdict")).to_contain_text("The ledger so far")
+    first = delivered(page)
+    page.wait_for_function(
+        "before => Number(document.querySelectorAll('#facts dd span')[3].textContent.replace(/\\D/g, '')) > before",
+        arg=first,
+    )
+    # The run goes on without the page, and the page finds it again.
+    page.reload()
+    expect(page.locator("#result-title")).to_contain_text("Run ")
+    expect(page.locator("#facts")).to_contain_text("so far")
+    assert delivered(page) > first
+    expect(page.locator("#course .chart")).to_have_count(3)
+    page.locator("#stop").click()
+    expect(page.locator("#state")).to_contain_text("Stopped: the figures are of what had run")
+    expect(page.locator("#runs")).to_contain_text("stopped")
+
+
+def test_two_tabs_see_the_same_run_and_keep_their_own_text(page: Page, server: Server) -> None:
+    open_experiment(page, "long.toml")
+    other = page.context.new_page()
+    faults = watch(other, server)
+    other.goto(page.url)
+    expect(other.locator("#checked")).to_contain_text("In order")
+    changed = QUEUE.format(duration="1000 s")
+    write(other, changed)
+    run(page)
+    expect(page.locator("#facts")).to_contain_text("so far")
+    row = other.locator("#runs tr", has_text="runs").first
+    row.get_by_role("button", name=re.compile(r"^\d+$")).click()
+    expect(other.locator("#facts")).to_contain_text("so far")
+    other.locator("#stop").click()
+    expect(page.locator("#state")).to_contain_text("Stopped")
+    expect(other.locator("#state")).to_contain_text("Stopped")
+    other.reload()
+    expect(other.locator("#title")).to_contain_text("A queue")
+    assert other.locator("#text").input_value() == changed
+    assert page.locator("#text").input_value() == QUEUE.format(duration="200 s")
+    assert not faults
+
+
+def test_two_runs_are_compared(page: Page) -> None:
+    open_experiment(page, "queue.toml")
+    numbers = []
+    for rate in ("2 Gbit/s", "7 Gbit/s"):
+        write(page, QUEUE.format(duration="20 ms").replace("4 Gbit/s", rate))
+        run(page)
+        expect(page.locator("#state")).to_contain_text(f"rate = {rate}")
+        done(page)
+        title = page.locator("#result-title").inner_text()
+        numbers.append(re.findall(r"\d+", title)[0])
+    compare = page.get_by_role("button", name="Compare two")
+    expect(compare).to_be_disabled()
+    for number in numbers:
+        page.get_by_label(f"Compare run {number}", exact=True).check()
+    compare.click()
+    compared = page.locator("#compared")
+    expect(compared.locator("tr", has_text="all paths: goodput")).to_contain_text("+2")
+    expect(compared).to_contain_text("desk")
+    expect(page.locator("#comparison-title")).to_be_focused()
+
+
+def test_a_text_is_kept_and_nobody_writes_over_anothers(page: Page, folder: Path) -> None:
+    open_experiment(page, "queue.toml")
+    text = QUEUE.format(duration="30 ms")
+    write(page, text)
+    page.evaluate("saveAs('')")
+    page.locator("#save-name").fill("../escaped.toml")
+    page.get_by_role("button", name="Save", exact=True).last.click()
+    expect(page.locator("#save-fault")).not_to_be_empty()
+    page.locator("#save-name").fill("kept.toml")
+    page.get_by_role("button", name="Save", exact=True).last.click()
+    expect(page.locator("#list")).to_contain_text("kept.toml")
+    assert (folder / "kept.toml").read_text() == text
+    assert not (folder.parent / "escaped.toml").exists()
+    # Somebody else writes the file meanwhile.
+    (folder / "kept.toml").write_text("# mine\n")
+    write(page, text.replace("30 ms", "40 ms"))
+    page.locator("#save").click()
+    expect(page.locator("#save-fault")).to_contain_text("changed by somebody else")
+    page.locator("#save-no").click()
+    assert (folder / "kept.toml").read_text() == "# mine\n"
+
+
+def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, server: Server) -> None:
+    hops, flows = 40, 4000 if os.environ.get("LASTMETER_LONG") else 400
+    names = [f"n{hop}" for hop in range(hops)]
+    nodes = "".join(f"{name} = {{ {'host' if name in (names[0], names[-1]) else 'router'} = {{}} }}\n" for name in names)
+    traffic = "".join(
+        f'[[traffic]]\nname = "t{flow}"\nfrom = "n0"\nto = "{names[-1]}"\n'
+        f'constant = {{ rate = "1 Mbit/s", size = "125 B" }}\n'
+        for flow in range(flows)
+    )
+    chain = f'[[links]]\nbetween = {json.dumps(names)}\nrate = "100 Gbit/s"\ndelay = "1 us"\n'
+    text = f'title = "Many paths"\nquestion = ""\nduration = "3 ms"\nseed = 1\n[nodes]\n{nodes}{chain}{traffic}'
+    (folder / "many.toml").write_text(text)
+    page.reload()
+    open_experiment(page, "many.toml")
+    page.locator("#quick").check()
+    run(page)
+    expect(page.locator("#state")).to_contain_text("Done in", timeout=10 * PATIENCE_MS)
+    expect(page.locator("#paths .more").first).to_contain_text(f"1 to 20 of {flows:,}".replace(",", "\u202f"))
+    page.locator("#paths").get_by_role("button", name="next").click()
+    expect(page.locator("#paths .more").first).to_contain_text("21 to 40")
+    expect(page.locator("#paths select")).to_contain_text("t20")
+    # The whole of it is there to be downloaded, and never was in the browser.
+    file = page.locator("#files a", has_text="ledger.json")
+    expect(file).to_contain_text("MB")
+    with page.expect_download() as download:
+        file.click()
+    length = Path(download.value.path()).stat().st_size
+    assert length > 48_000 * flows, length
+    heap = page.evaluate("performance.memory.usedJSHeapSize")
+    assert heap < 60e6, heap
+    expect(page.locator("#files")).not_to_contain_text("as a page")
+
+
+def test_the_first_paint_is_quick_and_nothing_is_loaded_from_elsewhere(browser: Browser, server: Server) -> None:
+    paints = []
+    for _ in range(3):
+        context = browser.new_context()
+        page = context.new_page()
+        faults = watch(page, server)
+        page.goto(server.url)
+        expect(page.locator("#list")).to_contain_text("first-path")
+        entries: list[Any] = page.evaluate("performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)")
+        paints.append(entries[0])
+        policy = page.evaluate("fetch('/').then((answer) => answer.headers.get('content-security-policy'))")
+        assert policy.startswith("default-src 'self'")
+        assert not faults
+        # What another page would try: the policy stops it before it leaves.
+        blocked = page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'stopped')")
+        assert blocked == "stopped"
+        context.close()
+    assert min(paints) < 1000, paints
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_fits_and_is_reached_by_keyboard(browser: Browser, server: Server, width: int, scheme: Any) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{server.url}#file/queue.toml")
+    expect(page.locator("#checked")).to_contain_text("In order")
+    page.locator("#quick").check()
+    run(page)
+    done(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # Words can be told from their ground.
+    contrast = page.evaluate(CONTRAST, ["body", ".question", "#checked .fine", "#facts dt", "#run", ".hint"])
+    assert min(contrast) >= 4.5, contrast
+    # Nothing that can be pressed is out of the keyboard's reach, and nothing is without a name.
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('button, a[href], input, select, textarea')].filter(one => one.tabIndex < 0"
+        " || !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).map(one => one.outerHTML)"
+    )
+    assert not unnamed
+    page.locator("#text").focus()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#runs tbody tr").nth(1)).to_be_visible()
+    context.close()
+
+
+CONTRAST = """names => names.map(name => {
+  const one = document.querySelector(name);
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+    .map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  let ground = one;
+  while (ground.parentElement && numbers(getComputedStyle(ground).backgroundColor)[3] === 0) ground = ground.parentElement;
+  const [a, b] = [getComputedStyle(one).color, getComputedStyle(ground).backgroundColor].map(numbers).map(light);
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+})"""
+
+
+def test_when_the_program_ends_the_page_says_so(browser: Browser, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.url)
+    expect(page.locator("#checked")).to_contain_text("In order")
+    began = time.monotonic()
+    server.close()
+    assert time.monotonic() - began < 30
+    expect(page.locator("#link")).to_contain_text("No connection")
+    context.close()
