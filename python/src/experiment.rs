@@ -231,6 +231,7 @@ impl Experiment {
                 .collect::<PyResult<_>>()?,
             free: free.into_iter().flatten().collect(),
             buffers: ratio(buffers)?,
+            ..Changes::NONE
         };
         let disk = Disk::new(self.folder.clone());
         let watch = Watch::default();

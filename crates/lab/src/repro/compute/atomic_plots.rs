@@ -132,11 +132,11 @@ pub(super) fn drawings(setting: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
         };
         let (y, rate) = (ROW * row as f64, rates[set]);
         let width = (WIDTH - LEFT - 190.0) * rate / most;
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{words}</text><rect x=\"{LEFT}\" \
              y=\"{:.0}\" width=\"{width:.1}\" height=\"{:.0}\" fill=\"#0072b2\"/><text x=\"{:.1}\" \
-             y=\"{:.0}\">{:.1} Mbit/s, x {:.2}</text>\n",
+             y=\"{:.0}\">{:.1} Mbit/s, x {:.2}</text>",
             LEFT - 10.0,
             y + 20.0,
             y + 5.0,
