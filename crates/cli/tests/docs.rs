@@ -82,7 +82,6 @@ fn every_command_of_every_page_does_what_the_page_says() {
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).unwrap();
         let page = fs::read_to_string(&path).unwrap();
-        println!("{}", path.display());
         commands += follow(&page, &folder);
         fs::remove_dir_all(folder).unwrap();
     }

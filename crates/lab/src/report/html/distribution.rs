@@ -41,7 +41,8 @@ pub(super) fn picture(path: &Path, out: &mut String) {
     );
     out.push_str(if logarithmic { "; the axis is logarithmic.</p>\n" } else { ".</p>\n" });
     out.push_str(&format!(
-        "<svg class=\"series\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH:.0} {HEIGHT:.0}\">\n",
+        "<svg class=\"series\" role=\"img\" aria-label=\"{}\" \
+         viewBox=\"0 0 {WIDTH:.0} {HEIGHT:.0}\">\n",
         escape(&words)
     ));
     for part in [0.0, 0.5, 1.0] {
@@ -72,7 +73,8 @@ pub(super) fn picture(path: &Path, out: &mut String) {
     out.push_str(&format!("<path class=\"most\" d=\"{line}\"/>\n"));
     for one in &path.latencies {
         out.push_str(&format!(
-            "<circle class=\"most\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"><title>{} within {}</title></circle>\n",
+            "<circle class=\"most\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\">\
+             <title>{} within {}</title></circle>\n",
             x(one.latency),
             y(one.share),
             share(one.share),
