@@ -66,20 +66,21 @@ impl Labels {
     }
 }
 
-/// One of the flows.
+/// One of the flows; what each segment needs comes first.
+#[repr(C)]
 struct Slot {
     connection: Connection,
-    application: Application,
     destination: NodeId,
-    /// Packets sent, and most of them at once.
-    sent: u64,
+    /// Most packets sent at once, and all of them.
     burst_most: u32,
-    /// Bytes that the application has not written yet.
-    left: u64,
-    /// When the application acts next by itself.
-    acts_at: Time,
+    sent: u64,
     /// The entry of the heap that speaks for it; [`Time::MAX`] for none.
     queued: Time,
+    /// When the application acts next by itself.
+    acts_at: Time,
+    /// Bytes that the application has not written yet.
+    left: u64,
+    application: Application,
 }
 
 /// Runs the connections of one host.
