@@ -333,6 +333,15 @@ impl Resource {
         }
     }
 
+    /// The jobs that are being served.
+    pub fn serving(&self) -> impl Iterator<Item = usize> + '_ {
+        let running = self.units.iter().filter_map(|unit| match &unit.state {
+            State::Running { pending, .. } => Some(pending.job.id),
+            State::Free | State::Held { .. } => None,
+        });
+        running.chain(self.sharing.jobs.values().map(|(pending, _)| pending.job.id))
+    }
+
     /// The resource moved `bytes`.
     pub fn moved(&mut self, bytes: Bytes) {
         self.units[0].meter.moved(bytes);

@@ -6,6 +6,8 @@ use crate::experiment::pages;
 use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
 use lastmeter_host::{port_processor, receive};
+use lastmeter_host::adapter::element as adapter;
+use lastmeter_host::receive;
 use lastmeter_net::fabric::{fat_tree, network as fabric};
 use lastmeter_net::preempt::element as adu_link;
 use lastmeter_net::timed_token::element as ring;
@@ -30,6 +32,7 @@ const NODES: &[&Page] = &[
     wormhole::PAGE,
     adu_link::PAGE,
     port_processor::kind::PAGE,
+    adapter::PAGE,
 ];
 
 /// Every kind, by family.

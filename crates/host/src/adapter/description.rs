@@ -49,6 +49,9 @@ pub struct HostInterface {
     pub per_message: Duration,
     /// By how much less, without handshake and transfer acknowledgement.
     pub saved_when_simple: Duration,
+    /// What a byte costs the host to put headers and data into one buffer, where headers have no
+    /// buffers of their own.
+    pub gather_per_byte: PerByte,
     /// Length of a descriptor.
     pub descriptor: Bytes,
     /// Packets a doorbell; and descriptors fetched, and written back, at once.
@@ -170,8 +173,11 @@ pub struct Buffers {
     pub threshold: u64,
     /// What becomes of a packet without a buffer.
     pub overload: Overload,
-    /// Whether headers have buffers of their own.
+    /// Whether headers have buffers of their own: then nobody copies to put them before the data,
+    /// and each is transferred by itself.
     pub separate_headers: bool,
+    /// How long the headers of a packet are.
+    pub header: Bytes,
 }
 
 /// Whose the buffers are.
@@ -231,11 +237,43 @@ pub enum NetworkModel {
         /// For how long of that the adapter may keep it.
         holding: Duration,
     },
+    /// With luck: others may send at the same time, and then both wait for a random time, as on an
+    /// Ethernet of one cable (§4.2.3, §8.2; E-128).
+    Statistical {
+        /// What a collision takes, and in what later attempts are counted.
+        slot: Duration,
+        /// How many attempts in a hundred collide.
+        collisions: u64,
+    },
 }
 
 impl Description {
-    /// The transfer of a message of `len`: its set-up, blocks and bytes.
+    /// What of a message of `len` is transferred by itself: headers and data, where they have
+    /// buffers of their own, else all at once.
+    pub fn parts(&self, len: Bytes) -> Vec<Bytes> {
+        let header = self.buffers.header.min(len);
+        match self.buffers.separate_headers && header > Bytes::ZERO && header < len {
+            true => vec![header, len - header],
+            false => vec![len],
+        }
+    }
+
+    /// What a message of `len` costs the host to have it in one piece.
+    pub fn gathering_time(&self, len: Bytes) -> Duration {
+        match self.parts(len).len() {
+            1 => self.host.gather_per_byte.time_for(len),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The transfer of a message of `len`: its set-up, blocks and bytes; over PCI Express its
+    /// transactions besides.
     pub fn transfer_time(&self, len: Bytes) -> Duration {
+        let bus = super::pcie::transfer_time(self, len).unwrap_or_default();
+        self.parts(len).into_iter().map(|part| self.part_time(part)).sum::<Duration>() + bus
+    }
+
+    fn part_time(&self, len: Bytes) -> Duration {
         let transfer = &self.transfer;
         let by_processor = match transfer.mode {
             TransferMode::Pio => true,
@@ -278,6 +316,7 @@ impl Description {
                 transfer_ack: false,
                 per_message: Duration::ZERO,
                 saved_when_simple: Duration::ZERO,
+                gather_per_byte: PerByte::ZERO,
                 descriptor: Bytes::ZERO,
                 batch: Batch { doorbell: 1, fetch: 1, write_back: 1 },
                 coalescing: 1,
@@ -310,6 +349,7 @@ impl Description {
                 threshold: 0,
                 overload: Overload::Block,
                 separate_headers: false,
+                header: Bytes::ZERO,
             },
             network: Network {
                 model: NetworkModel::PointToPoint,
@@ -334,8 +374,10 @@ impl Description {
         fast.host.per_message = faster(self.host.per_message);
         fast.host.saved_when_simple = faster(self.host.saved_when_simple);
         fast.network.processing = faster(self.network.processing);
-        if self.transfer.pio_per_byte != PerByte::ZERO {
-            fast.transfer.pio_per_byte = self.transfer.pio_per_byte.scale_ceil(1, factor.max(1));
+        for cost in [&mut fast.transfer.pio_per_byte, &mut fast.host.gather_per_byte] {
+            if *cost != PerByte::ZERO {
+                *cost = cost.scale_ceil(1, factor.max(1));
+            }
         }
         fast
     }
@@ -392,6 +434,15 @@ impl Description {
         }
         commands.push((Side::Adapter, "read end"));
         commands
+    }
+
+    /// The stages of a reception: a generic adapter ends it with the transfer, in one command; one
+    /// that acknowledges transfers has a command of its own for the end (Figs 5.4 and 7.3).
+    pub fn reception_stages(&self) -> &'static [&'static str] {
+        match self.host.transfer_ack {
+            true => &["initialization", "DMA", "completion"],
+            false => &["initialization", "DMA"],
+        }
     }
 
     /// The interrupts of a list of commands: one for each of the adapter's, unless the host looks.
@@ -478,6 +529,7 @@ mod tests {
         generic.host.transfer_ack = false;
         let commands = generic.reception(1);
         assert_eq!(words(&commands), "read, read ack, address, read end");
+        assert_eq!(generic.reception_stages().len(), 2, "E-98: Fig 7.3");
         assert_eq!(generic.interrupts(&commands), 2);
         generic.host.synchronisation = Synchronisation::Poll;
         assert_eq!(generic.interrupts(&commands), 0);
@@ -491,6 +543,22 @@ mod tests {
         card.transfer.pio_per_byte = PerByte::from_fs(510_000_000); // 2040 ns a word of 4 (Table 3.1).
         assert_eq!(card.transfer_time(Bytes(64)), Duration::from_ns(32_640));
         assert_eq!(card.transfer_time(Bytes(1024)), cim().transfer_time(Bytes(1024)));
+    }
+
+    #[test]
+    fn e_42_headers_of_their_own_save_a_copy_and_cost_a_block() {
+        let mut card = cim();
+        card.host.gather_per_byte = PerByte::from_fs(87_500_000); // 350 ns a word of 4 (Table 3.1).
+        card.buffers.header = Bytes(64);
+        let len = Bytes(4096);
+        assert_eq!(card.gathering_time(len), Duration::from_ns(358_400));
+        let mut apart = card.clone();
+        apart.buffers.separate_headers = true;
+        assert_eq!(apart.gathering_time(len), Duration::ZERO);
+        assert_eq!(apart.parts(len), [Bytes(64), Bytes(4032)]);
+        // 1 + 16 blocks and not 16.
+        assert_eq!(apart.transfer_time(len) - card.transfer_time(len), Duration::from_ns(1_760));
+        assert_eq!(apart.parts(Bytes(64)), [Bytes(64)], "no data besides");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What an emulated adapter can stand for, on a platform that is slower than what it emulates
-//! (E-51, E-53 to E-55).
+//! (E-49, E-51, E-53 to E-55).
 //!
 //! ```text
 //! node 1 --[header]--+                        T_m - T_h
@@ -35,6 +35,47 @@ pub fn residual(header: Duration, message: Duration) -> Option<Duration> {
 pub fn utilisation(processing: Duration, delay: Duration, speed_up: f64) -> f64 {
     let (processing, delay) = (processing.as_secs_f64(), delay.as_secs_f64());
     delay / (processing / speed_up + delay)
+}
+
+/// A counter of so many bits, made to measure longer than it takes to wrap around, by whoever looks
+/// at it often enough: END's time device with its VME StopWatch (E-49; §4.3.3).
+///
+/// ```
+/// use lastmeter_base::Duration;
+/// use lastmeter_host::adapter::emulation::Stopwatch;
+/// let mut watch = Stopwatch::new(Duration::from_ns(25), 24);
+/// assert_eq!(watch.wraps_after(), Duration::from_ns(25 * (1 << 24)));
+/// assert_eq!(watch.read(0xff_fff0), Duration::from_ns(25 * 0xff_fff0));
+/// assert_eq!(watch.read(0x10), Duration::from_ns(25 * 0x100_0010)); // It has wrapped around.
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    tick: Duration,
+    bits: u32,
+    last: u64,
+    wraps: u64,
+}
+
+impl Stopwatch {
+    /// A counter at zero. Panics on no bits, or more than 63.
+    pub fn new(tick: Duration, bits: u32) -> Stopwatch {
+        assert!((1..64).contains(&bits), "a counter of {bits} bits");
+        Stopwatch { tick, bits, last: 0, wraps: 0 }
+    }
+
+    /// How long it takes to come to zero again.
+    pub fn wraps_after(&self) -> Duration {
+        self.tick * (1 << self.bits)
+    }
+
+    /// The time since it was at zero first, where the counter now says `raw`; right as long as it
+    /// is read once a round at least.
+    pub fn read(&mut self, raw: u64) -> Duration {
+        let raw = raw & ((1 << self.bits) - 1);
+        self.wraps += u64::from(raw < self.last);
+        self.last = raw;
+        self.tick * ((self.wraps << self.bits) + raw)
+    }
 }
 
 /// Messages a second that each of `nodes` sends back to back over one bus: each takes `bus` on it,

@@ -15,7 +15,7 @@
 //! it is counted.
 
 use super::description::{Description, InterfaceKind};
-use lastmeter_base::{Bytes, Rate};
+use lastmeter_base::{Bytes, Duration, Rate};
 
 /// A link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,36 +74,60 @@ impl Link {
     }
 }
 
-/// Bytes over a link for one packet sent and one received: to the host, from the host.
+/// The link of an adapter with rings.
+fn rings(card: &Description) -> Option<Link> {
+    card.transfer.pcie.filter(|_| card.host.kind == InterfaceKind::Rings)
+}
+
+/// What each direction takes besides the packet, for `descriptors` of it: a doorbell, a look at the
+/// head, an interrupt, the descriptors' way to the adapter.
+fn handling(card: &Description, link: Link, descriptors: u64) -> [f64; 2] {
+    let (host, batch) = (&card.host, card.host.batch);
+    let share = |bytes: f64, of: u64| bytes / of.max(1) as f64;
+    let fetched = link
+        .read(host.descriptor.0 * batch.fetch)
+        .map(|bytes| share(bytes, batch.fetch) * descriptors as f64);
+    let to = share((POINTER + COMPLETION) as f64, batch.doorbell)
+        + share((INTERRUPT + WRITE) as f64, host.coalescing);
+    let from = share((POINTER + WRITE) as f64, batch.doorbell) + share(READ as f64, batch.doorbell);
+    [to + fetched[0], from + fetched[1]]
+}
+
+/// Bytes over a link for one packet sent: to the host, from the host.
 ///
 /// `None` for an adapter without rings or not on PCI Express.
-pub fn per_packet(card: &Description, len: Bytes) -> Option<[f64; 2]> {
-    let link = card.transfer.pcie?;
-    let (host, len) = (&card.host, len.0);
-    if host.kind != InterfaceKind::Rings {
-        return None;
+pub fn sent(card: &Description, len: Bytes) -> Option<[f64; 2]> {
+    let link = rings(card)?;
+    let parts = card.parts(len);
+    let mut bytes = handling(card, link, parts.len() as u64);
+    for part in parts {
+        let data = link.read(part.0);
+        bytes = [bytes[0] + data[0], bytes[1] + data[1]];
     }
-    let (descriptor, batch) = (host.descriptor.0, host.batch);
-    let share = |bytes: f64, of: u64| bytes / of.max(1) as f64;
-    let mut bytes = [0.0, 0.0];
-    let mut add = |to: f64, from: f64| bytes = [bytes[0] + to, bytes[1] + from];
-    // Both directions: a doorbell, a look at the head, an interrupt.
-    for _ in 0..2 {
-        add(0.0, share((POINTER + WRITE) as f64, batch.doorbell));
-        add(
-            share((POINTER + COMPLETION) as f64, batch.doorbell),
-            share(READ as f64, batch.doorbell),
-        );
-        add(share((INTERRUPT + WRITE) as f64, host.coalescing), 0.0);
-        let fetched = link.read(descriptor * batch.fetch);
-        add(share(fetched[0], batch.fetch), share(fetched[1], batch.fetch));
-    }
-    // Sent: the packet is read. Received: it is written, then its descriptor.
-    let data = link.read(len);
-    add(data[0], data[1]);
-    add(link.write(len), 0.0);
-    add(share(link.write(descriptor * batch.write_back), batch.write_back), 0.0);
     Some(bytes)
+}
+
+/// The same for one packet received: it is written, then its descriptor.
+pub fn received(card: &Description, len: Bytes) -> Option<[f64; 2]> {
+    let link = rings(card)?;
+    let (descriptor, batch) = (card.host.descriptor.0, card.host.batch.write_back);
+    let parts = card.parts(len);
+    let [to, from] = handling(card, link, parts.len() as u64);
+    let written: f64 = parts.iter().map(|part| link.write(part.0)).sum();
+    Some([to + written + link.write(descriptor * batch) / batch.max(1) as f64, from])
+}
+
+/// The same for one packet sent and one received.
+pub fn per_packet(card: &Description, len: Bytes) -> Option<[f64; 2]> {
+    let (sent, received) = (sent(card, len)?, received(card, len)?);
+    Some([sent[0] + received[0], sent[1] + received[1]])
+}
+
+/// How long the bus takes for one packet sent, where its busier direction is in use all the time.
+pub fn transfer_time(card: &Description, len: Bytes) -> Option<Duration> {
+    let bytes = sent(card, len)?;
+    let seconds = 8.0 * bytes[0].max(bytes[1]) / rings(card)?.transactions();
+    Some(Duration::from_ps((seconds * 1e12).ceil() as u64))
 }
 
 /// Bits a second of packets of `len`, sent and received at once, that the bus lets pass each way;
@@ -150,6 +174,30 @@ mod tests {
     fn the_simple_adapter_reaches_40_gigabits_only_beyond_512_bytes() {
         let reaches = |len| throughput(&simple(), Bytes(len)).is_some_and(|(bus, both)| both < bus);
         assert!(!reaches(256) && !reaches(512) && reaches(768) && reaches(1500));
+    }
+
+    #[test]
+    fn e_126_a_packet_of_64_sent_by_hand() {
+        // From the host: doorbell 28 / 32, head 24 / 32, descriptors (20 + 128) / 8, data 20 + 64.
+        // To the host: head 24 / 32, interrupt 28 / 32, descriptors 24 / 8, request 24.
+        let mut card = simple();
+        card.host.batch = Batch { doorbell: 32, fetch: 8, write_back: 8 };
+        card.host.coalescing = 32;
+        assert_eq!(sent(&card, Bytes(64)), Some([28.625, 104.125]));
+        let link = card.transfer.pcie.map_or(0.0, |link| link.transactions());
+        let time = (104.125 * 8e12 / link).ceil() as u64;
+        assert_eq!(card.transfer_time(Bytes(64)), Duration::from_ps(time));
+    }
+
+    #[test]
+    fn e_42_headers_of_their_own_are_read_with_a_descriptor_of_their_own() {
+        let mut card = simple();
+        card.buffers.separate_headers = true;
+        card.buffers.header = Bytes(54);
+        // A descriptor more, 20 + 16, and a completion more, 20, than 512 B in one piece.
+        let [.., whole] = sent(&simple(), Bytes(512)).unwrap_or_default();
+        let [.., apart] = sent(&card, Bytes(512)).unwrap_or_default();
+        assert_eq!(apart - whole, 36.0 + 20.0);
     }
 
     #[test]

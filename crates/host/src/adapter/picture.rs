@@ -72,12 +72,16 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
     };
     let banks =
         if buffers.banks == 1 { "1 bank".to_owned() } else { format!("{} banks", buffers.banks) };
-    let fourth = vec![format!("{place}, {}", buffers.memory), banks, overload.to_owned()];
+    let mut fourth = vec![format!("{place}, {}", buffers.memory), banks, overload.to_owned()];
+    if buffers.separate_headers {
+        fourth.push(format!("headers of {} apart", buffers.header));
+    }
     let model = match network.model {
         NetworkModel::PointToPoint => "point-to-point".to_owned(),
         NetworkModel::Intermittent { rotation, holding } => {
             format!("token: {holding} of {rotation}")
         }
+        NetworkModel::Statistical { collisions, .. } => format!("{collisions} % collide"),
     };
     let speed = match network.rate {
         Some(rate) => format!("{rate}"),

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub mean: Duration,
     /// From when a message begins until it is done.
     pub latency: Distribution,
+    /// The standard deviation of that, over the messages after the warm-up, in seconds.
+    pub deviation: f64,
     /// The first messages' phases: which message, what, from when, until when (Fig 5.6).
     pub timeline: Vec<(u64, Phase, Time, Time)>,
     /// The first message's commands, as they were given (Fig 5.1).
@@ -47,6 +49,7 @@ pub fn run(
     let mut outcome = Outcome::default();
     let mut begun = BTreeMap::new();
     let mut done = Vec::with_capacity(messages);
+    let mut delays = Vec::with_capacity(messages);
     let (mut id, mut now) = (0, Time::START);
     loop {
         while adapter.submit(now, Order::new(id, len)).is_ok() {
@@ -65,7 +68,7 @@ pub fn run(
                     What::WriteAck => &["write ack", "address list"],
                     What::AddressAck => &["address ack"],
                     What::TransmitAck => &["transmit ack"],
-                    What::Dropped => &[],
+                    What::Dropped | What::GivenUp => &[],
                 };
                 say(card, &mut outcome, now, words);
             }
@@ -74,10 +77,19 @@ pub fn run(
             {
                 done.push(now);
                 outcome.latency.record(now - from);
+                delays.push((now - from).as_secs_f64());
             }
         }
     }
+    outcome.deviation = deviation(&delays[(delays.len() - 1) / 5..]);
     close(&adapter, &done, outcome)
+}
+
+/// The standard deviation of some values.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
 /// The first message's commands of these words, if its interface has them.
@@ -150,6 +162,15 @@ mod tests {
             assert_eq!(mean(&two, len.0, 2), bound, "{len}");
         }
         assert_eq!(mean(&two, 4096, 1), mean(&cim(), 4096, 1), "no gain at depth 1");
+    }
+
+    #[test]
+    fn e_73_alone_a_message_varies_as_its_host_does() {
+        // Exponential: the deviation is the mean, 1280 us.
+        let outcome = run(&cim(), Bytes(4096), (1, 20_000), Variation::Exponential, 1);
+        assert!((outcome.deviation / 1280e-6 - 1.0).abs() < 0.03, "{}", outcome.deviation);
+        let certain = run(&cim(), Bytes(4096), (1, 100), Variation::None, 1).deviation;
+        assert!(certain < 1e-12, "{certain}");
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! | `transfer.preemptible`, one bank | the network takes the memory from a transfer at once |
 //! | `transfer.urgent_first` | a more urgent transfer interrupts a less urgent one |
 //! | `buffers.memory`, `place`, `overload` | who gets no buffer is dropped, waits, or displaces another |
-//! | `network.model` | always there, or while a [`Token`] is |
+//! | `network.model` | always there, while a [`Token`] is, or after as many collisions as chance has |
 //! | `network.synchronisation = poll` | the adapter does nothing else while it sends |
 //!
 //! A buffer is taken when the order is given and freed when it is sent. An interrupted transfer
@@ -32,6 +32,7 @@
 use super::description::{
     self, BufferPlace, Description, NetworkModel, Overload, Synchronisation, TransferMode,
 };
+use super::engines::{Engines, Place};
 use super::token::Token;
 use super::waiting::{Rank, Waiting};
 use crate::resource::{Discipline, Done, Job, Options, Priority, Resource};
@@ -72,6 +73,8 @@ pub enum What {
     TransmitAck,
     /// It had no buffer, or lost it to one that matters more.
     Dropped,
+    /// It has collided too often.
+    GivenUp,
 }
 
 /// Something that the adapter tells the host.
@@ -83,6 +86,19 @@ pub struct Event {
     pub order: Order,
     /// What.
     pub what: What,
+    /// What the order's phases took, by [`Phase`], as far as it came.
+    pub phases: [Span; 4],
+}
+
+/// A phase of an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// When it was first served.
+    pub from: Time,
+    /// When it was done.
+    pub to: Time,
+    /// For how long of that it was served.
+    pub served: Duration,
 }
 
 /// Why an order is given back.
@@ -122,6 +138,9 @@ pub enum Variation {
 
 /// Orders whose phases are recorded.
 const DRAWN: u64 = 4;
+/// Attempts of a message on a shared cable, and doublings of the time between them.
+const ATTEMPTS_MAX: u32 = 16;
+const DOUBLINGS_MAX: u32 = 10;
 /// Transfers that interrupt each other, at most.
 const NESTED_MAX: usize = 200;
 /// The network goes before every transfer.
@@ -174,8 +193,11 @@ pub struct Transmitter {
     card: Description,
     resources: [Resource; 4],
     token: Option<Token>,
+    /// How many times as fast each phase is, as numerator and denominator.
+    speeds: [(u64, u64); 4],
+    engines: Option<Engines>,
     /// Orders on their way, by the number of their job.
-    orders: BTreeMap<usize, Order>,
+    orders: BTreeMap<usize, (Order, [Span; 4])>,
     jobs: BTreeMap<u64, usize>,
     submitted: usize,
     /// Before interface, transfer and network.
@@ -199,6 +221,17 @@ impl Transmitter {
 
     /// The same with a host that varies.
     pub fn varying(card: Description, variation: Variation, seed: u64) -> Transmitter {
+        Transmitter::on(card, variation, Stream::new(seed, "host"))
+    }
+
+    /// The same as a part of a graph, which accounts for its engines.
+    pub fn placed(card: Description, variation: Variation, stream: Stream, place: Place) -> Self {
+        let speeds = place.speeds;
+        let engines = Some(Engines::new(place));
+        Transmitter { speeds, engines, ..Transmitter::on(card, variation, stream) }
+    }
+
+    fn on(card: Description, variation: Variation, stream: Stream) -> Transmitter {
         let options = Options {
             units: 1,
             discipline: Discipline::Priority,
@@ -225,11 +258,13 @@ impl Transmitter {
         Transmitter {
             resources: [0, 1, 2, 3].map(|id| Resource::new(ResourceId(id), options)),
             token: match card.network.model {
-                NetworkModel::PointToPoint => None,
+                NetworkModel::PointToPoint | NetworkModel::Statistical { .. } => None,
                 NetworkModel::Intermittent { rotation, holding } => {
                     Some(Token::new(rotation, holding))
                 }
             },
+            speeds: [(1, 1); 4],
+            engines: None,
             orders: BTreeMap::new(),
             jobs: BTreeMap::new(),
             submitted: 0,
@@ -242,7 +277,7 @@ impl Transmitter {
                 Variation::None => Draw::Constant(card.host.per_message),
                 Variation::Exponential => Draw::Exponential(card.host.per_message),
             },
-            stream: Stream::new(seed, "host"),
+            stream,
             events: Vec::new(),
             timeline: Vec::new(),
             card,
@@ -265,20 +300,20 @@ impl Transmitter {
             match self.card.buffers.overload {
                 Overload::Block => return Err(Refusal::Buffers),
                 Overload::Drop => {
-                    self.tell(now, order, What::Dropped);
+                    self.tell(now, order, What::Dropped, Default::default());
                     return Ok(());
                 }
                 Overload::Priority => {
                     self.displace(now, &order);
                     if !self.has_buffer(&order) {
-                        self.tell(now, order, What::Dropped);
+                        self.tell(now, order, What::Dropped, Default::default());
                         return Ok(());
                     }
                 }
             }
         }
         *self.memory.entry(self.account(&order)).or_default() += order.len;
-        self.orders.insert(self.submitted, order);
+        self.orders.insert(self.submitted, (order, Default::default()));
         self.jobs.insert(order.id, self.submitted);
         self.submitted += 1;
         self.waiting[0].push(order);
@@ -333,14 +368,15 @@ impl Transmitter {
         free < u128::from(buffers.memory.0) * u128::from(buffers.threshold)
     }
 
-    /// What interface, memory, second bank and link did.
+    /// What the adapter's engines did: interface, transfer and network; nothing unless placed.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
-        self.resources.iter().flat_map(Resource::meters)
+        self.engines.iter().flat_map(Engines::meters)
     }
 
     /// How long the phases have been served so far, all orders together.
     pub fn served(&self, phase: Phase) -> Duration {
-        let stages = self.meters().flat_map(Meter::by_stage);
+        let meters = self.resources.iter().flat_map(Resource::meters);
+        let stages = meters.flat_map(Meter::by_stage);
         stages.filter(|(stage, _)| *stage == StageId(phase as u32)).map(|&(_, time)| time).sum()
     }
 
@@ -369,24 +405,24 @@ impl Transmitter {
                 waiting.last().is_some_and(|last| waiting.rank(last) < waiting.rank(order))
             });
             let Some(lost) = stage.and_then(|stage| self.waiting[stage].pop_last()) else { return };
-            self.forget(&lost);
-            self.tell(now, lost, What::Dropped);
+            let phases = self.forget(&lost);
+            self.tell(now, lost, What::Dropped, phases);
         }
     }
 
-    fn forget(&mut self, order: &Order) {
+    /// Ends an order; returns what its phases took.
+    fn forget(&mut self, order: &Order) -> [Span; 4] {
         let account = self.account(order);
         self.memory.entry(account).and_modify(|used| *used -= order.len);
         if self.memory.get(&account) == Some(&Bytes::ZERO) {
             self.memory.remove(&account);
         }
-        if let Some(job) = self.jobs.remove(&order.id) {
-            self.orders.remove(&job);
-        }
+        let job = self.jobs.remove(&order.id).and_then(|job| self.orders.remove(&job));
+        job.map(|(_, phases)| phases).unwrap_or_default()
     }
 
-    fn tell(&mut self, at: Time, order: Order, what: What) {
-        self.events.push(Event { at, order, what });
+    fn tell(&mut self, at: Time, order: Order, what: What, phases: [Span; 4]) {
+        self.events.push(Event { at, order, what, phases });
     }
 
     fn job(&mut self, now: Time, resource: usize, job: usize, phase: Phase, work: Duration) {
@@ -400,6 +436,8 @@ impl Transmitter {
             _ => (FIRST, network && self.card.transfer.preemptible && !self.in_turn()),
         };
         let stage = StageId(phase as u32);
+        let (numerator, denominator) = self.speeds[phase as usize];
+        let work = work.scale_ceil(denominator, numerator);
         let job = Job { id: job << 2 | phase as usize, stage, priority, preemptive, work };
         self.resources[resource].submit(now, job);
     }
@@ -411,19 +449,21 @@ impl Transmitter {
 
     fn completed(&mut self, done: &Done) {
         let (job, phase, now) = (done.id >> 2, PHASES[done.id & 3], done.at);
-        let order = self.orders[&job];
+        let Some((order, phases)) = self.orders.get_mut(&job) else { return };
+        phases[phase as usize] = Span { from: done.started, to: now, served: done.served };
+        let (order, phases) = (*order, *phases);
         if order.id < DRAWN {
             self.timeline.push((order.id, phase, done.started, now));
         }
         match phase {
             Phase::Host => {
                 self.interfacing = false;
-                self.tell(now, order, What::WriteAck);
+                self.tell(now, order, What::WriteAck, phases);
                 self.waiting[1].push(order);
             }
             Phase::Transfer => {
                 self.transferring.retain(|&(other, _)| other != job);
-                self.tell(now, order, What::AddressAck);
+                self.tell(now, order, What::AddressAck, phases);
                 if self.waiting[2].is_empty() && self.sending.is_none() {
                     self.token.iter_mut().for_each(|token| token.catch_up(now));
                 }
@@ -439,7 +479,7 @@ impl Transmitter {
                 self.sending = None;
                 self.token.iter_mut().for_each(|token| token.sent(now));
                 self.forget(&order);
-                self.tell(now, order, What::TransmitAck);
+                self.tell(now, order, What::TransmitAck, phases);
             }
         }
         self.go_on(now);
@@ -451,7 +491,8 @@ impl Transmitter {
             && let Some(order) = self.waiting[0].pop()
         {
             self.interfacing = true;
-            let work = self.host.sample(&mut self.stream);
+            let gathering = self.card.gathering_time(order.len);
+            let work = self.host.sample(&mut self.stream) + gathering;
             let resource = if self.card.queueing.stages < 3 { MEMORY } else { HOST };
             self.job(now, resource, self.jobs[&order.id], Phase::Host, work);
         }
@@ -470,16 +511,48 @@ impl Transmitter {
         let may_send = self.token.is_none_or(|token| token.is_here());
         if self.sending.is_none() && may_send {
             match self.waiting[2].pop() {
-                Some(order) => {
-                    let job = self.jobs[&order.id];
-                    self.sending = Some(job);
-                    let (free, _) = self.card.network_time(order.len);
-                    let resource = if self.in_turn() { MEMORY } else { LINK };
-                    self.job(now, resource, job, Phase::Setup, free);
-                }
+                Some(order) => match self.access() {
+                    Some(access) => {
+                        let job = self.jobs[&order.id];
+                        self.sending = Some(job);
+                        let (free, _) = self.card.network_time(order.len);
+                        let resource = if self.in_turn() { MEMORY } else { LINK };
+                        self.job(now, resource, job, Phase::Setup, free + access);
+                    }
+                    None => {
+                        let phases = self.forget(&order);
+                        self.tell(now, order, What::GivenUp, phases);
+                        return self.go_on(now);
+                    }
+                },
                 None => self.token.iter_mut().for_each(|token| token.release(now)),
             }
         }
+        self.account_for(now);
+    }
+
+    /// How long until the network takes a message: its collisions, and after the `k`th a random
+    /// number of slots below 2^k, at most 2^10 (IEEE 802.3, 4.2.3.2.5). `None` after the 16th.
+    fn access(&mut self) -> Option<Duration> {
+        let NetworkModel::Statistical { slot, collisions } = self.card.network.model else {
+            return Some(Duration::ZERO);
+        };
+        let mut access = Duration::ZERO;
+        for attempt in 1..=ATTEMPTS_MAX {
+            if self.stream.below(100) >= collisions {
+                return Some(access);
+            }
+            access += slot * (1 + self.stream.below(1 << attempt.min(DOUBLINGS_MAX)));
+        }
+        None
+    }
+
+    /// Tells the engines what they are doing from now on.
+    fn account_for(&mut self, now: Time) {
+        let Some(engines) = &mut self.engines else { return };
+        let wanted = [self.interfacing, !self.transferring.is_empty(), self.sending.is_some()];
+        let serving = self.resources.iter().flat_map(Resource::serving);
+        engines.observe(now, wanted, serving.map(|id| PHASES[id & 3]));
     }
 
     /// Whether the next transfer may begin: none runs, or a less urgent one that it interrupts.

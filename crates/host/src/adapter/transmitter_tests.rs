@@ -28,7 +28,7 @@ fn ends(card: Description, orders: &[(u64, Order)]) -> Vec<(u64, What, u64)> {
     let mut adapter = Transmitter::new(card);
     let mut ends = Vec::new();
     let mut drain = |adapter: &mut Transmitter| {
-        let ended = |event: &Event| matches!(event.what, What::TransmitAck | What::Dropped);
+        let ended = |event: &Event| !matches!(event.what, What::WriteAck | What::AddressAck);
         let row = |event: Event| (event.order.id, event.what, event.at.as_ps() / 1_000_000);
         ends.extend(adapter.events().filter(ended).map(row));
     };
@@ -308,4 +308,35 @@ proptest! {
         prop_assert_eq!(adapter.outstanding(), 0);
         prop_assert_eq!(ended.len(), given.len());
     }
+}
+
+#[test]
+fn e_128_on_a_shared_cable_the_wait_is_that_of_truncated_exponential_backoff() {
+    let mut card = Description::plain("a cable");
+    let slot = Duration::from_ns(51_200);
+    card.network.model = NetworkModel::Statistical { slot, collisions: 25 };
+    card.network.rate = Some(Rate::from_mbit(10));
+    let len = Bytes(1250); // A millisecond.
+    let orders = 20_000;
+    let run = crate::adapter::pipeline::run(&card, len, (1, orders), Variation::None, 7);
+    // The k-th collision, of probability 4^-k, takes 1 + (2^min(k, 10) - 1) / 2 slots.
+    let mean: f64 = (1..=15)
+        .map(|k| 0.25f64.powi(k) * (1.0 + (f64::from(1u32 << k.min(10)) - 1.0) / 2.0))
+        .sum();
+    // Of so many, a standard deviation of 2.2 %.
+    let wait = run.mean.as_secs_f64() - 1e-3;
+    assert!((wait / (mean * 51.2e-6) - 1.0).abs() < 0.07, "{wait} {mean}");
+    card.network.model = NetworkModel::Statistical { slot, collisions: 0 };
+    let alone = crate::adapter::pipeline::run(&card, len, (1, 10), Variation::None, 7);
+    assert_eq!(alone.mean, Duration::from_ms(1));
+    // Where all collide, all are given up, and nobody waits for ever.
+    card.network.model = NetworkModel::Statistical { slot, collisions: 100 };
+    card.queueing.depth = 4;
+    assert_eq!(
+        ends(card, &[(0, order(0, 100, 0, 9999)), (5, order(1, 100, 0, 9999))])
+            .iter()
+            .map(|end| end.1)
+            .collect::<Vec<_>>(),
+        [What::GivenUp, What::GivenUp]
+    );
 }

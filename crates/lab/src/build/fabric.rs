@@ -29,8 +29,8 @@ impl Ports {
 }
 
 impl Builder<'_, '_> {
-    /// A node of a fabric's, a wormhole network's, a pre-emptive link's or a port processor's kind;
-    /// `None` if it is of another one.
+    /// A node of a fabric's, a wormhole network's, a pre-emptive link's, a port processor's or an
+    /// adapter's kind; `None` if it is of another one.
     pub(super) fn switching(&mut self, node: usize) -> Result<Option<Made>, Error> {
         let declared = &self.experiment.nodes[self.network.nodes[node].declared];
         let name = declared.kind.page.name;
@@ -48,6 +48,9 @@ impl Builder<'_, '_> {
         }
         if name == lastmeter_host::port_processor::kind::PAGE.name {
             return self.port_processor(node).map(Some);
+        }
+        if name == lastmeter_host::adapter::element::PAGE.name {
+            return self.adapter(node).map(Some);
         }
         Ok(None)
     }

@@ -11,6 +11,7 @@
 //! transmit` and `alice->r1 propagation`; counted nodes share the stages of their group
 //! (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
 
+mod adapter;
 mod fabric;
 mod flows;
 mod hops;

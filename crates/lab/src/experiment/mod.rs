@@ -18,10 +18,12 @@ use crate::document::{
     Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
 };
 use crate::library::Library;
+use crate::profile::device;
 use crate::{ledger, profile, repro};
 use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
 use lastmeter_base::kind::{Family, Nested, Value, Values};
+use lastmeter_host::adapter::description::Description;
 use lastmeter_host::port_processor;
 use lastmeter_host::profile::Profile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +61,9 @@ pub struct Experiment {
     pub profiles: BTreeMap<(String, Option<String>), Arc<Profile>>,
     /// The profiles that its port processors name.
     pub ports: BTreeMap<String, Arc<port_processor::Options>>,
-    /// Names of all profiles and the hashes of their texts.
+    /// The descriptions that its adapters name.
+    pub devices: BTreeMap<String, Arc<Description>>,
+    /// The names of all of these and the hashes of their texts.
     pub profile_sources: Vec<ledger::Source>,
     /// The texts that later problems point into.
     pub(crate) reporter: Reporter,
@@ -159,6 +163,7 @@ impl Experiment {
             }
         }
         problems.extend(self.load_ports(library));
+        problems.extend(self.load_devices(library));
         // The same host may be read for several adapters.
         let mut said = Vec::new();
         problems.retain(|problem| {
@@ -186,6 +191,24 @@ impl Experiment {
                     reporter.report(&Mark { source: 0, span: 0..0 }, &name, fault);
                     problems.extend(reporter.into_problems());
                 }
+            }
+            self.name_source(&name, text);
+        }
+        problems
+    }
+
+    /// Reads each description that an adapter names.
+    fn load_devices(&mut self, library: &dyn Library) -> Vec<Problem> {
+        let values = self.nodes.iter().map(|node| &node.kind.values);
+        let names: BTreeSet<String> = values.filter_map(|values| values.given("device")).collect();
+        let mut problems = Vec::new();
+        for name in names {
+            // A name that is not there has been reported where it stands.
+            let Ok(text) = library.profile(device::FOLDER, &name) else { continue };
+            let file = format!("{}/{name}.toml", device::FOLDER);
+            match device::device(&file, text.as_bytes(), library) {
+                Ok(described) => drop(self.devices.insert(name.clone(), described.into())),
+                Err(wrong) => problems.extend(wrong),
             }
             self.name_source(&name, text);
         }
@@ -278,6 +301,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
         traffic,
         profiles: BTreeMap::new(),
         ports: BTreeMap::new(),
+        devices: BTreeMap::new(),
         profile_sources: Vec::new(),
         reporter: Reporter::default(),
     }

@@ -17,7 +17,7 @@ use lastmeter_host::adapter::description::{
 };
 use lastmeter_host::adapter::pcie::Link;
 use lastmeter_host::adapter::transmitter::Variation;
-use lastmeter_host::adapter::{picture, pipeline};
+use lastmeter_host::adapter::{firmware, picture, pipeline};
 
 /// The folder of their profiles.
 pub const FOLDER: &str = "devices";
@@ -46,6 +46,12 @@ const HOST: &[Param] = &[
     Param::or("transfer-ack", ParamKind::Flag, "false", "whether the end of the transfer is said"),
     Param::or("per-message", ParamKind::Time, "0 s", "what a message costs host and interface"),
     Param::or("saved-when-simple", ParamKind::Time, "0 s", "how much less without those two"),
+    Param::or(
+        "gather-per-byte",
+        ParamKind::PerByte,
+        "0 ns/B",
+        "what a byte costs the host to have a packet in one buffer",
+    ),
     Param::or("descriptor", SIZE, "0 B", "length of a descriptor"),
     Param::or("doorbell-batch", count(1, 4096), "1", "packets a doorbell"),
     Param::or("fetch-batch", count(1, 4096), "1", "descriptors fetched at once"),
@@ -108,12 +114,18 @@ const BUFFERS: &[Param] = &[
         "drop",
         "without a buffer",
     ),
-    Param::or("separate-headers", ParamKind::Flag, "false", "whether headers have their own"),
+    Param::or(
+        "separate-headers",
+        ParamKind::Flag,
+        "false",
+        "whether headers have their own, and nothing is gathered",
+    ),
+    Param::optional("header", SIZE, "not known", "with them: how long the headers of a packet are"),
 ];
 const NETWORK: &[Param] = &[
     Param::required(
         "model",
-        ParamKind::Choice(&["point-to-point", "intermittent"]),
+        ParamKind::Choice(&["point-to-point", "intermittent", "statistical"]),
         "when it may send",
     ),
     Param::optional(
@@ -123,6 +135,8 @@ const NETWORK: &[Param] = &[
         "how long its token is on its way",
     ),
     Param::optional("holding", ParamKind::Time, "always there", "for how long of that it has it"),
+    Param::optional("slot", ParamKind::Time, "none collide", "what a collision takes"),
+    Param::optional("collisions", count(0, 99), "none", "how many attempts in a hundred collide"),
     Param::or("processing", ParamKind::Time, "0 s", "what a message costs its own processor"),
     Param::or(
         "synchronisation",
@@ -181,6 +195,7 @@ pub fn device(
     let pcie = pcie(&mut decoder, root.get("transfer"));
     let model = network_model(&mut decoder, &root, &network);
     disciplines(&mut decoder, &root, &host, &queueing);
+    headers(&mut decoder, &root, &buffers);
     if !decoder.reporter.is_empty() {
         return Err(decoder.reporter.into_problems());
     }
@@ -225,13 +240,41 @@ fn disciplines(decoder: &mut Decoder<'_>, root: &Item, host: &Values, queueing: 
     }
 }
 
+/// Headers have buffers of their own only where it is known how long they are.
+fn headers(decoder: &mut Decoder<'_>, root: &Item, buffers: &Values) {
+    let separate = buffers.given("separate-headers") == Some(true);
+    let known = buffers.given("header").is_some_and(|len: Bytes| len > Bytes::ZERO);
+    let wrong = match (separate, known) {
+        (true, false) => ("separate-headers", "headers of their own, of no length"),
+        (false, true) => ("header", "the length of headers, which have no buffers of their own"),
+        _ => return,
+    };
+    let item = root.get("buffers").and_then(|section| section.get(wrong.0));
+    let Some(item) = item else { return };
+    let right = "write separate-headers = true and header = \"54 B\", or neither".to_owned();
+    let fault = Fault::new(wrong.1.to_owned(), right);
+    decoder.report(&item.mark, &join("buffers", wrong.0), fault);
+}
+
 /// When the adapter may send: a token needs both of its times, and no other network has any.
 fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> NetworkModel {
     let times = (network.given("rotation"), network.given("holding"));
+    let luck = (network.given("slot"), network.given("collisions"));
     let (Some(section), true) = (root.get("network"), network.has("model")) else {
         return NetworkModel::PointToPoint;
     };
-    let shared = network.get::<String>("model") == "intermittent";
+    let model: String = network.get("model");
+    if let Some(fault) = collisions(&model, luck) {
+        let mark = section.get(fault.0).map_or(&section.mark, |item| &item.mark);
+        let right = "write model = \"statistical\", slot = \"51.2 us\", collisions = 10";
+        decoder.report(mark, &join("network", fault.0), Fault::new(fault.1, right));
+    }
+    if let ("statistical", (Some(slot), Some(collisions)), (None, None)) =
+        (model.as_str(), luck, times)
+    {
+        return NetworkModel::Statistical { slot, collisions };
+    }
+    let shared = model == "intermittent";
     let wrong = match times {
         (Some(rotation), Some(holding)) if shared => {
             let part = holding > Duration::ZERO && holding < rotation;
@@ -244,7 +287,7 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
         (None, None) => None,
         (rotation, _) => {
             let key = if rotation.is_some() { "rotation" } else { "holding" };
-            Some((key, "a network that is always there has no token".into()))
+            Some((key, format!("a {model} network has no token")))
         }
     };
     if let Some((key, found)) = wrong {
@@ -253,6 +296,19 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
         decoder.report(mark, &join("network", key), Fault::new(found, right));
     }
     NetworkModel::PointToPoint
+}
+
+/// What is wrong with what is said of collisions, and where.
+fn collisions(
+    model: &str,
+    (slot, collisions): (Option<Duration>, Option<u64>),
+) -> Option<(&'static str, &'static str)> {
+    match (model == "statistical", slot, collisions) {
+        (true, Some(_), Some(_)) | (false, None, None) => None,
+        (true, ..) => Some(("model", "a network with collisions, without how many or how long")),
+        (false, Some(_), _) => Some(("slot", "a network without collisions")),
+        (false, None, Some(_)) => Some(("collisions", "a network without collisions")),
+    }
 }
 
 fn section(
@@ -306,6 +362,7 @@ fn host_interface(values: &Values) -> HostInterface {
         transfer_ack: values.get("transfer-ack"),
         per_message: values.get("per-message"),
         saved_when_simple: values.get("saved-when-simple"),
+        gather_per_byte: values.get("gather-per-byte"),
         descriptor: values.get("descriptor"),
         batch: Batch {
             doorbell: values.get("doorbell-batch"),
@@ -353,6 +410,7 @@ fn buffer_management(values: &Values) -> Buffers {
             _ => Overload::Priority,
         },
         separate_headers: values.get("separate-headers"),
+        header: values.given("header").unwrap_or_default(),
     }
 }
 
@@ -388,6 +446,11 @@ pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
     {
         let words: Vec<&str> = commands.iter().map(|&(_, word)| word).collect();
         text += &format!("\n{what}\n    {}\n", words.join(", "));
+    }
+    text += "\nFIRMWARE, A SKELETON IN C\n";
+    for line in firmware::skeleton(&card).lines() {
+        text += format!("    {line}").trim_end();
+        text += "\n";
     }
     let drawn = DRAWN.min(card.buffers.memory);
     let sent = pipeline::run(&card, drawn, (2, 3), Variation::None, 0);
@@ -426,7 +489,7 @@ mod tests {
     #[test]
     fn e_126_each_bundled_adapter_takes_fewer_than_100_lines_and_has_a_page() {
         let names = Builtin.names(FOLDER);
-        assert_eq!(names, ["cim", "pcie4", "simple-nic"]);
+        assert_eq!(names, ["cim", "disk", "pcie4", "simple-nic"]);
         for name in names {
             let text = Builtin.profile(FOLDER, &name).unwrap_or_default();
             assert!(text.lines().count() < 100, "{name}");
@@ -453,9 +516,13 @@ mod tests {
             ("banks = 1", "banks = 0", "banks"),
             ("depth = 2", "deep = 2", "deep"),
             ("stages = 3", "stages = 4", "4"),
+            ("banks = 1", "banks = 1\nseparate-headers = true", "of no length"),
+            ("banks = 1", "banks = 1\nheader = \"54 B\"", "no buffers of their own"),
             ("discipline = \"fifo\"", "discipline = \"edd\"", "qos = true"),
             ("model = \"point-to-point\"", "model = \"intermittent\"", "without its times"),
             ("overlap = 33", "overlap = 33\nholding = \"1 ms\"", "no token"),
+            ("model = \"point-to-point\"", "model = \"statistical\"", "without how many"),
+            ("overlap = 33", "overlap = 33\nslot = \"1 ms\"", "without collisions"),
             (
                 "model = \"point-to-point\"",
                 "model = \"intermittent\"\nrotation = \"1 ms\"\nholding = \"1 ms\"",

@@ -1,0 +1,242 @@
+//! An adapter that sends, as an element (E-38, E-76, E-126).
+//!
+//! ```text
+//! any in --> [ the driver's queue ] --> interface --> transfer --> network --> out 0
+//!            drops: `full`              '-- at most `depth` messages --'
+//!            the queue's own; on the adapter `no buffer`, `longer than the buffers`,
+//!            `too many collisions`
+//! ```
+//!
+//! A packet is a message of its class, due when its deadline is. It leaves the driver's queue when
+//! the adapter takes it: one more than `depth`, or one without a buffer where the description says
+//! that its connection waits, waits in the driver.
+
+use super::description::Description;
+use super::engines::Place;
+use super::transmitter::{Order, Refusal, Span, Transmitter, Variation, What};
+use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::{Packet, StageId, Stream, here};
+use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+use lastmeter_net::queue::Queue;
+use std::collections::BTreeMap;
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "adapter",
+    family: Family::Node,
+    what: "A network adapter that sends, from its description in five sections.",
+    ports: "any in --> [ driver ] --> (interface, transfer, network) --> link that the destination \
+            asks for",
+    params: &[
+        Param::required("device", ParamKind::Profile("devices"), "its description"),
+        Param::optional(
+            "depth",
+            ParamKind::Integer { min: 1, max: 65_536 },
+            "as described",
+            "messages on their way at once",
+        ),
+        Param::optional(
+            "banks",
+            ParamKind::Integer { min: 1, max: 16 },
+            "as described",
+            "banks of memory with a bus of their own",
+        ),
+        Param::or(
+            "simple-interface",
+            ParamKind::Flag,
+            "false",
+            "whether a message takes one command and one response",
+        ),
+        Param::or(
+            "host",
+            ParamKind::Choice(&["constant", "exponential"]),
+            "constant",
+            "how the host's part of a message varies about its mean",
+        ),
+        Param::or(
+            "processors",
+            ParamKind::Integer { min: 1, max: 1_000_000 },
+            "1",
+            "how many times as fast all processors are",
+        ),
+        Param::or(
+            "queue",
+            ParamKind::Nested(Family::Queue),
+            "{ drop-tail = {} }",
+            "where the driver keeps packets",
+        ),
+    ],
+    source: "Indiresan 1997, sections 4.2, 4.3 and 5.2, and the description's own",
+    deviations: &["What comes back does not pass it: `reception` of a host is for that."],
+    counters: &[
+        ("sent", "packets sent"),
+        ("refused", "packets that the driver's queue had no room for"),
+        ("dropped", "packets that the queue or the adapter dropped"),
+    ],
+    example: r#"
+duration = "200 ms"
+[nodes]
+host = { host = {} }
+card = { adapter = { device = "cim", depth = 2, queue = { drop-tail = { packets = 4 } } } }
+peer = { host = {} }
+[[links]]
+between = ["host", "card", "peer"]
+[[traffic]]
+name = "messages"
+from = "host"
+to = "peer"
+constant = { rate = "16 Mbit/s", size = "4096 B" }
+"#,
+    place: here!(),
+};
+
+/// An adapter in a graph.
+pub struct Adapter {
+    card: Transmitter,
+    driver: Box<dyn Queue>,
+    /// What the adapter had no room for, though it came out of the queue.
+    next: Option<Packet>,
+    packets: BTreeMap<u64, Packet>,
+    numbers: u64,
+    depth: u64,
+    stages: [StageId; 4],
+    sent: u64,
+    refused: u64,
+    dropped: u64,
+}
+
+const DUE: TimerId = TimerId(0);
+
+impl Adapter {
+    /// An adapter with nothing to do.
+    pub fn new(
+        card: Description,
+        variation: Variation,
+        stream: Stream,
+        driver: Box<dyn Queue>,
+        place: Place,
+    ) -> Adapter {
+        let (depth, stages) = (card.queueing.depth, place.stages);
+        Adapter {
+            card: Transmitter::placed(card, variation, stream, place),
+            driver,
+            next: None,
+            packets: BTreeMap::new(),
+            numbers: 0,
+            depth,
+            stages,
+            sent: 0,
+            refused: 0,
+            dropped: 0,
+        }
+    }
+
+    fn lose(&mut self, cx: &mut Context<'_>, packet: Packet, reason: &'static str) {
+        self.dropped += 1;
+        cx.drop(packet, Some(self.stages[0]), reason);
+    }
+
+    /// Takes from the driver's queue what the adapter has room for.
+    fn give(&mut self, cx: &mut Context<'_>) {
+        while self.card.outstanding() < self.depth {
+            let packet = self.next.take().or_else(|| self.driver.dequeue(cx.now()));
+            while let Some((packet, reason)) = self.driver.dropped() {
+                self.lose(cx, packet, reason);
+            }
+            let Some(packet) = packet else { return };
+            let order = Order {
+                id: self.numbers,
+                len: packet.len,
+                class: packet.class,
+                due: packet.deadline,
+                connection: packet.path.0 << 16 ^ packet.flow.0,
+            };
+            match self.card.submit(cx.now(), order) {
+                Ok(()) => {
+                    self.packets.insert(order.id, packet);
+                    self.numbers += 1;
+                }
+                Err(Refusal::TooLong) => self.lose(cx, packet, "longer than the buffers"),
+                Err(Refusal::Depth | Refusal::Buffers) => {
+                    self.next = Some(packet);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Passes on what the adapter has done.
+    fn take(&mut self, cx: &mut Context<'_>) {
+        for event in self.card.events() {
+            let reason = match event.what {
+                What::WriteAck | What::AddressAck => continue,
+                What::TransmitAck => None,
+                What::Dropped => Some("no buffer"),
+                What::GivenUp => Some("too many collisions"),
+            };
+            let Some(mut packet) = self.packets.remove(&event.order.id) else { continue };
+            if let Some(reason) = reason {
+                self.lose(cx, packet, reason);
+                continue;
+            }
+            self.sent += 1;
+            if cx.collecting() {
+                visits(&mut packet, &event.phases, &self.stages);
+            }
+            cx.send(PortId(0), packet);
+        }
+    }
+
+    fn act(&mut self, cx: &mut Context<'_>) {
+        self.card.advance(cx.now());
+        self.take(cx);
+        self.give(cx);
+        // What was given may have been dropped, or have made another go.
+        self.take(cx);
+        let ready = match self.next {
+            None if self.card.outstanding() < self.depth => self.driver.ready_at(cx.now()),
+            _ => None,
+        };
+        match self.card.next().into_iter().chain(ready).min() {
+            Some(at) => cx.arm(DUE, at),
+            None => cx.disarm(DUE),
+        }
+    }
+}
+
+/// Enters the phases of a packet in its record: each waits from the end of the one before.
+fn visits(packet: &mut Packet, phases: &[Span; 4], stages: &[StageId; 4]) {
+    let mut before = packet.entered;
+    for (span, &stage) in phases.iter().zip(stages) {
+        let blocked = (span.to - span.from).saturating_sub(span.served);
+        packet.visit(stage, span.from - before, span.served, blocked);
+        before = span.to;
+    }
+}
+
+impl Element for Adapter {
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
+        // What was due before the arrival happens before it.
+        self.card.advance(cx.now());
+        packet.entered = cx.now();
+        if let Err(packet) = self.driver.enqueue(cx.now(), packet) {
+            self.refused += 1;
+            cx.drop(packet, Some(self.stages[0]), "full");
+        }
+        while let Some((packet, reason)) = self.driver.dropped() {
+            self.lose(cx, packet, reason);
+        }
+        self.act(cx);
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        self.act(cx);
+    }
+    fn report(&self, out: &mut Report) {
+        let waiting = self.driver.packets() + u64::from(self.next.is_some());
+        out.held(waiting + self.packets.len() as u64);
+        self.card.meters().for_each(|meter| out.meter(meter));
+        out.count("sent", self.sent);
+        out.count("refused", self.refused);
+        out.count("dropped", self.dropped);
+    }
+}
