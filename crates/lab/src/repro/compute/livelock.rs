@@ -193,11 +193,23 @@ pub(super) fn figures(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         "control commands",
         Value::Number(control::NAMES.len() as f64, "commands"),
     )];
-    computed.extend(interrupts(&bench)?);
-    computed.extend(ledger(&bench)?);
-    computed.extend(polling(&bench));
-    computed.extend(timed(&bench));
-    computed.extend(adaptive(&bench));
+    // One curve takes a fraction of what all of them do.
+    let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
+    if wants(&["E-96", "E-100", "E-108", "E-111"]) {
+        computed.extend(interrupts(&bench)?);
+    }
+    if wants(&["E-96", "E-104"]) {
+        computed.extend(ledger(&bench)?);
+    }
+    if wants(&["E-101", "E-113"]) {
+        computed.extend(polling(&bench));
+    }
+    if wants(&["E-102", "E-115"]) {
+        computed.extend(timed(&bench));
+    }
+    if wants(&["E-103", "E-116", "E-117", "E-118", "E-119"]) {
+        computed.extend(adaptive(&bench));
+    }
     Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
 }
 
