@@ -2,7 +2,7 @@
 //! beside the published arithmetic of its bus (E-39, E-40, E-126).
 
 use super::{Computed, Setting, Value};
-use crate::library::Builtin;
+use crate::library::{Builtin, Library};
 use crate::profile::device;
 use crate::repro::Error;
 use lastmeter_base::{Bytes, Duration};
@@ -92,6 +92,10 @@ fn interface(bench: &Bench) -> Vec<Computed> {
     let fig_5_2 = ["read", "read ack", "address", "address ack", "read end"];
     let count = |value: usize| Value::Number(value as f64, "commands");
     let stages = Value::Number(cim.queueing.stages as f64, "stages");
+    let received_in =
+        |card: &Description| Value::Number(card.reception_stages().len() as f64, "stages");
+    let mut generic = cim.clone();
+    generic.host.transfer_ack = false;
     let sides: Vec<(Side, &'static str)> =
         sent.iter().map(|&(_, side, word)| (side, word)).collect();
     vec![
@@ -100,7 +104,13 @@ fn interface(bench: &Bench) -> Vec<Computed> {
         Computed::new("E-59", "interrupts of a transmission", by_card(&sides)),
         Computed::new("E-60", "reception as in Fig 5.2", Value::Holds(received == fig_5_2)),
         Computed::new("E-61", "stages, transmit", stages),
-        Computed::new("E-62", "stages, receive", stages),
+        Computed::new("E-62", "stages, receive", received_in(cim)),
+        Computed::new("E-98", "stages of reception, generic adapter", received_in(&generic)),
+        Computed::new(
+            "E-98",
+            "interrupts of a reception, generic adapter",
+            by_card(&generic.reception(1)),
+        ),
     ]
 }
 
@@ -265,6 +275,12 @@ fn improvements(bench: &Bench) -> Vec<Computed> {
     ]
 }
 
+/// The lines of a bundled description.
+fn builtin_lines(name: &str) -> f64 {
+    let text = Builtin.profile(device::FOLDER, name).unwrap_or_default();
+    text.lines().count() as f64
+}
+
 /// An adapter of today from its description, beside the published arithmetic.
 pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (simple, card) = (read("simple-nic")?, read("pcie4")?);
@@ -278,6 +294,11 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bytes = pcie::per_packet(&simple, Bytes(512)).unwrap_or_default();
     let bus = |len: u64| pcie::throughput(&card, Bytes(len)).map_or(0.0, |(bus, _)| bus);
     let sizes = [64, 128, 256, 512, 1024, 1500];
+    let sent = |len: u64| {
+        let messages = run(&card, Bytes(len), (64, 4000), Variation::None, setting.seed);
+        gbit(8.0 * len as f64 / messages.mean.as_secs_f64())
+    };
+    let lines = builtin_lines("pcie4");
     let size = |len: &u64| Value::Number(*len as f64, "B");
     let first = sizes.iter().find(|&&len| reaches(&card, len)).unwrap_or(&0);
     let computed = vec![
@@ -307,6 +328,11 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("E-126", "modern adapter, 64 B: bus", gbit(bus(64))),
         Computed::new("E-126", "modern adapter, 1500 B: bus", gbit(bus(1500))),
         Computed::new("E-126", "modern adapter reaches its link from", size(first)),
+        Computed::new("E-126", "modern adapter run, 64 B sent", sent(64)),
+        Computed::new("E-126", "modern adapter run, 128 B sent", sent(128)),
+        Computed::new("E-126", "modern adapter run, 512 B sent", sent(512)),
+        Computed::new("E-126", "modern adapter run, 1500 B sent", sent(1500)),
+        Computed::new("E-126", "lines of its description", Value::Number(lines, "lines")),
     ];
     Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
 }

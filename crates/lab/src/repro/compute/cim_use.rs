@@ -1,11 +1,13 @@
 //! The CIM as the end host used it: fragments through it, where it is best operated, and what the
-//! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-73, E-74).
+//! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
 
+use super::runs::File;
 use super::{Computed, Setting, Value};
+use crate::ledger::{Confidence, Ledger};
 use crate::library::Builtin;
 use crate::profile::device;
 use crate::repro::Error;
-use lastmeter_base::{Bytes, Duration, Time};
+use lastmeter_base::{Bytes, Duration, PerByte, Time};
 use lastmeter_host::adapter::description::{Description, Discipline};
 use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
@@ -13,11 +15,20 @@ use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
 const NAME: &str = "cim-in-use";
 /// Packets of a measurement; the document sends 12,000.
 const PACKETS: usize = 6_000;
+/// Lengths whose verdicts are asked for, and rates beyond what the CIM can send of them.
+const SMALL: u64 = 44;
+const SMALL_RATE: &str = "400 kbit/s";
+const LARGE: u64 = 65_536;
+const LARGE_RATE: &str = "32 Mbit/s";
+/// A packet's headers: §4.4.2 has no length; as in `end-platform`.
+const HEADERS: Bytes = Bytes(64);
 /// What a word is in Table 3.1.
 const WORD: u64 = 4;
 /// §3.3.1's "roughly constant", and "no further increase", as we read them.
 const FLAT: f64 = 1.5;
 const NO_GAIN: f64 = 0.15;
+/// §5.1.3.3's "virtually unchanged", as we read it.
+const UNCHANGED: f64 = 0.25;
 
 struct Bench {
     cim: Description,
@@ -38,6 +49,8 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(fragments(&bench));
     computed.extend(jitter(&bench));
     computed.extend(features(&bench));
+    computed.extend(headers(&bench, setting.constants.get("copy")?));
+    computed.extend(verdicts(setting)?);
     Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
 }
 
@@ -63,6 +76,11 @@ impl Bench {
     fn rate(&self, card: &Description, len: u64, depth: u64) -> f64 {
         let outcome = run(card, Bytes(len), (depth, PACKETS), Variation::Exponential, self.seed);
         1.0 / outcome.mean.as_secs_f64()
+    }
+
+    /// The standard deviation of a message's delay, in seconds: what the document has.
+    fn deviation(&self, card: &Description, len: u64, depth: u64) -> f64 {
+        run(card, Bytes(len), (depth, PACKETS), Variation::Exponential, self.seed).deviation
     }
 
     fn latency(&self, len: u64, depth: u64) -> f64 {
@@ -100,11 +118,31 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
         ),
         Computed::new("E-28", "the longest packet whose latency is still flat", Bytes(packet)),
         Computed::new(
+            "E-28",
+            "2 KB: gain of depth 2 that Eqs 5.2 and 5.5 allow",
+            Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent"),
+        ),
+        Computed::new(
+            "E-28",
+            "from 4 KB on a third gains little",
+            Value::Holds([4096, 8192, 16_384].iter().all(|&len| {
+                bench.rate(&bench.cim, len, 3) / bench.rate(&bench.cim, len, 2) - 1.0 < NO_GAIN
+            })),
+        ),
+        Computed::new(
             "E-27",
             "2 KB: gain of depth 2 beside that of depth 3",
             Value::Holds(gains[0] > 3.0 * gains[1]),
         ),
     ]
+}
+
+/// By what share depth 2 does more than depth 1 by the formulas: Eq 5.2 over Eq 5.5, less one.
+fn allowed(cim: &Description, len: Bytes) -> f64 {
+    let (free, rest) = cim.network_time(len);
+    let transfer = cim.transfer_time(len);
+    let alone = cim.host.per_message + transfer + free + rest;
+    alone.as_secs_f64() / (transfer.max(free) + rest).as_secs_f64() - 1.0
 }
 
 fn fragments(bench: &Bench) -> Vec<Computed> {
@@ -121,8 +159,16 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
         [16_384, 32_768].iter().all(|&len| (of(len) / of(8192) - 1.0).abs() < 0.1)
     };
     let latencies = [2048, 4096, 8192, 16_384].map(|len| bench.fragmented(len, 2048).1);
+    // Eq 5.3, and the frames, which need the memory: whatever else overlaps, it is no faster.
+    let frames = bench.cim.network.per_frame * 16_384u64.div_ceil(bench.cim.network.frame.0);
+    let least = (bench.cim.transfer_time(Bytes(16_384)) + frames).as_secs_f64();
     vec![
         Computed::new("E-33", "16 KB whole, depth 2", megabytes(whole)),
+        Computed::new(
+            "E-33",
+            "16 KB whole, all of F_overhead hidden",
+            megabytes(16_384e-6 / least),
+        ),
         Computed::new("E-33", "16 KB in fragments of 4 KB", megabytes(four)),
         Computed::new(
             "E-33",
@@ -147,28 +193,36 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
     ]
 }
 
-/// The spread of a message's delay: from one in ten to nine in ten, in seconds.
-fn spread(card: &Description, len: u64, depth: u64, seed: u64) -> f64 {
-    let delays = run(card, Bytes(len), (depth, PACKETS), Variation::Exponential, seed).latency;
-    (delays.percentile(0.9) - delays.percentile(0.1)).as_secs_f64()
-}
-
 fn jitter(bench: &Bench) -> Vec<Computed> {
     let simple = bench.cim.with_simple_interface();
-    let of = |card: &Description, len, depth| spread(card, len, depth, bench.seed);
+    let of = |card: &Description, len, depth| bench.deviation(card, len, depth);
     let less = |len: u64| 1.0 - of(&simple, len, 1) / of(&bench.cim, len, 1);
     // As a share of the delay itself, which a small message has less of.
     let share = |len: u64| {
         let saved = of(&bench.cim, len, 1) - of(&simple, len, 1);
         saved / bench.latency(len, 1)
     };
-    let shallow = of(&bench.cim, 4096, 1);
-    let unchanged = |depth| (of(&bench.cim, 4096, depth) / shallow - 1.0).abs() < 0.25;
+    let deeper = |len: u64| {
+        let shallow = of(&bench.cim, len, 1);
+        [2, 3, 4].map(|depth| of(&bench.cim, len, depth) / shallow - 1.0)
+    };
+    let unchanged = |len| deeper(len).iter().all(|change| change.abs() < UNCHANGED);
+    let grows = |&len: &u64| deeper(len).iter().any(|&change| change > UNCHANGED);
     vec![
         Computed::new(
             "E-73",
             "4 KB: jitter virtually unchanged from depth 1 to 4",
-            Value::Holds((2..=4).all(unchanged)),
+            Value::Holds(unchanged(4096)),
+        ),
+        Computed::new(
+            "E-73",
+            "1 KB: jitter virtually unchanged from depth 1 to 4",
+            Value::Holds(unchanged(1024)),
+        ),
+        Computed::new(
+            "E-73",
+            "jitter grows with depth at no size, as on END and not on the CIM",
+            Value::Holds(![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
         ),
         Computed::new(
             "E-74",
@@ -264,4 +318,89 @@ fn features(bench: &Bench) -> Vec<Computed> {
             Value::Holds(by_date.0 < deep.0 / 2.0),
         ),
     ]
+}
+
+/// §4.2.2: headers apart from data save the host a copy, and cost the adapter a block.
+fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
+    let mut together = bench.cim.clone();
+    together.host.gather_per_byte = copy;
+    together.buffers.header = HEADERS;
+    let mut apart = together.clone();
+    apart.buffers.separate_headers = true;
+    let mean =
+        |card: &Description| run(card, Bytes(4096), (1, 1000), Variation::None, bench.seed).mean;
+    vec![Computed::new(
+        "E-42",
+        "4 KB: what headers in buffers of their own save",
+        mean(&together).saturating_sub(mean(&apart)),
+    )]
+}
+
+/// The CIM as a node of a network, with more than it can send.
+const SATURATED: File = File {
+    name: NAME,
+    text: include_str!("../../../../../experiments/cim-in-use/saturated.toml"),
+    collecting: true,
+    tracing: false,
+};
+
+/// What the ledger says limits it, and what each improvement brings there.
+fn verdicts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    if !setting.wants("E-76") {
+        return Ok(Vec::new());
+    }
+    let of = |len: u64, rate: &str, more: &[&str]| {
+        let mut sets = vec![
+            format!("traffic.messages.constant.size={len} B"),
+            format!("traffic.messages.constant.rate={rate}"),
+        ];
+        sets.extend(more.iter().map(|&set| set.to_owned()));
+        SATURATED.explained(&sets, setting.means.parallel)
+    };
+    let goodput = |len: u64, rate: &str, set: &str| -> Result<f64, Error> {
+        let found = SATURATED.run(&[
+            format!("traffic.messages.constant.size={len} B"),
+            format!("traffic.messages.constant.rate={rate}"),
+            set.to_owned(),
+        ])?;
+        Ok(found.count("card", "sent")? as f64)
+    };
+    let (small, large) = (of(SMALL, SMALL_RATE, &[])?, of(LARGE, LARGE_RATE, &[])?);
+    let named = |ledger: &Ledger| ledger.verdict.as_ref().and_then(|v| v.resource.clone());
+    let first_two = |ledger: &Ledger| {
+        let next = ledger.verdict.as_ref().and_then(|verdict| verdict.runner_up.clone());
+        let mut both: Vec<String> = named(ledger).into_iter().chain(next).collect();
+        both.sort();
+        both
+    };
+    let gain = |len, rate, set| -> Result<f64, Error> {
+        let base = goodput(len, rate, "nodes.card.adapter.banks=1")?;
+        Ok(goodput(len, rate, set)? / base - 1.0)
+    };
+    let (interface, banks) =
+        ("nodes.card.adapter.simple-interface=true", "nodes.card.adapter.banks=2");
+    let by = |len, rate| -> Result<[f64; 2], Error> {
+        Ok([gain(len, rate, interface)?, gain(len, rate, banks)?])
+    };
+    let (at_small, at_large) = (by(SMALL, SMALL_RATE)?, by(LARGE, LARGE_RATE)?);
+    Ok(vec![
+        Computed::new(
+            "E-76",
+            "64 KB: the ledger names the transfer",
+            Value::Holds(named(&large).as_deref() == Some("card.transfer")),
+        ),
+        Computed::new(
+            "E-76",
+            "44 B: the ledger names the interface and the network's set-up, close together",
+            Value::Holds(
+                first_two(&small) == ["card.interface", "card.network"]
+                    && small.verdict.as_ref().is_some_and(|v| v.confidence != Confidence::High),
+            ),
+        ),
+        Computed::new(
+            "E-76",
+            "of the improvements the interface helps at 44 B, the banks at 64 KB",
+            Value::Holds(at_small[0] > 5.0 * at_small[1] && at_large[1] > 5.0 * at_large[0]),
+        ),
+    ])
 }

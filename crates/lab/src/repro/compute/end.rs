@@ -1,14 +1,19 @@
 //! END's platform: what its processor can take, what it can stand for, and what protocol
-//! processing costs on it (E-12, E-14, E-31, E-51, E-53 to E-55, E-80).
+//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-57, E-77, E-78, E-80, E-127 to E-129).
 
+use super::runs::File;
 use super::{Computed, Setting, Value};
+use crate::library::{Builtin, Library};
+use crate::profile::device;
 use crate::repro::Error;
 use lastmeter_base::{Bytes, Duration, Rate};
-use lastmeter_host::adapter::description::Description;
-use lastmeter_host::adapter::emulation::{over_one_bus, residual, utilisation};
+use lastmeter_host::adapter::description::{Description, NetworkModel};
+use lastmeter_host::adapter::emulation::{Stopwatch, over_one_bus, residual, utilisation};
+use lastmeter_host::adapter::firmware;
 use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_host::process::{Message, Options, Organisation, Processor};
+use lastmeter_host::receive::control::{Adapter, Command};
 
 /// The computation.
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
@@ -17,6 +22,11 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(processes(setting)?);
     computed.extend(capacity(setting)?);
     computed.extend(limits(setting)?);
+    computed.extend(scheduling(setting)?);
+    computed.extend(platform(setting)?);
+    computed.extend(sizes());
+    computed.extend(devices(setting)?);
+    computed.extend(networks(setting)?);
     Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
 }
 
@@ -225,6 +235,214 @@ fn capacity(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("E-53", "real-time packets of the emulator", limit("heap")?),
         Computed::new("E-53", "masked with FIFO queues", masked("fifo", "fifo_overlapped")?),
         Computed::new("E-53", "masked with heaps", masked("heap", "heap_overlapped")?),
+    ])
+}
+
+/// §3.4.2.2: what FIFO threads and early messages do to others.
+fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let options = |organisation| -> Result<Options, Error> {
+        Ok(Options {
+            organisation,
+            switch: constants.get("switch")?,
+            per_message: Duration::ZERO,
+            per_packet: constants.get("best_effort")?,
+            granularity: constants.get("granularity")?,
+        })
+    };
+    // `early` messages of 4 packets come at once on channel 0; then a current one on channel 1.
+    let waits = |organisation, early: u64, packets: u64| -> Result<f64, Error> {
+        let options = options(organisation)?;
+        let burst = (0..early).map(|id| Message { id, channel: 0, packets });
+        let current = Message { id: early, channel: 1, packets: 1 };
+        let (_, done) = processed(options, burst.chain([current]));
+        let at = done.iter().find(|&&(id, _)| id == early).map_or(Duration::ZERO, |&(_, at)| at);
+        // Whole packets of others: switches are less than one.
+        Ok((at.as_secs_f64() / options.per_packet.as_secs_f64() - 1.0).floor())
+    };
+    let fifo = |early, packets| waits(Organisation::PerMessage, early, packets);
+    let slots: u64 = constants.get("slots")?;
+    let (burst, packets) = (constants.get::<u64>("burst")?, 4);
+    let wasted = (burst * packets).saturating_sub(slots);
+    let number = |value| Value::Number(value, "packets");
+    let lengths = [1, 4, 15].map(|packets| fifo(1, packets));
+    let lengths = lengths.into_iter().collect::<Result<Vec<f64>, Error>>()?;
+    Ok(vec![
+        Computed::new(
+            "E-32",
+            "FIFO threads: packets of a long message before a short one",
+            number(fifo(1, 15)?),
+        ),
+        Computed::new(
+            "E-32",
+            "FIFO threads: the longer the message, the longer the delay",
+            Value::Holds(lengths.windows(2).all(|pair| pair[1] > pair[0])),
+        ),
+        Computed::new(
+            "E-32",
+            "early burst: packets processed, and then dropped for want of slots",
+            number(wasted as f64),
+        ),
+        Computed::new(
+            "E-32",
+            "a current message waits for all of the burst with FIFO threads, not with handlers",
+            Value::Holds(
+                fifo(burst, packets)? >= (burst * packets) as f64
+                    && waits(Organisation::PerChannel, burst, packets)? < 5.0,
+            ),
+        ),
+    ])
+}
+
+/// §4.3.3 and §4.3.6: the boards of an emulation, and the clock of its time device.
+fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (tick, bits): (Duration, u64) = (constants.get("tick")?, constants.get("tick_bits")?);
+    let watch = || Stopwatch::new(tick, bits as u32);
+    // Three seconds, looked at so often.
+    let measured = |every: Duration| {
+        let mut watch = watch();
+        let mut read = Duration::ZERO;
+        for look in 1..=Duration::from_secs(3).as_ps() / every.as_ps() {
+            read = watch.read((every * look).as_ps() / tick.as_ps());
+        }
+        Duration::from_secs(3).saturating_sub(read) < tick + every
+    };
+    // A host and END for each node; the time device is everybody's.
+    let boards = |nodes: u64| 2 * nodes + 1;
+    let word: Duration = constants.get("vme_dma")?;
+    let header: Bytes = constants.get("header")?;
+    let on_bus = |len: Bytes| word * len.0.div_ceil(4);
+    let (whole, head) = (on_bus(Bytes(4096)), on_bus(header));
+    let left = residual(head, whole).unwrap_or_default();
+    let alone = over_one_bus(1, head, left, 500);
+    let keeps_up =
+        |nodes: usize| over_one_bus(nodes, head, left, 500 * nodes as u64) / alone > 0.99;
+    let nodes = (1..=80).take_while(|&nodes| keeps_up(nodes)).last().unwrap_or(0);
+    Ok(vec![
+        Computed::new("E-45", "boards of two nodes", Value::Number(boards(2) as f64, "boards")),
+        Computed::new("E-49", "resolution", tick),
+        Computed::new("E-49", "wraps around every", watch().wraps_after()),
+        Computed::new(
+            "E-49",
+            "time is right where it is polled within a round, and not beyond",
+            Value::Holds(measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500))),
+        ),
+        Computed::new(
+            "E-57",
+            "nodes on one bus as fast as their network, headers only",
+            Value::Number(nodes as f64, "nodes"),
+        ),
+        Computed::new(
+            "E-57",
+            "a network faster than the bus moves headers is refused",
+            Value::Holds(residual(head, head / 2).is_none()),
+        ),
+    ])
+}
+
+/// Lines of code without tests, comments and what is empty.
+fn lines(texts: &[&str]) -> f64 {
+    let code = |text: &&str| {
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let counts = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+        text.lines().filter(counts).count()
+    };
+    texts.iter().map(code).sum::<usize>() as f64
+}
+
+macro_rules! source {
+    ($($name:literal),* $(,)?) => {
+        [$(include_str!(concat!("../../../../host/src/", $name))),*]
+    };
+}
+
+/// Table 4.2 and §5.1.2: what it takes to have an adapter, and to change to another.
+fn sizes() -> Vec<Computed> {
+    let driver = source!["adapter/element.rs"];
+    let interface = source!["adapter/description.rs"];
+    let network = source!["adapter/token.rs"];
+    let time = source!["resource.rs", "adapter/engines.rs"];
+    let libraries = source!["adapter/waiting.rs", "adapter/transmitter.rs", "adapter/pipeline.rs"];
+    let all = [&interface[..], &network, &libraries].concat();
+    let number = |value| Value::Number(value, "lines");
+    let cim = Builtin.profile(device::FOLDER, "cim").unwrap_or_default();
+    let text = include_str!("../../../../../experiments/cim-in-use/saturated.toml");
+    let other = text.replace("\"cim\"", "\"pcie4\"");
+    let changed = text.lines().zip(other.lines()).filter(|(one, other)| one != other).count();
+    vec![
+        Computed::new("E-56", "ours: driver", number(lines(&driver))),
+        Computed::new("E-56", "ours: interface, every adapter", number(lines(&interface))),
+        Computed::new("E-56", "ours: network interface", number(lines(&network))),
+        Computed::new("E-56", "ours: time device", number(lines(&time))),
+        Computed::new("E-56", "ours: all but driver and time device", number(lines(&all))),
+        Computed::new("E-56", "ours: the CIM's own", number(cim.lines().count() as f64)),
+        Computed::new("E-77", "ours: lines changed for another adapter", number(changed as f64)),
+    ]
+}
+
+/// §5.3 and §8.2: a source of traffic, the skeleton of firmware, and a device that is no adapter.
+fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let read = |name: &str| {
+        let failed = |message| Error::Computation { name: "end-platform", message };
+        device::read(name, &Builtin).map_err(failed)
+    };
+    let (cim, disk) = (read("cim")?, read("disk")?);
+    let skeleton = firmware::skeleton(&cim);
+    let mut source = Adapter::default();
+    source.control(Command::CreatePeriodic(Duration::from_us(500), Bytes(1024)));
+    let made = source.traffic().is_some();
+    source.control(Command::ClearPeriodic);
+    let gone = source.traffic().is_none();
+    let random = run(&disk, Bytes(8192), (1, 100), Variation::None, setting.seed).mean;
+    Ok(vec![
+        Computed::new(
+            "E-78",
+            "stages of the firmware's skeleton",
+            Value::Number(
+                skeleton.matches("_done(struct message *message)").count() as f64,
+                "stages",
+            ),
+        ),
+        Computed::new(
+            "E-78",
+            "each delay stands for an activity of the hardware",
+            Value::Holds(skeleton.matches("delay(message").count() == 3),
+        ),
+        Computed::new(
+            "E-78",
+            "a command makes it a source of traffic, another ends that",
+            Value::Holds(made && gone),
+        ),
+        Computed::new("E-129", "a disk in five sections: 8 KB, anywhere", random),
+    ])
+}
+
+/// The CIM before a wide-area network that loses and delays.
+const WIDE: File = File {
+    name: "end-platform",
+    text: include_str!("../../../../../experiments/end-platform/wide.toml"),
+    collecting: false,
+    tracing: false,
+};
+
+/// §8.2: faults that are injected, and a network of luck.
+fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let found = WIDE.run(&[])?;
+    let (lost, passed) = (found.count("faults", "lost")?, found.count("faults", "passed")?);
+    let lost = 100.0 * lost as f64 / (lost + passed) as f64;
+    let mut card = Description::plain("a cable that others share");
+    let (slot, collisions) = (setting.constants.get("slot")?, setting.constants.get("collisions")?);
+    card.network.model = NetworkModel::Statistical { slot, collisions };
+    card.network.rate = Some(setting.constants.get("cable")?);
+    let len = Bytes(1250);
+    let waits =
+        |card: &Description| run(card, len, (1, 20_000), Variation::None, setting.seed).mean;
+    let busy = waits(&card);
+    card.network.model = NetworkModel::PointToPoint;
+    Ok(vec![
+        Computed::new("E-127", "lost behind the adapter", Value::Number(lost, "%")),
+        Computed::new("E-128", "a quarter of all attempts collide: wait", busy - waits(&card)),
     ])
 }
 

@@ -3,8 +3,10 @@
 use crate::build::{Changes, build};
 use crate::document::Override;
 use crate::experiment::Experiment;
+use crate::ledger::Ledger;
 use crate::library::Builtin;
 use crate::repro::Error;
+use crate::run::{Crew, Failure, Watch, explain};
 use lastmeter_base::Time;
 use lastmeter_engine::{Outcome, Parallel, Serial, TraceKind};
 
@@ -42,6 +44,30 @@ impl File {
         let mut engine = built.graph.build(1).map_err(failed)?;
         engine.run_parallel(end, &Default::default(), &Serial).map_err(failed)?;
         Ok(Found { name: self.name, outcome: engine.finish().map_err(failed)? })
+    }
+}
+
+impl File {
+    /// Runs it as [`File::run`] does, and again with each change: a ledger with its verdict.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the model is.
+    pub(super) fn explained(
+        &self,
+        sets: &[String],
+        parallel: &dyn Parallel,
+    ) -> Result<Ledger, Error> {
+        let overrides = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>();
+        let overrides = overrides.map_err(Error::Problems)?;
+        let experiment = Experiment::parse(self.name, self.text, &overrides, &Builtin)
+            .map_err(Error::Problems)?;
+        let watch = Watch::default();
+        let crew = Crew { parallel, threads: 1, library: &Builtin, watch: &watch };
+        let explained = explain(&experiment, 0, crew).map_err(|failure| match failure {
+            Failure::Problems(problems) => Error::Problems(problems),
+            failure => Error::Computation { name: self.name, message: failure.to_string() },
+        });
+        Ok(explained?.ledger)
     }
 }
 
