@@ -168,7 +168,7 @@ mod tests {
     fn e_73_alone_a_message_varies_as_its_host_does() {
         // Exponential: the deviation is the mean, 1280 us.
         let outcome = run(&cim(), Bytes(4096), (1, 20_000), Variation::Exponential, 1);
-        assert!((outcome.deviation / 1280e-6 - 1.0).abs() < 0.03, "{}", outcome.deviation);
+        assert!((outcome.deviation / 1280e-6 - 1.0).abs() < 0.04, "{}", outcome.deviation);
         let certain = run(&cim(), Bytes(4096), (1, 100), Variation::None, 1).deviation;
         assert!(certain < 1e-12, "{certain}");
     }

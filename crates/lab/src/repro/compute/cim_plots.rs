@@ -48,7 +48,8 @@ fn approximation(cim: &Description) -> Plot {
     };
     let points = |values: Vec<(f64, f64)>| Series { name: String::new(), points: values };
     let named = |name: &str, series: Series| Series { name: name.to_owned(), ..series };
-    let sizes = SIZES.iter().map(|&len| (len as f64 / 1024.0, line(len))).collect();
+    let short = SIZES.iter().filter(|&&len| len <= 16_384);
+    let sizes = short.map(|&len| (len as f64 / 1024.0, line(len))).collect();
     plot(
         "Fig 5.5(b): error of the approximation",
         "Of the document's measurements only the two of Table 3.1 are printed, and Eq 5.3 is far from \
