@@ -52,9 +52,9 @@ fn approximation(cim: &Description) -> Plot {
     let sizes = short.map(|&len| (len as f64 / 1024.0, line(len))).collect();
     plot(
         "Fig 5.5(b): error of the approximation",
-        "Of the document's measurements only the two of Table 3.1 are printed, and Eq 5.3 is far from \
-         both: it says itself that they diverge about 4 KB. The other curve is what one slope for all \
-         lengths would miss of the two.",
+        "Of the document's measurements only the two of Table 3.1 are printed, and Eq 5.3 is far \
+         from both: it says itself that they diverge about 4 KB. The other curve is what one slope \
+         for all lengths would miss of the two.",
         "%",
         vec![
             named("Eq 5.3 beside Table 3.1", points(TABLE_3_1.map(error).into())),

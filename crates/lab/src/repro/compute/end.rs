@@ -1,5 +1,6 @@
 //! END's platform: what its processor can take, what it can stand for, and what protocol
-//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-57, E-77, E-78, E-80, E-127 to E-129).
+//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-57, E-77, E-78, E-80,
+//! E-127 to E-129).
 
 use super::runs::File;
 use super::{Computed, Setting, Value};
