@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use lastmeter_base::{Bytes, Duration};
-use lastmeter_engine::Serial;
+use lastmeter_engine::{Serial, VirtualClock};
+use lastmeter_host::profile::{Adapter, StageProfile};
+use lastmeter_host::resource::Priority;
+use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::ledger::Ledger;
-use lastmeter_lab::library::Builtin;
+use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::run::{Crew, Failure, Watch, ledger};
 use lastmeter_lab::why::historic::{Pair, historic};
 
@@ -84,4 +87,147 @@ fn a_stage_that_only_crosses_a_bus_is_offered_at_no_cost() {
     let change = format!("{name} at no cost");
     let what_if = ledger.what_ifs.iter().find(|what_if| what_if.change == change).unwrap();
     assert!(what_if.gain >= 0.0, "{what_if:?}");
+}
+
+/// Profiles that stand for themselves: cells and frames in place of packets, or no socket's buffer.
+const NOT_FOR_WHY: [&str; 4] =
+    ["dec5000-200-video", "dec3000-400-video", "dec3000-400-dithers", "harts"];
+
+#[test]
+fn every_pair_of_profiles_is_modelled_or_refused_with_a_reason() {
+    let (message, packet) = (Bytes::from_kib(4), Bytes(1000));
+    let (mut modelled, mut refused) = (Vec::new(), 0);
+    for host in Builtin.names("hosts") {
+        for adapter in Builtin.names("adapters") {
+            let text = Pair::read(&host, &adapter, &Builtin)
+                .and_then(|pair| pair.experiment(message, packet, Duration::from_ms(100)));
+            match text {
+                Ok(text) => {
+                    assert!(!NOT_FOR_WHY.contains(&host.as_str()), "{host} with {adapter}");
+                    let experiment = Experiment::parse("pair", text, &[], &Builtin).unwrap();
+                    let ledger = with_crew(|crew| ledger(&experiment, crew));
+                    assert!(ledger.goodput() > 0.0, "{host} with {adapter}");
+                    assert_eq!(ledger.balance.packets_residual, 0, "{host} with {adapter}");
+                    modelled.push((host.clone(), adapter));
+                }
+                Err(problems) => {
+                    refused += 1;
+                    assert!(!problems.is_empty(), "{host} with {adapter}");
+                    for problem in problems {
+                        let says = !problem.found.is_empty() && !problem.right.is_empty();
+                        assert!(says, "{host} with {adapter}: {problem}");
+                    }
+                }
+            }
+        }
+    }
+    let has = |pair: &(&str, &str)| {
+        modelled.iter().any(|(host, adapter)| (host.as_str(), adapter.as_str()) == *pair)
+    };
+    let vunet = DEC.iter().flat_map(|host| VUNET.map(|adapter| (*host, adapter)));
+    let study = DEC_5000.iter().flat_map(|host| STUDY.map(|adapter| (*host, adapter)));
+    let others = [("dec3000-400-osf1", "florb"), ("hp9000-730", "afterburner")];
+    assert!(vunet.chain(study).chain(others).all(|pair| has(&pair)), "{modelled:?}");
+    assert!(refused > modelled.len(), "{refused} of {}", modelled.len());
+}
+
+/// A camera, a switch and a workstation that shows what it sends.
+fn window(profile: &str, video: &str, length: u64) -> Ledger {
+    let text = format!(
+        "title = \"a window\"\nduration = \"{length} ms\"\n[nodes]\ncamera = {{ host = {{}} }}\n\
+         office = {{ vunet-switch = {{ ports = 4 }} }}\n\
+         alpha = {{ host = {{ profile = \"{profile}\" }} }}\n[[links]]\n\
+         between = [\"camera\", \"office\", \"alpha\"]\nrate = \"500 Mbit/s\"\n\
+         queue = {{ drop-tail = {{ packets = 256 }} }}\n[[traffic]]\nname = \"video\"\n\
+         from = \"camera\"\nto = \"alpha\"\nvidboard = {{ timeout = \"2 s\", {video} }}\n"
+    );
+    let experiment = Experiment::parse("window", text, &[], &Builtin).unwrap();
+    with_crew(|crew| lastmeter_lab::run::explain(&experiment, 0, crew)).ledger
+}
+
+#[test]
+fn a_106_the_verdict_names_camera_and_firmware() {
+    let small = "width = 160, height = 120, burst = 28, burst-delay = \"62 us\"";
+    let verdict = window("dec3000-400-video", small, 400).verdict.unwrap();
+    assert_eq!(verdict.resource.as_deref(), Some("camera.signal"), "{}", verdict.words);
+    let dithered = format!("{small}, dither = \"5 us\"");
+    let verdict = window("dec3000-400-video", &dithered, 1000).verdict.unwrap();
+    assert_eq!(verdict.resource.as_deref(), Some("camera.firmware"), "{}", verdict.words);
+}
+
+#[test]
+fn a_106_the_verdict_names_the_processor_and_dithering_is_what_would_help() {
+    let deep = "width = 320, height = 240, depth = 24, burst = 28, burst-delay = \"62 us\"";
+    let ledger = window("dec3000-400-dithers", deep, 150);
+    let verdict = ledger.verdict.unwrap();
+    assert_eq!(verdict.resource.as_deref(), Some("alpha.cpu"), "{}", verdict.words);
+    let stages = ledger.what_ifs.iter().filter(|what_if| what_if.change.ends_with("at no cost"));
+    assert_eq!(
+        stages.map(|what_if| what_if.change.as_str()).next(),
+        Some("alpha dither at no cost")
+    );
+}
+
+#[test]
+fn a_46_a_50_every_size_and_depth_is_sent_and_a_diagnosis_answered() {
+    for (width, height) in [(640, 480), (320, 240), (212, 160), (160, 120)] {
+        for depth in [8, 24] {
+            let text = format!(
+                "duration = \"150 ms\"\n[nodes]\ncamera = {{ host = {{}} }}\n\
+                 office = {{ vunet-switch = {{ ports = 4 }} }}\nalpha = {{ host = {{}} }}\n[[links]]\n\
+                 between = [\"camera\", \"office\", \"alpha\"]\nrate = \"500 Mbit/s\"\n\
+                 queue = {{ drop-tail = {{ packets = 256 }} }}\n[[traffic]]\nname = \"video\"\n\
+                 from = \"camera\"\nto = \"alpha\"\nvidboard = {{ width = {width}, height = {height}, \
+                 depth = {depth}, burst-delay = \"60 us\", diagnose = true }}\n"
+            );
+            let experiment = Experiment::parse("sizes", text, &[], &Builtin).unwrap();
+            let built = build(&experiment, &Changes::NONE, &Builtin).unwrap();
+            let mut engine = built.graph.build(1).unwrap();
+            engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
+            let outcome = engine.finish().unwrap();
+            let count = |counter: &str| -> u64 {
+                let counters = outcome.elements.iter().flat_map(|element| &element.counters);
+                counters.filter(|(name, _)| *name == counter).map(|&(_, count)| count).sum()
+            };
+            let which = format!("{width}x{height}x{depth}");
+            assert!(count("frames") > 0 && count("incomplete") == 0, "{which}");
+            assert_eq!(count("answers"), 1, "{which}");
+        }
+    }
+}
+
+/// The five questions of §5.4, answered by the profiles of four interfaces.
+#[test]
+fn a_122_each_of_the_five_questions_has_its_place_in_a_profile() {
+    let read = |host: &str, adapter: &str| Pair::read(host, adapter, &Builtin).unwrap().adapter;
+    let vup = read("dec5000-240", "vupboard");
+    let vud = read("dec5000-240", "vudboard");
+    let osiris = read("dec5000-240", "osiris");
+    let cop = read("dec5000-240", "cop6");
+    let stages = |adapter: &Adapter| -> Vec<StageProfile> {
+        adapter.receive.iter().map(|added| added.stage.clone()).collect()
+    };
+    // The division of processing: who reassembles.
+    let reassembles =
+        |adapter: &Adapter| stages(adapter).iter().any(|stage| stage.name == "reassemble");
+    assert!(reassembles(&vup) && reassembles(&vud) && !reassembles(&osiris));
+    // The method of transfer: the processor or an engine moves what comes.
+    let moves = |adapter: &Adapter| stages(adapter)[0].resource.clone();
+    assert_eq!((moves(&vup).as_str(), moves(&vud).as_str()), ("cpu", "receive-dma"));
+    // The role of memory: how often a byte crosses it on its way in.
+    let crossings = |adapter: &Adapter| -> u32 {
+        let buses = stages(adapter).into_iter().flat_map(|stage| stage.buses);
+        buses.filter(|(bus, _)| bus == "memory").map(|(_, times)| times).sum()
+    };
+    assert!(crossings(&vud) > crossings(&osiris) && crossings(&osiris) >= crossings(&cop));
+    // The point of attachment: over the bus or at the registers.
+    let words = |adapter: &Adapter, bus: &str| {
+        stages(adapter).iter().flat_map(|stage| &stage.buses).any(|(name, _)| name == bus)
+    };
+    assert!(words(&read("dec5000-240", "vup1"), "bus-read") && !words(&cop, "bus-read"));
+    // Synchronisation: by interrupts or by polling.
+    let interrupts = |adapter: &Adapter| {
+        stages(adapter).iter().any(|stage| stage.priority == Priority::Interrupt)
+    };
+    assert!(interrupts(&vup) && interrupts(&osiris) && !interrupts(&vud));
 }

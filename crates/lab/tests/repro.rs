@@ -41,7 +41,6 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 const SHORT: &[(&str, &str)] = &[
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("A-39", "sends an order of magnitude faster than programmed"),
-    ("A-38", "both configurations together measure an interrupt's overhead"),
     ("E-84", "jitter that scheduling on END saves"),
     ("E-80", "admission of processor and link admits Table 6.2"),
     ("E-89", "reserved for films"),
@@ -61,9 +60,6 @@ const SHORT: &[(&str, &str)] = &[
     ("J-62", "wait behind the longest frame, bus"),
     ("J-62", "wait behind the longest frame, space switch"),
     ("D-111", "1500 bytes: collapses around 50 kpps"),
-    ("A-162", "small buffers: goodput of TCP is poor"),
-    ("A-162", "early packet discard: still more goodput"),
-    ("A-162", "goodput of early packet discard beside packets"),
     ("N-73", "HTTP modification: more connections"),
 ];
 

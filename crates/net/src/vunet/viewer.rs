@@ -72,9 +72,9 @@ pub const PAGE: &Page = &Page {
     source: "Aurora report, §3.3, §3.5.2, §3.6",
     deviations: &[
         "A connection is opened by the viewer, whose applications take turns at its file.",
-        "In a profile of the viewer's host a cell is a packet, the last of a group of scan lines ends \
-         a PDU, and so does a request for the next frame: `per-pdu` of a stage to send is what a \
-         frame costs.",
+        "In a profile of the viewer's host a cell is a packet, the last of a group of scan lines \
+         ends a PDU, and so does a request for the next frame: `per-pdu` of a stage to send is \
+         what a frame costs.",
     ],
     counters: &[
         ("frames", "frames seen whole"),

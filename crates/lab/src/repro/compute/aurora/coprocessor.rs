@@ -159,8 +159,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![Plot {
         title: "Fig 17: where a network is plugged in, and what it then carries".to_owned(),
         caption: "Our times of words, without swapping the header: from a device on TURBOchannel, \
-                  from what DMA left in memory, from a coprocessor's registers. Nobody had a network \
-                  in the cache."
+                  from what DMA left in memory, from a coprocessor's registers. Nobody had a \
+                  network in the cache."
             .to_owned(),
         x: "plug-point, from the bus to the processor".to_owned(),
         y: "Mbit/s".to_owned(),
