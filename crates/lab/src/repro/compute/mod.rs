@@ -214,6 +214,7 @@ pub type Figures = fn(&Setting<'_>) -> Result<Vec<Plot>, Error>;
 /// Who draws figures, under the computation's name.
 const FIGURES: &[(&str, Figures)] = &[
     ("aurora-coprocessor", aurora::coprocessor::plots),
+    ("aurora-florb", aurora::florb::plots),
     ("aurora-host-interfaces", aurora::interfaces::plots),
     ("aurora-vidboard", aurora::vidboard::plots),
     ("afterburner-stacks", afterburner_stacks::plots),

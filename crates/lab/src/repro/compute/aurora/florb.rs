@@ -3,6 +3,7 @@
 use super::super::{Computed, Setting, Value};
 use super::{Runs, alike, goodput, holds, limit, mbit, row};
 use crate::library::Builtin;
+use crate::report::plots::{Plot, Series};
 use crate::repro::Error;
 use crate::why::historic::Pair;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate, Stream};
@@ -156,6 +157,51 @@ fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>
             "A-144",
             "very small packets bring less than a half",
             sweep[1].rate < 0.5 * mixed.rate,
+        ),
+    ])
+}
+
+/// The router's throughput, and what it takes of its parts, by the length of packets (A-144).
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let router = Router::read(setting)?;
+    let granted = Router { bus: Bus { write: 0, read: 0, ..router.bus }, ..router };
+    let sweep = |router: &Router| SIZES.map(|size| (size, router.forward(Bytes(size))));
+    let (real, ideal) = (sweep(&router), sweep(&granted));
+    let curve = |name: &str, accounts: &[(u64, Account)], value: &dyn Fn(&Account) -> f64| {
+        let point = |(size, account): &(u64, Account)| (*size as f64, value(account));
+        Series { name: name.to_owned(), points: accounts.iter().map(point).collect() }
+    };
+    let plot = |title: &str, caption: &str, y: &str, series: Vec<Series>| Plot {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        x: "bytes of a packet".to_owned(),
+        y: y.to_owned(),
+        over_time: false,
+        series,
+        marks: Vec::new(),
+    };
+    let megabits = |account: &Account| account.rate / 1e6;
+    let share = |name: &'static str| move |account: &Account| 100.0 * account.share(name);
+    Ok(vec![
+        plot(
+            "ANA §3.9: the router by the length of its packets",
+            "Every word crosses TURBOchannel twice. The more often a burst asks for the bus, the \
+             less is left; below 200 bytes the x-kernel takes longer than the bus.",
+            "Mbit/s",
+            vec![
+                curve("as it is", &real, &megabits),
+                curve("if TURBOchannel were granted at once", &ideal, &megabits),
+            ],
+        ),
+        plot(
+            "ANA §3.9: what limits it",
+            "FLORB's processors never do.",
+            "% in use",
+            vec![
+                curve("TURBOchannel", &real, &share("TURBOchannel")),
+                curve("FLORB, in", &real, &share("FLORB in")),
+                curve("x-kernel", &real, &share("cpu")),
+            ],
         ),
     ])
 }

@@ -284,7 +284,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             marks: Vec::new(),
         }
     };
-    let frames = Duration::from_ms(240);
+    let frames = Duration::from_ms(180);
     Ok(vec![
         plot(
             3,
