@@ -90,8 +90,9 @@ pub(crate) fn bench(
     let mut results = Vec::new();
     for (name, run) in own() {
         if name.starts_with(&arguments.name) {
-            results.push(run(&setting)?);
-            results.iter().rev().take(1).for_each(|result| show(common, result));
+            let result = run(&setting)?;
+            show(common, &result);
+            results.push(result);
         }
     }
     let mut found = !results.is_empty();

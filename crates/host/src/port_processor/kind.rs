@@ -28,11 +28,12 @@ drops: `no buffer`, `overrun`, `line full`",
             "whether words of packets are swapped, which a fault of the first card makes necessary",
         ),
     ],
-    source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, §6",
+    source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, \
+             §6",
     deviations: &[
         "What comes from a `fabric` takes the output side, everything else the input side: in the \
          router the circuit's number says which.",
-        "Virtual output queues stand in the fabric, the queue of each virtual interface at its link.",
+        "Virtual output queues stand in the fabric, a virtual interface's queue at its link.",
         "Interrupts are part of the software's time; cells of two packets never interleave.",
         "The processor's clock does not matter: its software waits for the memory (D-116).",
     ],

@@ -412,6 +412,22 @@ pub(super) fn speed_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
+/// What of the ideal's throughput counts as lost, in percent.
+const LOST: f64 = 1.0;
+
+/// From which speed-up on each traffic loses nothing to speak of.
+fn conclusion(lost: &[Series]) -> String {
+    let enough = |series: &Series| {
+        let least = series.points.iter().rev().take_while(|point| point.1 < LOST).last();
+        match least {
+            Some((at, _)) => format!("{} from S = {at}", series.name),
+            None => format!("{} at none of these", series.name),
+        }
+    };
+    let words: Vec<String> = lost.iter().map(enough).collect();
+    format!("Conclusion: less than {LOST} % is lost by {}.", words.join(", by "))
+}
+
 /// Loss over speed-up, for each traffic and both sets of equations.
 pub(super) fn speed_up_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let mut plots = Vec::new();
@@ -439,9 +455,14 @@ pub(super) fn speed_up_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> 
             series,
             marks: Vec::new(),
         };
+        let caption = format!(
+            "Beside ideal output queueing of the same packets; 8 ports, load as the constants say. \
+             {}",
+            conclusion(&lost)
+        );
         plots.push(plot(
             format!("Throughput lost, {equations}"),
-            "Beside ideal output queueing of the same packets; 8 ports, load as the constants say.",
+            &caption,
             "% of what the ideal carries",
             lost,
         ));

@@ -242,7 +242,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         plot(
             "Fig 26: throughput",
-            "1.53 to 10.1 million lookups/s, by the document. At worst every lookup passes nine nodes.",
+            "1.53 to 10.1 million lookups/s, by the document. At worst a lookup passes nine nodes.",
             "million lookups/s",
             vec![
                 curve("addresses of the table".to_owned(), &rate),
@@ -251,7 +251,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ),
         plot(
             "Fig 26: latency",
-            "624 to 660 ns, by the document: engines find phases in which they hardly wait for each other.",
+            "624 to 660 ns, by the document: engines find phases in which they hardly wait.",
             "ns",
             vec![
                 curve("addresses of the table".to_owned(), &|e| 1e9 * bench.engines(e).latency),
@@ -260,8 +260,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ),
         plot(
             "Fig 27: throughput under updates",
-            "The mean over runs that begin at any phase of the updates. `lastmeter bench lookup/engines` \
-             measures both figures on this machine.",
+            "The mean over runs that begin at any phase of the updates. `lastmeter bench \
+             lookup/engines` measures both figures on this machine.",
             "million lookups/s",
             under,
         ),

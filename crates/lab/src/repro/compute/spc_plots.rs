@@ -61,15 +61,15 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let rungs = ladder.iter().map(|(name, card)| curve((*name).to_owned(), card, small, &near));
     let mut fig10 = plot(
         "Fig 10: forwarding rate of 40-byte packets",
-        "Each rung leaves out one component more. The document's knees are dotted: 105, 112, 128, 137.",
+        "Each rung leaves out one component more. Dotted: the document's 105, 112, 128, 137.",
         KPPS,
         rungs.collect::<Result<_, _>>()?,
     );
     fig10.marks = [105.0, 112.0, 128.0, 137.0].map(|at| (at, format!("{at:.0}"))).into();
     let stable = plot(
         "Section 6.2: far more offered than carried",
-        "Nothing is lost once it was received, so the highest rate stays up to 900 kpps: no livelock. \
-         The output port looks nothing up.",
+        "Nothing is lost once it was received, so the highest rate stays up to 900 kpps: no \
+         livelock. The output port looks nothing up.",
         KPPS,
         vec![
             curve("input port".to_owned(), &card, small, &far)?,
