@@ -109,13 +109,12 @@ pub(crate) fn bench(
         show(common, &result);
         results.push(result);
     }
-    if let Some(path) = &arguments.out {
-        curves::save(path, &results)?;
+    match &arguments.out {
+        _ if !found => return Err(Complaint(unknown(&arguments.name))),
+        Some(path) => curves::save(path, &results)?,
+        None => {}
     }
-    match found {
-        true => Ok(Ended::Done),
-        false => Err(Complaint(unknown(&arguments.name))),
-    }
+    Ok(Ended::Done)
 }
 
 /// What is measured here and not in a crate: it needs threads, peers or other programs.
