@@ -80,10 +80,12 @@ mod tests {
         let text = lastmeter_host::adapter::element::PAGE.example;
         let sets: Vec<Override> = sets.iter().filter_map(|set| Override::parse(set).ok()).collect();
         let shown = |problems: Vec<crate::document::Problem>| {
-            panic!("{}", problems.iter().map(|p| p.render(false)).collect::<String>())
+            problems.iter().map(|problem| problem.render(false)).collect::<String>()
         };
-        let experiment = Experiment::parse("x.toml", text, &sets, &Builtin).unwrap_or_else(shown);
-        let built = build(&experiment, &Changes::NONE, &Builtin).unwrap_or_else(shown);
+        let experiment = Experiment::parse("x.toml", text, &sets, &Builtin);
+        let experiment = experiment.unwrap_or_else(|problems| panic!("{}", shown(problems)));
+        let built = build(&experiment, &Changes::NONE, &Builtin);
+        let built = built.unwrap_or_else(|problems| panic!("{}", shown(problems)));
         let end = built.end;
         let mut engine = built.graph.build(1).unwrap_or_else(|error| panic!("{error}"));
         let ran = engine.run_parallel(end, &Default::default(), &Serial);

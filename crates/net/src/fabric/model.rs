@@ -453,8 +453,8 @@ mod tests {
             let a_period = L.as_bits() as f64 * hundredths as f64 / 100.0 * D.as_secs_f64() / 8.0;
             for (began, ended) in (0..PERIODS).flat_map(|a| (a + 1..=PERIODS).map(move |b| (a, b))) {
                 let carries = a_period * (ended - began) as f64;
-                for port in 0..2 * ports {
-                    let bytes = (sent[ended][port] - sent[began][port]) as f64;
+                for (port, (after, before)) in sent[ended].iter().zip(&sent[began]).enumerate() {
+                    let bytes = (after - before) as f64;
                     let spare = match port < ports {
                         true => LEN.0 as f64,
                         false => a_period + (ports as u64 * LEN.0) as f64,
