@@ -206,17 +206,14 @@ mod tests {
         let path = graph.path("path", "class");
         let mut sources = vec![graph.add("before", Bursts(path)).unwrap()];
         let mut servers = Vec::new();
+        let stage = |graph: &mut Graph, name: &str, resource| {
+            let name = name.to_owned();
+            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+        };
         for name in ["first", "second"] {
             let (kind, units) = (ResourceKind::Wire, 1);
             let resource = graph.resource(ResourceInfo { name: name.to_owned(), kind, units });
-            let info = StageInfo {
-                name: name.to_owned(),
-                resource: Some(resource),
-                copies: 0,
-                touches: 0,
-                memory: 0,
-            };
-            let stage = graph.stage(info);
+            let stage = stage(&mut graph, name, Some(resource));
             let made = server((packets, Bytes(bytes)), service.clone(), stage, resource);
             servers.push(graph.add_boxed(name.to_owned(), made).unwrap());
         }
@@ -226,7 +223,8 @@ mod tests {
         }
         let delay = Duration::from_us(2);
         let (first, second) = (servers[0], servers[1]);
-        graph.connect_after(first, PortId(0), second, PortId(0), delay, None).unwrap();
+        let way = Some(stage(&mut graph, "way", None));
+        graph.connect_after(first, PortId(0), second, PortId(0), delay, way).unwrap();
         graph.connect(second, PortId(0), sources[0], PortId(0)).unwrap();
         let mut engine = graph.build(1).unwrap();
         engine.run_until(end, &mut VirtualClock::default()).unwrap();
