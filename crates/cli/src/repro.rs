@@ -2,12 +2,13 @@
 
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use lastmeter_lab::reception::sweep::{self, Curve, Machine};
 use lastmeter_lab::reception::{Way, chart, of_1997, of_today};
-use lastmeter_lab::repro::{self, Means, Options, Report, Shelf, Style};
+use lastmeter_lab::repro::{self, Means, Observer, Options, Report, Shelf, Style};
 use lastmeter_live::calibrate::Calibration;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Reproduce published tables and figures, ours beside theirs.
 ///
@@ -44,6 +45,32 @@ Examples:
   lastmeter repro livelock --modern --out livelock.html
                                   every way to receive, then and now, on one chart";
 
+/// How often the bar is drawn, so that its clock moves during a long run.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Experiments, and runs of those that consist of many, on standard error.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(experiments: u64) -> Bar {
+        let bar = ProgressBar::new(experiments); // Draws nothing without a terminal.
+        let style =
+            ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len}  {elapsed}, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(EVERY);
+        Bar(bar)
+    }
+}
+
+impl Observer for Bar {
+    fn planned(&self, runs: u64) {
+        self.0.inc_length(runs);
+    }
+    fn done(&self) {
+        self.0.inc(1);
+    }
+}
+
 pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.modern {
         return modern(common, arguments);
@@ -52,19 +79,19 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let jobs = repro::plan(&arguments.select, &shelf).map_err(complaint)?;
     let options = Options { seed: common.seed.unwrap_or(1) };
     let threads = Threads::new(common.threads)?;
-    let means = Means { parallel: &threads, full: arguments.full };
-    let bar = ProgressBar::new(jobs.len() as u64); // Draws nothing without a terminal.
+    let bar = Bar::new(jobs.len() as u64);
+    let means = Means { parallel: &threads, full: arguments.full, observer: &bar };
     let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
-        bar.set_message(job.name().to_owned());
+        bar.0.set_message(job.name().to_owned());
         if arguments.out.is_some() {
             plots.extend(job.plots(options, means).map_err(complaint)?);
             drawings.extend(job.drawings(options, means).map_err(complaint)?);
         }
         sheets.push(job.run_with(options, means).map_err(complaint)?);
-        bar.inc(1);
+        bar.0.inc(1);
     }
-    bar.finish_and_clear();
+    bar.0.finish_and_clear();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
         save(path, &lastmeter_lab::report::html::repro::render(&report, &plots, &drawings))?;

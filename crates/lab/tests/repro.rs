@@ -84,7 +84,7 @@ fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
     let mut shelf = Shelf::builtin();
     shelf.insert("experiments/qsdrr/experiment.toml", &short);
     let report = run(SLOW, &shelf, OPTIONS).unwrap();
-    assert_eq!(report.rows().count(), 57);
+    assert_eq!(report.rows().count(), 58);
     for row in report.rows() {
         assert!(row.measured.is_some(), "{}: {}", row.id, row.item);
         assert!(row.pass || row.role != Role::Given, "{}: {}", row.id, row.item);

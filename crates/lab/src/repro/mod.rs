@@ -27,7 +27,7 @@ pub(crate) use table::cells;
 
 use crate::report::drawing::Drawing;
 use crate::report::plots::Plot;
-use compute::{Computed, Setting};
+use compute::{Computed, Kept, Setting};
 use folder::{Expected, Experiment};
 use lastmeter_engine::{Parallel, Serial};
 
@@ -38,6 +38,20 @@ pub struct Options {
     pub seed: u64,
 }
 
+/// Is told how far a computation of many runs has come. It changes no value.
+pub trait Observer: Sync {
+    /// So many more runs are to be done.
+    fn planned(&self, runs: u64);
+    /// One of them is done.
+    fn done(&self);
+}
+
+/// Nobody looks.
+impl Observer for () {
+    fn planned(&self, _runs: u64) {}
+    fn done(&self) {}
+}
+
 /// How much a reproduction does, and with what; its values depend on `full` alone.
 #[derive(Clone, Copy)]
 pub struct Means<'a> {
@@ -45,11 +59,13 @@ pub struct Means<'a> {
     pub parallel: &'a dyn Parallel,
     /// Whether long simulations have the length and the cases of the document, and not fewer.
     pub full: bool,
+    /// Is told of each run.
+    pub observer: &'a dyn Observer,
 }
 
 impl Means<'_> {
     /// One thread, and what takes seconds.
-    pub const PLAIN: Means<'static> = Means { parallel: &Serial, full: false };
+    pub const PLAIN: Means<'static> = Means { parallel: &Serial, full: false, observer: &() };
 }
 
 impl std::fmt::Debug for Means<'_> {
@@ -81,6 +97,7 @@ pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Erro
 pub struct Job {
     experiment: Experiment,
     id: Option<String>,
+    kept: Kept,
 }
 
 /// The jobs that `select` means, so that a caller can run them one by one and show what it has.
@@ -100,7 +117,7 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
     let job = |experiment: Experiment| {
         let whole = all || is(&experiment.name) || is(&experiment.system);
         let id = (!whole && has_row(&experiment)).then(|| select.to_owned());
-        (whole || id.is_some()).then_some(Job { experiment, id })
+        (whole || id.is_some()).then(|| Job { experiment, id, kept: Kept::default() })
     };
     let jobs: Vec<Job> = experiments.into_iter().filter_map(job).collect();
     match jobs.is_empty() {
@@ -122,7 +139,7 @@ impl Job {
     pub fn plots(&self, options: Options, means: Means<'_>) -> Result<Vec<Plot>, Error> {
         let Some(figures) = self.experiment.figures else { return Ok(Vec::new()) };
         let constants = &self.experiment.constants;
-        figures(&Setting { constants, seed: options.seed, id: None, means })
+        figures(&Setting { constants, seed: options.seed, id: None, means, kept: &self.kept })
     }
 
     /// What else is drawn of the document; none where nobody has described any.
@@ -148,9 +165,10 @@ impl Job {
     /// # Errors
     /// As for [`Job::run`].
     pub fn run_with(self, options: Options, means: Means<'_>) -> Result<Sheet, Error> {
-        let Job { experiment, id } = self;
+        let Job { experiment, id, kept } = self;
         let constants = &experiment.constants;
-        let setting = Setting { constants, seed: options.seed, id: id.as_deref(), means };
+        let id_given = id.as_deref();
+        let setting = Setting { constants, seed: options.seed, id: id_given, means, kept: &kept };
         let computed = (experiment.compute)(&setting)?;
         let wanted = |of: &str| id.as_ref().is_none_or(|id| id.eq_ignore_ascii_case(of));
         for value in &computed {

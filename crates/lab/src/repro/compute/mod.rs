@@ -43,6 +43,30 @@ use super::{Constants, Error, Means};
 use crate::report::drawing::Drawing;
 use crate::report::plots::Plot;
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
+use std::any::Any;
+use std::sync::{Mutex, PoisonError};
+
+/// What a long computation has found, so that figures and rows need not both run it: one value.
+#[derive(Default)]
+pub struct Kept(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl Kept {
+    /// Takes out what is there; the type's default where it is of another type, or nothing.
+    pub(crate) fn take<T: Default + 'static>(&self) -> T {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        found.and_then(|found| found.downcast().ok()).map_or_else(T::default, |found| *found)
+    }
+    /// Puts this there.
+    pub(crate) fn put<T: Send + 'static>(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(value));
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
 
 /// What a computation is given.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +79,8 @@ pub struct Setting<'a> {
     pub id: Option<&'a str>,
     /// Threads, and how much to do.
     pub means: Means<'a>,
+    /// What has been found before for the same experiment.
+    pub kept: &'a Kept,
 }
 
 impl Setting<'_> {
@@ -229,6 +255,7 @@ const FIGURES: &[(&str, Figures)] = &[
     ("livelock", livelock::plots),
     ("preempt", preempt::plots),
     ("spc", spc_plots::plots),
+    ("qsdrr", qsdrr::plots),
 ];
 
 /// Who draws the figures of this computation, if anybody does.

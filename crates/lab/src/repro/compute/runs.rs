@@ -5,10 +5,10 @@ use crate::document::Override;
 use crate::experiment::Experiment;
 use crate::ledger::Ledger;
 use crate::library::Builtin;
-use crate::repro::Error;
+use crate::repro::{Error, Means};
 use crate::run::{Crew, Failure, Watch, explain};
 use lastmeter_base::Time;
-use lastmeter_engine::{Outcome, Parallel, Serial, TraceKind};
+use lastmeter_engine::{Outcome, Serial, TraceKind};
 
 /// A network's file, and who runs it.
 #[derive(Clone, Copy, Debug)]
@@ -113,26 +113,32 @@ impl Found {
     }
 }
 
-/// Does this with each item, as many at once as there are threads.
+/// Does this with each item, as many at once as there are threads, and tells the observer of each.
 ///
 /// # Errors
 /// The first that failed.
 pub(super) fn all<T: Sync, R: Send>(
     name: &'static str,
     items: &[T],
-    parallel: &dyn Parallel,
+    means: Means<'_>,
     run: impl Fn(&T) -> Result<R, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
     let mut results: Vec<Option<Result<R, Error>>> = items.iter().map(|_| None).collect();
+    means.observer.planned(items.len() as u64);
     let run = &run;
     let mut tasks: Vec<_> = items
         .iter()
         .zip(&mut results)
-        .map(|(item, result)| move || *result = Some(run(item)))
+        .map(|(item, result)| {
+            move || {
+                *result = Some(run(item));
+                means.observer.done();
+            }
+        })
         .collect();
     let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
         tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
-    parallel.run(&mut tasks);
+    means.parallel.run(&mut tasks);
     let left_out = || Error::Computation { name, message: "a run was left out".into() };
     results.into_iter().map(|result| result.ok_or_else(left_out)?).collect()
 }

@@ -149,7 +149,7 @@ fn costs(line: &Line, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         .iter()
         .flat_map(|&rate| WAYS.map(|(recovery, losses)| line.case(rate, recovery, losses)))
         .collect();
-    let times = runs::all(NAME, &cases, setting.means.parallel, |case| line.time(case))?;
+    let times = runs::all(NAME, &cases, setting.means, |case| line.time(case))?;
     // Shares by way, and in each by rate.
     let share = |way: usize| -> Vec<f64> {
         times.chunks(WAYS.len()).map(|times| times[way] / times[0] - 1.0).collect()
@@ -231,7 +231,7 @@ fn window_of_one(line: &Line, setting: &Setting<'_>) -> Result<Vec<Computed>, Er
         };
         Ok((counts[0], reaches(window / 2), reaches(window - 1)))
     };
-    let found = runs::all(NAME, &rates, setting.means.parallel, rounds)?;
+    let found = runs::all(NAME, &rates, setting.means, rounds)?;
     let mut rows = Vec::new();
     for (rate, &(first, half, whole)) in rates.iter().zip(&found) {
         let mbit = rate.as_bits() / 1_000_000;
@@ -275,7 +275,7 @@ fn partial(line: &Line, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let case = Case { rate, recovery: "newreno", lost: Vec::new(), sets };
         Ok(line.run(&case, FILE)?.count("r1->r2", "refused")? as f64)
     };
-    let lost = runs::all(NAME, &line.rates, setting.means.parallel, overflow)?;
+    let lost = runs::all(NAME, &line.rates, setting.means, overflow)?;
     Ok(vec![
         holds("A-165", "several losses in a window repaired without the timer", without),
         holds("A-165", "fast retransmission alone needs the timer for them", reno > 0),

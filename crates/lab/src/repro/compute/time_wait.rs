@@ -129,7 +129,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut cases: Vec<Case> = Remedy::ALL.map(|remedy| Case { remedy, ..case }).to_vec();
     cases.push(Case { costs: Costs { scan: Duration::ZERO, ..costs }, ..case });
     cases.push(Case { costs: alpha, ..case });
-    let found = runs::all(NAME, &cases, setting.means.parallel, run)?;
+    let found = runs::all(NAME, &cases, setting.means, run)?;
     let [none, closes, shift, negotiate, free, alpha] = found[..] else {
         unreachable!("a result for each case")
     };

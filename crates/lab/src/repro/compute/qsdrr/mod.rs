@@ -9,28 +9,47 @@
 //! The networks are files beside the published values, in `experiments/qsdrr`, and `lastmeter run`
 //! runs them too. What varies, and what constants say, goes over them as `--set` does.
 
+mod figures;
 mod network;
+mod unsaid;
 
 use super::{Computed, Setting, Value};
 use crate::repro::Error;
 use lastmeter_base::{Bytes, Duration};
-use network::{Case, Discipline, Network, PUBLISHED, RIVALS, Shares, Tables};
+use network::{Case, Discipline, Network, PUBLISHED, RIVALS, Shares, Tables, Unsaid};
+
+pub(super) use figures::plots;
 
 const NAME: &str = "qsdrr";
 
 /// Runs and what came of them.
+#[derive(Default)]
 struct Study {
     found: Vec<(Case, Shares)>,
 }
 
 impl Study {
+    /// Runs those that have not been run for the same job, for its figures or for its rows.
     fn run(tables: &Tables, setting: &Setting<'_>, cases: Vec<Case>) -> Result<Study, Error> {
-        let shares = tables.run_all(&cases, setting.means.parallel)?;
-        Ok(Study { found: cases.into_iter().zip(shares).collect() })
+        let mut study: Study = setting.kept.take();
+        let mut missing: Vec<Case> = Vec::new();
+        for case in cases {
+            if study.get(&case).is_none() && !missing.contains(&case) {
+                missing.push(case);
+            }
+        }
+        let shares = tables.run_all(&missing, setting.means)?;
+        study.found.extend(missing.into_iter().zip(shares));
+        Ok(study)
     }
+    fn get(&self, case: &Case) -> Option<&Shares> {
+        self.found.iter().find(|(found, _)| found == case).map(|(_, shares)| shares)
+    }
+    /// Of those in which everything is as in the network's file.
     fn of(&self, network: Network, discipline: Discipline, packets: u64) -> Result<&Shares, Error> {
         let is = |case: &Case| {
             (case.network, case.discipline, case.packets) == (network, discipline, packets)
+                && case.unsaid == Unsaid::default()
         };
         let found = self.found.iter().find(|(case, _)| is(case));
         found.map(|(_, shares)| shares).ok_or_else(|| Error::Computation {
@@ -38,14 +57,23 @@ impl Study {
             message: format!("{} with {packets} packets was not run", discipline.name()),
         })
     }
+    /// Of exactly this one.
+    fn in_case(&self, case: &Case) -> Result<&Shares, Error> {
+        self.get(case).ok_or_else(|| Error::Computation {
+            name: NAME,
+            message: format!("{case:?} was not run"),
+        })
+    }
     fn single(&self, discipline: Discipline, packets: u64) -> Result<&Shares, Error> {
         self.of(Network::Single, discipline, packets)
     }
 }
 
-pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let tables = Tables::read(setting.constants, setting.seed)?;
-    let reading = Reading::read(setting)?;
+/// Rows that are read off Figs 16 to 18.
+const FIGURES: &[&str] = &["D-73", "D-84", "D-85", "D-86"];
+
+/// What the rows that are asked for need, some of it more than once.
+fn cases(setting: &Setting<'_>, reading: &Reading) -> Result<Vec<Case>, Error> {
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
     let mut cases = Vec::new();
     let mut add = |network, disciplines: &[Discipline], buffers: &[u64]| {
@@ -56,11 +84,12 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
                 discipline,
                 packets,
                 length,
+                unsaid: Unsaid::default(),
             }));
         }
     };
     let small = reading.small;
-    let figures = wants(&["D-73", "D-84", "D-85", "D-86"]);
+    let figures = wants(FIGURES);
     if figures {
         add(Network::Single, &PUBLISHED, &reading.buffers);
         let small: Vec<u64> = reading.small_buffers().collect();
@@ -68,9 +97,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     }
     if wants(&["D-79"]) {
         add(Network::Single, &RIVALS, &[small]);
-        if !figures {
-            add(Network::Single, &[Discipline::Qsdrr], &[small]);
-        }
+        add(Network::Single, &[Discipline::Qsdrr], &[small]);
     }
     if wants(&["D-73", "D-87"]) {
         add(Network::Hops, &PAPERS_MAIN, &[small]);
@@ -78,11 +105,18 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     }
     if wants(&["D-87"]) {
         let own = Discipline::Hashed(setting.constants.get("queues")?);
-        add(Network::Single, &[own], &[small]);
-        if !figures && !wants(&["D-79"]) {
-            add(Network::Single, &[Discipline::Qsdrr], &[small]);
-        }
+        add(Network::Single, &[own, Discipline::Qsdrr], &[small]);
     }
+    Ok(cases)
+}
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let tables = Tables::read(setting.constants, setting.seed)?;
+    let reading = Reading::read(setting)?;
+    let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
+    let small = reading.small;
+    let figures = wants(FIGURES);
+    let cases = cases(setting, &reading)?;
     let study = Study::run(&tables, setting, cases)?;
     let mut rows = given(&tables, setting)?;
     if figures {
@@ -104,6 +138,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         rows.push(Computed::new("D-87", "as good with shared queues", Value::Holds(holds)));
     }
     rows.retain(|row| setting.wants(row.id));
+    setting.kept.put(study);
     Ok(rows)
 }
 
@@ -120,6 +155,8 @@ struct Reading {
     length: Duration,
     length_small: Duration,
     length_others: Duration,
+    /// Where what is not published varies.
+    length_swept: Duration,
     significant: f64,
     comparable: f64,
     below: u64,
@@ -141,6 +178,7 @@ impl Reading {
             } else {
                 "observation_others"
             })?,
+            length_swept: constants.get("observation_short")?,
             significant: number("significant")?,
             comparable: number("comparable")?,
             below: constants.get("buffer_below")?,

@@ -2,9 +2,8 @@
 
 use super::NAME;
 use crate::repro::compute::runs::{self, File};
-use crate::repro::{Constants, Error};
+use crate::repro::{Constants, Error, Means};
 use lastmeter_base::{Bytes, Duration, Rate};
-use lastmeter_engine::Parallel;
 
 /// Which network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +71,8 @@ pub(super) enum Discipline {
     FqCodel,
     /// PIE.
     Pie,
+    /// Both queues of L4S.
+    DualPi2,
 }
 
 /// The six of §7.1.
@@ -84,8 +85,8 @@ pub(super) const PUBLISHED: [Discipline; 6] = [
     Discipline::DropTail,
 ];
 /// Disciplines that came later (D-79).
-pub(super) const RIVALS: [Discipline; 3] =
-    [Discipline::Codel, Discipline::FqCodel, Discipline::Pie];
+pub(super) const RIVALS: [Discipline; 4] =
+    [Discipline::Codel, Discipline::FqCodel, Discipline::Pie, Discipline::DualPi2];
 
 impl Discipline {
     /// As the rows call it.
@@ -102,9 +103,10 @@ impl Discipline {
             Discipline::Codel => "CoDel",
             Discipline::FqCodel => "FQ-CoDel",
             Discipline::Pie => "PIE",
+            Discipline::DualPi2 => "DualPI2",
         }
     }
-    fn queue(self, packets: u64, red: &Red) -> String {
+    fn queue(self, packets: u64, red: &Red, blue: Option<BlueSteps>) -> String {
         match self {
             Discipline::Qsdrr => format!("{{ qsdrr = {{ packets = {packets} }} }}"),
             Discipline::Hashed(queues) => {
@@ -114,17 +116,24 @@ impl Discipline {
             Discipline::Tdrr => format!("{{ tdrr = {{ packets = {packets} }} }}"),
             Discipline::Red | Discipline::Red1993 => format!(
                 "{{ red = {{ packets = {packets}, min = {}, max = {packets}, probability = {}, \
-                 weight = {}, gentle = false, wait = {} }} }}",
+                 weight = {}, gentle = false, wait = {}, typical = \"500 B\" }} }}",
                 packets * red.min / 100,
                 1.0 / red.drop_one_in as f64,
                 1.0 / red.mean_over as f64,
                 self == Discipline::Red,
             ),
-            Discipline::Blue => format!("{{ blue = {{ packets = {packets} }} }}"),
+            Discipline::Blue => match blue {
+                Some(BlueSteps { increment, decrement, freeze }) => format!(
+                    "{{ blue = {{ packets = {packets}, increment = {increment}, \
+                     decrement = {decrement}, freeze = \"{freeze} ms\" }} }}"
+                ),
+                None => format!("{{ blue = {{ packets = {packets} }} }}"),
+            },
             Discipline::DropTail => format!("{{ drop-tail = {{ packets = {packets} }} }}"),
             Discipline::Codel => format!("{{ codel = {{ packets = {packets} }} }}"),
             Discipline::FqCodel => format!("{{ fq-codel = {{ packets = {packets} }} }}"),
             Discipline::Pie => format!("{{ pie = {{ packets = {packets} }} }}"),
+            Discipline::DualPi2 => format!("{{ dual-pi2 = {{ packets = {packets} }} }}"),
         }
     }
 }
@@ -140,8 +149,39 @@ pub(super) struct Red {
     pub(super) min: u64,
 }
 
+/// How Blue moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct BlueSteps {
+    pub(super) increment: f64,
+    pub(super) decrement: f64,
+    /// Milliseconds.
+    pub(super) freeze: u64,
+}
+
+/// What §7 does not say, where it is not as in the network's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Unsaid {
+    /// One way from source to receiver, in milliseconds.
+    pub(super) delay: Option<u64>,
+    pub(super) blue: Option<BlueSteps>,
+    /// The shortest retransmission timer, in milliseconds.
+    pub(super) timer: Option<u64>,
+}
+
+/// Of sources and receivers, one way, in milliseconds: `single.toml`.
+const ACCESS: u64 = 2;
+
+impl Unsaid {
+    fn sets(self) -> Vec<String> {
+        let delay =
+            self.delay.map(|ms| format!("links.0.delay=\"{} ms\"", ms.saturating_sub(ACCESS)));
+        let timer = self.timer.map(|ms| format!("traffic.stream.tcp.timeout-min=\"{ms} ms\""));
+        delay.into_iter().chain(timer).collect()
+    }
+}
+
 /// One run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Case {
     /// Through what.
     pub(super) network: Network,
@@ -151,6 +191,8 @@ pub(super) struct Case {
     pub(super) packets: u64,
     /// How long.
     pub(super) length: Duration,
+    /// What is otherwise than in the network's file.
+    pub(super) unsaid: Unsaid,
 }
 
 /// What each connection got, in per cent of its fair share, group by group.
@@ -162,6 +204,12 @@ pub(super) struct Shares {
 impl Shares {
     fn all(&self) -> impl Iterator<Item = f64> + '_ {
         self.groups.iter().flatten().copied()
+    }
+    /// Of each connection, from the least to the greatest.
+    pub(super) fn sorted(&self) -> Vec<f64> {
+        let mut all: Vec<f64> = self.all().collect();
+        all.sort_by(f64::total_cmp);
+        all
     }
     /// Mean goodput over all connections.
     pub(super) fn mean(&self) -> f64 {
@@ -218,7 +266,8 @@ impl Tables {
     fn run(&self, case: &Case) -> Result<Shares, Error> {
         let mut sets =
             vec![format!("seed={}", self.seed), format!("duration=\"{} ps\"", case.length.as_ps())];
-        let queue = case.discipline.queue(case.packets, &self.red);
+        sets.extend(case.unsaid.sets());
+        let queue = case.discipline.queue(case.packets, &self.red, case.unsaid.blue);
         for link in 0..case.network.bottlenecks() {
             sets.push(format!("links.{link}.queue={queue}"));
             sets.push(format!("links.{link}.rate=\"{} bit/s\"", self.link.as_bits()));
@@ -246,12 +295,8 @@ impl Tables {
     ///
     /// # Errors
     /// The first that failed.
-    pub(super) fn run_all(
-        &self,
-        cases: &[Case],
-        parallel: &dyn Parallel,
-    ) -> Result<Vec<Shares>, Error> {
-        runs::all(NAME, cases, parallel, |case| self.run(case))
+    pub(super) fn run_all(&self, cases: &[Case], means: Means<'_>) -> Result<Vec<Shares>, Error> {
+        runs::all(NAME, cases, means, |case| self.run(case))
     }
 }
 
@@ -263,7 +308,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
     use super::*;
-    use lastmeter_engine::Serial;
 
     fn tables() -> Tables {
         Tables {
@@ -278,7 +322,7 @@ mod tests {
 
     fn case(network: Network, discipline: Discipline, packets: u64, seconds: u64) -> Case {
         let length = Duration::from_ms(1000 * seconds);
-        Case { network, discipline, packets, length }
+        Case { network, discipline, packets, length, unsaid: Unsaid::default() }
     }
 
     #[test]
@@ -288,7 +332,8 @@ mod tests {
             let all = PUBLISHED.into_iter().chain(RIVALS).chain(later);
             let cases: Vec<Case> =
                 all.map(|discipline| case(network, discipline, 200, 1)).collect();
-            for (case, shares) in cases.iter().zip(tables().run_all(&cases, &Serial).unwrap()) {
+            for (case, shares) in cases.iter().zip(tables().run_all(&cases, Means::PLAIN).unwrap())
+            {
                 let mean = shares.mean();
                 assert!(mean > 5.0 && mean < 100.0, "{case:?}: {mean}");
                 assert!(shares.deviation() > 0.0 && shares.farthest() > 0.0, "{case:?}");
