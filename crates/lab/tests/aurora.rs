@@ -7,6 +7,7 @@ use lastmeter_engine::{Serial, VirtualClock};
 use lastmeter_host::profile::{Adapter, StageProfile};
 use lastmeter_host::resource::Priority;
 use lastmeter_lab::build::{Changes, build};
+use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::library::{Builtin, Library};
@@ -230,4 +231,38 @@ fn a_122_each_of_the_five_questions_has_its_place_in_a_profile() {
         stages(adapter).iter().any(|stage| stage.priority == Priority::Interrupt)
     };
     assert!(interrupts(&vup) && interrupts(&osiris) && !interrupts(&vud));
+}
+
+fn bundled(text: &'static str, length: &str) -> Ledger {
+    let length = Override::parse(&format!("duration=\"{length}\"")).unwrap();
+    let experiment = Experiment::parse("bundled", text, &[length], &Builtin).unwrap();
+    with_crew(|crew| ledger(&experiment, crew))
+}
+
+#[test]
+fn a_35_ip_between_two_vudboards_gets_what_many_pages_get() {
+    let text = include_str!("../../../experiments/vunet-ip/experiment.toml");
+    let ledger = bundled(text, "500 ms");
+    let goodput = ledger.paths[0].totals.goodput / 1e6;
+    assert!((goodput / 67.0 - 1.0).abs() < 0.03, "{goodput} Mbit/s");
+    assert_eq!((ledger.loss(), ledger.balance.packets_residual), (0.0, 0));
+}
+
+#[test]
+fn a_54_the_second_of_two_bundled_windows_halves_the_first_and_no_cell_is_lost() {
+    let text = include_str!("../../../experiments/vidboard-windows/experiment.toml");
+    let delivered = |length: &str| -> [f64; 2] {
+        let ledger = bundled(text, length);
+        assert_eq!(ledger.loss(), 0.0);
+        ["window", "other window"].map(|class| {
+            let path = ledger.paths.iter().find(|path| path.class == class).unwrap();
+            path.totals.delivered.packets as f64
+        })
+    };
+    // The second opens after half a second.
+    let (alone, both) = (delivered("500 ms"), delivered("1500 ms"));
+    assert_eq!(alone[1], 0.0);
+    let first = (both[0] - alone[0]) / 2.0 / alone[0];
+    assert!((first - 0.5).abs() < 0.1, "{first}");
+    assert!((both[1] / (both[0] - alone[0]) - 1.0).abs() < 0.1, "{both:?}");
 }
