@@ -1,18 +1,21 @@
 //! Who does what (A-30, A-38, A-41 to A-43, A-67, A-137): segmentation on the board, in the processor or
 //! in between; movement, processing and delivery; both ways to an application; parts measured alone.
 
-use super::super::{Computed, Setting};
+use super::super::{Computed, Setting, Value};
 use super::{Change, Changed, Runs, goodput, holds, mbit, row};
 use crate::ledger::{Ledger, Stage};
 use crate::library::{Builtin, Library};
 use crate::repro::Error;
 use crate::why::historic::Pair;
-use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_host::turbochannel::{Bus, Way};
 
 const NAME: &str = "aurora-host-interfaces";
 const HOST: &str = "dec3000-800";
 const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_secs(1) };
+/// Bursts a second that come one by one, and that are often there together.
+const FEW: u64 = 200;
+const MANY: u64 = 2000;
 /// Data of a page: 128 cells of 48 bytes.
 const PAGE: Bytes = Bytes(128 * 48);
 
@@ -64,6 +67,7 @@ fn near(a: f64, b: f64, share: f64) -> bool {
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = segmentation(setting)?;
     computed.extend(delivery(setting)?);
+    computed.extend(latency(setting)?);
     computed.push(from_parts()?);
     Ok(computed)
 }
@@ -161,6 +165,50 @@ fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         }),
         holds("A-38", "both configurations together measure an interrupt's overhead", {
             near(overhead, interrupt, 0.05)
+        }),
+    ])
+}
+
+/// The other measure of both configurations: how late single packets are (A-38).
+fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let pair = Pair::read(HOST, "vudboard", &Builtin).map_err(Error::Problems)?;
+    let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
+    let interrupt = interrupt.unwrap_or(Duration::ZERO);
+    let burst: Bytes = setting.constants.get("burst")?;
+    let copy: PerByte = setting.constants.get("copy_3000_800")?;
+    let (copy, poll) = (copy.time_for(burst), setting.constants.get::<Duration>("poll")?);
+    // Each burst is reassembled and delivered by a copy; nothing else takes time.
+    let run = |way: &str, packets: u64| {
+        RUNS.ledger(&RUNS.parse(format!(
+            "duration = \"2 s\"\nseed = {0}\n[nodes]\nsource = {{ host = {{}} }}\n\
+             receiver = {{ host = {{ reception = {{ {way} interrupt = \"{1} ps\", \
+             switch = \"0 s\", accept = \"0 s\", demultiplex = \"0 s\", protocol = \"{2} ps\", \
+             application = \"{2} ps\", cache-miss = \"0 s\", transfer = \"0 s\", \
+             commands = \"one\" }} }} }} }}\n[[links]]\nbetween = [\"source\", \"receiver\"]\n\
+             rate = \"{3} bit/s\"\n[[traffic]]\nname = \"bursts\"\nfrom = \"source\"\n\
+             to = \"receiver\"\npoisson = {{ rate = \"{4} bit/s\", size = \"{5} B\" }}\n",
+            setting.seed,
+            interrupt.as_ps(),
+            copy.as_ps(),
+            pair.adapter.rate.as_bits(),
+            packets * burst.0 * 8,
+            burst.0,
+        ))?)
+    };
+    let interrupts = |packets| run("interrupts = {", packets);
+    let polls = format!("timed-polling = {{ period = \"{} ps\",", poll.as_ps());
+    let polled = |packets| run(&polls, packets);
+    let mean = |ledger: &Ledger| ledger.paths[0].totals.latency.mean;
+    let busy = |ledger: &Ledger| {
+        let cpu = ledger.resources.iter().find(|known| known.name == "receiver.cpu");
+        cpu.map_or(0.0, |cpu| cpu.busy)
+    };
+    let later = mean(&polled(FEW)?) - mean(&interrupts(FEW)?);
+    let (many, many_polled) = (interrupts(MANY)?, polled(MANY)?);
+    Ok(vec![
+        row("A-38", "polling delivers later, few bursts", Value::Number(1e6 * later, "us")),
+        holds("A-38", "interrupts take the processor more, many bursts", {
+            busy(&many) > 1.3 * busy(&many_polled)
         }),
     ])
 }
