@@ -54,7 +54,9 @@ pub(crate) fn repro(
             if watch.control.stopped() {
                 break;
             }
-            sheets.push(job.run_with(Options { seed }, Means { parallel: &pool, full })?);
+            sheets.push(
+                job.run_with(Options { seed }, Means { parallel: &pool, full, observer: &() })?,
+            );
             *done.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
         }
         Ok(Report { sheets })

@@ -149,7 +149,7 @@ impl Job {
     pub fn drawings(&self, options: Options, means: Means<'_>) -> Result<Vec<Drawing>, Error> {
         let Some(drawings) = compute::drawings(self.name()) else { return Ok(Vec::new()) };
         let constants = &self.experiment.constants;
-        drawings(&Setting { constants, seed: options.seed, id: None, means })
+        drawings(&Setting { constants, seed: options.seed, id: None, means, kept: &self.kept })
     }
 
     /// Computes, and puts the results beside what was published.

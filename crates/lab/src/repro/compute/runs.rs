@@ -8,7 +8,7 @@ use crate::library::Builtin;
 use crate::repro::{Error, Means};
 use crate::run::{Crew, Failure, Watch, explain};
 use lastmeter_base::Time;
-use lastmeter_engine::{Outcome, Serial, TraceKind};
+use lastmeter_engine::{Outcome, Parallel, Serial, TraceKind};
 
 /// A network's file, and who runs it.
 #[derive(Clone, Copy, Debug)]
