@@ -31,4 +31,8 @@ impl Parallel for Threads {
             }
         });
     }
+    // From outside, each call would put this thread to sleep and wake another.
+    fn within(&self, work: &mut (dyn FnMut() + Send)) {
+        self.pool.install(work);
+    }
 }

@@ -10,16 +10,21 @@ use crate::events::{Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
-use crate::world::{Crossing, Edge, End, Maker, Place, Timer, World};
+use crate::world::{Edge, End, Maker, Place, Timer, World};
 use crate::{Element, ElementId, Error, Graph};
 use lastmeter_base::{Duration, Pool, Stream, Time};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 /// Runs tasks at once and returns when all are done. Threads belong to whoever implements it.
 pub trait Parallel: Sync {
     /// Runs every task once.
     fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]);
+    /// Runs `work`, which calls [`Parallel::run`] many times, where that is cheapest.
+    fn within(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// One task after the other.
@@ -55,27 +60,38 @@ impl Engine {
         if self.partitions.len() == 1 {
             return self.run_until(end, &mut VirtualClock::watched(control.clone()));
         }
+        let mut result = Ok(());
+        parallel.within(&mut || result = self.run_parts(end, control, parallel));
+        result
+    }
+
+    fn run_parts(
+        &mut self,
+        end: Time,
+        control: &Control,
+        parallel: &dyn Parallel,
+    ) -> Result<(), Error> {
         let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
         for partition in 0..self.partitions.len() {
             self.partitions[partition]
                 .start()
                 .map_err(|stuck| self.no_progress(partition, stuck))?;
         }
-        self.exchange();
+        let mut crosses_at = self.exchange();
         while self.now < end {
             if control.stopped() {
                 self.stopped = true;
                 break;
             }
             let next = self.partitions.iter_mut().filter_map(Partition::next).min();
-            let next = next.unwrap_or(end).max(self.now);
+            let next = next.unwrap_or(end).min(crosses_at).max(self.now);
             let window = self.lookahead.unwrap_or(Duration::MAX).min(pace);
             // Events before `next + window` cannot be affected by what is yet to cross.
             let last = Time::from_ps((next.saturating_add(window).as_ps() - 1).max(next.as_ps()));
             let last = last.min(end);
             self.round(last, parallel)?;
             self.now = last;
-            self.exchange();
+            crosses_at = self.exchange();
             control.reached(last);
         }
         Ok(())
@@ -89,7 +105,10 @@ impl Engine {
             .iter_mut()
             .zip(&mut results)
             .map(|(partition, result)| {
-                move || *result = partition.run(&mut VirtualClock::default(), last)
+                move || {
+                    partition.world.take_in();
+                    *result = partition.run(&mut VirtualClock::default(), last);
+                }
             })
             .collect();
         let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
@@ -101,14 +120,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands over what crossed from part to part.
-    fn exchange(&mut self) {
+    /// Hands over what crossed from part to part, a box at a time; each part takes in its own. Gives
+    /// when the first of it is due.
+    fn exchange(&mut self) -> Time {
+        let mut crosses_at = Time::MAX;
         for from in 0..self.partitions.len() {
-            let outbox = std::mem::take(&mut self.partitions[from].world.outbox);
-            for Crossing { partition, edge, due, packet } in outbox {
-                self.partitions[partition as usize].world.fly(edge as usize, due, packet);
+            let world = &mut self.partitions[from].world;
+            crosses_at = crosses_at.min(std::mem::replace(&mut world.crosses_at, Time::MAX));
+            for to in 0..self.partitions.len() {
+                let outbox = std::mem::take(&mut self.partitions[from].world.outboxes[to]);
+                let inbox = &mut self.partitions[to].world.inboxes[from];
+                let emptied = std::mem::replace(inbox, outbox);
+                self.partitions[from].world.outboxes[to] = emptied;
             }
         }
+        crosses_at
     }
 }
 
@@ -152,7 +178,7 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
         .map(|builder| {
             let books = Books::new(paths.len(), resources.len(), collecting);
             let trace = graph.tracing.then(Trace::default);
-            builder.build(books, trace, graph.shuffle_ties)
+            builder.build(books, trace, graph.shuffle_ties, parts)
         })
         .collect();
     Ok(Engine::new(partitions, lookahead, names, (stages, resources, paths)))
@@ -222,7 +248,7 @@ impl Builder {
         outputs[port] = Edge { delay: edge.delay, stage, to, flying: VecDeque::new() };
     }
 
-    fn build(self, books: Books, trace: Option<Trace>, salt: u64) -> Partition {
+    fn build(self, books: Books, trace: Option<Trace>, salt: u64, parts: usize) -> Partition {
         let (mut edges, mut places) = (self.far, self.places);
         for (place, outputs) in places.iter_mut().zip(self.outputs) {
             place.first_edge = edges.len() as u32;
@@ -241,7 +267,9 @@ impl Builder {
             pool: Pool::default(),
             books,
             trace,
-            outbox: Vec::new(),
+            outboxes: (0..parts).map(|_| Vec::new()).collect(),
+            inboxes: (0..parts).map(|_| Vec::new()).collect(),
+            crosses_at: Time::MAX,
             salt,
         };
         Partition::new(self.elements, world)
@@ -289,16 +317,23 @@ fn assign(graph: &Graph, parts: usize) -> Vec<u32> {
     group_of.iter().map(|&group| dense(part_of_group[group as usize])).collect()
 }
 
-/// Groups in breadth-first order, one connected component after the other.
+/// Groups in an order in which each comes next that has most of its neighbours before it and fewest
+/// after it; so a cut anywhere divides few neighbours. Starts again where nothing is joined.
 fn in_a_row(group_of: &[u32], neighbours: &[Vec<u32>]) -> Vec<u32> {
     let mut seen = vec![false; group_of.len()];
-    let (mut row, mut queue) = (Vec::new(), VecDeque::new());
+    let mut before = vec![0i64; group_of.len()];
+    let (mut row, mut next) = (Vec::new(), BinaryHeap::new());
     for &start in group_of {
-        queue.push_back(start);
-        while let Some(group) = queue.pop_front() {
-            if !std::mem::replace(&mut seen[group as usize], true) {
-                row.push(group);
-                queue.extend(&neighbours[group as usize]);
+        next.push((i64::MIN, Reverse(start)));
+        while let Some((_, Reverse(group))) = next.pop() {
+            if std::mem::replace(&mut seen[group as usize], true) {
+                continue;
+            }
+            row.push(group);
+            for &other in neighbours[group as usize].iter().filter(|&&n| !seen[n as usize]) {
+                before[other as usize] += 1;
+                let after = neighbours[other as usize].len() as i64 - before[other as usize];
+                next.push((before[other as usize] - after, Reverse(other)));
             }
         }
     }

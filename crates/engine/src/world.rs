@@ -34,7 +34,7 @@ pub(crate) enum End {
 /// A packet that crosses to another partition.
 #[derive(Debug)]
 pub(crate) struct Crossing {
-    pub(crate) partition: u32,
+    /// An edge of that partition.
     pub(crate) edge: u32,
     pub(crate) due: Key,
     pub(crate) packet: Packet,
@@ -86,7 +86,11 @@ pub(crate) struct World {
     pub(crate) pool: Pool,
     pub(crate) books: Books,
     pub(crate) trace: Option<Trace>,
-    pub(crate) outbox: Vec<Crossing>,
+    /// What crosses to each partition, and what has crossed from each.
+    pub(crate) outboxes: Vec<Vec<Crossing>>,
+    pub(crate) inboxes: Vec<Vec<Crossing>>,
+    /// When the first of `outboxes` is due.
+    pub(crate) crosses_at: Time,
     /// Shuffles the order of simultaneous events, where not zero.
     pub(crate) salt: u64,
 }
@@ -148,7 +152,8 @@ impl World {
             }
             End::There { partition, edge } => {
                 let due = Key::new(at, self.next_order(me));
-                self.outbox.push(Crossing { partition, edge, due, packet });
+                self.crosses_at = self.crosses_at.min(at);
+                self.outboxes[partition as usize].push(Crossing { edge, due, packet });
             }
             End::Nowhere => return Some(packet),
         }
@@ -164,6 +169,17 @@ impl World {
         }
         debug_assert!(flying.back().is_none_or(|&(last, _)| last.at() <= due.at()));
         flying.push_back((due, packet));
+    }
+
+    /// Puts all that has crossed from other partitions on its way.
+    pub(crate) fn take_in(&mut self) {
+        for from in 0..self.inboxes.len() {
+            let mut inbox = std::mem::take(&mut self.inboxes[from]);
+            for Crossing { edge, due, packet } in inbox.drain(..) {
+                self.fly(edge as usize, due, packet);
+            }
+            self.inboxes[from] = inbox;
+        }
     }
 
     #[inline]
@@ -229,7 +245,8 @@ impl World {
     /// Packets that are on an edge or about to be received.
     pub(crate) fn on_the_way(&self) -> u64 {
         let flying: usize = self.edges.iter().map(|edge| edge.flying.len()).sum();
-        (flying + self.ready.len() + self.outbox.len()) as u64
+        let crossing = self.outboxes.iter().chain(&self.inboxes).map(Vec::len).sum::<usize>();
+        (flying + self.ready.len() + crossing) as u64
     }
 }
 

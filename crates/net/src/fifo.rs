@@ -194,13 +194,15 @@ mod tests {
         }
     }
 
+    type Make = fn((u64, Bytes), Service, StageId, ResourceId) -> Box<dyn Element>;
+
     /// Two servers in a row, each with sources of its own before and after it in the graph.
     fn run(
         seed: u64,
         (packets, bytes): (u64, u64),
         service: &Service,
         end: Time,
-        server: fn((u64, Bytes), Service, StageId, ResourceId) -> Box<dyn Element>,
+        server: Make,
     ) -> Outcome {
         let mut graph = Graph::new(seed);
         let path = graph.path("path", "class");
