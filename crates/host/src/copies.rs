@@ -164,7 +164,7 @@ pub fn text(stack: &Stack) -> String {
     let mut drawing = format!("{}\n", stack.what);
     for (name, way) in [("send", &stack.send), ("receive", &stack.receive)] {
         drawing += &format!(
-            "  {name}: {} copies, {} passes over data\n    {}\n",
+            "  {name}: copies {}, passes over data {}\n    {}\n",
             way.copies(),
             way.passes(),
             way.from.name()

@@ -214,7 +214,7 @@ fn j_66_the_copies_of_three_stacks_are_counted_and_drawn() {
     let name = "hp9000-730-conventional+afterburner-conventional";
     let text = copies(name, false, &Builtin).unwrap();
     assert!(
-        text.contains("2 copies, 3 passes") && text.contains("(checksum in: cpu reads)"),
+        text.contains("copies 2, passes over data 3") && text.contains("(checksum in: cpu reads)"),
         "{text}"
     );
     assert!(copies("hp9000-730+nothing", true, &Builtin).is_err());

@@ -86,7 +86,7 @@ fn cost(price: u64, goodput: f64) -> String {
 /// ```
 /// use lastmeter_lab::library::Builtin;
 /// let drawn = lastmeter_lab::why::historic::copies("hp9000-730+afterburner", false, &Builtin).unwrap();
-/// assert!(drawn.contains("send: 1 copies, 1 passes over data"));
+/// assert!(drawn.contains("send: copies 1, passes over data 1"));
 /// ```
 ///
 /// # Errors
