@@ -93,6 +93,17 @@ impl Count {
     }
 }
 
+/// Messages that were due at some instant, where sources and sinks speak of any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Messages that sources made.
+    pub made: u64,
+    /// Those that were whole at their sinks in time.
+    pub met: u64,
+    /// Those that were whole later than they should have been.
+    pub late: u64,
+}
+
 /// Where and why packets were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DropKey {
@@ -195,6 +206,8 @@ pub struct PathBook {
     pub reordered: u64,
     /// Packets whose content was not what their source sent.
     pub corrupted: u64,
+    /// Messages with deadlines.
+    pub deadlines: Deadlines,
     /// What was dropped, where and why.
     pub dropped: BTreeMap<DropKey, Count>,
     rows: Vec<Row>,
@@ -260,6 +273,9 @@ impl PathBook {
         self.last_delivered = self.last_delivered.max(other.last_delivered);
         self.reordered += other.reordered;
         self.corrupted += other.corrupted;
+        self.deadlines.made += other.deadlines.made;
+        self.deadlines.met += other.deadlines.met;
+        self.deadlines.late += other.deadlines.late;
         for (&key, &count) in &other.dropped {
             self.dropped.entry(key).or_default().merge(count);
         }

@@ -101,6 +101,20 @@ impl<'a> Context<'a> {
         self.world.books.paths[path.0 as usize].corrupted += 1;
     }
 
+    /// Notes that a message was made which is due at some instant.
+    pub fn note_message(&mut self, path: PathId) {
+        self.world.books.paths[path.0 as usize].deadlines.made += 1;
+    }
+
+    /// Notes that such a message is whole at its sink, in time or not.
+    pub fn note_arrival(&mut self, path: PathId, in_time: bool) {
+        let deadlines = &mut self.world.books.paths[path.0 as usize].deadlines;
+        match in_time {
+            true => deadlines.met += 1,
+            false => deadlines.late += 1,
+        }
+    }
+
     /// Whether stages are being recorded; an element need not record visits otherwise.
     #[inline]
     pub fn collecting(&self) -> bool {

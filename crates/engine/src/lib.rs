@@ -28,7 +28,9 @@ mod series;
 mod trace;
 mod world;
 
-pub use books::{Books, Count, DropKey, PathBook, PathInfo, ResourceInfo, ResourceKind, Row};
+pub use books::{
+    Books, Count, Deadlines, DropKey, PathBook, PathInfo, ResourceInfo, ResourceKind, Row,
+};
 pub use books::{ResourceId, ResourceUse, StageInfo};
 pub use clock::{Clock, Control, VirtualClock, Wake};
 pub use context::Context;
