@@ -109,7 +109,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
                     parts
                 })
             }
-            _ => route::establish(&mut admission, &route, &contract),
+            _ => route::establish(&mut admission, &route, &contract).ok(),
         };
         let Some(bounds) = bounds else { continue };
         let misbehaves = random.below(5) == 0;

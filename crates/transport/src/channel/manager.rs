@@ -260,6 +260,13 @@ impl Manager {
         entries.map(|(&id, entry)| (id, entry.bound, entry.state == State::Committed))
     }
 
+    /// Of a channel that holds something here: the node after this one, and the bound of the link to it.
+    pub fn way(&self, id: ChannelId) -> Option<(Option<Node>, Option<Duration>)> {
+        let entry = self.entries.get(&id)?;
+        let holds = matches!(entry.state, State::Asking | State::Committed);
+        holds.then(|| (entry.after(), entry.bound))
+    }
+
     /// What is promised of the link to a neighbour.
     pub fn link(&self, to: Node) -> Option<&Admission> {
         self.links.get(&to)

@@ -17,6 +17,9 @@
 //! | [`scheduler`] | three queues and the link horizon | §3.2.4 |
 //! | [`policing`] | what happens to what was not promised | §3.2.4, §3.5.1 |
 //! | [`handlers`] | a processor that works by the deadlines of messages | §6.1, Fig 6.1 |
+//! | [`reassembly`] | messages from packets, at the receiver | §3.2.3 |
+//! | [`element`], [`kind`] | both ends in a graph, and how experiments describe them | - |
+//! | [`node`] | the five calls that applications make | Table 3.2 |
 //! | [`network`] | links, channels and floods run together, to see whether promises are kept | - |
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
@@ -25,9 +28,13 @@
 pub mod admission;
 pub mod arrival;
 pub mod contract;
+pub mod element;
 pub mod handlers;
+pub mod kind;
 pub mod manager;
 pub mod message;
 pub mod network;
+pub mod node;
 pub mod policing;
+pub mod reassembly;
 pub mod scheduler;

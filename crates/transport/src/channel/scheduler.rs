@@ -181,6 +181,21 @@ mod tests {
         assert_eq!((link.dequeue(at(5)), link.dequeue(at(5))), (Some('b'), Some('e')));
     }
 
+    /// The write semaphore: two at most, and the choice is made when one has gone.
+    #[test]
+    fn e_25_no_more_than_two_are_beyond_recall() {
+        let mut link = Scheduler::new(Options { horizon: Duration::ZERO, outstanding: 2 });
+        (0..4).for_each(|n| link.enqueue_best_effort(n));
+        assert_eq!(
+            [link.dequeue(at(0)), link.dequeue(at(0)), link.dequeue(at(0))],
+            [Some(0), Some(1), None]
+        );
+        link.enqueue_real_time(at(0), at(9), 7);
+        assert_eq!(link.ready_at(at(1)), None);
+        link.sent();
+        assert_eq!((link.dequeue(at(1)), link.dequeue(at(1))), (Some(7), None));
+    }
+
     proptest! {
         /// The definition, on lists: current by deadline, then best effort, then early within h.
         #[test]

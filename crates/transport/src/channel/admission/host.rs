@@ -6,8 +6,14 @@
 //! ```
 //!
 //! A handler works on P packets before it looks whether a more urgent one waits; so P packets and a
-//! switch are what cannot be called back. The link begins when the first P packets are through, so
-//! the bounds of both add, less nothing: d_cpu + d_link <= d.
+//! switch are what cannot be called back. In general the bounds of both add: d_cpu + d_link <= d.
+//!
+//! Where the processor takes at least as long for any packet as each stage of the link does, packets
+//! come to the link no closer together than it can send them, so none ever waits there: by Lindley's
+//! recursion W' = max(0, W + S - A) stays zero while S <= A, and shorter packets only leave sooner. A
+//! message is then through when its last packet is, one crossing of the link after the processor has made
+//! it: d_cpu + (S_1 + S_2 + ...) <= d ([`Pace`]). This is what makes a slow processor's admission less
+//! strict than that of two resources in a row.
 //!
 //! Source: Indiresan 1997, §6.1; Mehra, Indiresan & Shin, RTAS 1996, for the shape. The equations
 //! are ours, from what §6.1 says of handlers; constants are the caller's.
@@ -53,20 +59,82 @@ impl HandlerCosts {
     }
 }
 
+/// How packets come from the processor to the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The least that any handler takes for a packet, best effort included.
+    pub made_every: Duration,
+    /// The most that a packet takes in each stage of the link.
+    pub stages: Vec<Duration>,
+}
+
+impl Pace {
+    /// How long the longest packet takes through all stages, where none can wait there.
+    pub fn crossing(&self) -> Option<Duration> {
+        let keeps_up = self.stages.iter().all(|&stage| stage <= self.made_every);
+        keeps_up.then(|| self.stages.iter().copied().sum())
+    }
+}
+
 /// The bounds of both resources, if together they keep `within`; nothing is reserved.
 pub fn bounds(
     processor: (&Reservations, Demand),
     link: (&Reservations, Demand),
+    pace: &Pace,
     within: Duration,
 ) -> Option<(Duration, Duration)> {
     let (cpu, wire) = (processor.0.bound(processor.1)?, link.0.bound(link.1)?);
+    let wire = pace.crossing().map_or(wire, |crossing| wire.min(crossing));
     (cpu + wire <= within).then_some((cpu, wire))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastmeter_base::Bytes;
+    use crate::channel::handlers::{Handlers, Message, Regulation};
+    use lastmeter_base::{Bytes, Stream, Time};
+
+    /// Whatever messages come, and however long their packets are: what is made on a processor that is
+    /// slower than both stages crosses them in the time of the longest packet.
+    #[test]
+    fn e_80_behind_a_slower_processor_no_packet_waits_for_the_link() {
+        let us = Duration::from_us;
+        let pace = Pace { made_every: us(354), stages: vec![us(271), us(230)] };
+        assert_eq!(pace.crossing(), Some(us(501)));
+        assert_eq!(Pace { made_every: us(270), ..pace.clone() }.crossing(), None);
+        for seed in 0..50 {
+            let mut random = Stream::new(seed, "pace");
+            let costs = |per_packet| HandlerCosts {
+                per_message: us(146),
+                per_packet,
+                switch: us(20),
+                packets_between: 4,
+            };
+            let mut handlers = Handlers::new(Regulation::FlowControl, 4, us(20));
+            handlers.handler(true, &costs(us(570)));
+            handlers.handler(true, &costs(us(570)));
+            handlers.handler(false, &costs(us(354)));
+            let (mut now, mut made) = (Time::START, Vec::new());
+            for id in 0..200 {
+                now += us(random.below(9000));
+                made.extend(handlers.advance(now));
+                let count = 1 + random.below(15);
+                let packets = (0..count).map(|_| Bytes(1 + random.below(4096))).collect();
+                let logical = now + us(random.below(3000));
+                let deadline = logical + us(9000);
+                let message = Message { id, logical, deadline, packets };
+                handlers.message(now, random.below(3) as usize, message);
+            }
+            made.extend(handlers.advance(now + us(10_000_000)));
+            let (mut first, mut second) = (Time::START, Time::START);
+            for made in made {
+                let part = |stage: Duration| stage.scale_ceil(made.len.0, 4096);
+                first = first.max(made.at) + part(us(271));
+                second = second.max(first) + part(us(230));
+                assert!(second - made.at <= us(501), "seed {seed}");
+            }
+        }
+    }
 
     #[test]
     fn e_80_a_coarser_grain_saves_switches_and_admits_tight_deadlines_less() {

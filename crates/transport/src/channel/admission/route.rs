@@ -18,7 +18,7 @@
 //! let mut links = [(link, Method::Edf), (link, Method::Edf)].map(route::Admission::from);
 //! // 2 ms each (its own 1 and 1 of blocking) and 1 of propagation; the 3 ms left are shared.
 //! let bounds = route::establish(&mut links, &[0, 1], &contract);
-//! assert_eq!(bounds, Some(vec![Duration::from_us(3500); 2]));
+//! assert_eq!(bounds, Ok(vec![Duration::from_us(3500); 2]));
 //! ```
 
 use super::super::contract::{Contract, Link};
@@ -51,12 +51,40 @@ impl Admission {
     }
     /// The least local bound for a channel.
     pub fn bound(&self, contract: &Contract) -> Option<Duration> {
-        match contract.packet_max <= self.link.packet_max {
-            true => self.reservations.bound(self.demand(contract)),
-            // A packet longer than any would block others for longer than they were told.
-            false => None,
+        match self.is_too_long(contract) {
+            false => self.reservations.bound(self.demand(contract)),
+            true => None,
         }
     }
+    /// Whether its packets would block others for longer than these were told.
+    fn is_too_long(&self, contract: &Contract) -> bool {
+        contract.packet_max > self.link.packet_max
+    }
+}
+
+/// Why a link cannot promise what a channel wants. `at` is the link's place in the route, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The channel's packets are longer than this link's longest.
+    TooLong {
+        /// Which link.
+        at: usize,
+    },
+    /// The link can promise no bound up to the channel's interval.
+    Full {
+        /// Which link.
+        at: usize,
+    },
+    /// It can promise `least`, propagation and skew included, and no more than `left` of the deadline is
+    /// left.
+    Late {
+        /// Which link.
+        at: usize,
+        /// The least that it can promise.
+        least: Duration,
+        /// What is left of the deadline there.
+        left: Duration,
+    },
 }
 
 /// A local bound with its part of what was left of the deadline: an equal part for each link, and no
@@ -66,17 +94,27 @@ pub fn with_slack(bound: Duration, slack: Duration, links: u64, interval: Durati
 }
 
 /// Reserves on every link of `route`, or on none: the local bounds in order.
+///
+/// # Errors
+/// The first link that cannot, and why.
 pub fn establish(
     links: &mut [Admission],
     route: &[usize],
     contract: &Contract,
-) -> Option<Vec<Duration>> {
+) -> Result<Vec<Duration>, Refusal> {
     let mut left = contract.deadline;
     let mut bounds = Vec::with_capacity(route.len());
-    for &at in route {
-        let bound = links[at].bound(contract)?;
-        let used = bound + links[at].fixed();
-        left = (used <= left).then(|| left - used)?;
+    for (at, &link) in route.iter().enumerate() {
+        let link = &links[link];
+        if link.is_too_long(contract) {
+            return Err(Refusal::TooLong { at });
+        }
+        let bound = link.bound(contract).ok_or(Refusal::Full { at })?;
+        let least = bound + link.fixed();
+        if least > left {
+            return Err(Refusal::Late { at, least, left });
+        }
+        left = left - least;
         bounds.push(bound);
     }
     for (bound, &at) in bounds.iter_mut().zip(route) {
@@ -84,7 +122,7 @@ pub fn establish(
         let demand = links[at].demand(contract);
         links[at].reservations.reserve(demand, *bound);
     }
-    Some(bounds)
+    Ok(bounds)
 }
 
 /// Takes back what [`establish`] reserved.

@@ -1,0 +1,129 @@
+//! How experiments describe real-time channels.
+
+use super::contract::Contract;
+use super::policing::Excess;
+use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, here};
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "channel",
+    family: Family::Traffic,
+    what: "A real-time channel: messages with a deadline, which every link of the way has promised.",
+    ports: "application --> police --> packets --> links with `edd` --> reassembly\n\
+            drops: `beyond contract`",
+    params: &[
+        Param::required("message", ParamKind::BUFFER, "S_max: the length of its messages"),
+        Param::required("interval", ParamKind::Time, "I_min: least time between messages"),
+        Param::or(
+            "burst",
+            ParamKind::Integer { min: 1, max: 1 << 20 },
+            "1",
+            "B_max: messages that may come at once",
+        ),
+        Param::or("packet", ParamKind::PACKET, "1500 B", "longest packet of a message"),
+        Param::or(
+            "bursty",
+            ParamKind::Flag,
+            "false",
+            "its source makes bursts of 1 to `burst` messages, at the same rate",
+        ),
+        Param::or(
+            "times",
+            ParamKind::Number { min: 0.001, max: 1000.0 },
+            "1.0",
+            "its source is so many times as fast as it promised",
+        ),
+        Param::or(
+            "excess",
+            ParamKind::Choice(&["drop", "delay", "relax"]),
+            "drop",
+            "messages that find no room because they were not promised: they are dropped, wait at \
+             their source, or go on and are due later",
+        ),
+        Param::or(
+            "promised",
+            ParamKind::Flag,
+            "true",
+            "whether each link must promise its part of the deadline; without, it runs all the same",
+        ),
+        Param::or(
+            "shaped",
+            ParamKind::Flag,
+            "false",
+            "messages wait at their source for their logical arrival",
+        ),
+        Param::or(
+            "sender",
+            ParamKind::Time,
+            "0 s",
+            "of the deadline, what the sending host takes: admission knows links only",
+        ),
+        Param::or("receiver", ParamKind::Time, "0 s", "the same for the receiving host"),
+    ],
+    source: "Indiresan, University of Michigan, 1997, §3.2; Kandlur, Shin & Ferrari, IEEE TPDS \
+             5(10), 1994",
+    deviations: &[
+        "Channels are established before the run, in the order of the file; a channel that a link \
+         cannot promise its deadline is an error that says why.",
+        "What a message has left of its slot at the source is known from its bound, not from the \
+         link: it is free when the packet must have gone.",
+    ],
+    counters: &[
+        ("messages", "messages that were whole"),
+        ("late", "of these, after their deadline"),
+        ("incomplete", "messages of which something came and something missed"),
+        ("refused", "packets that the police dropped"),
+    ],
+    example: r#"
+duration = "1 s"
+[nodes]
+camera = { host = {} }
+switch = { router = {} }
+screen = { host = {} }
+[[links]]
+between = ["camera", "switch", "screen"]
+rate = "100 Mbit/s"
+framing = "24 B"
+queue = { edd = {} }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "screen"
+deadline = "20 ms"
+channel = { message = "60 KiB", interval = "33 ms", burst = 2, bursty = true }
+[[traffic]]
+name = "files"
+from = "camera"
+to = "screen"
+poisson = { rate = "95 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// The contract of a channel that is to arrive within `deadline`.
+pub fn contract(values: &Values, deadline: Duration) -> Contract {
+    Contract {
+        message_max: values.get("message"),
+        interval_min: values.get("interval"),
+        burst_max: values.get("burst"),
+        packet_max: values.get::<Bytes>("packet"),
+        deadline,
+    }
+}
+
+/// What is done with messages that were not promised.
+pub fn excess(values: &Values) -> Excess {
+    match values.get::<String>("excess").as_str() {
+        "delay" => Excess::Delay,
+        "relax" => Excess::Relax,
+        _ => Excess::Drop,
+    }
+}
+
+/// From one message of the source to the next.
+pub fn gap(values: &Values) -> Duration {
+    let interval: Duration = values.get("interval");
+    let gap = interval.as_secs_f64() / values.get::<f64>("times");
+    Duration::from_secs_f64(gap).max(Duration::from_ps(1))
+}

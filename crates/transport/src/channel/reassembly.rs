@@ -1,0 +1,236 @@
+//! Messages from packets, at a receiver of an unreliable channel (E-21).
+//!
+//! ```text
+//! packets --> [ message 7: 0 1 _ 3 ] --> messages, whole
+//!             [ message 8: _ _ 2 _ ]     what misses a packet is given up
+//! ```
+//!
+//! Nothing is sent again, so a message that misses a packet never becomes whole. It is kept while later
+//! messages may still overtake it, and given up when more than `open_max` messages are open. Packets
+//! may come in any order and more than once. What makes no sense, or belongs to a message that is over,
+//! is counted and leaves no trace.
+//!
+//! Source: Indiresan 1997, §3.2.3. The document's network keeps order; what is done where one does not is
+//! ours.
+//!
+//! ```
+//! use lastmeter_base::Bytes;
+//! use lastmeter_transport::channel::reassembly::{Accepted, Part, Reassembly};
+//! let mut receiver = Reassembly::new(2);
+//! let part = |index| Part { message: 0, index, count: 2 };
+//! assert_eq!(receiver.accept(part(1), Bytes(904)), Accepted::Part);
+//! assert_eq!(receiver.accept(part(0), Bytes(2048)), Accepted::Message(Bytes(2952)));
+//! ```
+
+use super::contract::PACKETS_MAX;
+use lastmeter_base::{Bytes, Packet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Messages that are over and remembered, so that late copies of their packets are known.
+const OVER_MAX: usize = 64;
+
+/// Which packet of which message of its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// From 0.
+    pub message: u64,
+    /// From 0.
+    pub index: u32,
+    /// Packets of the message.
+    pub count: u32,
+}
+
+impl Part {
+    /// Writes it into the transport's header of a packet.
+    pub fn write(self, packet: &mut Packet) {
+        packet.transport[0] = self.message;
+        packet.transport[1] = u64::from(self.index) << 32 | u64::from(self.count);
+    }
+    /// Reads it from there; `None` where no channel has written one.
+    pub fn read(packet: &Packet) -> Option<Part> {
+        let [message, place, ..] = packet.transport;
+        let part = Part { message, index: (place >> 32) as u32, count: place as u32 };
+        (part.count > 0).then_some(part)
+    }
+}
+
+/// What a packet has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// Its message still misses others.
+    Part,
+    /// It has made its message whole, which has so many bytes.
+    Message(Bytes),
+    /// It was there already, or its message is over.
+    Late,
+    /// It contradicts itself or another packet of its message.
+    Nonsense,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    have: Vec<bool>,
+    missing: u32,
+    bytes: Bytes,
+}
+
+/// The receiver of one channel.
+#[derive(Clone, Debug)]
+pub struct Reassembly {
+    open: BTreeMap<u64, Open>,
+    open_max: usize,
+    /// All messages before this one are over.
+    floor: u64,
+    /// Later ones that are over.
+    over: BTreeSet<u64>,
+    given_up: u64,
+}
+
+impl Reassembly {
+    /// A receiver that keeps at most so many messages open, at least one.
+    pub fn new(open_max: usize) -> Reassembly {
+        Reassembly {
+            open: BTreeMap::new(),
+            open_max: open_max.max(1),
+            floor: 0,
+            over: BTreeSet::new(),
+            given_up: 0,
+        }
+    }
+
+    /// A packet of `len` has come.
+    pub fn accept(&mut self, part: Part, len: Bytes) -> Accepted {
+        let Part { message, index, count } = part;
+        if index >= count || u64::from(count) > PACKETS_MAX {
+            return Accepted::Nonsense;
+        }
+        if message < self.floor || self.over.contains(&message) {
+            return Accepted::Late;
+        }
+        if !self.open.contains_key(&message) && self.open.len() >= self.open_max {
+            let first = self.open.first_key_value().map_or(message, |(&first, _)| first);
+            if message < first {
+                return Accepted::Late;
+            }
+            self.end_up_to(first);
+        }
+        let new = || Open { have: vec![false; count as usize], missing: count, bytes: Bytes::ZERO };
+        let open = self.open.entry(message).or_insert_with(new);
+        match open.have.get(index as usize) {
+            Some(false) if open.have.len() == count as usize => {}
+            Some(true) if open.have.len() == count as usize => return Accepted::Late,
+            _ => return Accepted::Nonsense,
+        }
+        open.have[index as usize] = true;
+        open.missing -= 1;
+        open.bytes += len;
+        let (missing, bytes) = (open.missing, open.bytes);
+        if missing > 0 {
+            return Accepted::Part;
+        }
+        self.open.remove(&message);
+        self.over.insert(message);
+        while self.over.remove(&self.floor) {
+            self.floor += 1;
+        }
+        if self.over.len() > OVER_MAX
+            && let Some(&first) = self.over.first()
+        {
+            self.end_up_to(first);
+        }
+        Accepted::Message(bytes)
+    }
+
+    /// Messages that were given up, of which something had come.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Messages of which something has come and something misses.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Gives up all up to `message`, which is one of those that are known.
+    fn end_up_to(&mut self, message: u64) {
+        let after = message.saturating_add(1);
+        let later = self.open.split_off(&after);
+        self.given_up += self.open.len() as u64;
+        self.open = later;
+        self.over = self.over.split_off(&after);
+        self.floor = after;
+        while self.over.remove(&self.floor) {
+            self.floor += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn e_21_what_misses_a_packet_is_given_up_when_later_messages_need_its_place() {
+        let mut receiver = Reassembly::new(2);
+        let part = |message, index| Part { message, index, count: 3 };
+        for (message, index) in [(0, 0), (0, 2), (1, 0), (1, 1)] {
+            assert_eq!(receiver.accept(part(message, index), Bytes(10)), Accepted::Part);
+        }
+        assert_eq!(receiver.accept(part(2, 0), Bytes(10)), Accepted::Part);
+        assert_eq!((receiver.given_up(), receiver.open()), (1, 2));
+        assert_eq!(receiver.accept(part(0, 1), Bytes(10)), Accepted::Late);
+        assert_eq!(receiver.accept(part(1, 2), Bytes(10)), Accepted::Message(Bytes(30)));
+        assert_eq!(receiver.accept(part(1, 2), Bytes(10)), Accepted::Late);
+    }
+
+    #[test]
+    fn e_21_nonsense_leaves_no_trace() {
+        let mut receiver = Reassembly::new(2);
+        for (index, count) in [(3, 3), (0, 0), (9, u32::MAX), (0, 1 << 17)] {
+            let part = Part { message: 0, index, count };
+            assert_eq!(receiver.accept(part, Bytes(1)), Accepted::Nonsense);
+        }
+        assert_eq!(receiver.open(), 0);
+        receiver.accept(Part { message: 4, index: 0, count: 2 }, Bytes(1));
+        let other = Part { message: 4, index: 1, count: 5 };
+        assert_eq!(receiver.accept(other, Bytes(1)), Accepted::Nonsense);
+    }
+
+    proptest! {
+        /// Lost, repeated and overtaken by less than `open_max` messages: whole are just those of which
+        /// all packets came, once each.
+        #[test]
+        fn e_21_just_those_are_whole_of_which_every_packet_came(
+            counts in prop::collection::vec(1u32..6, 1..40),
+            fates in prop::collection::vec((0u8..10, 0usize..6), 240),
+        ) {
+            let mut wire = Vec::new();
+            let mut lost = BTreeSet::new();
+            let mut fates = fates.into_iter().cycle();
+            for (message, &count) in counts.iter().enumerate() {
+                for index in 0..count {
+                    let (fate, later) = fates.next().unwrap();
+                    let part = Part { message: message as u64, index, count };
+                    let at = wire.len();
+                    match fate {
+                        0 => drop(lost.insert(part.message)),
+                        1 => wire.extend([(at, part), (at + later, part)]),
+                        _ => wire.push((at + later, part)),
+                    }
+                }
+            }
+            wire.sort_by_key(|&(at, _)| at);
+            let mut receiver = Reassembly::new(16);
+            let mut whole = BTreeSet::new();
+            for (_, part) in wire {
+                if let Accepted::Message(len) = receiver.accept(part, Bytes(7)) {
+                    prop_assert_eq!(len, Bytes(7 * u64::from(part.count)));
+                    prop_assert!(whole.insert(part.message), "once each");
+                }
+            }
+            let all = (0..counts.len() as u64).filter(|message| !lost.contains(message));
+            prop_assert_eq!(whole, all.collect::<BTreeSet<_>>());
+        }
+    }
+}
