@@ -113,11 +113,12 @@ impl Builder<'_, '_> {
         self.resources.insert(name.to_owned());
         let resource = self.graph.resource(ResourceInfo { name: name.to_owned(), kind, units: 1 });
         let stage = self.stage(stage, (!shared).then_some(resource));
-        let rate = match service {
-            Service::Line { rate, .. } => Some(rate),
-            Service::Cost(_) | Service::Draw(_) | Service::Table { .. } => None,
+        let (rate, framing) = match service {
+            Service::Line { rate, framing } => (Some(rate), framing),
+            Service::Cost(_) | Service::Draw(_) | Service::Table { .. } => (None, Bytes::ZERO),
         };
-        let server = queue::serve(queue, &self.site(name, rate), service, stage, resource);
+        let site = self.site(name, rate, framing);
+        let server = queue::serve(queue, &site, service, stage, resource);
         Ok((self.graph.add_boxed(name.to_owned(), server)?, PortId(0)))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Builder, Made};
 use crate::document::{Fault, shorten};
-use lastmeter_base::NodeId;
+use lastmeter_base::{Bytes, NodeId};
 use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
 use lastmeter_net::impair::{self, Kind, Setting, TRACE_LEN_MAX};
 use std::io::Read;
@@ -35,7 +35,7 @@ impl Builder<'_, '_> {
             }
         };
         let mut setting = Setting {
-            site: self.site(&single.name, None),
+            site: self.site(&single.name, None, Bytes::ZERO),
             stage,
             resource,
             speed: self.speed(&single.name),

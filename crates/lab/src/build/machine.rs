@@ -130,7 +130,7 @@ impl Builder<'_, '_> {
             queue: match &stage.queue {
                 Some(described) => {
                     let name = format!("{host} {}", stage.name);
-                    queue::build(described, &self.site(&name, None))
+                    queue::build(described, &self.site(&name, None, Bytes::ZERO))
                 }
                 None => Box::new(DropTail::new(u64::MAX, Bytes(u64::MAX))) as Box<dyn Queue>,
             },

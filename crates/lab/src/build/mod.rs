@@ -31,7 +31,7 @@ use crate::experiment::{Experiment, Network};
 use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
-use lastmeter_base::{NodeId, PathId, Rate, StageId, Time};
+use lastmeter_base::{Bytes, NodeId, PathId, Rate, StageId, Time};
 use lastmeter_engine::{Element, ElementId, Error, Graph, PortId, ResourceId, StageInfo};
 use lastmeter_live::port::Peer;
 use lastmeter_net::queue::{Buffers, Site};
@@ -235,10 +235,10 @@ impl Builder<'_, '_> {
     }
 
     /// Where the queue of `name` will stand.
-    fn site<'n>(&self, name: &'n str, rate: Option<Rate>) -> Site<'n> {
+    fn site<'n>(&self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> Site<'n> {
         let (numerator, denominator) = self.changes.buffers;
         let buffers = Buffers { numerator, denominator: denominator.max(1) };
-        Site { buffers, rate, seed: self.experiment.seed, name }
+        Site { buffers, rate, framing, promises: &[], seed: self.experiment.seed, name }
     }
 
     /// How many times as fast a resource is.

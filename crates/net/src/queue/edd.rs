@@ -10,23 +10,27 @@
 //! |-----------|---------|----------|-------------------------------------------------------------|
 //! | `bound`   | time    | 0        | d, by which a packet's deadline lies after its logical arrival |
 //! | `horizon` | time    | 0        | h: how early a packet may be sent                           |
+//! | `longest` | size    | 1500 B   | longest packet that promises count with; longer ones are dropped |
+//! | `admission` | word  | `d-order` | how channels are tested that ask for a promise here         |
 //! | `packets` | packets | no limit | most packets that it holds                                  |
 //! | `bytes`   | size    | no limit | most bytes that it holds                                    |
 //!
 //! A packet with a deadline is a real-time packet; one without (deadline zero) is best effort. It is
 //! early until its logical arrival l = deadline - d. With h = 0 nothing real-time goes before its time,
-//! even if the link idles. Of equal deadlines, first in, first out.
+//! even if the link idles. Of equal deadlines, first in, first out. A flow to which admission has made
+//! a promise here has a bound of its own ([`Promise`]); where there is such a flow, no packet longer than
+//! `longest` may pass, because it would block for longer than was counted with. (E-22 to E-24)
 //!
 //! Source: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4 (link horizon).
 //! Deviation: a late packet is sent all the same, because the source does not discard it.
 
 use super::due::Due;
 use super::flows::{BYTES, PACKETS, Room};
-use super::{Described, Queue, Site};
+use super::{Described, Promise, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Packet, Time, here};
+use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Time, here};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// Earliest due date.
 #[derive(Debug)]
@@ -37,6 +41,11 @@ pub struct Edd {
     bound: Duration,
     horizon: Duration,
     room: Room,
+    /// By path and flow: logical arrival and deadline here, before the deadline at the end.
+    promises: BTreeMap<(PathId, FlowId), (Duration, Duration)>,
+    /// The longest packet, where something has been promised.
+    longest: Bytes,
+    dropped: VecDeque<Packet>,
     held: Bytes,
     count: u64,
     late: u64,
@@ -52,15 +61,39 @@ impl Edd {
             bound,
             horizon,
             room,
+            promises: BTreeMap::new(),
+            longest: Bytes(u64::MAX),
+            dropped: VecDeque::new(),
             held: Bytes::ZERO,
             count: 0,
             late: 0,
         }
     }
+    /// Keeps these promises, which count with packets of at most `longest`.
+    pub fn with_promises(mut self, promises: &[Promise], longest: Bytes) -> Edd {
+        let entry =
+            |promise: &Promise| ((promise.path, promise.flow), (promise.arrives, promise.due));
+        self.promises = promises.iter().map(entry).collect();
+        if !promises.is_empty() {
+            self.longest = longest;
+        }
+        self
+    }
+    /// Logical arrival and deadline of a packet here.
+    fn times(&self, packet: &Packet) -> (Time, Time) {
+        let promised = match self.promises.is_empty() {
+            true => None,
+            false => self.promises.get(&(packet.path, packet.flow)),
+        };
+        let &(arrives, due) = promised.unwrap_or(&(self.bound, Duration::ZERO));
+        let before = |time: Duration| packet.deadline.as_ps().saturating_sub(time.as_ps());
+        (Time::from_ps(before(arrives)), Time::from_ps(before(due)))
+    }
     fn mature(&mut self, now: Time) {
         while self.early.peek().is_some_and(|Reverse(due)| due.key.0 <= now) {
             if let Some(Reverse(Due { key: (_, count), packet })) = self.early.pop() {
-                self.current.push(Reverse(Due { key: (packet.deadline, count), packet }));
+                let key = (self.times(&packet).1, count);
+                self.current.push(Reverse(Due { key, packet }));
             }
         }
     }
@@ -73,6 +106,10 @@ impl Edd {
 
 impl Queue for Edd {
     fn enqueue(&mut self, _now: Time, packet: Packet) -> Result<(), Packet> {
+        if packet.len > self.longest {
+            self.dropped.push_back(packet);
+            return Ok(());
+        }
         let held = self.held + packet.len;
         if self.packets() >= self.room.packets || held > self.room.bytes {
             return Err(packet);
@@ -82,8 +119,8 @@ impl Queue for Edd {
         if packet.deadline == Time::START {
             self.effort.push_back(packet);
         } else {
-            let due = packet.deadline.as_ps().saturating_sub(self.bound.as_ps());
-            self.early.push(Reverse(Due { key: (Time::from_ps(due), self.count), packet }));
+            let key = (self.times(&packet).0, self.count);
+            self.early.push(Reverse(Due { key, packet }));
         }
         Ok(())
     }
@@ -98,7 +135,7 @@ impl Queue for Edd {
             },
         };
         self.held -= packet.len;
-        self.late += u64::from(packet.deadline != Time::START && packet.deadline < now);
+        self.late += u64::from(packet.deadline != Time::START && self.times(&packet).1 < now);
         Some(packet)
     }
     fn ready_at(&self, now: Time) -> Option<Time> {
@@ -113,6 +150,9 @@ impl Queue for Edd {
     fn bytes(&self) -> Bytes {
         self.held
     }
+    fn dropped(&mut self) -> Option<(Packet, &'static str)> {
+        self.dropped.pop_front().map(|packet| (packet, "too long"))
+    }
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("late", self.late);
     }
@@ -123,10 +163,25 @@ impl Described for Edd {
         name: "edd",
         family: Family::Queue,
         what: "Earliest due date, with best effort in between and a horizon for early packets.",
-        ports: "in --> [ current ] [ best effort ] [ early ] --> out      drops: `full`",
+        ports: "in --> [ current ] [ best effort ] [ early ] --> out\n\
+                drops: `full`, `too long`",
         params: &[
             Param::or("bound", ParamKind::Time, "0 s", "from logical arrival to deadline"),
             Param::or("horizon", ParamKind::Time, "0 s", "how early a packet may be sent"),
+            Param::or(
+                "longest",
+                ParamKind::PACKET,
+                "1500 B",
+                "longest packet that promises to channels count with; longer ones are dropped \
+                 where there are channels",
+            ),
+            Param::or(
+                "admission",
+                ParamKind::Choice(&["d-order", "edf"]),
+                "d-order",
+                "how channels are tested that ask for a promise: by response times under fixed \
+                 priorities, or exactly",
+            ),
             PACKETS,
             BYTES,
         ],
@@ -153,7 +208,8 @@ poisson = { rate = "9 Mbit/s", size = "1500 B" }
 
     fn build(values: &Values, site: &Site<'_>) -> Edd {
         let room = Room::from_values(values, site);
-        Edd::new(values.get("bound"), values.get("horizon"), room)
+        let edd = Edd::new(values.get("bound"), values.get("horizon"), room);
+        edd.with_promises(site.promises, values.get("longest"))
     }
 }
 
@@ -185,6 +241,30 @@ mod tests {
         assert_eq!(flow(queue.dequeue(at(2))), None);
         assert_eq!(queue.ready_at(at(2)), Some(at(15)));
         assert_eq!(flow(queue.dequeue(at(15))), Some(1));
+    }
+
+    /// E-23, E-24: the same deadline at the end, and different bounds here.
+    #[test]
+    fn a_promised_flow_has_a_bound_of_its_own_and_nothing_longer_than_was_counted_with_passes() {
+        let us = Duration::from_us;
+        let promise = |flow, arrives, due| Promise {
+            path: PathId(0),
+            flow: FlowId(flow),
+            arrives: us(arrives),
+            due: us(due),
+        };
+        let promises = [promise(1, 90, 60), promise(2, 90, 80)];
+        let mut queue =
+            Edd::new(us(0), us(0), Room::UNLIMITED).with_promises(&promises, Bytes(100));
+        for packet in [due(1, 100), due(2, 100), packet(7, 101)] {
+            queue.enqueue(at(0), packet).unwrap();
+        }
+        assert_eq!(check::victims(&mut queue), [(7, "too long")]);
+        assert_eq!((queue.packets(), queue.ready_at(at(0))), (2, Some(at(10))));
+        assert!(queue.dequeue(at(9)).is_none());
+        // Due at 20 us and at 40 us here.
+        let order: Vec<u32> = check::drain(&mut queue, at(10)).iter().map(|p| p.flow.0).collect();
+        assert_eq!(order, [2, 1]);
     }
 
     /// Any set of packets that can be sent in time at all is sent in time (Liu & Layland), for unit

@@ -4,6 +4,7 @@
 //! [`KINDS`].
 
 mod blue;
+mod cbs;
 mod cell_discard;
 #[cfg(test)]
 mod check;
@@ -29,6 +30,7 @@ mod scfq;
 mod stamps;
 mod stop_and_go;
 mod tdrr;
+mod time_aware;
 mod token_bucket;
 mod tournament;
 mod virtual_clock;
@@ -36,6 +38,7 @@ mod wf2q;
 mod wfq;
 
 pub use blue::{Blue, BlueOptions};
+pub use cbs::Cbs;
 pub use cell_discard::{CellDiscard, CellPolicy};
 pub use codel::{Codel, CodelOptions};
 pub use drop_tail::DropTail;
@@ -58,6 +61,7 @@ pub use scfq::Scfq;
 pub use stamps::ShareOptions;
 pub use stop_and_go::StopAndGo;
 pub use tdrr::Tdrr;
+pub use time_aware::TimeAware;
 pub use token_bucket::TokenBucket;
 pub use virtual_clock::VirtualClock;
 pub use wf2q::Wf2q;
@@ -65,7 +69,7 @@ pub use wfq::Wfq;
 
 use crate::server::{Server, Service};
 use lastmeter_base::kind::{Misfit, Nested, Page, Values};
-use lastmeter_base::{Bytes, Packet, Rate, StageId, Stream, Time};
+use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Rate, StageId, Stream, Time};
 use lastmeter_engine::{Element, ResourceId};
 
 /// Every queue discipline that experiments can name.
@@ -95,6 +99,8 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<Hrr>(),
     Kind::of::<Rcsp>(),
     Kind::of::<CellDiscard>(),
+    Kind::of::<Cbs>(),
+    Kind::of::<TimeAware>(),
 ];
 
 /// A passive store that decides which packets to keep and which goes next.
@@ -182,6 +188,10 @@ pub struct Site<'a> {
     pub buffers: Buffers,
     /// How fast it will be served, where that is a constant rate.
     pub rate: Option<Rate>,
+    /// Line time for each packet that is not part of it.
+    pub framing: Bytes,
+    /// What has been promised to flows that will pass it.
+    pub promises: &'a [Promise],
     /// The experiment's.
     pub seed: u64,
     /// Of the element that serves it.
@@ -190,13 +200,33 @@ pub struct Site<'a> {
 
 impl Site<'_> {
     /// Anywhere, for tests and tools.
-    pub const ANYWHERE: Site<'static> =
-        Site { buffers: Buffers::UNCHANGED, rate: None, seed: 1, name: "queue" };
+    pub const ANYWHERE: Site<'static> = Site {
+        buffers: Buffers::UNCHANGED,
+        rate: None,
+        framing: Bytes::ZERO,
+        promises: &[],
+        seed: 1,
+        name: "queue",
+    };
 
     /// The random stream of the queue that stands here: another than its server's.
     pub fn stream(&self) -> Stream {
         Stream::new(self.seed, &format!("{}/queue", self.name))
     }
+}
+
+/// What admission has promised to a flow on one link of its way. Its packets carry their deadline at
+/// the end of the way; here they come in and are due so much before that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// The path of the ledger.
+    pub path: PathId,
+    /// The flow within it.
+    pub flow: FlowId,
+    /// Logical arrival at this link, before the deadline at the end.
+    pub arrives: Duration,
+    /// When the packet should have left this link, before the deadline at the end.
+    pub due: Duration,
 }
 
 /// By how much every limit of a queue is changed, to see what larger buffers would buy.
