@@ -60,7 +60,6 @@ const SHORT: &[(&str, &str)] = &[
     ("J-62", "wait behind the longest frame, bus"),
     ("J-62", "wait behind the longest frame, space switch"),
     ("D-111", "1500 bytes: collapses around 50 kpps"),
-    ("N-73", "HTTP modification: more connections"),
 ];
 
 #[test]

@@ -29,7 +29,7 @@ impl Builder<'_, '_> {
         };
         let (name, group) = (single.name.clone(), declared.name.clone());
         let shared = declared.count.is_some_and(|count| count > 1);
-        let queue = queue::build(&values.get::<Nested>("queue"), &self.site(&name, None));
+        let queue = queue::build(&values.get::<Nested>("queue"), &self.site(&name, None, Bytes::ZERO));
         let names = ["interface", "transfer", "set-up", "network"];
         let engine_names = ["interface", "transfer", "network"].map(|of| format!("{name}.{of}"));
         let engine_of = |phase: usize| phase.min(2);
