@@ -196,9 +196,6 @@ mod tests {
 
     type Make = fn((u64, Bytes), Service, StageId, ResourceId) -> Box<dyn Element>;
 
-    /// A server with these limits of its queue.
-    type Make = fn((u64, Bytes), Service, StageId, ResourceId) -> Box<dyn Element>;
-
     /// Two servers in a row, each with sources of its own before and after it in the graph.
     fn run(
         seed: u64,

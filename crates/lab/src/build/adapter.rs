@@ -2,7 +2,7 @@
 
 use super::fabric::FREE;
 use super::{Builder, Made};
-use lastmeter_base::Stream;
+use lastmeter_base::{Bytes, Stream};
 use lastmeter_base::kind::{Nested, Values};
 use lastmeter_engine::{Error, PortId, ResourceKind};
 use lastmeter_host::adapter::description::Description;
