@@ -217,7 +217,7 @@ fn row_svg(name: &str, way: &Way, top: f64) -> String {
     let y = top + 44.0;
     let copies = if way.copies() == 1 { "copy" } else { "copies" };
     let mut drawing = format!(
-        "<text x=\"8\" y=\"{:.0}\" font-weight=\"600\">{name}: {} {copies}, {} passes over data\
+        "<text x=\"8\" y=\"{:.0}\" font-weight=\"600\">{name}: {} {copies}, passes over data: {}\
          </text>\n",
         top + 18.0,
         way.copies(),

@@ -36,7 +36,7 @@ const LENGTH: Duration = Duration::from_ms(400);
 const SAME: f64 = 0.01;
 /// Our reading of "only a minor reduction".
 const MINOR: f64 = 0.03;
-const MESSAGES: [u64; 11] = [64, 128, 256, 512, 1024, 2048, 3072, 4096, 8192, 16_384, 65_536];
+const MESSAGES: [u64; 10] = [64, 128, 256, 512, 1024, 2048, 3072, 4096, 8192, 16_384];
 
 fn failed(message: String) -> Error {
     Error::Computation { name: "afterburner-stacks", message }
