@@ -13,7 +13,7 @@ use lastmeter_net::timed_token::element as ring;
 use lastmeter_net::vunet;
 use lastmeter_net::wormhole::element as wormhole;
 use lastmeter_net::{forwarder, impair, queue, sar, server, stripe, traffic};
-use lastmeter_transport::tcp;
+use lastmeter_transport::{channel, tcp};
 
 /// The kinds of nodes.
 const NODES: &[&Page] = &[
@@ -40,7 +40,7 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
     let traffics = traffic::KINDS.iter().map(|kind| kind.page);
     let impairments = impair::KINDS.iter().map(|kind| kind.page);
     let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
-    let traffics = traffics.chain([tcp::kind::PAGE, vunet::viewer::PAGE]);
+    let traffics = traffics.chain([tcp::kind::PAGE, channel::kind::PAGE, vunet::viewer::PAGE]);
     let receptions = receive::kind::KINDS.iter().map(|kind| kind.page);
     parts.chain(impairments).chain(queues).chain(traffics).chain(receptions)
 }

@@ -6,7 +6,7 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Capture, Input, LiveEnd, Made, Output, machine, tcp, vunet};
+use super::{Builder, Capture, Input, LiveEnd, Made, Output, channel, machine, tcp, vunet};
 use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
@@ -141,6 +141,7 @@ impl Builder<'_, '_> {
         self.receivers(node, paths, &mut receivers, &mut leaving)?;
         self.tcp_ends(node, paths, &mut receivers, &mut leaving)?;
         self.vunet_ends(node, paths, &mut receivers, &mut leaving)?;
+        self.channel_ends(node, paths, &mut receivers, &mut leaving)?;
         let input = self.demultiplex(node, receivers)?;
         let input = self.reception(node, input)?;
         let (input, leaving) = match self.profile(node) {
@@ -213,7 +214,7 @@ impl Builder<'_, '_> {
         for &index in flows.sent.get(&node).into_iter().flatten() {
             let flow = &flows.all[index];
             let entry = &self.experiment.traffic[flow.traffic];
-            if tcp::is(&entry.kind) || vunet::is(&entry.kind) {
+            if tcp::is(&entry.kind) || vunet::is(&entry.kind) || channel::is(&entry.kind) {
                 continue;
             }
             let (host, peer) = (&network.nodes[node].name, &network.nodes[flow.to].name);
@@ -277,7 +278,7 @@ impl Builder<'_, '_> {
         for &index in flows.received.get(&node).into_iter().flatten() {
             let flow = &flows.all[index];
             let kind = &self.experiment.traffic[flow.traffic].kind;
-            if tcp::is(kind) || vunet::is(kind) {
+            if tcp::is(kind) || vunet::is(kind) || channel::is(kind) {
                 continue;
             }
             let Paths { there, back } = paths[flow.traffic];
@@ -332,7 +333,7 @@ impl Builder<'_, '_> {
     }
 }
 
-fn span(entry: &Traffic) -> Span {
+pub(super) fn span(entry: &Traffic) -> Span {
     let values = &entry.values;
     Span {
         start: Time::START + values.get::<Duration>("start"),
@@ -343,7 +344,7 @@ fn span(entry: &Traffic) -> Span {
 }
 
 /// What the packets of a flow over so many links carry.
-fn header(entry: &Traffic, links: u64) -> Header {
+pub(super) fn header(entry: &Traffic, links: u64) -> Header {
     let values = &entry.values;
     Header {
         class: values.get::<u64>("class") as u8,

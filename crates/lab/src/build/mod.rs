@@ -12,6 +12,7 @@
 //! (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
 
 mod adapter;
+mod channel;
 mod fabric;
 mod flows;
 mod hops;
@@ -31,10 +32,10 @@ use crate::experiment::{Experiment, Network};
 use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
-use lastmeter_base::{Bytes, NodeId, PathId, Rate, StageId, Time};
+use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, Time};
 use lastmeter_engine::{Element, ElementId, Error, Graph, PortId, ResourceId, StageInfo};
 use lastmeter_live::port::Peer;
-use lastmeter_net::queue::{Buffers, Site};
+use lastmeter_net::queue::{Buffers, Promise, Site};
 use lastmeter_net::tap::Tape;
 use lastmeter_net::vunet::vci::SharedFile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,6 +171,8 @@ pub fn build_between(
         resources: BTreeSet::new(),
         ports: BTreeMap::new(),
         files: BTreeMap::new(),
+        promises: BTreeMap::new(),
+        leaves: BTreeMap::new(),
         captures: Vec::new(),
         tapes: Vec::new(),
         reporter: experiment.reporter.clone(),
@@ -213,6 +216,11 @@ struct Builder<'a, 'e> {
     ports: BTreeMap<usize, Input>,
     /// Who has which channels of the VuNet, for each host.
     files: BTreeMap<usize, SharedFile>,
+    /// What each link has promised to channels, by its name.
+    promises: BTreeMap<String, Vec<Promise>>,
+    /// When the packets of each channel have surely left its first link, after their logical arrival, by
+    /// its flow.
+    leaves: BTreeMap<usize, Duration>,
     captures: Vec<Capture>,
     tapes: Vec<(String, Tape)>,
     reporter: Reporter,
@@ -221,6 +229,7 @@ struct Builder<'a, 'e> {
 impl Builder<'_, '_> {
     fn build(&mut self) -> Result<(), Error> {
         let paths = self.declare_paths();
+        self.establish(&paths);
         let mut inputs = BTreeMap::new();
         let mut outputs = Vec::new();
         for node in self.flows.nodes() {
@@ -235,10 +244,11 @@ impl Builder<'_, '_> {
     }
 
     /// Where the queue of `name` will stand.
-    fn site<'n>(&self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> Site<'n> {
+    fn site<'n>(&'n self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> Site<'n> {
         let (numerator, denominator) = self.changes.buffers;
         let buffers = Buffers { numerator, denominator: denominator.max(1) };
-        Site { buffers, rate, framing, promises: &[], seed: self.experiment.seed, name }
+        let promises = self.promises.get(name).map_or(&[][..], Vec::as_slice);
+        Site { buffers, rate, framing, promises, seed: self.experiment.seed, name }
     }
 
     /// How many times as fast a resource is.

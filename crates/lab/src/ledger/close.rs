@@ -1,8 +1,8 @@
 //! Closing the books of a model run: from the engine's outcome to the ledger.
 
 use super::{
-    Balance, Count, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA, Series, Stage,
-    Step, Times, Totals,
+    Balance, Count, Deadlines, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA, Series,
+    Stage, Step, Times, Totals,
 };
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use std::collections::BTreeMap;
@@ -180,6 +180,10 @@ fn totals(outcome: &Outcome, book: &PathBook, duration: f64) -> Totals {
         reordered: book.reordered,
         corrupted: book.corrupted,
         memory_multiple: crossings as f64 / book.delivered.bytes.max(1) as f64,
+        deadlines: match book.deadlines {
+            lastmeter_engine::Deadlines { made: 0, met: 0, late: 0 } => None,
+            lastmeter_engine::Deadlines { made, met, late } => Some(Deadlines { made, met, late }),
+        },
     }
 }
 

@@ -158,6 +158,21 @@ pub struct Totals {
     pub corrupted: u64,
     /// Bytes over memory for each byte delivered.
     pub memory_multiple: f64,
+    /// What became of messages that were due at some instant; `None` where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadlines: Option<Deadlines>,
+}
+
+/// Messages with deadlines. What was neither in time nor late was dropped, in part or whole, or was
+/// still on its way at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deadlines {
+    /// Messages that applications made.
+    pub made: u64,
+    /// Messages that were whole in time.
+    pub met: u64,
+    /// Messages that were whole too late.
+    pub late: u64,
 }
 
 /// Packets and bytes.

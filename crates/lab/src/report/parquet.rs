@@ -131,6 +131,10 @@ fn paths(ledger: &Ledger) -> Columns {
     columns.count("reordered", &rows, |path| path.totals.reordered);
     columns.count("corrupted", &rows, |path| path.totals.corrupted);
     columns.real("memory_multiple", &rows, |path| path.totals.memory_multiple);
+    let deadlines = |path: &&Path| path.totals.deadlines.unwrap_or_default();
+    columns.count("messages", &rows, |path| deadlines(path).made);
+    columns.count("deadlines_met", &rows, |path| deadlines(path).met);
+    columns.count("deadlines_late", &rows, |path| deadlines(path).late);
     columns
 }
 

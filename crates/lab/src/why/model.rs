@@ -30,6 +30,7 @@ pub fn ledger(setting: &Setting, prediction: &Prediction, profile: Source) -> Le
         reordered: 0,
         corrupted: 0,
         memory_multiple: 0.0,
+        deadlines: None,
     };
     Ledger {
         schema: SCHEMA.to_owned(),

@@ -124,6 +124,7 @@ fn path(one: &Observed) -> Path {
             reordered: 0,
             corrupted: 0,
             memory_multiple: 0.0,
+            deadlines: None,
         },
     }
 }

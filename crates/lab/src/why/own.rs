@@ -243,6 +243,7 @@ fn totals(m: &Measurement, messages: u64, bytes: u64) -> Totals {
         reordered: 0,
         corrupted: 0,
         memory_multiple: 0.0,
+        deadlines: None,
     }
 }
 

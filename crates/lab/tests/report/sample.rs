@@ -92,6 +92,7 @@ fn totals() -> Totals {
         reordered: 0,
         corrupted: 0,
         memory_multiple: 5.03,
+        deadlines: None,
     }
 }
 
@@ -215,6 +216,7 @@ pub(crate) fn silent() -> Ledger {
         reordered: 0,
         corrupted: 0,
         memory_multiple: 0.0,
+        deadlines: None,
     };
     ledger.resources[0].by_stage.clear();
     (ledger.resources[0].busy, ledger.resources[0].idle) = (0.0, 1.0);

@@ -2,7 +2,7 @@
 
 use super::text::{count_figure, escape, figure, share_figure, time_figure};
 use super::{distribution, drawing, facts, stages, table};
-use crate::ledger::{Count, Ledger, Path};
+use crate::ledger::{Count, Deadlines, Ledger, Path};
 use crate::report::{figures, shape};
 
 /// Paths that are open when the page is; the others unfold.
@@ -135,6 +135,16 @@ fn totals(path: &Path, out: &mut String) {
         let what = "bytes over memory for each byte delivered";
         let multiple = figure(&multiple, totals.memory_multiple, "B/B", what) + " B/B";
         facts.push(("Memory multiple", multiple));
+    }
+    if let Some(Deadlines { made, met, late }) = totals.deadlines {
+        let lost = made.saturating_sub(met + late);
+        for (name, number, what) in [
+            ("Deadlines met", met, "that were whole in time"),
+            ("Deadlines missed", late, "that were whole too late"),
+            ("Messages lost", lost, "that were dropped, in part or whole, or still on their way"),
+        ] {
+            facts.push((name, count_figure(number, "messages", what)));
+        }
     }
     for (name, number, what) in [
         ("Reordered", totals.reordered, "arrived after a later packet of their flow"),

@@ -10,7 +10,7 @@ mod parts;
 mod stages;
 mod table;
 
-use crate::ledger::{Count, Ledger, Path, Totals};
+use crate::ledger::{Count, Deadlines, Ledger, Path, Totals};
 use crate::report::figures;
 use crate::report::shape;
 use paint::Ink;
@@ -116,6 +116,14 @@ fn totals(style: &Style, totals: &Totals, out: &mut String) {
     let times: Vec<(&str, String)> =
         times[..known].iter().map(|(name, seconds)| (*name, figures::time(*seconds))).collect();
     parts::joined(style, "  ", &times, Ink::Plain, out);
+    if let Some(Deadlines { made, met, late }) = totals.deadlines {
+        let deadlines = [
+            ("deadlines", format!("{} of {} met", figures::count(met), figures::count(made))),
+            ("late", figures::count(late)),
+            ("lost or on their way", figures::count(made.saturating_sub(met + late))),
+        ];
+        parts::joined(style, "  ", &deadlines, Ink::Plain, out);
+    }
 }
 
 /// A path and its class, where it has one.

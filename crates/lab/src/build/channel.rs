@@ -1,0 +1,408 @@
+//! Real-time channels: established before the run, link by link, and refused with the reason where a link
+//! cannot promise what is wanted (E-15 to E-26).
+//!
+//! ```text
+//! traffic, in the order of the file --> admission of each link on its way --> promises to queues
+//!                                              |                              ends at both hosts
+//!                                              '-- or the problem, at the traffic
+//! ```
+//!
+//! What was agreed stays so in a what-if: links that are faster there have promised the same.
+
+use super::host::{Paths, Receiver as Receiving, header, span};
+use super::{Builder, Output};
+use crate::document::Fault;
+use crate::experiment::Traffic;
+use lastmeter_base::kind::Nested;
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Rate};
+use lastmeter_engine::{Error, PortId};
+use lastmeter_net::forwarder;
+use lastmeter_net::queue::{Described, Edd, Promise};
+use lastmeter_transport::channel::admission::route::{self, Admission, Refusal};
+use lastmeter_transport::channel::admission::{Method, buffers};
+use lastmeter_transport::channel::contract::{Contract, Link};
+use lastmeter_transport::channel::element::{Labels, Options, Receiver, Sender};
+use lastmeter_transport::channel::kind;
+use std::collections::BTreeMap;
+
+/// Whether this traffic is a channel.
+pub(super) fn is(traffic: &Nested) -> bool {
+    traffic.page.name == kind::PAGE.name
+}
+
+/// What of links is promised so far.
+#[derive(Default)]
+struct Links {
+    /// The place of each hop's admission.
+    known: BTreeMap<usize, usize>,
+    all: Vec<Admission>,
+}
+
+/// A channel that asks.
+struct Asking {
+    contract: Contract,
+    /// From source to destination.
+    hops: Vec<usize>,
+    /// Of the deadline, what hosts take before and after the links.
+    hosts: (Duration, Duration),
+}
+
+impl Builder<'_, '_> {
+    /// Establishes every channel, or says why not.
+    pub(super) fn establish(&mut self, paths: &[Paths]) {
+        let flows = self.flows;
+        let mut links = Links::default();
+        for (index, flow) in flows.all.iter().enumerate() {
+            let entry = &self.experiment.traffic[flow.traffic];
+            if !is(&entry.kind) {
+                continue;
+            }
+            let bounds = self.asking(index).and_then(|asking| {
+                let bounds = match entry.kind.values.get("promised") {
+                    true => self.promised(&mut links, &asking)?,
+                    false => self.equal_parts(&asking),
+                };
+                Ok((asking, bounds))
+            });
+            match bounds {
+                Ok((asking, bounds)) => {
+                    let of = (index, paths[flow.traffic].there, FlowId(flow.number));
+                    self.promise(of, &asking, &bounds);
+                }
+                Err(fault) => self.reporter.report(&entry.kind_mark, &entry.key, fault),
+            }
+        }
+    }
+
+    fn asking(&self, flow: usize) -> Result<Asking, Fault> {
+        let flow = &self.flows.all[flow];
+        let Traffic { kind: Nested { values, .. }, values: common, .. } =
+            &self.experiment.traffic[flow.traffic];
+        let deadline = common.given::<Duration>("deadline").ok_or_else(|| {
+            let right = "write when its messages are due: deadline = \"20 ms\"";
+            Fault::new("a channel without a deadline asks for nothing", right)
+        })?;
+        let contract = kind::contract(values, deadline);
+        contract
+            .check()
+            .map_err(|flaw| Fault::new(flaw.to_string(), "promise what can be kept"))?;
+        let hosts: (Duration, Duration) = (values.get("sender"), values.get("receiver"));
+        if hosts.0 + hosts.1 >= deadline {
+            let found = format!("the hosts take {} and {} of {deadline}", hosts.0, hosts.1);
+            return Err(Fault::new(found, "leave something for the links"));
+        }
+        let (mut node, mut hops) = (flow.from, Vec::new());
+        while node != flow.to {
+            let hop = self.flows.tables[&node][&flow.to];
+            hops.push(hop);
+            node = self.network.hops[hop].to;
+        }
+        Ok(Asking { contract, hops, hosts })
+    }
+
+    /// A link as admission sees it; `None` where there is no wire, and so nobody waits.
+    fn link(&self, hop: usize) -> Result<Option<(Link, Method)>, Fault> {
+        let hop = &self.network.hops[hop];
+        let values = &self.experiment.links[hop.link].values;
+        let Some(rate) = values.given::<Rate>("rate") else { return Ok(None) };
+        let refused = |queue: &str| {
+            let found = format!("`{}` has the queue {queue}, which keeps no promises", hop.name);
+            let right = "write queue = { edd = {} } there, or promised = false here";
+            Fault::new(found, right)
+        };
+        let queue = values.given::<Nested>("queue").ok_or_else(|| refused("drop-tail"))?;
+        if queue.page.name != Edd::PAGE.name {
+            return Err(refused(queue.page.name));
+        }
+        let method = match queue.values.get::<String>("admission").as_str() {
+            "edf" => Method::Edf,
+            _ => Method::DOrder,
+        };
+        let framing = values.given("framing").unwrap_or(Bytes::ZERO);
+        let link = Link {
+            rate,
+            per_packet: rate.time_for(framing),
+            packet_max: queue.values.get("longest"),
+            outstanding: 1,
+            propagation: values.get("delay"),
+            horizon: queue.values.get("horizon"),
+            skew: Duration::ZERO,
+        };
+        Ok(Some((link, method)))
+    }
+
+    /// What hops without a wire take of the deadline.
+    fn wireless(&self, hops: &[usize]) -> Duration {
+        let link = |&hop: &usize| &self.experiment.links[self.network.hops[hop].link].values;
+        let without = hops.iter().map(link).filter(|values| !values.has("rate"));
+        without.map(|values| values.get::<Duration>("delay")).sum()
+    }
+
+    /// The bounds that the links of a way promise; those without a wire have none.
+    fn promised(&self, links: &mut Links, asking: &Asking) -> Result<Vec<Duration>, Fault> {
+        let (mut places, mut wires) = (Vec::new(), Vec::new());
+        for &hop in &asking.hops {
+            self.passes(self.network.hops[hop].to)?;
+            let Some(link) = self.link(hop)? else { continue };
+            let place = *links.known.entry(hop).or_insert_with(|| {
+                links.all.push(Admission::from(link));
+                links.all.len() - 1
+            });
+            places.push(place);
+            wires.push(hop);
+        }
+        let (before, after) = asking.hosts;
+        let taken = before + after + self.wireless(&asking.hops);
+        let deadline = asking.contract.deadline;
+        let within = Contract { deadline: deadline.saturating_sub(taken), ..asking.contract };
+        let bounds = route::establish(&mut links.all, &places, &within)
+            .map_err(|refusal| self.refused(links, (&places, &wires), &within, refusal))?;
+        let mut bounds = bounds.into_iter();
+        let bound = |hop: &usize| match wires.contains(hop) {
+            true => bounds.next().unwrap_or(Duration::ZERO),
+            false => Duration::ZERO,
+        };
+        Ok(asking.hops.iter().map(bound).collect())
+    }
+
+    /// Admission knows links and what passes packets on at once.
+    fn passes(&self, node: usize) -> Result<(), Fault> {
+        let single = &self.network.nodes[node];
+        let kind = self.experiment.nodes[single.declared].kind.page.name;
+        if !single.forwards || kind == forwarder::PAGE.name {
+            return Ok(());
+        }
+        let found = format!("`{}` is a {kind}, of which admission knows nothing", single.name);
+        Err(Fault::new(found, "lead it over routers, or write promised = false"))
+    }
+
+    /// The reason in words, with what would do.
+    fn refused(
+        &self,
+        links: &Links,
+        (places, wires): (&[usize], &[usize]),
+        contract: &Contract,
+        refusal: Refusal,
+    ) -> Fault {
+        let (Refusal::TooLong { at } | Refusal::Full { at } | Refusal::Late { at, .. }) = refusal;
+        let (name, link) = (&self.network.hops[wires[at]].name, &links.all[places[at]]);
+        let promised = 100.0 * link.reservations.utilisation();
+        match refusal {
+            Refusal::TooLong { .. } => {
+                let (packet, longest) = (contract.packet_max, link.link.packet_max);
+                let found =
+                    format!("its packets have {packet}, and `{name}` counts with {longest}");
+                Fault::new(found, "shorten `packet`, or lengthen `longest` of the link's edd")
+            }
+            Refusal::Full { .. } => {
+                let demand = link.demand(contract);
+                let share = 100.0 * demand.cost.as_secs_f64() / demand.interval.as_secs_f64();
+                let found = format!(
+                    "`{name}` refuses it: it wants {share:.1} % of the link, of which {promised:.1} % \
+                     are promised, and no bound up to its interval of {} can be kept",
+                    demand.interval
+                );
+                let right = "send less, ask before others do, or try admission = \"edf\" on the \
+                             link; promised = false runs it all the same";
+                Fault::new(found, right)
+            }
+            Refusal::Late { least, left, .. } => {
+                let others = places[at + 1..].iter().map(|&place| &links.all[place]);
+                let least_of = |link: &Admission| Some(link.bound(contract)? + link.fixed());
+                let rest: Duration = others.filter_map(least_of).sum();
+                let wanted = contract.deadline + least.saturating_sub(left) + rest;
+                let found = format!(
+                    "`{name}` refuses it: it can promise {least} at best, and {left} of the deadline \
+                     are left there"
+                );
+                let right = format!(
+                    "the links together need at least {wanted} of the deadline; promised = false \
+                     runs it all the same"
+                );
+                Fault::new(found, right)
+            }
+        }
+    }
+
+    /// The same part of the deadline for each wire, promised by nobody.
+    fn equal_parts(&self, asking: &Asking) -> Vec<Duration> {
+        let has_wire =
+            |hop: &usize| self.experiment.links[self.network.hops[*hop].link].values.has("rate");
+        let wires = asking.hops.iter().filter(|hop| has_wire(hop)).count() as u64;
+        let links = asking.hops.iter().map(|&hop| &self.network.hops[hop]);
+        let delay = |link: usize| self.experiment.links[link].values.get::<Duration>("delay");
+        let delays: Duration = links.map(|hop| delay(hop.link)).sum();
+        let left =
+            asking.contract.deadline.saturating_sub(delays + asking.hosts.0 + asking.hosts.1);
+        let part = left / wires.max(1);
+        asking.hops.iter().map(|hop| if has_wire(hop) { part } else { Duration::ZERO }).collect()
+    }
+
+    /// Tells the queues on the way of a channel.
+    fn promise(
+        &mut self,
+        (flow, path, id): (usize, lastmeter_base::PathId, FlowId),
+        asking: &Asking,
+        bounds: &[Duration],
+    ) {
+        let mut left = asking.contract.deadline.saturating_sub(asking.hosts.0);
+        let first = bounds.iter().find(|bound| !bound.is_zero());
+        let leaves = first.copied().unwrap_or(asking.contract.interval_min) + asking.hosts.0;
+        self.leaves.insert(flow, leaves);
+        for (&hop, &bound) in asking.hops.iter().zip(bounds) {
+            let hop = &self.network.hops[hop];
+            let due = left.saturating_sub(bound);
+            if !bound.is_zero() {
+                let promise = Promise { path, flow: id, arrives: left, due };
+                self.promises.entry(hop.name.clone()).or_default().push(promise);
+            }
+            left = due.saturating_sub(self.experiment.links[hop.link].values.get("delay"));
+        }
+    }
+
+    /// The ends of all channels at a host.
+    pub(super) fn channel_ends(
+        &mut self,
+        node: usize,
+        paths: &[Paths],
+        receivers: &mut Vec<Receiving>,
+        leaving: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let (network, flows) = (self.network, self.flows);
+        let host = &network.nodes[node].name;
+        for &index in flows.sent.get(&node).into_iter().flatten() {
+            let flow = &flows.all[index];
+            let entry = &self.experiment.traffic[flow.traffic];
+            // One that was refused has been reported.
+            let Some(&leaves) = self.leaves.get(&index).filter(|_| is(&entry.kind)) else {
+                continue;
+            };
+            let values = &entry.kind.values;
+            let contract = kind::contract(values, entry.values.get("deadline"));
+            let span = span(entry);
+            let header = header(entry, flows.links(network, flow));
+            let options = Options {
+                contract,
+                slots: buffers::slots(&contract, buffers::at_source(&contract, leaves)),
+                leaves,
+                excess: kind::excess(values),
+                gap: kind::gap(values),
+                bursty: values.get("bursty"),
+                shaped: values.get("shaped"),
+                start: span.start,
+                random_phase: span.random_phase,
+                stop: span.stop,
+                messages: span.packets,
+            };
+            let labels = Labels {
+                path: paths[flow.traffic].there,
+                flow: FlowId(flow.number),
+                destination: NodeId(flow.to as u32),
+                class: header.class,
+                hops: header.hops,
+            };
+            let peer = &network.nodes[flow.to].name;
+            let name = format!("{host} sends {} to {peer}", entry.name);
+            let sender = self.graph.add(name, Sender::new(options, labels))?;
+            leaving.push((sender, PortId(0)));
+        }
+        let mut receiver = Receiver::default();
+        let mut takes = Vec::new();
+        for &index in flows.received.get(&node).into_iter().flatten() {
+            let flow = &flows.all[index];
+            if is(&self.experiment.traffic[flow.traffic].kind) {
+                let (path, id) = (paths[flow.traffic].there, FlowId(flow.number));
+                receiver.add(path, id);
+                takes.push((path, Some(id)));
+            }
+        }
+        if !takes.is_empty() {
+            let element = self.graph.add(format!("{host} receives channels"), receiver)?;
+            receivers.push(Receiving { input: (element, PortId(0)), takes });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::build::{Changes, build};
+    use crate::document::Override;
+    use crate::experiment::Experiment;
+    use crate::ledger::{Close, Deadlines, Ledger, close};
+    use crate::library::Builtin;
+    use crate::report::terminal::{Style, render};
+
+    const NETWORK: &str = include_str!("../../../../experiments/channels/experiment.toml");
+
+    fn experiment(text: &str) -> Experiment {
+        let short = [Override::parse("duration=400 ms").unwrap()];
+        Experiment::parse("channels", text, &short, &Builtin).unwrap()
+    }
+    fn ledger(text: &str) -> Ledger {
+        let built = build(&experiment(text), &Changes::NONE, &Builtin).map_err(|_| ()).unwrap();
+        let mut engine = built.graph.build(1).unwrap();
+        engine.run(built.end).unwrap();
+        close(&engine.finish().unwrap(), Close::default())
+    }
+    fn deadlines(ledger: &Ledger, class: &str) -> Deadlines {
+        let path = ledger.paths.iter().find(|path| path.class == class).unwrap();
+        path.totals.deadlines.unwrap()
+    }
+    fn refused(text: &str) -> String {
+        let problems = build(&experiment(text), &Changes::NONE, &Builtin).err().unwrap();
+        problems.iter().map(|problem| problem.to_string()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// E-15, E-18, E-22 to E-24.
+    #[test]
+    fn what_every_link_has_promised_is_kept_and_seen_in_the_ledger() {
+        let ledger = ledger(NETWORK);
+        for class in ["control", "sound", "film", "rival film"] {
+            let Deadlines { made, met, late } = deadlines(&ledger, class);
+            assert_eq!(late, 0, "{class}");
+            assert!(met > 0 && made - met <= 3, "{class}: {met} of {made}");
+        }
+        assert_eq!(deadlines(&ledger, "control").made, 400);
+        let files = ledger.paths.iter().find(|path| path.class == "files").unwrap();
+        assert!(files.totals.deadlines.is_none());
+        let text = render(&ledger, Style { width: 100, color: false, unicode: false });
+        assert!(text.contains("400 of 400 met"), "{text}");
+    }
+
+    /// E-26: a source at three times its rate costs itself alone.
+    #[test]
+    fn a_source_that_breaks_its_contract_harms_only_itself() {
+        let greedy = NETWORK.replacen("burst = 3,", "times = 3.0, burst = 3,", 1);
+        assert_ne!(greedy, NETWORK);
+        let ledger = ledger(&greedy);
+        for class in ["control", "sound", "rival film"] {
+            assert_eq!(deadlines(&ledger, class).late, 0, "{class}");
+        }
+        let film = ledger.paths.iter().find(|path| path.class == "film").unwrap();
+        assert!(film.totals.dropped.packets > 100, "{:?}", film.totals.dropped);
+        assert_eq!(film.totals.deadlines.unwrap().late, 0, "what is sent at all is in time");
+    }
+
+    /// E-18: admission says which link, and what would do.
+    #[test]
+    fn a_channel_that_a_link_cannot_promise_is_refused_with_the_reason() {
+        let late = refused(&NETWORK.replace("deadline = \"1 ms\"", "deadline = \"300 us\""));
+        assert!(late.contains("`bridge->listener` refuses it: it can promise"), "{late}");
+        assert!(late.contains("at least"), "{late}");
+        let full = refused(&NETWORK.replace("interval = \"8 ms\"", "interval = \"2 ms\""));
+        assert!(full.contains("refuses it: it wants 61.0 % of the link"), "{full}");
+        let jumbo = "packet = \"9000 B\", message = \"15000 B\"";
+        let long = refused(&NETWORK.replace("message = \"15000 B\"", jumbo));
+        assert!(long.contains("its packets have 9000 B"), "{long}");
+        let fifo = refused(&NETWORK.replacen("queue = { edd = {} }", "", 1));
+        let found = "`talker->switch` has the queue drop-tail, which keeps no promises";
+        assert!(fifo.contains(found), "{fifo}");
+        let without = refused(&NETWORK.replace("deadline = \"1 ms\"\n", ""));
+        assert!(without.contains("a channel without a deadline"), "{without}");
+        // Nobody need promise anything.
+        let all = NETWORK.replace("promised = true", "promised = false");
+        let all = all.replace("deadline = \"1 ms\"", "deadline = \"300 us\"");
+        assert!(deadlines(&ledger(&all), "control").late > 0);
+    }
+}
