@@ -42,7 +42,6 @@ const SHORT: &[(&str, &str)] = &[
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("A-39", "sends an order of magnitude faster than programmed"),
     ("E-84", "jitter that scheduling on END saves"),
-    ("E-80", "admission of processor and link admits Table 6.2"),
     ("E-89", "reserved for films"),
     ("E-92", "HQoS2: late"),
     ("E-92", "HQoS1 depth 60: late"),

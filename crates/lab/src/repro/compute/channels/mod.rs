@@ -1,7 +1,9 @@
 //! Real-time channels (E-15 to E-37, E-79 to E-95): what chapters 3 and 6 measured.
 
 pub(super) mod link;
+pub(super) mod modern;
 pub(super) mod point_to_point;
 mod spread;
 mod system;
 pub(super) mod token;
+pub(super) mod tsn;

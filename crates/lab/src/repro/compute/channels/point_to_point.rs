@@ -2,12 +2,12 @@
 //! adapter of two stages, with the link scheduled on it or on the host.
 
 use super::super::{Computed, Setting};
-use super::spread::{Spread, seeds};
+use super::spread::{Spread, deviation, seeds};
 use super::system::{Flow, Host, Run, run};
 use crate::repro::{Constants, Error};
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Stream, Time};
 use lastmeter_host::adapter::description::{Description, Discipline};
-use lastmeter_transport::channel::admission::host::HandlerCosts;
+use lastmeter_transport::channel::admission::host::{HandlerCosts, Pace};
 use lastmeter_transport::channel::admission::{Method, Reservations, host};
 use lastmeter_transport::channel::contract::Contract;
 use lastmeter_transport::channel::handlers::Regulation;
@@ -143,33 +143,27 @@ impl Bench<'_> {
     }
 
     fn point(&self, depth: Option<u64>, load: u64) -> Result<Point, Error> {
+        self.point_of(&self.host(depth)?, load)
+    }
+
+    fn point_of(&self, host: &Host, load: u64) -> Result<Point, Error> {
         let span = (Time::START + WARM, Time::START + WARM + SPAN);
-        let run: Run = run(&self.host(depth)?, &self.flows(load)?, span, MS);
+        let run: Run = run(host, &self.flows(load)?, span, MS);
         let [real_time @ .., best_effort] = run.flows.as_slice() else {
             unreachable!("best effort comes last")
         };
         let periodic = &real_time[2].laxity;
         Ok(Point {
             throughput: run.throughput(|at| at == real_time.len()),
-            delay: best_effort.delay.mean() / 1e12,
+            delay: best_effort.delay.mean(),
             missed: run.missed(|at| at < real_time.len()),
-            laxity: periodic.mean() / 1e12,
+            laxity: periodic.mean(),
             jitter: deviation(periodic),
         })
     }
 }
 
-/// The standard deviation, in seconds, from the distribution's buckets.
-fn deviation(of: &lastmeter_engine::Distribution) -> f64 {
-    let mean = of.mean();
-    let squares = of.buckets().map(|(low, high, count)| {
-        let middle = (low.as_ps() as f64 + high.as_ps() as f64) / 2.0;
-        (middle - mean).powi(2) * count as f64
-    });
-    (squares.sum::<f64>() / of.count().max(1) as f64).sqrt() / 1e12
-}
-
-/// The rows of E-81 to E-85 and E-95.
+/// The rows of E-80 to E-85, E-32 and E-95.
 pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut spread = Spread::default();
     for seed in seeds(setting) {
@@ -244,6 +238,15 @@ fn one(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     );
     spread.holds("E-95", "point to point the host is enough", most == 0.0);
     spread.holds("E-80", "admission of processor and link admits Table 6.2", admits(bench)?);
+    for (n, contract) in bench.contracts()?.iter().enumerate() {
+        let rate = contract.bytes_per_second() / 1024.0;
+        spread.add("E-82", &format!("R_max of channel {n}"), rate, "KB/s");
+    }
+    let load = LOADS[2];
+    let at_once = Host { regulation: Regulation::RealTimePriority, ..bench.host(Some(2))? };
+    let (waits, at_once) = (bench.point(Some(2), load)?, bench.point_of(&at_once, load)?);
+    let item = "early messages at once: best effort waits longer";
+    spread.holds("E-32", item, at_once.delay > waits.delay);
     Ok(())
 }
 
@@ -252,8 +255,13 @@ fn one(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
 fn admits(bench: &Bench<'_>) -> Result<bool, Error> {
     let costs = bench.costs("real_time_packet", None)?;
     let best_effort = bench.costs("best_effort_packet", None)?;
-    let packet = bench.constants.get::<PerByte>("dma")?.time_for(bench.packet)
-        + bench.constants.get::<Duration>("fifo")?;
+    let overhead: Duration = bench.constants.get("fifo")?;
+    let stage = |name: &str| -> Result<Duration, Error> {
+        Ok(bench.constants.get::<PerByte>(name)?.time_for(bench.packet) + overhead)
+    };
+    let (packet, network) = (stage("dma")?, stage("network")?);
+    let made_every = costs.per_packet.min(best_effort.per_packet);
+    let pace = Pace { made_every, stages: vec![packet, network] };
     let blocking = costs.blocking().max(best_effort.blocking());
     let mut processor = Reservations::new(Method::Edf, blocking);
     let mut link = Reservations::new(Method::Edf, packet * 2);
@@ -266,11 +274,13 @@ fn admits(bench: &Bench<'_>) -> Result<bool, Error> {
         };
         let cpu = costs.demand(&contract);
         let within = contract.deadline;
-        let Some((d_cpu, d_link)) = host::bounds((&processor, cpu), (&link, wire), within) else {
+        let Some((d_cpu, d_link)) = host::bounds((&processor, cpu), (&link, wire), &pace, within)
+        else {
             return Ok(false);
         };
         processor.reserve(cpu, d_cpu.min(cpu.interval));
-        link.reserve(wire, d_link);
+        // Where no packet waits for the link, its share of the link is all that counts.
+        link.reserve(wire, if pace.crossing().is_some() { wire.interval } else { d_link });
     }
     Ok(true)
 }

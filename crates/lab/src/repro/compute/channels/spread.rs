@@ -2,6 +2,7 @@
 //! in the experiment's README; `lastmeter repro --seed N` shows other seeds.
 
 use super::super::{Computed, Setting, Value};
+use lastmeter_engine::Distribution;
 use std::collections::BTreeMap;
 
 /// Seeds of a quick run, and of a full one.
@@ -57,4 +58,14 @@ fn median(values: &[f64]) -> f64 {
         n if n % 2 == 1 => sorted[n / 2],
         n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     }
+}
+
+/// The standard deviation, in seconds, from the distribution's buckets.
+pub(super) fn deviation(of: &Distribution) -> f64 {
+    let mean = of.mean() * 1e12;
+    let squares = of.buckets().map(|(low, high, count)| {
+        let middle = (low.as_ps() as f64 + high.as_ps() as f64) / 2.0;
+        (middle - mean).powi(2) * count as f64
+    });
+    (squares.sum::<f64>() / of.count().max(1) as f64).sqrt() / 1e12
 }
