@@ -813,6 +813,8 @@ function showRun(id) {
   shown = { id, record: null, course: null, view: null, paths: 0, path: 0, resources: 0 };
   $("comparison").hidden = true;
   clearParts();
+  $("result-title").textContent = `Run ${id}`;
+  $("state").replaceChildren();
   listen(id);
 }
 
@@ -880,6 +882,13 @@ function drawState(news) {
   $("state").replaceChildren(...parts);
 }
 
+/** Reads the part of a ledger that is looked at; whoever turned the page meanwhile wants another. */
+async function look(own) {
+  const { paths, resources } = own;
+  const view = await ask(`/api/runs/${own.id}/ledger?paths=${paths}&resources=${resources}`);
+  if (own.paths === paths && own.resources === resources) own.view = view;
+}
+
 /** A run has come to its end: its ledger is in a file, of which parts are shown. */
 async function finish() {
   const own = shown;
@@ -889,7 +898,7 @@ async function finish() {
     return;
   }
   try {
-    own.view = await ask(`/api/runs/${own.id}/ledger?paths=${own.paths}&resources=${own.resources}`);
+    await look(own);
     own.course = await ask(`/api/runs/${own.id}/points`);
   } catch (fault) {
     if (own === shown) $("state").append(make("p", { class: "fault" }, fault.message));
@@ -1042,7 +1051,7 @@ async function page(change) {
   if (!isOver(shown.record)) return;
   const own = shown;
   try {
-    own.view = await ask(`/api/runs/${own.id}/ledger?paths=${own.paths}&resources=${own.resources}`);
+    await look(own);
   } catch (fault) {
     $("state").append(make("p", { class: "fault" }, fault.message));
   }

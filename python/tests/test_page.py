@@ -337,7 +337,7 @@ def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, serv
         for flow in range(flows)
     )
     chain = f'[[links]]\nbetween = {json.dumps(names)}\nrate = "100 Gbit/s"\ndelay = "1 us"\n'
-    text = f'title = "Many paths"\nquestion = ""\nduration = "3 ms"\nseed = 1\n[nodes]\n{nodes}{chain}{traffic}'
+    text = f'title = "Many paths"\nquestion = ""\nduration = "30 ms"\nseed = 1\n[nodes]\n{nodes}{chain}{traffic}'
     (folder / "many.toml").write_text(text)
     page.reload()
     open_experiment(page, "many.toml")
