@@ -2,8 +2,8 @@
 
 use super::fabric::FREE;
 use super::{Builder, Made};
-use lastmeter_base::{Bytes, Stream};
 use lastmeter_base::kind::{Nested, Values};
+use lastmeter_base::{Bytes, Stream};
 use lastmeter_engine::{Error, PortId, ResourceKind};
 use lastmeter_host::adapter::description::Description;
 use lastmeter_host::adapter::element::Adapter;
@@ -29,7 +29,8 @@ impl Builder<'_, '_> {
         };
         let (name, group) = (single.name.clone(), declared.name.clone());
         let shared = declared.count.is_some_and(|count| count > 1);
-        let queue = queue::build(&values.get::<Nested>("queue"), &self.site(&name, None, Bytes::ZERO));
+        let queue =
+            queue::build(&values.get::<Nested>("queue"), &self.site(&name, None, Bytes::ZERO));
         let names = ["interface", "transfer", "set-up", "network"];
         let engine_names = ["interface", "transfer", "network"].map(|of| format!("{name}.{of}"));
         let engine_of = |phase: usize| phase.min(2);

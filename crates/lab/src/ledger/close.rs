@@ -1,8 +1,8 @@
 //! Closing the books of a model run: from the engine's outcome to the ledger.
 
 use super::{
-    Balance, Count, Deadlines, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA, Series,
-    Stage, Step, Times, Totals,
+    Balance, Count, Deadlines, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA,
+    Series, Stage, Step, Times, Totals,
 };
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use std::collections::BTreeMap;
