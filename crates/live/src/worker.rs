@@ -123,9 +123,12 @@ fn die_with_parent() -> Result<()> {
 /// Only root may; without it quiet windows are chosen afterwards, so a refusal is no error. The
 /// kernel shares CPUs first among sessions (`sched_autogroup`), so a session of its own comes first.
 fn take_priority() {
-    let _ = rustix::process::setsid();
+    // Without a session of its own the whole session that it is in would gain.
+    let alone = rustix::process::setsid().is_ok();
     let _ = rustix::process::setpriority_process(None, PRIORITY);
-    let _ = std::fs::write("/proc/self/autogroup", PRIORITY.to_string());
+    if alone {
+        let _ = std::fs::write("/proc/self/autogroup", PRIORITY.to_string());
+    }
 }
 
 fn serve(parent: &str) -> Result<()> {
