@@ -332,7 +332,7 @@ mod tests {
     use crate::ledger::{Close, Deadlines, Ledger, close};
     use crate::library::Builtin;
     use crate::report::terminal::{Style, render};
-    use lastmeter_engine::VirtualClock;
+    use lastmeter_engine::Serial;
 
     const NETWORK: &str = include_str!("../../../../experiments/channels/experiment.toml");
 
@@ -343,7 +343,7 @@ mod tests {
     fn ledger(text: &str) -> Ledger {
         let built = build(&experiment(text), &Changes::NONE, &Builtin).map_err(|_| ()).unwrap();
         let mut engine = built.graph.build(1).unwrap();
-        engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
+        engine.run_parallel(built.end, &Default::default(), &Serial).unwrap();
         close(&engine.finish().unwrap(), Close::default())
     }
     fn deadlines(ledger: &Ledger, class: &str) -> Deadlines {
