@@ -184,6 +184,12 @@ impl<Q: Queue> Element for Server<Q> {
         // While the server waits for its queue alone, the newcomer may be let go at once.
         if !self.awaited || self.free_at <= cx.now() {
             self.serve(cx);
+        } else if self.not_before > self.free_at
+            && let Some(ready) = self.queue.ready_at(cx.now())
+        {
+            // The newcomer may go before what the timer waits for.
+            self.not_before = ready.max(self.free_at);
+            cx.arm(FREE, self.not_before);
         }
         self.packets_most = self.packets_most.max(self.queue.packets());
     }
