@@ -369,7 +369,7 @@ mod tests {
         let files = ledger.paths.iter().find(|path| path.class == "files").unwrap();
         assert!(files.totals.deadlines.is_none());
         let text = render(&ledger, Style { width: 100, color: false, unicode: false });
-        assert!(text.contains("400 of 401 met"), "{text}");
+        assert!(text.contains("deadlines 49 of 51 met"), "{text}");
     }
 
     /// E-26: a source at three times its rate costs itself alone.
