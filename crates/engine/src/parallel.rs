@@ -73,6 +73,8 @@ impl Engine {
     ) -> Result<(), Error> {
         let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
         for partition in 0..self.partitions.len() {
+            // What crossed at the end of an earlier step waits in the boxes.
+            self.partitions[partition].world.take_in();
             self.partitions[partition]
                 .start()
                 .map_err(|stuck| self.no_progress(partition, stuck))?;
