@@ -41,6 +41,7 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 const SHORT: &[(&str, &str)] = &[
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("A-39", "sends an order of magnitude faster than programmed"),
+    ("E-84", "modern: scheduling on the adapter saves jitter"),
     ("E-84", "jitter that scheduling on END saves"),
     ("E-89", "reserved for films"),
     ("E-92", "HQoS2: late"),
