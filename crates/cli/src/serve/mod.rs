@@ -51,7 +51,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Run so many experiments at once; further ones wait
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     at_once: u8,
     /// Be one of the runs: the server starts itself so
     #[arg(long, hide = true)]

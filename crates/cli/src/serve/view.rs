@@ -4,6 +4,7 @@ use super::events::{Course, Point};
 use lastmeter_lab::ledger::{Ledger, Path, Resource};
 use lastmeter_lab::report::compare::{Comparison, Line};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Paths and resources in a part.
 const PATHS: usize = 20;
@@ -58,6 +59,7 @@ fn path(path: &Path) -> Value {
 }
 
 fn resource(resource: &Resource) -> Value {
+    let by_stage: BTreeMap<_, _> = resource.by_stage.iter().take(STAGES).collect();
     json!({
         "name": resource.name,
         "kind": resource.kind,
@@ -65,7 +67,7 @@ fn resource(resource: &Resource) -> Value {
         "busy": resource.busy,
         "blocked": resource.blocked,
         "idle": resource.idle,
-        "by_stage": resource.by_stage.iter().take(STAGES).collect::<std::collections::BTreeMap<_, _>>(),
+        "by_stage": by_stage,
     })
 }
 
