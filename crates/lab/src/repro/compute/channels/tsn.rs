@@ -1,5 +1,5 @@
 //! The scheduler of real-time channels beside the shapers of time-sensitive networking, on the same
-//! traffic (E-16, E-22, E-95): FIFO, strict priority, credit-based (802.1Qav), time-aware (802.1Qbv).
+//! traffic (E-22, E-95): FIFO, strict priority, credit-based (802.1Qav), time-aware (802.1Qbv).
 
 use super::super::vunet::{counters, parse, run};
 use super::super::{Computed, Setting};
@@ -148,7 +148,7 @@ fn compare(setting: &Setting<'_>, seed: u64, spread: &mut Spread) -> Result<(), 
         deadline: Duration::from_ms(20),
     };
     spread.add(
-        "E-16",
+        "E-22",
         "a film as TSpec: MaxFramesPerInterval",
         film.tspec().frames_max as f64,
         "frames",
