@@ -198,8 +198,9 @@ impl Builder<'_, '_> {
                 let demand = link.demand(contract);
                 let share = 100.0 * demand.cost.as_secs_f64() / demand.interval.as_secs_f64();
                 let found = format!(
-                    "`{name}` refuses it: it wants {share:.1} % of the link, of which {promised:.1} % \
-                     are promised, and no bound up to its interval of {} can be kept",
+                    "`{name}` refuses it: it wants {share:.1} % of the link, of which \
+                     {promised:.1} % are promised, and no bound up to its interval of {} \
+                     can be kept",
                     demand.interval
                 );
                 let right = "send less, ask before others do, or try admission = \"edf\" on the \
@@ -212,8 +213,8 @@ impl Builder<'_, '_> {
                 let rest: Duration = others.filter_map(least_of).sum();
                 let wanted = contract.deadline + least.saturating_sub(left) + rest;
                 let found = format!(
-                    "`{name}` refuses it: it can promise {least} at best, and {left} of the deadline \
-                     are left there"
+                    "`{name}` refuses it: it can promise {least} at best, and {left} of the \
+                     deadline are left there"
                 );
                 let right = format!(
                     "the links together need at least {wanted} of the deadline; promised = false \

@@ -9,7 +9,7 @@ use lastmeter_base::{Bytes, Duration, here};
 pub const PAGE: &Page = &Page {
     name: "channel",
     family: Family::Traffic,
-    what: "A real-time channel: messages with a deadline, which every link of the way has promised.",
+    what: "A real-time channel: messages with a deadline that every link of the way has promised.",
     ports: "application --> police --> packets --> links with `edd` --> reassembly\n\
             drops: `beyond contract`",
     params: &[
@@ -45,7 +45,7 @@ pub const PAGE: &Page = &Page {
             "promised",
             ParamKind::Flag,
             "true",
-            "whether each link must promise its part of the deadline; without, it runs all the same",
+            "whether each link must promise its part of the deadline; if not, it runs all the same",
         ),
         Param::or(
             "shaped",
