@@ -126,7 +126,8 @@ fn something_limits(
     let runner_up = sensitive.get(1).filter(|&&(_, gain)| gain > 0.0);
     let next = runner_up.map_or(0.0, |&(_, gain)| gain);
     if most_used < BUSY_MIN {
-        return round_trips(ledger, utilised, most_used);
+        let lost = drops(ledger, utilised, (name.as_str(), *gain));
+        return lost.unwrap_or_else(|| round_trips(ledger, utilised, most_used));
     }
     let waits = utilised.first().filter(|(other, _)| other != name && waits(ledger, other, name));
     let agree = most_used - utilisation <= UTILISATION_CLOSE || waits.is_some();
@@ -167,6 +168,27 @@ fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
     };
     let (busy, blocked) = (of(other, |r| r.busy), of(other, |r| r.blocked));
     blocked > busy && busy < of(limit, |r| r.busy)
+}
+
+/// Throughput is lost where nothing is busy for long: bursts that overflow a queue, or a network that
+/// loses. `None` where nothing is lost.
+fn drops(ledger: &Ledger, utilised: &[(String, f64)], best: (&str, f64)) -> Option<Verdict> {
+    let stages = ledger.paths.iter().flat_map(|path| &path.stages);
+    let lost = stages.flat_map(|stage| stage.drops.iter().map(move |drop| (&stage.name, drop)));
+    let mut places: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    lost.for_each(|(stage, (reason, count))| *places.entry((stage, reason)).or_default() += count);
+    let ((stage, reason), _) = places.into_iter().max_by_key(|&(_, count)| count)?;
+    let (busiest, most_used) = utilised.first().cloned().unwrap_or_default();
+    let words = format!(
+        "Throughput is lost ({}), most of it at {stage} (`{reason}`), although no resource is in \
+         use for more than {}; 10 % more speed of {} brings {} more.",
+        percent(ledger.loss()),
+        percent(most_used),
+        best.0,
+        percent(best.1)
+    );
+    let (confidence, runner_up) = (Confidence::Medium, Some(busiest));
+    Some(Verdict { resource: None, utilisation: most_used, confidence, runner_up, words })
 }
 
 /// Throughput depends on speed, but nothing is busy: senders wait for answers.
