@@ -168,10 +168,12 @@ fn nothing_is_left_behind_however_it_ends() {
     }
 }
 
-/// The verdict of a command's ledger: resource, confidence, words.
+/// The verdict of a command's ledger: resource, confidence, words; or what the command said instead.
 fn verdict(command: &mut Command) -> [String; 3] {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", words(&output));
+    if !output.status.success() {
+        return [String::new(), String::new(), words(&output)];
+    }
     let ledger: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     ["resource", "confidence", "words"]
         .map(|key| ledger["verdict"][key].as_str().unwrap_or_default().to_owned())
@@ -198,7 +200,10 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
         let theirs = verdict(&mut lastmeter(&client));
         let stream = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
         let ours = verdict(&mut in_own_cache(&stream, "beside"));
-        let same = theirs[2].contains("sender") == ours[2].contains("sender")
+        // iperf3's server may still be busy with whoever asked whether it is there.
+        let both_said = !theirs[1].is_empty() && !ours[1].is_empty();
+        let same = both_said
+            && theirs[2].contains("sender") == ours[2].contains("sender")
             && theirs[2].contains("CPU") == ours[2].contains("CPU");
         seen.push((theirs, ours));
         same
