@@ -5,11 +5,11 @@
 //! most 256 of them, whatever the number of flows.
 
 use crate::queue::{
-    Blue, BlueOptions, By, CellDiscard, CellPolicy, Codel, CodelOptions, Control, Discard,
+    Blue, BlueOptions, By, Cbs, CellDiscard, CellPolicy, Codel, CodelOptions, Control, Discard,
     DropTail, Drr, DrrOptions, DualPi2, DualPi2Options, Edd, FifoPlus, FlatOptions, FlatWfq,
     FqCodel, FqCodelOptions, Frames, HPfq, HopLaxity, Hrr, Late, Pie, PieOptions, Priority, Qsdrr,
     Queue, Rcsp, RcspOptions, Red, RedOptions, Room, Scfq, ShareOptions, StopAndGo, Tdrr,
-    TokenBucket, Tree, VirtualClock, Wf2q, Wfq,
+    TimeAware, TokenBucket, Tree, VirtualClock, Wf2q, Wfq,
 };
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Rate, Stream, Time};
@@ -88,6 +88,15 @@ pub const CASES: &[Case] = cases! {
         levels: 8,
         room: Room::UNLIMITED,
     }),
+    "cbs": |_| {
+        let slope = Some(Rate::from_gbit(3_000));
+        Cbs::new([slope; 2], Some((LINE, Bytes::ZERO)), Room::UNLIMITED)
+    },
+    "time-aware": |_| {
+        let gate = (0, vec![(Duration::ZERO, Duration::from_ns(250))]);
+        let port = Some((LINE, Bytes::ZERO));
+        TimeAware::new(Duration::from_us(1), Duration::ZERO, &[gate], port, Room::UNLIMITED)
+    },
     "cell-discard": |_| CellDiscard::new(PACKETS_MAX, CellPolicy::Early, PACKETS_MAX),
 };
 
