@@ -33,7 +33,7 @@ from ._lastmeter import (
 )
 from .element import Element
 from .network import Network, load, parse
-from .program import bench, command, compare, live, run_again, why
+from .program import bench, command, compare, dq, live, run_again, why
 from .sweeping import sweep
 
 # Measurements run in helper processes, which import this package again.
@@ -59,6 +59,7 @@ __all__ = [
     "calibrate",
     "command",
     "compare",
+    "dq",
     "experiments",
     "kinds",
     "kinds_text",

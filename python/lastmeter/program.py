@@ -85,6 +85,17 @@ def bench(name: str = "", *, quick: bool = False) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def dq(*options: str) -> list[dict[str, Any]]:
+    """Runs the stress load of distributed queueing on threads; what its cells tell beside what was
+    published.
+
+    >>> import lastmeter as lm
+    >>> found = lm.dq("--quick")                                    # doctest: +SKIP
+    """
+    _, text = command(["dq", "--json", *options])
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def compare(
     first: Ledger, second: Ledger, names: tuple[str, str] = ("first", "second")
 ) -> dict[str, Any]:

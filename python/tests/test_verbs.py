@@ -90,6 +90,11 @@ def test_a_transfer_of_another_time() -> None:
         lm.why(host="hp9000-730")
 
 
+def test_distributed_queueing_runs_on_threads() -> None:
+    found = lm.dq("--quick")
+    assert {"item", "published", "measured", "unit"} <= set(found[0])
+
+
 def test_benchmarks_run() -> None:
     found = lm.bench("queue/drop-tail@10", quick=True)
     assert found and all(one["value"] > 0 for one in found)
