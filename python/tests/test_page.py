@@ -336,7 +336,7 @@ def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, serv
         f'constant = {{ rate = "1 Mbit/s", size = "125 B" }}\n'
         for flow in range(flows)
     )
-    chain = f'[[links]]\nbetween = {json.dumps(names)}\nrate = "100 Gbit/s"\ndelay = "1 us"\n'
+    chain = f'[[links]]\nbetween = {json.dumps(names)}\nrate = "100 Gbit/s"\ndelay = "1 us"\nqueue.drop-tail.packets = {flows}\n'
     text = f'title = "Many paths"\nquestion = ""\nduration = "30 ms"\nseed = 1\n[nodes]\n{nodes}{chain}{traffic}'
     (folder / "many.toml").write_text(text)
     page.reload()
@@ -356,7 +356,7 @@ def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, serv
     length = Path(download.value.path()).stat().st_size
     assert length > 41_000 * flows, length
     heap = page.evaluate("performance.memory.usedJSHeapSize")
-    assert heap < 60e6, heap
+    assert heap < 100e6, heap
     expect(page.locator("#files")).not_to_contain_text("as a page")
 
 
