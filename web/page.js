@@ -1119,12 +1119,10 @@ function drawFiles() {
   const file = (name, words) => make("a", { href: `/runs/${id}/${name}` }, words);
   const links = [file("ledger.json", `ledger.json (${show.size(record.size)})`), file("paths.parquet", "paths.parquet"), file("stages.parquet", "stages.parquet"),
     file("resources.parquet", "resources.parquet"), file("experiment.toml", "experiment.toml")];
-  if (record.figures?.page) {
-    const report = file("ledger.html", "the whole ledger as a page");
-    report.target = "_blank";
-    report.rel = "noopener";
-    links.unshift(report);
-  }
+  const report = file("ledger.html", "the ledger as a page");
+  report.target = "_blank";
+  report.rel = "noopener";
+  links.unshift(report);
   $("files").replaceChildren(make("h3", {}, "Files"), make("p", {}, ...links));
 }
 

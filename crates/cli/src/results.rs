@@ -16,20 +16,14 @@ const HTML: &str = "ledger.html";
 /// # Errors
 /// A file cannot be written; says which.
 pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
-    write_data(folder, ledger)?;
-    save(folder, HTML, report::html::render(ledger).as_bytes())?;
-    Ok(folder.join(HTML))
-}
-
-/// [`write`] without the page.
-pub(crate) fn write_data(folder: &Path, ledger: &Ledger) -> Result<(), Complaint> {
     save(folder, JSON, report::json::to_json(ledger).as_bytes())?;
     for table in Table::ALL {
         let mut rows = Vec::new();
         report::parquet::write(ledger, table, &mut rows)?;
         save(folder, &format!("{}.parquet", table.name()), &rows)?;
     }
-    Ok(())
+    save(folder, HTML, report::html::render(ledger).as_bytes())?;
+    Ok(folder.join(HTML))
 }
 
 /// Writes one file into a folder, which is made if it is missing.

@@ -93,8 +93,6 @@ pub(super) struct Figures {
     pub(super) latency: f64,
     pub(super) loss: f64,
     pub(super) paths: usize,
-    /// Whether the whole ledger is there as a page.
-    pub(super) page: bool,
     /// What limits it, where something does.
     pub(super) limits: Option<String>,
 }

@@ -122,11 +122,7 @@ fn fulfil(site: &Site, route: Route, body: &[u8]) -> Result<Answer, Fault> {
         Route::Result(id, kept) => {
             let path = runs.store.path(runs.record(id)?.id).join(kept.name);
             if !path.is_file() {
-                let words = match kept.name {
-                    "ledger.html" => "this ledger is too large for one page: take ledger.json",
-                    _ => "this run has no such file",
-                };
-                return Err(Fault::new(StatusCode::NOT_FOUND, words));
+                return Err(Fault::new(StatusCode::NOT_FOUND, "this run has no such file"));
             }
             return Ok(Answer::File(path, kept));
         }

@@ -11,7 +11,6 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::run::{Crew, Explained, Failure, SoFar, Watch, explain, ledger};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,8 +23,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const SHARE: u32 = 20;
 /// What the course is kept as.
 pub(super) const COURSE: &str = "course.json";
-/// A ledger with more stages is not drawn as a page: no browser shows it well.
-const STAGES_MAX: usize = 5000;
 
 /// Does one job and tells of it on standard output; says nothing in any other way.
 pub(super) fn work(common: &Common) -> Result<Ended, Complaint> {
@@ -115,24 +112,14 @@ fn run(job: &Job, threads: &Threads, watch: &Watch, sampler: &Sampler) -> Result
         Err(failure) => return Ok(failed(failure)),
     };
     let figures = figures(&ledger);
-    let size = keep(&job.results, &ledger, figures.page)?;
+    results::write(&job.results, &ledger)?;
+    let size = std::fs::metadata(job.results.join(results::JSON))?.len();
     results::save(&job.results, COURSE, &serde_json::to_vec(&sampler.course())?)?;
     Ok(Event::Done { figures, partial: ledger.provenance.partial, size })
 }
 
-/// Writes the results; gives the length of the ledger.
-fn keep(folder: &Path, ledger: &Ledger, page: bool) -> Result<u64, Complaint> {
-    match page {
-        true => results::write(folder, ledger).map(drop)?,
-        false => results::write_data(folder, ledger)?,
-    }
-    Ok(std::fs::metadata(folder.join(results::JSON))?.len())
-}
-
 fn figures(ledger: &Ledger) -> Figures {
-    let stages: usize = ledger.paths.iter().map(|path| path.stages.len()).sum();
     Figures {
-        page: stages <= STAGES_MAX,
         duration: ledger.duration,
         goodput: ledger.goodput(),
         latency: ledger.latency(),

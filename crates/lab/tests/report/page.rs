@@ -104,3 +104,15 @@ fn a_quantity_over_time_is_drawn_in_pieces_and_has_a_table() {
     ledger.series = vec![series("s", Vec::new())];
     assert!(!html::render(&ledger).contains("Over time"));
 }
+
+#[test]
+fn a_very_large_ledger_has_a_page_that_a_browser_shows() {
+    let mut ledger = sample::ledger();
+    let path = ledger.paths[0].clone();
+    ledger.paths.extend((0..20_000).map(|_| path.clone()));
+    let page = html::render(&ledger);
+    assert!(page.len() < 30_000_000, "{}", page.len());
+    let all = format!("of {} paths", ledger.paths.len());
+    assert!(page.contains(&all));
+    assert!(!html::render(&sample::ledger()).contains("This page has"));
+}

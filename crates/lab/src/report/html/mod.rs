@@ -9,6 +9,7 @@
 pub mod compare;
 mod distribution;
 mod drawing;
+mod extract;
 mod facts;
 pub mod manual;
 mod paths;
@@ -38,7 +39,8 @@ const SECTIONS: [fn(&Ledger, &mut String); 8] = [
 /// No request can leave the page, whatever a name in the ledger contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// Draws a ledger as a whole HTML document.
+/// Draws a ledger as a whole HTML document. Of a very large one it draws the paths and resources that
+/// deserve attention first, and says how many others the files beside it have.
 ///
 /// ```
 /// use lastmeter_engine::Graph;
@@ -54,6 +56,11 @@ pub fn render(ledger: &Ledger) -> String {
     out.push_str(&format!("<header>\n<h1>{}</h1>\n", escape(&ledger.title)));
     facts::run(ledger, &mut out);
     out.push_str("</header>\n<main>\n");
+    let extract = extract::of(ledger);
+    if let Some(extract) = &extract {
+        extract::say(extract, ledger, &mut out);
+    }
+    let ledger = extract.as_ref().unwrap_or(ledger);
     SECTIONS.iter().for_each(|section| section(ledger, &mut out));
     out.push_str("</main>\n");
     let json = serde_json::to_string(ledger);
