@@ -70,8 +70,7 @@ pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
 }
 
 fn plot(title: String, caption: &str, y: String, series: Vec<Series>) -> Plot {
-    let (caption, x) = (caption.to_owned(), "N".to_owned());
-    Plot { title, caption, x, y, over_time: false, series, marks: Vec::new() }
+    Plot::new(title, caption, ("N", &y), series)
 }
 
 fn scaled(series: &Series, by: f64) -> Series {

@@ -36,6 +36,37 @@ pub struct Plot {
     pub marks: Vec<(f64, String)>,
 }
 
+impl Plot {
+    /// Curves over something that is not time, without marks: title, caption, both axes with their
+    /// units.
+    pub fn new(
+        title: impl Into<String>,
+        caption: impl Into<String>,
+        (x, y): (&str, &str),
+        series: Vec<Series>,
+    ) -> Plot {
+        Plot {
+            title: title.into(),
+            caption: caption.into(),
+            x: x.to_owned(),
+            y: y.to_owned(),
+            over_time: false,
+            series,
+            marks: Vec::new(),
+        }
+    }
+
+    /// The same over time, through which one can step.
+    pub fn over_time(self) -> Plot {
+        Plot { over_time: true, ..self }
+    }
+
+    /// The same with places on the horizontal axis that the document names.
+    pub fn marked(self, marks: Vec<(f64, String)>) -> Plot {
+        Plot { marks, ..self }
+    }
+}
+
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 340.0;
 const LEFT: f64 = 70.0;

@@ -31,7 +31,7 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         resources: resources.collect(),
         verdict: ledger.verdict.clone(),
         what_ifs: ledger.what_ifs.clone(),
-        balance: ledger.balance.clone(),
+        balance: ledger.balance,
         certificate: ledger.certificate.clone(),
         provenance: ledger.provenance.clone(),
         notes: ledger.notes.clone(),

@@ -197,17 +197,16 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         let points = model.curve(packet)?.iter().map(point).filter(|one| one.0 <= 16.0).collect();
         Ok(Series { name: name.to_owned(), points })
     });
-    Ok(vec![Plot {
-        title: "Fig 9: TCP stream throughput of Afterburner".to_owned(),
-        caption: "Flat from 4 KB: 24.7 MB/s with 14 KB packets, a fifth less with 6 KB. The \
-                  rise hangs on an assumed send() of 50 us."
-            .to_owned(),
-        x: "size of send(), KB".to_owned(),
-        y: "throughput, MB/s".to_owned(),
-        over_time: false,
-        series: series.into_iter().collect::<Result<_, Error>>()?,
-        marks: vec![(4.0, "4 KB".to_owned())],
-    }])
+    Ok(vec![
+        Plot::new(
+            "Fig 9: TCP stream throughput of Afterburner",
+            "Flat from 4 KB: 24.7 MB/s with 14 KB packets, a fifth less with 6 KB. The \
+                  rise hangs on an assumed send() of 50 us.",
+            ("size of send(), KB", "throughput, MB/s"),
+            series.into_iter().collect::<Result<_, Error>>()?,
+        )
+        .marked(vec![(4.0, "4 KB".to_owned())]),
+    ])
 }
 
 fn in_mb(bytes_per_second: f64) -> Value {

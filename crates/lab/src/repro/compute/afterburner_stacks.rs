@@ -319,15 +319,13 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         }
         series.push(Series { name: name.to_owned(), points });
     }
-    Ok(vec![Plot {
-        title: "Prediction, which the document does not have: three stacks on one card".to_owned(),
-        caption:
-            "J-87. 14 KB packets; kernel copies, checksum passes and a library's call are assumed."
-                .to_owned(),
-        x: "message, KB".to_owned(),
-        y: "throughput, MB/s".to_owned(),
-        over_time: false,
-        series,
-        marks: vec![(4.0, "4 KB".to_owned())],
-    }])
+    Ok(vec![
+        Plot::new(
+            "Prediction, which the document does not have: three stacks on one card",
+            "J-87. 14 KB packets; kernel copies, checksum passes and a library's call are assumed.",
+            ("message, KB", "throughput, MB/s"),
+            series,
+        )
+        .marked(vec![(4.0, "4 KB".to_owned())]),
+    ])
 }

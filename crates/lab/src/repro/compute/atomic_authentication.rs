@@ -223,18 +223,17 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let points = (1..).zip(&ladder).map(|(place, step)| (f64::from(place), step.rate / 1e6));
     let marks = (1..).zip(&ladder).map(|(place, step)| (f64::from(place), step.name.to_owned()));
     let published = vec![(1.0, 90.0), (5.0, 55.0), (9.0, 30.0)];
-    Ok(vec![Plot {
-        title: "Fig 12: what authentication leaves of TCP".to_owned(),
-        caption: "Packets of 8 KB between two SPARC 20/71 on Myrinet. The text has three of \
-                  the nine values."
-            .to_owned(),
-        x: "step of the ladder".to_owned(),
-        y: "throughput, Mbit/s".to_owned(),
-        over_time: false,
-        series: vec![
-            Series { name: "ours".to_owned(), points: points.collect() },
-            Series { name: "published (No-AH, AHA, md5)".to_owned(), points: published },
-        ],
-        marks: marks.collect(),
-    }])
+    Ok(vec![
+        Plot::new(
+            "Fig 12: what authentication leaves of TCP",
+            "Packets of 8 KB between two SPARC 20/71 on Myrinet. The text has three of \
+                  the nine values.",
+            ("step of the ladder", "throughput, Mbit/s"),
+            vec![
+                Series { name: "ours".to_owned(), points: points.collect() },
+                Series { name: "published (No-AH, AHA, md5)".to_owned(), points: published },
+            ],
+        )
+        .marked(marks.collect()),
+    ])
 }

@@ -43,15 +43,15 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
                 costs.push(Series { name: name.to_owned(), points: points.collect() });
             }
         }
-        plots.push(plot(
-            &format!("Fig 7: {protocol} over three networks"),
+        plots.push(Plot::new(
+            format!("Fig 7: {protocol} over three networks"),
             "Fast Ethernet is best below 1 KB, ATOMIC above 2 KB. What is longer than 1460 B \
              goes in several packets there.",
             ("packet, KB", "throughput, Mbit/s"),
             series,
         ));
     }
-    plots.push(plot(
+    plots.push(Plot::new(
         "What a delivered Mbit/s costs (N-53)",
         "UDP; $2000, $3000 and $500 a host.",
         ("packet, KB", "dollars for a Mbit/s"),
@@ -78,7 +78,7 @@ fn figure_9() -> Result<Plot, Error> {
     for &message in &messages {
         points.push((kib(message), atp_message(message)? / 1e6));
     }
-    Ok(plot(
+    Ok(Plot::new(
         "Fig 9: PVM over ATP, TCP and PVM",
         "Packets of 8 KB. ATP waits for each message, so it needs long ones; then copies overlap.",
         ("message, KB", "throughput, Mbit/s"),
@@ -89,18 +89,6 @@ fn figure_9() -> Result<Plot, Error> {
             flat("PVM", pvm),
         ],
     ))
-}
-
-fn plot(title: &str, caption: &str, (x, y): (&str, &str), series: Vec<Series>) -> Plot {
-    Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: x.to_owned(),
-        y: y.to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
-    }
 }
 
 /// Every set of fixes as a bar (N-43).

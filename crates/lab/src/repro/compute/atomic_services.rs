@@ -316,7 +316,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let video = Video::of(setting)?;
     let compressed = video.run(Some(setting.constants.get("ratio")?), SMALL[1]).packets;
     Ok(vec![
-        plot(
+        Plot::new(
             "Fig 8: peer DMA in a gateway",
             "A 200 MHz Pentium Pro whose processor waits for PCI: two crossings a packet, or \
              one and a header's.",
@@ -326,7 +326,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
                 series("peer DMA", &|size| pc.run(size, true).rate / 1e6),
             ],
         ),
-        plot(
+        Plot::new(
             "Fig 11: files by NFS and by TCP",
             "Pipelined RPC brings 20 % with large files; for small ones TCP stays ahead.",
             ("file, KB", "throughput, Mbit/s"),
@@ -336,7 +336,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
                 by_file("TCP", &tcp),
             ],
         ),
-        plot(
+        Plot::new(
             "Video without compression, by packet (N-71)",
             "nv on a SPARC: raw frames pay where packets are large.",
             ("packet, KB", "frames a second"),
@@ -346,16 +346,4 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             ],
         ),
     ])
-}
-
-fn plot(title: &str, caption: &str, (x, y): (&str, &str), series: Vec<Series>) -> Plot {
-    Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: x.to_owned(),
-        y: y.to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
-    }
 }

@@ -18,15 +18,7 @@ const TABLE_3_1: [(u64, f64); 2] = [(2048, 1250.0), (4096, 2250.0)];
 const WORD: u64 = 4;
 
 fn plot(title: &str, caption: &str, y: &str, series: Vec<Series>) -> Plot {
-    Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: "message, KB".to_owned(),
-        y: y.to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
-    }
+    Plot::new(title, caption, ("message, KB", y), series)
 }
 
 /// A curve over the sizes of messages.

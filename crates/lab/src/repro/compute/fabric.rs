@@ -206,14 +206,10 @@ pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
     };
     let marks: Vec<(f64, String)> =
         [400.0, 600.0, 700.0, 750.0].map(|end| (end, format!("{end:.0}"))).into();
-    let plot = |title: &str, caption: &str, y: &str, series| Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: "DQ periods of 500 us".to_owned(),
-        y: y.to_owned(),
-        over_time: true,
-        series,
-        marks: marks.clone(),
+    let plot = |title: &str, caption: &str, y: &str, series| {
+        Plot::new(title, caption, ("DQ periods of 500 us", y), series)
+            .over_time()
+            .marked(marks.clone())
     };
     let sends = |output: usize| {
         curve(format!("to output {}", output + 1), &move |sample: &Sample| {
@@ -446,14 +442,8 @@ pub(super) fn speed_up_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> 
                 late.push(Series { name: name.to_owned(), points: delays });
             }
         }
-        let plot = |title: String, caption: &str, y: &str, series| Plot {
-            title,
-            caption: caption.to_owned(),
-            x: "speed-up S".to_owned(),
-            y: y.to_owned(),
-            over_time: false,
-            series,
-            marks: Vec::new(),
+        let plot = |title: String, caption: &str, y: &str, series| {
+            Plot::new(title, caption, ("speed-up S", y), series)
         };
         let caption = format!(
             "Beside ideal output queueing of the same packets; 8 ports, load as the constants say. \

@@ -213,14 +213,8 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let bench = Bench::read(setting.constants, setting.seed)?;
     let updates: Vec<u64> = setting.constants.get("updates")?;
-    let plot = |title: &str, caption: &str, y: &str, series| Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: "lookup engines".to_owned(),
-        y: y.to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
+    let plot = |title: &str, caption: &str, y: &str, series| {
+        Plot::new(title, caption, ("lookup engines", y), series)
     };
     let curve = |name: String, of: &dyn Fn(usize) -> f64| {
         let points = (1..=bench.options.engines).map(|engines| (engines as f64, of(engines)));

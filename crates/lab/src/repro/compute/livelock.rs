@@ -478,14 +478,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let by_policy = |name: String, policy: &dyn Fn() -> Box<dyn Policy>| {
         series(name, &|rate| bench.offer(bench.setup.interface(policy()), rate).total())
     };
-    let plot = |title: &str, caption: &str, series| Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: "offered, packets/s".to_owned(),
-        y: "processed, packets/s".to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
+    let plot = |title: &str, caption: &str, series| {
+        Plot::new(title, caption, ("offered, packets/s", "processed, packets/s"), series)
     };
     let polled = |quota| {
         by_policy(format!("Q = {quota}"), &|| Box::new(Polling { quota }) as Box<dyn Policy>)

@@ -300,15 +300,14 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         let points = ends[..1].iter().copied().chain(steps).chain(ends[1..].iter().copied());
         series.push(Series { name: name.to_owned(), points: points.collect() });
     }
-    Ok(vec![Plot {
-        title: "Acknowledgements that have come back".to_owned(),
-        caption: "Behind units of 64 KB they gather and come together: a whole window at \
-                  once. Where they go first, alone or with all small units, they come one by one."
-            .to_owned(),
-        x: "ms".to_owned(),
-        y: "acknowledgements since 100 ms".to_owned(),
-        over_time: true,
-        series,
-        marks: Vec::new(),
-    }])
+    Ok(vec![
+        Plot::new(
+            "Acknowledgements that have come back",
+            "Behind units of 64 KB they gather and come together: a whole window at \
+                  once. Where they go first, alone or with all small units, they come one by one.",
+            ("ms", "acknowledgements since 100 ms"),
+            series,
+        )
+        .over_time(),
+    ])
 }

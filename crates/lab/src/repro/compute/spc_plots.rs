@@ -27,18 +27,6 @@ fn in_bits(series: &Series, len: Bytes) -> Series {
     Series { name: series.name.clone(), points }
 }
 
-fn plot(title: &str, caption: &str, (x, y): (&str, &str), series: Vec<Series>) -> Plot {
-    Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: x.to_owned(),
-        y: y.to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
-    }
-}
-
 const KPPS: (&str, &str) = ("offered, thousand packets/s", "forwarded, thousand packets/s");
 const MBIT: (&str, &str) = ("offered, Mbit/s", "forwarded, Mbit/s");
 
@@ -59,14 +47,14 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ("without word swap as well", card.without_queueing().without_lookup().without_swap()),
     ];
     let rungs = ladder.iter().map(|(name, card)| curve((*name).to_owned(), card, small, &near));
-    let mut fig10 = plot(
+    let mut fig10 = Plot::new(
         "Fig 10: forwarding rate of 40-byte packets",
         "Each rung leaves out one component more. Dotted: the document's 105, 112, 128, 137.",
         KPPS,
         rungs.collect::<Result<_, _>>()?,
     );
     fig10.marks = [105.0, 112.0, 128.0, 137.0].map(|at| (at, format!("{at:.0}"))).into();
-    let stable = plot(
+    let stable = Plot::new(
         "Section 6.2: far more offered than carried",
         "Nothing is lost once it was received, so the highest rate stays up to 900 kpps: no \
          livelock. The output port looks nothing up.",
@@ -76,7 +64,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             curve("output port".to_owned(), &card.without_lookup(), small, &far)?,
         ],
     );
-    let fig11 = plot(
+    let fig11 = Plot::new(
         "Fig 11: SPC 2 with all processing",
         "A memory that is 1.6 times as fast makes up for distributed queueing, FIPL and word swap.",
         KPPS,
@@ -95,13 +83,13 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         .map(|&len| curve(format!("{} B", len.0), &card, len, &steps(len, card.most(len)?)));
     let by_size: Vec<Series> = by_size.collect::<Result<_, _>>()?;
     let in_mbit = by_size.iter().zip(&sizes).map(|(series, &len)| in_bits(series, len)).collect();
-    let fig12 = plot(
+    let fig12 = Plot::new(
         "Fig 12: forwarding rate by size",
         "Slope one, a knee and flat; long packets fall where their cells find the card full.",
         KPPS,
         by_size,
     );
-    let fig13 = plot("Fig 13: throughput by size", "Fig 12 times the size.", MBIT, in_mbit);
+    let fig13 = Plot::new("Fig 13: throughput by size", "Fig 12 times the size.", MBIT, in_mbit);
     let double = PerByte::from_fs(card.options.memory.as_fs() / 2);
     let variants = [
         ("as it is", card.with(|_| ())),
@@ -113,7 +101,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let variants = variants.iter().map(|(name, card)| {
         Ok(in_bits(&curve((*name).to_owned(), card, longest, &offered)?, longest))
     });
-    let fig14 = plot(
+    let fig14 = Plot::new(
         "Fig 14: what word swap costs the longest packets, and what more memory would bring",
         "220 Mbit/s with and 380 without, by the document; the what-ifs are the model's.",
         MBIT,

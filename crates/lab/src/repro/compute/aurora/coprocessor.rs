@@ -156,18 +156,17 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
         }
     }
     let place = |(at, (name, _)): (usize, (&str, Model))| (at as f64 + 0.5, name.to_owned());
-    Ok(vec![Plot {
-        title: "Fig 17: where a network is plugged in, and what it then carries".to_owned(),
-        caption: "Our times of words, without swapping the header: from a device on TURBOchannel, \
+    Ok(vec![
+        Plot::new(
+            "Fig 17: where a network is plugged in, and what it then carries",
+            "Our times of words, without swapping the header: from a device on TURBOchannel, \
                   from what DMA left in memory, from a coprocessor's registers. Nobody had a \
-                  network in the cache."
-            .to_owned(),
-        x: "plug-point, from the bus to the processor".to_owned(),
-        y: "Mbit/s".to_owned(),
-        over_time: false,
-        series,
-        marks: PLUG_POINTS.into_iter().enumerate().map(place).collect(),
-    }])
+                  network in the cache.",
+            ("plug-point, from the bus to the processor", "Mbit/s"),
+            series,
+        )
+        .marked(PLUG_POINTS.into_iter().enumerate().map(place).collect()),
+    ])
 }
 
 /// The network at the processor's registers: in a workstation (A-39), and alone (A-40).

@@ -171,14 +171,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
         let point = |(size, account): &(u64, Account)| (*size as f64, value(account));
         Series { name: name.to_owned(), points: accounts.iter().map(point).collect() }
     };
-    let plot = |title: &str, caption: &str, y: &str, series: Vec<Series>| Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: "bytes of a packet".to_owned(),
-        y: y.to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
+    let plot = |title: &str, caption: &str, y: &str, series: Vec<Series>| {
+        Plot::new(title, caption, ("bytes of a packet", y), series)
     };
     let megabits = |account: &Account| account.rate / 1e6;
     let share = |name: &'static str| move |account: &Account| 100.0 * account.share(name);

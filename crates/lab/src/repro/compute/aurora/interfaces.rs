@@ -379,22 +379,22 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             .flat_map(|(at, link)| [at, at + 1].map(|end| (end as f64, value(link))))
             .collect(),
     };
-    Ok(vec![Plot {
-        title: "§4.2.2: from the bus to the application".to_owned(),
-        caption:
+    Ok(vec![
+        Plot::new(
+            "§4.2.2: from the bus to the application",
             "What a burst crosses the bus with; what the bus carries, 64 bytes for each cell, \
                   while the application gets all it can; what of that are cells of 53 bytes, and \
                   their data. The burst's rate is given, what is delivered was fitted, and 134 and \
-                  111 follow from the lengths of a cell. The document has 131 and 134 for one bus."
-                .to_owned(),
-        x: "from the bus to the application".to_owned(),
-        y: "Mbit/s".to_owned(),
-        over_time: false,
-        series: vec![series("ours", |link| link.1), series("published", |link| link.2)],
-        marks: links
-            .iter()
-            .enumerate()
-            .map(|(at, link)| (at as f64 + 0.5, link.0.to_owned()))
-            .collect(),
-    }])
+                  111 follow from the lengths of a cell. The document has 131 and 134 for one bus.",
+            ("from the bus to the application", "Mbit/s"),
+            vec![series("ours", |link| link.1), series("published", |link| link.2)],
+        )
+        .marked(
+            links
+                .iter()
+                .enumerate()
+                .map(|(at, link)| (at as f64 + 0.5, link.0.to_owned()))
+                .collect(),
+        ),
+    ])
 }

@@ -269,20 +269,18 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             points.push((length.as_secs_f64() * 1e3, last));
             Series { name: name.to_owned(), points }
         };
-        Plot {
-            title: format!("Table 6: a frame on its way, CB {}, LT {lines}", BURSTS[burst]),
-            caption: caption.to_owned(),
-            x: "ms".to_owned(),
-            y: "cells, since the beginning".to_owned(),
-            over_time: true,
-            series: vec![
+        Plot::new(
+            format!("Table 6: a frame on its way, CB {}, LT {lines}", BURSTS[burst]),
+            caption,
+            ("ms", "cells, since the beginning"),
+            vec![
                 curve("sent in bursts", |moment| moment.sent),
                 curve("read by the handler", |moment| moment.read),
                 curve("in t-frames", |moment| moment.reassembled),
                 curve("shown", |moment| moment.shown),
             ],
-            marks: Vec::new(),
-        }
+        )
+        .over_time()
     };
     let frames = Duration::from_ms(180);
     Ok(vec![

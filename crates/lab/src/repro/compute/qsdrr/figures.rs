@@ -50,15 +50,7 @@ pub(in crate::repro::compute) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot
 }
 
 fn plot(title: &str, caption: String, x: &str, series: Vec<Series>) -> Plot {
-    Plot {
-        title: title.to_owned(),
-        caption,
-        x: x.to_owned(),
-        y: "% of the fair share".to_owned(),
-        over_time: false,
-        series,
-        marks: Vec::new(),
-    }
+    Plot::new(title, caption, (x, "% of the fair share"), series)
 }
 
 /// Connections from the least to the greatest.

@@ -124,20 +124,17 @@ pub(super) fn plots(study: &Study, reading: &Reading) -> Result<Vec<Plot>, Error
         least = least.min(usual);
     }
     let ends = [1.0, STEPS.len() as f64];
-    plots.push(Plot {
-        title: "Mean goodput with Blue by its steps, 5000 packets".to_owned(),
-        caption: caption.trim_end_matches(';').to_owned() + ".",
-        x: "setting".to_owned(),
-        y: "% of the fair share".to_owned(),
-        over_time: false,
-        series: vec![
+    plots.push(Plot::new(
+        "Mean goodput with Blue by its steps, 5000 packets",
+        caption.trim_end_matches(';').to_owned() + ".",
+        ("setting", "% of the fair share"),
+        vec![
             Series { name: "Blue".to_owned(), points: own },
             Series {
                 name: "the lowest of the others".to_owned(),
                 points: ends.map(|x| (x, least)).to_vec(),
             },
         ],
-        marks: Vec::new(),
-    });
+    ));
     Ok(plots)
 }
