@@ -11,6 +11,7 @@
 //! cargo test --release -p lastmeter --test ns3_dumbbell -- --ignored --nocapture
 //! ```
 //!
+//! With `NS3_RUNS=FOLDER` the answers of ns-3 are kept there, and a comparison that was stopped goes on.
 //! Both need Debian's libns3-dev and g++, and skip aloud without them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -75,15 +76,23 @@ fn ns3() -> Option<PathBuf> {
 
 fn theirs(program: &PathBuf, case: Case, seed: u64, seconds: u64) -> Found {
     let Case { packets, red, corrected } = case;
-    let output = Command::new(program)
-        .arg(format!("--seconds={seconds}"))
-        .arg(format!("--packets={packets}"))
-        .arg(format!("--red={red}"))
-        .arg(format!("--seed={seed}"))
-        .arg(format!("--corrected={corrected}"))
-        .output()
-        .unwrap();
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let words = [
+        seconds.to_string(),
+        packets.to_string(),
+        red.to_string(),
+        seed.to_string(),
+        corrected.to_string(),
+    ];
+    let kept = std::env::var_os("NS3_RUNS")
+        .map(|folder| PathBuf::from(folder).join(format!("{}.json", words.join("-"))));
+    let answer = kept.as_ref().and_then(|path| std::fs::read(path).ok()).unwrap_or_else(|| {
+        let keys = ["seconds", "packets", "red", "seed", "corrected"];
+        let options = keys.iter().zip(&words).map(|(key, word)| format!("--{key}={word}"));
+        let answer = Command::new(program).args(options).output().unwrap().stdout;
+        kept.iter().for_each(|path| std::fs::write(path, &answer).unwrap());
+        answer
+    });
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     let number = |key: &str| answer[key].as_f64().unwrap();
     let delivered: Vec<f64> =
         answer["delivered"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
