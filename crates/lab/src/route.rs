@@ -58,8 +58,8 @@ impl Tables {
     pub fn read(file: &[u8]) -> Result<Tables, Error> {
         let routes = Routes::parse(file).map_err(Error::File)?;
         let (v4, v6) = split(&routes);
-        let v4 = load(&v4, Options::USUAL).map_err(Error::Full)?;
-        let v6 = load(&v6, Options::USUAL).map_err(Error::Full)?;
+        let v4 = load(&v4, Options::IPV4).map_err(Error::Full)?;
+        let v6 = load(&v6, Options::IPV6).map_err(Error::Full)?;
         Ok(Tables { v4, v6, next_hops: routes.next_hops })
     }
     /// What a lookup of `address` visits, and its answer.
@@ -95,10 +95,10 @@ impl Tables {
             prefix: explained.longest.map(|(longest, _)| prefix(longest)),
             next_hop: explained.longest.map(|(_, hop)| hop.get()),
             gateway: explained.longest.and_then(|(_, hop)| gateway(hop)),
-            entry: explained.entry.map(|(number, hop)| Entry {
-                bits: options.initial,
-                number,
-                next_hop: hop.map(NextHop::get),
+            entry: explained.entry.map(|entry| Entry {
+                bits: entry.bits,
+                number: entry.number,
+                next_hop: entry.next_hop.map(NextHop::get),
             }),
             nodes: explained.steps.iter().map(|step| Node::of(step, options.stride)).collect(),
         }
@@ -118,13 +118,13 @@ pub struct Answer {
     pub next_hop: Option<u32>,
     /// The next hop's address, where the file has addresses.
     pub gateway: Option<IpAddr>,
-    /// The entry of the initial array.
+    /// The last array's entry.
     pub entry: Option<Entry>,
     /// The nodes, from the first on.
     pub nodes: Vec<Node>,
 }
 
-/// An entry of the initial array.
+/// An entry of the arrays that a search begins in.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     /// How many bits chose it.

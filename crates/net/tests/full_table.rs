@@ -91,7 +91,7 @@ fn agrees<K: Key>(
 }
 
 fn check<K: Key>(table: &Table<K>, count: usize, updates: usize) {
-    let mut tree = load(table, Options::USUAL).unwrap();
+    let mut tree = load(table, Options::usual::<K>()).unwrap();
     let mut reference = Reference(HashMap::new());
     table.iter().for_each(|&(prefix, hop)| reference.insert(prefix, hop));
     let keys = keys(table, count);
@@ -143,9 +143,9 @@ fn every_answer_is_the_reference_s_before_and_after_updates_ipv6() {
 fn a_reader_sees_the_table_before_an_update_or_after_it() {
     // Prefixes go and come back, so a key has its own answer or that of the table without them.
     let (v4, ..) = tables();
-    let mut tree = load(&v4, Options::USUAL).unwrap();
+    let mut tree = load(&v4, Options::IPV4).unwrap();
     let keys = addresses(&v4, 4_096, 5);
-    let mut without = load(&v4, Options::USUAL).unwrap();
+    let mut without = load(&v4, Options::IPV4).unwrap();
     let some: Vec<_> = v4.iter().copied().filter(|(prefix, _)| prefix.len() > 16).collect();
     let mut random = Stream::new(6, "readers");
     let moving: Vec<_> = (0..200).map(|_| some[random.below(some.len() as u64) as usize]).collect();

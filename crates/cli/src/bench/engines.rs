@@ -208,7 +208,7 @@ fn latency<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result,
 }
 
 fn full<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
-    let run = Run::new(ROUTES_FULL, IPV4_LENGTHS, (Options::USUAL, ADDRESSES_FULL), setting)?;
+    let run = Run::new(ROUTES_FULL, IPV4_LENGTHS, (Options::IPV4, ADDRESSES_FULL), setting)?;
     let (rate, hash) = run.rate::<N>();
     let note = format!("{} routes in today's shape, {N} lookups in flight", run.table.len());
     Ok(result(format!("lookup/engines-full@{N}"), rate, "lookups/s", hash, note))

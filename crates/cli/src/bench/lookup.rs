@@ -79,7 +79,7 @@ impl<'a, K: Common> Run<'a, K> {
         results: &mut Vec<Result>,
         peer: Option<std::result::Result<peer::Dpdk, String>>,
     ) -> std::result::Result<(), Complaint> {
-        let mut tree = load(self.table, Options::USUAL)?;
+        let mut tree = load(self.table, Options::usual::<K>())?;
         let bytes = tree.memory().total() as f64;
         let each = bytes / self.table.len() as f64;
         let mut reader = tree.reader();

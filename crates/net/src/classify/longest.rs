@@ -20,7 +20,7 @@ impl Default for Longest {
 impl Longest {
     /// No filters.
     pub fn new() -> Longest {
-        let options = Options { initial: 8, ..Options::USUAL };
+        let options = Options { initial: &[8], ..Options::IPV4 };
         Longest { tree: TreeBitmap::new(options), verdicts: Vec::new(), free: Vec::new() }
     }
     /// Installs a filter, or gives it another verdict.

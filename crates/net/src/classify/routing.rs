@@ -6,7 +6,7 @@
 //! ```
 //! use lastmeter_net::classify::{Routing, Verdict};
 //! use lastmeter_net::lookup::{NextHop, Options, Prefix};
-//! let mut routing = Routing::new(Options::USUAL);
+//! let mut routing = Routing::new(Options::IPV4);
 //! let prefix = Prefix::new(0x0a00_0000_u32, 8).expect("8 <= 32");
 //! let hop = |number| NextHop::new(number).expect("not zero");
 //! routing.add(prefix, 1, 20, hop(1))?;

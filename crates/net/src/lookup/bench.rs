@@ -73,7 +73,7 @@ fn sum(hops: &[Option<NextHop>]) -> u64 {
 }
 
 fn batched<K: Key>(table: &Table<K>, quick: bool) -> Rounds {
-    let tree = load(table, Options::USUAL).expect("a full table fits");
+    let tree = load(table, Options::usual::<K>()).expect("a full table fits");
     let keys = addresses(table, if quick { KEYS_QUICK } else { KEYS }, 2);
     let mut reader = tree.reader();
     let mut hops = [None; BATCH];
@@ -88,7 +88,7 @@ fn batched<K: Key>(table: &Table<K>, quick: bool) -> Rounds {
 }
 
 fn single<K: Key>(table: &Table<K>, quick: bool) -> Rounds {
-    let tree = load(table, Options::USUAL).expect("a full table fits");
+    let tree = load(table, Options::usual::<K>()).expect("a full table fits");
     let keys = addresses(table, if quick { KEYS_QUICK } else { KEYS }, 2);
     Box::new(move || {
         let hash = keys.iter().map(|&key| sum(&[tree.lookup(key)])).sum();
@@ -97,7 +97,7 @@ fn single<K: Key>(table: &Table<K>, quick: bool) -> Rounds {
 }
 
 fn updates<K: Key>(table: Table<K>, quick: bool) -> Rounds {
-    let mut tree = load(&table, Options::USUAL).expect("a full table fits");
+    let mut tree = load(&table, Options::usual::<K>()).expect("a full table fits");
     let count = if quick { KEYS_QUICK } else { UPDATES };
     let order = lastmeter_base::Stream::new(3, "updates");
     Box::new(move || {

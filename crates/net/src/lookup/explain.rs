@@ -17,12 +17,23 @@ use super::{NextHop, TreeBitmap};
 /// The way of one key through a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<K> {
-    /// The entry of the initial array, and the next hop that stands in it; `None` without an array.
-    pub entry: Option<(u32, Option<NextHop>)>,
+    /// The last array's entry; `None` without an array.
+    pub entry: Option<Entry>,
     /// The nodes, from the first on.
     pub steps: Vec<Step>,
     /// The longest prefix that matches, with its next hop.
     pub longest: Option<(Prefix<K>, NextHop)>,
+}
+
+/// The entry of the arrays that a search comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// How many of the key's first bits chose it.
+    pub bits: u8,
+    /// Their value.
+    pub number: u32,
+    /// The next hop of the longest match within them.
+    pub next_hop: Option<NextHop>,
 }
 
 /// One node.
@@ -50,11 +61,15 @@ pub struct Step {
 impl<K: Key> TreeBitmap<K> {
     /// What a lookup of `key` visits.
     pub fn explain(&self, key: K) -> Explanation<K> {
-        let (memory, shape) = self.parts();
-        let entry = shape.entry(key.window(0));
-        let in_array = (self.options().initial > 0)
-            .then(|| (entry - super::memory::RESERVED, NextHop::new(memory.half(2 * entry))));
+        let (memory, shape, arrays) = self.parts();
+        let (entry, bits) = arrays.entry(memory, key);
+        let in_array = (shape.initial > 0).then(|| Entry {
+            bits,
+            number: arrays.number(key, bits),
+            next_hop: NextHop::new(memory.half(2 * entry)),
+        });
         let mut steps = Vec::new();
+        // An entry of an earlier step points to nothing, or the search would have gone on.
         let (mut at, mut depth) = (memory.half(2 * entry + 1), shape.initial);
         let mut longest = None;
         while at != 0 {
@@ -66,7 +81,7 @@ impl<K: Key> TreeBitmap<K> {
             steps.push(step);
         }
         let prefix = |(len, hop)| Some((Prefix::new(key, len as u8)?, hop));
-        let longest = longest.and_then(prefix).or_else(|| self.longest_short(key));
+        let longest = longest.and_then(prefix).or_else(|| arrays.longest(key));
         Explanation { entry: in_array, steps, longest }
     }
 

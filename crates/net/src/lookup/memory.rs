@@ -180,7 +180,7 @@ impl Memory {
 
     /// A block of `len` pairs that no reader can see.
     pub(super) fn allocate(&mut self, len: u32) -> u32 {
-        if let Some(at) = self.free[len as usize].pop() {
+        if let Some(at) = self.free.get_mut(len as usize).and_then(Vec::pop) {
             self.free_words -= 2 * u64::from(len);
             return at;
         }
@@ -214,9 +214,17 @@ impl Memory {
         let shift = (at & 1) * 32;
         let others = self.word(at >> 1) & !(u64::from(u32::MAX) << shift);
         self.store(at >> 1, others | u64::from(value) << shift, Ordering::Release);
+        self.retire_doomed();
+    }
+    fn retire_doomed(&mut self) {
         while let Some((block, len)) = self.doomed.pop() {
             self.retire(block, len);
         }
+    }
+    /// Stores a word that readers can see; what was doomed is unlinked by it.
+    pub(super) fn publish_word(&mut self, at: u32, value: u64) {
+        self.store(at, value, Ordering::Release);
+        self.retire_doomed();
     }
     /// The next publication unlinks this block.
     pub(super) fn doom(&mut self, at: u32, len: u32) {
@@ -244,6 +252,10 @@ impl Memory {
     }
     fn release(&mut self, at: u32, len: u32) {
         self.free_words += 2 * u64::from(len);
+        // Arrays of many entries come and go seldom.
+        if self.free.len() <= len as usize {
+            self.free.resize_with(len as usize + 1, Vec::new);
+        }
         self.free[len as usize].push(at);
     }
 }

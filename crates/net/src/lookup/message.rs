@@ -14,6 +14,7 @@
 
 use super::NextHop;
 use super::key::Key;
+use super::memory::RESERVED;
 use super::search::Shape;
 use super::tree_bitmap::Options;
 use lastmeter_wire::control::der::{CELL_BODY_LEN, ControlCell};
@@ -64,7 +65,7 @@ pub enum Refusal {
     Operation(u16),
     /// Its length is no number of writes.
     Length(u8),
-    /// A word beyond those that the replica may use.
+    /// A word beyond those that the replica may use, or before those that a table changes.
     Address(u32),
 }
 
@@ -75,7 +76,9 @@ impl std::fmt::Display for Refusal {
             Refusal::Length(found) => {
                 write!(f, "length {found} is not 12, 24 or 36: a write has 12 bytes")
             }
-            Refusal::Address(found) => write!(f, "word {found} is beyond `words_max`"),
+            Refusal::Address(found) => {
+                write!(f, "word {found} is not among those from {RESERVED} to `words_max`")
+            }
         }
     }
 }
@@ -111,13 +114,14 @@ impl<K: Key> Replica<K> {
         if len > CELL_BODY_LEN || !len.is_multiple_of(WRITE_LEN) {
             return Err(Refusal::Length(cell.len));
         }
+        let within = RESERVED..self.words_max;
         let write = |bytes: &[u8]| {
             let (address, word) = bytes.split_first_chunk::<4>()?;
             let word = u64::from_be_bytes(*word.first_chunk::<8>()?);
             Some(Write { address: u32::from_be_bytes(*address), word })
         };
         let writes = || cell.body[..len].chunks_exact(WRITE_LEN).filter_map(write);
-        if let Some(beyond) = writes().find(|write| write.address >= self.words_max) {
+        if let Some(beyond) = writes().find(|write| !within.contains(&write.address)) {
             return Err(Refusal::Address(beyond.address));
         }
         writes().for_each(|write| self.store(write));
@@ -154,7 +158,10 @@ mod tests {
 
     #[test]
     fn a_replica_that_takes_the_cells_gives_the_same_answers_d_41() {
-        let options = Options { initial: 8, ..Options::USUAL };
+        [&[8][..], &[4, 3, 7]].into_iter().for_each(same_answers);
+    }
+    fn same_answers(initial: &'static [u8]) {
+        let options = Options { initial, ..Options::IPV4 };
         let mut table = TreeBitmap::<u32>::new(options);
         let mut replica = Replica::new(options);
         table.record();
@@ -202,6 +209,9 @@ mod tests {
         assert_eq!(replica.take(&ControlCell { operation: 2, ..cell }), Err(Refusal::Operation(2)));
         let [beyond] = cells(&[Write { address: 100, word: 0 }], 0, 0)[..] else { panic!() };
         assert_eq!(replica.take(&beyond), Err(Refusal::Address(100)));
+        // The empty node stays empty.
+        let [before] = cells(&[Write { address: 3, word: 1 }], 0, 0)[..] else { panic!() };
+        assert_eq!(replica.take(&before), Err(Refusal::Address(3)));
     }
 
     #[test]
@@ -211,7 +221,7 @@ mod tests {
         for _ in 0..2_000 {
             let pointer = random.below(40) << 32 | random.below(40);
             let word = if random.chance(0.5) { random.bits() } else { pointer };
-            for cell in cells(&[Write { address: random.below(64) as u32, word }], 0, 0) {
+            for cell in cells(&[Write { address: 4 + random.below(60) as u32, word }], 0, 0) {
                 replica.take(&cell).expect("within the limit");
             }
             let keys = [random.bits().into(), u128::MAX, 0];

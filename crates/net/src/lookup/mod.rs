@@ -6,6 +6,7 @@
 //! * [`message`]: a change as the words that it stores, in control cells, and the replica that takes them.
 //! * [`explain`]: what a lookup visits, node by node.
 
+pub mod array;
 pub mod bench;
 pub mod explain;
 mod key;

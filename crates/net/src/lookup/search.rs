@@ -21,6 +21,8 @@ const VECTOR: usize = 8;
 /// What a search needs to know about a tree beside its words.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
+    steps: &'static [u8],
+    /// Bits of all steps together.
     pub(super) initial: u32,
     pub(super) stride: u32,
     /// Chooses the form of the search that was compiled for this processor.
@@ -65,6 +67,29 @@ fn rank_below(bitmap: u64, at: u64) -> u64 {
     u64::from((bitmap & !(u64::MAX << (at & 63))).count_ones())
 }
 
+/// The bits of each array, and of a node.
+type Steps<'a> = (&'a [u8], u32);
+
+/// The entry of the first array for a window of a key's first bits.
+#[inline(always)]
+fn first_entry(window: u64, steps: &[u8]) -> u64 {
+    let bits = u32::from(steps.first().copied().unwrap_or(0));
+    u64::from(RESERVED) + window.checked_shr(64 - bits).unwrap_or(0)
+}
+
+/// The entry of the array at `array` for the window's first `step` bits. If there is none that is an empty
+/// word; an entry is read once, for what it points to may come and go.
+#[inline(always)]
+fn next_entry(array: u64, window: u64, step: u8) -> u64 {
+    select(array != 0, 2 * array + (window >> (64 - u32::from(step))), 0)
+}
+
+/// What an entry points to: an array, a node, or nothing.
+#[inline(always)]
+fn pointer(words: &[AtomicU64], entry: u64) -> u64 {
+    word(words, entry as u32) >> 32
+}
+
 /// One node: the half word that was fetched, the longest match so far, and whether the search goes on.
 #[inline(always)]
 fn step(words: &[AtomicU64], lane: Lane, window: u64, stride: u32) -> (Lane, bool) {
@@ -75,23 +100,13 @@ fn step(words: &[AtomicU64], lane: Lane, window: u64, stride: u32) -> (Lane, boo
 }
 
 impl Shape {
-    pub(super) fn new(initial: u8, stride: u8) -> Shape {
-        Shape { initial: initial.into(), stride: stride.into(), arch: Arch::new() }
-    }
-    /// The entry of the initial array for keys that begin as this window does.
-    #[inline(always)]
-    pub(super) fn entry(&self, window: u64) -> u32 {
-        RESERVED + window.checked_shr(64 - self.initial).unwrap_or(0) as u32
+    pub(super) fn new(steps: &'static [u8], stride: u8) -> Shape {
+        let initial = steps.iter().map(|&step| u32::from(step)).sum();
+        Shape { steps, initial, stride: stride.into(), arch: Arch::new() }
     }
     /// The value of the bits that a node looks at, at the window's beginning.
     pub(super) fn value(&self, window: u64) -> u32 {
         (window >> (64 - self.stride)) as u32
-    }
-
-    #[inline(always)]
-    fn enter(&self, words: &[AtomicU64], window: u64) -> Lane {
-        let entry = self.entry(window);
-        Lane { node: (word(words, entry) >> 32) as u32, best: 2 * entry }
     }
 
     /// The next hop of one key.
@@ -122,13 +137,27 @@ impl Shape {
     }
 
     #[inline(always)]
-    fn one<K: Key>(&self, words: &[AtomicU64], key: K, stride: u32) -> Option<NextHop> {
-        let mut lane = self.enter(words, key.window(0));
-        let mut depth = self.initial;
+    fn one<K: Key>(
+        &self,
+        words: &[AtomicU64],
+        key: K,
+        (steps, stride): Steps<'_>,
+    ) -> Option<NextHop> {
+        let window = key.window(0);
+        let mut entry = first_entry(window, steps);
+        let mut depth = u32::from(steps.first().copied().unwrap_or(0));
+        let mut node = pointer(words, entry);
+        for &step in steps.iter().skip(1) {
+            let next = next_entry(node, window << depth, step);
+            entry = select(node != 0, next, entry);
+            node = pointer(words, next);
+            depth += u32::from(step);
+        }
+        let mut lane = Lane { node: node as u32, best: 2 * entry as u32 };
         loop {
             let (next, goes_on) = step(words, lane, key.window(depth), stride);
             // A replica that was sent nonsense may hold a loop; keys end.
-            if !goes_on || depth > u32::from(K::BITS) {
+            if !goes_on || depth + stride > u32::from(K::BITS) {
                 return NextHop::new(next.node);
             }
             lane = next;
@@ -142,89 +171,176 @@ impl Shape {
         words: &[AtomicU64],
         keys: &[K],
         hops: &mut [Option<NextHop>],
-        stride: u32,
+        (steps, stride): Steps<'_>,
     ) {
-        let mut row = Row::<N> {
-            nodes: [0; N],
-            best: [0; N],
-            windows: [0; N],
-            numbers: std::array::from_fn(|number| number as u8),
-        };
-        for (at, key) in keys.iter().enumerate().take(N) {
-            let window = key.window(0);
-            row.place(at, self.enter(words, window), window);
+        let mut row = Row::<N>::new();
+        for (window, key) in row.windows.iter_mut().zip(keys) {
+            *window = key.window(0);
         }
-        let (mut going, mut depth, mut base) = (keys.len().min(N), self.initial, 0);
-        while going > 0 && depth <= u32::from(K::BITS) {
+        let (mut lanes, mut base) = (keys.len().min(N), 0);
+        let mut depth = row.enter(words, lanes, steps);
+        // A replica that was sent nonsense may hold a loop; keys end.
+        while lanes > 0 && depth <= u32::from(K::BITS) {
             if depth + stride > base + 64 {
                 base = depth;
-                for (window, &number) in row.windows.iter_mut().zip(&row.numbers).take(going) {
+                for (window, &number) in row.windows.iter_mut().zip(&row.numbers).take(lanes) {
                     *window = keys.get(usize::from(number)).map_or(0, |key| key.window(depth));
                 }
             }
-            going = row.level(words, hops, going, (depth - base, stride));
+            let going = row.level(words, lanes, (depth - base, stride));
             depth += stride;
+            if 2 * going <= lanes {
+                lanes = row.pack(hops, lanes);
+            }
         }
+        row.pack(hops, lanes);
     }
 }
 
-/// Keys that go down the tree in step: lanes, of which those that go on stand first.
+/// Keys that go down the tree in step, each in a lane. A lane whose search has ended stands at the empty
+/// node and finds the same again, until half of them have ended; then those that go on move together.
+///
+/// Every step is a loop of its own over all lanes: so loads overlap and the arithmetic fills vectors.
 struct Row<const N: usize> {
     nodes: [u64; N],
     /// For each lane, the next hop of the longest match so far, in half words.
     best: [u64; N],
     /// For each lane, the bits that are looked at in this level and some after it.
     windows: [u64; N],
+    internal: [u64; N],
+    external: [u64; N],
+    /// Which half word was chosen, and what stood there: a node, or when the search has ended the next hop.
+    halves: [u64; N],
+    found: [u64; N],
+    goes_on: [u64; N],
     /// Which key a lane's is.
     numbers: [u8; N],
 }
 
 impl<const N: usize> Row<N> {
+    const NUMBERS: [u8; N] = {
+        let (mut numbers, mut at) = ([0; N], 0);
+        while at < N {
+            numbers[at] = at as u8;
+            at += 1;
+        }
+        numbers
+    };
+
     #[inline(always)]
-    fn place(&mut self, at: usize, lane: Lane, window: u64) {
-        let at = at % N;
-        (self.nodes[at], self.best[at]) = (lane.node.into(), lane.best.into());
-        self.windows[at] = window;
+    fn new() -> Row<N> {
+        let zeros = [0; N];
+        Row {
+            nodes: zeros,
+            best: zeros,
+            windows: zeros,
+            internal: zeros,
+            external: zeros,
+            halves: zeros,
+            found: zeros,
+            goes_on: zeros,
+            numbers: Row::<N>::NUMBERS,
+        }
     }
 
-    /// One node of each lane; the lanes that go on move together, and it says how many they are.
-    ///
-    /// The loads of all bitmaps, the arithmetic of all lanes, and the loads of what it chose follow
-    /// each other, so that loads overlap and the arithmetic fills vectors. Each load's outcome is taken
-    /// for the key's next hop; that of the last one is.
+    /// As many lanes as vectors have room for; those beyond stand at the empty node.
     #[inline(always)]
-    fn level(
-        &mut self,
-        words: &[AtomicU64],
-        hops: &mut [Option<NextHop>],
-        going: usize,
-        (offset, stride): (u32, u32),
-    ) -> usize {
-        let going = going.min(N);
-        let (mut internal, mut external) = ([0; N], [0; N]);
-        for at in 0..going {
-            (internal[at], external[at]) = bitmaps(words, self.nodes[at] as u32);
+    fn whole(lanes: usize) -> usize {
+        lanes.next_multiple_of(VECTOR).min(N)
+    }
+
+    /// Takes the lanes through the arrays, to the nodes; how many bits that were.
+    #[inline(always)]
+    fn enter(&mut self, words: &[AtomicU64], lanes: usize, steps: &[u8]) -> u32 {
+        let lanes = lanes.min(N);
+        for at in 0..lanes {
+            self.best[at] = first_entry(self.windows[at], steps);
         }
-        let (mut halves, mut goes_on) = ([0; N], [0; N]);
-        for at in 0..going.next_multiple_of(VECTOR).min(N) {
+        for at in 0..lanes {
+            self.nodes[at] = pointer(words, self.best[at]);
+        }
+        let mut depth = u32::from(steps.first().copied().unwrap_or(0));
+        for &step in steps.iter().skip(1) {
+            for at in 0..lanes {
+                let array = self.nodes[at];
+                self.nodes[at] = next_entry(array, self.windows[at] << depth, step);
+                self.best[at] = select(array != 0, self.nodes[at], self.best[at]);
+            }
+            for at in 0..lanes {
+                self.nodes[at] = pointer(words, self.nodes[at]);
+            }
+            depth += u32::from(step);
+        }
+        for best in &mut self.best {
+            *best *= 2;
+        }
+        depth
+    }
+
+    /// One node of each lane; how many go on.
+    #[inline(always)]
+    fn level(&mut self, words: &[AtomicU64], lanes: usize, (offset, stride): (u32, u32)) -> usize {
+        let lanes = Row::<N>::whole(lanes);
+        for at in 0..lanes {
+            (self.internal[at], self.external[at]) = bitmaps(words, self.nodes[at] as u32);
+        }
+        for at in 0..lanes {
             let value = (self.windows[at] << (offset & 63)) >> (64 - stride) & 63;
-            let both = (internal[at], external[at]);
-            (self.best[at], halves[at], goes_on[at]) =
+            let both = (self.internal[at], self.external[at]);
+            (self.best[at], self.halves[at], self.goes_on[at]) =
                 judge(self.nodes[at], self.best[at], both, value, stride);
         }
+        for at in 0..lanes {
+            self.found[at] = half(words, self.halves[at] as u32).into();
+        }
+        let mut going = 0;
+        for at in 0..lanes {
+            let goes_on = self.goes_on[at];
+            self.nodes[at] = select(goes_on != 0, self.found[at], 0);
+            self.best[at] = select(goes_on != 0, self.best[at], self.halves[at]);
+            going += goes_on;
+        }
+        going as usize
+    }
+
+    /// Gives their next hops to the keys whose search has ended; the lanes that go on move together, and
+    /// it says how many they are.
+    #[inline(always)]
+    fn pack(&mut self, hops: &mut [Option<NextHop>], lanes: usize) -> usize {
         let mut still = 0;
-        for at in 0..going {
-            let lane = Lane { node: half(words, halves[at] as u32), best: self.best[at] as u32 };
+        for at in 0..lanes.min(N) {
             let number = self.numbers[at];
             if let Some(hop) = hops.get_mut(usize::from(number)) {
-                *hop = NextHop::new(lane.node);
+                *hop = NextHop::new(self.found[at] as u32);
             }
-            self.numbers[still % N] = number;
-            self.place(still, lane, self.windows[at]);
-            still += goes_on[at] as usize;
+            let to = still % N;
+            self.numbers[to] = number;
+            self.windows[to] = self.windows[at];
+            (self.nodes[to], self.best[to]) = (self.nodes[at], self.best[at]);
+            still += self.goes_on[at] as usize;
+        }
+        for at in still..Row::<N>::whole(still) {
+            (self.nodes[at], self.best[at]) = (0, 0);
         }
         still
     }
+}
+
+/// A search with its steps, which are constants where tables usually have them: that saves instructions.
+macro_rules! constant {
+    ($shape:expr, |$steps:ident| $search:expr) => {
+        match ($shape.steps, $shape.stride) {
+            ([18], 6) => {
+                let $steps: Steps<'_> = (&[18], 6);
+                $search
+            }
+            ([16, 8], 6) => {
+                let $steps: Steps<'_> = (&[16, 8], 6);
+                $search
+            }
+            $steps => $search,
+        }
+    };
 }
 
 /// A search, to be compiled for several processors.
@@ -238,11 +354,8 @@ impl<K: Key> WithSimd for One<'_, K> {
     type Output = Option<NextHop>;
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Option<NextHop> {
-        // Constant strides save instructions; these are the ones that tables have.
-        match self.shape.stride {
-            6 => self.shape.one(self.words, self.key, 6),
-            stride => self.shape.one(self.words, self.key, stride),
-        }
+        let One { shape, words, key } = self;
+        constant!(shape, |steps| shape.one(words, key, steps))
     }
 }
 
@@ -259,10 +372,8 @@ impl<K: Key> WithSimd for Many<'_, K> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (keys, hops) in self.keys.chunks(ROW).zip(self.hops.chunks_mut(ROW)) {
-            match self.shape.stride {
-                6 => self.shape.row::<K, ROW>(self.words, keys, hops, 6),
-                stride => self.shape.row::<K, ROW>(self.words, keys, hops, stride),
-            }
+            let (shape, words) = (self.shape, self.words);
+            constant!(shape, |steps| shape.row::<K, ROW>(words, keys, hops, steps));
         }
     }
 }
@@ -279,9 +390,7 @@ impl<K: Key, const N: usize> WithSimd for Few<'_, K, N> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        match self.shape.stride {
-            6 => self.shape.row::<K, N>(self.words, self.keys, self.hops, 6),
-            stride => self.shape.row::<K, N>(self.words, self.keys, self.hops, stride),
-        }
+        let Few { shape, words, keys, hops } = self;
+        constant!(shape, |steps| shape.row::<K, N>(words, keys, hops, steps));
     }
 }

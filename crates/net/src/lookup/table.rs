@@ -255,7 +255,7 @@ mod tests {
         new.dedup_by_key(|(prefix, _)| *prefix);
         let changes = diff(&old, &new);
         assert!(changes.len() < old.len() + new.len());
-        let options = Options { initial: 12, ..Options::USUAL };
+        let options = Options { initial: &[12], ..Options::IPV4 };
         let mut tree = load(&old, options).expect("there is room");
         apply(&mut tree, &changes).expect("there is room");
         assert_eq!(tree.to_vec(), new);

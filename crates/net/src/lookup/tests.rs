@@ -5,18 +5,24 @@ use lastmeter_base::Stream;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-const SHAPES: [(u8, u8, bool); 8] = [
-    (0, 4, false),
-    (0, 4, true),
-    (8, 4, true),
-    (12, 5, true),
-    (18, 6, true),
-    (16, 6, false),
-    (13, 1, true),
-    (0, 6, true),
+/// Bits of the arrays, of a node, and whether there are end nodes.
+type Shape = (&'static [u8], u8, bool);
+const SHAPES: [Shape; 12] = [
+    (&[], 4, false),
+    (&[], 4, true),
+    (&[8], 4, true),
+    (&[12], 5, true),
+    (&[18], 6, true),
+    (&[16], 6, false),
+    (&[13], 1, true),
+    (&[], 6, true),
+    (&[16, 8], 6, true),
+    (&[2, 1, 3, 12], 6, true),
+    (&[7, 8, 9], 3, false),
+    (&[0, 12], 6, true),
 ];
 
-fn options((initial, stride, end_nodes): (u8, u8, bool)) -> Options {
+fn options((initial, stride, end_nodes): Shape) -> Options {
     Options { initial, stride, end_nodes, words_max: 1 << 22 }
 }
 
@@ -65,7 +71,7 @@ fn edges<K: Key>(prefix: Prefix<K>) -> [K; 4] {
     [first.wrapping_sub(step), first, last, last.wrapping_add(step)].map(K::from_left)
 }
 
-fn churn<K: Key>(shape: (u8, u8, bool), rounds: u32) {
+fn churn<K: Key>(shape: Shape, rounds: u32) {
     let mut table = TreeBitmap::<K>::new(options(shape));
     let mut linear = Linear(BTreeMap::new());
     let mut random = Stream::new(1, "churn");
@@ -134,7 +140,7 @@ fn holds_every_length_from_none_to_all_bits() {
 #[test]
 fn what_came_and_went_leaves_every_answer_as_it_was() {
     let mut random = Stream::new(3, "restore");
-    let mut table = TreeBitmap::<u32>::new(options((8, 4, true)));
+    let mut table = TreeBitmap::<u32>::new(options((&[8], 4, true)));
     let hop = |number| NextHop::new(number).expect("not zero");
     let mut prefix = || Prefix::new(near::<u32>(&mut random), random.below(33) as u8).expect("32");
     for number in 1..500 {
@@ -170,7 +176,7 @@ fn refuses_what_does_not_fit_and_stays_as_it_was() {
 #[test]
 fn readers_see_the_old_answer_or_the_new_one_d_132() {
     // Two next hops for each prefix alternate, and a longer prefix comes and goes above other keys.
-    let mut table = TreeBitmap::<u32>::new(options((8, 6, true)));
+    let mut table = TreeBitmap::<u32>::new(options((&[8], 6, true)));
     let hop = |number| NextHop::new(number).expect("not zero");
     let prefixes: Vec<_> =
         (0..512_u32).map(|n| Prefix::new(0x0a00_0000 | n << 7, 25).expect("25")).collect();
@@ -210,6 +216,66 @@ fn readers_see_the_old_answer_or_the_new_one_d_132() {
         }
         stop.store(true, order);
     });
+}
+
+#[test]
+fn readers_never_miss_while_arrays_come_and_go_d_132() {
+    let mut table = TreeBitmap::<u128>::new(options((&[4, 6, 8], 6, true)));
+    let hop = |number| NextHop::new(number).expect("not zero");
+    let prefix = |key: u128, len| Prefix::new(key, len).expect("at most 128");
+    // Everything has 1; what comes and goes within the arrays has 2, beyond them 3.
+    table.insert(prefix(0, 0), hop(1)).expect("there is room");
+    let mut random = Stream::new(1, "keys");
+    let keys: Vec<u128> = (0..64).map(|_| near(&mut random)).collect();
+    let come_and_go = |table: &mut TreeBitmap<u128>, random: &mut Stream| {
+        let key = keys[random.below(64) as usize];
+        let len = 1 + random.below(48) as u8;
+        let new = hop(if len > 18 { 3 } else { 2 });
+        table.insert(prefix(key, len), new).expect("there is room");
+        assert_eq!(table.remove(prefix(key, len)), Some(new));
+    };
+    let empty = table.memory();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        let mut reader = table.reader();
+        let (stop, keys) = (&stop, &keys);
+        scope.spawn(move || {
+            let mut hops = [None; 64];
+            let mut rounds = 0_u32;
+            while rounds < 10 || !stop.load(order) {
+                reader.lookup_batch(keys, &mut hops);
+                for (found, &key) in hops.iter().zip(keys) {
+                    assert!((1..4).contains(&found.map_or(0, NextHop::get)), "{key:x} {found:?}");
+                    assert!(reader.lookup(key).is_some());
+                }
+                rounds += 1;
+            }
+        });
+        for _ in 0..10_000 {
+            come_and_go(&mut table, &mut random);
+        }
+        stop.store(true, order);
+    });
+    assert_eq!((table.memory().initial, table.memory().nodes), (empty.initial, empty.nodes));
+    // Now that no reader is inside, what was freed is used again.
+    (0..1_000).for_each(|_| come_and_go(&mut table, &mut random));
+    let free = table.memory().free;
+    (0..1_000).for_each(|_| come_and_go(&mut table, &mut random));
+    assert_eq!(table.memory().free, free);
+}
+
+#[test]
+fn refuses_arrays_that_do_not_fit_and_stays_as_it_was() {
+    let arrays = Options { initial: &[4, 12], words_max: 20_000, ..Options::IPV6 };
+    let mut table = TreeBitmap::<u128>::new(arrays);
+    let results: Vec<_> = (0..16_u128)
+        .map(|first| Prefix::new(first << 124, 16).expect("16"))
+        .map(|prefix| table.insert(prefix, NextHop::new(1).expect("not zero")))
+        .collect();
+    let fit = results.iter().filter(|result| result.is_ok()).count();
+    assert!((2..5).contains(&fit) && results[15] == Err(Full { words: 20_000 }), "{results:?}");
+    assert_eq!(table.to_vec().len(), fit);
 }
 
 proptest! {

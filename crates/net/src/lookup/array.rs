@@ -1,0 +1,257 @@
+//! The arrays that a search begins in, and the prefixes that end within their bits.
+//!
+//! ```text
+//! key    | first step | second step | ...          | strides of the nodes
+//! entry  | pointer to an array --> | pointer to an array --> | pointer to a node
+//!        | next hop of the longest match within the bits so far
+//! ```
+//!
+//! The first array has an entry for each value of the first step's bits. An entry under which some prefix is
+//! longer points to an array of its own for the next step's bits; whose entries begin with its next hop.
+//! So the bits of all steps together may be many, and only those parts that have prefixes take memory:
+//! of the 4,096 values of an IPv6 address' first 12 bits, 10 are in use.
+
+use super::NextHop;
+use super::key::{Key, Prefix};
+use super::memory::{Memory, RESERVED};
+use std::collections::BTreeMap;
+
+/// The most bits that a search's first array is indexed by.
+pub const FIRST_MAX: u8 = 24;
+/// The most bits that another array is indexed by.
+pub const STEP_MAX: u8 = 12;
+/// The most bits of all steps together.
+pub const INITIAL_MAX: u8 = 30;
+
+/// What the writer knows about the arrays.
+#[derive(Debug)]
+pub(super) struct Arrays {
+    steps: &'static [u8],
+    /// The bits of all steps together.
+    bits: u8,
+    /// The prefixes within these bits: their bits, length; next hop. An entry does not know how long
+    /// the prefix was that it has its next hop from.
+    short: BTreeMap<(u32, u8), u32>,
+    /// For each array but the first, where it stands in pairs of words, how many prefixes are longer than
+    /// the bits before it.
+    prefixes: BTreeMap<u32, u32>,
+    /// Words of all arrays.
+    words: u64,
+}
+
+impl Arrays {
+    /// The first array alone, which stands behind the reserved words.
+    ///
+    /// # Panics
+    /// If the steps are beyond their limits.
+    pub(super) fn new(steps: &'static [u8]) -> Arrays {
+        let bits = steps.iter().map(|&step| u32::from(step)).sum::<u32>();
+        let first = steps.first().is_none_or(|&first| first <= FIRST_MAX);
+        let others = steps.iter().skip(1).all(|step| (1..=STEP_MAX).contains(step));
+        assert!(first && others && bits <= INITIAL_MAX.into(), "the steps of the arrays");
+        let words = u64::from(Arrays::first_len(steps).next_multiple_of(2));
+        Arrays { steps, bits: bits as u8, short: BTreeMap::new(), prefixes: BTreeMap::new(), words }
+    }
+    /// Words of the first array.
+    pub(super) fn first_len(steps: &[u8]) -> u32 {
+        1 << steps.first().copied().unwrap_or(0)
+    }
+    pub(super) fn words(&self) -> u64 {
+        self.words
+    }
+    /// Words that a prefix may need at most for arrays.
+    pub(super) fn words_for_one(&self) -> u32 {
+        self.steps.iter().skip(1).map(|&step| 2 << step).sum()
+    }
+    /// Bytes that the writer alone needs.
+    pub(super) fn writer_bytes(&self) -> u64 {
+        // A B-tree's leaves are at least about two thirds full: 11 pairs of 8 and 4 bytes, and 12 more.
+        (self.short.len() as u64 * 12 + self.prefixes.len() as u64 * 8) * 3 / 2
+    }
+    /// Whether a prefix ends within the arrays' bits.
+    pub(super) fn holds<K: Key>(&self, prefix: Prefix<K>) -> bool {
+        self.bits > 0 && prefix.len() <= self.bits
+    }
+    /// The bits of a key that the arrays are indexed by.
+    fn value<K: Key>(&self, key: K) -> u32 {
+        key.window(0).checked_shr(64 - u32::from(self.bits)).unwrap_or(0) as u32
+    }
+    /// How many values a prefix of `len` bits has.
+    fn values(&self, len: u8) -> u32 {
+        1 << (self.bits - len)
+    }
+    /// The next hop of the longest prefix, of at most `len` bits, around a value.
+    fn around(&self, value: u32, len: u8) -> Option<(u8, u32)> {
+        (0..=len).rev().find_map(|len| {
+            let over = value & !(self.values(len) - 1);
+            Some((len, *self.short.get(&(over, len))?))
+        })
+    }
+    /// The longest prefix within the arrays' bits that a key begins with.
+    pub(super) fn longest<K: Key>(&self, key: K) -> Option<(Prefix<K>, NextHop)> {
+        let (len, hop) = self.around(self.value(key), self.bits)?;
+        Prefix::new(key, len).zip(NextHop::new(hop))
+    }
+
+    /// The arrays that a value leads through: the word of the entry, and the bits up to its step's end.
+    fn way(&self, memory: &Memory, value: u32) -> impl Iterator<Item = (u32, u8)> {
+        let (mut array, mut depth) = (Some(RESERVED), 0);
+        let steps = self.steps.iter().map_while(move |&step| {
+            let first = array?;
+            depth += step;
+            let entry = first + (value >> (self.bits - depth) & ((1 << step) - 1));
+            let pointer = memory.half(2 * entry + 1);
+            array = (pointer != 0).then_some(2 * pointer);
+            Some((entry, depth))
+        });
+        let none = self.steps.is_empty().then_some((RESERVED, 0));
+        none.into_iter().chain(steps)
+    }
+    /// The entry that a search for `key` comes to, and how many bits chose it.
+    pub(super) fn entry<K: Key>(&self, memory: &Memory, key: K) -> (u32, u8) {
+        self.way(memory, self.value(key)).last().expect("there is a first array")
+    }
+    /// The entry that points to the node for keys that begin as `key`, if there is one.
+    pub(super) fn last_entry<K: Key>(&self, memory: &Memory, key: K) -> Option<u32> {
+        let (entry, depth) = self.entry(memory, key);
+        (depth == self.bits).then_some(entry)
+    }
+    /// As [`Arrays::last_entry`]; makes the arrays that lack on the way for a prefix, and no answer
+    /// changes. The last step's entry if the prefix is longer than all.
+    pub(super) fn open<K: Key>(&mut self, memory: &mut Memory, prefix: Prefix<K>) -> u32 {
+        let value = self.value(prefix.key());
+        loop {
+            let way = self.way(memory, value);
+            let (entry, depth) = way.last().expect("there is a first array");
+            if depth == self.bits || prefix.len() <= depth {
+                return entry;
+            }
+            let index = self.step_after(depth);
+            let pairs = (1_u32 << self.steps[index]).div_ceil(2);
+            let array = memory.allocate(pairs);
+            let hop = u64::from(memory.half(2 * entry));
+            (array..array + pairs).for_each(|pair| memory.put(pair, [hop; 2]));
+            memory.publish(2 * entry + 1, array);
+            self.prefixes.insert(array, 0);
+            self.words += 2 * u64::from(pairs);
+        }
+    }
+    /// Which step looks at the bits after the first `depth`.
+    fn step_after(&self, depth: u8) -> usize {
+        let ends = self.steps.iter().scan(0, |end, step| {
+            *end += step;
+            Some(*end)
+        });
+        ends.take_while(|&end| end <= depth).count()
+    }
+    /// The arrays but the first that a prefix needs: the entry that points to each, with its depth.
+    fn needed<K: Key>(&self, memory: &Memory, prefix: Prefix<K>) -> Vec<(u32, u8)> {
+        let way = self.way(memory, self.value(prefix.key()));
+        way.filter(|&(_, depth)| depth < prefix.len().min(self.bits)).collect()
+    }
+    /// Counts a new prefix whose arrays are open.
+    pub(super) fn count<K: Key>(&mut self, memory: &Memory, prefix: Prefix<K>) {
+        if self.steps.len() > 1 {
+            for (entry, _) in self.needed(memory, prefix) {
+                let array = memory.half(2 * entry + 1);
+                *self.prefixes.get_mut(&array).expect("the array was opened") += 1;
+            }
+        }
+    }
+    /// Takes a prefix that is gone out of the count; arrays that nothing needs go, and no answer changes.
+    pub(super) fn close<K: Key>(&mut self, memory: &mut Memory, prefix: Prefix<K>) {
+        if self.steps.len() < 2 {
+            return;
+        }
+        let mut last_needed = None;
+        for (entry, depth) in self.needed(memory, prefix) {
+            let array = memory.half(2 * entry + 1);
+            let prefixes = self.prefixes.get_mut(&array).expect("the array was opened");
+            *prefixes -= 1;
+            if *prefixes > 0 {
+                continue;
+            }
+            self.prefixes.remove(&array);
+            let pairs = (1_u32 << self.steps[self.step_after(depth)]).div_ceil(2);
+            memory.doom(array, pairs);
+            self.words -= 2 * u64::from(pairs);
+            last_needed.get_or_insert((entry, depth));
+        }
+        // Those below one that nothing needs are not needed either; one store unlinks them all.
+        if let Some((entry, depth)) = last_needed {
+            let hop = self.around(self.value(prefix.key()), depth).map_or(0, |(_, hop)| hop);
+            memory.publish_word(entry, hop.into());
+        }
+    }
+
+    /// Inserts a prefix within the arrays' bits; the next hop that it had.
+    pub(super) fn insert<K: Key>(
+        &mut self,
+        memory: &mut Memory,
+        prefix: Prefix<K>,
+        hop: u32,
+    ) -> Option<NextHop> {
+        self.open(memory, prefix);
+        let first = self.value(prefix.key());
+        let old = self.short.insert((first, prefix.len()), hop);
+        self.fill(memory, first, prefix.len(), hop);
+        old.and_then(NextHop::new)
+    }
+    /// Removes a prefix within the arrays' bits; the next hop that it had.
+    pub(super) fn remove<K: Key>(
+        &mut self,
+        memory: &mut Memory,
+        prefix: Prefix<K>,
+    ) -> Option<NextHop> {
+        let (first, len) = (self.value(prefix.key()), prefix.len());
+        let old = self.short.remove(&(first, len))?;
+        let shorter = self.around(first, len).map_or(0, |(_, hop)| hop);
+        self.fill(memory, first, len, shorter);
+        NextHop::new(old)
+    }
+    /// Gives `hop` to the values of a prefix that no longer one covers.
+    fn fill(&self, memory: &mut Memory, first: u32, len: u8, hop: u32) {
+        let (end, mut from) = (first + self.values(len), first);
+        let inside =
+            self.short.range((first, 0)..(end, 0)).filter(|((_, longer), _)| *longer > len);
+        for (&(start, longer), _) in inside {
+            self.cover(memory, (from, start), hop);
+            from = from.max(start + self.values(longer));
+        }
+        self.cover(memory, (from, end), hop);
+    }
+    /// Gives `hop` to a range of values. Where a prefix ends that is no entry's, an array is open.
+    fn cover(&self, memory: &mut Memory, (from, end): (u32, u32), hop: u32) {
+        let mut value = from;
+        while value < end {
+            let (entry, depth) = self.way(memory, value).last().expect("there is a first array");
+            memory.publish(2 * entry, hop);
+            value += self.values(depth);
+        }
+    }
+
+    /// The prefixes within the arrays' bits: the bits, the first at the top, the length, the next hop.
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = (u128, u8, u32)> {
+        self.short.iter().map(|(&(value, len), &hop)| (self.left(value), len, hop))
+    }
+    /// The nodes that entries point to, with the bits that lead there, the first at the top.
+    pub(super) fn nodes(&self, memory: &Memory) -> Vec<(u32, u128)> {
+        let (mut found, mut value) = (Vec::new(), 0_u32);
+        while value < 1 << self.bits {
+            let (entry, depth) = self.way(memory, value).last().expect("there is a first array");
+            let pointer = memory.half(2 * entry + 1);
+            if depth == self.bits && pointer != 0 {
+                found.push((pointer, self.left(value)));
+            }
+            value += self.values(depth);
+        }
+        found
+    }
+    fn left(&self, value: u32) -> u128 {
+        u128::from(value).checked_shl(128 - u32::from(self.bits)).unwrap_or(0)
+    }
+    /// The value of the first `depth` bits that lead to the entry of `key`.
+    pub(super) fn number<K: Key>(&self, key: K, depth: u8) -> u32 {
+        self.value(key) >> (self.bits - depth)
+    }
+}
