@@ -13,7 +13,7 @@
 
 use super::NextHop;
 use super::key::{Key, Prefix};
-use super::memory::{Memory, RESERVED};
+use super::memory::{Memory, RESERVED, whole};
 use std::collections::BTreeMap;
 
 /// The most bits that a search's first array is indexed by.
@@ -49,7 +49,7 @@ impl Arrays {
         let first = steps.first().is_none_or(|&first| first <= FIRST_MAX);
         let others = steps.iter().skip(1).all(|step| (1..=STEP_MAX).contains(step));
         assert!(first && others && bits <= INITIAL_MAX.into(), "the steps of the arrays");
-        let words = u64::from(Arrays::first_len(steps).next_multiple_of(2));
+        let words = u64::from(whole(Arrays::first_len(steps)));
         Arrays { steps, bits: bits as u8, short: BTreeMap::new(), prefixes: BTreeMap::new(), words }
     }
     /// Words of the first array.
@@ -61,7 +61,7 @@ impl Arrays {
     }
     /// Words that a prefix may need at most for arrays.
     pub(super) fn words_for_one(&self) -> u32 {
-        self.steps.iter().skip(1).map(|&step| 2 << step).sum()
+        self.steps.iter().skip(1).map(|&step| whole(2 << step)).sum()
     }
     /// Bytes that the writer alone needs.
     pub(super) fn writer_bytes(&self) -> u64 {
@@ -133,7 +133,7 @@ impl Arrays {
             (array..array + pairs).for_each(|pair| memory.put(pair, [hop; 2]));
             memory.publish(2 * entry + 1, array);
             self.prefixes.insert(array, 0);
-            self.words += 2 * u64::from(pairs);
+            self.words += u64::from(whole(2 * pairs));
         }
     }
     /// Which step looks at the bits after the first `depth`.
@@ -174,7 +174,7 @@ impl Arrays {
             self.prefixes.remove(&array);
             let pairs = (1_u32 << self.steps[self.step_after(depth)]).div_ceil(2);
             memory.doom(array, pairs);
-            self.words -= 2 * u64::from(pairs);
+            self.words -= u64::from(whole(2 * pairs));
             last_needed.get_or_insert((entry, depth));
         }
         // Those below one that nothing needs are not needed either; one store unlinks them all.
@@ -221,12 +221,34 @@ impl Arrays {
         self.cover(memory, (from, end), hop);
     }
     /// Gives `hop` to a range of values. Where a prefix ends that is no entry's, an array is open.
-    fn cover(&self, memory: &mut Memory, (from, end): (u32, u32), hop: u32) {
-        let mut value = from;
-        while value < end {
-            let (entry, depth) = self.way(memory, value).last().expect("there is a first array");
-            memory.publish(2 * entry, hop);
-            value += self.values(depth);
+    fn cover(&self, memory: &mut Memory, range: (u32, u32), hop: u32) {
+        if self.steps.is_empty() || range.0 >= range.1 {
+            return;
+        }
+        self.cover_array(memory, (0, RESERVED), 0, range, hop);
+    }
+    /// The part of that in one array: of the step `index`, at `array`, for the values from `base` on.
+    fn cover_array(
+        &self,
+        memory: &mut Memory,
+        (index, array): (usize, u32),
+        base: u32,
+        range: (u32, u32),
+        hop: u32,
+    ) {
+        let depth: u8 = self.steps[..=index].iter().sum();
+        let values = self.values(depth);
+        let last = base + (values << self.steps[index]);
+        let (from, end) = (range.0.max(base) - base, range.1.min(last) - base);
+        for at in from / values..end.div_ceil(values) {
+            let entry = array + at;
+            match memory.half(2 * entry + 1) {
+                next if next != 0 && depth < self.bits => {
+                    let base = base + at * values;
+                    self.cover_array(memory, (index + 1, 2 * next), base, range, hop);
+                }
+                _ => memory.publish(2 * entry, hop),
+            }
         }
     }
 

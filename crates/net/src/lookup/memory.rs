@@ -10,6 +10,9 @@
 //! that readers can reach, except half words, each in one store: it writes a new block, publishes it
 //! with one store of a pointer, and frees the old one after a grace period.
 //!
+//! Blocks have an even number of pairs, and those that fit a cache line lie in one: of ten half words
+//! that a search of a full table fetches, nine lie beside the bitmaps that chose them.
+//!
 //! **Grace.** A reader says which epoch it entered in (a store and a fence for each batch). A block that
 //! was unlinked in epoch e is used again when every reader inside entered after e. Readers wait for
 //! nobody; a reader that stays inside only delays the use of freed blocks.
@@ -25,6 +28,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Words before the initial array: the empty node that pointer 0 means, and a pair after it.
 pub(super) const RESERVED: u32 = 4;
+/// Words of a cache line.
+const LINE: usize = 8;
 /// The longest block in pairs of words: 63 next hops, two bitmaps, 64 slots, four to a pair.
 const BLOCK_LEN_MAX: usize = 16 + 1 + 16;
 /// Blocks that are unlinked before the writer looks which readers are inside.
@@ -33,16 +38,35 @@ const RETIRED_MAX: usize = 128;
 /// Words, and where the words went that replaced them.
 #[derive(Debug)]
 pub(super) struct Words {
-    pub(super) words: Box<[AtomicU64]>,
+    all: Box<[AtomicU64]>,
+    /// Where the first one stands that begins a cache line.
+    first: usize,
     next: OnceLock<Arc<Words>>,
 }
 
 impl Words {
     fn new(len: usize, from: &[AtomicU64]) -> Arc<Words> {
-        let old = from.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed)));
-        let words = old.chain(std::iter::repeat_with(AtomicU64::default)).take(len);
-        Arc::new(Words { words: words.collect(), next: OnceLock::new() })
+        let mut all: Box<[AtomicU64]> =
+            std::iter::repeat_with(AtomicU64::default).take(len + LINE - 1).collect();
+        // Where lines begin matters for speed alone, so any place will do.
+        let first = all.as_ptr().align_offset(LINE * size_of::<AtomicU64>()).min(LINE - 1);
+        for (word, old) in all[first..].iter_mut().zip(from) {
+            *word.get_mut() = old.load(Ordering::Relaxed);
+        }
+        Arc::new(Words { all, first, next: OnceLock::new() })
     }
+    fn len(&self) -> usize {
+        self.all.len() + 1 - LINE
+    }
+    #[inline(always)]
+    fn get(&self) -> &[AtomicU64] {
+        &self.all[self.first..]
+    }
+}
+
+/// So many words of an array, and those that are left free behind it.
+pub(super) fn whole(len: u32) -> u32 {
+    len.next_multiple_of(4)
 }
 
 /// The bitmaps of the node at pair `at`, the internal first: one cache line, one check of bounds.
@@ -113,7 +137,7 @@ impl Door {
         while let Some(next) = self.words.next.get() {
             self.words = Arc::clone(next);
         }
-        let result = work(&self.words.words);
+        let result = work(self.words.get());
         self.pin.0.store(OUTSIDE, Ordering::Release);
         result
     }
@@ -140,7 +164,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(root_len: u32) -> Memory {
-        let used = RESERVED + root_len.next_multiple_of(2);
+        let used = RESERVED + whole(root_len);
         Memory {
             words: Words::new(used as usize, &[]),
             epochs: Arc::default(),
@@ -154,7 +178,7 @@ impl Memory {
         }
     }
     pub(super) fn words(&self) -> &[AtomicU64] {
-        &self.words.words
+        self.words.get()
     }
     pub(super) fn door(&self) -> Door {
         Door::new(Arc::clone(&self.words), Arc::clone(&self.epochs))
@@ -178,15 +202,21 @@ impl Memory {
         word(self.words(), at)
     }
 
-    /// A block of `len` pairs that no reader can see.
+    /// A block of `len` pairs that no reader can see. One that fits a cache line lies in one.
     pub(super) fn allocate(&mut self, len: u32) -> u32 {
+        let len = len.next_multiple_of(2);
         if let Some(at) = self.free.get_mut(len as usize).and_then(Vec::pop) {
             self.free_words -= 2 * u64::from(len);
             return at;
         }
+        if len > 2 && !self.used.is_multiple_of(LINE as u32) {
+            let gap = self.used / 2;
+            self.used += 4;
+            self.release(gap, 2);
+        }
         let at = self.used / 2;
         self.used += 2 * len;
-        if self.used as usize > self.words.words.len() {
+        if self.used as usize > self.words.len() {
             self.grow();
         }
         at
@@ -194,7 +224,7 @@ impl Memory {
     fn grow(&mut self) {
         // An eighth more: the copying stays a small multiple of the words, and few stay unused.
         let len = self.used as usize + self.used as usize / 8 + 2 * BLOCK_LEN_MAX;
-        let words = Words::new(len, &self.words.words);
+        let words = Words::new(len, self.words.get());
         self.words.next.set(Arc::clone(&words)).expect("words are replaced once");
         self.words = words;
     }
@@ -204,7 +234,7 @@ impl Memory {
         self.store(2 * at + 1, second, Ordering::Relaxed);
     }
     fn store(&mut self, at: u32, value: u64, ordering: Ordering) {
-        self.words.words[at as usize].store(value, ordering);
+        self.words.get()[at as usize].store(value, ordering);
         if let Some(journal) = &mut self.journal {
             journal.push(Write { address: at, word: value });
         }
@@ -228,7 +258,7 @@ impl Memory {
     }
     /// The next publication unlinks this block.
     pub(super) fn doom(&mut self, at: u32, len: u32) {
-        self.doomed.push((at, len));
+        self.doomed.push((at, len.next_multiple_of(2)));
     }
     fn retire(&mut self, at: u32, len: u32) {
         // Only readers share the epochs with the writer.

@@ -334,8 +334,8 @@ macro_rules! constant {
                 let $steps: Steps<'_> = (&[18], 6);
                 $search
             }
-            ([16, 8], 6) => {
-                let $steps: Steps<'_> = (&[16, 8], 6);
+            ([12, 12, 3, 3], 6) => {
+                let $steps: Steps<'_> = (&[12, 12, 3, 3], 6);
                 $search
             }
             $steps => $search,

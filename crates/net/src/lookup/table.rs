@@ -107,6 +107,11 @@ const HOPS: u64 = 64;
 const NEAR: f64 = 0.93;
 const SHARED: u8 = 8;
 
+/// Where IPv6 addresses in use begin, 12 bits each: what IANA has given to the regional registries ("IPv6
+/// Global Unicast Address Assignments").
+const IPV6_BLOCKS: [u16; 9] =
+    [0x2001, 0x2400, 0x2600, 0x2610, 0x2620, 0x2800, 0x2a00, 0x2a10, 0x2c00];
+
 /// A made-up table of so many prefixes with these lengths: most lie near others, as in real tables.
 pub fn generate<K: Key>(count: usize, lengths: &[(u8, u32)], seed: u64) -> Table<K> {
     let mut random = Stream::new(seed, "table");
@@ -127,8 +132,10 @@ pub fn generate<K: Key>(count: usize, lengths: &[(u8, u32)], seed: u64) -> Table
         let len = len.map_or(0, |&(len, _)| len.min(K::BITS));
         let bits = u128::from(random.bits()) << 64 | u128::from(random.bits());
         let shared = match made.is_empty() || !random.chance(NEAR) {
-            // IPv6 addresses in use begin with 001 (RFC 4291 §2.4).
-            true if K::BITS == 128 => (1 << 125, 3),
+            true if K::BITS == 128 => {
+                let block = IPV6_BLOCKS[random.below(IPV6_BLOCKS.len() as u64) as usize];
+                (u128::from(block) << 112, 12)
+            }
             true => (0, 0),
             false => {
                 let near = made[random.below(made.len() as u64) as usize];

@@ -13,15 +13,15 @@
 //!
 //! | Option       | Default        | Meaning                                                     |
 //! |--------------|----------------|-------------------------------------------------------------|
-//! | `initial`    | 18; IPv6 16, 8 | first bits, looked up in arrays; none begins with a node    |
+//! | `initial`    | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; none begins with a node |
 //! | `stride`     | 6              | bits that a node looks at, 1 to 6                           |
 //! | `end_nodes`  | true           | whether nodes without children use their external bitmap    |
 //! | `words_max`  | 2^27 (1 GiB)   | words of 8 bytes, beyond which an insertion is refused      |
 //!
-//! With 18 and 6, and with 16, 8 and 6, prefixes of 24 and of 48 bits stand in end nodes: an IPv4 address
-//! costs three places in memory, entry, node, next hop, the last two mostly in one cache line. The first 24 bits
-//! of the IPv6 addresses in use are few, so arrays in two steps (see `array.rs`) take a third of the memory
-//! of one for 18 bits, and a node less for each address: 3.4 instead of 4.4 on average.
+//! With 18 and 6, IPv4 prefixes of 24 bits stand in end nodes: an address costs three places in memory, entry,
+//! node, next hop, the last two mostly in one cache line. The first 30 bits of the IPv6 addresses in use are
+//! few, so arrays in four steps (see `array.rs`) take less memory than one for 18 bits, and two nodes less
+//! for each address; prefixes of 48 bits stand in end nodes.
 //!
 //! **Updates** write the changed node into a new block and publish it with one store (see `memory.rs`);
 //! another next hop for a prefix is one store. Readers on other threads see the table before or after,
@@ -73,7 +73,7 @@ impl Options {
     pub const IPV4: Options =
         Options { initial: &[18], stride: 6, end_nodes: true, words_max: 1 << 27 };
     /// For full tables of IPv6.
-    pub const IPV6: Options = Options { initial: &[16, 8], ..Options::IPV4 };
+    pub const IPV6: Options = Options { initial: &[12, 12, 3, 3], ..Options::IPV4 };
     /// As in the router's hardware: strides of 4 from the first bit on, no end nodes (§9.1).
     pub const FIPL: Options =
         Options { initial: &[], stride: 4, end_nodes: false, words_max: 1 << 27 };
