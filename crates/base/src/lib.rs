@@ -7,6 +7,7 @@ pub mod bench;
 mod bytes;
 pub mod kind;
 mod packet;
+mod prefetch;
 mod random;
 mod rate;
 mod text;
@@ -16,6 +17,7 @@ pub use bytes::Bytes;
 pub use packet::{
     Body, Ecn, FlowId, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit, Visits,
 };
+pub use prefetch::prefetch;
 pub use random::{Draw, Stream, content_tag};
 pub use rate::{Cost, PerByte, Rate};
 pub use text::{Quantity, QuantityError};

@@ -1,6 +1,6 @@
 //! Packets, the record of where each one spent its time, and the pool that they come from.
 
-use crate::{Bytes, Duration, Time};
+use crate::{Bytes, Duration, Time, prefetch};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -48,9 +48,10 @@ pub struct Packet(Box<Body>);
 
 /// What a packet is made of. Content is optional: most models only need lengths.
 ///
-/// In this order what every hop reads and writes lies in the first cache line, and the record of the
-/// first hops in the two after it: a packet that has waited is in no near cache, and each line that a
-/// hop touches costs more than all that the hop computes.
+/// In this order what every hop reads and writes lies in the first cache line, the record of the first
+/// hops in the second, a transport's header in the third, and what few models need in the fourth: a
+/// packet that has waited is in no near cache, and each line that a hop touches costs more than all that
+/// the hop computes.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Body {
@@ -76,12 +77,12 @@ pub struct Body {
     pub born: Time,
     /// Its place within the flow, from 0.
     pub seq: u64,
+    /// Unique in a run: the element that made it and that element's count.
+    pub id: u64,
     /// Stages passed so far.
     pub visits: Visits,
     /// The header of the transport that it belongs to, packed by that; zeros where there is none.
     pub transport: [u64; TRANSPORT_WORDS],
-    /// Unique in a run: the element that made it and that element's count.
-    pub id: u64,
     /// What a sink expects to find: `content_tag(path, flow, seq)`.
     pub tag: u64,
     /// When it should have left the stage that holds it, or arrived at its end: set by its source
@@ -93,6 +94,9 @@ pub struct Body {
     /// Real bytes, where there are any.
     pub content: Vec<u8>,
 }
+
+/// Four lines, of which most models use two or three.
+const _: () = assert!(size_of::<Body>() == 256);
 
 impl Body {
     /// As new, but for the room that it has; the record's words stay where they are.
@@ -128,6 +132,19 @@ impl Packet {
     /// A packet outside any pool, for tests and tools.
     pub fn new(len: Bytes) -> Packet {
         Packet(Box::new(Body { len, ..Body::default() }))
+    }
+
+    /// Asks for what the next hop will read and write.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        prefetch(&self.0.len);
+        prefetch(&self.0.visits.first);
+    }
+
+    /// Asks for the transport's header.
+    #[inline(always)]
+    pub fn prefetch_transport(&self) {
+        prefetch(&self.0.transport);
     }
 
     /// Records that this packet waited for `stage`, was served by it, and was then held up.
@@ -178,11 +195,21 @@ pub struct Visits {
     len: usize,
     first: [u64; WORDS_WITHIN],
     /// Those beyond `first`.
-    more: Vec<u64>,
+    more: Option<Box<More>>,
 }
 
-/// Words of the record that a packet has room for itself: eight hops that neither wait nor block.
-const WORDS_WITHIN: usize = 17;
+/// The rest of a long record. It stays with the packet when that is used again.
+#[derive(Clone, Default)]
+struct More {
+    words: [u64; WORDS_MORE],
+    beyond: Vec<u64>,
+}
+
+/// Words of the record that a packet has room for itself: four hops with a delay that neither wait nor
+/// block.
+const WORDS_WITHIN: usize = 9;
+/// Words that a longer record has room for at once.
+const WORDS_MORE: usize = 24;
 
 const TIME_BITS: u32 = 42;
 const FORM_BITS: u32 = 2;
@@ -214,9 +241,15 @@ impl Visits {
     fn add(&mut self, word: u64) {
         match self.first.get_mut(self.len) {
             Some(place) => *place = word,
-            None => self.more.push(word),
+            None => self.more.get_or_insert_default().set(self.len - WORDS_WITHIN, word),
         }
         self.len += 1;
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        let more = || self.more.as_ref().map_or(0, |more| more.get(at - WORDS_WITHIN));
+        self.first.get(at).copied().unwrap_or_else(more)
     }
 
     #[cold]
@@ -227,13 +260,18 @@ impl Visits {
     /// The visits in the order in which they were made.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
-        let within = &self.first[..self.len.min(WORDS_WITHIN)];
-        let mut words = within.iter().chain(&self.more).copied();
+        let mut at = 0;
         std::iter::from_fn(move || {
-            let head = words.next()?;
+            if at >= self.len {
+                return None;
+            }
+            let mut word = || {
+                at += 1;
+                self.word(at - 1)
+            };
+            let head = word();
             let time = head & ((1 << TIME_BITS) - 1);
             let stage = StageId((head >> STAGE_SHIFT) as u32);
-            let mut word = || words.next().unwrap_or(0);
             let (wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
                 0 => (0, time, 0),
                 1 => (time, word(), 0),
@@ -254,13 +292,31 @@ impl Visits {
     #[inline]
     pub fn rewind(&mut self, mark: usize) {
         self.len = mark.min(self.len);
-        self.more.truncate(self.len.saturating_sub(WORDS_WITHIN));
     }
 
     /// Forgets all visits and keeps the room for them.
     #[inline]
     pub fn clear(&mut self) {
         self.rewind(0);
+    }
+}
+
+impl More {
+    #[inline]
+    fn set(&mut self, at: usize, word: u64) {
+        match self.words.get_mut(at) {
+            Some(place) => *place = word,
+            None => self.set_beyond(at - WORDS_MORE, word),
+        }
+    }
+    fn set_beyond(&mut self, at: usize, word: u64) {
+        self.beyond.truncate(at);
+        self.beyond.push(word);
+    }
+    #[inline]
+    fn get(&self, at: usize) -> u64 {
+        let beyond = || self.beyond.get(at - WORDS_MORE).copied().unwrap_or(0);
+        self.words.get(at).copied().unwrap_or_else(beyond)
     }
 }
 
