@@ -52,6 +52,17 @@ pub trait Element: Send {
         unreachable!("{timer:?} was never armed")
     }
 
+    /// What is going to happen to the element next or soon, so that it may ask for the memory that it
+    /// will need (`lastmeter_base::prefetch`). It changes nothing, and is only called where
+    /// [`Element::foresees`] says so.
+    fn foresee(&self, _next: Foreseen<'_>) {}
+
+    /// Whether [`Element::foresee`] is worth its call: where an element has far more state than a
+    /// processor's caches hold.
+    fn foresees(&self) -> bool {
+        false
+    }
+
     /// How many timers the element uses: one for each resource that it serves.
     fn timers(&self) -> u32 {
         1
@@ -64,6 +75,15 @@ pub trait Element: Send {
 
     /// Counters, the packets still held, and what the element's resources did.
     fn report(&self, _out: &mut Report) {}
+}
+
+/// What is going to happen to an element.
+#[derive(Clone, Copy, Debug)]
+pub enum Foreseen<'a> {
+    /// It will receive this packet.
+    Packet(&'a Packet),
+    /// One of its timers will expire.
+    Timer,
 }
 
 /// What an element says of itself at the end of a run.

@@ -102,6 +102,8 @@ impl Target {
 pub(crate) struct Events {
     /// Sorted, the earliest last.
     run: Vec<Event>,
+    /// How many of them there were when they were sorted.
+    loaded: usize,
     /// Whatever was pushed before the first bucket since the run was sorted.
     late: Heap,
     buckets: Buckets,
@@ -160,6 +162,7 @@ impl Default for Events {
     fn default() -> Events {
         Events {
             run: Vec::new(),
+            loaded: 0,
             late: Heap::default(),
             buckets: Buckets::default(),
             far: Heap::default(),
@@ -221,10 +224,16 @@ impl Events {
         self.run.get(place).map(|event| event.target)
     }
 
+    /// Whether the last event taken out was the first of those that are known ahead.
+    #[inline]
+    pub(crate) fn has_just_loaded(&self) -> bool {
+        self.run.len() + 1 == self.loaded
+    }
+
     /// Sorts the next bucket that is not empty.
     #[inline(never)]
     fn load(&mut self) {
-        let Events { run, buckets, far, .. } = self;
+        let Events { run, loaded, buckets, far, .. } = self;
         while run.is_empty() && !buckets.heads.is_empty() {
             if buckets.len == 0 {
                 match far.first() {
@@ -239,6 +248,7 @@ impl Events {
             buckets.take(run);
         }
         run.sort_unstable_by_key(|event| Reverse(event.key));
+        *loaded = run.len();
     }
 
     /// Chooses buckets anew where there should be others.

@@ -212,9 +212,10 @@ impl Builder {
         if self.timers.len() as u64 + u64::from(timers) >= SLOTS_MAX {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
-        let owner = self.elements.len() as u32;
+        let (owner, foresees) = (self.elements.len() as u32, element.foresees());
         self.timers.extend((0..timers).map(|_| Timer {
             owner,
+            foresees,
             due: Key::NEVER,
             queued: Key::NEVER,
         }));
@@ -230,7 +231,7 @@ impl Builder {
     /// that their numbers are known at once.
     fn far_edge(&mut self, to: End) -> u32 {
         let (delay, stage, flying) = (Duration::ZERO, None, VecDeque::new());
-        self.far.push(Edge { delay, stage, to, flying });
+        self.far.push(Edge { delay, stage, to, foresees: false, flying });
         self.far.len() as u32 - 1
     }
 
@@ -242,12 +243,14 @@ impl Builder {
             delay: Duration::ZERO,
             stage: None,
             to: End::Nowhere,
+            foresees: false,
             flying: VecDeque::new(),
         };
         outputs.resize_with(outputs.len().max(port + 1), nowhere);
         // Only what is collected is recorded.
         let stage = edge.stage.filter(|_| self.collecting);
-        outputs[port] = Edge { delay: edge.delay, stage, to, flying: VecDeque::new() };
+        let (delay, flying) = (edge.delay, VecDeque::new());
+        outputs[port] = Edge { delay, stage, to, foresees: false, flying };
     }
 
     fn build(self, books: Books, trace: Option<Trace>, salt: u64, parts: usize) -> Partition {
@@ -256,6 +259,11 @@ impl Builder {
             place.first_edge = edges.len() as u32;
             place.edges = outputs.len() as u32;
             edges.extend(outputs);
+        }
+        for edge in &mut edges {
+            if let End::Here(to, _) = edge.to {
+                edge.foresees = self.elements[to as usize].foresees();
+            }
         }
         let world = World {
             now: Time::START,

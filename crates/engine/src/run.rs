@@ -280,7 +280,10 @@ impl Partition {
     #[inline]
     fn handle_due(&mut self, until: Time) -> Result<(), Stuck> {
         while let Some(event) = self.world.events.pop(until) {
-            self.world.touch_ahead();
+            self.world.prefetch_ahead();
+            if let Some((element, next)) = self.world.foreseen() {
+                self.elements[element as usize].foresee(next);
+            }
             self.advance(event.key.at());
             self.begin(event.key.order());
             match event.target.as_edge() {
@@ -304,8 +307,9 @@ impl Partition {
             unreachable!("only edges to here hold packets")
         };
         let (_, packet) = state.flying.pop_front().expect("an edge's event stands for a packet");
-        if let Some(&(key, _)) = state.flying.front() {
-            let target = Target::edge(edge as u32);
+        if let Some((key, next)) = state.flying.front() {
+            next.prefetch();
+            let (key, target) = (*key, Target::edge(edge as u32));
             self.world.events.push(crate::events::Event { key, target });
         }
         self.world.ready.push_back((to, input, packet));

@@ -3,10 +3,9 @@
 use crate::books::Books;
 use crate::events::{Event, Events, Key, Target};
 use crate::trace::Trace;
-use crate::{ElementId, PortId};
-use lastmeter_base::{Duration, Packet, Pool, StageId, Stream, Time};
+use crate::{ElementId, Foreseen, PortId};
+use lastmeter_base::{Duration, Packet, Pool, StageId, Stream, Time, prefetch};
 use std::collections::VecDeque;
-use std::hint::black_box;
 
 /// An output joined to an input, at once or after a constant delay. It takes one cache line.
 #[derive(Debug)]
@@ -16,6 +15,8 @@ pub(crate) struct Edge {
     /// The ledger's name for the delay.
     pub(crate) stage: Option<StageId>,
     pub(crate) to: End,
+    /// Whether the element that it leads to asks for memory early.
+    pub(crate) foresees: bool,
     /// Packets on their way, oldest first, of edges that end in this partition.
     pub(crate) flying: VecDeque<(Key, Packet)>,
 }
@@ -65,6 +66,8 @@ pub(crate) struct Maker {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
+    /// Whether its owner asks for memory early.
+    pub(crate) foresees: bool,
     /// [`Key::NEVER`] while it is not set.
     pub(crate) due: Key,
     /// The pending event that speaks for this timer.
@@ -95,6 +98,8 @@ pub(crate) struct World {
     pub(crate) salt: u64,
 }
 
+/// So many events before its turn the target of one is asked for.
+const AHEAD: usize = 4;
 /// How many bits of an order are the origin's own count.
 pub(crate) const COUNT_BITS: u32 = 40;
 
@@ -224,22 +229,66 @@ impl World {
         Some((owner, slot as u32 - self.places[owner as usize].first_timer))
     }
 
-    /// Reads a little of what the next events will need: in a large graph none of it is in a near
-    /// cache, and a processor does not wait for what it does not use.
+    /// Asks for what the next events will need, a step nearer to the packet with each event: in a large
+    /// graph none of it is in a near cache.
     #[inline]
-    pub(crate) fn touch_ahead(&self) {
-        if let Some(target) = self.events.ahead(3) {
-            let _ = black_box(match target.as_edge() {
-                Some(edge) => self.edges[edge].delay.as_ps(),
-                None => self.timers[target.slot()].owner.into(),
-            });
+    pub(crate) fn prefetch_ahead(&self) {
+        if self.events.has_just_loaded() {
+            self.prefetch_first();
         }
-        let first = |ahead| {
-            let edge = self.events.ahead(ahead).and_then(Target::as_edge)?;
-            self.edges[edge].flying.front()
+        self.prefetch_target(AHEAD);
+        if let Some(edge) = self.edge_ahead(2)
+            && let Some(first) = edge.flying.front()
+        {
+            prefetch(first);
+        }
+        self.prefetch_packet(1);
+    }
+
+    /// What comes first after a pause in what was known ahead.
+    fn prefetch_first(&self) {
+        (0..AHEAD).for_each(|ahead| self.prefetch_target(ahead));
+        (0..2).for_each(|ahead| self.prefetch_packet(ahead));
+    }
+
+    #[inline(always)]
+    fn prefetch_target(&self, ahead: usize) {
+        match self.events.ahead(ahead).map(|target| target.as_edge().ok_or(target.slot())) {
+            Some(Ok(edge)) => prefetch(&self.edges[edge]),
+            Some(Err(timer)) => prefetch(&self.timers[timer]),
+            None => {}
+        }
+    }
+
+    /// What is due next, as far as that is known ahead, where its element wants to know.
+    #[inline(always)]
+    pub(crate) fn foreseen(&self) -> Option<(u32, Foreseen<'_>)> {
+        let target = self.events.ahead(0)?;
+        let Some(edge) = target.as_edge() else {
+            let timer = &self.timers[target.slot()];
+            return timer.foresees.then_some((timer.owner, Foreseen::Timer));
         };
-        let _ = black_box(first(1).map(|&(key, _)| key));
-        let _ = black_box(first(0).map(|(_, packet)| packet.len));
+        match &self.edges[edge] {
+            Edge { foresees: true, to: End::Here(to, _), flying, .. } => {
+                flying.front().map(|(_, packet)| (*to, Foreseen::Packet(packet)))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_packet(&self, ahead: usize) {
+        if let Some(edge) = self.edge_ahead(ahead)
+            && let Some((_, packet)) = edge.flying.front()
+        {
+            packet.prefetch();
+        }
+    }
+
+    #[inline(always)]
+    fn edge_ahead(&self, ahead: usize) -> Option<&Edge> {
+        let edge = self.events.ahead(ahead).and_then(Target::as_edge)?;
+        Some(&self.edges[edge])
     }
 
     /// Packets that are on an edge or about to be received.

@@ -45,6 +45,12 @@ impl Due {
         }
     }
 
+    /// Whose entry comes up next.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u32> {
+        self.heap.peek().map(|next| next.0.1)
+    }
+
     /// The engine's timer has expired.
     pub(super) fn expired(&mut self) {
         self.armed = Time::MAX;

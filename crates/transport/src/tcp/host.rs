@@ -10,8 +10,8 @@
 
 use super::due::Due;
 use super::{Config, Connection, Segment, State};
-use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time};
-use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, prefetch};
+use lastmeter_engine::{Context, Element, Foreseen, PortId, Report, TimerId};
 use std::sync::Arc;
 
 /// What an end's application does. It takes whatever arrives at once.
@@ -239,6 +239,26 @@ impl Element for TcpHost {
             self.turn(cx, index as usize);
         }
         self.due.rearm(cx);
+    }
+
+    fn foresees(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn foresee(&self, next: Foreseen<'_>) {
+        let index = match next {
+            Foreseen::Packet(packet) => {
+                packet.prefetch_transport();
+                packet.flow.0.wrapping_sub(self.first)
+            }
+            Foreseen::Timer => self.due.first().unwrap_or(u32::MAX),
+        };
+        if let Some(slot) = self.slots.get(index as usize) {
+            slot.connection.prefetch();
+            prefetch(&slot.destination);
+            prefetch(&slot.application);
+        }
     }
 
     fn report(&self, out: &mut Report) {

@@ -46,7 +46,7 @@ use super::ranges::Ranges;
 use super::segment::Flags;
 use super::{Config, Lingering, Rtt, Segment};
 use content::Content;
-use lastmeter_base::{Duration, Time};
+use lastmeter_base::{Duration, Time, prefetch};
 use start_up::StartUp;
 use std::sync::Arc;
 
@@ -326,6 +326,19 @@ impl Connection {
             content: config.content.then(Box::default),
             config,
         }
+    }
+
+    /// Asks for the memory that a segment will need.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.una);
+        prefetch(&self.wnd);
+        prefetch(&self.ack_at);
+        prefetch(&self.counters);
+        prefetch(&self.held);
+        prefetch(&self.window);
+        prefetch(&self.control);
+        prefetch(&self.timed);
     }
 
     /// The initial sequence number of this side.
