@@ -5,8 +5,8 @@ use crate::clock::{Clock, Wake};
 use crate::events::Target;
 use crate::trace::{TraceEvent, TraceKind};
 use crate::world::{End, World};
-use crate::{Context, Element, ElementId, Error, Graph, Report, Series, TimerId};
-use lastmeter_base::Time;
+use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId};
+use lastmeter_base::{Packet, Time};
 
 /// Handlers that may run at one instant before the run is said to make no progress.
 pub const PROGRESS_LIMIT: u64 = 10_000_000;
@@ -287,7 +287,7 @@ impl Partition {
             self.advance(event.key.at());
             self.begin(event.key.order());
             match event.target.as_edge() {
-                Some(edge) => self.land(edge),
+                Some(edge) => self.land(edge)?,
                 None => {
                     if let Some((owner, timer)) = self.world.expires(event) {
                         self.expire(owner as usize, TimerId(timer))?;
@@ -301,7 +301,7 @@ impl Partition {
 
     /// The oldest packet on `edge` arrives.
     #[inline]
-    fn land(&mut self, edge: usize) {
+    fn land(&mut self, edge: usize) -> Result<(), Stuck> {
         let state = &mut self.world.edges[edge];
         let End::Here(to, input) = state.to else {
             unreachable!("only edges to here hold packets")
@@ -311,8 +311,11 @@ impl Partition {
             next.prefetch();
             let (key, target) = (*key, Target::edge(edge as u32));
             self.world.events.push(crate::events::Event { key, target });
+        } else {
+            // From the beginning again: a ring that few are on stays in few lines of a cache.
+            state.flying.clear();
         }
-        self.world.ready.push_back((to, input, packet));
+        self.receive(to, input, packet)
     }
 
     #[inline]
@@ -336,11 +339,17 @@ impl Partition {
     #[inline]
     fn deliver_ready(&mut self) -> Result<(), Stuck> {
         while let Some((to, port, packet)) = self.world.ready.pop_front() {
-            let me = to as usize;
-            self.count(me)?;
-            self.note(me, TraceKind::Receive(port), packet.id);
-            self.elements[me].receive(&mut Context::new(me, &mut self.world), port, packet);
+            self.receive(to, port, packet)?;
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, to: u32, port: PortId, packet: Packet) -> Result<(), Stuck> {
+        let me = to as usize;
+        self.count(me)?;
+        self.note(me, TraceKind::Receive(port), packet.id);
+        self.elements[me].receive(&mut Context::new(me, &mut self.world), port, packet);
         Ok(())
     }
 
