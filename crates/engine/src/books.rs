@@ -128,17 +128,34 @@ pub struct Row {
     pub service: Distribution,
     /// Times held up.
     pub blocked: Distribution,
-    /// The last visit, and how many equal ones have not been counted above. Visits at constant
-    /// rates without queueing are all the same.
-    last: (Visit, Bytes, u32),
-    run: u64,
+    /// Times that have come again and again, and are not counted above yet. At a constant rate all
+    /// services are the same, and without queueing all waits are.
+    last_wait: Repeated,
+    last_service: Repeated,
     /// Visits that were not held up, and not yet counted in `blocked`: nearly all.
     unblocked: u64,
 }
 
+/// A time, and how often it came in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Repeated {
+    time: Duration,
+    times: u64,
+}
+
+impl Repeated {
+    #[inline]
+    fn record(&mut self, time: Duration, into: &mut Distribution) {
+        if time != self.time {
+            into.record_many(self.time, self.times);
+            *self = Repeated { time, times: 0 };
+        }
+        self.times += 1;
+    }
+}
+
 impl Row {
     fn new(stage: StageId) -> Row {
-        let [wait, service, blocked] = [Duration::ZERO; 3];
         Row {
             stage,
             position: 0,
@@ -146,38 +163,31 @@ impl Row {
             wait: Distribution::default(),
             service: Distribution::default(),
             blocked: Distribution::default(),
-            last: (Visit { wait, service, blocked, stage }, Bytes::ZERO, 0),
-            run: 0,
+            last_wait: Repeated::default(),
+            last_service: Repeated::default(),
             unblocked: 0,
         }
     }
 
     #[inline]
     fn enter(&mut self, position: u32, visit: Visit, len: Bytes) {
-        if (visit, len, position) != self.last {
-            self.count_run();
-            self.last = (visit, len, position);
-        }
-        self.run += 1;
-    }
-
-    fn count_run(&mut self) {
-        let (visit, len, position) = self.last;
-        self.position += u128::from(position) * u128::from(self.run);
-        self.passed.packets += self.run;
-        self.passed.bytes += len.0 * self.run;
-        self.wait.record_many(visit.wait, self.run);
-        self.service.record_many(visit.service, self.run);
+        self.position += u128::from(position);
+        self.passed.add(len);
+        self.last_wait.record(visit.wait, &mut self.wait);
+        self.last_service.record(visit.service, &mut self.service);
         match visit.blocked {
-            Duration::ZERO => self.unblocked += self.run,
-            blocked => self.blocked.record_many(blocked, self.run),
+            Duration::ZERO => self.unblocked += 1,
+            blocked => self.blocked.record(blocked),
         }
-        self.run = 0;
     }
 
     /// Counts the visits that are only remembered so far.
     fn settle(&mut self) {
-        self.count_run();
+        for (last, times) in
+            [(&mut self.last_wait, &mut self.wait), (&mut self.last_service, &mut self.service)]
+        {
+            times.record_many(last.time, std::mem::take(&mut last.times));
+        }
         self.blocked.record_many(Duration::ZERO, std::mem::take(&mut self.unblocked));
     }
 
