@@ -14,19 +14,20 @@ use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId};
 use std::collections::VecDeque;
 
-/// Who is served, who waits, and what the server has done.
+/// Who is served, who waits, and what the server has done: a line of a cache and a half.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Fifo {
     /// When the service that is known last ends.
     free_at: Time,
     /// When the service of each that waits begins, and its length; oldest first.
     waiting: VecDeque<(Time, Bytes)>,
     bytes: Bytes,
+    waiting_most: u64,
+    accepted: u64,
     busy: Duration,
     idle: Duration,
     moved: Bytes,
-    accepted: u64,
-    waiting_most: u64,
 }
 
 impl Fifo {
@@ -39,6 +40,10 @@ impl Fifo {
             }
             self.bytes -= len;
             self.waiting.pop_front();
+        }
+        if self.waiting.is_empty() {
+            // From the beginning again: a ring that few wait in stays in few lines of a cache.
+            self.waiting.clear();
         }
     }
 
@@ -108,15 +113,16 @@ impl Fifo {
     }
 }
 
-/// Serves packets in the order in which they come.
+/// Serves packets in the order in which they come. What each packet needs comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct FifoServer {
     fifo: Fifo,
-    service: Service,
     packets_max: u64,
     bytes_max: Bytes,
     stage: StageId,
     resource: ResourceId,
+    service: Service,
     refused: u64,
 }
 
