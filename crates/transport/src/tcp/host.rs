@@ -66,6 +66,14 @@ impl Labels {
     }
 }
 
+/// What an end's application does by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acts {
+    Closes,
+    Writes,
+    WritesPaced,
+}
+
 /// One of the flows; what each segment needs comes first.
 #[repr(C)]
 struct Slot {
@@ -80,6 +88,7 @@ struct Slot {
     acts_at: Time,
     /// Bytes that the application has not written yet.
     left: u64,
+    acts: Acts,
     application: Application,
 }
 
@@ -90,6 +99,8 @@ pub struct TcpHost {
     /// The number of the first flow; the others follow it.
     first: u32,
     slots: Vec<Slot>,
+    /// Whether any of them sends data.
+    sends: bool,
     due: Due,
 }
 
@@ -101,6 +112,7 @@ impl TcpHost {
             config: config.into(),
             first: first.0,
             slots: Vec::new(),
+            sends: false,
             due: Due::new(),
         }
     }
@@ -111,10 +123,17 @@ impl TcpHost {
             Application::Sink => (0, Time::MAX),
             Application::Source { start, bytes, .. } => (bytes.map_or(u64::MAX, |b| b.0), start),
         };
+        let acts = match application {
+            Application::Sink => Acts::Closes,
+            Application::Source { paced: None, .. } => Acts::Writes,
+            Application::Source { paced: Some(_), .. } => Acts::WritesPaced,
+        };
+        self.sends |= acts != Acts::Closes;
         let connection = Connection::listen(self.config.clone(), 0);
         self.slots.push(Slot {
             connection,
             application,
+            acts,
             destination,
             sent: 0,
             burst_most: 0,
@@ -171,29 +190,34 @@ impl Slot {
         if readable > 0 {
             self.connection.consume(readable);
         }
-        if let Application::Source { paced, .. } = self.application {
-            self.write(now, paced);
-        } else if self.connection.state() == State::CloseWait {
-            self.connection.close();
+        match self.acts {
+            Acts::Closes if self.connection.state() == State::CloseWait => self.connection.close(),
+            Acts::Closes => {}
+            Acts::Writes | Acts::WritesPaced => self.write(now),
         }
     }
 
     #[inline]
-    fn write(&mut self, now: Time, paced: Option<(Bytes, Duration)>) {
-        match paced {
-            None if self.left > 0 => self.left -= self.connection.offer(self.left),
-            None => {}
-            Some((chunk, gap)) => {
-                while self.acts_at <= now && self.left > 0 {
-                    self.left -= self.connection.offer(chunk.0.min(self.left));
-                    // Each deadline adds to the last: no drift on a wall clock.
-                    self.acts_at += gap;
-                }
-            }
+    fn write(&mut self, now: Time) {
+        if self.acts == Acts::WritesPaced {
+            self.write_paced(now);
+        } else if self.left > 0 {
+            self.left -= self.connection.offer(self.left);
         }
         if self.left == 0 {
             self.acts_at = Time::MAX;
             self.connection.close();
+        }
+    }
+
+    fn write_paced(&mut self, now: Time) {
+        let Application::Source { paced: Some((chunk, gap)), .. } = self.application else {
+            return;
+        };
+        while self.acts_at <= now && self.left > 0 {
+            self.left -= self.connection.offer(chunk.0.min(self.left));
+            // Each deadline adds to the last: no drift on a wall clock.
+            self.acts_at += gap;
         }
     }
 }
@@ -255,9 +279,8 @@ impl Element for TcpHost {
             Foreseen::Timer => self.due.first().unwrap_or(u32::MAX),
         };
         if let Some(slot) = self.slots.get(index as usize) {
-            slot.connection.prefetch();
+            slot.connection.prefetch(self.sends);
             prefetch(&slot.destination);
-            prefetch(&slot.application);
         }
     }
 

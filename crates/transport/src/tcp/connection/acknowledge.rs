@@ -97,7 +97,7 @@ impl Connection {
             self.rtt.forget_back_off();
         }
         match self.timed {
-            Some((end, sent)) if ack >= end => {
+            Some((end, sent)) if ack >= end.get() => {
                 self.timed = None;
                 self.rtt.sample(&self.config, now.saturating_since(sent));
             }

@@ -47,7 +47,7 @@ impl Connection {
     /// Bytes that have arrived in order and that the application has not taken.
     #[inline]
     pub fn readable(&self) -> u64 {
-        let end = self.fin.map_or(self.next, |fin| fin.min(self.next));
+        let end = self.fin.map_or(self.next, |fin| fin.get().min(self.next));
         end.saturating_sub(self.consumed)
     }
 
@@ -87,7 +87,7 @@ impl Connection {
 
     /// Whether the peer has no more to send and everything has been taken.
     pub fn at_end(&self) -> bool {
-        let finished = self.fin.is_some_and(|fin| self.next > fin);
+        let finished = self.fin.is_some_and(|fin| self.next > fin.get());
         self.readable() == 0 && (finished || self.state == State::Closed)
     }
 

@@ -48,6 +48,7 @@ use super::{Config, Lingering, Rtt, Segment};
 use content::Content;
 use lastmeter_base::{Duration, Time, prefetch};
 use start_up::StartUp;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 /// The position of the initial sequence number.
@@ -98,16 +99,11 @@ pub enum Ended {
 }
 
 /// What a connection has counted.
+///
+/// What each segment counts comes last: it shares a line of a cache with the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Counters {
-    /// Segments sent, of any kind.
-    pub sent: u64,
-    /// Segments received, of any kind.
-    pub received: u64,
-    /// Bytes of data sent, again or for the first time.
-    pub bytes_sent: u64,
-    /// Segments with data or FIN that were sent again.
-    pub retransmissions: u64,
     /// Losses that acknowledgements told of, each once, however many segments were lost.
     pub recoveries: u64,
     /// Expiries of the retransmission timer.
@@ -120,6 +116,14 @@ pub struct Counters {
     pub reductions: u64,
     /// Probes of a closed window.
     pub probes: u64,
+    /// Segments with data or FIN that were sent again.
+    pub retransmissions: u64,
+    /// Bytes of data sent, again or for the first time.
+    pub bytes_sent: u64,
+    /// Segments sent, of any kind.
+    pub sent: u64,
+    /// Segments received, of any kind.
+    pub received: u64,
 }
 
 /// What the sender is doing about losses.
@@ -146,7 +150,8 @@ struct Proportional {
 /// One end of a connection.
 ///
 /// Ten thousand of them are in no near cache. So what each segment needs comes first, line by line of
-/// 64 bytes, then what a sender needs, then what losses and rare things do.
+/// 64 bytes, then what a sender needs, then what losses and rare things do; counters of rare things and
+/// of frequent ones are in two lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
@@ -205,22 +210,23 @@ pub struct Connection {
     timer_at: Time,
     linger_at: Time,
     /// The position of the peer's FIN.
-    fin: Option<u64>,
+    fin: Option<NonZeroU64>,
+    wnd_max: u64,
     reply: Option<Box<Segment>>,
     content: Option<Box<Content>>,
     start_up: Option<Box<StartUp>>,
 
-    counters: Counters,
-
     held: Ranges,
     sacked: Ranges,
-    window: Window,
-    wnd_max: u64,
-    rtt: Rtt,
-    control: Control,
-    /// The segment that is being timed: its end, and when it was sent.
-    timed: Option<(u64, Time)>,
+
     marked_until: u64,
+    counters: Counters,
+    window: Window,
+    control: Control,
+
+    rtt: Rtt,
+    /// The segment that is being timed: its end, and when it was sent.
+    timed: Option<(NonZeroU64, Time)>,
 
     // Repair of losses.
     duplicates: u32,
@@ -244,6 +250,13 @@ pub struct Connection {
     opener: bool,
     opener_lingers: bool,
 }
+
+/// The window lies in a line with what each segment counts, and the round-trip time is in the next.
+const _: () = assert!(
+    std::mem::offset_of!(Connection, window) % 64 == 24
+        && std::mem::offset_of!(Connection, rtt) % 64 == 0
+        && std::mem::offset_of!(Connection, duplicates) % 64 == 0
+);
 
 impl Connection {
     /// Opens a connection with this initial sequence number; `transmit` gives the SYN.
@@ -328,17 +341,17 @@ impl Connection {
         }
     }
 
-    /// Asks for the memory that a segment will need.
+    /// Asks for the memory that a segment will need; a sender needs more.
     #[inline]
-    pub(crate) fn prefetch(&self) {
+    pub(crate) fn prefetch(&self, sends: bool) {
         prefetch(&self.una);
         prefetch(&self.wnd);
         prefetch(&self.ack_at);
-        prefetch(&self.counters);
+        prefetch(&self.counters.sent);
         prefetch(&self.held);
-        prefetch(&self.window);
-        prefetch(&self.control);
-        prefetch(&self.timed);
+        if sends {
+            prefetch(&self.rtt);
+        }
     }
 
     /// The initial sequence number of this side.

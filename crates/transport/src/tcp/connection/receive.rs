@@ -5,6 +5,7 @@ use crate::tcp::control::Kind;
 use crate::tcp::segment::{CWR, ECE, Flags};
 use crate::tcp::{Lingering, Segment};
 use lastmeter_base::{Ecn, Time};
+use std::num::NonZeroU64;
 
 /// The largest shift of a window (RFC 7323 §2.3).
 const SCALE_MAX: u8 = 14;
@@ -244,11 +245,12 @@ impl Connection {
             return;
         }
         let mut end = start + u64::from(segment.len);
-        if segment.has(Flags::FIN) && end <= self.advertised && self.fin.is_none_or(|f| f == end) {
-            self.fin = Some(end);
+        let fin = NonZeroU64::new(end);
+        if segment.has(Flags::FIN) && end <= self.advertised && (self.fin.or(fin) == fin) {
+            self.fin = fin;
             end += 1;
         }
-        end = end.min(self.advertised.max(self.fin.map_or(0, |fin| fin + 1)));
+        end = end.min(self.advertised.max(self.fin.map_or(0, |fin| fin.get() + 1)));
         let first = start.max(self.next);
         if first >= end {
             self.ack_due = true;
@@ -269,7 +271,7 @@ impl Connection {
             self.fill();
         }
         self.note_received(now, u64::from(segment.len), fills);
-        if self.fin.is_some_and(|fin| self.next > fin) {
+        if self.fin.is_some_and(|fin| self.next > fin.get()) {
             self.receive_fin(now);
         }
     }

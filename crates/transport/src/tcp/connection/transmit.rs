@@ -4,6 +4,7 @@ use super::{Connection, NEVER, ORIGIN, Phase, State};
 use crate::tcp::segment::{Blocks, CWR, ECE, Flags};
 use crate::tcp::{Lingering, Segment};
 use lastmeter_base::{Ecn, Time};
+use std::num::NonZeroU64;
 
 /// The window of a segment that is not scaled cannot say more.
 const WINDOW_FIELD_MAX: u64 = 0xffff;
@@ -54,7 +55,7 @@ impl Connection {
         }
         if self.max == ORIGIN {
             self.max = ORIGIN + 1;
-            self.timed = Some((self.max, now));
+            self.time(self.max, now);
         }
         self.timer_at = now + self.timeout();
         let answers = self.state == State::SynReceived;
@@ -306,7 +307,7 @@ impl Connection {
         } else {
             self.max = end;
             if self.timed.is_none() && self.phase == Phase::Open {
-                self.timed = Some((end, now));
+                self.time(end, now);
             }
             if self.ecn {
                 // RFC 3168 §6.1.5: what is sent again is not marked.
@@ -320,6 +321,11 @@ impl Connection {
             self.timer_at = now + self.timeout();
         }
         segment
+    }
+
+    /// Takes the time until the acknowledgement of what ends at position `end`.
+    fn time(&mut self, end: u64, now: Time) {
+        self.timed = NonZeroU64::new(end).map(|end| (end, now));
     }
 
     fn note_fin_sent(&mut self) {
