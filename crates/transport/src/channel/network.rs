@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A packet carries the logical arrival l and its deadline at the link where it is; the next link's are
-//! l' = l + d + propagation and l' + d' (§3.2.4; Kandlur, Shin & Ferrari 1994). Any discipline can
+//! l' = l + d + propagation + skew and l' + d' (§3.2.4; Kandlur, Shin & Ferrari 1994). Times are those of
+//! the source's clock, which a node reads by its own ([`Network::clock`]). Any discipline can
 //! stand at a link, so the same traffic shows what others promise; [`Outcome`] counts what was
 //! late, at any link and at the end.
 //!
@@ -162,6 +163,8 @@ struct Station {
     adapter: VecDeque<Item>,
     /// Best-effort packets of this length are always there.
     flood: Option<(usize, Bytes)>,
+    /// By how much the clock of the link's node is ahead.
+    ahead: Duration,
     wake: Option<Time>,
 }
 
@@ -208,6 +211,7 @@ impl Network {
             discipline: discipline(&link),
             adapter: VecDeque::new(),
             flood: None,
+            ahead: Duration::ZERO,
             wake: None,
         };
         Network {
@@ -247,6 +251,12 @@ impl Network {
         let flow = self.best_effort(vec![link], len, u64::MAX);
         self.stations[link].flood = Some((flow, len));
         self.at(self.now, Event::BestEffort { flow, len });
+    }
+
+    /// The clock of the node that sends over `link` is `ahead` of the slowest clock of all (E-13: HARTS kept
+    /// them within 1 ms, §3.1.2). To be said before anything runs.
+    pub fn clock(&mut self, link: usize, ahead: Duration) {
+        self.stations[link].ahead = ahead;
     }
 
     /// An application of `channel` makes a message at `at`.
@@ -366,6 +376,9 @@ impl Network {
         if item.hop < self.route(item.owner).len() {
             let link = self.route(item.owner)[item.hop];
             item.entered = self.now;
+            let (source, own) = self.clocks(&item, link);
+            item.logical = shifted(item.logical, source, own);
+            item.deadline = shifted(item.deadline, source, own);
             self.stations[link].discipline.enqueue(self.now, item);
             self.serve(link);
             return;
@@ -385,6 +398,12 @@ impl Network {
             outcome.late += u64::from(self.now > due);
             outcome.latency.record(self.now.saturating_since(item.born));
         }
+    }
+
+    /// By how much two clocks are ahead: that of a packet's source, which its times are of, and that of
+    /// the node before `link`, which reads them.
+    fn clocks(&self, item: &Item, link: usize) -> (Duration, Duration) {
+        (self.stations[self.route(item.owner)[0]].ahead, self.stations[link].ahead)
     }
 
     /// Gives the adapter of a link what it may have.
@@ -426,14 +445,18 @@ impl Network {
         let station = &mut self.stations[link];
         let mut item = station.adapter.pop_front().expect("what was sent was there");
         station.discipline.sent(self.now);
-        let propagation = station.link.propagation;
+        let (propagation, skew) = (station.link.propagation, station.link.skew);
         let taken = self.now - item.entered;
+        let late = self.now > item.deadline;
+        // What is written for the next node is the source's time again.
+        let (source, own) = self.clocks(&item, link);
+        item.logical = shifted(item.logical, own, source);
         match item.owner {
             Owner::Channel(channel) => {
                 let outcome = &mut self.outcomes[channel];
-                outcome.late_at_links += u64::from(self.now > item.deadline);
+                outcome.late_at_links += u64::from(late);
                 let (first, bounds) = (item.hop == 0, &self.channels[channel].bounds);
-                item.logical = item.logical + bounds[item.hop] + propagation;
+                item.logical = item.logical + bounds[item.hop] + propagation + skew;
                 item.hop += 1;
                 if let Some(&bound) = bounds.get(item.hop) {
                     item.deadline = item.logical + bound;
@@ -463,10 +486,73 @@ impl Network {
     }
 }
 
+/// When a clock that is ahead by `own` shows what one that is ahead by `source` showed at `at`.
+fn shifted(at: Time, source: Duration, own: Duration) -> Time {
+    match at {
+        Time::MAX => at,
+        _ => Time::from_ps(at.saturating_add(source).as_ps().saturating_sub(own.as_ps())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastmeter_base::Rate;
+    use crate::channel::admission::{Method, route};
+    use lastmeter_base::{Rate, Stream};
+
+    /// Three links of 10 Mbit/s whose nodes' clocks are up to 1 ms apart, as full as admission lets them be
+    /// that reckons with `skew`: packets late at a link or at the end.
+    fn late_with_clocks(skew: Duration, seed: u64) -> u64 {
+        let link = Link {
+            rate: Rate::from_mbit(10),
+            per_packet: Duration::ZERO,
+            packet_max: Bytes(1250),
+            outstanding: 1,
+            propagation: Duration::from_us(10),
+            horizon: Duration::ZERO,
+            skew,
+        };
+        let mut links = vec![route::Admission::from((link, Method::Edf)); 3];
+        let mut network = Network::new(&[link; 3]);
+        let mut random = Stream::new(seed, "clocks");
+        (0..3).for_each(|at| network.clock(at, Duration::from_us(random.below(1001))));
+        let (first, rounds) = (Time::START + Duration::from_ms(100), 40);
+        for _ in 0..30 {
+            let hops = 1 + random.below(3) as usize;
+            let from = random.below(4 - hops as u64) as usize;
+            let interval = Duration::from_ms(10 + random.below(30));
+            let path: Vec<usize> = (from..from + hops).collect();
+            let due = |deadline: Duration| Contract {
+                message_max: Bytes(1250),
+                interval_min: interval,
+                burst_max: 1,
+                packet_max: Bytes(1250),
+                deadline,
+            };
+            // The tightest deadline that they can promise, so that nothing is left over.
+            let found = (1..400).map(|n| due(Duration::from_us(100) * n)).find_map(|contract| {
+                let bounds = route::establish(&mut links, &path, &contract).ok()?;
+                Some((contract, bounds))
+            });
+            let Some((contract, bounds)) = found else { continue };
+            let channel = Channel { contract, route: path, bounds, slots: 8, excess: Excess::Drop };
+            let channel = network.channel(channel);
+            for n in 0..rounds {
+                network.message(first + interval * n, channel, Bytes(1250));
+            }
+        }
+        (0..3).for_each(|at| network.flood(at, Bytes(1250)));
+        network.run(first + Duration::from_secs(3));
+        network.outcomes.iter().map(|of| of.late_at_links + of.late_packets).sum()
+    }
+
+    #[test]
+    fn e_13_clocks_1_ms_apart_break_no_promise_that_reckons_with_them() {
+        let skew = Duration::from_ms(1);
+        assert_eq!((0..60).map(|seed| late_with_clocks(skew, seed)).sum::<u64>(), 0);
+        let forgotten: u64 = (0..60).map(|seed| late_with_clocks(Duration::ZERO, seed)).sum();
+        assert!(forgotten > 0, "without the term the same clocks make packets late");
+    }
 
     #[test]
     fn e_24_a_packet_that_is_early_at_a_relay_waits_for_its_logical_arrival() {
