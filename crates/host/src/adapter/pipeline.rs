@@ -31,7 +31,8 @@ pub struct Outcome {
     pub busy: [f64; 3],
 }
 
-/// Sends `messages` of `len`, at most `depth` at a time.
+/// Sends `messages` of `len`, at most `depth` at a time. What finds no buffer, or collides too often, is
+/// lost, and another goes instead; nothing is sent on a network that never comes back.
 ///
 /// Panics without messages or depth, and where a message is longer than the adapter's memory.
 pub fn run(
@@ -52,7 +53,7 @@ pub fn run(
     let mut delays = Vec::with_capacity(messages);
     let (mut id, mut now) = (0, Time::START);
     loop {
-        while adapter.submit(now, Order::new(id, len)).is_ok() {
+        while (begun.len() as u64) < depth && adapter.submit(now, Order::new(id, len)).is_ok() {
             if id == 0 {
                 say(card, &mut outcome, now, &["write"]);
             }
@@ -72,14 +73,19 @@ pub fn run(
                 };
                 say(card, &mut outcome, now, words);
             }
-            if event.what == What::TransmitAck
-                && let Some(from) = begun.remove(&event.order.id)
-            {
-                done.push(now);
-                outcome.latency.record(now - from);
-                delays.push((now - from).as_secs_f64());
+            let lost = matches!(event.what, What::Dropped | What::GivenUp);
+            if lost || event.what == What::TransmitAck {
+                let from = begun.remove(&event.order.id);
+                if let (false, Some(from)) = (lost, from) {
+                    done.push(now);
+                    outcome.latency.record(now - from);
+                    delays.push((now - from).as_secs_f64());
+                }
             }
         }
+    }
+    if done.is_empty() {
+        return outcome;
     }
     outcome.deviation = deviation(&delays[(delays.len() - 1) / 5..]);
     close(&adapter, &done, outcome)
@@ -116,7 +122,7 @@ fn close(adapter: &Transmitter, done: &[Time], mut outcome: Outcome) -> Outcome 
 #[cfg(test)]
 mod tests {
     use super::super::cim::Cim;
-    use super::super::description::cim;
+    use super::super::description::{NetworkModel, Overload, cim};
     use super::*;
     use lastmeter_base::PerByte;
 
@@ -135,6 +141,27 @@ mod tests {
 
     fn mean(card: &Description, len: u64, depth: u64) -> Duration {
         run(card, Bytes(len), (depth, 400), Variation::None, 1).mean
+    }
+
+    #[test]
+    fn what_finds_no_buffer_is_lost_and_the_run_ends() {
+        let mut card = cim();
+        card.buffers.memory = Bytes(5000);
+        for overload in [Overload::Drop, Overload::Priority, Overload::Block] {
+            card.buffers.overload = overload;
+            let sent = run(&card, Bytes(4096), (2, 3), Variation::None, 0);
+            assert_eq!(sent.latency.count(), 3, "{overload:?}: one at a time has a buffer");
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_held_for_nothing_does_not_come_back() {
+        let mut card = Description::plain("a picosecond of a day");
+        card.network.setup = Duration::from_secs(1);
+        let (rotation, holding) = (Duration::from_secs(86_400), Duration::from_ps(1));
+        card.network.model = NetworkModel::Intermittent { rotation, holding };
+        let sent = run(&card, Bytes(4096), (2, 3), Variation::None, 0);
+        assert_eq!(sent.latency.count(), 1, "a second too long is never worked off");
     }
 
     #[test]
