@@ -20,6 +20,17 @@ impl Block {
     pub(super) const EMPTY: Block = Block([0; WORDS]);
     pub(super) const FULL: Block = Block([u64::MAX; WORDS]);
 
+    /// Its rules that are in one of two others.
+    #[inline(always)]
+    pub(super) fn and_either(self, Block(one): &Block, Block(other): &Block) -> Block {
+        let [a, b, c, d] = self.0;
+        Block([
+            a & (one[0] | other[0]),
+            b & (one[1] | other[1]),
+            c & (one[2] | other[2]),
+            d & (one[3] | other[3]),
+        ])
+    }
     fn meets(&self, other: &Block) -> bool {
         self.0.iter().zip(other.0).any(|(bits, other)| bits & other != 0)
     }

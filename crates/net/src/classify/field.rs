@@ -12,9 +12,9 @@ pub(super) struct Addresses {
     /// The row's number, from 1, of the longest prefix.
     pub(super) trie: Trie,
     pub(super) rows: Vec<Row>,
-    free: Vec<u32>,
+    free: Vec<u16>,
     /// Which row a prefix has, and how many rules name it.
-    prefixes: BTreeMap<Prefix<u32>, (u32, u32)>,
+    prefixes: BTreeMap<Prefix<u32>, (u16, u32)>,
 }
 
 impl Addresses {
@@ -27,13 +27,21 @@ impl Addresses {
             prefixes: BTreeMap::new(),
         }
     }
-    /// The row of an address.
+    /// The rows of some addresses.
     #[inline(always)]
-    pub(super) fn row(&self, address: u32) -> Row {
-        self.rows[self.trie.lookup(address) as usize]
+    pub(super) fn rows<const N: usize>(
+        &self,
+        mut addresses: [u32; N],
+        count: usize,
+        mut each: impl FnMut(usize, Row),
+    ) {
+        self.trie.lookup(&mut addresses, count);
+        for (at, &number) in addresses.iter().enumerate().take(count) {
+            each(at, self.rows[number as usize]);
+        }
     }
     /// The prefixes within one, itself among them, which are those whose rows have its rules.
-    fn within(&self, prefix: Prefix<u32>) -> impl Iterator<Item = (Prefix<u32>, u32)> + use<'_> {
+    fn within(&self, prefix: Prefix<u32>) -> impl Iterator<Item = (Prefix<u32>, u16)> + use<'_> {
         let all = self.prefixes.range(prefix..);
         let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
         inside.map(|(&inner, &(row, _))| (inner, row))
@@ -48,21 +56,22 @@ impl Addresses {
         match self.prefixes.get_mut(&prefix) {
             Some((_, rules)) => *rules += 1,
             None => {
-                let copy = store.copy(self.rows[self.around(prefix) as usize]);
+                let copy = store.copy(self.rows[usize::from(self.around(prefix))]);
                 let row = self.free.pop().unwrap_or_else(|| {
                     self.rows.push(Row::default());
-                    self.rows.len() as u32 - 1
+                    u16::try_from(self.rows.len() - 1)
+                        .expect("there are fewer rules than row numbers")
                 });
-                self.rows[row as usize] = copy;
+                self.rows[usize::from(row)] = copy;
                 self.prefixes.insert(prefix, (row, 1));
                 self.trie.insert(prefix, row);
             }
         }
-        let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| store.set(&mut self.rows[row as usize], slot, others));
+        let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
+        rows.into_iter().for_each(|row| store.set(&mut self.rows[usize::from(row)], slot, others));
     }
     /// The row of the longest prefix around one; 0 if there is none.
-    fn around(&self, prefix: Prefix<u32>) -> u32 {
+    fn around(&self, prefix: Prefix<u32>) -> u16 {
         let shorter = (0..prefix.len()).rev().filter_map(|len| Prefix::new(prefix.key(), len));
         let rows = shorter.filter_map(|shorter| self.prefixes.get(&shorter));
         rows.map(|&(row, _)| row).next().unwrap_or(0)
@@ -74,14 +83,15 @@ impl Addresses {
         slot: Slot,
         others: &Block,
     ) {
-        let rows: Vec<u32> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| store.clear(&mut self.rows[row as usize], slot, others));
+        let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
+        rows.into_iter()
+            .for_each(|row| store.clear(&mut self.rows[usize::from(row)], slot, others));
         let entry = self.prefixes.get_mut(&prefix).expect("the rule was installed");
         entry.1 -= 1;
         if let (row, 0) = *entry {
             self.prefixes.remove(&prefix);
             self.trie.remove(prefix, row, self.around(prefix));
-            store.release(std::mem::take(&mut self.rows[row as usize]));
+            store.release(std::mem::take(&mut self.rows[usize::from(row)]));
             self.free.push(row);
         }
     }

@@ -22,7 +22,7 @@
 //! (summaries). Deviations: rows keep only the blocks that they have bits in, wildcards stand apart, and
 //! bands of priorities let rules come and go.
 
-use super::bits::{BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, WORDS, clear, get, set};
+use super::bits::{BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, clear, get, set};
 use super::field::{Addresses, Ports};
 use super::rule::{Filter, Header, INTERFACES_MAX, Rule, Verdict};
 use pulp::{Arch, Simd, WithSimd};
@@ -394,61 +394,60 @@ impl General {
         self.arch.dispatch(Many { rules: self, headers, found });
     }
 
-    /// The rows of all fields that packets have, and the blocks in which all of them leave something
-    /// possible.
+    /// The rows of all fields that packets have; the blocks in which all of them leave something possible.
     #[inline(always)]
-    fn rows(&self, headers: &[Header], fields: usize) -> ([Found; FIELDS], [u64; ROW]) {
-        let mut rows = [Found::NONE; FIELDS];
+    #[expect(clippy::needless_range_loop, reason = "plain loops fill vectors, zipped ones may not")]
+    fn rows(&self, headers: &[Header], fields: usize, rows: &mut [Found; FIELDS]) -> [u64; ROW] {
+        let count = headers.len().min(ROW);
         // Most rules name an address at some end, so the ends are taken together: both named, one, none.
-        let mut wide = [self.anywhere; ROW];
-        let [dst, src, others @ ..] = &mut rows;
-        dst.fill(headers, |at, header| {
-            let row = self.dst.row(header.dst);
-            wide[at % ROW] |= row.wide;
-            row
-        });
-        src.fill(headers, |at, header| {
-            let row = self.src.row(header.src);
-            wide[at % ROW] |= row.wide;
-            row
-        });
-        let [dst_ports, src_ports, protocols, interfaces] = others;
-        dst_ports.fill(headers, |_, header| self.dst_ports.row(header.dst_port));
-        src_ports.fill(headers, |_, header| self.src_ports.row(header.src_port));
-        protocols.fill(headers, |_, header| self.protocols[usize::from(header.protocol)]);
-        if fields > INTERFACE {
-            let row = |interface: u16| self.interfaces.get(usize::from(interface)).copied();
-            interfaces.fill(headers, |_, header| row(header.interface).unwrap_or_default());
+        let mut blocks = [self.anywhere; ROW];
+        let mut put = |found: &mut Found, at: usize, row: Row| {
+            blocks[at % ROW] |= row.wide;
+            found.put(at, row);
+        };
+        let [dst, src, ..] = &mut *rows;
+        self.dst.rows(column(headers, |header| header.dst), count, |at, row| put(dst, at, row));
+        self.src.rows(column(headers, |header| header.src), count, |at, row| put(src, at, row));
+        for at in 0..ROW {
+            blocks[at] |= rows[DST].summaries[at] & rows[SRC].summaries[at];
         }
-        let mut blocks = [0; ROW];
-        for (at, blocks) in blocks.iter_mut().enumerate() {
-            *blocks = rows[DST].summaries[at] & rows[SRC].summaries[at] | wide[at];
-            let others = DST_PORT..fields;
-            for (row, any) in rows[others.clone()].iter().zip(&self.any_summary[others]) {
-                *blocks &= row.summaries[at] | any;
+        for (at, header) in headers.iter().enumerate().take(count) {
+            rows[DST_PORT].put(at, self.dst_ports.row(header.dst_port));
+            rows[SRC_PORT].put(at, self.src_ports.row(header.src_port));
+            rows[PROTOCOL].put(at, self.protocols[usize::from(header.protocol)]);
+            if fields > INTERFACE {
+                let row = self.interfaces.get(usize::from(header.interface)).copied();
+                rows[INTERFACE].put(at, row.unwrap_or_default());
             }
         }
-        (rows, blocks)
+        for field in DST_PORT..fields {
+            for at in 0..ROW {
+                blocks[at] &= rows[field].summaries[at] | self.any_summary[field];
+            }
+        }
+        blocks
     }
 
-    /// Looks into one block for one packet: the slot that counts there, if any does.
+    /// Which rules of a block match a packet.
     #[inline(always)]
-    fn look(&self, block: usize, rows: &[Found; FIELDS], number: usize, fields: usize) -> u32 {
+    fn look(&self, block: usize, rows: &[Found; FIELDS], number: usize, fields: usize) -> Block {
         let store = self.store.blocks();
         let any = &self.any[block];
         let mut both = Block::FULL;
         for field in 0..fields {
             let found = &rows[field];
             let row = Row { summary: found.summaries[number], wide: 0, at: found.places[number] };
-            let own = &store[row.find(block)];
-            for word in 0..WORDS {
-                both.0[word] &= own.0[word] | any[field].0[word];
-            }
+            both = both.and_either(&store[row.find(block)], &any[field]);
         }
+        both
+    }
+    /// The slot that counts of those in a block.
+    #[inline(always)]
+    fn counts(&self, block: usize, matching: &Block) -> u32 {
         match self.sorted >> block & 1 != 0 {
-            true => first(block, both),
+            true => first(block, matching),
             false => {
-                let slots = (0..BLOCK).filter(|&at| get(&both, at)).map(|at| block * BLOCK + at);
+                let slots = (0..BLOCK).filter(|&at| get(matching, at)).map(|at| block * BLOCK + at);
                 slots.min_by_key(|&slot| self.keys[slot]).map_or(NONE, |slot| slot as u32)
             }
         }
@@ -458,19 +457,27 @@ impl General {
     /// no branch depends on a packet.
     #[inline(always)]
     fn row(&self, headers: &[Header], found: &mut [Option<Match>], fields: usize) {
-        let (rows, mut blocks) = self.rows(headers, fields);
+        let mut rows = [Found::NONE; FIELDS];
+        let mut blocks = self.rows(headers, fields, &mut rows);
         let (mut best, mut numbers) = ([NONE; ROW], [0_u8; ROW]);
+        let mut matching = [Block::EMPTY; ROW];
         let mut going = 0;
         for (number, blocks) in blocks.iter().enumerate().take(headers.len()) {
             numbers[going % ROW] = number as u8;
             going += usize::from(*blocks != 0);
         }
         while going > 0 {
+            // A loop that stores the blocks, so that the loads overlap and the words fill vectors.
+            for at in 0..going.min(ROW) {
+                let number = usize::from(numbers[at]) % ROW;
+                let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
+                matching[at] = self.look(block, &rows, number, fields);
+            }
             let mut still = 0;
             for at in 0..going.min(ROW) {
                 let number = usize::from(numbers[at]) % ROW;
                 let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
-                let slot = self.look(block, &rows, number, fields);
+                let slot = self.counts(block, &matching[at]);
                 let earlier = select_unpredictable(slot != NONE, self.earlier[block], u64::MAX);
                 best[number] = select_unpredictable(slot != NONE, slot, best[number]);
                 blocks[number] &= blocks[number].wrapping_sub(1) & earlier;
@@ -489,6 +496,16 @@ impl General {
     }
 }
 
+/// One field of at most [`ROW`] packets.
+#[inline(always)]
+fn column(headers: &[Header], field: impl Fn(&Header) -> u32) -> [u32; ROW] {
+    let mut column = [0; ROW];
+    for (value, header) in column.iter_mut().zip(headers) {
+        *value = field(header);
+    }
+    column
+}
+
 /// The rows of one field that packets have.
 struct Found {
     summaries: [u64; ROW],
@@ -499,12 +516,8 @@ impl Found {
     const NONE: Found = Found { summaries: [0; ROW], places: [0; ROW] };
 
     #[inline(always)]
-    fn fill(&mut self, headers: &[Header], mut row: impl FnMut(usize, &Header) -> Row) {
-        let places = self.summaries.iter_mut().zip(&mut self.places);
-        for ((at, header), (summary, place)) in headers.iter().enumerate().zip(places) {
-            let row = row(at, header);
-            (*summary, *place) = (row.summary, row.at);
-        }
+    fn put(&mut self, at: usize, row: Row) {
+        (self.summaries[at % ROW], self.places[at % ROW]) = (row.summary, row.at);
     }
 }
 
@@ -513,7 +526,7 @@ const NONE: u32 = u32::MAX;
 
 /// The first slot of a block whose bit is set.
 #[inline(always)]
-fn first(block: usize, bits: Block) -> u32 {
+fn first(block: usize, bits: &Block) -> u32 {
     let mut slot = NONE;
     for (word, bits) in bits.0.into_iter().enumerate().rev() {
         let here = (block * BLOCK + word * 64) as u32 + bits.trailing_zeros();
