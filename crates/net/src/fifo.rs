@@ -96,6 +96,11 @@ impl Fifo {
 
     /// What it has done by the end of a run, for one stage of one resource.
     pub(crate) fn report(&self, out: &mut Report, stage: StageId, resource: ResourceId) {
+        let served = self.enter(out, stage, resource);
+        out.count("served", served);
+    }
+    /// The same without the counter, for whoever has several; gives how many it has served.
+    pub(crate) fn enter(&self, out: &mut Report, stage: StageId, resource: ResourceId) -> u64 {
         let waits = self.waiting.iter().filter(|(begins, _)| *begins > out.now());
         let (packets, bytes) =
             waits.fold((0, Bytes::ZERO), |(n, sum), &(_, len)| (n + 1, sum + len));
@@ -105,7 +110,7 @@ impl Fifo {
         let idle = self.idle + out.now().saturating_since(self.free_at);
         let stage = (served > 0).then_some((stage, busy));
         out.meter(&Meter::of(resource, out.now(), stage, idle, self.moved - bytes));
-        out.count("served", served);
+        served
     }
     /// Most packets that waited.
     pub(crate) fn waiting_most(&self) -> u64 {

@@ -56,7 +56,8 @@ pub enum Rule {
     },
 }
 
-/// Backlogs of all ports at one instant, as far as any input needs them, in bytes.
+/// Backlogs of all ports at one instant, as far as any input needs them, in bytes. Ports that it does not
+/// list have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// B(j), waiting at each output.
@@ -73,6 +74,14 @@ impl Summary {
     /// Adds what waits at one input, for each output that has a backlog there.
     pub fn add(&mut self, backlogs: impl IntoIterator<Item = (usize, u64)>) {
         backlogs.into_iter().for_each(|(output, bytes)| self.inputs[output] += bytes);
+    }
+    #[inline]
+    fn input(&self, output: usize) -> u64 {
+        self.inputs.get(output).copied().unwrap_or(0)
+    }
+    #[inline]
+    fn all(&self, output: usize) -> u64 {
+        self.output.get(output).copied().unwrap_or(0) + self.input(output)
     }
 }
 
@@ -95,8 +104,9 @@ pub struct Allocation {
 
 impl Allocation {
     /// Eq 1 or 5: input i's share of the input backlog to an output. `own` is B(i,j).
+    #[inline]
     pub fn hi(&self, own: u64, output: usize, summary: &Summary) -> f64 {
-        let all = summary.inputs[output];
+        let all = summary.input(output);
         match self.rule {
             Rule::Base => ratio(own, all),
             Rule::Responsive { backlog_min } => {
@@ -106,8 +116,9 @@ impl Allocation {
         }
     }
     /// Eq 2 or 6: input i's share of the total backlog to an output. `own` is B(i,j).
+    #[inline]
     pub fn lo(&self, own: u64, output: usize, summary: &Summary) -> f64 {
-        self.lo_min() + ratio(own, summary.output[output] + summary.inputs[output])
+        self.lo_min() + ratio(own, summary.all(output))
     }
     fn lo_min(&self) -> f64 {
         match self.rule {
@@ -117,12 +128,11 @@ impl Allocation {
     }
     /// The sum over k of lo(i,k), from the outputs for which the input has a backlog.
     pub fn total(&self, own: impl IntoIterator<Item = (usize, u64)>, summary: &Summary) -> f64 {
-        let shares = own
-            .into_iter()
-            .map(|(output, bytes)| ratio(bytes, summary.output[output] + summary.inputs[output]));
+        let shares = own.into_iter().map(|(output, bytes)| ratio(bytes, summary.all(output)));
         self.lo_min() * self.ports as f64 + shares.sum::<f64>()
     }
     /// Eqs 3 and 4: r(i,j) in bits per second, where `total` is what [`Allocation::total`] gave.
+    #[inline]
     pub fn rate(&self, own: u64, output: usize, summary: &Summary, total: f64) -> u64 {
         let wt = if total > 0.0 { self.lo(own, output, summary) / total } else { 0.0 };
         let share = self.hi(own, output, summary).min(wt) * (1.0 - ROUNDING);
@@ -130,8 +140,10 @@ impl Allocation {
     }
 }
 
+#[inline]
 fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+    // Most queues of a large fabric have no backlog: theirs needs no division.
+    if part == 0 || whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@
 //! * [`multicast`]: copies by recycling.
 //! * [`prototype`]: a port that tells its backlogs in cells, for threads of their own; replays.
 //! * [`stress`]: the load with which the document tries to break it.
-//! * [`port`], [`network`]: ports as elements, and a fabric of them in a graph.
+//! * [`port`], [`trunk`], [`output`], [`network`]: inputs, trunks and outputs as elements, and a fabric
+//!   of them in a graph.
 //! * [`fat_tree`]: a network of hosts in three levels of switches.
 //!
 //! Source: Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.2, §3.1,
@@ -29,8 +30,10 @@ pub mod model;
 pub mod multicast;
 pub mod multistage;
 pub mod network;
+pub mod output;
 pub mod port;
 pub mod prototype;
 pub mod stress;
+pub mod trunk;
 pub mod vc;
 pub mod voq;

@@ -290,8 +290,7 @@ impl Model {
     /// Every port tells its backlogs, and every input computes its rates.
     fn tell(&mut self) {
         let mut summary = Summary::empty(self.options.ports);
-        let own: Vec<Vec<(usize, u64)>> =
-            self.inputs.iter().map(|voqs| voqs.backlogs().collect()).collect();
+        let own: Vec<Vec<(usize, u64)>> = self.inputs.iter().map(Voqs::backlogs).collect();
         own.iter().for_each(|row| summary.add(row.iter().copied()));
         for (output, bytes) in summary.output.iter_mut().enumerate() {
             *bytes = self.backlog(output);

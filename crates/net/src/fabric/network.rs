@@ -1,7 +1,7 @@
 //! A fabric in a graph: ports, switches in one or three stages, and the exchange of backlogs.
 //!
 //! ```text
-//! Ingress --S L--> (switch) --trunk--> delay --> (switch) --S L--> Egress --L-->
+//! Ingress --S L--> [ Trunk ] --n S L--> [ Outputs: --S L--> queue --L--> ]
 //!   `- records -->  Exchange  -- notices --> Ingress
 //! ```
 //!
@@ -12,12 +12,12 @@
 //! carries. Memory grows with the ports and with what they hold, and not with pairs of ports.
 
 use super::allocation::{Allocation, PORTS_MAX, Rule};
+use super::output::{self, Outputs};
 use super::port::{
-    Board, Directory, Egress, Exchange, FORWARD, Ingress, IngressOptions, NOTICE, OWN_BACKLOG,
-    PACKETS, Place, RECORDS, Switch,
+    Board, Directory, Exchange, FORWARD, Ingress, IngressOptions, NOTICE, OWN_BACKLOG, PACKETS,
+    Place, RECORDS,
 };
-use crate::fifo::FifoServer;
-use crate::server::Service;
+use super::trunk::Trunk;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
 use lastmeter_engine::{Error, Graph, PortId, ResourceId};
@@ -203,7 +203,7 @@ pub fn assemble(
     let mut directory = vec![None; len];
     nodes.iter().for_each(|&(node, port)| directory[node.0 as usize] = Some(port as u32));
     let directory: Directory = directory.into();
-    let board = Board::default();
+    let board = Board::new(if options.rule.is_some() { count } else { 0 });
     let allocation =
         options.rule.map(|rule| Allocation { rule, ports: count, capacity: options.capacity });
     let half = options.transit / 2;
@@ -217,7 +217,6 @@ pub fn assemble(
         rate.scale_floor(numerator.max(1), denominator.max(1))
     };
     let mut inputs = Vec::with_capacity(count);
-    let mut outputs = Vec::with_capacity(count);
     for (port, what) in ports.iter().enumerate() {
         let ingress = IngressOptions {
             port,
@@ -230,66 +229,64 @@ pub fn assemble(
         };
         let ingress = Ingress::new(ingress, stages.input, what.input.0);
         let ingress = graph.add(format!("{name} in {port}"), ingress)?;
-        let tells = allocation.map(|_| (options.period, records));
-        let link = scaled(options.link, what.link.1);
-        let egress = Egress::new(link, options.room, tells, stages.queue, what.link.0);
-        let egress = graph.add(format!("{name} out {port}"), egress)?;
         if let Some(exchange) = exchange {
-            graph.connect(egress, RECORDS, ingress, OWN_BACKLOG)?;
             let stage = Some(stages.transit);
             graph.connect_after(ingress, RECORDS, exchange, PortId(0), half, stage)?;
             let own = PortId(port as u16);
             graph.connect_after(exchange, own, ingress, NOTICE, half, stage)?;
         }
         inputs.push(ingress);
-        outputs.push(egress);
     }
-    let lines: Vec<(Rate, ResourceId)> =
-        ports.iter().map(|p| (scaled(options.capacity, p.output.1), p.output.0)).collect();
     let module = if count <= MODULE_MAX { count.max(1) } else { count.isqrt().max(2) };
     let modules = count.div_ceil(module);
+    let members = |number: usize| number * module..count.min((number + 1) * module);
+    let mut places = Vec::with_capacity(count);
     let mut last = Vec::with_capacity(modules);
     for number in 0..modules {
-        let switch = Switch::new(directory.clone(), 1, module);
-        let switch = graph.add(format!("{name} last {number}"), switch)?;
-        for (place, port) in (number * module..count.min((number + 1) * module)).enumerate() {
-            let (rate, resource) = lines[port];
-            let line = line(rate, stages.output, resource);
-            let line = graph.add(format!("{name} line {port}"), line)?;
-            graph.connect(switch, PortId(place as u16), line, PortId(0))?;
-            graph.connect(line, FORWARD, outputs[port], PACKETS)?;
+        let lines = |what: &PortOptions| {
+            let line = (scaled(options.capacity, what.output.1), what.output.0);
+            (line, (scaled(options.link, what.link.1), what.link.0))
+        };
+        let outputs = Outputs::new(output::Options {
+            directory: directory.clone(),
+            first: number * module,
+            ports: ports[members(number)].iter().map(lines).collect(),
+            room: options.room,
+            tells: allocation.map(|_| (options.period, records)),
+            line: stages.output,
+            queue: stages.queue,
+        });
+        let outputs = graph.add(format!("{name} out {number}"), outputs)?;
+        let own = members(number).len();
+        for (place, port) in members(number).enumerate() {
+            if exchange.is_some() {
+                let record = PortId((own + place) as u16);
+                graph.connect(outputs, record, inputs[port], OWN_BACKLOG)?;
+            }
+            places.push(((inputs[port], PACKETS), (outputs, PortId(place as u16))));
         }
-        last.push(switch);
+        last.push(outputs);
     }
     let transit = Some(stages.transit);
-    for number in 0..modules {
-        let members = number * module..count.min((number + 1) * module);
-        if modules == 1 {
-            for port in members {
-                let (from, to) = (inputs[port], last[0]);
-                graph.connect_after(from, FORWARD, to, PortId(0), options.transit, transit)?;
-            }
-            continue;
+    if let [outputs] = last[..] {
+        for &input in &inputs {
+            let delay = options.transit;
+            graph.connect_after(input, FORWARD, outputs, PortId(0), delay, transit)?;
         }
+        return Ok(places);
+    }
+    for number in 0..modules {
         let (resource, speed) = trunk(graph, number);
         let rate = scaled(options.capacity.scale_floor(module as u64, 1), speed);
-        let trunk =
-            graph.add(format!("{name} trunk {number}"), line(rate, stages.trunk, resource))?;
-        let switch = Switch::new(directory.clone(), module, modules);
-        let switch = graph.add(format!("{name} first {number}"), switch)?;
-        graph.connect(trunk, PortId(0), switch, PortId(0))?;
-        for port in members {
+        let trunk = Trunk::new((rate, module), directory.clone(), stages.trunk, resource);
+        let trunk = graph.add(format!("{name} trunk {number}"), trunk)?;
+        for port in members(number) {
             graph.connect_after(inputs[port], FORWARD, trunk, PortId(0), half, transit)?;
         }
         for (place, &to) in last.iter().enumerate() {
             let rest = options.transit - half;
-            graph.connect_after(switch, PortId(place as u16), to, PortId(0), rest, transit)?;
+            graph.connect_after(trunk, PortId(place as u16), to, PortId(0), rest, transit)?;
         }
     }
-    Ok(inputs.into_iter().zip(outputs).map(|(i, o)| ((i, PACKETS), (o, FORWARD))).collect())
-}
-
-fn line(rate: Rate, stage: StageId, resource: ResourceId) -> FifoServer {
-    let unlimited = (u64::MAX, Bytes(u64::MAX));
-    FifoServer::new(unlimited, Service::Line { rate, framing: Bytes::ZERO }, stage, resource)
+    Ok(places)
 }

@@ -1,22 +1,21 @@
-//! A port of a fabric as elements: its virtual output queues, its output queue, and what tells the
-//! backlogs of all ports to all.
+//! An input of a fabric as an element: its virtual output queues and its line into the fabric; and what
+//! tells the backlogs of all ports to all.
 //!
 //! ```text
 //! in 0 --> [ Ingress: VOQs, rates ] --> out 0 the fabric
 //!           in 1 ^ B(j)   | out 1 record      ^ in 2 notice
-//! in 0 --> [ Egress: queue at L ] --> out 0   |
-//!               | out 1 B(j), each period     |
-//!          [ Exchange ] sums records of all ports, and tells each that it has
+//!           (its output)  v                   |
+//!          [ Exchange ] knows the records of all ports, and tells each that it does
 //! ```
 //!
-//! In the document each port receives the records of all ports and sums them; here one place sums
-//! them once, because the sums are the same. A record takes time and none of the fabric's capacity.
+//! In the document each port receives the records of all ports and sums them; here they are summed
+//! once, because the sums are the same. A record takes time and none of the fabric's capacity.
 
 use super::allocation::{Allocation, Summary};
 use super::voq::Voqs;
-use crate::fifo::Fifo;
-use lastmeter_base::{Bytes, Duration, NodeId, Packet, PathId, Rate, StageId, Time};
+use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time};
 use lastmeter_engine::{Context, Element, ElementId, Meter, PortId, Report, ResourceId, TimerId};
+use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where packets enter and leave a port of something that is made of many elements.
@@ -26,32 +25,44 @@ pub type Place = ((ElementId, PortId), (ElementId, PortId));
 pub type Directory = Arc<[Option<u32>]>;
 
 /// The port that a packet leaves by.
-fn port_of(directory: &Directory, destination: NodeId) -> Option<usize> {
+#[inline]
+pub(super) fn port_of(directory: &Directory, destination: NodeId) -> Option<usize> {
     directory.get(destination.0 as usize).copied().flatten().map(|port| port as usize)
 }
 
 /// A record's or a notice's size: one cell.
-pub const RECORD_LEN: Bytes = Bytes(53);
-/// Where a record says from which port it is, and B(j); where a notice says its number.
+pub(super) const RECORD_LEN: Bytes = Bytes(53);
+/// Where a record says from which port it is, and a notice of which period; where a record says B(j).
 const WORD_PORT: usize = 0;
-const WORD_BACKLOG: usize = 1;
-/// Bytes of a backlog in a record: the output and the bytes.
-const ENTRY_LEN: usize = 12;
+pub(super) const WORD_BACKLOG: usize = 1;
 
-/// Sums of the last few periods. One is read by all ports while the next are made.
-#[derive(Clone, Debug, Default)]
+/// Sums of the last few periods, by the period's number. What a record says is added up here when it is
+/// told, and is known to nobody before the last record has come to the exchange.
+#[derive(Clone, Debug)]
 pub struct Board(Arc<Mutex<[Arc<Summary>; BOARD_LEN]>>);
 
 const BOARD_LEN: usize = 4;
 
 impl Board {
-    fn put(&self, number: u64, summary: Summary) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        places[number as usize % BOARD_LEN] = Arc::new(summary);
+    /// One for so many ports, on which nothing has been told.
+    pub fn new(ports: usize) -> Board {
+        Board(Arc::new(Mutex::new(std::array::from_fn(|_| Arc::new(Summary::empty(ports))))))
     }
-    fn get(&self, number: u64) -> Arc<Summary> {
+    fn tell(&self, period: u64, port: usize, output: u64, inputs: &[(usize, u64)]) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody reads it yet, so it is not copied.
+        let summary = Arc::make_mut(&mut places[period as usize % BOARD_LEN]);
+        summary.output[port] = output;
+        summary.add(inputs.iter().copied());
+    }
+    fn get(&self, period: u64) -> Arc<Summary> {
         let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        places[number as usize % BOARD_LEN].clone()
+        places[period as usize % BOARD_LEN].clone()
+    }
+    /// Clears the place of a period to come.
+    fn clear(&self, period: u64, ports: usize) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        places[period as usize % BOARD_LEN] = Arc::new(Summary::empty(ports));
     }
 }
 
@@ -77,11 +88,17 @@ pub struct IngressOptions {
 pub struct Ingress {
     options: IngressOptions,
     voqs: Voqs<Packet>,
-    /// What the last record said.
+    /// What the last record said, and how many there were.
     told: Vec<(usize, u64)>,
+    told_periods: u64,
     free_at: Time,
+    /// For when the timer is set, where it is.
+    armed: Option<Time>,
     stage: StageId,
-    meter: Meter,
+    resource: ResourceId,
+    busy: Duration,
+    idle: Duration,
+    moved: Bytes,
     served: u64,
     refused: u64,
     packets_most: u64,
@@ -106,9 +123,14 @@ impl Ingress {
         Ingress {
             voqs: Voqs::new(options.allocation, options.period, options.room),
             told: Vec::new(),
+            told_periods: 0,
             free_at: Time::START,
+            armed: None,
             stage,
-            meter: Meter::new(resource),
+            resource,
+            busy: Duration::ZERO,
+            idle: Duration::ZERO,
+            moved: Bytes::ZERO,
             served: 0,
             refused: 0,
             packets_most: 0,
@@ -121,10 +143,10 @@ impl Ingress {
         while self.free_at <= cx.now() {
             let Some((_, len, mut packet)) = self.voqs.dequeue(cx.now()) else { break };
             // The line fell free before now only if it had nothing to do.
-            self.meter.rest(self.free_at);
-            self.meter.serve(cx.now(), self.stage);
-            self.meter.moved(len);
+            self.idle += cx.now() - self.free_at;
             let service = self.options.capacity.time_for(len);
+            self.busy += service;
+            self.moved += len;
             self.free_at = cx.now() + service;
             self.served += 1;
             if cx.collecting() {
@@ -134,19 +156,24 @@ impl Ingress {
             cx.send_at(FORWARD, packet, self.free_at);
         }
         if let Some(ready) = self.voqs.ready_at() {
-            cx.arm(SEND, ready.max(self.free_at));
+            let at = ready.max(self.free_at);
+            if self.armed != Some(at) {
+                self.armed = Some(at);
+                cx.arm(SEND, at);
+                // It has waited and is in no near cache: whoever sends it need not wait for that.
+                let _ = black_box(self.voqs.next().map(|packet| packet.entered));
+            }
         }
     }
 
-    /// Writes this port's backlogs into the record that its output queue began.
+    /// Tells this port's backlogs in the record that its output queue began.
     fn record(&mut self, cx: &mut Context<'_>, mut record: Packet) {
-        self.told.clear();
-        self.told.extend(self.voqs.backlogs());
-        record.transport[WORD_PORT] = self.options.port as u64;
-        for &(output, bytes) in &self.told {
-            record.content.extend((output as u32).to_le_bytes());
-            record.content.extend(bytes.to_le_bytes());
-        }
+        let port = self.options.port;
+        self.told = self.voqs.backlogs();
+        self.told_periods += 1;
+        let output = record.transport[WORD_BACKLOG];
+        self.options.board.tell(self.told_periods, port, output, &self.told);
+        record.transport[WORD_PORT] = port as u64;
         cx.send(RECORDS, record);
     }
 }
@@ -180,15 +207,16 @@ impl Element for Ingress {
         }
     }
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+        self.armed = None;
         self.send(cx);
     }
     fn report(&self, out: &mut Report) {
         out.held(self.voqs.packets());
-        let mut meter = self.meter.clone();
-        if self.free_at <= out.now() {
-            meter.rest(self.free_at);
-        }
-        out.meter(&meter);
+        let now = out.now();
+        let busy = self.busy - self.free_at.saturating_since(now);
+        let idle = self.idle + now.saturating_since(self.free_at);
+        let served = (self.served > 0).then_some((self.stage, busy));
+        out.meter(&Meter::of(self.resource, now, served, idle, self.moved));
         out.count("served", self.served);
         out.count("refused", self.refused);
         out.count("packets_most", self.packets_most);
@@ -196,75 +224,7 @@ impl Element for Ingress {
     }
 }
 
-/// The output queue of a port and its link. Each period it begins a record.
-pub struct Egress {
-    fifo: Fifo,
-    room: Bytes,
-    link: Rate,
-    /// D and the path of records, where backlogs are told.
-    tells: Option<(Duration, PathId)>,
-    next: Time,
-    stage: StageId,
-    resource: ResourceId,
-    refused: u64,
-}
-
-const PERIOD: TimerId = TimerId(0);
-
-impl Egress {
-    /// An output with nothing in it, at the rate of its link.
-    pub fn new(
-        link: Rate,
-        room: Bytes,
-        tells: Option<(Duration, PathId)>,
-        stage: StageId,
-        resource: ResourceId,
-    ) -> Egress {
-        let (fifo, next, refused) = (Fifo::default(), Time::START, 0);
-        Egress { fifo, room, link, tells, next, stage, resource, refused }
-    }
-}
-
-impl Element for Egress {
-    fn start(&mut self, cx: &mut Context<'_>) {
-        if let Some((period, _)) = self.tells {
-            self.next = Time::START + period;
-            cx.arm(PERIOD, self.next);
-        }
-    }
-    #[inline]
-    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        let (now, len) = (cx.now(), packet.len);
-        self.fifo.settle(cx);
-        if self.fifo.bytes() + len > self.room {
-            self.refused += 1;
-            cx.drop(packet, Some(self.stage), "full");
-            return;
-        }
-        packet.entered = now;
-        let (begins, service) = self.fifo.accept(now, len, |_| self.link.time_for(len));
-        if cx.collecting() {
-            packet.visit(self.stage, begins - now, service, Duration::ZERO);
-        }
-        cx.send_at(FORWARD, packet, self.fifo.free_at());
-    }
-    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
-        let Some((period, path)) = self.tells else { return };
-        self.fifo.settle(cx);
-        let mut record = cx.make(path, RECORD_LEN);
-        record.transport[WORD_BACKLOG] = self.fifo.bytes().0;
-        cx.send(RECORDS, record);
-        self.next += period;
-        cx.arm(PERIOD, self.next);
-    }
-    fn report(&self, out: &mut Report) {
-        self.fifo.report(out, self.stage, self.resource);
-        out.count("refused", self.refused);
-        out.count("packets_most", self.fifo.waiting_most());
-    }
-}
-
-/// Sums the records of all ports.
+/// Waits for the records of all ports, and says to each that the sums are known.
 pub struct Exchange {
     board: Board,
     records: Vec<Packet>,
@@ -285,21 +245,11 @@ impl Element for Exchange {
         if self.records.len() < self.ports {
             return;
         }
-        let mut summary = Summary::empty(self.ports);
-        for record in &self.records {
-            let port = record.transport[WORD_PORT] as usize;
-            summary.output[port] = record.transport[WORD_BACKLOG];
-            summary.add(record.content.chunks_exact(ENTRY_LEN).filter_map(|entry| {
-                let (output, bytes) = entry.split_first_chunk::<4>()?;
-                let bytes = u64::from_le_bytes(*bytes.first_chunk()?);
-                Some((u32::from_le_bytes(*output) as usize, bytes))
-            }));
-        }
         self.number += 1;
-        self.board.put(self.number, summary);
+        // Those of two periods ago have been read by all, and those of the next are told a period later.
+        self.board.clear(self.number + 2, self.ports);
         for mut notice in self.records.drain(..) {
             let port = PortId(notice.transport[WORD_PORT] as u16);
-            notice.content.clear();
             notice.transport[WORD_PORT] = self.number;
             cx.send(port, notice);
         }
@@ -310,30 +260,5 @@ impl Element for Exchange {
     fn report(&self, out: &mut Report) {
         out.held(self.records.len() as u64);
         out.count("summaries", self.number);
-    }
-}
-
-/// Sends packets out of the port that arithmetic on the fabric's port number gives.
-pub struct Switch {
-    directory: Directory,
-    divide: usize,
-    modulo: usize,
-}
-
-impl Switch {
-    /// One whose output is the fabric's port, divided and then taken modulo.
-    pub fn new(directory: Directory, divide: usize, modulo: usize) -> Switch {
-        Switch { directory, divide, modulo }
-    }
-}
-
-impl Element for Switch {
-    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
-        let port = port_of(&self.directory, packet.destination);
-        let port = port.expect("an input passes on only what has a route");
-        cx.send(PortId((port / self.divide % self.modulo) as u16), packet);
-    }
-    fn timers(&self) -> u32 {
-        0
     }
 }

@@ -10,20 +10,30 @@
 //! it may catch up at most one period of its rate. A queue that has emptied keeps its debt. Without an
 //! allocation all queues are due at once, and take turns.
 //!
-//! Only queues that wait or owe are kept, so that an input of a large fabric costs what it holds and
-//! not what it could hold.
+//! What an input keeps is what it holds and what it owes, and not what it could hold. A queue that waits,
+//! or has since rates were last computed, takes a cache line; one that owes and had no packet then takes
+//! four bytes. What grows with pairs of ports whatever they do is two and a quarter bits for
+//! each: 288 KiB for 1024 ports. If each of these owes to all, that is another 4 MiB.
 //!
 //! Source: Kuhns et al., §3.6; the pacing is ours (D-50, D-51).
 
-use super::allocation::{Allocation, Summary};
+mod bits;
+mod debts;
+mod items;
+
+use super::allocation::{Allocation, PORTS_MAX, Summary};
+use bits::Bits;
+use debts::Debts;
+use items::{Items, NONE};
 use lastmeter_base::{Bytes, Duration, Time};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-const PS_PER_SECOND: u128 = 1_000_000_000_000;
+const PS_PER_SECOND: u64 = 1_000_000_000_000;
 
-/// The queues of one input.
+/// The queues of one input, for at most [`PORTS_MAX`] outputs.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Time};
@@ -40,44 +50,89 @@ pub struct Voqs<T> {
     allocation: Option<Allocation>,
     /// How long a queue may catch up.
     period: Duration,
-    queues: BTreeMap<usize, Voq<T>>,
+    queues: Vec<Queue<T>>,
+    /// The output of each of `queues`; the first `sorted` are in order.
+    outputs: Vec<u16>,
+    sorted: usize,
+    /// Which outputs have one of `queues`.
+    kept: Bits,
+    /// The first of `queues` that is not used: only without an allocation.
+    unused: u32,
+    debts: Debts,
+    /// All that waits but the first of each queue.
+    rest: Items<T>,
     /// Queues that wait and have a rate, by when they are due; ties go by turn.
-    due: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    due: BinaryHeap<Reverse<Due>>,
     turns: u64,
     summary: Arc<Summary>,
     total: f64,
+    /// When rates were last computed.
+    since: Time,
     bytes: Bytes,
     bytes_max: Bytes,
     packets: u64,
 }
 
+/// A queue that waits, or has since rates were last computed.
 #[derive(Debug)]
-struct Voq<T> {
-    /// The next packet. Most queues of a large fabric have no other, and need no memory apart for it.
-    first: Option<(Bytes, T)>,
-    rest: VecDeque<(Bytes, T)>,
-    bytes: u64,
+#[repr(align(64))]
+struct Queue<T> {
     /// In bits per second; 0 if it may not send.
     rate: u64,
-    due: Time,
-    /// Bits that it owes while it has no rate.
-    owed: u128,
+    /// When it is due, in picoseconds; the bits that it owes if it has no rate.
+    value: u64,
+    bytes: u64,
+    /// The next packet. Most queues of a large fabric have no other.
+    first: Option<T>,
+    first_len: Bytes,
+    /// The last of the others.
+    tail: u32,
+    output: u16,
+}
+
+/// The output of a queue that is not used.
+const NO_OUTPUT: u16 = u16::MAX;
+const _: () = assert!(PORTS_MAX < NO_OUTPUT as usize, "every output has a number");
+
+/// When a queue is due, its turn and its place, as one number: comparing needs no branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due(u128);
+
+impl Due {
+    const PLACE_BITS: u32 = 16;
+
+    fn new(at: u64, turn: u64, place: usize) -> Due {
+        debug_assert!(turn < 1 << (64 - Due::PLACE_BITS), "10^14 turns");
+        Due(u128::from(at) << 64 | u128::from(turn << Due::PLACE_BITS | place as u64))
+    }
+    fn at(self) -> Time {
+        Time::from_ps((self.0 >> 64) as u64)
+    }
+    fn place(self) -> usize {
+        self.0 as usize & ((1 << Due::PLACE_BITS) - 1)
+    }
 }
 
 impl<T> Voqs<T> {
     /// Queues of together at most `bytes_max`; without an `allocation` they are served as they come.
     pub fn new(allocation: Option<Allocation>, period: Duration, bytes_max: Bytes) -> Voqs<T> {
-        let ports = allocation.map_or(0, |allocation| allocation.ports);
-        let summary = Arc::new(Summary::empty(ports));
+        let summary = Arc::new(Summary::default());
         let total = allocation.map_or(0.0, |allocation| allocation.total([], &summary));
         Voqs {
             allocation,
             period,
-            queues: BTreeMap::new(),
+            queues: Vec::new(),
+            outputs: Vec::new(),
+            sorted: 0,
+            kept: Bits::default(),
+            unused: NONE,
+            debts: Debts::default(),
+            rest: Items::default(),
             due: BinaryHeap::new(),
             turns: 0,
             summary,
             total,
+            since: Time::START,
             bytes: Bytes::ZERO,
             bytes_max,
             packets: 0,
@@ -94,103 +149,198 @@ impl<T> Voqs<T> {
         }
         self.bytes += len;
         self.packets += 1;
-        let (allocation, summary, total) = (self.allocation, &self.summary, self.total);
-        let queue = self.queues.entry(output).or_insert_with(|| Voq {
-            first: None,
-            rest: VecDeque::new(),
-            bytes: 0,
-            rate: allocation.map_or(u64::MAX, |one| one.rate(0, output, summary, total)),
-            due: now,
-            owed: 0,
-        });
+        let place = self.queue(now, output);
+        let queue = &mut self.queues[place];
         queue.bytes += len.0;
         if queue.first.is_some() {
-            queue.rest.push_back((len, item));
+            queue.tail = self.rest.put(queue.tail, len, item);
             return Ok(());
         }
-        queue.first = Some((len, item));
+        (queue.first, queue.first_len) = (Some(item), len);
         if queue.rate > 0 {
             // What was due while nobody waited is lost.
-            queue.due = queue.due.max(now);
+            queue.value = queue.value.max(now.as_ps());
             self.turns += 1;
-            self.due.push(Reverse((queue.due, self.turns, output)));
+            self.due.push(Reverse(Due::new(queue.value, self.turns, place)));
         }
         Ok(())
     }
 
+    /// Where the queue of an output is, which begins now if there is none.
+    #[inline]
+    fn queue(&mut self, now: Time, output: usize) -> usize {
+        if let Some(place) = self.place(output) {
+            return place;
+        }
+        assert!(output < PORTS_MAX, "a fabric has at most {PORTS_MAX} ports");
+        self.kept.set(output);
+        let rate = self.idle_rate(output);
+        let value = match self.debts.take(output) {
+            Some(owed) => value(self.since, rate, owed.into()),
+            None if rate > 0 => now.as_ps(),
+            None => 0,
+        };
+        let first_len = Bytes::ZERO;
+        // It is less than `PORTS_MAX`.
+        let output = output as u16;
+        let queue = Queue { rate, value, bytes: 0, first: None, first_len, tail: NONE, output };
+        let place = self.unused as usize;
+        match self.queues.get_mut(place) {
+            Some(unused) => {
+                self.unused = unused.tail;
+                *unused = queue;
+                self.outputs[place] = output;
+                place
+            }
+            None => {
+                self.queues.push(queue);
+                self.outputs.push(output);
+                self.queues.len() - 1
+            }
+        }
+    }
+
+    /// Where the queue of an output is, if it is one of `queues`.
+    #[inline]
+    fn place(&self, output: usize) -> Option<usize> {
+        if !self.kept.has(output) {
+            return None;
+        }
+        let (sorted, others) = self.outputs.split_at(self.sorted);
+        let output = output as u16;
+        sorted.binary_search(&output).ok().or_else(|| {
+            let place = others.iter().position(|&other| other == output)?;
+            Some(sorted.len() + place)
+        })
+    }
+
+    /// The rate of a queue that had no backlog when rates were computed.
+    #[inline]
+    fn idle_rate(&self, output: usize) -> u64 {
+        let rate = |one: Allocation| one.rate(0, output, &self.summary, self.total);
+        self.allocation.map_or(u64::MAX, rate)
+    }
+
     /// When the next packet may go.
+    #[inline]
     pub fn ready_at(&self) -> Option<Time> {
-        self.due.peek().map(|&Reverse((due, ..))| due)
+        self.due.peek().map(|Reverse(due)| due.at())
+    }
+
+    /// What is due next.
+    #[inline]
+    pub fn next(&self) -> Option<&T> {
+        self.queues[self.due.peek()?.0.place()].first.as_ref()
     }
 
     /// The packet that has been due for longest, and the output that it is for.
+    #[inline]
     pub fn dequeue(&mut self, now: Time) -> Option<(usize, Bytes, T)> {
-        let &Reverse((due, _, output)) =
-            self.due.peek().filter(|Reverse((due, ..))| *due <= now)?;
-        self.due.pop();
-        let queue = self.queues.get_mut(&output).expect("what is due is kept");
-        let (len, item) = queue.first.take().expect("what is due waits");
-        queue.first = queue.rest.pop_front();
+        let mut top = self.due.peek_mut().filter(|due| due.0.at() <= now)?;
+        let (due, place) = (top.0.at(), top.0.place());
+        let queue = &mut self.queues[place];
+        let (item, len) = (queue.first.take().expect("what is due waits"), queue.first_len);
         queue.bytes -= len.0;
         self.bytes -= len;
         self.packets -= 1;
-        queue.due = match self.allocation {
-            None => now,
+        let output = usize::from(queue.output);
+        queue.value = match self.allocation {
+            None => now.as_ps(),
             Some(_) => {
                 // At most a period of catching up.
                 let from = due.as_ps().max(now.as_ps().saturating_sub(self.period.as_ps()));
-                let gap = (u128::from(len.0) * 8 * PS_PER_SECOND).div_ceil(queue.rate.into());
-                Time::from_ps(u64::try_from(u128::from(from) + gap).unwrap_or(u64::MAX))
+                from.saturating_add(time_for(len.0.saturating_mul(8), queue.rate))
             }
         };
-        if queue.first.is_none() {
-            if self.allocation.is_none() {
-                self.queues.remove(&output);
-            }
-        } else {
+        if queue.tail != NONE {
+            let (len, next, tail) = self.rest.take(queue.tail);
+            (queue.first, queue.first_len, queue.tail) = (Some(next), len, tail);
             self.turns += 1;
-            self.due.push(Reverse((queue.due, self.turns, output)));
+            *top = Reverse(Due::new(queue.value, self.turns, place));
+        } else {
+            PeekMut::pop(top);
+            if self.allocation.is_none() {
+                queue.tail = std::mem::replace(&mut self.unused, place as u32);
+                self.outputs[place] = NO_OUTPUT;
+                self.kept.clear(output);
+            }
         }
         Some((output, len, item))
     }
 
-    /// The outputs that have a backlog here, with its bytes.
-    pub fn backlogs(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let waiting = self.queues.iter().filter(|(_, queue)| queue.bytes > 0);
-        waiting.map(|(&output, queue)| (output, queue.bytes))
+    /// The outputs that have a backlog here, in their order, with its bytes.
+    pub fn backlogs(&self) -> Vec<(usize, u64)> {
+        let waiting = self.queues.iter().filter(|queue| queue.bytes > 0);
+        let mut waiting: Vec<(usize, u64)> =
+            waiting.map(|queue| (usize::from(queue.output), queue.bytes)).collect();
+        waiting.sort_unstable();
+        waiting
     }
 
     /// Computes all rates anew: `own` is what [`Voqs::backlogs`] gave when `summary` was made.
     pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], summary: Arc<Summary>) {
         let Some(allocation) = self.allocation else { return };
-        self.total = allocation.total(own.iter().copied(), &summary);
-        self.summary = summary;
-        self.queues.retain(|_, queue| {
-            queue.first.is_some() || queue.due > now && queue.rate > 0 || queue.owed > 0
-        });
-        self.due.clear();
-        let mut own = own.iter().copied().peekable();
-        for (&output, queue) in &mut self.queues {
-            while own.next_if(|&(other, _)| other < output).is_some() {}
-            let backlog = own.next_if(|&(other, _)| other == output).map_or(0, |(_, bytes)| bytes);
-            let rate = allocation.rate(backlog, output, &self.summary, self.total);
-            queue.change(now, rate);
-            if rate > 0 && queue.first.is_some() {
-                self.turns += 1;
-                self.due.push(Reverse((queue.due, self.turns, output)));
+        let total = allocation.total(own.iter().copied(), &summary);
+        // Whoever had a backlog then has a rate of its own.
+        for &(output, _) in own {
+            if self.debts.has(output) {
+                self.queue(now, output);
             }
         }
+        let rate = |own, output| allocation.rate(own, output, &summary, total);
+        let mut owing: Vec<(u16, u32)> = Vec::new();
+        self.queues.retain_mut(|queue| {
+            let (output, waits) = (usize::from(queue.output), queue.first.is_some());
+            let least = if queue.rate > 0 { now.as_ps() } else { 0 };
+            if !waits && queue.value <= least {
+                return false;
+            }
+            let own = own.binary_search_by_key(&output, |&(other, _)| other).map(|at| own[at].1);
+            let backlog = own.unwrap_or(0);
+            let owed = queue.change(now, rate(backlog, output));
+            match u32::try_from(owed) {
+                Ok(owed) if !waits && backlog == 0 => owing.push((queue.output, owed)),
+                _ => return true,
+            }
+            false
+        });
+        owing.sort_unstable();
+        let before = |output| allocation.rate(0, output, &self.summary, self.total);
+        self.debts.change(now - self.since, before, &owing);
+        self.since = now;
+        self.queues.sort_unstable_by_key(|queue| queue.output);
+        self.sort();
+        (self.summary, self.total) = (summary, total);
+    }
+
+    /// Takes note of where queues are, which are in the order of their outputs.
+    fn sort(&mut self) {
+        self.kept.clear_all();
+        self.outputs.clear();
+        let mut due = std::mem::take(&mut self.due).into_vec();
+        due.clear();
+        self.turns = 0;
+        for (place, queue) in self.queues.iter().enumerate() {
+            self.outputs.push(queue.output);
+            self.kept.set(queue.output.into());
+            if queue.first.is_some() && queue.rate > 0 {
+                self.turns += 1;
+                due.push(Reverse(Due::new(queue.value, self.turns, place)));
+            }
+        }
+        self.sorted = self.queues.len();
+        self.due = due.into();
     }
 
     /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.
     pub fn rate(&self, output: usize) -> Option<u64> {
-        let allocation = self.allocation?;
-        let known = self.queues.get(&output).map(|queue| queue.rate);
-        Some(known.unwrap_or_else(|| allocation.rate(0, output, &self.summary, self.total)))
+        self.allocation?;
+        let known = self.place(output).map(|place| self.queues[place].rate);
+        Some(known.unwrap_or_else(|| self.idle_rate(output)))
     }
     /// What waits for `output`.
     pub fn backlog(&self, output: usize) -> Bytes {
-        Bytes(self.queues.get(&output).map_or(0, |queue| queue.bytes))
+        Bytes(self.place(output).map_or(0, |place| self.queues[place].bytes))
     }
     /// What waits for all outputs.
     pub fn bytes(&self) -> Bytes {
@@ -202,27 +352,54 @@ impl<T> Voqs<T> {
     }
 }
 
-impl<T> Voq<T> {
-    /// Gives it another rate: what it owes in bits stays, and takes another time.
-    fn change(&mut self, now: Time, rate: u64) {
-        match self.rate {
-            // Nothing was due before there was a rate.
-            0 => self.due = now,
-            before => {
-                let ahead = u128::from(self.due.saturating_since(now).as_ps());
-                self.owed = (ahead * u128::from(before)).div_ceil(PS_PER_SECOND);
-            }
+impl<T> Queue<T> {
+    /// Gives it another rate, and says how many bits it owes.
+    fn change(&mut self, now: Time, rate: u64) -> u64 {
+        let late = self.rate > 0 && self.value <= now.as_ps();
+        let owed = match self.rate {
+            0 => self.value,
+            rate => bits_in(self.value.saturating_sub(now.as_ps()), rate),
+        };
+        // One that is late stays late, and catches up; nothing was due before there was a rate.
+        if rate == 0 || owed > 0 || !late {
+            self.value = value(now, rate, owed);
         }
         self.rate = rate;
-        if rate > 0 {
-            let ahead = (self.owed * PS_PER_SECOND).div_ceil(rate.into());
-            let debt =
-                Time::from_ps(u64::try_from(u128::from(now.as_ps()) + ahead).unwrap_or(u64::MAX));
-            // One that is late stays late, and catches up.
-            self.due = if self.owed > 0 { debt } else { self.due.min(now) };
-            self.owed = 0;
-        }
+        owed
     }
+}
+
+/// When a queue is due that owes so many bits; if it has no rate, the bits.
+#[inline]
+fn value(now: Time, rate: u64, owed: u64) -> u64 {
+    match rate {
+        0 => owed,
+        _ => now.as_ps().saturating_add(time_for(owed, rate)),
+    }
+}
+
+/// How long so many bits take, in picoseconds, rounded up.
+#[inline]
+fn time_for(bits: u64, rate: u64) -> u64 {
+    match bits.checked_mul(PS_PER_SECOND) {
+        Some(product) => product.div_ceil(rate),
+        None => wide(bits, PS_PER_SECOND, rate),
+    }
+}
+
+/// How many bits so many picoseconds carry, rounded up.
+#[inline]
+fn bits_in(time: u64, rate: u64) -> u64 {
+    match time.checked_mul(rate) {
+        Some(product) => product.div_ceil(PS_PER_SECOND),
+        None => wide(time, rate, PS_PER_SECOND),
+    }
+}
+
+#[cold]
+fn wide(one: u64, other: u64, by: u64) -> u64 {
+    let quotient = (u128::from(one) * u128::from(other)).div_ceil(by.into());
+    u64::try_from(quotient).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,0 +1,236 @@
+//! The output side of a switch: the lines out of the fabric, the output queues, and their links.
+//!
+//! ```text
+//! in 0 --> [ line 0 ] --S L--> [ output queue 0 ] --L--> out 0         out n: B(0), each period
+//!     '--> [ line 1 ] --S L--> [ output queue 1 ] --L--> out 1         out n + 1: B(1)
+//! ```
+//!
+//! Line and queue are both first in, first out, and nothing else leads to the queue. So when a packet
+//! comes to the switch it is known when it will have passed the line, whether the queue will have room
+//! then, and when it will have left the link: one event for all three. What there will be no room for
+//! is kept until that instant, and dropped then (`full`).
+
+use super::port::{Directory, RECORD_LEN, WORD_BACKLOG, port_of};
+use crate::fifo::Fifo;
+use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
+use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A line or link: how fast it is, and its resource.
+pub type Line = (Rate, ResourceId);
+
+/// What the outputs of a switch are.
+pub struct Options {
+    /// Who leaves where.
+    pub directory: Directory,
+    /// The fabric's number of the first of them.
+    pub first: usize,
+    /// For each, the line out of the fabric and the link.
+    pub ports: Vec<(Line, Line)>,
+    /// Room of each output queue.
+    pub room: Bytes,
+    /// D and the path of records, where backlogs are told.
+    pub tells: Option<(Duration, PathId)>,
+    /// What the ledger calls the lines out of the fabric.
+    pub line: StageId,
+    /// What it calls the output queues and their links.
+    pub queue: StageId,
+}
+
+/// The outputs of a switch.
+pub struct Outputs {
+    options: Options,
+    ports: Vec<Port>,
+    /// When backlogs are told next.
+    next: Time,
+    /// What is on a line to a queue that will have no room, by when it comes there.
+    doomed: BTreeMap<(Time, u64), Packet>,
+    refused: u64,
+}
+
+#[derive(Default)]
+struct Port {
+    line: Fifo,
+    queue: Queue,
+}
+
+const PERIOD: TimerId = TimerId(0);
+const REFUSE: TimerId = TimerId(1);
+
+impl Outputs {
+    /// Outputs with nothing in them.
+    pub fn new(options: Options) -> Outputs {
+        let ports = options.ports.iter().map(|_| Port::default()).collect();
+        Outputs { options, ports, next: Time::START, doomed: BTreeMap::new(), refused: 0 }
+    }
+
+    fn tell(&mut self, cx: &mut Context<'_>, (period, path): (Duration, PathId)) {
+        for (place, port) in self.ports.iter().enumerate() {
+            let mut record = cx.make(path, RECORD_LEN);
+            record.transport[WORD_BACKLOG] = port.queue.waiting(cx.now()).1.0;
+            cx.send(PortId((self.ports.len() + place) as u16), record);
+        }
+        self.next += period;
+        cx.arm(PERIOD, self.next);
+    }
+
+    fn refuse(&mut self, cx: &mut Context<'_>) {
+        while let Some(first) = self.doomed.first_entry().filter(|one| one.key().0 <= cx.now()) {
+            self.refused += 1;
+            cx.drop(first.remove(), Some(self.options.queue), "full");
+        }
+        if let Some((&(at, _), _)) = self.doomed.first_key_value() {
+            cx.arm(REFUSE, at);
+        }
+    }
+}
+
+impl Element for Outputs {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        if let Some((period, _)) = self.options.tells {
+            self.next = Time::START + period;
+            cx.arm(PERIOD, self.next);
+        }
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
+        let port = port_of(&self.options.directory, packet.destination);
+        let place = port.expect("an input passes on only what has a route") - self.options.first;
+        let ((line, _), (link, _)) = self.options.ports[place];
+        let Port { line: before, queue } = &mut self.ports[place];
+        let (now, len) = (cx.now(), packet.len);
+        let (begins, service) = before.accept(now, len, |_| line.time_for(len));
+        let (arrives, collecting) = (before.free_at(), cx.collecting());
+        if collecting {
+            packet.visit(self.options.line, begins - now, service, Duration::ZERO);
+        }
+        packet.entered = arrives;
+        let service = link.time_for(len);
+        let Some(begins) = queue.accept(now, arrives, service, (len, self.options.room)) else {
+            self.doomed.insert((arrives, packet.id), packet);
+            self.refuse(cx);
+            return;
+        };
+        if collecting {
+            packet.visit(self.options.queue, begins - arrives, service, Duration::ZERO);
+        }
+        cx.send_at(PortId(place as u16), packet, queue.free_at);
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+        match (timer, self.options.tells) {
+            (REFUSE, _) => self.refuse(cx),
+            (_, Some(tells)) => self.tell(cx, tells),
+            (_, None) => {}
+        }
+    }
+    fn timers(&self) -> u32 {
+        2
+    }
+    fn report(&self, out: &mut Report) {
+        out.held(self.doomed.len() as u64);
+        let (mut served, mut most) = (0, 0);
+        for (port, ((_, line), (_, link))) in self.ports.iter().zip(&self.options.ports) {
+            served += port.line.enter(out, self.options.line, *line);
+            served += port.queue.enter(out, self.options.queue, *link);
+            most = most.max(port.queue.waiting_most);
+        }
+        out.count("served", served);
+        out.count("refused", self.refused);
+        out.count("packets_most", most);
+    }
+}
+
+/// An output queue and its link, told of each packet when it enters the line to it.
+#[derive(Debug, Default)]
+struct Queue {
+    free_at: Time,
+    /// Those whose service has not ended, oldest first.
+    pending: VecDeque<Pending>,
+    /// How many of these have begun their service when the newest arrives.
+    begun: usize,
+    /// What waits when the newest has arrived.
+    bytes: Bytes,
+    busy: Duration,
+    idle: Duration,
+    moved: Bytes,
+    accepted: u64,
+    waiting_most: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    arrives: Time,
+    begins: Time,
+    ends: Time,
+    len: Bytes,
+}
+
+impl Queue {
+    /// A packet that will come at `arrives`, after all others; gives when its service begins, `None`
+    /// if there will be no room for it.
+    #[inline]
+    fn accept(
+        &mut self,
+        now: Time,
+        arrives: Time,
+        service: Duration,
+        (len, room): (Bytes, Bytes),
+    ) -> Option<Time> {
+        self.begin(arrives);
+        while self.pending.front().is_some_and(|first| first.ends < now) {
+            self.pending.pop_front();
+            self.begun -= 1;
+        }
+        if self.bytes + len > room {
+            return None;
+        }
+        let begins = self.free_at.max(arrives);
+        self.idle += begins - self.free_at;
+        self.busy += service;
+        self.free_at = begins.saturating_add(service);
+        self.moved += len;
+        self.accepted += 1;
+        self.pending.push_back(Pending { arrives, begins, ends: self.free_at, len });
+        self.bytes += len;
+        self.begin(arrives);
+        let waiting = self.pending.len() - self.begun;
+        self.waiting_most = self.waiting_most.max(waiting as u64);
+        Some(begins)
+    }
+
+    /// Those begin their service that do so by `at`.
+    #[inline]
+    fn begin(&mut self, at: Time) {
+        while let Some(next) = self.pending.get(self.begun).filter(|next| next.begins <= at) {
+            self.bytes -= next.len;
+            self.begun += 1;
+        }
+    }
+
+    /// How many have arrived before `now` and wait, and their bytes.
+    fn waiting(&self, now: Time) -> (u64, Bytes) {
+        let here = |one: &&Pending| one.arrives < now && one.begins >= now;
+        let waiting = self.pending.iter().filter(here);
+        waiting.fold((0, Bytes::ZERO), |(n, sum), one| (n + 1, sum + one.len))
+    }
+
+    /// Enters what the link has done by the end of a run; gives how many it has served.
+    fn enter(&self, out: &mut Report, stage: StageId, link: ResourceId) -> u64 {
+        let now = out.now();
+        out.waiting(self.waiting(now).0);
+        let (mut busy, mut idle) = (self.busy, self.idle + now.saturating_since(self.free_at));
+        let (mut served, mut moved, mut before) = (self.accepted, self.moved, now);
+        for one in &self.pending {
+            let begins = one.begins.max(now);
+            busy = busy - one.ends.saturating_since(begins);
+            idle = idle - begins.saturating_since(before);
+            before = one.ends.max(now);
+            if one.begins > now {
+                served -= 1;
+                moved -= one.len;
+            }
+        }
+        let stage = (served > 0).then_some((stage, busy));
+        out.meter(&Meter::of(link, now, stage, idle, moved));
+        served
+    }
+}
