@@ -5,6 +5,7 @@ pub mod document;
 pub mod dq;
 pub mod experiment;
 pub mod explain;
+pub mod fuzz;
 pub mod kinds;
 pub mod ledger;
 pub mod library;

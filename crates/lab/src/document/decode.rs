@@ -171,7 +171,7 @@ impl Decoder<'_> {
             (ParamKind::Time, _) => time(item).map(Value::Time),
             (ParamKind::Size { min, max }, _) => size(item, min, max).map(Value::Size),
             (ParamKind::Rate, _) => rate(item).map(Value::Rate),
-            (ParamKind::PerByte, _) => quantity::<PerByte>(item).map(Value::PerByte),
+            (ParamKind::PerByte, _) => per_byte(item).map(Value::PerByte),
             (ParamKind::Integer { min, max }, Content::Integer(number, digits)) => {
                 integer(*number, digits, min, max).map(Value::Integer)
             }
@@ -370,6 +370,15 @@ fn rate(item: &Item) -> Result<Rate, Fault> {
             Err(Fault::new(format!("{rate} is too slow"), format!("write at least {RATE_MIN}")))
         }
         false => Ok(rate),
+    }
+}
+
+fn per_byte(item: &Item) -> Result<PerByte, Fault> {
+    let slowest = PerByte::from_rate(RATE_MIN);
+    let cost = quantity::<PerByte>(item)?;
+    match cost > slowest {
+        true => Err(Fault::new(format!("{cost} is too slow"), format!("write at most {slowest}"))),
+        false => Ok(cost),
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::document::{Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;
-use lastmeter_base::kind::{Param, ParamKind, Values};
+use lastmeter_base::kind::{FRAMING_MAX, PACKET_MAX, Param, ParamKind, TIME_MAX, Values};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::description::{
     Batch, BufferPlace, Buffers, Description, Discipline, HostInterface, InterfaceKind, Network,
@@ -26,6 +26,13 @@ const fn count(min: u64, max: u64) -> ParamKind {
     ParamKind::Integer { min, max }
 }
 const SIZE: ParamKind = ParamKind::Size { min: 0, max: 1 << 40 };
+/// What goes with a packet: a descriptor, headers, framing.
+const SMALL: ParamKind = ParamKind::Size { min: 0, max: FRAMING_MAX };
+/// The longest that a collision may take: then sixteen of them end within the time of a run.
+const SLOT_MAX: Duration = Duration::from_secs(1);
+/// The longest that a transfer or the network may take for the longest packet, as a multiple of the
+/// longest time of all: with it every sum of an order's phases stays within what an instant can express.
+const PHASE_MAX: u128 = 10;
 const DISCIPLINE: ParamKind = ParamKind::Choice(&["fifo", "priority", "edd"]);
 const SYNCHRONISATION: ParamKind = ParamKind::Choice(&["interrupt", "poll", "mixed"]);
 
@@ -52,7 +59,7 @@ const HOST: &[Param] = &[
         "0 ns/B",
         "what a byte costs the host to have a packet in one buffer",
     ),
-    Param::or("descriptor", SIZE, "0 B", "length of a descriptor"),
+    Param::or("descriptor", SMALL, "0 B", "length of a descriptor"),
     Param::or("doorbell-batch", count(1, 4096), "1", "packets a doorbell"),
     Param::or("fetch-batch", count(1, 4096), "1", "descriptors fetched at once"),
     Param::or("write-back-batch", count(1, 4096), "1", "descriptors written back at once"),
@@ -120,7 +127,12 @@ const BUFFERS: &[Param] = &[
         "false",
         "whether headers have their own, and nothing is gathered",
     ),
-    Param::optional("header", SIZE, "not known", "with them: how long the headers of a packet are"),
+    Param::optional(
+        "header",
+        SMALL,
+        "not known",
+        "with them: how long the headers of a packet are",
+    ),
 ];
 const NETWORK: &[Param] = &[
     Param::required(
@@ -154,7 +166,7 @@ const NETWORK: &[Param] = &[
     Param::or("frame", SIZE, "4096 B", "what one frame carries"),
     Param::or("per-frame", ParamKind::Time, "0 s", "what each begun frame costs"),
     Param::optional("rate", ParamKind::Rate, "frames have their time", "how fast its link is"),
-    Param::or("framing", SIZE, "0 B", "what goes over the link besides the data"),
+    Param::or("framing", SMALL, "0 B", "what goes over the link besides the data"),
 ];
 
 /// Length of the messages whose phases the page of an adapter draws: what Fig 5.6 has.
@@ -196,6 +208,8 @@ pub fn device(
     let model = network_model(&mut decoder, &root, &network);
     disciplines(&mut decoder, &root, &host, &queueing);
     headers(&mut decoder, &root, &buffers);
+    phases(&mut decoder, &root, ("transfer", &transfer), ("block", "per-block"));
+    phases(&mut decoder, &root, ("network", &network), ("frame", "per-frame"));
     if !decoder.reporter.is_empty() {
         return Err(decoder.reporter.into_problems());
     }
@@ -256,6 +270,28 @@ fn headers(decoder: &mut Decoder<'_>, root: &Item, buffers: &Values) {
     decoder.report(&item.mark, &join("buffers", wrong.0), fault);
 }
 
+/// Blocks and frames are not so many, and do not take so long, that a packet takes for ever.
+fn phases(
+    decoder: &mut Decoder<'_>,
+    root: &Item,
+    (section, values): (&str, &Values),
+    (of, cost): (&str, &str),
+) {
+    let (Some(len), Some(each)) = (values.given::<Bytes>(of), values.given::<Duration>(cost))
+    else {
+        return;
+    };
+    let count = PACKET_MAX.0.div_ceil(len.0.max(1));
+    if u128::from(count) * u128::from(each.as_ps()) <= PHASE_MAX * u128::from(TIME_MAX.as_ps()) {
+        return;
+    }
+    let Some(section_item) = root.get(section) else { return };
+    let mark = section_item.get(cost).map_or(&section_item.mark, |item| &item.mark);
+    let found = format!("{each} for each {len} of a packet is too long");
+    let right = format!("a packet of {PACKET_MAX} may take {TIME_MAX} {PHASE_MAX} times at most");
+    decoder.report(mark, &join(section, cost), Fault::new(found, right));
+}
+
 /// When the adapter may send: a token needs both of its times, and no other network has any.
 fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> NetworkModel {
     let times = (network.given("rotation"), network.given("holding"));
@@ -272,6 +308,12 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
     if let ("statistical", (Some(slot), Some(collisions)), (None, None)) =
         (model.as_str(), luck, times)
     {
+        if slot > SLOT_MAX {
+            let mark = section.get("slot").map_or(&section.mark, |item| &item.mark);
+            let fault =
+                Fault::new(format!("{slot} is too long"), format!("write at most {SLOT_MAX}"));
+            decoder.report(mark, &join("network", "slot"), fault);
+        }
         return NetworkModel::Statistical { slot, collisions };
     }
     let shared = model == "intermittent";
@@ -437,9 +479,13 @@ fn network_interface(values: &Values) -> Network {
 /// # Errors
 /// The names, where there is no such adapter; what is wrong with its file.
 pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
-    let card = read(name, library)?;
+    Ok(describe(name, &read(name, library)?))
+}
+
+/// The page of an adapter.
+pub(crate) fn describe(name: &str, card: &Description) -> String {
     let mut text = format!("{name} (adapter)\n\n{}\n\n", card.what);
-    text += &picture::text(&card);
+    text += &picture::text(card);
     text += &format!("\nSOURCE\n    {}\n", card.source);
     for (what, commands) in
         [("TRANSMISSION", card.transmission()), ("RECEPTION", card.reception(1))]
@@ -448,17 +494,17 @@ pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
         text += &format!("\n{what}\n    {}\n", words.join(", "));
     }
     text += "\nFIRMWARE, A SKELETON IN C\n";
-    for line in firmware::skeleton(&card).lines() {
+    for line in firmware::skeleton(card).lines() {
         text += format!("    {line}").trim_end();
         text += "\n";
     }
     let drawn = DRAWN.min(card.buffers.memory);
-    let sent = pipeline::run(&card, drawn, (2, 3), Variation::None, 0);
+    let sent = pipeline::run(card, drawn, (2, 3), Variation::None, 0);
     text += &format!("\nTWO MESSAGES OF {drawn} AT A TIME: host, transfer, set-up, network\n");
     for line in picture::timeline(&sent.timeline, card.buffers.banks).lines() {
         text += &format!("    {line}\n");
     }
-    Ok(text)
+    text
 }
 
 /// An adapter drawn as SVG.
@@ -528,9 +574,57 @@ mod tests {
                 "model = \"intermittent\"\nrotation = \"1 ms\"\nholding = \"1 ms\"",
                 "1 ms of 1 ms",
             ),
+            ("per-block = \"1.76 us\"", "per-block = \"1000 s\"", "for each 256 B"),
+            ("per-byte = \"0.31 us/B\"", "per-byte = \"9000 us/B\"", "too slow"),
+            ("overlap = 33", "overlap = 33\nframing = \"1 GiB\"", "out of range"),
+            (
+                "model = \"point-to-point\"",
+                "model = \"statistical\"\ncollisions = 9\nslot = \"2 s\"",
+                "write at most 1 s",
+            ),
         ] {
             let message = wrong(from, to);
             assert!(message.contains(said) && message.contains("card.toml:"), "{message}");
+        }
+    }
+
+    /// Digits of a text replaced, one run after the other, by what they are told.
+    fn renumbered(text: &str, changes: &[(u16, u64)]) -> String {
+        let mut text = text.to_owned();
+        for &(which, number) in changes {
+            let starts: Vec<usize> = text
+                .char_indices()
+                .filter(|&(at, c)| {
+                    let before = at > 0 && text.as_bytes()[at - 1].is_ascii_digit();
+                    c.is_ascii_digit() && !before
+                })
+                .map(|(at, _)| at)
+                .collect();
+            let Some(&from) = starts.get(usize::from(which) % starts.len().max(1)) else {
+                continue;
+            };
+            let len = text[from..].bytes().take_while(u8::is_ascii_digit).count();
+            text.replace_range(from..from + len, &number.to_string());
+        }
+        text
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+        /// Whatever numbers a description has, it is refused at its place, or its page can be made.
+        #[test]
+        fn e_46_no_number_of_a_description_ends_in_a_panic(
+            which in 0usize..4,
+            changes in proptest::collection::vec((proptest::prelude::any::<u16>(), 0u32..64), 1..5),
+            low in proptest::prelude::any::<u64>(),
+        ) {
+            let name = &Builtin.names(FOLDER)[which];
+            let text = Builtin.profile(FOLDER, name).unwrap_or_default();
+            // Numbers of every magnitude.
+            let changes: Vec<(u16, u64)> =
+                changes.into_iter().map(|(which, bits)| (which, low >> bits)).collect();
+            crate::fuzz::fuzz_device(renumbered(&text, &changes).as_bytes());
         }
     }
 }

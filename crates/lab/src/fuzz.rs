@@ -1,0 +1,86 @@
+//! Entry points for fuzzing the documents that people write: any bytes in, no panic out, and what is wrong
+//! is said at its place.
+//!
+//! | target | what it reads |
+//! |---|---|
+//! | [`fuzz_device`] | a described adapter, `profiles/devices` |
+//! | [`fuzz_adapter`] | an adapter for a host, `profiles/adapters` |
+//! | [`fuzz_experiment`] | an experiment, or the profile of a host |
+//!
+//! The `fuzz` folder drives them; a test runs some hundred inputs of each.
+
+use crate::document::{self, PROBLEMS_MAX, Problem};
+use crate::library::Builtin;
+use crate::profile::{self, device};
+use lastmeter_host::profile::Profile;
+use lastmeter_wire::fuzz::Target;
+use std::sync::OnceLock;
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_device", run: fuzz_device },
+    Target { name: "fuzz_adapter", run: fuzz_adapter },
+    Target { name: "fuzz_experiment", run: fuzz_experiment },
+];
+
+/// The longest message about one thing that is wrong, in bytes, however long the file's lines are.
+const MESSAGE_LEN_MAX: usize = 16 << 10;
+/// The longest page of a described adapter, in bytes.
+const PAGE_LEN_MAX: usize = 64 << 10;
+
+/// A refusal says why and where, in messages that can be read, and not too many.
+fn refused(file: &str, problems: &[Problem]) {
+    assert!(!problems.is_empty(), "a refusal says why");
+    assert!(problems.len() <= PROBLEMS_MAX, "{} messages", problems.len());
+    for problem in problems {
+        assert!(problem.line > 0 && problem.column > 0, "line {}", problem.line);
+        assert!(!problem.found.is_empty(), "{problem:?}");
+        let text = problem.to_string();
+        assert!(text.starts_with(&format!("{file}:{}:", problem.line)), "{text}");
+        let shown = problem.render(true).len();
+        assert!(text.len().max(shown) <= MESSAGE_LEN_MAX, "a message of {shown} B");
+    }
+}
+
+/// An adapter in five sections: refused, or one that can be drawn and sends two messages.
+pub fn fuzz_device(bytes: &[u8]) {
+    match device::device("fuzz.toml", bytes, &Builtin) {
+        Err(problems) => refused("fuzz.toml", &problems),
+        Ok(card) => {
+            for card in [&card, &card.with_faster_processors(12), &card.with_two_banks()] {
+                let page = device::describe("fuzz", card);
+                let words = card.what.len() + card.source.len();
+                assert!(page.len() <= PAGE_LEN_MAX + 2 * words, "a page of {} B", page.len());
+            }
+            let svg = device::svg(&card);
+            assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        }
+    }
+}
+
+/// The profile of an adapter in a host, and its link alone.
+pub fn fuzz_adapter(bytes: &[u8]) {
+    static HOST: OnceLock<Option<Profile>> = OnceLock::new();
+    let host = HOST.get_or_init(|| {
+        let text = include_bytes!("../../../profiles/hosts/hp9000-730.toml");
+        profile::host("host.toml", text, &Builtin).ok()
+    });
+    let host = host.as_ref().expect("a bundled profile is right");
+    match profile::adapter("fuzz.toml", bytes, host, &Builtin) {
+        Err(problems) => refused("fuzz.toml", &problems),
+        Ok(card) => {
+            let both = host.with(&card);
+            assert_eq!(both.send.len(), host.send.len() + card.send.len());
+            assert_eq!(both.receive.len(), host.receive.len() + card.receive.len());
+            assert!(profile::link("fuzz.toml", bytes).is_ok(), "its link alone is right as well");
+        }
+    }
+    if let Err(problems) = profile::link("fuzz.toml", bytes) {
+        refused("fuzz.toml", &problems);
+    }
+}
+
+/// An experiment, or the profile of a host.
+pub fn fuzz_experiment(bytes: &[u8]) {
+    document::fuzz(bytes);
+}
