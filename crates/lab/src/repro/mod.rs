@@ -197,6 +197,15 @@ impl Job {
     }
 }
 
+/// What a reader should know: what the folder says, then what the run does.
+fn note(published: &str, remark: &str) -> String {
+    match (published.is_empty(), remark.is_empty()) {
+        (_, true) => published.to_owned(),
+        (true, false) => remark.to_owned(),
+        (false, false) => format!("{published}; {remark}"),
+    }
+}
+
 /// One published value and what was computed for it, if anything was.
 fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Result<Row, Error> {
     let value = computed.iter().find(|value| row.is_of(value));
@@ -222,7 +231,7 @@ fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Res
         error: judgement.and_then(|judgement| judgement.error),
         tolerance: row.tolerance.to_string(),
         pass: judgement.is_some_and(|judgement| judgement.pass),
-        note: row.note.clone(),
+        note: note(&row.note, value.map_or("", |computed| &computed.remark)),
         unit: row.unit.clone(),
         section: row.section.clone(),
         role: row.role,

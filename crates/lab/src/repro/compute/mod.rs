@@ -99,12 +99,19 @@ pub struct Computed {
     pub item: String,
     /// The value; the row says in which unit it is shown.
     pub value: Value,
+    /// What the run adds to the row's note, as how far seeds lie apart; mostly nothing.
+    pub remark: String,
 }
 
 impl Computed {
     /// A value for the row `item` of `id`.
     pub fn new(id: &'static str, item: impl Into<String>, value: impl Into<Value>) -> Computed {
-        Computed { id, item: item.into(), value: value.into() }
+        Computed { id, item: item.into(), value: value.into(), remark: String::new() }
+    }
+    /// The same with a remark for the row's note.
+    #[must_use]
+    pub fn with_remark(self, remark: String) -> Computed {
+        Computed { remark, ..self }
     }
 }
 
@@ -250,6 +257,7 @@ const FIGURES: &[(&str, Figures)] = &[
     ("atomic2-authentication", atomic_authentication::plots),
     ("atomic2-hosts", atomic_plots::plots),
     ("atomic2-services", atomic_services::plots),
+    ("channels-token-network", channels::plots),
     ("cim-model", cim_plots::plots),
     ("dq-speedup", fabric::speed_up_plots),
     ("dq-stress", fabric::stress_plots),

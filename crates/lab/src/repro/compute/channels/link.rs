@@ -2,6 +2,7 @@
 //! link that carries 500 packets a second.
 
 use super::super::{Computed, Setting};
+use super::DRIFT;
 use super::spread::{Spread, seeds};
 use crate::repro::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
@@ -11,8 +12,6 @@ use lastmeter_transport::channel::policing::Excess;
 
 /// Some 12,000 packets of each channel.
 const SPAN: Duration = Duration::from_secs(150);
-/// Messages after which a source's phase is drawn anew.
-const DRIFT: u64 = 100;
 /// Best effort, in packets a second (§3.5.1).
 const LOADS: [u64; 6] = [80, 160, 240, 320, 400, 480];
 
@@ -82,7 +81,6 @@ impl<'a> Bench<'a> {
                 at += interval * burst / source.times;
                 sent += burst;
                 if sent >= DRIFT {
-                    // Sources are not synchronised: their phases move against each other.
                     at += Duration::from_ps(stream.below(interval.as_ps()));
                     sent = 0;
                 }

@@ -7,3 +7,10 @@ mod spread;
 mod system;
 pub(super) mod token;
 pub(super) mod tsn;
+mod unsaid;
+
+pub(super) use unsaid::plots;
+
+/// Messages after which a source's phase is drawn anew: sources are not synchronised, so that their
+/// phases move against each other.
+const DRIFT: u64 = 100;

@@ -1,5 +1,5 @@
-//! Values over several seeds: their median stands beside what is published. How far they lie apart is
-//! in the experiment's README; `lastmeter repro --seed N` shows other seeds.
+//! Values over several seeds: their median stands beside what is published, and how far they lie apart
+//! in the row's note. `lastmeter repro --seed N` shows other seeds, `--full` more of them.
 
 use super::super::{Computed, Setting, Value};
 use lastmeter_engine::Distribution;
@@ -44,9 +44,26 @@ impl Spread {
             "" => Value::Holds(values.iter().all(|&value| value == 1.0)),
             unit => Value::Number(median(values), unit),
         };
-        let rows = self.order.iter();
-        rows.map(|key| Computed::new(key.0, key.1.clone(), value(&self.values[key]))).collect()
+        let row = |key: &(&'static str, String)| {
+            let (unit, values) = &self.values[key];
+            let remark = if unit.is_empty() { String::new() } else { apart(values) };
+            Computed::new(key.0, key.1.clone(), value(&self.values[key])).with_remark(remark)
+        };
+        self.order.iter().map(row).collect()
     }
+}
+
+/// How far values of several seeds lie apart; nothing where they do not.
+fn apart(values: &[f64]) -> String {
+    let (least, most) = values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &value| (a.min(value), b.max(value)));
+    if values.len() < 2 || least == most {
+        return String::new();
+    }
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let digits = if most.abs() < 10.0 { 2 } else { 1 };
+    format!("{} seeds: {least:.digits$} to {most:.digits$}, mean {mean:.digits$}", values.len())
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -63,9 +80,38 @@ fn median(values: &[f64]) -> f64 {
 /// The standard deviation, in seconds, from the distribution's buckets.
 pub(super) fn deviation(of: &Distribution) -> f64 {
     let mean = of.mean() * 1e12;
-    let squares = of.buckets().map(|(low, high, count)| {
-        let middle = (low.as_ps() as f64 + high.as_ps() as f64) / 2.0;
+    let squares = of.buckets().map(|(least, width, count)| {
+        let middle = least.as_ps() as f64 + width.as_ps() as f64 / 2.0;
         (middle - mean).powi(2) * count as f64
     });
     (squares.sum::<f64>() / of.count().max(1) as f64).sqrt() / 1e12
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::Duration;
+
+    #[test]
+    fn e_84_the_deviation_is_that_of_the_values() {
+        let mut of = Distribution::default();
+        assert_eq!(deviation(&of), 0.0);
+        (0..50).for_each(|_| of.record(Duration::from_ms(20)));
+        assert!(deviation(&of) < 0.2e-3, "equal values have none but the buckets' width");
+        (0..50).for_each(|_| of.record(Duration::from_ms(26)));
+        assert!((deviation(&of) - 3e-3).abs() < 0.1e-3, "{}", deviation(&of));
+    }
+
+    #[test]
+    fn a_row_has_the_median_and_says_how_far_seeds_lie_apart() {
+        let mut spread = Spread::default();
+        for value in [9.0, 1.0, 2.0] {
+            spread.add("E-92", "late", value, "%");
+            spread.add("E-92", "total", 3.0, "MB/s");
+        }
+        let [late, total] = &spread.computed()[..] else { panic!("two rows") };
+        assert_eq!(late.value, Value::Number(2.0, "%"));
+        assert_eq!(late.remark, "3 seeds: 1.00 to 9.00, mean 4.00");
+        assert_eq!(total.remark, "", "all seeds give the same");
+    }
 }

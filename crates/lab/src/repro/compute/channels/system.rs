@@ -55,7 +55,8 @@ pub(super) struct Sent {
     pub(super) in_time: u64,
     /// Bytes that left within the span, whenever their message came.
     pub(super) bytes: u64,
-    /// From a message's deadline back to when its last packet was sent; zero where it was late.
+    /// From a packet's deadline back to when it was sent; zero where it was late. The adapter sees
+    /// packets and their deadlines, and data points are counted in packets (§6.3.1).
     pub(super) laxity: Distribution,
     /// From when a message came until its last packet was sent.
     pub(super) delay: Distribution,
@@ -105,8 +106,9 @@ struct System<'a> {
     turns: Vec<u64>,
 }
 
-/// How long the run goes on after the measured span, so that what came in it can leave.
-const DRAIN: Duration = Duration::from_ms(500);
+/// How long the run goes on after the measured span, so that what came in it can leave: longer than any
+/// burst at its channel's rate, as 12 messages of 50 ms.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// Runs from the start, and measures what comes within the span. A pause of the link longer than `gap`
 /// divides turns of the token.
@@ -235,11 +237,11 @@ impl System<'_> {
         sent.bytes += if inside { made.len.0 } else { 0 };
         if measured {
             sent.in_time += u64::from(at <= made.deadline);
+            if made.deadline < Time::MAX {
+                sent.laxity.record(made.deadline.saturating_since(at));
+            }
             if made.last {
                 sent.delay.record(at - came);
-                if made.deadline < Time::MAX {
-                    sent.laxity.record(made.deadline.saturating_since(at));
-                }
             }
         }
     }

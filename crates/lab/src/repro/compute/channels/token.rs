@@ -14,10 +14,10 @@ use lastmeter_transport::channel::handlers::Regulation;
 const PACKET: Bytes = Bytes(4096);
 /// A frame every 33 ms (§6.4.3).
 const FRAME: Duration = Duration::from_ms(33);
-/// Frames of a minute, by which instances of a film are staggered.
-const MINUTE: u64 = 60_000 / 33;
+/// Frames of a minute of 33 ms each, by which instances of a film are staggered.
+pub(super) const MINUTE: u64 = 60_000 / 33;
 const FILMS: u64 = 68;
-const NAMES: [&str; 6] = ["dino", "lambs", "atp", "race", "news", "talk"];
+pub(super) const NAMES: [&str; 6] = ["dino", "lambs", "atp", "race", "news", "talk"];
 /// Each point is some 26,000 packets of real time, of some 3700 a second.
 const SPAN: Duration = Duration::from_secs(7);
 const WARM: Duration = Duration::from_secs(1);
@@ -26,19 +26,20 @@ const UNBOUNDED: u64 = 1 << 40;
 
 /// What adapter and host do (§6.4.4, §6.4.5).
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    regulation: Regulation,
+pub(super) struct Plan {
+    pub(super) regulation: Regulation,
     /// Packets on the adapter at most, where the host schedules the link.
-    depth: Option<u64>,
-    queues: Queues,
-    optimised: bool,
-    speed: u64,
-    rotation: Duration,
-    holding: Duration,
+    pub(super) depth: Option<u64>,
+    pub(super) queues: Queues,
+    pub(super) optimised: bool,
+    /// C_sf, in hundredths.
+    pub(super) speed: u64,
+    pub(super) rotation: Duration,
+    pub(super) holding: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Queues {
+pub(super) enum Queues {
     /// One FIFO.
     One,
     /// One FIFO for real time, before one for best effort.
@@ -48,24 +49,46 @@ enum Queues {
 }
 
 const MS: Duration = Duration::from_ms(1);
+/// Hundredths of a speed-up.
+pub(super) const SPEED: u64 = 100;
 /// EQoS.
-const EQOS: Plan = Plan {
+pub(super) const EQOS: Plan = Plan {
     regulation: Regulation::FlowControl,
     depth: None,
     queues: Queues::Deadlines,
     optimised: true,
-    speed: 12,
+    speed: 12 * SPEED,
     rotation: Duration::from_ms(10),
     holding: MS,
 };
-const HQOS_1: Plan = Plan { depth: Some(UNBOUNDED), queues: Queues::One, ..EQOS };
-const HQOS_2: Plan = Plan { depth: Some(UNBOUNDED), queues: Queues::Two, ..EQOS };
+pub(super) const HQOS_1: Plan = Plan { depth: Some(UNBOUNDED), queues: Queues::One, ..EQOS };
+pub(super) const HQOS_2: Plan = Plan { depth: Some(UNBOUNDED), queues: Queues::Two, ..EQOS };
 
-struct Bench<'a> {
+pub(super) struct Bench<'a> {
     constants: &'a Constants,
     seed: u64,
     films: Vec<Vec<u64>>,
+    unsaid: Unsaid,
 }
+
+/// What the document does not say of its traffic, where it is not as the constants have it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsaid {
+    /// The deadline of the two channels with the tightest ones, in ms.
+    pub(super) tightest: Option<u64>,
+    /// B_max of channels 0 to 5 in twelfths of Table 6.2's; none for the constants'.
+    pub(super) bursts: Option<u64>,
+    /// Frames between two instances of a film.
+    pub(super) stagger: u64,
+}
+
+impl Unsaid {
+    /// As the constants have it.
+    pub(super) const NONE: Unsaid = Unsaid { tightest: None, bursts: None, stagger: MINUTE };
+}
+
+/// B_max of channels 0 to 5 as Table 6.2 has it.
+const BURSTS: [u64; 6] = [12, 12, 12, 12, 8, 1];
 
 /// The six films of Table 6.4.
 fn films(constants: &Constants, seed: u64) -> Result<Vec<Vec<u64>>, Error> {
@@ -90,13 +113,27 @@ fn films(constants: &Constants, seed: u64) -> Result<Vec<Vec<u64>>, Error> {
         .collect()
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    pub(super) fn new(
+        constants: &'a Constants,
+        seed: u64,
+        unsaid: Unsaid,
+    ) -> Result<Bench<'a>, Error> {
+        Ok(Bench { constants, seed, films: films(constants, seed)?, unsaid })
+    }
+
     /// Channels 0 to 5 of Table 6.3: bursts at the rate that they promise.
     fn channels(&self) -> Result<Vec<Flow>, Error> {
         let message: Bytes = self.constants.get("message")?;
         let list = |name| self.constants.get::<Vec<u64>>(name);
-        let (intervals, deadlines, bursts) =
+        let (intervals, mut deadlines, mut bursts) =
             (list("intervals")?, list("deadlines")?, list("bursts")?);
+        if let Some(tightest) = self.unsaid.tightest {
+            deadlines.iter_mut().skip(4).for_each(|deadline| *deadline = tightest);
+        }
+        if let Some(twelfths) = self.unsaid.bursts {
+            bursts = BURSTS.map(|most| (most * twelfths).div_ceil(12)).into();
+        }
         let of = |(n, ((&i, &d), &b)): (usize, ((&u64, &u64), &u64))| {
             let mut stream = Stream::new(self.seed, &format!("channel {n}"));
             let interval = MS * i;
@@ -120,7 +157,7 @@ impl Bench<'_> {
             let mut stream = Stream::new(self.seed, &format!("film {n}"));
             let mut at = Time::START + Duration::from_ps(stream.below(FRAME.as_ps()));
             let mut messages = Vec::new();
-            let mut frame = (n / 6) * MINUTE;
+            let mut frame = (n / 6) * self.unsaid.stagger;
             while at < self.end() {
                 let bits = film[(frame % film.len() as u64) as usize];
                 messages.push((at, Bytes(bits.div_ceil(8))));
@@ -162,7 +199,7 @@ impl Bench<'_> {
 
     fn host(&self, plan: &Plan) -> Result<Host, Error> {
         let time = |name: &str| self.constants.get::<Duration>(name);
-        let scaled = |time: Duration| time.scale_ceil(1, plan.speed);
+        let scaled = |time: Duration| time.scale_ceil(SPEED, plan.speed);
         let heap = plan.queues == Queues::Deadlines;
         let per_packet = match (plan.optimised, heap) {
             (true, true) => time("heap_overlapped")?,
@@ -195,6 +232,9 @@ impl Bench<'_> {
         };
         (card.queueing.discipline, card.queueing.at_network) = (discipline, Some(discipline));
         card.buffers.memory = Bytes::from_mib(1024);
+        // Without the token it moves data; with it "it dedicates its entire capacity to transmit"
+        // (§6.4.4), so the network takes the memory from a transfer.
+        (card.buffers.banks, card.transfer.preemptible) = (1, true);
         card.transfer.per_byte = self.constants.get::<PerByte>("dma")?;
         card.network.rate = Some(self.constants.get::<Rate>("rate")?);
         card.network.processing = scaled(per_packet);
@@ -212,14 +252,14 @@ impl Bench<'_> {
         })
     }
 
-    fn run(&self, plan: &Plan, flows: &[Flow]) -> Result<Run, Error> {
+    pub(super) fn run(&self, plan: &Plan, flows: &[Flow]) -> Result<Run, Error> {
         let span = (Time::START + WARM, self.end());
         let away = plan.rotation - plan.holding;
         Ok(run(&self.host(plan)?, flows, span, away / 2))
     }
 
     /// Runs the whole of Table 6.3 with so much best effort, in bytes a second.
-    fn whole(&self, plan: &Plan, load: f64) -> Result<Point, Error> {
+    pub(super) fn whole(&self, plan: &Plan, load: f64) -> Result<Point, Error> {
         let mut flows = self.channels()?;
         let channels = flows.len();
         flows.extend(self.films());
@@ -239,9 +279,9 @@ impl Bench<'_> {
 
 /// What Fig 6.5 and Fig 6.6 draw of a run.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+pub(super) struct Point {
     /// Percent of real-time packets that were late or dropped.
-    missed: f64,
+    pub(super) missed: f64,
     /// Bytes a second.
     real_time: f64,
     channels: f64,
@@ -252,7 +292,7 @@ struct Point {
 
 /// Best effort that leaves room, and more than there is room for, in bytes a second.
 const LIGHT: f64 = 0.5e6;
-const HEAVY: f64 = 8e6;
+pub(super) const HEAVY: f64 = 8e6;
 const PACKETS: &str = "% of packets";
 const MB: &str = "MB/s";
 const LINK: &str = "% of the link";
@@ -261,8 +301,7 @@ const LINK: &str = "% of the link";
 pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut spread = Spread::default();
     for seed in seeds(setting) {
-        let bench =
-            Bench { constants: setting.constants, seed, films: films(setting.constants, seed)? };
+        let bench = Bench::new(setting.constants, seed, Unsaid::NONE)?;
         let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
         if wants(&["E-88", "E-89", "E-90", "E-93"]) {
             capacity(&bench, &mut spread)?;
@@ -360,7 +399,7 @@ fn processors(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     use Regulation::{FlowControl, RealTimePriority, Unregulated};
     let id = "E-94";
     let missed = |speed, regulation, queues| -> Result<f64, Error> {
-        let plan = Plan { regulation, queues, speed, ..EQOS };
+        let plan = Plan { regulation, queues, speed: speed * SPEED, ..EQOS };
         Ok(bench.whole(&plan, HEAVY)?.missed)
     };
     let policies = [FlowControl, RealTimePriority, Unregulated];
@@ -385,4 +424,72 @@ fn processors(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     let slow = missed(6, FlowControl, Deadlines)?.min(missed(6, FlowControl, Two)?);
     spread.holds(id, "6: almost all missed whatever the queues", slow > 90.0);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repro::Shelf;
+
+    /// Mean and deviation of each film in bits, Table 6.4.
+    const FILMS_6_4: [[f64; 2]; 6] = [
+        [13_078.0, 14_749.0],
+        [7_311.0, 11_195.0],
+        [21_889.0, 20_408.0],
+        [30_749.0, 21_167.0],
+        [20_664.0, 25_992.0],
+        [14_536.0, 16_519.0],
+    ];
+
+    /// Percent of 100 Mbit/s, of bits in 33 ms.
+    fn share(bits: f64) -> f64 {
+        100.0 * bits / FRAME.as_secs_f64() / 100e6
+    }
+
+    /// A line below all six (mean, deviation), through the two films where it is tightest, bounds what
+    /// any mix of instances reserves by "one standard deviation more than their mean".
+    #[test]
+    fn e_89_no_mix_of_68_films_reserves_what_table_6_3_says() {
+        let slope = (21_167.0 - 11_195.0) / (30_749.0 - 7_311.0);
+        let at_zero = 11_195.0 - slope * 7_311.0;
+        for [mean, deviation] in FILMS_6_4 {
+            assert!(deviation >= at_zero + slope * mean - 1e-6, "the line is below every film");
+        }
+        let used = 36.8;
+        let least = share(FILMS as f64 * at_zero) + (1.0 + slope) * used;
+        assert!((69.0..69.2).contains(&least), "{least} % at least, and not 64.8 %");
+        // As many of each: what they use is as printed, what they reserve is not.
+        let instances = |n: u64| (FILMS - n).div_ceil(6) as f64;
+        let sum = |of: usize| (0..6).map(|n| instances(n) * FILMS_6_4[n as usize][of]).sum::<f64>();
+        let (mean, deviation) = (share(sum(0)), share(sum(1)));
+        assert!((mean / used - 1.0).abs() < 0.01, "{mean}");
+        assert!((74.1..74.2).contains(&(mean + deviation)), "{}", mean + deviation);
+        let deviations = (64.8 - mean) / deviation;
+        assert!((0.74..0.76).contains(&deviations), "64.8 % would be {deviations} deviations");
+    }
+
+    /// E-87: the adapter has its share of the link and no more, whatever is offered; and E-91: films
+    /// have 33 ms a frame, start at random within it, and their instances are a minute apart.
+    #[test]
+    fn e_87_e_91_the_token_gives_its_share_and_films_are_staggered() {
+        let shelf = Shelf::builtin();
+        let experiments = shelf.experiments().expect("the folders are right");
+        let is = |name: &str| name == "channels-token-network";
+        let constants = &experiments.iter().find(|of| is(&of.name)).expect("it is there").constants;
+        let bench = Bench::new(constants, 1, Unsaid::NONE).expect("constants are there");
+        let all = bench.best_effort(25e6).expect("constants are there");
+        let sent = bench.run(&HQOS_2, &[all]).expect("it runs").throughput(|_| true);
+        assert!((10.8e6..12.5e6).contains(&sent), "{sent} B/s of 12.5 MB/s");
+        let films = bench.films();
+        assert_eq!(films.len(), 68);
+        let apart = |film: &Flow| film.messages.windows(2).all(|two| two[1].0 - two[0].0 == FRAME);
+        assert!(films.iter().all(apart));
+        let mut phases: Vec<Time> = films.iter().map(|film| film.messages[0].0).collect();
+        phases.sort();
+        phases.dedup();
+        assert!(phases.len() > 60, "phases are random");
+        let frames = |film: usize| films[film].messages.iter().map(|&(_, len)| len);
+        let later = bench.films[0].iter().skip(MINUTE as usize).map(|bits| Bytes(bits.div_ceil(8)));
+        assert!(frames(6).eq(later.take(films[6].messages.len())), "the same film, a minute on");
+    }
 }
