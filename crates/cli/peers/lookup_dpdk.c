@@ -1,26 +1,199 @@
-/* Longest-prefix match by DPDK's rte_fib (DIR-24-8, next hops of 4 bytes), for `lastmeter bench lookup`.
+/* Longest-prefix match by DPDK, for `lastmeter bench lookup`.
  *
- * lookup_dpdk EAL-OPTIONS -- TABLE ADDRESSES SECONDS
+ * lookup_dpdk EAL-OPTIONS -- STRUCTURE TABLE ADDRESSES SECONDS
  *
- * TABLE: lines of `A.B.C.D/LEN HOP`. ADDRESSES: 32-bit words in the machine's order. Prints one line of
- * JSON: lookups and processor seconds, 64 at a time; updates (a delete or an add each) and seconds; bytes
- * of DPDK's heap; the sum of all next hops of one pass, which must be the same as anybody's. */
+ * STRUCTURE: `rte_fib` (DIR-24-8) or `rte_fib6` (trie), both with next hops of 4 bytes and AVX-512 where the
+ * processor has it; `rte_lpm` (next hops of 24 bits, four addresses at once) or `rte_lpm6` (21 bits). For what is
+ * longer than 24 bits IPv4 has 8,192 groups of 256 entries; rte_lpm6 has one more for every two prefixes, and
+ * rte_fib6 two for each.
+ *
+ * TABLE: lines of `ADDRESS/LEN HOP`. ADDRESSES: IPv4 32-bit words in the machine's order, IPv6 16 bytes each.
+ * Prints one line of JSON: lookups a processor second, 64 at a time; updates (a delete or an add each), 0 where
+ * they are not measured; bytes of DPDK's heap; the sum of all next hops of one pass, which must be the same as
+ * anybody's; processor seconds that loading took. Or says why not: {"missing": "..."}. */
 #include <arpa/inet.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <rte_eal.h>
 #include <rte_fib.h>
+#include <rte_fib6.h>
+#include <rte_lpm.h>
+#include <rte_lpm6.h>
 #include <rte_malloc.h>
-#include <rte_rib.h>
+#include <rte_vect.h>
 
 #define BATCH 64
+#define GROUPS 8192
+/* How many times a measurement's time loading may take: rte_lpm looks through all rules of a length for each
+ * that it adds. */
+#define LOADING_MAX 120
 
 struct route {
-	uint32_t address, hop;
+	uint8_t ip[16]; /* An IPv4 address is a word in the machine's order. */
+	uint32_t hop;
 	uint8_t len;
+};
+
+/* What a structure can do. Those that return an int return 0 when it was done. */
+struct structure {
+	const char *name;
+	bool v6, updates;
+	uint32_t hop_max;
+	int (*create)(size_t routes);
+	int (*add)(const struct route *route);
+	int (*delete)(const struct route *route);
+	uint64_t (*batch)(uint8_t *addresses);
+};
+
+static struct rte_fib *fib;
+static struct rte_fib6 *fib6;
+static struct rte_lpm *lpm;
+static struct rte_lpm6 *lpm6;
+
+static uint32_t word(const struct route *route)
+{
+	uint32_t word;
+
+	memcpy(&word, route->ip, 4);
+	return word;
+}
+
+static int fib_create(size_t routes)
+{
+	struct rte_fib_conf conf = {
+		.type = RTE_FIB_DIR24_8,
+		.max_routes = routes,
+		.dir24_8 = { .nh_sz = RTE_FIB_DIR24_8_4B, .num_tbl8 = GROUPS },
+	};
+
+	fib = rte_fib_create("table", 0, &conf);
+	if (!fib)
+		return 1;
+	/* The best that this processor has; scalar where there is no AVX-512. */
+	if (rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512))
+		return rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_SCALAR_MACRO);
+	return 0;
+}
+
+static int fib_add(const struct route *route)
+{
+	return rte_fib_add(fib, word(route), route->len, route->hop);
+}
+
+static int fib_delete(const struct route *route)
+{
+	return rte_fib_delete(fib, word(route), route->len);
+}
+
+static uint64_t fib_batch(uint8_t *addresses)
+{
+	uint64_t hops[BATCH], sum = 0;
+
+	rte_fib_lookup_bulk(fib, (uint32_t *)addresses, hops, BATCH);
+	for (int i = 0; i < BATCH; i++)
+		sum += hops[i];
+	return sum;
+}
+
+static int fib6_create(size_t routes)
+{
+	struct rte_fib6_conf conf = {
+		.type = RTE_FIB6_TRIE,
+		.max_routes = routes,
+		/* It reserves the groups of each route as if it shared none. */
+		.trie = { .nh_sz = RTE_FIB6_TRIE_4B, .num_tbl8 = GROUPS + 2 * routes },
+	};
+
+	fib6 = rte_fib6_create("table", 0, &conf);
+	if (!fib6)
+		return 1;
+	if (rte_fib6_select_lookup(fib6, RTE_FIB6_LOOKUP_TRIE_VECTOR_AVX512))
+		return rte_fib6_select_lookup(fib6, RTE_FIB6_LOOKUP_TRIE_SCALAR);
+	return 0;
+}
+
+static int fib6_add(const struct route *route)
+{
+	return rte_fib6_add(fib6, route->ip, route->len, route->hop);
+}
+
+static int fib6_delete(const struct route *route)
+{
+	return rte_fib6_delete(fib6, route->ip, route->len);
+}
+
+static uint64_t fib6_batch(uint8_t *addresses)
+{
+	uint64_t hops[BATCH], sum = 0;
+
+	rte_fib6_lookup_bulk(fib6, (uint8_t (*)[16])addresses, hops, BATCH);
+	for (int i = 0; i < BATCH; i++)
+		sum += hops[i];
+	return sum;
+}
+
+static int lpm_create(size_t routes)
+{
+	struct rte_lpm_config conf = { .max_rules = routes, .number_tbl8s = GROUPS };
+
+	lpm = rte_lpm_create("table", 0, &conf);
+	return !lpm;
+}
+
+static int lpm_add(const struct route *route)
+{
+	return rte_lpm_add(lpm, word(route), route->len, route->hop);
+}
+
+static uint64_t lpm_batch(uint8_t *addresses)
+{
+	uint32_t hops[4];
+	uint64_t sum = 0;
+
+	for (int i = 0; i < BATCH; i += 4) {
+		rte_lpm_lookupx4(lpm, _mm_loadu_si128((__m128i *)(addresses + 4 * i)), hops, 0);
+		sum += (uint64_t)hops[0] + hops[1] + hops[2] + hops[3];
+	}
+	return sum;
+}
+
+static int lpm6_create(size_t routes)
+{
+	struct rte_lpm6_config conf = {
+		.max_rules = routes,
+		.number_tbl8s = GROUPS + routes / 2,
+	};
+
+	lpm6 = rte_lpm6_create("table", 0, &conf);
+	return !lpm6;
+}
+
+static int lpm6_add(const struct route *route)
+{
+	return rte_lpm6_add(lpm6, route->ip, route->len, route->hop);
+}
+
+static uint64_t lpm6_batch(uint8_t *addresses)
+{
+	int32_t hops[BATCH];
+	uint64_t sum = 0;
+
+	rte_lpm6_lookup_bulk_func(lpm6, (uint8_t (*)[16])addresses, hops, BATCH);
+	for (int i = 0; i < BATCH; i++)
+		sum += hops[i] < 0 ? 0 : hops[i];
+	return sum;
+}
+
+static const struct structure structures[] = {
+	{ "rte_fib", false, true, UINT32_MAX >> 1, fib_create, fib_add, fib_delete, fib_batch },
+	{ "rte_fib6", true, true, UINT32_MAX >> 1, fib6_create, fib6_add, fib6_delete, fib6_batch },
+	{ "rte_lpm", false, false, (1 << 24) - 1, lpm_create, lpm_add, NULL, lpm_batch },
+	{ "rte_lpm6", true, false, (1 << 21) - 1, lpm6_create, lpm6_add, NULL, lpm6_batch },
 };
 
 static double cpu_seconds(void)
@@ -37,94 +210,106 @@ static uint64_t heap_bytes(void)
 	return stats.heap_allocsz_bytes;
 }
 
-static struct route *read_table(const char *path, size_t *count)
+static struct route *read_table(const char *path, bool v6, size_t *count)
 {
 	FILE *file = fopen(path, "r");
 	size_t room = 1 << 20;
 	struct route *routes = malloc(room * sizeof(*routes));
-	unsigned a, b, c, d, len, hop;
+	char address[64];
+	unsigned len, hop;
 
 	*count = 0;
-	while (file && fscanf(file, "%u.%u.%u.%u/%u %u", &a, &b, &c, &d, &len, &hop) == 6) {
+	while (file && fscanf(file, "%63[^/]/%u %u ", address, &len, &hop) == 3) {
 		if (*count == room)
 			routes = realloc(routes, (room *= 2) * sizeof(*routes));
-		routes[(*count)++] = (struct route){ a << 24 | b << 16 | c << 8 | d, hop, len };
+		struct route *route = &routes[(*count)++];
+		route->hop = hop;
+		route->len = len;
+		inet_pton(v6 ? AF_INET6 : AF_INET, address, route->ip);
+		if (!v6) {
+			uint32_t host = ntohl(word(route));
+			memcpy(route->ip, &host, 4);
+		}
 	}
 	if (file)
 		fclose(file);
 	return routes;
 }
 
-static uint64_t pass(struct rte_fib *fib, uint32_t *addresses, size_t count)
+static int missing(const char *why)
 {
-	uint64_t hops[BATCH], sum = 0;
-
-	for (size_t at = 0; at + BATCH <= count; at += BATCH) {
-		rte_fib_lookup_bulk(fib, addresses + at, hops, BATCH);
-		for (int i = 0; i < BATCH; i++)
-			sum += hops[i];
-	}
-	return sum;
+	printf("{\"missing\": \"%s\"}\n", why);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	int used = rte_eal_init(argc, argv);
-	if (used < 0 || argc - used < 4)
+	if (used < 0 || argc - used < 5)
 		return 2;
 	argv += used;
-	size_t count, addresses_count;
-	struct route *routes = read_table(argv[1], &count);
-	FILE *file = fopen(argv[2], "rb");
+	const struct structure *it = NULL;
+	for (size_t i = 0; i < sizeof(structures) / sizeof(*structures); i++)
+		if (strcmp(structures[i].name, argv[1]) == 0)
+			it = &structures[i];
+	if (!it)
+		return 2;
+	size_t count, size = it->v6 ? 16 : 4;
+	struct route *routes = read_table(argv[2], it->v6, &count);
+	FILE *file = fopen(argv[3], "rb");
 	if (!file || count == 0)
 		return 2;
 	fseek(file, 0, SEEK_END);
-	addresses_count = ftell(file) / 4;
+	size_t addresses_count = ftell(file) / size;
 	rewind(file);
-	uint32_t *addresses = malloc(addresses_count * 4);
-	if (fread(addresses, 4, addresses_count, file) != addresses_count)
+	uint8_t *addresses = malloc(addresses_count * size);
+	if (fread(addresses, size, addresses_count, file) != addresses_count)
 		return 2;
-	double wanted = atof(argv[3]);
+	double wanted = atof(argv[4]);
 
 	uint64_t before = heap_bytes();
-	struct rte_fib_conf conf = {
-		.type = RTE_FIB_DIR24_8,
-		.max_routes = count + count / 8 + 1000,
-		.dir24_8 = { .nh_sz = RTE_FIB_DIR24_8_4B, .num_tbl8 = 8192 },
-	};
-	struct rte_fib *fib = rte_fib_create("table", 0, &conf);
-	if (!fib)
-		return 3;
-	for (size_t i = 0; i < count; i++)
-		if (rte_fib_add(fib, routes[i].address, routes[i].len, routes[i].hop))
-			return 3;
+	double began = cpu_seconds();
+	if (it->create(count + count / 8 + 1000))
+		return missing("it could not be made");
+	for (size_t i = 0; i < count; i++) {
+		if (routes[i].hop > it->hop_max)
+			return missing("a next hop has too many bits for it");
+		if (it->add(&routes[i]))
+			return missing("it refused a route");
+		if (i % 1024 == 0 && cpu_seconds() - began > LOADING_MAX * wanted)
+			return missing("loading takes more than 120 times as long as a pass may");
+	}
+	double loaded = cpu_seconds() - began;
 	uint64_t bytes = heap_bytes() - before;
-	/* The best that this processor has; scalar where there is no AVX-512. */
-	if (rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512))
-		rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_SCALAR_MACRO);
 
 	/* The best of several passes, as this program's own benchmarks count. */
-	double rate = 0, began = cpu_seconds();
-	uint64_t sum = 0;
+	double rate = 0;
+	uint64_t sum;
+	began = cpu_seconds();
 	do {
 		double start = cpu_seconds();
-		sum = pass(fib, addresses, addresses_count);
+		sum = 0;
+		for (size_t at = 0; at + BATCH <= addresses_count; at += BATCH)
+			sum += it->batch(addresses + at * size);
 		double took = cpu_seconds() - start;
 		if (addresses_count / took > rate)
 			rate = addresses_count / took;
 	} while (cpu_seconds() - began < wanted);
 
 	size_t updates = 0, at = 0;
-	began = cpu_seconds();
-	do {
-		/* A stride that shares no factor with most counts visits them in no order. */
-		at = (at + 524287) % count;
-		rte_fib_delete(fib, routes[at].address, routes[at].len);
-		rte_fib_add(fib, routes[at].address, routes[at].len, routes[at].hop);
-		updates += 2;
-	} while (cpu_seconds() - began < wanted);
-	double took = cpu_seconds() - began;
-	printf("{\"lookups\": %.0f, \"updates\": %.0f, \"bytes\": %lu, \"sum\": %lu}\n", rate,
-	       updates / took, (unsigned long)bytes, (unsigned long)sum);
+	double took = 1;
+	if (it->updates) {
+		began = cpu_seconds();
+		do {
+			/* A stride that shares no factor with most counts visits them in no order. */
+			at = (at + 524287) % count;
+			it->delete(&routes[at]);
+			it->add(&routes[at]);
+			updates += 2;
+		} while (cpu_seconds() - began < wanted);
+		took = cpu_seconds() - began;
+	}
+	printf("{\"lookups\": %.0f, \"updates\": %.0f, \"bytes\": %lu, \"sum\": %lu, \"loaded\": %.3f}\n",
+	       rate, updates / took, (unsigned long)bytes, (unsigned long)sum, loaded);
 	return 0;
 }

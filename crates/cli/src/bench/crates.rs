@@ -8,7 +8,11 @@ use treebitmap::IpLookupTable;
 /// A key that those crates have a form of.
 pub(crate) trait Common: Key {
     /// An address, as `treebitmap` has it.
-    type Address: treebitmap::address::Address;
+    type Address: treebitmap::address::Address + std::fmt::Display;
+    /// DPDK's structures for such keys: the one that is also updated, and one for lookups alone.
+    const DPDK: [&'static str; 2];
+    /// The key as those take it.
+    fn dpdk(self) -> Vec<u8>;
     /// The same key.
     fn address(self) -> Self::Address;
     /// Finds the next hop of each address in the crate `prefix-trie`.
@@ -19,9 +23,13 @@ pub(crate) trait Common: Key {
 pub(crate) type Finder<K> = Box<dyn Fn(&[K]) -> u64>;
 
 macro_rules! common {
-    ($key:ty, $address:ty) => {
+    ($key:ty, $address:ty, $dpdk:expr, $bytes:ident) => {
         impl Common for $key {
             type Address = $address;
+            const DPDK: [&'static str; 2] = $dpdk;
+            fn dpdk(self) -> Vec<u8> {
+                self.$bytes().into()
+            }
             fn address(self) -> $address {
                 <$address>::from_bits(self)
             }
@@ -40,8 +48,8 @@ macro_rules! common {
     };
 }
 
-common!(u32, Ipv4Addr);
-common!(u128, Ipv6Addr);
+common!(u32, Ipv4Addr, ["rte_fib", "rte_lpm"], to_ne_bytes);
+common!(u128, Ipv6Addr, ["rte_fib6", "rte_lpm6"], to_be_bytes);
 
 /// Finds the next hop of each address in the crate `ip_network_table-deps-treebitmap`.
 fn in_treebitmap<K: Common>(table: &[(Prefix<K>, NextHop)]) -> Finder<K> {

@@ -33,12 +33,10 @@ pub(crate) fn all(
     let (v4, v6) = split(&routes);
     let mut results = Vec::new();
     if !v4.is_empty() {
-        let run = Run::new("lookup/full-ipv4", &v4, setting)?;
-        let peer = peer::dpdk_lookup(&v4, &run.keys, run.seconds);
-        run.results(&mut results, Some(peer))?;
+        Run::new("lookup/full-ipv4", &v4, setting)?.results(&mut results)?;
     }
     if !v6.is_empty() {
-        Run::new("lookup/full-ipv6", &v6, setting)?.results(&mut results, None)?;
+        Run::new("lookup/full-ipv6", &v6, setting)?.results(&mut results)?;
     }
     Ok(results)
 }
@@ -74,11 +72,7 @@ impl<'a, K: Common> Run<'a, K> {
             note,
         }
     }
-    fn results(
-        &self,
-        results: &mut Vec<Result>,
-        peer: Option<std::result::Result<peer::Dpdk, String>>,
-    ) -> std::result::Result<(), Complaint> {
+    fn results(&self, results: &mut Vec<Result>) -> std::result::Result<(), Complaint> {
         let mut tree = load(self.table, Options::usual::<K>())?;
         let bytes = tree.memory().total() as f64;
         let each = bytes / self.table.len() as f64;
@@ -112,23 +106,44 @@ impl<'a, K: Common> Run<'a, K> {
         let (updated, update_hash) = self.updates(&mut tree);
         let note = "random prefixes removed and inserted".to_owned();
         let mut updates = self.result("-updates", updated, "updates/s", update_hash, note);
-        match peer {
-            Some(Ok(dpdk)) => {
-                if dpdk.sum != hash {
-                    return Err(Complaint("rte_fib gave other next hops than this table".into()));
-                }
-                beside(&mut lookups, dpdk.lookups);
-                beside(&mut updates, dpdk.updates);
-                beside(&mut memory, dpdk.bytes / prefixes as f64);
-            }
-            Some(Err(why)) => drop(write!(lookups.note, "; no rte_fib beside it: {why}")),
-            None => {}
+        let [updated, alone] = K::DPDK;
+        if let Some(dpdk) = self.dpdk(updated, &mut lookups, hash)? {
+            beside(&mut updates, updated, dpdk.updates);
+            beside(&mut memory, updated, dpdk.bytes / prefixes as f64);
+        }
+        let note = format!("the same beside {alone}");
+        let mut second = self.result(&format!("@{alone}"), rate, "lookups/s", hash, note);
+        if let Some(dpdk) = self.dpdk(alone, &mut second, hash)? {
+            let each = dpdk.bytes / prefixes as f64;
+            let _ = write!(second.note, ", which takes {each:.0} B/prefix");
         }
         let beside = self.crates(&lookups, hash)?;
-        results.extend([lookups, repeated, single, memory, updates]);
+        results.extend([lookups, second, repeated, single, memory, updates]);
         results.extend(beside);
         results.extend(losses);
         Ok(())
+    }
+    /// Puts one of DPDK's structures beside `lookups`, or says there why it could not be asked.
+    fn dpdk(
+        &self,
+        structure: &str,
+        lookups: &mut Result,
+        hash: u64,
+    ) -> std::result::Result<Option<peer::Dpdk>, Complaint> {
+        match peer::dpdk_lookup(structure, self.table, &self.keys, self.seconds) {
+            Ok(dpdk) if dpdk.sum != hash => {
+                Err(Complaint(format!("{structure} gave other next hops than this table")))
+            }
+            Ok(dpdk) => {
+                beside(lookups, structure, dpdk.lookups);
+                let _ = write!(lookups.note, "; {structure} loads in {:.1} s", dpdk.loaded);
+                Ok(Some(dpdk))
+            }
+            Err(why) => {
+                let _ = write!(lookups.note, "; no {structure} beside it: {why}");
+                Ok(None)
+            }
+        }
     }
     /// The same lookups in the registry's crates, beside our `lookups`.
     fn crates(&self, lookups: &Result, hash: u64) -> std::result::Result<Vec<Result>, Complaint> {
@@ -204,8 +219,8 @@ fn sum(hops: &[Option<NextHop>]) -> u64 {
     hops.iter().map(|hop| u64::from(hop.map_or(0, NextHop::get))).sum()
 }
 
-fn beside(result: &mut Result, value: f64) {
-    result.peer = Some("rte_fib".to_owned());
+fn beside(result: &mut Result, peer: &str, value: f64) {
+    result.peer = Some(peer.to_owned());
     result.peer_value = Some(value);
     result.ratio = Some(result.value / value);
 }

@@ -1,8 +1,8 @@
 //! Peers: other programs that do the same, built and run here where they are installed.
 
+use super::crates::Common;
 use lastmeter_lab::classify::{self, Header, Rule};
 use lastmeter_lab::lookup::{NextHop, Prefix};
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -74,36 +74,44 @@ fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {
 /// Longest-prefix match in DPDK; see the file itself.
 const LOOKUP_DPDK: &str = include_str!("../../peers/lookup_dpdk.c");
 
-/// What DPDK's `rte_fib` achieved.
+/// What one of DPDK's structures for longest-prefix match achieved.
 pub(crate) struct Dpdk {
     /// Lookups a processor second.
     pub(crate) lookups: f64,
-    /// Deletes and adds a processor second.
+    /// Deletes and adds a processor second; 0 where they are not measured.
     pub(crate) updates: f64,
     /// Bytes of the table.
     pub(crate) bytes: f64,
     /// The sum of the next hops of one pass.
     pub(crate) sum: u64,
+    /// Seconds that loading took.
+    pub(crate) loaded: f64,
 }
 
-/// What `rte_fib` makes of the same table and the same addresses; else why it could not be asked.
-pub(crate) fn dpdk_lookup(
-    table: &[(Prefix<u32>, NextHop)],
-    keys: &[u32],
+/// What a structure makes of the same table and the same addresses; else why it could not be asked.
+pub(crate) fn dpdk_lookup<K: Common>(
+    structure: &str,
+    table: &[(Prefix<K>, NextHop)],
+    keys: &[K],
     seconds: f64,
 ) -> Result<Dpdk, String> {
-    let line = |&(prefix, hop): &(Prefix<u32>, NextHop)| {
-        format!("{}/{} {hop}\n", Ipv4Addr::from_bits(prefix.key()), prefix.len())
+    let line = |&(prefix, hop): &(Prefix<K>, NextHop)| {
+        format!("{}/{} {hop}\n", prefix.key().address(), prefix.len())
     };
     let text: String = table.iter().map(line).collect();
-    let keys: Vec<u8> = keys.iter().flat_map(|key| key.to_ne_bytes()).collect();
-    let answer = dpdk("lookup_dpdk", LOOKUP_DPDK, text.as_bytes(), &keys, seconds)?;
+    let keys: Vec<u8> = keys.iter().flat_map(|key| key.dpdk()).collect();
+    let program = ("lookup_dpdk", LOOKUP_DPDK);
+    let answer = dpdk(program, &[structure], text.as_bytes(), &keys, seconds)?;
+    if let Some(why) = answer["missing"].as_str() {
+        return Err(why.to_owned());
+    }
     let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
     Ok(Dpdk {
         lookups: number("lookups")?,
         updates: number("updates")?,
         bytes: number("bytes")?,
         sum: answer["sum"].as_u64().ok_or("no `sum` in its answer")?,
+        loaded: number("loaded")?,
     })
 }
 
@@ -135,7 +143,8 @@ pub(crate) fn dpdk_classify(
         bytes.extend(header.dst_port.to_be_bytes());
         bytes.extend([header.protocol, 0, 0, 0]);
     }
-    let answer = dpdk("classify_dpdk", CLASSIFY_DPDK, text.as_bytes(), &bytes, seconds)?;
+    let program = ("classify_dpdk", CLASSIFY_DPDK);
+    let answer = dpdk(program, &[], text.as_bytes(), &bytes, seconds)?;
     let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
     Ok(Acl {
         lookups: number("lookups")?,
@@ -144,11 +153,11 @@ pub(crate) fn dpdk_classify(
     })
 }
 
-/// Builds the program if that was not done before, runs it on a table and a file of keys, and gives
-/// the line of JSON that it prints.
+/// Builds the program if that was not done before, runs it with its own arguments on a table and a file of
+/// keys, and gives the line of JSON that it prints.
 fn dpdk(
-    name: &str,
-    source: &str,
+    (name, source): (&str, &str),
+    arguments: &[&str],
     table: &[u8],
     keys: &[u8],
     seconds: f64,
@@ -177,7 +186,8 @@ fn dpdk(
     // Without huge pages it keeps to memory of its own; nothing is shared with other programs.
     command.args(["--no-huge", "-m", "2048", "--no-shconf", "--no-telemetry", "--no-pci"]);
     command.args(["-l", "0", "--log-level=1", "--force-max-simd-bitwidth=512", "--"]);
-    let output = command.arg(&table_file).arg(&keys_file).arg(seconds.to_string()).output();
+    let output =
+        command.args(arguments).arg(&table_file).arg(&keys_file).arg(seconds.to_string()).output();
     let output = output.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     // DPDK may say something before.

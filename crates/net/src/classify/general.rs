@@ -18,6 +18,12 @@
 //! |------------------|--------|------------------------------------------------------------------|
 //! | rules            | 16,384 | 64 blocks of 256, all full if rules come in order                 |
 //!
+//! **Where the nanoseconds go** (21 November 2026, 2-core AMD EPYC VM beside other work, by samples of `perf
+//! record`; the machine has no counters of cache misses): of the 30 ns or so that a packet takes with 1,000 rules
+//! of an IP chain, the tries of both addresses take about a quarter, the rows a sixth, the blocks, of which 1.2 to 1.5
+//! are looked into, a quarter; the rest is which rule counts and which packets go on. No packet waits for
+//! another's load: each load is a loop over all packets.
+//!
 //! Source: Lakshman and Stiliadis, SIGCOMM 1998 (bit vectors); Baboescu and Varghese, SIGCOMM 2001
 //! (summaries). Deviations: rows keep only the blocks that they have bits in, wildcards stand apart, and
 //! bands of priorities let rules come and go.

@@ -5,6 +5,25 @@
 //!   router's longest-prefix filter ([`Concatenated`]).
 //! * [`message`]: a change as the words that it stores, in control cells, and the replica that takes them.
 //! * [`explain`]: what a lookup visits, node by node.
+//!
+//! # Where the nanoseconds go
+//!
+//! Measured on 21 November 2026 on a 2-core AMD EPYC VM (Zen 4: 32 KiB L1, 1 MiB L2 and 32 MiB shared L3), beside
+//! other work, 64 random addresses inside prefixes of full tables at a time:
+//!
+//! | table                 | arrays' loads | nodes | node's cache lines | bytes a prefix | a lookup | one by one |
+//! |-----------------------|---------------|-------|--------------------|----------------|----------|------------|
+//! | IPv4, 901,899 prefixes| 1             | 0.98  | 0.98               | 10.4           | 8.3 ns   | 17 ns      |
+//! | IPv6, 160,147         | 4             | 2.38  | 2.64               | 31.5           | 17.8 ns  | 50 ns      |
+//!
+//! With 2,048 destinations again and again, which stay in L2, they take 6.1 and 12.8 ns: that is arithmetic, and
+//! moving lanes; the rest is L3. One core waits 12 ns for a line of L3 when each load depends on the one before,
+//! and gets one each 1.9 ns or faster when loads are independent. So the seven lines of an IPv6 lookup cost at most
+//! 13 ns if none is in L2, about as much as the arithmetic, with which they overlap for the most part: a third
+//! more than now is as much as this form can gain. The virtual machine has no counters of cache misses (`perf
+//! stat` finds none); by samples of its clock (`perf record`), random and repeated addresses two to one, a
+//! batch of IPv6 lookups waits 26 % of its time for bitmaps, 17 % for entries of arrays, 7 % for the keys, 5 % for
+//! half words. Before nodes lay within cache lines the last figure was 18 %.
 
 pub mod array;
 pub mod bench;
