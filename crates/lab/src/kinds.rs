@@ -26,6 +26,7 @@ const NODES: &[&Page] = &[
     vunet::element::SWITCH,
     vunet::element::LINK,
     vunet::element::BRIDGE,
+    vunet::element::ZEBRA,
     stripe::element::PAGE,
     sar::PAGE,
     wormhole::PAGE,

@@ -71,7 +71,8 @@ fn a_name_that_is_nearly_right_finds_what_was_meant() {
     assert_eq!(kinds::find("drop-tail").unwrap().name, "drop-tail");
     assert_eq!(kinds::find("Token-Bucket").unwrap().name, "token-bucket");
     assert_eq!(kinds::find("droptail").unwrap_err().unwrap().name, "drop-tail");
-    assert!(kinds::find("zebra").unwrap_err().is_none());
+    assert_eq!(kinds::find("zebra").unwrap().name, "zebra");
+    assert!(kinds::find("xylophone").unwrap_err().is_none());
 }
 
 #[test]

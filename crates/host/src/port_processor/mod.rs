@@ -21,6 +21,9 @@
 //! take there. The processor waits for each of its operations on the bus, and its software holds the
 //! memory, of which it is in want all the time. Cells leave the FIFO one by one as a burst goes on.
 //!
+//! With an FPX in front ([`fpx`]) lookups are made there, and the processor has only what is special (D-14 to
+//! D-16).
+//!
 //! A buffer belongs to a packet from its first cell until its last has left again. So a port that cannot
 //! keep up takes no more packets, and those that it does not take cross nothing: it has no livelock
 //! (D-69). A packet that was taken and lost a cell on the way into the FIFO crosses in vain.
@@ -52,6 +55,7 @@
 //! an operation waits as long when nobody else is there; cells of two packets never interleave.
 
 mod element;
+pub mod fpx;
 pub mod kind;
 mod machine;
 
@@ -110,6 +114,8 @@ pub struct Options {
 pub enum Side {
     /// It comes from the line: its next hop is looked up.
     Input,
+    /// It comes from an FPX, which has looked its next hop up and says so by the circuit.
+    Classified,
     /// It comes from the fabric.
     Output,
 }

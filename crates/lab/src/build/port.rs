@@ -3,6 +3,7 @@
 use super::{Builder, Made};
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_engine::{Error, PortId, ResourceKind, StageInfo};
+use lastmeter_host::port_processor::fpx::{self, Fpx};
 use lastmeter_host::port_processor::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port};
 use lastmeter_net::fabric::network;
 
@@ -44,8 +45,20 @@ impl Builder<'_, '_> {
             options.clock = None;
         }
         let shared = declared.count.is_some_and(|count| count > 1);
+        let engines = values.get::<u64>("fpx") as usize;
         let machine = self.port_machine(options, &names, resources, shared);
-        let element = self.graph.add(single.name.clone(), Port::new(machine))?;
+        let fpx = (engines > 0).then(|| {
+            let name = called("FIPL");
+            let free = self.is_free(&name);
+            let stage = self.stage(name, None);
+            let mut options = fpx::fipl(engines);
+            if free {
+                (options.cycle, options.period) = (Options::INSTANT, Options::INSTANT);
+                (options.handover, options.supply) = (Duration::ZERO, Duration::ZERO);
+            }
+            Fpx::new(options, fpx::NODES_MOST, stage)
+        });
+        let element = self.graph.add(single.name.clone(), Port::new(machine).with_fpx(fpx))?;
         for &hop in self.flows.hops.iter().filter(|&&hop| network.hops[hop].to == node) {
             let from = &self.experiment.nodes[network.nodes[network.hops[hop].from].declared];
             let fabric = from.kind.page.name == network::PAGE.name;

@@ -2,13 +2,15 @@
 
 use super::{Builder, Made};
 use crate::document::{Fault, shorten};
-use lastmeter_base::NodeId;
+use lastmeter_base::{Duration, NodeId, Stream};
 use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
 use lastmeter_net::timed_token::element::{Changed, Ring, medium};
 use std::collections::BTreeSet;
 
 /// How many times as fast a ring is whose access costs nothing.
 const FREE: u64 = 1_000_000;
+/// The shortest mean time between faults of a part that a ring lives with.
+const FAULTS_MIN: Duration = Duration::from_us(1);
 
 impl Builder<'_, '_> {
     /// A ring of the node's neighbours, in the order of their links.
@@ -36,7 +38,11 @@ impl Builder<'_, '_> {
             false => self.speed(&single.name),
         };
         let changed = Changed { speed, near: self.is_free(&propagation) };
+        let between = values.given::<Duration>("faults");
         let medium = match medium(values, &synchronous, changed) {
+            _ if between.is_some_and(|between| between < FAULTS_MIN) => {
+                Err(format!("parts that break again within {FAULTS_MIN} leave no ring"))
+            }
             _ if !named.is_empty() && !synchronous.contains(&true) => {
                 Err(format!("`{}` is no neighbour", shorten(&named[0])))
             }
@@ -63,7 +69,9 @@ impl Builder<'_, '_> {
             .map(|(&to, &hop)| (NodeId(to as u32), station(network.hops[hop].to)))
             .collect();
         let ring = Ring::new(medium, &stations, (access, propagation), resource);
-        let element = self.graph.add(name, ring.with_synchronous(synchronous))?;
+        let seed = Stream::new(self.experiment.seed, &format!("{name}: faults")).bits();
+        let ring = ring.with_synchronous(synchronous).with_faults(values, seed);
+        let element = self.graph.add(name, ring)?;
         for &hop in self.flows.hops.iter().filter(|&&hop| network.hops[hop].to == node) {
             let port = PortId(station(network.hops[hop].from) as u16);
             self.ports.insert(hop, (element, port));

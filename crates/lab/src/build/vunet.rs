@@ -13,9 +13,10 @@ use lastmeter_net::sar::{self, Sar};
 use lastmeter_net::stripe::element as stripe;
 use lastmeter_net::vunet::camera::{Answer, Board, CAPTURE, Camera};
 use lastmeter_net::vunet::card::Card;
+use lastmeter_net::vunet::channels::{self, Channels};
 use lastmeter_net::vunet::connection::{Connection, Hop, Route};
 use lastmeter_net::vunet::crossbar::Crossbar;
-use lastmeter_net::vunet::element::{BRIDGE, LINK, SWITCH};
+use lastmeter_net::vunet::element::{BRIDGE, LINK, SWITCH, ZEBRA};
 use lastmeter_net::vunet::element::{Link, Switch};
 use lastmeter_net::vunet::vci::{Block, SharedFile};
 use lastmeter_net::vunet::viewer::{PAGE, Viewer, Wishes};
@@ -37,7 +38,7 @@ impl Builder<'_, '_> {
         match page {
             page if page == SWITCH.name => Some(self.vunet_switch(node)),
             page if page == LINK.name => Some(self.vunet_link(node, false)),
-            page if page == BRIDGE.name => Some(self.vunet_link(node, true)),
+            page if [BRIDGE.name, ZEBRA.name].contains(&page) => Some(self.vunet_link(node, true)),
             page if page == stripe::PAGE.name => Some(self.trunk(node)),
             page if page == sar::PAGE.name => Some(self.sar(node)),
             _ => None,
@@ -56,7 +57,7 @@ impl Builder<'_, '_> {
         let leaving = self.network.leaving[node].iter();
         let mut neighbours: Vec<usize> = leaving.map(|&hop| hops[hop].to).collect();
         match self.page(node) {
-            page if page == BRIDGE.name => {
+            page if [BRIDGE.name, ZEBRA.name].contains(&page) => {
                 neighbours.sort_by_key(|&neighbour| !self.is_switch(neighbour));
             }
             page if page == sar::PAGE.name => {
@@ -122,7 +123,40 @@ impl Builder<'_, '_> {
         let values = &self.experiment.nodes[single.declared].kind.values;
         let restarts_at = values.given::<Duration>("restarts-at").map(|at| Time::START + at);
         let link = Link::new(Card::new(node as u16), bridge, restarts_at);
+        if self.page(node) == ZEBRA.name {
+            let channels = self.zebra_channels(node);
+            return self.attach(node, Box::new(link.with_channels(channels)));
+        }
         self.attach(node, Box::new(link))
+    }
+
+    /// Those by which cells leave a zebra's far side.
+    fn zebra_channels(&mut self, node: usize) -> Channels {
+        let single = &self.network.nodes[node];
+        let declared = &self.experiment.nodes[single.declared];
+        let (name, shared) = (single.name.clone(), declared.count.is_some());
+        let stages = ["channel", "skew"].map(|what| format!("{} {what}", declared.name));
+        let (numerator, denominator) = match self.is_free(&stages[0]) {
+            true => (FREE, 1),
+            false => self.speed(&name),
+        };
+        let values = &declared.kind.values;
+        let skew = if self.is_free(&stages[1]) { Duration::ZERO } else { values.get("skew") };
+        let options = channels::Options {
+            channels: values.get::<u64>("channels") as usize,
+            rate: values.get::<Rate>("rate").scale_floor(numerator, denominator),
+            cells: values.get("cells"),
+            skew,
+        };
+        self.resources.insert(name.clone());
+        let units = options.channels as u32;
+        let resource = self.graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units });
+        let [transmit, skew] = stages;
+        let stages = channels::Stages {
+            transmit: self.stage(transmit, (!shared).then_some(resource)),
+            skew: self.stage(skew, None),
+        };
+        Channels::new(options, stages, resource)
     }
 
     /// Packets come and go on port 0, cells on port 1.
@@ -235,7 +269,9 @@ impl Builder<'_, '_> {
                     false => match self.viewer(flow.traffic, (from, to), (back, id)) {
                         Ok(viewer) => Box::new(viewer),
                         Err(found) => {
-                            let right = "attach both ends to switches of one VuNet".to_owned();
+                            let right = "attach both ends to switches of one VuNet, and name a \
+                                         channel that its zebras have";
+                            let right = right.to_owned();
                             let fault = Fault::new(found, right);
                             self.reporter.report(&entry.kind_mark, &entry.key, fault);
                             continue;
@@ -291,7 +327,7 @@ impl Builder<'_, '_> {
         (camera, me): (usize, usize),
         flow: (lastmeter_base::PathId, FlowId),
     ) -> Result<Viewer, String> {
-        let route = self.vunet_route(me, camera)?;
+        let route = self.vunet_route(traffic, (me, camera))?;
         let nodes = self.network.nodes.len();
         let block = Block::of(me, nodes)?;
         let file = self.files.entry(me).or_insert_with(|| SharedFile::new(me as u16, block));
@@ -305,15 +341,29 @@ impl Builder<'_, '_> {
         Ok(Viewer::new(flow, nodes, wishes, connection))
     }
 
-    /// The ports on the way from a host to a peer and back.
-    fn vunet_route(&self, host: usize, peer: usize) -> Result<Route, String> {
+    /// The channel of a zebra by which the connection of a traffic goes: the one that it names, or the next.
+    fn channel(&self, traffic: usize, zebra: usize) -> Result<u8, String> {
+        let node = &self.network.nodes[zebra];
+        let channels: u64 = self.experiment.nodes[node.declared].kind.values.get("channels");
+        let wanted = self.experiment.traffic[traffic].kind.values.given::<u64>("channel");
+        let channel = wanted.unwrap_or(traffic as u64 % channels);
+        match channel < channels {
+            true => Ok(channel as u8),
+            false => {
+                Err(format!("`{}` has {channels} channels, and no channel {channel}", node.name))
+            }
+        }
+    }
+
+    /// The ports on the way from a host to a peer and back; a zebra's on its far side is a channel.
+    fn vunet_route(&self, traffic: usize, (host, peer): (usize, usize)) -> Result<Route, String> {
         let mut way = vec![host];
         while way[way.len() - 1] != peer {
             let node = way[way.len() - 1];
             way.push(self.network.hops[self.flows.tables[&node][&peer]].to);
         }
         let name = |node: usize| &self.network.nodes[node].name;
-        let is_card = |node: usize| [LINK.name, BRIDGE.name].contains(&self.page(node));
+        let is_card = |node: usize| [LINK.name, BRIDGE.name, ZEBRA.name].contains(&self.page(node));
         // Ports of the switch that was passed last: by which it goes on, and back.
         let (mut first, mut ahead_of_last, mut hops) = (None, None, Vec::<Hop>::new());
         let mut back = None;
@@ -331,8 +381,13 @@ impl Builder<'_, '_> {
                 if first.is_none() {
                     return Err(format!("`{}` is attached to no switch", name(host)));
                 }
-                // Where two bridges meet there is no switch between them, and ports mean nothing.
-                hops.push(Hop { ahead: 0, back: back.take().unwrap_or(0) });
+                // Where two bridges meet there is no switch between them, and ports mean nothing but to a
+                // zebra.
+                let far = match self.page(node) {
+                    page if page == ZEBRA.name => self.channel(traffic, node)?,
+                    _ => 0,
+                };
+                hops.push(Hop { ahead: far, back: back.take().unwrap_or(far) });
             }
         }
         match (first, back) {

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! station i --> in i  [ synchronous | asynchronous ] --> token ... frame --> out j --> station j
-//!                                                         drops: `full`, `no station`
+//!                                         drops: `full`, `no station`, `off the ring`
 //! ```
 //!
 //! Packets of class 0 are asynchronous, unless their station is a synchronous one, and all others
 //! synchronous; their destination says which
-//! station reads them. One timer: when somebody who waits gets the token or is done.
+//! station reads them. One timer: when somebody who waits gets the token or is done. Where parts break, a
+//! second one: when the next does, or is repaired.
 
+use super::faults::{Faults, Part, Rates, Wiring};
 use super::medium::{Class, Medium, Options, STATIONS_MAX, Sent};
 use lastmeter_base::kind::{FRAMING_MAX, Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, Series, TimerId};
 
 /// How experiments describe it.
 pub const PAGE: &Page = &Page {
@@ -38,11 +40,26 @@ pub const PAGE: &Page = &Page {
             "neighbours all of whose packets are synchronous",
         ),
         Param::or("packets", ParamKind::COUNT, "1000", "most that wait at a station, per class"),
+        Param::optional(
+            "faults",
+            ParamKind::Time,
+            "never",
+            "mean time from a repair of each host, link or hub to its next fault",
+        ),
+        Param::or("repair", ParamKind::Time, "1 s", "mean time from a fault to its repair"),
+        Param::or(
+            "wiring",
+            ParamKind::Choice(&["ring", "hub"]),
+            "ring",
+            "whether any fault takes the ring down, or a hub goes around what is damaged",
+        ),
     ],
-    source: "Watson et al., HPL-93-37, 1993, §3.1; ISO 9314-2 §8",
+    source: "Watson et al., HPL-93-37, 1993, §3.1, §3.5; ISO 9314-2 §8",
     deviations: &[
-        "Stations are the neighbours in the order of their links; the first is the master.",
-        "The ring is up from the start; how it comes up is modelled apart.",
+        "Stations are the neighbours in the order of their links; the first is the master, which \
+         never fails.",
+        "The ring is up from the start; behind a fault or a repair it comes up once FW0, FW1 and \
+         RING_UP have gone around. What is being sent when a fault comes arrives.",
     ],
     counters: &[
         ("synchronous", "synchronous frames sent"),
@@ -51,6 +68,7 @@ pub const PAGE: &Page = &Page {
         ("rotation_max_ps", "the longest rotation, in picoseconds"),
         ("rotations_broken", "tokens that came later than twice the target"),
         ("tokens_lost", "tokens that were lost"),
+        ("interruptions", "times that it came up again, or went down, with other stations"),
     ],
     example: r#"
 duration = "20 ms"
@@ -134,9 +152,19 @@ pub struct Ring {
     refused: u64,
     /// Stations all of whose packets are synchronous.
     synchronous: Vec<bool>,
+    faults: Option<(Faults, Wiring)>,
+    interruptions: u64,
+    /// Hosts on the ring over time, where any can leave it.
+    on_ring: Series,
 }
 
 const TOKEN: TimerId = TimerId(0);
+const FAULT: TimerId = TimerId(1);
+/// Why a packet of or for a host is dropped that is not on the ring.
+const OFF: &str = "off the ring";
+
+/// How often a signal goes around until the token does: FW0, FW1 and RING_UP.
+const AROUND: u64 = 3;
 
 impl Ring {
     /// A ring on which `stations` says who reads packets for each node. Waiting and sending are
@@ -160,12 +188,56 @@ impl Ring {
             sent: Vec::new(),
             refused: 0,
             synchronous: Vec::new(),
+            faults: None,
+            interruptions: 0,
+            on_ring: Series::whole_run(),
         }
     }
 
     /// The same ring, on which all packets of these stations are synchronous.
     pub fn with_synchronous(self, synchronous: Vec<bool>) -> Ring {
         Ring { synchronous, ..self }
+    }
+
+    /// The same ring, whose hosts, links and hub break as the experiment says, if it does.
+    pub fn with_faults(self, values: &Values, seed: u64) -> Ring {
+        let hosts = self.medium.stations() - 1;
+        let wiring = match values.get::<String>("wiring").as_str() {
+            "hub" => Wiring::Hub,
+            _ => Wiring::Ring,
+        };
+        let faults = values.given("faults").map(|between| {
+            let rates = Rates { between, repair: values.get("repair") };
+            (Faults::new(hosts, rates, seed, Time::START), wiring)
+        });
+        Ring { faults, ..self }
+    }
+
+    /// Parts break and are repaired; the ring comes up with whoever is left.
+    fn reconnect(&mut self, cx: &mut Context<'_>) {
+        let Some((faults, wiring)) = &mut self.faults else { return };
+        let now = cx.now();
+        while faults.advance(now).is_some() {}
+        let hosts = faults.reach(*wiring);
+        let hub_works = *wiring == Wiring::Hub && !faults.is_broken(Part::Hub);
+        let (next, works) = (faults.next(), hub_works || hosts.contains(&true));
+        let members: Vec<bool> = std::iter::once(works).chain(hosts).collect();
+        cx.arm(FAULT, next);
+        if members.iter().enumerate().all(|(at, &member)| self.medium.is_member(at) == member) {
+            return;
+        }
+        self.advance(cx);
+        self.interruptions += 1;
+        let up = now + self.medium.latency() * AROUND;
+        for packet in self.medium.bring_up(&members, up) {
+            cx.drop(packet, Some(self.access), OFF);
+        }
+        let connected = members[1..].iter().filter(|&&member| member).count();
+        self.on_ring.record(now, connected as u64);
+        match self.medium.wake() {
+            Some(wake) => cx.arm(TOKEN, wake),
+            None => cx.disarm(TOKEN),
+        }
     }
 
     /// Lets the ring go on to now, and sends what it sends.
@@ -193,7 +265,10 @@ impl Ring {
                 );
                 packet.visit(self.propagation, Duration::ZERO, way, Duration::ZERO);
             }
-            cx.send_at(PortId(to as u16), packet, ended + way);
+            match self.medium.is_member(to) {
+                true => cx.send_at(PortId(to as u16), packet, ended + way),
+                false => cx.drop(packet, Some(self.access), OFF),
+            }
         }
         self.sent = all;
     }
@@ -204,6 +279,15 @@ impl Ring {
 }
 
 impl Element for Ring {
+    fn timers(&self) -> u32 {
+        2
+    }
+    fn start(&mut self, cx: &mut Context<'_>) {
+        if let Some((faults, _)) = &self.faults {
+            self.on_ring.record(cx.now(), self.medium.stations() as u64 - 1);
+            cx.arm(FAULT, faults.next());
+        }
+    }
     fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
         let now = cx.now();
         if self.station(&packet).is_none() {
@@ -212,6 +296,10 @@ impl Element for Ring {
         }
         self.advance(cx);
         let station = usize::from(port.0);
+        if !self.medium.is_member(station) {
+            cx.drop(packet, Some(self.access), OFF);
+            return;
+        }
         let synchronous = self.synchronous.get(station).copied().unwrap_or(false);
         let class = match packet.class {
             0 if !synchronous => Class::Asynchronous,
@@ -224,7 +312,10 @@ impl Element for Ring {
             cx.arm(TOKEN, wake);
         }
     }
-    fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+        if timer == FAULT {
+            return self.reconnect(cx);
+        }
         self.advance(cx);
         if let Some(wake) = self.medium.wake() {
             cx.arm(TOKEN, wake);
@@ -244,6 +335,10 @@ impl Element for Ring {
         out.count("rotation_max_ps", self.medium.rotations.max.as_ps());
         out.count("rotations_broken", self.medium.rotations.broken);
         out.count("tokens_lost", self.medium.rotations.lost);
+        out.count("interruptions", self.interruptions);
+        if self.faults.is_some() {
+            out.series("hosts on the ring", "hosts", &self.on_ring);
+        }
         out.series("rotation of the token", "ps", &self.medium.rotation_times);
         out.series("who has the token", "station", &self.medium.holders);
     }

@@ -136,6 +136,8 @@ pub struct Medium {
     waiting: u64,
     /// Whether the token is lost when it is passed on next.
     lose: bool,
+    /// Stations that are on the ring; others send nothing, and hear nothing.
+    members: Vec<bool>,
     /// What has been sent in each class.
     pub services: [Service; 2],
     /// What is known of the token.
@@ -186,6 +188,7 @@ impl Medium {
             last_visit: vec![None; stations],
             waiting: 0,
             lose: false,
+            members: vec![true; stations],
             services: [Service::default(); 2],
             rotations: Rotations::default(),
             rotation_times: Series::whole_run(),
@@ -220,7 +223,8 @@ impl Medium {
     /// A frame comes to wait at a station. The ring has been advanced to `now`.
     ///
     /// # Errors
-    /// The frame, where too many wait already, or a synchronous one would never fit.
+    /// The frame, where too many wait already, a synchronous one would never fit, or its station is not
+    /// on the ring.
     pub fn enqueue(
         &mut self,
         now: Time,
@@ -231,7 +235,7 @@ impl Medium {
         let never = class == Class::Synchronous
             && self.time_for(packet.len) > self.stations[station].allotment;
         let queue = &mut self.queues[station][class as usize];
-        if never || queue.packets.len() >= self.options.packets_max {
+        if never || !self.members[station] || queue.packets.len() >= self.options.packets_max {
             return Err(packet);
         }
         packet.entered = now;
@@ -400,6 +404,41 @@ impl Medium {
         }
         let there = at + self.options.token + self.options.hops[station];
         self.token = Token::Coming(self.next(station), there);
+    }
+
+    /// How many stations it has, those that are off the ring too.
+    pub fn stations(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether a station is on the ring.
+    pub fn is_member(&self, station: usize) -> bool {
+        self.members[station]
+    }
+
+    /// The ring comes up again with these stations, and its token begins at the master then; those that
+    /// are not among them lose what waits. What has been begun is sent. The ring has been advanced to now.
+    ///
+    /// The way of a bit stays as it was: a hub passes on what it goes around.
+    pub fn bring_up(&mut self, members: &[bool], up: Time) -> Vec<Packet> {
+        self.members.clear();
+        self.members.extend_from_slice(members);
+        let mut lost = Vec::new();
+        for (queues, _) in self.queues.iter_mut().zip(members).filter(|(_, member)| !**member) {
+            queues.iter_mut().for_each(|queue| lost.extend(queue.packets.drain(..)));
+        }
+        self.waiting -= lost.len() as u64;
+        let up = match self.token {
+            Token::Held { free_at, .. } => up.max(free_at),
+            _ => up,
+        };
+        let allotments = &self.options.allotments;
+        let station = |&allotment: &Duration| Station::new(self.options.target, allotment, up);
+        self.stations = allotments.iter().map(station).collect();
+        self.last_visit.fill(None);
+        self.idle_visits = 0;
+        self.token = Token::Lost(up);
+        lost
     }
 
     /// The token is lost when it is passed on next.

@@ -306,3 +306,24 @@ proptest! {
         prop_assert!(waited <= budget.target * 2, "waited {}", waited);
     }
 }
+
+#[test]
+fn j_61_a_ring_that_comes_up_with_fewer_serves_those_and_loses_what_the_others_had() {
+    let mut ring = ring(jetstream(4, Duration::ZERO));
+    let now = Time::START + US(100);
+    for station in [1, 2, 3] {
+        put(&mut ring, now, station, Class::Asynchronous, 1200);
+    }
+    let up = now + US(50);
+    assert_eq!(ring.bring_up(&[true, true, false, true], up).len(), 1);
+    assert!(ring.enqueue(now, 2, Class::Asynchronous, Packet::new(Bytes(64))).is_err());
+    let sent = run(&mut ring);
+    assert_eq!(sent.iter().map(|one| one.0).collect::<Vec<_>>(), [1, 3]);
+    assert!(sent[0].1 >= up, "nobody sends before the token is there");
+    // Down altogether: nothing waits, so nothing is to be done.
+    let end = sent[1].2;
+    ring.advance(end, |_| {});
+    ring.enqueue(end, 1, Class::Asynchronous, Packet::new(Bytes(64))).unwrap();
+    assert_eq!(ring.bring_up(&[false; 4], end).len(), 1);
+    assert_eq!((ring.wake(), ring.packets()), (None, 0));
+}

@@ -12,6 +12,7 @@
 //! * [`element`]: that ring as an element, with a port for each station.
 //! * [`node`]: what a node does with words, messages and frames: bring-up, ring identities,
 //!   stripping, monitor, recovery; explored exhaustively for small rings.
+//! * [`faults`]: parts that break and are repaired, on a ring, with a hub, with ports.
 //! * [`elastic`]: the buffer between two clocks.
 //! * [`mod@unit`]: the interface to an ATM network.
 //!
@@ -24,6 +25,7 @@ pub mod allocation;
 pub mod bench;
 pub mod elastic;
 pub mod element;
+pub mod faults;
 pub mod medium;
 pub mod node;
 pub mod station;

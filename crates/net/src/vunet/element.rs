@@ -3,12 +3,14 @@
 //! ```text
 //! client in p --> [ FIFO ] --> crossbar --> out port --> [ FIFO of the link that leaves there ]
 //! switch A in 0 --> table A->B --> out 1 switch B        and back
+//! switch A in 0 --> table A->B --> channel of the entry's port --> out 1 multiplexed line
 //! ```
 //!
 //! Packets hold whole cells; whatever is none is dropped. What leaves a link is written into the next
 //! switch at once; what its fibre takes is the matter of the experiment's link before it.
 
 use super::card::{Action, Card, Counts, Side};
+use super::channels::{Channels, LEAVE};
 use super::crossbar::{Crossbar, Moved};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, StageId, Time, here};
@@ -150,6 +152,88 @@ vidboard = { width = 320, height = 240 }
     place: here!(),
 };
 
+/// How experiments describe a bridge to an AN2 switch with its channels.
+pub const ZEBRA: &Page = &Page {
+    name: "zebra",
+    family: Family::Node,
+    what: "The VuNet's bridge to AN2: a connection leaves by the OC-3c channel that its entry \
+           names.",
+    ports: "switch --56 B--> table --53 B--> [ FIFO ] channel --> multiplexed line      and back\n\
+            drops: those of `avlink`, `no such channel`, `channel full`",
+    params: &[
+        RESTART,
+        Param::or(
+            "channels",
+            ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 },
+            "4",
+            "of AN2's line card",
+        ),
+        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s", "of each channel"),
+        Param::or("cells", ParamKind::COUNT, "256", "that wait for a channel at most"),
+        Param::or(
+            "skew",
+            ParamKind::Time,
+            "0 s",
+            "by how much each channel is longer than the last",
+        ),
+    ],
+    source: "Aurora report, §3.4.2, §4.1.2",
+    deviations: &[
+        "AN2 and its line card of several channels are a part of it: the port that a table's entry \
+         names on this side is the channel. The multiplexor's line has no limit of its own.",
+        "A connection's channel is the viewer's `channel`, or its turn among the traffic.",
+        "Entries belong to the token that wrote them. FIFOs and skew are ours; the report gives no \
+         figures.",
+    ],
+    counters: &[
+        ("forwarded", "data cells mapped"),
+        ("unknown", "data cells without an entry"),
+        ("controls", "control cells taken"),
+        ("written", "entries set or cleared"),
+        ("refused", "writes of entries that belong to others"),
+        ("used", "entries in use at the end"),
+        ("full", "cells that found a full channel"),
+        ("channels_used", "channels that carried a cell"),
+    ],
+    example: r#"
+duration = "200 ms"
+[nodes]
+camera = { host = {} }
+north = { vunet-switch = {} }
+zebra-1 = { zebra = {} }
+zebra-2 = { zebra = { skew = "30 us" } }
+south = { vunet-switch = {} }
+alpha = { host = {} }
+beta = { host = {} }
+[[links]]
+between = ["camera", "north", "zebra-1"]
+rate = "700 Mbit/s"
+queue = { drop-tail = { packets = 4096 } }
+[[links]]
+between = ["zebra-1", "zebra-2"]
+delay = "1.5 ms"
+[[links]]
+between = ["zebra-2", "south", "alpha"]
+rate = "700 Mbit/s"
+queue = { drop-tail = { packets = 4096 } }
+[[links]]
+between = ["south", "beta"]
+rate = "700 Mbit/s"
+queue = { drop-tail = { packets = 4096 } }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "alpha"
+vidboard = { width = 320, height = 240, channel = 3 }
+[[traffic]]
+name = "another"
+from = "camera"
+to = "beta"
+vidboard = { width = 320, height = 240 }
+"#,
+    place: here!(),
+};
+
 /// The cell in a packet.
 pub(super) fn cell_of(packet: &Packet) -> Option<VunetCell> {
     let whole = packet.content.len() == VUNET_CELL_LEN;
@@ -257,12 +341,19 @@ pub struct Link {
     /// Whether side B carries ATM cells.
     bridge: bool,
     restarts_at: Option<Time>,
+    /// Those of a zebra's side B.
+    channels: Option<Channels>,
 }
 
 impl Link {
     /// A link around its cards.
     pub fn new(card: Card, bridge: bool, restarts_at: Option<Time>) -> Link {
-        Link { card, bridge, restarts_at }
+        Link { card, bridge, restarts_at, channels: None }
+    }
+
+    /// A bridge whose cells leave side B by the channel that their entry's port names.
+    pub fn with_channels(self, channels: Channels) -> Link {
+        Link { channels: Some(channels), ..self }
     }
 
     /// The cell that comes in, in the VuNet's format.
@@ -287,13 +378,19 @@ impl Link {
         }
     }
 
-    fn send(&self, cx: &mut Context<'_>, side: Side, mut packet: Packet, cell: &VunetCell) {
+    fn send(&mut self, cx: &mut Context<'_>, side: Side, mut packet: Packet, cell: &VunetCell) {
         self.write(side, &mut packet, cell);
-        cx.send(PortId(side as u16), packet);
+        match (&mut self.channels, side) {
+            (Some(channels), Side::B) => channels.send(cx, cell.port(), packet),
+            _ => cx.send(PortId(side as u16), packet),
+        }
     }
 }
 
 impl Element for Link {
+    fn timers(&self) -> u32 {
+        2
+    }
     fn start(&mut self, cx: &mut Context<'_>) {
         if let Some(at) = self.restarts_at {
             cx.arm(TimerId(0), at);
@@ -319,8 +416,11 @@ impl Element for Link {
             },
         }
     }
-    fn expire(&mut self, _cx: &mut Context<'_>, _timer: TimerId) {
-        self.card.restart();
+    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+        match &mut self.channels {
+            Some(channels) if timer == LEAVE => channels.expire(cx),
+            _ => self.card.restart(),
+        }
     }
     fn report(&self, out: &mut Report) {
         let Counts { forwarded, unknown, controls, written, refused } = self.card.counts();
@@ -329,6 +429,9 @@ impl Element for Link {
             CARD_COUNTERS.iter().zip([forwarded, unknown, controls, written, refused, used])
         {
             out.count(name, value);
+        }
+        if let Some(channels) = &self.channels {
+            channels.report(out);
         }
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! * [`crossbar`]: the switch, which only moves cells between ports.
 //! * [`card`]: a link, which maps channels and ports by a table for each direction.
+//! * [`channels`]: those of a bridge to AN2, which connections use as stripes.
 //! * [`vci`]: who may use which channels.
 //! * [`connection`]: how an application opens, verifies, refreshes and closes a connection hop by
 //!   hop.
@@ -21,6 +22,7 @@
 
 pub mod camera;
 pub mod card;
+pub mod channels;
 pub mod connection;
 pub mod crossbar;
 pub mod discovery;

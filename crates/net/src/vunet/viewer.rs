@@ -23,7 +23,7 @@ use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, here
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use lastmeter_wire::aal::reassembly::{CircuitOptions, Event, Options, Reassembler};
 use lastmeter_wire::aal::vidboard::FrameHeader;
-use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
+use lastmeter_wire::atm::vunet::{PORT_MAX, VUNET_CELL_LEN, VunetCell};
 use lastmeter_wire::atm::{Circuit, Interface};
 use lastmeter_wire::control::vidboard::{Code, Command, Mode};
 
@@ -68,6 +68,12 @@ pub const PAGE: &Page = &Page {
         Param::or("think", ParamKind::Time, "0 s", "what the application takes for a frame"),
         Param::or("timeout", ParamKind::Time, "100 ms", "asks again when nothing came for so long"),
         Param::or("verify", ParamKind::Time, "30 s", "how often links are verified"),
+        Param::optional(
+            "channel",
+            ParamKind::Integer { min: 0, max: PORT_MAX as u64 },
+            "its turn among the traffic",
+            "by which channel of a zebra its connection goes",
+        ),
     ],
     source: "Aurora report, §3.3, §3.5.2, §3.6",
     deviations: &[
