@@ -23,6 +23,7 @@ pub mod fipl;
 mod interfaces;
 mod ip;
 mod jetstream;
+mod jetstream_faults;
 mod jetstream_ring;
 mod jetstream_switch;
 mod link_sharing;
@@ -226,6 +227,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("end-platform", end::rows),
     ("ip-cycles", ip::cycles),
     ("jetstream-budgets", jetstream::budgets),
+    ("jetstream-faults", jetstream_faults::rows),
     ("link-sharing", link_sharing::rows),
     ("jetstream-ring", jetstream_ring::ring),
     ("jetstream-switch", jetstream_switch::rows),
@@ -262,6 +264,7 @@ const FIGURES: &[(&str, Figures)] = &[
     ("dq-speedup", fabric::speed_up_plots),
     ("dq-stress", fabric::stress_plots),
     ("fipl", fipl::plots),
+    ("jetstream-faults", jetstream_faults::plots),
     ("livelock", livelock::plots),
     ("preempt", preempt::plots),
     ("spc", spc_plots::plots),
