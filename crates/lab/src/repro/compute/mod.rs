@@ -33,6 +33,7 @@ mod qsdrr;
 mod runs;
 mod spc;
 mod spc_plots;
+mod spc_set_up;
 mod striping;
 mod tcp_cells;
 mod tcp_recovery;

@@ -166,6 +166,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(overload(setting, &bench)?);
     computed.extend(by_size(&bench)?);
     computed.extend(limits(&bench)?);
+    computed.extend(super::spc_set_up::rows(setting)?);
     Ok(computed)
 }
 
