@@ -215,17 +215,61 @@ fn network(stripes: u64, rate: Rate, skew: Duration, loss: f64, video: &str) -> 
     format!(
         "duration = \"300 ms\"\n[nodes]\ncamera = {{ host = {{}} }}\nclient = {{ host = {{}} }}\n\
          near = {{ vunet-switch = {{}} }}\nfar = {{ vunet-switch = {{}} }}\n\
-         zebra-1 = {{ avlink = {{}} }}\nzebra-2 = {{ avlink = {{}} }}\n\
+         near-bridge = {{ avlink = {{}} }}\nfar-bridge = {{ avlink = {{}} }}\n\
          trunk = {{ striped-trunk = {{ stripes = {stripes}, rate = \"{rate} bit/s\", \
          delay = \"1 ms\", skew = \"{skew} ps\", loss = {loss}, marker-every = 64, \
          fifo = 4096 }} }}\n\
-         [[links]]\nbetween = [\"camera\", \"near\", \"zebra-1\"]\nrate = \"700 Mbit/s\"\n\
+         [[links]]\nbetween = [\"camera\", \"near\", \"near-bridge\"]\nrate = \"700 Mbit/s\"\n\
          queue = {{ drop-tail = {{ packets = 4096 }} }}\n\
-         [[links]]\nbetween = [\"zebra-1\", \"trunk\", \"zebra-2\"]\n\
-         [[links]]\nbetween = [\"zebra-2\", \"far\", \"client\"]\nrate = \"700 Mbit/s\"\n\
+         [[links]]\nbetween = [\"near-bridge\", \"trunk\", \"far-bridge\"]\n\
+         [[links]]\nbetween = [\"far-bridge\", \"far\", \"client\"]\nrate = \"700 Mbit/s\"\n\
          queue = {{ drop-tail = {{ packets = 4096 }} }}\n\
          [[traffic]]\nname = \"video\"\nfrom = \"camera\"\nto = \"client\"\nvidboard = {video}\n"
     )
+}
+
+/// So many cameras, each watched across two zebras by the channel that is given for it.
+fn zebras(channels: &[u64], stripes: u64, rate: Rate, skew: Duration) -> String {
+    let zebra = format!(
+        "{{ zebra = {{ channels = {stripes}, rate = \"{} bit/s\", skew = \"{} ps\" }} }}",
+        rate.as_bits(),
+        skew.as_ps()
+    );
+    let count = channels.len();
+    let mut text = format!(
+        "duration = \"300 ms\"\n[nodes]\ncamera = {{ host = {{}}, count = {count} }}\n\
+         client = {{ host = {{}}, count = {count} }}\nnear = {{ vunet-switch = {{}} }}\n\
+         far = {{ vunet-switch = {{}} }}\nzebra-1 = {zebra}\nzebra-2 = {zebra}\n\
+         [[links]]\nbetween = [\"zebra-1\", \"zebra-2\"]\ndelay = \"1 ms\"\n"
+    );
+    for ends in ["\"camera\", \"near\", \"zebra-1\"", "\"zebra-2\", \"far\", \"client\""] {
+        text += &format!(
+            "[[links]]\nbetween = [{ends}]\nrate = \"700 Mbit/s\"\n\
+             queue = {{ drop-tail = {{ packets = 4096 }} }}\n"
+        );
+    }
+    for (place, channel) in channels.iter().enumerate() {
+        text += &format!(
+            "[[traffic]]\nname = \"video {place}\"\nfrom = \"camera.{place}\"\n\
+             to = \"client.{place}\"\nvidboard = {{ width = 640, height = 480, \
+             burst-delay = \"100 us\", channel = {channel} }}\n"
+        );
+    }
+    text
+}
+
+/// A-57, A-63: connections through zebras, each by a channel of its own, and all by one.
+fn by_channel(stripes: u64, rate: Rate, skew: Duration) -> Result<bool, Error> {
+    let watched = |channels: &[u64]| -> Result<[u64; 3], Error> {
+        let outcome = run(&parse(&zebras(channels, stripes, rate, skew), &[])?, false)?;
+        let sum = |part: &str, counter: &str| counters(&outcome, part, counter).iter().sum();
+        // Video leaves by the near zebra's channels.
+        Ok([sum(" sees ", "frames"), sum(" sees ", "incomplete"), sum("zebra-1", "channels_used")])
+    };
+    let each: Vec<u64> = (0..stripes).collect();
+    let [whole, damaged, used] = watched(&each)?;
+    let [by_one, _, one] = watched(&vec![0; each.len()])?;
+    Ok(damaged == 0 && whole >= 5 * stripes && used == stripes && one == 1 && by_one < whole / 2)
 }
 
 /// A-57, A-62, A-63, A-120.
@@ -253,6 +297,11 @@ fn environment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "A-57",
             "a connection opens itself through the bridge to striped channels",
             straight.0 > 3,
+        ),
+        holds(
+            "A-57",
+            "connections through each channel of a zebra have it for themselves",
+            by_channel(stripes, rate, skew)?,
         ),
         holds("A-63", "frames cross stripes whole at any skew", skewed.1 == 0 && skewed.0 > 3),
         holds("A-63", "cells lost on a stripe damage frames and do not end the stream", {
