@@ -56,6 +56,7 @@ const SHORT: &[(&str, &str)] = &[
     ("E-33", "16 KB whole, depth 2"),
     ("E-34", "saturation with 2 KB, depth 2"),
     ("E-73", "4 KB: jitter virtually unchanged from depth 1 to 4"),
+    ("J-21", "longest wait, frames of up to 64 KB alone"),
     ("J-21", "longest wait for the token, asynchronous"),
     ("J-62", "wait behind the longest frame, bus"),
     ("J-62", "wait behind the longest frame, space switch"),

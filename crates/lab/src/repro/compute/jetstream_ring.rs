@@ -85,17 +85,23 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         length: constants.get("length")?,
     };
     let loaded = load.saturate(0)?;
-    // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved.
-    let counted = Load {
-        options: Options {
-            allotments: vec![Duration::ZERO; nodes as usize],
-            ..load.options.clone()
-        },
-        frame_max: constants.get("frame_short")?,
-        synchronous: Bytes::ZERO,
-        ..load
+    // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved. And what
+    // becomes of it with reserved time, and with longer frames.
+    let wait = |frame: &str, reserved: bool| -> Result<Duration, Error> {
+        let options = load.options.clone();
+        let none = vec![Duration::ZERO; nodes as usize];
+        let one = Load {
+            options: if reserved { options } else { Options { allotments: none, ..options } },
+            frame_max: constants.get(frame)?,
+            synchronous: if reserved { load.synchronous } else { Bytes::ZERO },
+            ..load
+        };
+        Ok(one.saturate(0)?.services[Class::Asynchronous as usize].access_max)
     };
-    let counted = counted.saturate(0)?.services[Class::Asynchronous as usize].access_max;
+    let counted = wait("frame_short", false)?;
+    let beside = wait("frame_short", true)?;
+    let of_ip = wait("frame_ip", false)?;
+    let long = wait("frame_max", false)?;
     let losing = load.saturate(constants.get::<u64>("losses")? as u32)?;
     let [synchronous, asynchronous] = loaded.services;
     let rotations = loaded.rotations;
@@ -109,6 +115,9 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("J-20", "synchronous bandwidth beside asynchronous load", carried),
         Computed::new("J-20", "longest wait for the token, synchronous", synchronous.access_max),
         Computed::new("J-21", "longest wait, short asynchronous frames alone", counted),
+        Computed::new("J-21", "longest wait, short frames beside reserved time", beside),
+        Computed::new("J-21", "longest wait, frames of up to 9 KB alone", of_ip),
+        Computed::new("J-21", "longest wait, frames of up to 64 KB alone", long),
         Computed::new("J-21", "longest wait for the token, asynchronous", asynchronous.access_max),
         Computed::new(
             "J-42",
