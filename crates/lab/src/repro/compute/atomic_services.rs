@@ -10,10 +10,15 @@ use crate::why::historic::Pair;
 use lastmeter_base::{Bytes, Duration, PerByte};
 use lastmeter_host::forward::{Account, Forwarder, Step};
 use lastmeter_host::profile::StageProfile;
+use lastmeter_net::switch::cells::{mesh, proven};
+use lastmeter_wire::aal::encapsulation::{Llc, Multiplexed};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The second gateway, and the adapters in it.
 const PC: &str = "pentium-pro-200";
 const CARDS: [&str; 2] = ["myrinet-pci", "adaptec-oc3c"];
+/// What fast Ethernet carries.
+const FAST_ETHERNET: f64 = 100e6;
 /// Packets and frames of a run: each is the same, so few are enough.
 const COUNT: u64 = 200;
 
@@ -24,6 +29,7 @@ fn failed(message: &str) -> Error {
 /// Figs 8 and 11, and nv's video.
 pub(super) fn services(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = gateway(setting)?;
+    computed.extend(regional(setting)?);
     computed.extend(file_server(setting)?);
     computed.extend(video(setting)?);
     Ok(computed)
@@ -94,6 +100,10 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let gain = |len: Bytes| pc.run(len, true).rate / pc.run(len, false).rate - 1.0;
     let first = sun.run(packet, false);
     let share = first.share("processor");
+    let faster = |gateway: &Gateway| gateway.run(packet, false).rate > first.rate * (1.0 + SAME);
+    let each_brings = faster(&Gateway { forward: sun.forward * 10 / 11, ..sun })
+        && faster(&Gateway { bus: PerByte::from_fs(sun.bus.as_fs() * 10 / 11), ..sun });
+    let into_host = header.0 as f64 / packet.0 as f64;
     let crossings = (packet.0 + header.0) as f64 / packet.0 as f64;
     let (before, after) = (pc.run(packet, false), pc.run(packet, true));
     Ok(vec![
@@ -102,6 +112,16 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "N-58",
             "no single one of bus and processor limits it",
             Value::Holds((0.25..0.75).contains(&share)),
+        ),
+        Computed::new(
+            "N-58",
+            "a faster bus and a faster processor each bring something",
+            Value::Holds(each_brings),
+        ),
+        Computed::new(
+            "N-58",
+            "the first gateway fills fast Ethernet",
+            Value::Holds(first.rate > FAST_ETHERNET),
         ),
         Computed::new(
             "N-59",
@@ -118,6 +138,12 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "crossings of the bus with peer DMA",
             Value::Number(crossings, "crossings"),
         ),
+        Computed::new(
+            "N-61",
+            "with peer DMA next to nothing goes into the host's memory",
+            Value::Holds(into_host < SAME),
+        ),
+        Computed::new("N-62", "gain of peer DMA in the summary", percent(gain(packet))),
         Computed::new("N-62", "gain of peer DMA", percent(gain(packet))),
         Computed::new("N-62", "gain of peer DMA in the text", percent(gain(packet))),
         Computed::new("N-62", "second gateway without peer DMA", mbit(before.rate)),
@@ -126,6 +152,82 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "N-62",
             "peer DMA gains less with small packets",
             Value::Holds(gain(SMALL[1]) < gain(packet)),
+        ),
+    ])
+}
+
+/// Who works with whom on a circuit: how a packet is put into a PDU at one end, and taken out at the other.
+fn understood(sender: usize, receiver: usize, packet: &[u8]) -> bool {
+    let mut pdu = Vec::new();
+    match sender {
+        0 => Llc::IPV4.emit(&mut pdu),
+        1 => Llc::Bridged { fcs: false }.emit(&mut pdu),
+        2 => Multiplexed::Routed.emit(&mut pdu),
+        _ => Multiplexed::Bridged.emit(&mut pdu),
+    }
+    pdu.extend(packet);
+    let taken = match receiver {
+        0 => Llc::parse(&pdu).ok().filter(|(llc, _)| *llc == Llc::IPV4).map(|(_, rest)| rest),
+        1 => Llc::parse(&pdu)
+            .ok()
+            .filter(|(llc, _)| *llc == Llc::Bridged { fcs: false })
+            .map(|(_, rest)| rest),
+        2 => Multiplexed::Routed.parse(&pdu).ok(),
+        _ => Multiplexed::Bridged.parse(&pdu).ok(),
+    };
+    taken == Some(packet)
+}
+
+/// The regional testbed's plan of circuits, and what two ends of one have to agree on (N-56, N-57).
+fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let sites = setting.constants.get::<u64>("sites")? as usize;
+    // Half of the sites on each of the two carriers' switches, which a link joins.
+    let (scan, arc) = (sites, sites + 1);
+    let mut links: Vec<(usize, usize)> =
+        (0..sites).map(|site| (site, if site % 2 == 0 { scan } else { arc })).collect();
+    links.push((scan, arc));
+    let wrong = |message: String| failed(&message);
+    let plan = mesh(sites, &links).map_err(wrong)?;
+    let proven = proven(&plan, sites + 2).map_err(wrong)?;
+    // A subnet of four addresses for each pair of sites, and a name for each end.
+    let mut names = BTreeMap::new();
+    for (pair, circuit) in plan.iter().filter(|circuit| circuit.from < circuit.to).enumerate() {
+        for (end, (here, there)) in
+            [(circuit.from, circuit.to), (circuit.to, circuit.from)].into_iter().enumerate()
+        {
+            let address = 0x0a00_0000 + pair as u32 * 4 + 1 + end as u32;
+            names.insert(format!("site{there}.site{here}.scan.net"), address);
+        }
+    }
+    let addresses: BTreeSet<u32> = names.values().copied().collect();
+    let plan_holds = names.len() == plan.len()
+        && addresses.len() == names.len()
+        && addresses.iter().all(|address| ![0, 3].contains(&(address % 4)));
+    // Bytes that no encapsulation's header begins with.
+    let packet = [0x45; 40];
+    let matrix = (0..4).flat_map(|sender| (0..4).map(move |receiver| (sender, receiver)));
+    let working =
+        matrix.filter(|&(sender, receiver)| understood(sender, receiver, &packet)).count();
+    Ok(vec![
+        Computed::new(
+            "N-56",
+            "circuits between all pairs of sites",
+            Value::Number(plan.len() as f64, "circuits"),
+        ),
+        Computed::new(
+            "N-56",
+            "every cell comes to the site of its circuit, and to no other",
+            Value::Holds(proven),
+        ),
+        Computed::new(
+            "N-56",
+            "an address and a name for each end of each circuit",
+            Value::Holds(plan_holds),
+        ),
+        Computed::new(
+            "N-57",
+            "encapsulations at two ends that work together",
+            Value::Number(working as f64, "of 16"),
         ),
     ])
 }
@@ -280,6 +382,8 @@ fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let fps = |account: &Account| Value::Number(account.packets, "frames/s");
     let compressing = usual.step("compress") > usual.step("grab").max(usual.step("send"));
     let sending = wide.step("send") > wide.step("grab");
+    let by_packet: Vec<f64> =
+        [512, 1024, 2048, 4096, 8192].map(|len| video.run(None, Bytes(len)).packets).into();
     Ok(vec![
         Computed::new("N-71", "compressed", fps(&usual)),
         Computed::new("N-71", "compressed, rate", mbit(usual.rate)),
@@ -289,6 +393,11 @@ fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "N-71",
             "raw in packets of 512 B gains little",
             Value::Holds(wide.packets < 1.25 * usual.packets),
+        ),
+        Computed::new(
+            "N-71",
+            "raw frames a second rise with the packet",
+            Value::Holds(by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
         ),
         Computed::new("N-71", "compression takes most of the processor", Value::Holds(compressing)),
         Computed::new("N-71", "with small packets sending does", Value::Holds(sending)),
