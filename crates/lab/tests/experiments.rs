@@ -141,6 +141,7 @@ fn replay(len: usize) -> (Outcome, Vec<Problem>) {
     (engine.finish().unwrap(), captures.problems())
 }
 
+/// E-07, Fig 2.2(a) of Indiresan 1997: driven by a trace; (b), by a real host, is `experiments/end-live`.
 #[test]
 fn a_capture_is_replayed_to_its_end() {
     let (outcome, problems) = replay(usize::MAX);

@@ -58,12 +58,13 @@ fn apart(values: &[f64]) -> String {
     let (least, most) = values
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &value| (a.min(value), b.max(value)));
-    if values.len() < 2 || least == most {
-        return String::new();
-    }
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let digits = if most.abs() < 10.0 { 2 } else { 1 };
-    format!("{} seeds: {least:.digits$} to {most:.digits$}, mean {mean:.digits$}", values.len())
+    let [least, mean, most] = [least, mean, most].map(|value| format!("{value:.digits$}"));
+    if least == most {
+        return String::new();
+    }
+    format!("{} seeds: {least} to {most}, mean {mean}", values.len())
 }
 
 fn median(values: &[f64]) -> f64 {
