@@ -199,8 +199,8 @@ mod tests {
             for host in 1..=hosts {
                 faults.set(Part::Host(host), !few && broken[host - 1]);
             }
-            for link in 0..=hosts {
-                faults.set(Part::Link(link), links[link] == 0);
+            for (link, &state) in links.iter().enumerate().take(hosts + 1) {
+                faults.set(Part::Link(link), state == 0);
             }
             for wiring in [Wiring::Ring, Wiring::Hub] {
                 let said = faults.reach(wiring).iter().filter(|&&works| works).count();
