@@ -8,7 +8,10 @@
 //!
 //! Each circuit ends in a circuit of its own, so cells of one sender are never mixed with another's.
 //!
-//! Source: Kuhns et al., §3.1 (D-19, D-21, D-22). The document's router has eight ports. Its rules as
+//! On these the control processor speaks to ports: messages in AAL5 to their processors, single cells in
+//! AAL0 to the hardware (D-06).
+//!
+//! Source: Kuhns et al., §2.1, §3.1 (D-06, D-19, D-21, D-22). The document's router has eight ports. Its rules as
 //! printed would let a packet of input 22 look like a command, and circuits to outputs from 44 on look
 //! like commands to processors; so they hold for at most [`PORTS_MAX`] ports.
 
@@ -127,5 +130,34 @@ mod tests {
             assert_eq!(aal5::parse(bytes).unwrap().payload, messages[which].1);
         }
         assert!(aal5::parse(&mixed).is_err(), "on one circuit they would be mixed");
+    }
+
+    /// D-06: the control processor speaks to every port in AAL5, over circuits inside the switch, and
+    /// to its hardware in single cells; both arrive as they were sent, and nowhere else.
+    #[test]
+    fn commands_of_the_control_processor_reach_each_port_over_the_switch() {
+        use lastmeter_wire::aal::aal5;
+        use lastmeter_wire::control::der::{ControlCell, Message, Operation, Type, vci_control_to};
+        let operations =
+            [Operation::SetIdentity, Operation::ForwardingUpdate, Operation::PluginLoad];
+        for port in 0..8u8 {
+            let end = command(8, vci_control_to(port).unwrap()).unwrap();
+            assert_eq!(end, End { port: port.into(), vci: VCI_LISTEN });
+            assert_eq!(arrival(8, end.vci), Some(Arrival::Command));
+            for (sequence, operation) in operations.into_iter().enumerate() {
+                let (sequence, body) = (sequence as u32, vec![port; 100 * sequence + 1]);
+                let message_type = Type::Request;
+                let message = Message { message_type, operation, port, sequence, body: &body };
+                let frame = aal5::emit(&message.emit().unwrap(), 0).unwrap();
+                let cells: Vec<&[u8]> = frame.chunks(48).collect();
+                assert!(cells.iter().all(|cell| cell.len() == 48));
+                let heard = cells.concat();
+                let payload = aal5::parse(&heard).unwrap().payload.to_vec();
+                assert_eq!(Message::parse(&payload).unwrap(), message);
+            }
+            let cell = ControlCell { operation: 7, sequence: 1, port, len: 2, body: [port; 40] };
+            assert_eq!(ControlCell::parse(&cell.emit()).unwrap(), cell);
+        }
+        assert!((0..8).all(|port| command(port.into(), vci_control_to(port).unwrap()).is_none()));
     }
 }

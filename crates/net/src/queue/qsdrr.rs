@@ -203,10 +203,26 @@ mod tests {
         victims(&mut queue).into_iter().map(|(flow, _)| flow).collect()
     }
 
+    /// D-71: the longest queue loses, and goes on to lose until it is the shortest.
     #[test]
     fn victims_come_in_the_sequences_of_the_specification() {
         assert_eq!(sequence([5, 3, 1]), [0, 0, 2, 2, 2, 2, 2]);
         assert_eq!(sequence([6, 2, 1]), [0, 0, 0, 0, 2, 2, 2]);
+    }
+
+    /// D-72: flows that share a queue lose together.
+    #[test]
+    fn several_flows_may_share_a_queue() {
+        let lost = |queues| {
+            let options = DrrOptions { queues, ..DrrOptions::each(9) };
+            let mut queue = Qsdrr::new(options, Discard::Stored, None);
+            for flow in [0, 0].into_iter().chain([1; 12]) {
+                queue.enqueue(Time::START, packet(flow, 1500)).unwrap();
+            }
+            victims(&mut queue).into_iter().map(|(flow, _)| flow).collect::<Vec<_>>()
+        };
+        assert_eq!(lost(None), [1, 1, 1, 1, 1], "the other has a queue of its own");
+        assert_eq!(lost(Some(1)), [0, 0, 1, 1, 1], "the oldest of both go first");
     }
 
     #[test]
