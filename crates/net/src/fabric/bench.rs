@@ -152,12 +152,56 @@ pub fn fat_tree(radix: usize, seed: u64) -> Result<Graph, Error> {
 }
 
 /// The benchmarks of distributed queueing by itself.
-pub const CASES: &[Case] = &[Case {
-    name: "fabric/allocate@64",
-    unit: "rates",
-    what: "computes every rate of 64 ports with backlogs everywhere, both equation sets",
-    prepare: allocate,
-}];
+pub const CASES: &[Case] = &[
+    Case {
+        name: "fabric/allocate@64",
+        unit: "rates",
+        what: "computes every rate of 64 ports with backlogs everywhere, both equation sets",
+        prepare: allocate,
+    },
+    Case {
+        name: "fabric/cells@1024",
+        unit: "cell-hops",
+        what: "cells through three stages of 32 switches, back pressure and resequencing, load 0.9: \
+               what engine/fabric, which moves packets whole, leaves out",
+        prepare: cells,
+    },
+];
+
+/// Cells of uniform random traffic through the stages of [`super::multistage`], and into order again.
+fn cells(quick: bool) -> Box<dyn FnMut() -> Work> {
+    use super::multistage::{Cell, Fabric, Resequencer};
+    /// Slots that a cell is waited for.
+    const AGE: u64 = 64;
+    let slots = if quick { 50 } else { 500 };
+    Box::new(move || {
+        let mut random = lastmeter_base::Stream::new(1, "cells");
+        let mut fabric = Fabric::new(32, 2, 8 * 32);
+        let (ports, stages) = (fabric.ports() as u64, fabric.stages() as u64);
+        let mut order: Vec<Resequencer> = (0..ports).map(|_| Resequencer::new(AGE)).collect();
+        let (mut units, mut hash, mut id) = (0, 0u64, 0);
+        for slot in 0..slots {
+            for input in 0..ports as u32 {
+                if random.chance(0.9) && fabric.has_room(input as usize) {
+                    id += 1;
+                    let output = random.below(ports) as u32;
+                    let entered = fabric.inject(Cell { entered: slot, id, input, output });
+                    debug_assert!(entered.is_ok(), "there was room");
+                }
+            }
+            for cell in fabric.step() {
+                units += stages;
+                order[cell.output as usize].put(slot, cell);
+            }
+            for (output, order) in order.iter_mut().enumerate() {
+                while let Some(cell) = order.take(slot) {
+                    hash = (hash ^ cell.id ^ (output as u64) << 40).wrapping_mul(0x0100_0000_01b3);
+                }
+            }
+        }
+        Work { units, hash }
+    })
+}
 
 fn allocate(quick: bool) -> Box<dyn FnMut() -> Work> {
     use super::allocation::{Allocation, Summary};
