@@ -23,6 +23,8 @@ struct Family {
     /// is timed, and the last the largest that can be made.
     sizes: [usize; 4],
     ports: fn(usize) -> usize,
+    /// What a hop is.
+    hop: &'static str,
 }
 
 const FABRIC: Family = Family {
@@ -31,6 +33,9 @@ const FABRIC: Family = Family {
     make: bench::fabric,
     sizes: [256, 512, 1024, 8192],
     ports: |ports| ports,
+    hop: "each is a queue and the line that serves it, as the chain's: of an input, a trunk, an output \
+          and its link, four for a packet of 1500 B, which goes whole; its 32 cells through three \
+          stages would be 96 cell-hops, see fabric/cells",
 };
 
 const FAT_TREE: Family = Family {
@@ -39,6 +44,7 @@ const FAT_TREE: Family = Family {
     make: bench::fat_tree,
     sizes: [10, 12, 16, 64],
     ports: |radix| radix.pow(3) / 4,
+    hop: "each is a queue and the line that serves it, as the chain's: six for a packet",
 };
 
 /// All benchmarks of size.
@@ -121,11 +127,12 @@ fn speed(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, 
     let ports = (family.ports)(family.sizes[TIMED]);
     let note = format!(
         "{hops} packet-hops through {ports} {} at full load, {} in {:.2} s, {} packets lost, \
-         ledger on, one thread",
+         ledger on, one thread; {}",
         family.unit,
         length(setting),
         timed.seconds,
         timed.outcome.books.dropped,
+        family.hop,
     );
     let mut result = engine::result(family.name, value, "packet-hops/CPU s", &timed, note);
     result.peer = Some("engine/chain".to_owned());
