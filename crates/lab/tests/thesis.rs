@@ -1,0 +1,125 @@
+//! What Indiresan's thesis builds on, shown by what runs here: E-02, E-03, E-06, E-09 and E-10.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use lastmeter_base::{Bytes, Duration, PerByte};
+use lastmeter_engine::Serial;
+use lastmeter_host::adapter::cim::Cim;
+use lastmeter_host::adapter::transmitter::Variation;
+use lastmeter_host::adapter::{firmware, picture, pipeline};
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile::device;
+use lastmeter_lab::run::{Crew, Watch, ledger};
+use std::io::Read;
+
+/// Fig 1.1: the communication subsystem of an end host, its shaded part between host and network.
+#[test]
+fn e_02_the_adapter_stands_between_the_host_and_the_network() {
+    let drawn = picture::text(&device::read("cim", &Builtin).unwrap());
+    let parts = [
+        "host\n",
+        "host interface",
+        "transfer control",
+        "queueing",
+        "buffers",
+        "network interface",
+        "network\n",
+    ];
+    let mut from = 0;
+    for part in parts {
+        from += drawn[from..].find(part).unwrap_or_else(|| panic!("{part} after {from}:\n{drawn}"));
+    }
+}
+
+/// §1.1: one description is studied and becomes an implementation, and is not of networks alone.
+#[test]
+fn e_03_one_description_is_run_drawn_and_made_into_firmware() {
+    for name in Builtin.names(device::FOLDER) {
+        let card = device::read(&name, &Builtin).unwrap();
+        let sent = pipeline::run(&card, Bytes(512), (1, 5), Variation::None, 0);
+        assert!(sent.mean > Duration::ZERO && sent.latency.count() == 5, "{name} runs");
+        let program = firmware::skeleton(&card);
+        assert!(program.contains("void transfer_do(void)"), "{name} becomes a program");
+        assert!(device::svg(&card).contains("<svg"), "{name} is drawn");
+    }
+}
+
+/// Fig 2.1: what a message of 4 KB takes, one at a time, by the equation, by the machine, and by elements in a
+/// graph, which are what runs on a wall clock as well.
+#[test]
+fn e_06_an_equation_a_machine_and_a_network_agree() {
+    let cim = device::read("cim", &Builtin).unwrap();
+    // Table 5.1 and Eq 5.2.
+    let equation = Cim {
+        message_overhead: Duration::from_us(1280),
+        segment: Bytes(256),
+        segment_overhead: Duration::from_ns(1_760),
+        small: Bytes(4096),
+        per_byte_small: PerByte::from_fs(420_000_000),
+        per_byte_large: PerByte::from_fs(310_000_000),
+        frame: Bytes(2048),
+        transmit_overhead: Duration::from_us(1350),
+        frame_delay: Duration::from_ns(79_750),
+    };
+    let by_equation = equation.time_alone(Bytes(4096)).as_secs_f64();
+    let machine = pipeline::run(&cim, Bytes(4096), (1, 50), Variation::None, 0);
+    let by_machine = machine.mean.as_secs_f64();
+    let text = lastmeter_host::adapter::element::PAGE.example;
+    let sets = ["nodes.card.adapter.depth=1", "duration=2 s"];
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
+    let experiment = Experiment::parse("x.toml", text, &sets, &Builtin).unwrap();
+    let sent = delivered(&experiment, &Builtin);
+    let by_network = 2.0 / sent as f64;
+    assert_eq!(by_equation, by_machine, "to the picosecond");
+    assert!((by_network / by_equation - 1.0).abs() < 0.01, "{by_network} s beside {by_equation} s");
+}
+
+/// The HARTS of `profiles/hosts`, with its application on a processor of its own.
+struct TwoProcessors;
+
+impl Library for TwoProcessors {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        let text = Builtin.profile(folder, name)?;
+        let two = text
+            .replace(
+                "[resources]\n",
+                "[resources]\nap = { cpu = {}, source = \"section 3.1.1\" }\n",
+            )
+            .replace("name = \"application\"\non = \"cpu\"", "name = \"application\"\non = \"ap\"");
+        assert!(folder != "hosts" || two.matches("\"ap\"").count() == 1, "{two}");
+        Ok(two)
+    }
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        Builtin.open(path)
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        Builtin.names(folder)
+    }
+}
+
+fn delivered(experiment: &Experiment, library: &dyn Library) -> u64 {
+    let watch = Watch::default();
+    let crew = Crew { parallel: &Serial, threads: 1, library, watch: &watch };
+    let ledger = ledger(experiment, crew).unwrap();
+    ledger.paths.iter().map(|path| path.totals.delivered.packets).sum()
+}
+
+/// §3.1.1: "applications execute on APs while communication protocols execute on the NP". 4000 packets/s
+/// are more than the network processor can take (2193), and leave an application beside it nothing.
+#[test]
+fn e_09_e_10_a_processor_for_the_network_leaves_the_application_its_own() {
+    let harts = Builtin.profile("hosts", "harts").unwrap();
+    assert!(harts.contains("25 MHz MC68040") && harts.contains("HARTS"), "E-09: Fig 3.1");
+    let text = "duration = \"1 s\"\n[nodes]\na = { host = {} }\nb = { host = { profile = \"harts\" } }\n\
+                [[links]]\nbetween = [\"a\", \"b\"]\nrate = \"100 Mbit/s\"\n\
+                [[traffic]]\nname = \"all\"\nfrom = \"a\"\nto = \"b\"\n\
+                constant = { rate = \"32 Mbit/s\", size = \"1000 B\" }\n";
+    let of = |library: &dyn Library| {
+        delivered(&Experiment::parse("x.toml", text, &[], library).unwrap(), library)
+    };
+    let (one, two) = (of(&Builtin), of(&TwoProcessors));
+    assert!(one < 200, "{one}: one processor for both is kept busy by its interrupts");
+    assert!(two > 1000, "{two}: what the network processor passes on is worked on");
+}
