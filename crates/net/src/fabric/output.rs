@@ -234,3 +234,105 @@ impl Queue {
         served
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::NodeId;
+    use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
+    use proptest::prelude::*;
+
+    /// Sends ten packets of 1500 B at once, and takes what comes back.
+    struct Ten(PathId);
+
+    impl Element for Ten {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            for _ in 0..10 {
+                let mut packet = cx.make(self.0, Bytes(1500));
+                packet.destination = NodeId(0);
+                cx.send(PortId(0), packet);
+            }
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+    }
+
+    fn run(until: Duration) -> Outcome {
+        let mut graph = Graph::new(1);
+        let path = graph.path("path", "class");
+        let mut stage = |name: &str| {
+            let name = name.to_owned();
+            graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 })
+        };
+        let (line, queue) = (stage("line"), stage("queue"));
+        let mut wire = |name: &str| {
+            let (name, kind) = (name.to_owned(), ResourceKind::Wire);
+            graph.resource(ResourceInfo { name, kind, units: 1 })
+        };
+        // 6 us and 12 us for a packet.
+        let port = ((Rate::from_gbit(2), wire("line")), (Rate::from_gbit(1), wire("link")));
+        let outputs = Outputs::new(Options {
+            directory: vec![Some(0)].into(),
+            first: 0,
+            ports: vec![port],
+            room: Bytes(3000),
+            tells: None,
+            line,
+            queue,
+        });
+        let ten = graph.add("ten", Ten(path)).unwrap();
+        let outputs = graph.add("outputs", outputs).unwrap();
+        graph.connect(ten, PortId(0), outputs, PortId(0)).unwrap();
+        graph.connect(outputs, PortId(0), ten, PortId(0)).unwrap();
+        let mut engine = graph.build(1).unwrap();
+        engine.run_until(Time::START + until, &mut VirtualClock::default()).unwrap();
+        engine.finish().unwrap()
+    }
+
+    /// They come to the queue every 6 us and leave it every 12. The sixth finds two before it at 36 us,
+    /// and so do the eighth and the tenth.
+    #[test]
+    fn what_finds_no_room_is_dropped_when_it_comes_to_the_queue() {
+        for (us, dropped, delivered) in
+            [(17, 0, 0), (35, 0, 2), (36, 1, 2), (50, 2, 3), (200, 3, 7)]
+        {
+            let outcome = run(Duration::from_us(us));
+            let books = &outcome.books;
+            assert_eq!((books.dropped, books.delivered), (dropped, delivered), "{us} us");
+        }
+    }
+
+    proptest! {
+        /// Beside a list of all packets, each of which is looked at anew.
+        #[test]
+        fn a_queue_told_ahead_is_a_queue(
+            packets in prop::collection::vec((0u64..40, 1u64..4, 0u64..30), 1..80),
+            room in 1u64..12,
+        ) {
+            let mut queue = Queue::default();
+            let mut plain: Vec<(u64, u64, u64)> = Vec::new(); // Arrives, begins, length.
+            let (mut now, mut arrives) = (0, 0);
+            for (later, len, on_line) in packets {
+                now += later;
+                arrives = arrives.max(now) + on_line + 1;
+                let service = 8 * len;
+                let waits: u64 =
+                    plain.iter().filter(|one| one.1 > arrives).map(|one| one.2).sum();
+                let free = plain.last().map_or(0, |&(_, begins, len)| begins + 8 * len);
+                let expected = (waits + len <= room).then(|| free.max(arrives));
+                let found = queue.accept(
+                    Time::from_ps(now),
+                    Time::from_ps(arrives),
+                    Duration::from_ps(service),
+                    (Bytes(len), Bytes(room)),
+                );
+                prop_assert_eq!(found, expected.map(Time::from_ps));
+                plain.extend(expected.map(|begins| (arrives, begins, len)));
+                let here = plain.iter().filter(|one| one.0 < now && one.1 >= now);
+                let (count, bytes) = here.fold((0, 0), |(n, sum), one| (n + 1, sum + one.2));
+                prop_assert_eq!(queue.waiting(Time::from_ps(now)), (count, Bytes(bytes)));
+            }
+        }
+    }
+}

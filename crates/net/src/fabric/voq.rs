@@ -20,6 +20,8 @@
 mod bits;
 mod debts;
 mod items;
+#[cfg(test)]
+mod twin;
 
 use super::allocation::{Allocation, PORTS_MAX, Summary};
 use bits::Bits;
