@@ -33,9 +33,9 @@ const FABRIC: Family = Family {
     make: bench::fabric,
     sizes: [256, 512, 1024, 8192],
     ports: |ports| ports,
-    hop: "each is a queue and the line that serves it, as the chain's: of an input, a trunk, an output \
-          and its link, four for a packet of 1500 B, which goes whole; its 32 cells through three \
-          stages would be 96 cell-hops, see fabric/cells",
+    hop: "each is a queue and the line that serves it, as the chain's: of an input, a trunk, an \
+          output and its link, four for a packet of 1500 B, which goes whole; its 32 cells \
+          through three stages would be 96 cell-hops, see fabric/cells",
 };
 
 const FAT_TREE: Family = Family {

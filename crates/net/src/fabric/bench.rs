@@ -162,8 +162,8 @@ pub const CASES: &[Case] = &[
     Case {
         name: "fabric/cells@1024",
         unit: "cell-hops",
-        what: "cells through three stages of 32 switches, back pressure and resequencing, load 0.9: \
-               what engine/fabric, which moves packets whole, leaves out",
+        what: "cells through three stages of 32 switches, back pressure and resequencing, load \
+               0.9: what engine/fabric, which moves packets whole, leaves out",
         prepare: cells,
     },
 ];
