@@ -58,7 +58,7 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How many bits index the first array, those that its entries point to, and so on: together at
-    /// most [`INITIAL_MAX`] and fewer than the key's. Without any a search begins with a node.
+    /// most [`super::array::INITIAL_MAX`] and fewer than the key's. Without any a search begins with a node.
     pub initial: &'static [u8],
     /// Bits that a node looks at, 1 to 6.
     pub stride: u8,
