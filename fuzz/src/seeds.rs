@@ -133,6 +133,7 @@ fn control() -> Result<Corpus, Error> {
         mode: command::Mode::OnRequest,
         source: 1,
         crop: (2, 3),
+        reply_port: 3,
     };
     let message = der::Message {
         message_type: der::Type::Request,
