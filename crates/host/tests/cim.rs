@@ -9,18 +9,7 @@ use lastmeter_host::machine::{Full, Machine, Next, Output, ResourceOptions, Stag
 use lastmeter_host::resource::{Discipline, Options, Priority};
 use lastmeter_net::queue::DropTail;
 
-/// Table 5.1 of Indiresan 1997.
-const TABLE_5_1: Cim = Cim {
-    message_overhead: Duration::from_us(1280),
-    segment: Bytes(256),
-    segment_overhead: Duration::from_ns(1_760),
-    small: Bytes(4096),
-    per_byte_small: PerByte::from_fs(420_000_000),
-    per_byte_large: PerByte::from_fs(310_000_000),
-    frame: Bytes(2048),
-    transmit_overhead: Duration::from_us(1350),
-    frame_delay: Duration::from_ns(79_750),
-};
+const TABLE_5_1: Cim = Cim::TABLE_5_1;
 
 /// The transmit path, each phase on a resource of its own: two memory banks, if they overlap.
 fn transmit_path(len: Bytes) -> Machine {

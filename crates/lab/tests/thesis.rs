@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lastmeter_base::{Bytes, Duration, PerByte};
+use lastmeter_base::{Bytes, Duration};
 use lastmeter_engine::Serial;
 use lastmeter_host::adapter::cim::Cim;
 use lastmeter_host::adapter::transmitter::Variation;
@@ -51,19 +51,8 @@ fn e_03_one_description_is_run_drawn_and_made_into_firmware() {
 #[test]
 fn e_06_an_equation_a_machine_and_a_network_agree() {
     let cim = device::read("cim", &Builtin).unwrap();
-    // Table 5.1 and Eq 5.2.
-    let equation = Cim {
-        message_overhead: Duration::from_us(1280),
-        segment: Bytes(256),
-        segment_overhead: Duration::from_ns(1_760),
-        small: Bytes(4096),
-        per_byte_small: PerByte::from_fs(420_000_000),
-        per_byte_large: PerByte::from_fs(310_000_000),
-        frame: Bytes(2048),
-        transmit_overhead: Duration::from_us(1350),
-        frame_delay: Duration::from_ns(79_750),
-    };
-    let by_equation = equation.time_alone(Bytes(4096)).as_secs_f64();
+    // Eq 5.2.
+    let by_equation = Cim::TABLE_5_1.time_alone(Bytes(4096)).as_secs_f64();
     let machine = pipeline::run(&cim, Bytes(4096), (1, 50), Variation::None, 0);
     let by_machine = machine.mean.as_secs_f64();
     let text = lastmeter_host::adapter::element::PAGE.example;

@@ -18,24 +18,13 @@
 
 use lastmeter_base::{Bytes, Duration, PerByte};
 
-/// The constants of Table 5.1.
+/// The constants of such an adapter.
 ///
 /// ```
-/// use lastmeter_base::{Bytes, Duration, PerByte};
+/// use lastmeter_base::{Bytes, Duration};
 /// use lastmeter_host::adapter::cim::Cim;
-/// let cim = Cim {
-///     message_overhead: Duration::from_us(1280),
-///     segment: Bytes(256),
-///     segment_overhead: Duration::from_ns(1_760),
-///     small: Bytes(4096),
-///     per_byte_small: PerByte::from_fs(420_000_000),
-///     per_byte_large: PerByte::from_fs(310_000_000),
-///     frame: Bytes(2048),
-///     transmit_overhead: Duration::from_us(1350),
-///     frame_delay: Duration::from_ns(79_750),
-/// };
 /// // Two frames: 1350 + 2 x 79.75 us.
-/// assert_eq!(cim.transmit_time(Bytes(4096)), Duration::from_ns(1_509_500));
+/// assert_eq!(Cim::TABLE_5_1.transmit_time(Bytes(4096)), Duration::from_ns(1_509_500));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cim {
@@ -64,6 +53,19 @@ pub struct Cim {
 const OVERLAP: (u64, u64) = (1, 3);
 
 impl Cim {
+    /// Table 5.1, typed from the document.
+    pub const TABLE_5_1: Cim = Cim {
+        message_overhead: Duration::from_us(1280),
+        segment: Bytes(256),
+        segment_overhead: Duration::from_ns(1_760),
+        small: Bytes(4096),
+        per_byte_small: PerByte::from_fs(420_000_000),
+        per_byte_large: PerByte::from_fs(310_000_000),
+        frame: Bytes(2048),
+        transmit_overhead: Duration::from_us(1350),
+        frame_delay: Duration::from_ns(79_750),
+    };
+
     /// Eq 5.1, `T_FC`: the Fibre Channel phase of a message of `len`.
     pub fn transmit_time(&self, len: Bytes) -> Duration {
         self.transmit_overhead + self.frames_time(len)
@@ -117,22 +119,9 @@ impl Cim {
 mod tests {
     use super::*;
 
-    /// Table 5.1, typed from the document.
-    const TABLE_5_1: Cim = Cim {
-        message_overhead: Duration::from_us(1280),
-        segment: Bytes(256),
-        segment_overhead: Duration::from_ns(1_760),
-        small: Bytes(4096),
-        per_byte_small: PerByte::from_fs(420_000_000),
-        per_byte_large: PerByte::from_fs(310_000_000),
-        frame: Bytes(2048),
-        transmit_overhead: Duration::from_us(1350),
-        frame_delay: Duration::from_ns(79_750),
-    };
-
     fn check(equation: fn(&Cim, Bytes) -> Duration, by_hand: &[(u64, u64)]) {
         for &(len, ns) in by_hand {
-            assert_eq!(equation(&TABLE_5_1, Bytes(len)), Duration::from_ns(ns), "{len} bytes");
+            assert_eq!(equation(&Cim::TABLE_5_1, Bytes(len)), Duration::from_ns(ns), "{len} bytes");
         }
     }
 

@@ -124,19 +124,9 @@ mod tests {
     use super::super::cim::Cim;
     use super::super::description::{NetworkModel, Overload, cim};
     use super::*;
-    use lastmeter_base::PerByte;
 
-    const TABLE_5_1: Cim = Cim {
-        message_overhead: Duration::from_us(1280),
-        segment: Bytes(256),
-        segment_overhead: Duration::from_ns(1_760),
-        small: Bytes(4096),
-        per_byte_small: PerByte::from_fs(420_000_000),
-        per_byte_large: PerByte::from_fs(310_000_000),
-        frame: Bytes(2048),
-        transmit_overhead: Duration::from_us(1350),
-        frame_delay: Duration::from_ns(79_750),
-    };
+    const TABLE_5_1: Cim = Cim::TABLE_5_1;
+
     const SIZES: [u64; 6] = [44, 1024, 4096, 8192, 16_384, 65_536];
 
     fn mean(card: &Description, len: u64, depth: u64) -> Duration {

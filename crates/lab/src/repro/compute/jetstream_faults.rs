@@ -242,29 +242,19 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let mut shares: Vec<Series> = names.into_iter().zip(by_number).map(series).collect();
     let [ring, ..] = expected;
     shares.push(series(("ring, by hand", ring)));
-    let plot = |title: &str, caption: &str, (x, y): (&str, &str), over_time, series| Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: x.to_owned(),
-        y: y.to_owned(),
-        over_time,
-        series,
-        marks: Vec::new(),
-    };
     Ok(vec![
-        plot(
+        Plot::new(
             "Hosts that reach the switch (§3.5)",
             "The same faults of hosts and links: any of them takes the ring, a hub goes around it.",
             ("time, s", "hosts"),
-            true,
             names.into_iter().zip(curves).map(series).collect(),
-        ),
-        plot(
+        )
+        .over_time(),
+        Plot::new(
             "Time for which a host reaches the switch, by the number of hosts",
             "With each host two parts more can take a ring down; hub and port do not depend on \
              others.",
             ("hosts", "share of time, %"),
-            false,
             shares,
         ),
     ])

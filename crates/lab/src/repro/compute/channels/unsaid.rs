@@ -53,19 +53,12 @@ fn plot(
     holds: impl Fn(&[f64]) -> bool,
 ) -> Plot {
     let places = series.first().map_or(0, |first| first.points.len());
-    let marks = (0..places).filter_map(|at| {
+    let mark = |at: usize| {
         let values: Vec<f64> = series.iter().map(|curve| curve.points[at].1).collect();
         holds(&values).then(|| (series[0].points[at].0, "holds".to_owned()))
-    });
-    Plot {
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        x: x.to_owned(),
-        y: "% of real-time packets late or lost".to_owned(),
-        over_time: false,
-        marks: marks.collect(),
-        series,
-    }
+    };
+    let marks = (0..places).filter_map(mark).collect();
+    Plot::new(title, caption, (x, "% of real-time packets late or lost"), series).marked(marks)
 }
 
 /// Whether it is within a tenth of what is published.
