@@ -135,7 +135,10 @@ def write(page: Page, text: str) -> None:
 
 
 def run(page: Page) -> None:
-    page.get_by_role("button", name="Run", exact=True).click()
+    """Presses Run and waits until the page shows that run, not an earlier one of the same experiment."""
+    with page.expect_response(lambda answer: answer.url.endswith("/api/runs") and answer.request.method == "POST") as begun:
+        page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#result-title")).to_have_text(re.compile(rf"Run {begun.value.json()['id']}\b"))
 
 
 def done(page: Page) -> None:
