@@ -20,6 +20,11 @@ pub enum Wake {
 pub trait Clock {
     /// Waits for `deadline`, or without one for input alone.
     fn wait(&mut self, deadline: Option<Time>) -> Wake;
+
+    /// Whether it is at every deadline at once. Then it is not asked for each, only now and then.
+    fn jumps(&self) -> bool {
+        false
+    }
 }
 
 /// Lets somebody outside a run watch it and end it.
@@ -51,31 +56,27 @@ impl Control {
 #[derive(Debug, Default)]
 pub struct VirtualClock {
     control: Option<Arc<Control>>,
-    waits: u32,
 }
 
 impl VirtualClock {
-    /// Waits between two looks at the control.
-    const LOOK_EVERY: u32 = 4096;
-
     /// A clock that tells `control` how far it is and ends when told to.
     pub fn watched(control: Arc<Control>) -> VirtualClock {
-        VirtualClock { control: Some(control), waits: 0 }
+        VirtualClock { control: Some(control) }
     }
 }
 
 impl Clock for VirtualClock {
-    #[inline]
     fn wait(&mut self, deadline: Option<Time>) -> Wake {
-        self.waits = self.waits.wrapping_add(1);
-        if self.waits.is_multiple_of(VirtualClock::LOOK_EVERY)
-            && let (Some(control), Some(now)) = (&self.control, deadline)
-        {
+        if let (Some(control), Some(now)) = (&self.control, deadline) {
             control.reached(now);
             if control.stopped() {
                 return Wake::Stop;
             }
         }
         deadline.map_or(Wake::Stop, Wake::At)
+    }
+
+    fn jumps(&self) -> bool {
+        true
     }
 }

@@ -183,7 +183,7 @@ impl Events {
 
     #[inline]
     fn first(&mut self) -> Key {
-        if self.run.is_empty() && self.late.first() == Key::NEVER {
+        if self.run.is_empty() && self.late.is_empty() {
             self.load();
         }
         let late = self.late.first();
@@ -197,12 +197,16 @@ impl Events {
         if self.check_in == 0 {
             self.look();
         }
-        let key = self.first();
-        if key.at() > until || key == Key::NEVER {
-            return None;
+        if self.run.is_empty() && self.late.is_empty() {
+            self.load();
         }
+        let late = self.late.first();
         match self.run.last() {
-            Some(event) if event.key == key => self.run.pop(),
+            Some(event) if event.key <= late => match event.key.at() <= until {
+                true => self.run.pop(),
+                false => None,
+            },
+            _ if late == Key::NEVER || late.at() > until => None,
             _ => self.late.pop(),
         }
     }

@@ -24,8 +24,14 @@ impl Heap {
         self.heap.first().map_or(Key::NEVER, |event| event.key)
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.heap.len() - usize::from(self.hole)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     #[inline]

@@ -10,6 +10,9 @@ use lastmeter_base::{Packet, Time};
 
 /// Handlers that may run at one instant before the run is said to make no progress.
 pub const PROGRESS_LIMIT: u64 = 10_000_000;
+/// Events that are handled before a clock that jumps is asked again: to ask for each would cost a
+/// twentieth of a run.
+const EVENTS_BETWEEN_WAITS: usize = 4096;
 
 /// A graph that can run.
 pub struct Engine {
@@ -251,13 +254,16 @@ impl Partition {
                 // What is due comes first, at its own time: a wake-up that is late moves no event.
                 Wake::Input(now) => {
                     let now = now.min(end);
-                    self.handle_due(now)?;
+                    self.handle_due(now, usize::MAX)?;
                     self.advance(now);
                     self.handle_input()?;
                 }
+                Wake::At(now) if now < end && clock.jumps() => {
+                    self.handle_due(end, EVENTS_BETWEEN_WAITS)?;
+                }
                 Wake::At(now) => {
                     // What is due at `end` itself is still handled.
-                    self.handle_due(now.min(end))?;
+                    self.handle_due(now.min(end), usize::MAX)?;
                     self.advance(now.min(end));
                     if now >= end {
                         return Ok(false);
@@ -276,10 +282,12 @@ impl Partition {
         }
     }
 
-    /// Handles every event that is due by `until`, each at the instant at which it is due.
+    /// Handles the events that are due by `until`, each at the instant at which it is due; at most
+    /// `events_max` of them.
     #[inline]
-    fn handle_due(&mut self, until: Time) -> Result<(), Stuck> {
-        while let Some(event) = self.world.events.pop(until) {
+    fn handle_due(&mut self, until: Time, events_max: usize) -> Result<(), Stuck> {
+        for _ in 0..events_max {
+            let Some(event) = self.world.events.pop(until) else { break };
             self.world.prefetch_ahead();
             if let Some((element, next)) = self.world.foreseen() {
                 self.elements[element as usize].foresee(next);
@@ -336,7 +344,7 @@ impl Partition {
     }
 
     /// Delivers what has been sent without delay, in the order of sending.
-    #[inline]
+    #[inline(always)]
     fn deliver_ready(&mut self) -> Result<(), Stuck> {
         while let Some((to, port, packet)) = self.world.ready.pop_front() {
             self.receive(to, port, packet)?;
