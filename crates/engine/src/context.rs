@@ -38,8 +38,13 @@ impl<'a> Context<'a> {
     pub fn send_at(&mut self, port: PortId, packet: Packet, departs: Time) {
         self.trace(TraceKind::Send(port), packet.id);
         if let Some(packet) = self.world.send(self.me, port, packet, departs) {
-            self.drop(packet, None, "unconnected");
+            self.drop_unconnected(packet);
         }
+    }
+
+    #[cold]
+    fn drop_unconnected(&mut self, packet: Packet) {
+        self.drop(packet, None, "unconnected");
     }
 
     /// Whether `at` has passed for this element: before now, or now, and a timer that it had set for

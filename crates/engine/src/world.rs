@@ -103,29 +103,43 @@ const AHEAD: usize = 4;
 /// How many bits of an order are the origin's own count.
 pub(crate) const COUNT_BITS: u32 = 40;
 
-impl World {
-    /// The next order that `me` may give to an event.
+impl Place {
+    /// The order of the event that it has caused last.
     #[inline]
-    pub(crate) fn next_order(&mut self, me: usize) -> u64 {
-        let place = &mut self.places[me];
-        place.count += 1;
-        assert!(place.count < 1 << COUNT_BITS, "an element caused 10^12 events");
-        let order = u64::from(place.id.0) << COUNT_BITS | place.count;
-        match self.salt {
+    fn order(&self, salt: u64) -> u64 {
+        let order = u64::from(self.id.0) << COUNT_BITS | self.count;
+        match salt {
             0 => order,
             salt => shuffled(order, salt),
         }
     }
 
+    /// The next order that it may give to an event.
+    #[inline]
+    fn next_order(&mut self, salt: u64) -> u64 {
+        self.count += 1;
+        assert!(self.count < 1 << COUNT_BITS, "an element caused 10^12 events");
+        self.order(salt)
+    }
+}
+
+impl Edge {
+    /// Puts a packet on its way; one event stands for all that are on it. `index` is its own.
+    #[inline]
+    fn fly(&mut self, index: usize, due: Key, packet: Packet, events: &mut Events) {
+        if self.flying.is_empty() {
+            events.push(Event { key: due, target: Target::edge(index as u32) });
+        }
+        debug_assert!(self.flying.back().is_none_or(|&(last, _)| last.at() <= due.at()));
+        self.flying.push_back((due, packet));
+    }
+}
+
+impl World {
     /// Whether an event of `me` would come before the one that is being handled, at the same instant.
     #[inline]
     pub(crate) fn precedes(&self, me: usize) -> bool {
-        let place = &self.places[me];
-        let order = u64::from(place.id.0) << COUNT_BITS | place.count;
-        match self.salt {
-            0 => order < self.cause,
-            salt => shuffled(order, salt) < self.cause,
-        }
+        self.places[me].order(self.salt) < self.cause
     }
 
     /// Sends `packet` out of `port` at `departs`; gives it back where the port leads nowhere.
@@ -137,43 +151,37 @@ impl World {
         mut packet: Packet,
         departs: Time,
     ) -> Option<Packet> {
-        let place = &self.places[me];
+        let place = &mut self.places[me];
         if u32::from(port.0) >= place.edges {
             return Some(packet);
         }
         let index = (place.first_edge + u32::from(port.0)) as usize;
-        let edge = &self.edges[index];
+        let edge = &mut self.edges[index];
         // What departs beyond the end of time never arrives.
         let at = departs.saturating_add(edge.delay);
-        let to = edge.to;
         if let Some(stage) = edge.stage {
             packet.visit(stage, Duration::ZERO, edge.delay, Duration::ZERO);
         }
-        match to {
+        match edge.to {
             End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
             End::Here(..) => {
-                let due = Key::new(at, self.next_order(me));
-                self.fly(index, due, packet);
+                let due = Key::new(at, place.next_order(self.salt));
+                edge.fly(index, due, packet, &mut self.events);
             }
             End::There { partition, edge } => {
-                let due = Key::new(at, self.next_order(me));
-                self.crosses_at = self.crosses_at.min(at);
-                self.outboxes[partition as usize].push(Crossing { edge, due, packet });
+                let due = Key::new(at, place.next_order(self.salt));
+                self.cross(partition, Crossing { edge, due, packet });
             }
             End::Nowhere => return Some(packet),
         }
         None
     }
 
-    /// Puts a packet on its way along an edge; one event stands for all that are on it.
-    #[inline]
-    pub(crate) fn fly(&mut self, edge: usize, due: Key, packet: Packet) {
-        let flying = &mut self.edges[edge].flying;
-        if flying.is_empty() {
-            self.events.push(Event { key: due, target: Target::edge(edge as u32) });
-        }
-        debug_assert!(flying.back().is_none_or(|&(last, _)| last.at() <= due.at()));
-        flying.push_back((due, packet));
+    /// Hands a packet to another partition; out of line, to keep what every hop does short.
+    #[inline(never)]
+    fn cross(&mut self, partition: u32, crossing: Crossing) {
+        self.crosses_at = self.crosses_at.min(crossing.due.at());
+        self.outboxes[partition as usize].push(crossing);
     }
 
     /// Puts all that has crossed from other partitions on its way.
@@ -181,7 +189,8 @@ impl World {
         for from in 0..self.inboxes.len() {
             let mut inbox = std::mem::take(&mut self.inboxes[from]);
             for Crossing { edge, due, packet } in inbox.drain(..) {
-                self.fly(edge as usize, due, packet);
+                let index = edge as usize;
+                self.edges[index].fly(index, due, packet, &mut self.events);
             }
             self.inboxes[from] = inbox;
         }
@@ -189,10 +198,10 @@ impl World {
 
     #[inline]
     pub(crate) fn arm(&mut self, me: usize, timer: u32, at: Time) {
-        let place = &self.places[me];
+        let place = &mut self.places[me];
         assert!(timer < place.timers, "timer {timer} of an element that has {}", place.timers);
         let slot = (place.first_timer + timer) as usize;
-        let key = Key::new(at.max(self.now), self.next_order(me));
+        let key = Key::new(at.max(self.now), place.next_order(self.salt));
         let state = &mut self.timers[slot];
         state.due = key;
         if key < state.queued {
