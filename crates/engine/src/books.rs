@@ -119,7 +119,7 @@ pub struct Row {
     /// Which stage.
     pub stage: StageId,
     /// Sum over visits of the visit's place in its packet's record, to order rows by.
-    position: u128,
+    position: u64,
     /// Packets and bytes that passed.
     pub passed: Count,
     /// Waiting times.
@@ -132,25 +132,30 @@ pub struct Row {
     /// services are the same, and without queueing all waits are.
     last_wait: Repeated,
     last_service: Repeated,
-    /// Visits that were not held up, and not yet counted in `blocked`: nearly all.
-    unblocked: u64,
 }
 
-/// A time, and how often it came in a row.
+/// A time that has come in a row since so many packets had passed: while it comes, nothing is written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Repeated {
     time: Duration,
-    times: u64,
+    since: u64,
 }
 
 impl Repeated {
+    /// A packet comes with `time`, after `passed` others.
     #[inline]
-    fn record(&mut self, time: Duration, into: &mut Distribution) {
+    fn record(&mut self, time: Duration, passed: u64, into: &mut Distribution) {
         if time != self.time {
-            into.record_many(self.time, self.times);
-            *self = Repeated { time, times: 0 };
+            self.settle(passed, into);
+            self.time = time;
         }
-        self.times += 1;
+    }
+
+    /// Counts the times of the packets that have `passed` and are not counted yet.
+    #[inline]
+    fn settle(&mut self, passed: u64, into: &mut Distribution) {
+        into.record_many(self.time, passed - self.since);
+        self.since = passed;
     }
 }
 
@@ -165,30 +170,40 @@ impl Row {
             blocked: Distribution::default(),
             last_wait: Repeated::default(),
             last_service: Repeated::default(),
-            unblocked: 0,
         }
     }
 
     #[inline]
     fn enter(&mut self, position: u32, visit: Visit, len: Bytes) {
-        self.position += u128::from(position);
-        self.passed.add(len);
-        self.last_wait.record(visit.wait, &mut self.wait);
-        self.last_service.record(visit.service, &mut self.service);
-        match visit.blocked {
-            Duration::ZERO => self.unblocked += 1,
-            blocked => self.blocked.record(blocked),
+        let passed = self.passed.packets;
+        self.last_wait.record(visit.wait, passed, &mut self.wait);
+        self.last_service.record(visit.service, passed, &mut self.service);
+        if !visit.blocked.is_zero() {
+            self.blocked.record_many(visit.blocked, 1);
         }
+        self.position += u64::from(position);
+        self.passed.add(len);
     }
 
     /// Counts the visits that are only remembered so far.
     fn settle(&mut self) {
-        for (last, times) in
-            [(&mut self.last_wait, &mut self.wait), (&mut self.last_service, &mut self.service)]
-        {
-            times.record_many(last.time, std::mem::take(&mut last.times));
-        }
-        self.blocked.record_many(Duration::ZERO, std::mem::take(&mut self.unblocked));
+        let passed = self.passed.packets;
+        self.last_wait.settle(passed, &mut self.wait);
+        self.last_service.settle(passed, &mut self.service);
+        // Nearly all were not held up; only the others are in there.
+        self.blocked.record_many(Duration::ZERO, passed - self.blocked.count());
+    }
+
+    fn merge(&mut self, mut theirs: Row) {
+        theirs.settle();
+        self.settle();
+        self.position += theirs.position;
+        self.passed.merge(theirs.passed);
+        self.wait.merge(&theirs.wait);
+        self.service.merge(&theirs.service);
+        self.blocked.merge(&theirs.blocked);
+        (self.last_wait.since, self.last_service.since) =
+            (self.passed.packets, self.passed.packets);
     }
 
     /// Picoseconds that delivered packets spent here, exact.
@@ -233,8 +248,8 @@ impl PathBook {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         // Compares mean positions as exact fractions.
         rows.sort_by(|a, b| {
-            let a_first = a.position * u128::from(b.passed.packets);
-            let b_first = b.position * u128::from(a.passed.packets);
+            let a_first = u128::from(a.position) * u128::from(b.passed.packets);
+            let b_first = u128::from(b.position) * u128::from(a.passed.packets);
             a_first.cmp(&b_first).then(a.stage.cmp(&b.stage))
         });
         rows
@@ -248,15 +263,20 @@ impl PathBook {
 
     #[inline]
     fn row(&mut self, stage: StageId) -> &mut Row {
+        let place = match self.row_of_stage.get(stage.0 as usize) {
+            Some(&place) if place > 0 => place,
+            _ => self.add_row(stage),
+        };
+        &mut self.rows[place as usize - 1]
+    }
+
+    #[cold]
+    fn add_row(&mut self, stage: StageId) -> u32 {
         let slot = stage.0 as usize;
-        if slot >= self.row_of_stage.len() {
-            self.row_of_stage.resize(slot + 1, 0);
-        }
-        if self.row_of_stage[slot] == 0 {
-            self.rows.push(Row::new(stage));
-            self.row_of_stage[slot] = self.rows.len() as u32;
-        }
-        &mut self.rows[self.row_of_stage[slot] as usize - 1]
+        self.row_of_stage.resize(self.row_of_stage.len().max(slot + 1), 0);
+        self.rows.push(Row::new(stage));
+        self.row_of_stage[slot] = self.rows.len() as u32;
+        self.row_of_stage[slot]
     }
 
     fn enter_variation(&mut self, packet: &Packet, latency: Duration) {
@@ -290,15 +310,7 @@ impl PathBook {
             self.dropped.entry(key).or_default().merge(count);
         }
         for theirs in &other.rows {
-            let mut theirs = theirs.clone();
-            theirs.settle();
-            let mine = self.row(theirs.stage);
-            mine.settle();
-            mine.position += theirs.position;
-            mine.passed.merge(theirs.passed);
-            mine.wait.merge(&theirs.wait);
-            mine.service.merge(&theirs.service);
-            mine.blocked.merge(&theirs.blocked);
+            self.row(theirs.stage).merge(theirs.clone());
         }
     }
 }
