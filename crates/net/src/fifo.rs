@@ -10,7 +10,7 @@
 //! [`DropTail`](crate::queue::DropTail) queue counts; half of its events are not there.
 
 use crate::server::Service;
-use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
+use lastmeter_base::{Bytes, Duration, Packet, StageId, Stream, Time};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId};
 use std::collections::VecDeque;
 
@@ -41,13 +41,10 @@ impl Fifo {
             self.bytes -= len;
             self.waiting.pop_front();
         }
-        if self.waiting.is_empty() {
-            // From the beginning again: a ring that few wait in stays in few lines of a cache.
-            self.waiting.clear();
-        }
     }
 
-    /// Packets that wait, as of the last time that it was settled.
+    /// Packets that wait, as of the last time that it was settled; those whose service has begun since
+    /// count too.
     #[inline]
     pub(crate) fn packets(&self) -> u64 {
         self.waiting.len() as u64
@@ -79,6 +76,10 @@ impl Fifo {
             debug_assert!(earlier <= now);
             self.bytes -= len;
             self.waiting.pop_front();
+        }
+        if self.waiting.is_empty() {
+            // From the beginning again: a ring that few wait in stays in few lines of a cache.
+            self.waiting.clear();
         }
         if begins > now {
             self.bytes += len;
@@ -127,6 +128,9 @@ pub struct FifoServer {
     bytes_max: Bytes,
     stage: StageId,
     resource: ResourceId,
+    /// The length that a line served last, and how long; [`NOTHING`] before that, and for other services.
+    /// Most packets have the length of the one before, and a division takes longer than a look.
+    last: (Bytes, Duration),
     service: Service,
     refused: u64,
 }
@@ -140,24 +144,55 @@ impl FifoServer {
         stage: StageId,
         resource: ResourceId,
     ) -> FifoServer {
-        let (fifo, refused) = (Fifo::default(), 0);
-        FifoServer { fifo, service, packets_max, bytes_max, stage, resource, refused }
+        let (fifo, refused, last) = (Fifo::default(), 0, NOTHING);
+        FifoServer { fifo, service, packets_max, bytes_max, stage, resource, refused, last }
     }
+
+    /// Whether there is no room for a packet of `len` beside those that waited when it looked last.
+    #[inline]
+    fn is_full_for(&self, len: Bytes) -> bool {
+        self.fifo.packets() >= self.packets_max || self.fifo.bytes() + len > self.bytes_max
+    }
+}
+
+/// No packet is so long.
+const NOTHING: (Bytes, Duration) = (Bytes(u64::MAX), Duration::ZERO);
+
+/// How long a service takes that starts at `begins`; `last` is [`FifoServer::last`].
+#[inline]
+fn time_for(
+    service: &Service,
+    last: &mut (Bytes, Duration),
+    (begins, len): (Time, Bytes),
+    stream: &mut Stream,
+) -> Duration {
+    if last.0 == len {
+        return last.1;
+    }
+    let time = service.time_for(begins, len, stream);
+    if let Service::Line { .. } = service {
+        *last = (len, time);
+    }
+    time
 }
 
 impl Element for FifoServer {
     #[inline]
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
         let (now, len) = (cx.now(), packet.len);
-        self.fifo.settle(cx);
-        if self.fifo.packets() >= self.packets_max || self.fifo.bytes() + len > self.bytes_max {
-            self.refused += 1;
-            cx.drop(packet, Some(self.stage), "full");
-            return;
+        if self.is_full_for(len) {
+            // Unless some are there no longer.
+            self.fifo.settle(cx);
+            if self.is_full_for(len) {
+                self.refused += 1;
+                cx.drop(packet, Some(self.stage), "full");
+                return;
+            }
         }
         packet.entered = now;
-        let service = |begins| self.service.time_for(begins, len, cx.rng());
-        let (begins, service) = self.fifo.accept(now, len, service);
+        let FifoServer { fifo, service, last, .. } = self;
+        let service = |begins| time_for(service, last, (begins, len), cx.rng());
+        let (begins, service) = fifo.accept(now, len, service);
         if cx.collecting() {
             packet.visit(self.stage, begins - now, service, Duration::ZERO);
         }
