@@ -241,15 +241,28 @@ impl Visits {
     fn add(&mut self, word: u64) {
         match self.first.get_mut(self.len) {
             Some(place) => *place = word,
-            None => self.more.get_or_insert_default().set(self.len - WORDS_WITHIN, word),
+            None => self.set_more(self.len - WORDS_WITHIN, word),
         }
         self.len += 1;
     }
 
     #[inline]
     fn word(&self, at: usize) -> u64 {
-        let more = || self.more.as_ref().map_or(0, |more| more.get(at - WORDS_WITHIN));
-        self.first.get(at).copied().unwrap_or_else(more)
+        match self.first.get(at) {
+            Some(&word) => word,
+            None => self.word_of_more(at - WORDS_WITHIN),
+        }
+    }
+
+    /// Long records stay out of line, so that each hop's code has registers for the short ones.
+    #[inline(never)]
+    fn set_more(&mut self, at: usize, word: u64) {
+        self.more.get_or_insert_default().set(at, word);
+    }
+
+    #[inline(never)]
+    fn word_of_more(&self, at: usize) -> u64 {
+        self.more.as_ref().map_or(0, |more| more.get(at))
     }
 
     #[cold]
