@@ -30,6 +30,7 @@ pub mod counters;
 mod error;
 mod fit;
 pub mod flood;
+pub mod heap;
 pub mod link;
 pub mod namespace;
 mod netlink;

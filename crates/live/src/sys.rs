@@ -277,6 +277,33 @@ pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::ti
     Ok(took)
 }
 
+/// Has the C library take the heap's next gibibyte from the kernel at once, and asks for huge pages
+/// there. It is only addresses, until something is written. The heap is kept in one piece from then on:
+/// what is freed at its end stays, and up to 32 MiB come from it (the most that the library allows).
+///
+/// The library's own way, `glibc.malloc.hugetlb`, needs the environment before a program starts.
+#[cfg(target_env = "gnu")]
+pub(crate) fn heap_in_huge_pages() -> io::Result<()> {
+    use rustix::mm::{Advice, madvise};
+    const ROOM: usize = 1 << 30;
+    /// What a heap grows by otherwise (`M_TOP_PAD` in mallopt(3)).
+    const ROOM_USUAL: usize = 128 << 10;
+    // SAFETY: no pointers; these options say how the library asks for memory, not where anything is.
+    let set = |option, value: usize| unsafe { libc::mallopt(option, value as libc::c_int) };
+    set(libc::M_MMAP_THRESHOLD, 32 << 20);
+    set(libc::M_TRIM_THRESHOLD, usize::MAX);
+    set(libc::M_TOP_PAD, ROOM);
+    // More than a young heap has left, so that it grows; the new room begins right behind.
+    let mut last: Vec<u8> = Vec::new();
+    let grown = last.try_reserve_exact(8 * ROOM_USUAL);
+    set(libc::M_TOP_PAD, ROOM_USUAL);
+    grown.map_err(io::Error::other)?;
+    let page = rustix::param::page_size();
+    let start = last.as_mut_ptr().map_addr(|address| address.next_multiple_of(page));
+    // SAFETY: this advice changes no contents, of whatever lies there.
+    unsafe { madvise(start.cast(), ROOM, Advice::LinuxHugepage) }.map_err(Into::into)
+}
+
 /// The cores of a set, as the kernel takes them; made before `fork` because it may allocate.
 fn core_set(cores: &[usize]) -> rustix::thread::CpuSet {
     let mut set = rustix::thread::CpuSet::new();

@@ -1,0 +1,34 @@
+//! The heap of a program that has just begun lies in huge pages; it has its own `main` because a test
+//! runs in a thread that has another heap.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use std::path::Path;
+
+fn main() {
+    if !cfg!(target_env = "gnu") || !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        println!("SKIP: no huge pages: another C library, or a kernel without them");
+        return;
+    }
+    lastmeter_live::heap::use_huge_pages();
+    // As small as packets, and as large as tables; the first may lie in what was there before.
+    for (len, count) in [(256, 10_000), (1 << 20, 4), (24 << 20, 4)] {
+        let blocks: Vec<Vec<u8>> = (0..count).map(|_| Vec::with_capacity(len)).collect();
+        let last = blocks.last().unwrap().as_ptr() as usize;
+        assert!(has_flag(last, "hg"), "blocks of {len} bytes do not lie in huge pages");
+    }
+}
+
+/// Whether the mapping that `address` lies in has this flag (`VmFlags` in proc_pid_smaps(5)).
+fn has_flag(address: usize, flag: &str) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut inside = false;
+    maps.lines().any(|line| {
+        let parse = |text| usize::from_str_radix(text, 16).ok();
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        if let Some((Some(start), Some(end))) = range.map(|(a, b)| (parse(a), parse(b))) {
+            inside = (start..end).contains(&address);
+        }
+        let flags = line.strip_prefix("VmFlags:").filter(|_| inside);
+        flags.is_some_and(|flags| flags.split_whitespace().any(|other| other == flag))
+    })
+}
