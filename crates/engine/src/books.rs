@@ -113,8 +113,10 @@ pub struct DropKey {
     pub reason: &'static str,
 }
 
-/// One stage of one path, over the packets that were delivered.
+/// One stage of one path, over the packets that were delivered. What every visit reads and writes is
+/// in the first of its cache lines.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Row {
     /// Which stage.
     pub stage: StageId,
@@ -122,16 +124,16 @@ pub struct Row {
     position: u64,
     /// Packets and bytes that passed.
     pub passed: Count,
+    /// Times that have come again and again, and are not counted below yet. At a constant rate all
+    /// services are the same, and without queueing all waits are.
+    last_wait: Repeated,
+    last_service: Repeated,
     /// Waiting times.
     pub wait: Distribution,
     /// Service times.
     pub service: Distribution,
     /// Times held up.
     pub blocked: Distribution,
-    /// Times that have come again and again, and are not counted above yet. At a constant rate all
-    /// services are the same, and without queueing all waits are.
-    last_wait: Repeated,
-    last_service: Repeated,
 }
 
 /// A time that has come in a row since so many packets had passed: while it comes, nothing is written.

@@ -145,6 +145,7 @@ impl Connection {
     }
 
     /// The blocks that changed last, as many as fit (RFC 2018 §4).
+    #[inline(never)]
     fn blocks(&self) -> Blocks {
         let most = if self.timestamps { 3 } else { 4 };
         let mut told: [(u64, u64); 4] = [(0, 0); 4];
