@@ -141,10 +141,12 @@ impl Packet {
         prefetch(&self.0.visits.first);
     }
 
-    /// Asks for the transport's header.
+    /// Asks for what its end will read and write: the transport's header, and the rest, which is reset
+    /// when the packet is used again, mostly at once.
     #[inline(always)]
-    pub fn prefetch_transport(&self) {
+    pub fn prefetch_rest(&self) {
         prefetch(&self.0.transport);
+        prefetch(&self.0.tag);
     }
 
     /// Records that this packet waited for `stage`, was served by it, and was then held up.

@@ -250,6 +250,10 @@ impl World {
             && let Some(first) = edge.flying.front()
         {
             prefetch(first);
+            // Which comes due next, when the first has landed.
+            if let Some(second) = edge.flying.get(1) {
+                prefetch(second);
+            }
         }
         self.prefetch_packet(1);
     }

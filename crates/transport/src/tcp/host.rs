@@ -273,7 +273,7 @@ impl Element for TcpHost {
     fn foresee(&self, next: Foreseen<'_>) {
         let index = match next {
             Foreseen::Packet(packet) => {
-                packet.prefetch_transport();
+                packet.prefetch_rest();
                 packet.flow.0.wrapping_sub(self.first)
             }
             Foreseen::Timer => self.due.first().unwrap_or(u32::MAX),
