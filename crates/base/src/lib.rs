@@ -15,9 +15,9 @@ mod time;
 
 pub use bytes::Bytes;
 pub use packet::{
-    Body, Ecn, FlowId, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit, Visits,
+    Body, Ecn, Far, FlowId, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit, Visits,
 };
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_end, prefetch_lines};
 pub use random::{Draw, Stream, content_tag};
 pub use rate::{Cost, PerByte, Rate};
 pub use text::{Quantity, QuantityError};

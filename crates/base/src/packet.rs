@@ -81,6 +81,13 @@ pub struct Body {
     pub id: u64,
     /// Stages passed so far.
     pub visits: Visits,
+    far: Far,
+}
+
+/// What many models do not need of a packet: it is reached through the [`Body`].
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Far {
     /// The header of the transport that it belongs to, packed by that; zeros where there is none.
     pub transport: [u64; TRANSPORT_WORDS],
     /// What a sink expects to find: `content_tag(path, flow, seq)`.
@@ -106,11 +113,30 @@ impl Body {
         (*len, *entered, *born) = (new_len, Time::default(), Time::default());
         (*destination, *path, *flow) = Default::default();
         (*class, *ecn, *hops, *ends) = Default::default();
-        let Body { seq, visits, transport, id, tag, deadline, behind, content, .. } = self;
-        (*seq, *transport, *id, *tag) = Default::default();
-        (*deadline, *behind) = Default::default();
+        let Body { seq, visits, id, far, .. } = self;
+        (*seq, *id) = Default::default();
         visits.clear();
-        content.clear();
+        if !std::mem::replace(&mut visits.far_is_new, true) {
+            let Far { transport, tag, deadline, behind, content } = far;
+            (*transport, *tag) = Default::default();
+            (*deadline, *behind) = Default::default();
+            content.clear();
+        }
+    }
+}
+
+impl Deref for Body {
+    type Target = Far;
+    #[inline]
+    fn deref(&self) -> &Far {
+        &self.far
+    }
+}
+impl DerefMut for Body {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Far {
+        self.visits.far_is_new = false;
+        &mut self.far
     }
 }
 
@@ -145,8 +171,8 @@ impl Packet {
     /// when the packet is used again, mostly at once.
     #[inline(always)]
     pub fn prefetch_rest(&self) {
-        prefetch(&self.0.transport);
-        prefetch(&self.0.tag);
+        prefetch(&self.0.far.transport);
+        prefetch(&self.0.far.tag);
     }
 
     /// Records that this packet waited for `stage`, was served by it, and was then held up.
@@ -176,6 +202,7 @@ pub struct Visit {
 /// stage 20 | form 2 | time 42        form 0: only service, which is `time`
 ///                                    form 1: `time` is the wait, one word of service follows
 ///                                    form 2: words of wait, service and blocked follow
+/// stage 10 | wait 10 | form 2 | wait 18 | service 24        form 3: at most 268 us and 16 us
 /// ```
 ///
 /// ```
@@ -190,14 +217,24 @@ pub struct Visit {
 /// visits.push(visit);
 /// assert_eq!(visits.iter().collect::<Vec<_>>(), [visit]);
 /// ```
-#[derive(Clone, Default)]
+#[derive(Default)]
 #[repr(C)]
 pub struct Visits {
     /// Words in all.
-    len: usize,
+    len: u32,
+    /// Not of the record but of the packet whose it is, where its first line has room: that nothing
+    /// has been written to its [`Far`] since it was made or used again.
+    far_is_new: bool,
     first: [u64; WORDS_WITHIN],
     /// Those beyond `first`.
     more: Option<Box<More>>,
+}
+
+impl Clone for Visits {
+    fn clone(&self) -> Visits {
+        let Visits { len, first, more, .. } = self;
+        Visits { len: *len, far_is_new: false, first: *first, more: more.clone() }
+    }
 }
 
 /// The rest of a long record. It stays with the packet when that is used again.
@@ -216,6 +253,12 @@ const WORDS_MORE: usize = 24;
 const TIME_BITS: u32 = 42;
 const FORM_BITS: u32 = 2;
 const STAGE_SHIFT: u32 = TIME_BITS + FORM_BITS;
+/// Of form 3: the wait's lower and upper part, the service, and where the stage begins.
+const WAIT_LOW_BITS: u32 = 18;
+const WAIT_HIGH_BITS: u32 = 10;
+const WAIT_BITS: u32 = WAIT_LOW_BITS + WAIT_HIGH_BITS;
+const SERVICE_BITS: u32 = TIME_BITS - WAIT_LOW_BITS;
+const SHORT_STAGE_SHIFT: u32 = STAGE_SHIFT + WAIT_HIGH_BITS;
 
 impl Visits {
     /// Stage numbers have 20 bits.
@@ -231,6 +274,14 @@ impl Visits {
         };
         if wait == 0 && service >> TIME_BITS == 0 && visit.blocked.is_zero() {
             self.add(head(0, service));
+        } else if wait >> WAIT_BITS == 0
+            && service >> SERVICE_BITS == 0
+            && visit.stage.0 >> (64 - SHORT_STAGE_SHIFT) == 0
+            && visit.blocked.is_zero()
+        {
+            let upper = u64::from(visit.stage.0) << WAIT_HIGH_BITS | wait >> WAIT_LOW_BITS;
+            let lower = (wait & ((1 << WAIT_LOW_BITS) - 1)) << SERVICE_BITS | service;
+            self.add(upper << STAGE_SHIFT | 3 << TIME_BITS | lower);
         } else if wait >> TIME_BITS == 0 && visit.blocked.is_zero() {
             self.add(head(1, wait));
             self.add(service);
@@ -241,9 +292,10 @@ impl Visits {
 
     #[inline(always)]
     fn add(&mut self, word: u64) {
-        match self.first.get_mut(self.len) {
+        let len = self.len as usize;
+        match self.first.get_mut(len) {
             Some(place) => *place = word,
-            None => self.set_more(self.len - WORDS_WITHIN, word),
+            None => self.set_more(len - WORDS_WITHIN, word),
         }
         self.len += 1;
     }
@@ -277,7 +329,7 @@ impl Visits {
     pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
-            if at >= self.len {
+            if at >= self.len as usize {
                 return None;
             }
             let mut word = || {
@@ -285,13 +337,18 @@ impl Visits {
                 self.word(at - 1)
             };
             let head = word();
-            let time = head & ((1 << TIME_BITS) - 1);
-            let stage = StageId((head >> STAGE_SHIFT) as u32);
-            let (wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
-                0 => (0, time, 0),
-                1 => (time, word(), 0),
-                _ => (word(), word(), word()),
+            let (upper, time) = (head >> STAGE_SHIFT, head & ((1 << TIME_BITS) - 1));
+            let (stage, wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
+                0 => (upper, 0, time, 0),
+                1 => (upper, time, word(), 0),
+                2 => (upper, word(), word(), word()),
+                _ => {
+                    let wait = (upper & ((1 << WAIT_HIGH_BITS) - 1)) << WAIT_LOW_BITS;
+                    let (low, service) = (time >> SERVICE_BITS, time & ((1 << SERVICE_BITS) - 1));
+                    (upper >> WAIT_HIGH_BITS, wait | low, service, 0)
+                }
             };
+            let stage = StageId(stage as u32);
             let [wait, service, blocked] = [wait, service, blocked].map(Duration::from_ps);
             Some(Visit { wait, service, blocked, stage })
         })
@@ -300,13 +357,13 @@ impl Visits {
     /// How far the record has come, for [`Visits::rewind`].
     #[inline]
     pub fn mark(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Forgets all visits since `mark`.
     #[inline]
     pub fn rewind(&mut self, mark: usize) {
-        self.len = mark.min(self.len);
+        self.len = self.len.min(u32::try_from(mark).unwrap_or(u32::MAX));
     }
 
     /// Forgets all visits and keeps the room for them.
@@ -373,6 +430,11 @@ impl Pool {
     /// Takes a packet back.
     #[inline]
     pub fn give(&mut self, packet: Packet) {
+        // It is the next to be taken.
+        if !packet.0.visits.far_is_new {
+            prefetch(&packet.0.far.transport);
+            prefetch(&packet.0.far.content);
+        }
         if self.free.len() < Pool::FREE_MAX {
             self.free.push(packet);
         }
@@ -391,11 +453,39 @@ mod tests {
         stage: StageId(3),
     };
 
+    #[test]
+    fn a_packet_that_is_used_again_is_as_new() {
+        let mut pool = Pool::default();
+        let new = format!("{:?}", pool.take(Bytes(9)));
+        for round in 0..4 {
+            let mut packet = pool.take(Bytes(9));
+            assert_eq!(format!("{packet:?}"), new);
+            packet.seq = 7;
+            packet.visits.push(VISIT);
+            if round == 1 {
+                packet.transport[2] = 5;
+                (packet.tag, packet.behind) = (3, -4);
+            }
+            if round == 2 {
+                packet.content.push(8);
+                packet.visits = packet.visits.clone();
+            }
+            pool.give(packet);
+        }
+    }
+
     proptest! {
         #[test]
         fn visits_come_back_as_they_were_pushed(
             given in prop::collection::vec(
-                (0u32..Visits::STAGES_MAX, 0u64..1 << 50, any::<u64>(), 0u64..3), 0..20),
+                (
+                    prop_oneof![0u32..2000, 0u32..Visits::STAGES_MAX],
+                    prop_oneof![0u64..1 << 29, 0u64..1 << 50],
+                    prop_oneof![0u64..1 << 25, any::<u64>()],
+                    0u64..3,
+                ),
+                0..20,
+            ),
             kept in 0usize..20,
         ) {
             let given: Vec<Visit> = given

@@ -17,3 +17,36 @@ use prefetch_index::prefetch_index;
 pub fn prefetch<T>(value: &T) {
     prefetch_index(std::slice::from_ref(value), 0);
 }
+
+/// Asks for the cache lines in which `value` lies, where it has many for the first of them.
+///
+/// ```
+/// let value: Box<dyn std::fmt::Debug> = Box::new([1_u64; 20]);
+/// lastmeter_base::prefetch_lines(&*value);
+/// ```
+#[inline(always)]
+pub fn prefetch_lines<T: ?Sized>(value: &T) {
+    let (at, len) = (std::ptr::from_ref(value).addr(), size_of_val(value));
+    // Anything is so many bytes behind the beginning of nothing.
+    let nothing: &[u8] = &[];
+    let place = at.wrapping_sub(nothing.as_ptr().addr());
+    for line in 0..len.div_ceil(LINE).min(LINES_MAX) {
+        prefetch_index(nothing, place.wrapping_add(line * LINE));
+    }
+}
+
+/// Asks for the place behind the last of `values`.
+///
+/// ```
+/// let values: Vec<u64> = Vec::with_capacity(8);
+/// lastmeter_base::prefetch_end(&values);
+/// ```
+#[inline(always)]
+pub fn prefetch_end<T>(values: &[T]) {
+    prefetch_index(values, values.len());
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// So many of a value's are asked for.
+const LINES_MAX: usize = 8;

@@ -143,14 +143,9 @@ mod tests {
 
     #[test]
     fn what_is_imagined_is_a_packet_of_the_right_length_for_the_right_flow() {
-        let body = Body {
-            len: Bytes(1500),
-            destination: NodeId(258),
-            path: PathId(3),
-            flow: FlowId(7),
-            seq: 41,
-            ..Body::default()
-        };
+        let mut body = Packet::new(Bytes(1500));
+        (body.destination, body.path) = (NodeId(258), PathId(3));
+        (body.flow, body.seq) = (FlowId(7), 41);
         let mut bytes = Vec::new();
         imagine(&body, &mut bytes);
         let packet = ipv4::Packet::parse_start(&bytes).unwrap();
@@ -163,7 +158,7 @@ mod tests {
     #[test]
     fn a_packet_too_short_for_headers_keeps_its_length() {
         let mut bytes = Vec::new();
-        imagine(&Body { len: Bytes(5), ..Body::default() }, &mut bytes);
+        imagine(&Packet::new(Bytes(5)), &mut bytes);
         assert_eq!(bytes.len(), 5);
     }
 }

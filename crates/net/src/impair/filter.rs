@@ -4,7 +4,7 @@
 //! any in --> (machine: pass, drop, send twice, corrupt) --> out 0
 //! ```
 
-use lastmeter_base::{Body, Duration, Packet, StageId, Stream, Time};
+use lastmeter_base::{Body, Duration, Far, Packet, StageId, Stream, Time};
 use lastmeter_engine::{Context, Element, PortId, Report};
 
 /// What becomes of a packet.
@@ -78,30 +78,16 @@ impl<J: Judge> Element for Filter<J> {
 /// A packet of its own in the books, and the same in everything else.
 fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
     let mut copy = cx.make(packet.path, packet.len);
-    let (id, mut content) = (copy.id, std::mem::take(&mut copy.content));
-    content.extend_from_slice(&packet.content);
-    let Body { len, born, entered, destination, path, flow, seq, tag, .. } = **packet;
-    let Body { deadline, behind, class, ecn, hops, ends, transport, .. } = **packet;
-    *copy = Body {
-        len,
-        born,
-        entered,
-        destination,
-        path,
-        flow,
-        seq,
-        tag,
-        deadline,
-        behind,
-        class,
-        ecn,
-        hops,
-        ends,
-        transport,
-        id,
-        visits: packet.visits.clone(),
-        content,
-    };
+    let Body { len, born, entered, destination, path, flow, seq, .. } = **packet;
+    let Body { class, ecn, hops, ends, .. } = **packet;
+    (copy.len, copy.born, copy.entered, copy.destination) = (len, born, entered, destination);
+    (copy.path, copy.flow, copy.seq) = (path, flow, seq);
+    (copy.class, copy.ecn, copy.hops, copy.ends) = (class, ecn, hops, ends);
+    copy.visits = packet.visits.clone();
+    let Far { transport, tag, deadline, behind, ref content } = ***packet;
+    (copy.transport, copy.tag) = (transport, tag);
+    (copy.deadline, copy.behind) = (deadline, behind);
+    copy.content.extend_from_slice(content);
     copy
 }
 
