@@ -52,10 +52,14 @@ pub trait Element: Send {
         unreachable!("{timer:?} was never armed")
     }
 
-    /// What is going to happen to the element next or soon, so that it may ask for the memory that it
-    /// will need (`lastmeter_base::prefetch`). It changes nothing, and is only called where
-    /// [`Element::foresees`] says so.
-    fn foresee(&self, _next: Foreseen<'_>) {}
+    /// What is going to happen to the element after `ahead` other events, so that it may ask for the
+    /// memory that it will need (`lastmeter_base::prefetch`). It is told twice, first two events ahead
+    /// and then one: what was asked for the first time says where the rest is. It changes nothing, and
+    /// is only called where [`Element::foresees`] says so. Gives the output that it will send through,
+    /// if it can tell.
+    fn foresee(&self, _next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
+        None
+    }
 
     /// Whether [`Element::foresee`] is worth its call: where an element has far more state than a
     /// processor's caches hold.
@@ -84,6 +88,8 @@ pub enum Foreseen<'a> {
     Packet(&'a Packet),
     /// One of its timers will expire.
     Timer,
+    /// A timer of whoever sends to it at once will expire.
+    Neighbour,
 }
 
 /// What an element says of itself at the end of a run.

@@ -12,7 +12,7 @@
 //! themselves; the order in which they come out does not depend on it.
 
 use crate::heap::Heap;
-use lastmeter_base::Time;
+use lastmeter_base::{Time, prefetch};
 use std::cmp::{Ordering, Reverse};
 
 /// When an event is due and who wins a tie.
@@ -102,8 +102,10 @@ impl Target {
 pub(crate) struct Events {
     /// Sorted, the earliest last.
     run: Vec<Event>,
-    /// How many of them there were when they were sorted.
+    /// How many of them there were when they were sorted, where nothing was known ahead.
     loaded: usize,
+    /// Below so many of them the next bucket is sorted: [`RUN_LEAST`], none where there are no buckets.
+    run_least: usize,
     /// Whatever was pushed before the first bucket since the run was sorted.
     late: Heap,
     buckets: Buckets,
@@ -124,6 +126,8 @@ struct Buckets {
     chained: Vec<Chained>,
     /// The first of the places of `chained` that are free.
     free: u32,
+    /// How far the chain of the next bucket has been asked for.
+    asked: u32,
     /// How many events there are.
     len: usize,
     /// The width of a bucket is two to this power, in picoseconds.
@@ -148,13 +152,15 @@ const BUCKETS_UNTIL: usize = 128;
 const EACH: u64 = 16;
 const EACH_MIN: u64 = 6;
 const EACH_MAX: u64 = 48;
+/// So many events are known ahead, where there are buckets.
+pub(crate) const RUN_LEAST: usize = 12;
 /// Pops between two looks at the buckets, at least.
 const CHECK_EVERY: usize = 4096;
 
 impl Default for Buckets {
     fn default() -> Buckets {
         let (heads, chained) = (Vec::new(), Vec::new());
-        Buckets { heads, chained, free: NONE, len: 0, shift: 0, first: u64::MAX }
+        Buckets { heads, chained, free: NONE, asked: NONE, len: 0, shift: 0, first: u64::MAX }
     }
 }
 
@@ -163,6 +169,7 @@ impl Default for Events {
         Events {
             run: Vec::new(),
             loaded: 0,
+            run_least: 0,
             late: Heap::default(),
             buckets: Buckets::default(),
             far: Heap::default(),
@@ -183,7 +190,7 @@ impl Events {
 
     #[inline]
     fn first(&mut self) -> Key {
-        if self.run.is_empty() && self.late.is_empty() {
+        if self.run.len() < self.run_least {
             self.load();
         }
         let late = self.late.first();
@@ -197,7 +204,8 @@ impl Events {
         if self.check_in == 0 {
             self.look();
         }
-        if self.run.is_empty() && self.late.is_empty() {
+        self.buckets.ask();
+        if self.run.len() < self.run_least {
             self.load();
         }
         let late = self.late.first();
@@ -221,11 +229,23 @@ impl Events {
         }
     }
 
+    /// Whether some events are known before they are due.
+    #[inline]
+    pub(crate) fn sees_ahead(&self) -> bool {
+        self.run_least > 0
+    }
+
     /// What is due after the next `ahead` events, as far as that is known already.
     #[inline]
     pub(crate) fn ahead(&self, ahead: usize) -> Option<Target> {
         let place = self.run.len().checked_sub(ahead + 1)?;
         self.run.get(place).map(|event| event.target)
+    }
+
+    /// The next `N` events, the earliest last, if so many are known already.
+    #[inline]
+    pub(crate) fn known<const N: usize>(&self) -> Option<&[Event; N]> {
+        self.run.last_chunk()
     }
 
     /// Whether the last event taken out was the first of those that are known ahead.
@@ -234,14 +254,16 @@ impl Events {
         self.run.len() + 1 == self.loaded
     }
 
-    /// Sorts the next bucket that is not empty.
+    /// Sorts the next bucket; if nothing is known ahead, the next that is not empty.
     #[inline(never)]
     fn load(&mut self) {
-        let Events { run, loaded, buckets, far, .. } = self;
-        while run.is_empty() && !buckets.heads.is_empty() {
+        let Events { run, loaded, late, buckets, far, .. } = self;
+        let known = run.len();
+        loop {
             if buckets.len == 0 {
                 match far.first() {
                     Key::NEVER => return,
+                    _ if known > 0 || !late.is_empty() => return,
                     key => buckets.first = key.at >> buckets.shift,
                 }
             }
@@ -250,9 +272,14 @@ impl Events {
                 buckets.push(far.pop().expect("there is a first event"));
             }
             buckets.take(run);
+            if !run.is_empty() || !late.is_empty() {
+                break;
+            }
         }
-        run.sort_unstable_by_key(|event| Reverse(event.key));
-        *loaded = run.len();
+        run[known..].sort_unstable_by_key(|event| Reverse(event.key));
+        // What was known comes first.
+        run.rotate_left(known);
+        *loaded = if known == 0 { run.len() } else { 0 };
     }
 
     /// Chooses buckets anew where there should be others.
@@ -286,7 +313,9 @@ impl Events {
         self.far.drain_into(&mut all);
         self.buckets.drain_into(&mut all);
         self.buckets = Buckets::default();
+        self.run_least = 0;
         if events >= BUCKETS_FROM {
+            self.run_least = RUN_LEAST;
             let first = all.iter().map(|event| event.key.at).min().unwrap_or(0) >> shift;
             self.buckets.heads = vec![NONE; 2 * events.next_power_of_two()];
             (self.buckets.shift, self.buckets.first) = (shift, first);
@@ -314,6 +343,17 @@ impl Buckets {
         self.len += 1;
     }
 
+    /// Asks for one more event of the next bucket: each says where the one behind it is.
+    #[inline]
+    fn ask(&mut self) {
+        if let Some(chained) = self.chained.get(self.asked as usize) {
+            self.asked = chained.next;
+            if let Some(next) = self.chained.get(chained.next as usize) {
+                prefetch(next);
+            }
+        }
+    }
+
     /// Moves the first bucket out; the next becomes the first.
     #[inline]
     fn take(&mut self, run: &mut Vec<Event>) {
@@ -325,6 +365,10 @@ impl Buckets {
             self.len -= 1;
             let free = std::mem::replace(&mut self.free, next);
             next = std::mem::replace(&mut chained.next, free);
+        }
+        self.asked = self.heads[self.first as usize & (self.heads.len() - 1)];
+        if let Some(next) = self.chained.get(self.asked as usize) {
+            prefetch(next);
         }
     }
 

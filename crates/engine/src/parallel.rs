@@ -10,7 +10,7 @@ use crate::events::{Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
-use crate::world::{Edge, End, Maker, Place, Timer, World};
+use crate::world::{Edge, End, Maker, NOBODY, Place, Timer, World};
 use crate::{Element, ElementId, Error, Graph};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
@@ -212,7 +212,8 @@ impl Builder {
         if self.timers.len() as u64 + u64::from(timers) >= SLOTS_MAX {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
-        let (owner, foresees) = (self.elements.len() as u32, element.foresees());
+        let owner = self.elements.len() as u32;
+        let foresees = if element.foresees() { owner } else { NOBODY };
         self.timers.extend((0..timers).map(|_| Timer {
             owner,
             foresees,
@@ -265,6 +266,16 @@ impl Builder {
                 edge.foresees = self.elements[to as usize].foresees();
             }
         }
+        let mut timers = self.timers;
+        for timer in timers.iter_mut().filter(|timer| timer.foresees == NOBODY) {
+            let place = &places[timer.owner as usize];
+            if place.edges > 0
+                && let Edge { delay: Duration::ZERO, foresees: true, to: End::Here(to, _), .. } =
+                    edges[place.first_edge as usize]
+            {
+                timer.foresees = to;
+            }
+        }
         let world = World {
             now: Time::START,
             cause: 0,
@@ -273,7 +284,7 @@ impl Builder {
             edges,
             places,
             makers: self.makers,
-            timers: self.timers,
+            timers,
             pool: Pool::default(),
             books,
             trace,
@@ -281,6 +292,8 @@ impl Builder {
             inboxes: (0..parts).map(|_| Vec::new()).collect(),
             crosses_at: Time::MAX,
             salt,
+            foresees: self.elements.iter().any(|element| element.foresees()),
+            sends_along: NOBODY,
         };
         Partition::new(self.elements, world)
     }

@@ -288,10 +288,7 @@ impl Partition {
     fn handle_due(&mut self, until: Time, events_max: usize) -> Result<(), Stuck> {
         for _ in 0..events_max {
             let Some(event) = self.world.events.pop(until) else { break };
-            self.world.prefetch_ahead();
-            if let Some((element, next)) = self.world.foreseen() {
-                self.elements[element as usize].foresee(next);
-            }
+            self.world.look_ahead(&self.elements);
             self.advance(event.key.at());
             self.begin(event.key.order());
             match event.target.as_edge() {
@@ -316,7 +313,9 @@ impl Partition {
         };
         let (_, packet) = state.flying.pop_front().expect("an edge's event stands for a packet");
         if let Some((key, next)) = state.flying.front() {
-            next.prefetch();
+            if !self.world.events.sees_ahead() {
+                next.prefetch();
+            }
             let (key, target) = (*key, Target::edge(edge as u32));
             self.world.events.push(crate::events::Event { key, target });
         } else {

@@ -1,10 +1,12 @@
 //! All of a partition but its elements: events, edges, timers, packets on their way, books.
 
 use crate::books::Books;
-use crate::events::{Event, Events, Key, Target};
+use crate::events::{Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
-use crate::{ElementId, Foreseen, PortId};
-use lastmeter_base::{Duration, Packet, Pool, StageId, Stream, Time, prefetch};
+use crate::{Element, ElementId, Foreseen, PortId};
+use lastmeter_base::{
+    Duration, Packet, Pool, StageId, Stream, Time, prefetch, prefetch_end, prefetch_lines,
+};
 use std::collections::VecDeque;
 
 /// An output joined to an input, at once or after a constant delay. It takes one cache line.
@@ -66,13 +68,16 @@ pub(crate) struct Maker {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
-    /// Whether its owner asks for memory early.
-    pub(crate) foresees: bool,
+    /// Who asks for memory early: its owner, or one to whom that sends at once; [`NOBODY`] else.
+    pub(crate) foresees: u32,
     /// [`Key::NEVER`] while it is not set.
     pub(crate) due: Key,
     /// The pending event that speaks for this timer.
     pub(crate) queued: Key,
 }
+
+/// No element, and no edge.
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct World {
@@ -96,10 +101,22 @@ pub(crate) struct World {
     pub(crate) crosses_at: Time,
     /// Shuffles the order of simultaneous events, where not zero.
     pub(crate) salt: u64,
+    /// Whether any element asks for memory early.
+    pub(crate) foresees: bool,
+    /// An edge that will soon be sent along, or [`NOBODY`].
+    pub(crate) sends_along: u32,
 }
 
-/// So many events before its turn the target of one is asked for.
-const AHEAD: usize = 4;
+/// So many events before its turn something of one is asked for, each where the one before says where
+/// it is: its edge or timer, what the engine knows of the element, the element, the packet.
+const TARGET: usize = 9;
+const PLACE: usize = 7;
+const ELEMENT: usize = 5;
+const FLYING: usize = 4;
+const PACKET: usize = 3;
+const FORESEEN: usize = 2;
+const FORESEEN_AGAIN: usize = 1;
+const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
 /// How many bits of an order are the origin's own count.
 pub(crate) const COUNT_BITS: u32 = 40;
 
@@ -241,67 +258,156 @@ impl World {
     /// Asks for what the next events will need, a step nearer to the packet with each event: in a large
     /// graph none of it is in a near cache.
     #[inline]
-    pub(crate) fn prefetch_ahead(&self) {
+    pub(crate) fn look_ahead(&mut self, elements: &[Box<dyn Element>]) {
         if self.events.has_just_loaded() {
-            self.prefetch_first();
+            self.look_first(elements);
         }
-        self.prefetch_target(AHEAD);
-        if let Some(edge) = self.edge_ahead(2)
-            && let Some(first) = edge.flying.front()
-        {
-            prefetch(first);
-            // Which comes due next, when the first has landed.
-            if let Some(second) = edge.flying.get(1) {
-                prefetch(second);
+        let Some(known) = self.events.known::<{ TARGET + 1 }>() else { return };
+        let [target, place, element, flying, packet, foreseen, foreseen_again] =
+            [TARGET, PLACE, ELEMENT, FLYING, PACKET, FORESEEN, FORESEEN_AGAIN]
+                .map(|ahead| known[TARGET - ahead].target);
+        self.prefetch_target(target);
+        self.prefetch_flying(flying);
+        self.prefetch_packet(packet);
+        if self.foresees {
+            self.prefetch_place(place, elements);
+            self.prefetch_element(element, elements);
+            if let Some(edge) = self.edges.get(self.sends_along as usize) {
+                let (front, back) = edge.flying.as_slices();
+                prefetch_end(if back.is_empty() { front } else { back });
             }
+            self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+            let sends = self.foresee(foreseen, FORESEEN, elements);
+            self.sends_along =
+                sends.map_or(NOBODY, |(from, output)| self.prefetch_edge(from, output));
         }
-        self.prefetch_packet(1);
     }
 
     /// What comes first after a pause in what was known ahead.
-    fn prefetch_first(&self) {
-        (0..AHEAD).for_each(|ahead| self.prefetch_target(ahead));
-        (0..2).for_each(|ahead| self.prefetch_packet(ahead));
-    }
-
-    #[inline(always)]
-    fn prefetch_target(&self, ahead: usize) {
-        match self.events.ahead(ahead).map(|target| target.as_edge().ok_or(target.slot())) {
-            Some(Ok(edge)) => prefetch(&self.edges[edge]),
-            Some(Err(timer)) => prefetch(&self.timers[timer]),
-            None => {}
+    #[inline(never)]
+    fn look_first(&self, elements: &[Box<dyn Element>]) {
+        let until = |ahead| (0..ahead).filter_map(|ahead| self.events.ahead(ahead));
+        until(TARGET).for_each(|target| self.prefetch_target(target));
+        until(FLYING).for_each(|target| self.prefetch_flying(target));
+        until(PACKET).for_each(|target| self.prefetch_packet(target));
+        if self.foresees {
+            until(PLACE).for_each(|target| self.prefetch_place(target, elements));
+            until(ELEMENT).for_each(|target| self.prefetch_element(target, elements));
         }
     }
 
-    /// What is due next, as far as that is known ahead, where its element wants to know.
     #[inline(always)]
-    pub(crate) fn foreseen(&self) -> Option<(u32, Foreseen<'_>)> {
-        let target = self.events.ahead(0)?;
-        let Some(edge) = target.as_edge() else {
-            let timer = &self.timers[target.slot()];
-            return timer.foresees.then_some((timer.owner, Foreseen::Timer));
-        };
-        match &self.edges[edge] {
-            Edge { foresees: true, to: End::Here(to, _), flying, .. } => {
-                flying.front().map(|(_, packet)| (*to, Foreseen::Packet(packet)))
+    fn prefetch_target(&self, target: Target) {
+        match target.as_edge() {
+            Some(edge) => prefetch(&self.edges[edge]),
+            None => prefetch(&self.timers[target.slot()]),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_place(&self, target: Target, elements: &[Box<dyn Element>]) {
+        for to in self.foreseers(target).into_iter().flatten() {
+            prefetch(&self.places[to]);
+            prefetch(&elements[to]);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_element(&self, target: Target, elements: &[Box<dyn Element>]) {
+        let [to, neighbour] = self.foreseers(target);
+        if let Some(to) = to {
+            prefetch_lines(&*elements[to]);
+        }
+        if let Some(neighbour) = neighbour {
+            prefetch_lines(&*elements[neighbour]);
+            // Whoever does not ask itself and sends at once mostly makes what it sends.
+            to.iter().for_each(|&to| prefetch(&self.makers[to]));
+        }
+        let armed = neighbour.or(to.filter(|_| target.as_edge().is_some()));
+        if let Some(place) = armed.map(|to| &self.places[to])
+            && let Some(timer) = self.timers.get(place.first_timer as usize)
+        {
+            prefetch(timer);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_flying(&self, target: Target) {
+        let Some(edge) = target.as_edge() else { return };
+        let flying = &self.edges[edge].flying;
+        if let Some((key, packet)) = flying.front() {
+            // They may lie in two lines.
+            prefetch(key);
+            prefetch(packet);
+            // Which comes due next, when the first has landed.
+            if let Some(second) = flying.get(1) {
+                prefetch(second);
             }
-            _ => None,
         }
     }
 
     #[inline(always)]
-    fn prefetch_packet(&self, ahead: usize) {
-        if let Some(edge) = self.edge_ahead(ahead)
-            && let Some((_, packet)) = edge.flying.front()
+    fn prefetch_packet(&self, target: Target) {
+        if let Some(edge) = target.as_edge()
+            && let Some((_, packet)) = self.edges[edge].flying.front()
         {
             packet.prefetch();
         }
     }
 
+    /// Tells an element what is going to happen to it, where it wants to know; gives who it is and
+    /// through which output it will send: the first, if it does not say.
     #[inline(always)]
-    fn edge_ahead(&self, ahead: usize) -> Option<&Edge> {
-        let edge = self.events.ahead(ahead).and_then(Target::as_edge)?;
-        Some(&self.edges[edge])
+    fn foresee(
+        &self,
+        target: Target,
+        ahead: usize,
+        elements: &[Box<dyn Element>],
+    ) -> Option<(u32, u32)> {
+        let (to, next) = match target.as_edge().map(|edge| &self.edges[edge]) {
+            None => match self.timers[target.slot()] {
+                Timer { foresees: NOBODY, .. } => return None,
+                Timer { owner, foresees, .. } if owner == foresees => (owner, Foreseen::Timer),
+                Timer { owner, foresees, .. } => {
+                    if ahead == FORESEEN {
+                        self.prefetch_edge(owner, 0);
+                    }
+                    (foresees, Foreseen::Neighbour)
+                }
+            },
+            Some(&Edge { foresees: true, to: End::Here(to, _), ref flying, .. }) => {
+                let (_, packet) = flying.front()?;
+                (to, Foreseen::Packet(packet))
+            }
+            Some(_) => return None,
+        };
+        let output = elements[to as usize].foresee(next, ahead);
+        Some((to, output.map_or(0, |output| u32::from(output.0))))
+    }
+
+    /// Asks for the edge of an element's output; gives which it is.
+    #[inline(always)]
+    fn prefetch_edge(&self, from: u32, output: u32) -> u32 {
+        let place = &self.places[from as usize];
+        let edge = if output < place.edges { place.first_edge + output } else { NOBODY };
+        self.edges.get(edge as usize).into_iter().for_each(prefetch);
+        edge
+    }
+
+    /// Which elements the event will happen to that ask for memory early, or whose neighbours do.
+    #[inline(always)]
+    fn foreseers(&self, target: Target) -> [Option<usize>; 2] {
+        match target.as_edge().map(|edge| &self.edges[edge]) {
+            None => match self.timers[target.slot()] {
+                Timer { foresees: NOBODY, .. } => [None, None],
+                Timer { owner, foresees, .. } => {
+                    let other = (owner != foresees).then_some(foresees as usize);
+                    [Some(owner as usize), other]
+                }
+            },
+            Some(&Edge { foresees: true, to: End::Here(to, _), .. }) => [Some(to as usize), None],
+            Some(_) => [None, None],
+        }
     }
 
     /// Packets that are on an edge or about to be received.

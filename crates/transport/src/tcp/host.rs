@@ -270,18 +270,23 @@ impl Element for TcpHost {
     }
 
     #[inline]
-    fn foresee(&self, next: Foreseen<'_>) {
+    fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
+        if ahead > 1 {
+            return None;
+        }
         let index = match next {
             Foreseen::Packet(packet) => {
                 packet.prefetch_rest();
                 packet.flow.0.wrapping_sub(self.first)
             }
             Foreseen::Timer => self.due.first().unwrap_or(u32::MAX),
+            Foreseen::Neighbour => return None,
         };
         if let Some(slot) = self.slots.get(index as usize) {
             slot.connection.prefetch(self.sends);
             prefetch(&slot.destination);
         }
+        None
     }
 
     fn report(&self, out: &mut Report) {
