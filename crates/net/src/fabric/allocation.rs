@@ -134,9 +134,64 @@ impl Allocation {
     /// Eqs 3 and 4: r(i,j) in bits per second, where `total` is what [`Allocation::total`] gave.
     #[inline]
     pub fn rate(&self, own: u64, output: usize, summary: &Summary, total: f64) -> u64 {
-        let wt = if total > 0.0 { self.lo(own, output, summary) / total } else { 0.0 };
-        let share = self.hi(own, output, summary).min(wt) * (1.0 - ROUNDING);
-        (self.capacity.as_bits() as f64 * share) as u64
+        let wt = wt(self.lo(own, output, summary), total);
+        self.rate_of(self.hi(own, output, summary).min(wt))
+    }
+    /// The most that an input may send to an output for which it has no backlog.
+    pub fn idle_rate_most(&self, total: f64) -> u64 {
+        self.rate_of(wt(self.lo_min(), total))
+    }
+    #[inline]
+    fn rate_of(&self, share: f64) -> u64 {
+        (self.capacity.as_bits() as f64 * (share * (1.0 - ROUNDING))) as u64
+    }
+}
+
+/// Eq 4.
+#[inline]
+fn wt(lo: f64, total: f64) -> f64 {
+    if total > 0.0 { lo / total } else { 0.0 }
+}
+
+/// Backlogs, and what follows from them for inputs that have none: that is the same for all.
+///
+/// ```
+/// use lastmeter_base::{Bytes, Rate};
+/// use lastmeter_net::fabric::allocation::{Allocation, Rule, Shares, Summary};
+/// let rule = Rule::Responsive { backlog_min: Bytes(1500) };
+/// let allocation = Allocation { rule, ports: 8, capacity: Rate::from_mbit(140) };
+/// let shares = Shares::new(&allocation, Summary::empty(8));
+/// let total = allocation.total([], shares.summary());
+/// let rate = shares.idle_rate(3, allocation.idle_rate_most(total));
+/// assert_eq!(rate, allocation.rate(0, 3, shares.summary(), total));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    summary: Summary,
+    /// What `hi` alone gives an input without backlog, in bits per second, for each output.
+    idle: Vec<u64>,
+    /// The same for an output that nothing is known of.
+    idle_unknown: u64,
+}
+
+impl Shares {
+    /// What follows from these backlogs.
+    pub fn new(allocation: &Allocation, summary: Summary) -> Shares {
+        let hi = |output| allocation.rate_of(allocation.hi(0, output, &summary));
+        let len = summary.inputs.len();
+        let (idle, idle_unknown) = ((0..len).map(hi).collect(), hi(len));
+        Shares { summary, idle, idle_unknown }
+    }
+    /// The backlogs.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+    /// r(i,j) in bits per second of an input without backlog, where `most` is what
+    /// [`Allocation::idle_rate_most`] gave: the lesser share gives the lesser rate, so neither needs to
+    /// be computed for each pair.
+    #[inline]
+    pub fn idle_rate(&self, output: usize, most: u64) -> u64 {
+        self.idle.get(output).copied().unwrap_or(self.idle_unknown).min(most)
     }
 }
 
@@ -205,6 +260,26 @@ mod tests {
     }
 
     proptest! {
+        /// The lesser of two rates is the rate of the lesser share, to the bit.
+        #[test]
+        fn inputs_without_backlog_get_what_the_equations_say(
+            (inputs, output) in (prop::collection::vec(0u64..1 << 33, 9),
+                prop::collection::vec(prop_oneof![Just(0u64), 1u64..1 << 33], 9)),
+            own in 0u64..1 << 33, ports in 9usize..5000, backlog_min in 0u64..5000,
+        ) {
+            for rule in [Rule::Base, Rule::Responsive { backlog_min: Bytes(backlog_min) }] {
+                let allocation = Allocation { rule, ports, capacity: SL };
+                let summary = Summary { output: output.clone(), inputs: inputs.clone() };
+                let total = allocation.total([(0, own)], &summary);
+                let shares = Shares::new(&allocation, summary.clone());
+                let most = allocation.idle_rate_most(total);
+                for port in 0..12 {
+                    let rate = allocation.rate(0, port, &summary, total);
+                    prop_assert_eq!(shares.idle_rate(port, most), rate);
+                }
+            }
+        }
+
         /// Never above the fabric's capacity, on any input or output, with either set (D-59).
         #[test]
         fn rates_never_sum_to_more_than_the_fabric_carries(

@@ -12,7 +12,7 @@
 //!
 //! Source: Kuhns et al., §3.6, §8; the ideal is output queueing at N times the link rate (D-59).
 
-use super::allocation::{Allocation, Rule, Summary};
+use super::allocation::{Allocation, Rule, Shares, Summary};
 use super::voq::Voqs;
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use std::cmp::Reverse;
@@ -40,6 +40,11 @@ impl Options {
     /// S L.
     pub fn capacity(&self) -> Rate {
         self.link.scale_floor(self.speed_up.0, self.speed_up.1)
+    }
+    /// Distributed queueing, where there is any.
+    pub fn allocation(&self) -> Option<Allocation> {
+        let (ports, capacity) = (self.ports, self.capacity());
+        self.rule.map(|rule| Allocation { rule, ports, capacity })
     }
 }
 
@@ -148,7 +153,7 @@ impl Model {
     pub fn new(options: Options) -> Model {
         let ports = options.ports;
         let capacity = options.capacity();
-        let allocation = options.rule.map(|rule| Allocation { rule, ports, capacity });
+        let allocation = options.allocation();
         let voqs = || Voqs::new(allocation, options.period, options.room);
         let mut events = BinaryHeap::new();
         if allocation.is_some() {
@@ -289,15 +294,16 @@ impl Model {
 
     /// Every port tells its backlogs, and every input computes its rates.
     fn tell(&mut self) {
+        let Some(allocation) = self.options.allocation() else { return };
         let mut summary = Summary::empty(self.options.ports);
         let own: Vec<Vec<(usize, u64)>> = self.inputs.iter().map(Voqs::backlogs).collect();
         own.iter().for_each(|row| summary.add(row.iter().copied()));
         for (output, bytes) in summary.output.iter_mut().enumerate() {
             *bytes = self.backlog(output);
         }
-        let summary = Arc::new(summary);
+        let shares = Arc::new(Shares::new(&allocation, summary));
         for (input, own) in own.iter().enumerate() {
-            self.inputs[input].allocate(self.now, own, summary.clone());
+            self.inputs[input].allocate(self.now, own, shares.clone());
             self.wake(input);
         }
         let next = self.now + self.options.period;

@@ -208,8 +208,9 @@ pub fn assemble(
         options.rule.map(|rule| Allocation { rule, ports: count, capacity: options.capacity });
     let half = options.transit / 2;
     let exchange = match allocation {
-        Some(_) => {
-            Some(graph.add(format!("{name} exchange"), Exchange::new(count, board.clone()))?)
+        Some(allocation) => {
+            let exchange = Exchange::new(allocation, board.clone());
+            Some(graph.add(format!("{name} exchange"), exchange)?)
         }
         None => None,
     };

@@ -11,9 +11,9 @@
 //! is kept until that instant, and dropped then (`full`).
 
 use super::port::{Directory, RECORD_LEN, WORD_BACKLOG, port_of};
-use crate::fifo::Fifo;
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_base::{prefetch, prefetch_end, prefetch_lines};
+use lastmeter_engine::{Context, Element, Foreseen, Meter, PortId, Report, ResourceId, TimerId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A line or link: how fast it is, and its resource.
@@ -48,10 +48,57 @@ pub struct Outputs {
     refused: u64,
 }
 
-#[derive(Default)]
+/// A line out of the fabric, and the output queue that it leads to: three lines of a cache.
+#[derive(Debug)]
+#[repr(C, align(64))]
 struct Port {
-    line: Fifo,
+    line: Way,
     queue: Queue,
+    line_rate: Rate,
+    link_rate: Rate,
+}
+
+/// A line: what is on it stands in the queue that it leads to.
+#[derive(Debug, Default)]
+struct Way {
+    free_at: Time,
+    busy: Duration,
+    idle: Duration,
+    moved: Bytes,
+    accepted: u64,
+}
+
+impl Way {
+    /// A packet comes; gives when its service begins.
+    #[inline]
+    fn accept(&mut self, now: Time, len: Bytes, service: Duration) -> Time {
+        let begins = self.free_at.max(now);
+        self.idle += begins - self.free_at;
+        self.busy += service;
+        self.free_at = begins.saturating_add(service);
+        self.moved += len;
+        self.accepted += 1;
+        begins
+    }
+
+    /// Enters what the line has done by the end of a run, of which `waiting` packets and bytes have not
+    /// begun their service; gives how many it has served.
+    fn enter(
+        &self,
+        out: &mut Report,
+        (packets, bytes): (u64, Bytes),
+        stage: StageId,
+        line: ResourceId,
+    ) -> u64 {
+        let now = out.now();
+        out.waiting(packets);
+        let served = self.accepted - packets;
+        let busy = self.busy - self.free_at.saturating_since(now);
+        let idle = self.idle + now.saturating_since(self.free_at);
+        let stage = (served > 0).then_some((stage, busy));
+        out.meter(&Meter::of(line, now, stage, idle, self.moved - bytes));
+        served
+    }
 }
 
 const PERIOD: TimerId = TimerId(0);
@@ -60,7 +107,13 @@ const REFUSE: TimerId = TimerId(1);
 impl Outputs {
     /// Outputs with nothing in them.
     pub fn new(options: Options) -> Outputs {
-        let ports = options.ports.iter().map(|_| Port::default()).collect();
+        let port = |&((line_rate, _), (link_rate, _)): &(Line, Line)| Port {
+            line: Way::default(),
+            queue: Queue::default(),
+            line_rate,
+            link_rate,
+        };
+        let ports = options.ports.iter().map(port).collect();
         Outputs { options, ports, next: Time::START, doomed: BTreeMap::new(), refused: 0 }
     }
 
@@ -72,6 +125,25 @@ impl Outputs {
         }
         self.next += period;
         cx.arm(PERIOD, self.next);
+    }
+
+    /// Packets and bytes that wait for the line of each output at the end of a run.
+    fn waiting_for_lines(&self, now: Time) -> Vec<(u64, Bytes)> {
+        let mut waiting = vec![(0, Bytes::ZERO); self.ports.len()];
+        let mut add = |place: usize, arrives: Time, len: Bytes| {
+            if arrives.saturating_since(now) > self.ports[place].line_rate.time_for(len) {
+                waiting[place].0 += 1;
+                waiting[place].1 += len;
+            }
+        };
+        for (place, port) in self.ports.iter().enumerate() {
+            port.queue.pending.iter().for_each(|one| add(place, one.arrives, one.len));
+        }
+        for (&(arrives, _), packet) in &self.doomed {
+            let port = port_of(&self.options.directory, packet.destination);
+            port.into_iter().for_each(|port| add(port - self.options.first, arrives, packet.len));
+        }
+        waiting
     }
 
     fn refuse(&mut self, cx: &mut Context<'_>) {
@@ -95,16 +167,16 @@ impl Element for Outputs {
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
         let port = port_of(&self.options.directory, packet.destination);
         let place = port.expect("an input passes on only what has a route") - self.options.first;
-        let ((line, _), (link, _)) = self.options.ports[place];
-        let Port { line: before, queue } = &mut self.ports[place];
+        let Port { line, queue, line_rate, link_rate } = &mut self.ports[place];
         let (now, len) = (cx.now(), packet.len);
-        let (begins, service) = before.accept(now, len, |_| line.time_for(len));
-        let (arrives, collecting) = (before.free_at(), cx.collecting());
+        let service = line_rate.time_for(len);
+        let begins = line.accept(now, len, service);
+        let (arrives, collecting) = (line.free_at, cx.collecting());
         if collecting {
             packet.visit(self.options.line, begins - now, service, Duration::ZERO);
         }
         packet.entered = arrives;
-        let service = link.time_for(len);
+        let service = link_rate.time_for(len);
         let Some(begins) = queue.accept(now, arrives, service, (len, self.options.room)) else {
             self.doomed.insert((arrives, packet.id), packet);
             self.refuse(cx);
@@ -125,11 +197,28 @@ impl Element for Outputs {
     fn timers(&self) -> u32 {
         2
     }
+    fn foresees(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
+        let Foreseen::Packet(packet) = next else { return None };
+        let port = port_of(&self.options.directory, packet.destination)?;
+        let place = port.checked_sub(self.options.first)?;
+        let port = self.ports.get(place)?;
+        match ahead {
+            2.. => prefetch_lines(port),
+            _ => port.queue.prefetch(),
+        }
+        Some(PortId(place as u16))
+    }
     fn report(&self, out: &mut Report) {
         out.held(self.doomed.len() as u64);
         let (mut served, mut most) = (0, 0);
-        for (port, ((_, line), (_, link))) in self.ports.iter().zip(&self.options.ports) {
-            served += port.line.enter(out, self.options.line, *line);
+        let waiting = self.waiting_for_lines(out.now());
+        let ports = self.ports.iter().zip(&self.options.ports).zip(waiting);
+        for ((port, ((_, line), (_, link))), waiting) in ports {
+            served += port.line.enter(out, waiting, self.options.line, *line);
             served += port.queue.enter(out, self.options.queue, *link);
             most = most.max(port.queue.waiting_most);
         }
@@ -195,6 +284,17 @@ impl Queue {
         let waiting = self.pending.len() - self.begun;
         self.waiting_most = self.waiting_most.max(waiting as u64);
         Some(begins)
+    }
+
+    /// Asks for what [`Queue::accept`] looks at.
+    #[inline]
+    fn prefetch(&self) {
+        let (front, back) = self.pending.as_slices();
+        prefetch_end(if back.is_empty() { front } else { back });
+        [self.pending.front(), self.pending.get(self.begun)]
+            .into_iter()
+            .flatten()
+            .for_each(prefetch);
     }
 
     /// Those begin their service that do so by `at`.

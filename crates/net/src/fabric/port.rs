@@ -11,11 +11,12 @@
 //! In the document each port receives the records of all ports and sums them; here they are summed
 //! once, because the sums are the same. A record takes time and none of the fabric's capacity.
 
-use super::allocation::{Allocation, Summary};
+use super::allocation::{Allocation, Shares, Summary};
 use super::voq::Voqs;
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time};
-use lastmeter_engine::{Context, Element, ElementId, Meter, PortId, Report, ResourceId, TimerId};
-use std::hint::black_box;
+use lastmeter_engine::{
+    Context, Element, ElementId, Foreseen, Meter, PortId, Report, ResourceId, TimerId,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where packets enter and leave a port of something that is made of many elements.
@@ -36,33 +37,44 @@ pub(super) const RECORD_LEN: Bytes = Bytes(53);
 const WORD_PORT: usize = 0;
 pub(super) const WORD_BACKLOG: usize = 1;
 
-/// Sums of the last few periods, by the period's number. What a record says is added up here when it is
-/// told, and is known to nobody before the last record has come to the exchange.
+/// Backlogs of the last few periods, by the period's number. What a record says is added up here when it
+/// is told, and is known to nobody before the last record has come to the exchange.
 #[derive(Clone, Debug)]
-pub struct Board(Arc<Mutex<[Arc<Summary>; BOARD_LEN]>>);
+pub struct Board(Arc<Mutex<[Told; BOARD_LEN]>>);
 
 const BOARD_LEN: usize = 4;
+
+/// What has been told of a period.
+#[derive(Debug)]
+struct Told {
+    /// Not yet by all.
+    summary: Summary,
+    /// By all.
+    shares: Arc<Shares>,
+}
 
 impl Board {
     /// One for so many ports, on which nothing has been told.
     pub fn new(ports: usize) -> Board {
-        Board(Arc::new(Mutex::new(std::array::from_fn(|_| Arc::new(Summary::empty(ports))))))
+        let told = || Told { summary: Summary::empty(ports), shares: Arc::default() };
+        Board(Arc::new(Mutex::new(std::array::from_fn(|_| told()))))
     }
     fn tell(&self, period: u64, port: usize, output: u64, inputs: &[(usize, u64)]) {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody reads it yet, so it is not copied.
-        let summary = Arc::make_mut(&mut places[period as usize % BOARD_LEN]);
+        let summary = &mut places[period as usize % BOARD_LEN].summary;
         summary.output[port] = output;
         summary.add(inputs.iter().copied());
     }
-    fn get(&self, period: u64) -> Arc<Summary> {
+    fn get(&self, period: u64) -> Arc<Shares> {
         let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        places[period as usize % BOARD_LEN].clone()
+        places[period as usize % BOARD_LEN].shares.clone()
     }
-    /// Clears the place of a period to come.
-    fn clear(&self, period: u64, ports: usize) {
+    /// All have told of a period: its place is clear for one to come.
+    fn close(&self, period: u64, allocation: &Allocation) {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        places[period as usize % BOARD_LEN] = Arc::new(Summary::empty(ports));
+        let told = &mut places[period as usize % BOARD_LEN];
+        let summary = std::mem::replace(&mut told.summary, Summary::empty(allocation.ports));
+        told.shares = Arc::new(Shares::new(allocation, summary));
     }
 }
 
@@ -160,8 +172,6 @@ impl Ingress {
             if self.armed != Some(at) {
                 self.armed = Some(at);
                 cx.arm(SEND, at);
-                // It has waited and is in no near cache: whoever sends it need not wait for that.
-                let _ = black_box(self.voqs.next().map(|packet| packet.entered));
             }
         }
     }
@@ -183,8 +193,8 @@ impl Element for Ingress {
         match port {
             OWN_BACKLOG => self.record(cx, packet),
             NOTICE => {
-                let summary = self.options.board.get(packet.transport[WORD_PORT]);
-                self.voqs.allocate(cx.now(), &self.told, summary);
+                let shares = self.options.board.get(packet.transport[WORD_PORT]);
+                self.voqs.allocate(cx.now(), &self.told, shares);
                 self.periods += 1;
                 cx.deliver(packet);
                 self.send(cx);
@@ -210,6 +220,27 @@ impl Element for Ingress {
         self.armed = None;
         self.send(cx);
     }
+    fn foresees(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
+        match next {
+            Foreseen::Packet(packet) if ahead > 1 => {
+                self.voqs.prefetch(port_of(&self.options.directory, packet.destination));
+            }
+            Foreseen::Neighbour if ahead > 1 => self.voqs.prefetch(None),
+            Foreseen::Packet(_) | Foreseen::Neighbour => {}
+            // The queue first, and then its packet.
+            Foreseen::Timer if ahead > 1 => self.voqs.prefetch_next(),
+            Foreseen::Timer => {
+                if let Some(packet) = self.voqs.next() {
+                    packet.prefetch();
+                }
+            }
+        }
+        Some(FORWARD)
+    }
     fn report(&self, out: &mut Report) {
         out.held(self.voqs.packets());
         let now = out.now();
@@ -228,26 +259,25 @@ impl Element for Ingress {
 pub struct Exchange {
     board: Board,
     records: Vec<Packet>,
-    ports: usize,
+    allocation: Allocation,
     number: u64,
 }
 
 impl Exchange {
-    /// One for so many ports.
-    pub fn new(ports: usize, board: Board) -> Exchange {
-        Exchange { board, records: Vec::with_capacity(ports), ports, number: 0 }
+    /// One for the ports that these equations are for.
+    pub fn new(allocation: Allocation, board: Board) -> Exchange {
+        Exchange { board, records: Vec::with_capacity(allocation.ports), allocation, number: 0 }
     }
 }
 
 impl Element for Exchange {
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, record: Packet) {
         self.records.push(record);
-        if self.records.len() < self.ports {
+        if self.records.len() < self.allocation.ports {
             return;
         }
         self.number += 1;
-        // Those of two periods ago have been read by all, and those of the next are told a period later.
-        self.board.clear(self.number + 2, self.ports);
+        self.board.close(self.number, &self.allocation);
         for mut notice in self.records.drain(..) {
             let port = PortId(notice.transport[WORD_PORT] as u16);
             notice.transport[WORD_PORT] = self.number;

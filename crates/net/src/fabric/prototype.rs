@@ -33,7 +33,7 @@
 //! # Ok::<(), String>(())
 //! ```
 
-use super::allocation::{Allocation, Summary};
+use super::allocation::{Allocation, Shares, Summary};
 use super::model::Options;
 use super::voq::Voqs;
 use lastmeter_base::{Bytes, Time};
@@ -66,6 +66,7 @@ pub enum Sent {
 #[derive(Debug)]
 pub struct Port {
     options: Options,
+    allocation: Allocation,
     number: usize,
     voqs: Voqs<()>,
     input_free: Time,
@@ -87,14 +88,14 @@ impl Port {
     /// # Errors
     /// There are more ports than a cell speaks of, or no equations.
     pub fn new(options: Options, number: usize) -> Result<Port, String> {
-        let Some(rule) = options.rule else {
+        let Some(allocation) = options.allocation() else {
             return Err("the prototype computes rates: it needs a set of equations".to_owned());
         };
         if options.ports == 0 || options.ports > PORTS_MAX || number >= options.ports {
             return Err(format!("the prototype has 1 to {PORTS_MAX} ports"));
         }
-        let allocation = Allocation { rule, ports: options.ports, capacity: options.capacity() };
         Ok(Port {
+            allocation,
             voqs: Voqs::new(Some(allocation), options.period, options.room),
             input_free: Time::START,
             queue: VecDeque::new(),
@@ -194,7 +195,7 @@ impl Port {
             .enumerate()
             .filter_map(|(output, &bytes)| (bytes > 0).then_some((output, bytes)))
             .collect();
-        self.voqs.allocate(now, &own, Arc::new(summary));
+        self.voqs.allocate(now, &own, Arc::new(Shares::new(&self.allocation, summary)));
     }
 
     fn tell(&self) -> [u8; PAYLOAD_LEN] {

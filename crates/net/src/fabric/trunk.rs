@@ -8,7 +8,7 @@
 use super::port::{Directory, port_of};
 use crate::fifo::Fifo;
 use lastmeter_base::{Duration, Packet, Rate, StageId};
-use lastmeter_engine::{Context, Element, PortId, Report, ResourceId};
+use lastmeter_engine::{Context, Element, Foreseen, PortId, Report, ResourceId};
 
 /// A trunk.
 pub struct Trunk {
@@ -48,6 +48,15 @@ impl Element for Trunk {
     }
     fn timers(&self) -> u32 {
         0
+    }
+    fn foresees(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn foresee(&self, next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
+        let Foreseen::Packet(packet) = next else { return None };
+        let port = port_of(&self.directory, packet.destination)?;
+        Some(PortId((port / self.module) as u16))
     }
     fn report(&self, out: &mut Report) {
         let served = self.fifo.enter(out, self.stage, self.resource);

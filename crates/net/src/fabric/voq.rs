@@ -17,17 +17,15 @@
 //!
 //! Source: Kuhns et al., §3.6; the pacing is ours (D-50, D-51).
 
-mod bits;
-mod debts;
 mod items;
+mod known;
 #[cfg(test)]
 mod twin;
 
-use super::allocation::{Allocation, PORTS_MAX, Summary};
-use bits::Bits;
-use debts::Debts;
+use super::allocation::{Allocation, PORTS_MAX, Shares, Summary};
 use items::{Items, NONE};
-use lastmeter_base::{Bytes, Duration, Time};
+use known::Known;
+use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -48,31 +46,32 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 /// assert_eq!(voqs.dequeue(Time::START), Some((5, Bytes(1500), 'a')));
 /// ```
 #[derive(Debug)]
+#[repr(C)]
 pub struct Voqs<T> {
-    allocation: Option<Allocation>,
-    /// How long a queue may catch up.
-    period: Duration,
-    queues: Vec<Queue<T>>,
-    /// The output of each of `queues`; the first `sorted` are in order.
-    outputs: Vec<u16>,
-    sorted: usize,
-    /// Which outputs have one of `queues`.
-    kept: Bits,
-    /// The first of `queues` that is not used: only without an allocation.
-    unused: u32,
-    debts: Debts,
-    /// All that waits but the first of each queue.
-    rest: Items<T>,
-    /// Queues that wait and have a rate, by when they are due; ties go by turn.
-    due: BinaryHeap<Reverse<Due>>,
-    turns: u64,
-    summary: Arc<Summary>,
-    total: f64,
-    /// When rates were last computed.
-    since: Time,
+    // What comes and goes with each packet comes first.
     bytes: Bytes,
     bytes_max: Bytes,
     packets: u64,
+    known: Known,
+    /// What `shares` give this input for an output for which it has no backlog, at most.
+    idle_rate_most: u64,
+    shares: Arc<Shares>,
+    /// When rates were last computed.
+    since: Time,
+    queues: Vec<Queue<T>>,
+    /// The output of each of `queues`; the first `sorted` are in order.
+    outputs: Vec<u16>,
+    /// The first of `queues` that is not used: only without an allocation.
+    unused: u32,
+    sorted: u32,
+    turns: u64,
+    /// Queues that wait and have a rate, by when they are due; ties go by turn.
+    due: BinaryHeap<Reverse<Due>>,
+    /// How long a queue may catch up.
+    period: Duration,
+    allocation: Option<Allocation>,
+    /// All that waits but the first of each queue.
+    rest: Items<T>,
 }
 
 /// A queue that waits, or has since rates were last computed.
@@ -118,26 +117,28 @@ impl Due {
 impl<T> Voqs<T> {
     /// Queues of together at most `bytes_max`; without an `allocation` they are served as they come.
     pub fn new(allocation: Option<Allocation>, period: Duration, bytes_max: Bytes) -> Voqs<T> {
-        let summary = Arc::new(Summary::default());
-        let total = allocation.map_or(0.0, |allocation| allocation.total([], &summary));
+        let (mut shares, mut idle_rate_most) = (Shares::default(), u64::MAX);
+        if let Some(allocation) = allocation {
+            shares = Shares::new(&allocation, Summary::default());
+            idle_rate_most = allocation.idle_rate_most(allocation.total([], shares.summary()));
+        }
         Voqs {
-            allocation,
-            period,
-            queues: Vec::new(),
-            outputs: Vec::new(),
-            sorted: 0,
-            kept: Bits::default(),
-            unused: NONE,
-            debts: Debts::default(),
-            rest: Items::default(),
-            due: BinaryHeap::new(),
-            turns: 0,
-            summary,
-            total,
-            since: Time::START,
             bytes: Bytes::ZERO,
             bytes_max,
             packets: 0,
+            known: Known::default(),
+            idle_rate_most,
+            shares: Arc::new(shares),
+            since: Time::START,
+            queues: Vec::new(),
+            outputs: Vec::new(),
+            unused: NONE,
+            sorted: 0,
+            turns: 0,
+            due: BinaryHeap::new(),
+            period,
+            allocation,
+            rest: Items::default(),
         }
     }
 
@@ -175,9 +176,9 @@ impl<T> Voqs<T> {
             return place;
         }
         assert!(output < PORTS_MAX, "a fabric has at most {PORTS_MAX} ports");
-        self.kept.set(output);
+        self.known.set_queue(output);
         let rate = self.idle_rate(output);
-        let value = match self.debts.take(output) {
+        let value = match self.known.take(output) {
             Some(owed) => value(self.since, rate, owed.into()),
             None if rate > 0 => now.as_ps(),
             None => 0,
@@ -205,10 +206,10 @@ impl<T> Voqs<T> {
     /// Where the queue of an output is, if it is one of `queues`.
     #[inline]
     fn place(&self, output: usize) -> Option<usize> {
-        if !self.kept.has(output) {
+        if !self.known.has_queue(output) {
             return None;
         }
-        let (sorted, others) = self.outputs.split_at(self.sorted);
+        let (sorted, others) = self.outputs.split_at(self.sorted as usize);
         let output = output as u16;
         sorted.binary_search(&output).ok().or_else(|| {
             let place = others.iter().position(|&other| other == output)?;
@@ -219,8 +220,10 @@ impl<T> Voqs<T> {
     /// The rate of a queue that had no backlog when rates were computed.
     #[inline]
     fn idle_rate(&self, output: usize) -> u64 {
-        let rate = |one: Allocation| one.rate(0, output, &self.summary, self.total);
-        self.allocation.map_or(u64::MAX, rate)
+        match self.allocation {
+            Some(_) => self.shares.idle_rate(output, self.idle_rate_most),
+            None => u64::MAX,
+        }
     }
 
     /// When the next packet may go.
@@ -229,6 +232,23 @@ impl<T> Voqs<T> {
         self.due.peek().map(|Reverse(due)| due.at())
     }
 
+    /// Asks for what [`Voqs::enqueue`] will need for an output, or for any.
+    #[inline]
+    pub fn prefetch(&self, output: Option<usize>) {
+        match output {
+            Some(output) => self.known.prefetch(output),
+            None => self.known.prefetch_all(),
+        }
+        prefetch_end(&self.queues);
+        prefetch_end(self.due.as_slice());
+    }
+    /// Asks for the queue that is due next.
+    #[inline]
+    pub fn prefetch_next(&self) {
+        if let Some(Reverse(due)) = self.due.peek() {
+            prefetch(&self.queues[due.place()]);
+        }
+    }
     /// What is due next.
     #[inline]
     pub fn next(&self) -> Option<&T> {
@@ -264,7 +284,7 @@ impl<T> Voqs<T> {
             if self.allocation.is_none() {
                 queue.tail = std::mem::replace(&mut self.unused, place as u32);
                 self.outputs[place] = NO_OUTPUT;
-                self.kept.clear(output);
+                self.known.clear_queue(output);
             }
         }
         Some((output, len, item))
@@ -279,59 +299,78 @@ impl<T> Voqs<T> {
         waiting
     }
 
-    /// Computes all rates anew: `own` is what [`Voqs::backlogs`] gave when `summary` was made.
-    pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], summary: Arc<Summary>) {
+    /// Computes all rates anew: `own` is what [`Voqs::backlogs`] gave when the backlogs were told that
+    /// `shares` follow from.
+    pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], shares: Arc<Shares>) {
         let Some(allocation) = self.allocation else { return };
-        let total = allocation.total(own.iter().copied(), &summary);
+        let total = allocation.total(own.iter().copied(), shares.summary());
+        let idle_rate_most = allocation.idle_rate_most(total);
         // Whoever had a backlog then has a rate of its own.
         for &(output, _) in own {
-            if self.debts.has(output) {
+            if self.known.owes(output) {
                 self.queue(now, output);
             }
         }
-        let rate = |own, output| allocation.rate(own, output, &summary, total);
-        let mut owing: Vec<(u16, u32)> = Vec::new();
-        self.queues.retain_mut(|queue| {
-            let (output, waits) = (usize::from(queue.output), queue.first.is_some());
-            let least = if queue.rate > 0 { now.as_ps() } else { 0 };
-            if !waits && queue.value <= least {
-                return false;
-            }
-            let own = own.binary_search_by_key(&output, |&(other, _)| other).map(|at| own[at].1);
-            let backlog = own.unwrap_or(0);
-            let owed = queue.change(now, rate(backlog, output));
-            match u32::try_from(owed) {
-                Ok(owed) if !waits && backlog == 0 => owing.push((queue.output, owed)),
-                _ => return true,
-            }
-            false
+        let owing = self.change(now, own, |own, output| match own {
+            0 => shares.idle_rate(output, idle_rate_most),
+            _ => allocation.rate(own, output, shares.summary(), total),
         });
-        owing.sort_unstable();
-        let before = |output| allocation.rate(0, output, &self.summary, self.total);
-        self.debts.change(now - self.since, before, &owing);
-        self.since = now;
-        self.queues.sort_unstable_by_key(|queue| queue.output);
-        self.sort();
-        (self.summary, self.total) = (summary, total);
+        let before = |output| self.shares.idle_rate(output, self.idle_rate_most);
+        self.known.change(now - self.since, before, self.idle_rate_most, &owing);
+        (self.since, self.idle_rate_most, self.shares) = (now, idle_rate_most, shares);
     }
 
-    /// Takes note of where queues are, which are in the order of their outputs.
-    fn sort(&mut self) {
-        self.kept.clear_all();
-        self.outputs.clear();
+    /// Gives all queues other rates, and puts those into the order of their outputs that have a packet
+    /// or will have a rate of their own. Gives the others that owe, in order too, and what they do.
+    fn change(
+        &mut self,
+        now: Time,
+        own: &[(usize, u64)],
+        rate: impl Fn(u64, usize) -> u64,
+    ) -> Vec<(u16, u32)> {
+        let named = |(place, &output): (usize, &u16)| u32::from(output) << 16 | place as u32;
+        let mut order: Vec<u32> = self.outputs.iter().enumerate().map(named).collect();
+        order.sort_unstable();
+        // What was kept before, some more, and so much that the allocator has to do with few sizes.
+        let room = (order.len() + order.len() / 8).next_multiple_of(32);
+        let mut old = std::mem::replace(&mut self.queues, Vec::with_capacity(room));
         let mut due = std::mem::take(&mut self.due).into_vec();
         due.clear();
         self.turns = 0;
-        for (place, queue) in self.queues.iter().enumerate() {
-            self.outputs.push(queue.output);
-            self.kept.set(queue.output.into());
-            if queue.first.is_some() && queue.rate > 0 {
-                self.turns += 1;
-                due.push(Reverse(Due::new(queue.value, self.turns, place)));
+        self.outputs.clear();
+        self.known.clear_queues();
+        let (mut owing, mut own) = (Vec::new(), own.iter().copied().peekable());
+        for (at, place) in order.iter().map(|name| name & 0xffff).enumerate() {
+            if let Some(next) = order.get(at + 4) {
+                prefetch(&old[(next & 0xffff) as usize]);
+            }
+            let queue = &mut old[place as usize];
+            let (output, waits) = (usize::from(queue.output), queue.first.is_some());
+            while own.next_if(|&(other, _)| other < output).is_some() {}
+            let backlog = own.next_if(|&(other, _)| other == output).map_or(0, |(_, bytes)| bytes);
+            let least = if queue.rate > 0 { now.as_ps() } else { 0 };
+            if !waits && queue.value <= least {
+                continue;
+            }
+            let owed = queue.change(now, rate(backlog, output));
+            match u32::try_from(owed) {
+                Ok(owed) if !waits && backlog == 0 => owing.push((queue.output, owed)),
+                _ => {
+                    let first = queue.first.take();
+                    if waits && queue.rate > 0 {
+                        self.turns += 1;
+                        let due_first = Due::new(queue.value, self.turns, self.queues.len());
+                        due.push(Reverse(due_first));
+                    }
+                    self.outputs.push(queue.output);
+                    self.known.set_queue(output);
+                    self.queues.push(Queue { first, ..*queue });
+                }
             }
         }
-        self.sorted = self.queues.len();
+        self.sorted = self.queues.len() as u32; // At most `PORTS_MAX`.
         self.due = due.into();
+        owing
     }
 
     /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.
@@ -474,7 +513,7 @@ mod tests {
         let mut summary = Summary::empty(8);
         summary.add(own);
         summary.output[0] = 1 << 40;
-        voqs.allocate(half, &own, Arc::new(summary));
+        voqs.allocate(half, &own, Arc::new(Shares::new(&allocation(), summary)));
         let rate = voqs.rate(0).unwrap();
         let ahead = (voqs.ready_at().unwrap() - half).as_secs_f64();
         assert!((ahead * rate as f64 - 7000.0).abs() < 2.0, "{ahead} {rate}");

@@ -1,6 +1,6 @@
 //! The queues as one would write them down, beside those that are fast.
 
-use super::super::allocation::{Allocation, Rule, Summary};
+use super::super::allocation::{Allocation, Rule, Shares, Summary};
 use super::Voqs;
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use proptest::prelude::*;
@@ -127,7 +127,10 @@ proptest! {
                     summary.add(told.iter().copied());
                     summary.add([(output, elsewhere)]);
                     summary.output[output] = elsewhere * 1000;
-                    voqs.allocate(at, &told, Arc::new(summary.clone()));
+                    if let Some(one) = &allocation {
+                        let shares = Shares::new(one, summary.clone());
+                        voqs.allocate(at, &told, Arc::new(shares));
+                    }
                     plain.allocate(now, &told, summary);
                 }
                 2..20 => {
