@@ -26,7 +26,7 @@ impl Key {
     /// Later than every event.
     pub(crate) const NEVER: Key = Key { at: u64::MAX, order: u64::MAX };
 
-    /// `order` is the origin (24 bits) and the origin's own count (40 bits), or a shuffled form.
+    /// `order` tells apart what is due at one instant: see `world::order`.
     #[inline]
     pub(crate) fn new(at: Time, order: u64) -> Key {
         Key { at: at.as_ps(), order }
