@@ -29,6 +29,14 @@ pub enum Error {
         /// What came instead of the answer.
         found: String,
     },
+    /// An agent on another host cannot be reached, or does not do what it is asked: whoever runs it
+    /// can mend it.
+    Agent {
+        /// The host's name, and where its agent was looked for.
+        host: String,
+        /// What was found.
+        found: String,
+    },
     /// A profile cannot be read: whoever wrote the file can mend it.
     Profile {
         /// The constant or place in the file.
@@ -60,6 +68,7 @@ impl fmt::Display for Error {
             Error::Worker { doing, found } => {
                 write!(f, "a helper process was asked to {doing}, and instead: {found}")
             }
+            Error::Agent { host, found } => write!(f, "the agent of {host}: {found}"),
             Error::Profile { place, message } => write!(f, "profile, {place}: {message}"),
             Error::TooFewSamples { wanted, found, needed } => {
                 write!(

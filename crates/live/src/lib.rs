@@ -15,6 +15,7 @@
 //! | `port`      | interfaces as elements: TAP, AF_PACKET, AF_XDP                               |
 //! | `site`      | the hosts of a live run, and that nothing of them is left behind             |
 //! | `session`   | a live run but for its graph                                                 |
+//! | `blast`     | traffic between agents on several hosts, remotely controlled                  |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
 //! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
@@ -22,6 +23,7 @@
 //! are in SI units: seconds, bytes, bits per second.
 //! Only interfaces that this crate makes itself are ever changed.
 
+pub mod blast;
 pub mod calibrate;
 mod channel;
 pub mod clock;
@@ -31,6 +33,7 @@ mod error;
 mod fit;
 pub mod flood;
 pub mod heap;
+pub mod fuzz;
 pub mod link;
 pub mod namespace;
 mod netlink;
@@ -47,6 +50,7 @@ mod steer;
 mod sys;
 pub mod tcp_info;
 mod text;
+pub mod token;
 pub mod transfer;
 pub mod validate;
 pub mod verdict;

@@ -2,12 +2,8 @@
 
 use hyper::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{Method, Request};
-use std::fs::File;
-use std::io::Read;
+use lastmeter_live::token::same;
 use std::net::{IpAddr, SocketAddr};
-
-/// A token has this many random bytes, written as twice as many digits.
-const TOKEN_LEN: usize = 16;
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,25 +132,10 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Compares in a time that does not tell where they differ.
-fn same(a: &str, b: &str) -> bool {
-    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
-}
-
-/// A token that nobody can guess.
-///
-/// # Errors
-/// The machine gives no random numbers.
-pub(super) fn random_token() -> Result<String, String> {
-    let mut bytes = [0; TOKEN_LEN];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| format!("no random numbers: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lastmeter_live::token;
 
     fn request(method: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::builder().method(method).uri("/");
@@ -204,9 +185,7 @@ mod tests {
 
     #[test]
     fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
-        let token = random_token().unwrap();
-        assert_eq!(token.len(), 2 * TOKEN_LEN);
-        assert_ne!(token, random_token().unwrap());
+        let token = token::random().unwrap();
         let guard = Guard::new(([0, 0, 0, 0], 80).into(), Some(token.clone()));
         assert_eq!(guard.url(), format!("http://127.0.0.1:80/?token={token}"));
         let ask = |headers: &[(&str, &str)], given: Option<&str>| {

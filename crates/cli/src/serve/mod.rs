@@ -75,7 +75,7 @@ pub(crate) fn serve(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return work::work(common);
     }
     let asks = arguments.token || !arguments.listen.ip().is_loopback();
-    let token = if asks { Some(guard::random_token()?) } else { None };
+    let token = if asks { Some(lastmeter_live::token::random()?) } else { None };
     let listener = TcpListener::bind(arguments.listen).map_err(|error| {
         let hint = "--listen 127.0.0.1:0 takes any free port";
         Complaint(format!("cannot listen at {}: {error}; {hint}", arguments.listen))

@@ -1,10 +1,10 @@
 //! The results of runs: a folder each, with what the list says of it beside its ledger.
 
 use super::events::Figures;
-use super::guard;
 use super::work::COURSE;
 use crate::{Complaint, results};
 use lastmeter_lab::ledger::Ledger;
+use lastmeter_live::token;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File};
@@ -94,7 +94,7 @@ impl Store {
         let passing = named.is_none();
         let folder = match named {
             Some(folder) => folder,
-            None => std::env::temp_dir().join(format!("lastmeter-{}", guard::random_token()?)),
+            None => std::env::temp_dir().join(format!("lastmeter-{}", token::random()?)),
         };
         let made = DirBuilder::new().recursive(!passing).mode(0o700).create(&folder);
         let made = made.and_then(|()| folder.canonicalize());

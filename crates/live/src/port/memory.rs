@@ -173,6 +173,52 @@ impl Headers {
     }
 }
 
+/// Room for the packets of one call of `recvmmsg`.
+pub(crate) struct Incoming {
+    buffers: Vec<Vec<u8>>,
+    vectors: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the pointers inside are only used during `receive`, which sets them anew.
+unsafe impl Send for Incoming {}
+
+impl Incoming {
+    /// Room for `most` packets of `len` bytes; longer ones are cut.
+    pub(crate) fn new(most: usize, len: usize) -> Incoming {
+        // SAFETY: both are plain data for which all-zero is a valid value.
+        let (vector, message): (libc::iovec, libc::mmsghdr) = unsafe { (zeroed(), zeroed()) };
+        let buffers = vec![vec![0; len]; most];
+        Incoming { buffers, vectors: vec![vector; most], messages: vec![message; most] }
+    }
+
+    /// `recvmmsg`: waits for the first packet as long as the socket says, and takes what is there.
+    /// Gives how many.
+    pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let slots = self.vectors.iter_mut().zip(&mut self.messages);
+        for ((vector, message), buffer) in slots.zip(&mut self.buffers) {
+            vector.iov_base = buffer.as_mut_ptr().cast();
+            vector.iov_len = buffer.len();
+            message.msg_hdr.msg_iov = vector;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        let (messages, most) = (self.messages.as_mut_ptr(), self.messages.len() as u32);
+        // SAFETY: the headers were just made to describe live buffers, of which the kernel writes no
+        // more than their lengths.
+        let count = unsafe {
+            let flags = libc::MSG_WAITFORONE;
+            libc::recvmmsg(fd.as_raw_fd(), messages, most, flags as _, std::ptr::null_mut())
+        };
+        if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+    }
+
+    /// The packet that came as number `at` in the last call.
+    pub(crate) fn packet(&self, at: usize) -> &[u8] {
+        let len = self.messages[at].msg_len as usize;
+        &self.buffers[at][..len.min(self.buffers[at].len())]
+    }
+}
+
 /// `SIOCSIFFLAGS`-like requests of TAP: an `ifreq` with a name and 16 bits of flags.
 pub(crate) fn tap_request(fd: BorrowedFd<'_>, name: &str, flags: u16) -> io::Result<()> {
     const TUNSETIFF: libc::c_ulong = 0x4004_54ca;

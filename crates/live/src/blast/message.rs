@@ -1,0 +1,314 @@
+//! What driver and agents say to each other: one JSON object a line, over TCP.
+//!
+//! ```text
+//! driver                                            agent
+//!   hello {version, token} ---------------------->    right token?
+//!   <--------------------------- hello {clock, now}
+//!   prepare {run, sinks} ------------------------>    open sockets
+//!   <------------------------------ prepared {ports}
+//!   aim {sources} ------------------------------->    probe each sink: it must answer
+//!   <------------------------------------- aimed {}
+//!   begin {at | after} -------------------------->    send and count
+//!   <--------------- progress {sent, received} ...    four times a second
+//!   stop {} ------------------------------------->    (on Ctrl-C) sources end
+//!   <-------------------------------- sent {sources}
+//!   finish {drain} ------------------------------>    sinks wait for what is under way
+//!   <--------------------- received {sinks, leaving}
+//! ```
+//!
+//! Anything else, or out of turn, is answered by `refused {why}`, and the connection ends. Lines have
+//! a longest length and a time within which they must come; what is allocated is bounded by those.
+
+use super::report::{SinkReport, SourceReport};
+use super::traffic::{Format, Traffic};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Both sides must speak the same.
+pub const VERSION: u32 = 1;
+/// The longest line: reports of [`super::FLOWS_MAX`] flows, or plans with many sizes, stay below it.
+pub const LINE_MAX: usize = 1 << 20;
+/// The longest line before the token is known to be right.
+pub const LINE_FIRST_MAX: usize = 4 << 10;
+/// The longest text from the other side that is shown.
+const SHOWN_MAX: usize = 200;
+
+/// What a driver asks of an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Ask {
+    /// First of all.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// The agent's token, if it wants one.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// Open sockets for what comes.
+    Prepare {
+        /// The run's own number.
+        run: u64,
+        /// One for each flow to this host.
+        sinks: Vec<SinkJob>,
+    },
+    /// Find out whether the sinks want to be sent to.
+    Aim {
+        /// One for each flow from this host.
+        sources: Vec<SourceJob>,
+    },
+    /// Send.
+    Begin {
+        /// When, in nanoseconds of the clock that driver and agent share.
+        #[serde(default)]
+        at: Option<u64>,
+        /// Otherwise so many nanoseconds after this was heard.
+        after: u64,
+    },
+    /// Send no more.
+    Stop {},
+    /// Count no more.
+    Finish {
+        /// After so many nanoseconds without a packet.
+        drain: u64,
+    },
+}
+
+/// What an agent answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Answer {
+    /// To hello.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// Which clock it reads: the same text, the same clock.
+        clock: String,
+        /// What that shows, in nanoseconds.
+        now: u64,
+    },
+    /// To prepare.
+    Prepared {
+        /// The UDP port of each sink.
+        ports: Vec<u16>,
+    },
+    /// To aim.
+    Aimed {},
+    /// While it sends and counts.
+    Progress {
+        /// Packets of each of its sources.
+        sent: Vec<u64>,
+        /// Packets of each of its sinks.
+        received: Vec<u64>,
+    },
+    /// Its sources have ended.
+    Sent {
+        /// What they did.
+        sources: Vec<SourceReport>,
+    },
+    /// Its sinks have ended.
+    Received {
+        /// What they counted.
+        sinks: Vec<SinkReport>,
+        /// Whether that was before its time: the agent was stopped.
+        leaving: bool,
+    },
+    /// It does not do what it was asked.
+    Refused {
+        /// Why not.
+        why: String,
+    },
+}
+
+/// A flow that comes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkJob {
+    /// The flow, by its place in the plan.
+    pub flow: u16,
+    /// What is in its packets.
+    pub format: Format,
+    /// The greatest size.
+    pub size_max: u32,
+    /// Over which version of IP.
+    pub ipv6: bool,
+    /// Whether its source reads the same clock.
+    pub same_clock: bool,
+}
+
+/// A flow that goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceJob {
+    /// The flow, by its place in the plan.
+    pub flow: u16,
+    /// Its name, which names its random stream.
+    pub name: String,
+    /// Names the random streams.
+    pub seed: u64,
+    /// Where to.
+    pub to: SocketAddr,
+    /// What.
+    pub traffic: Traffic,
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// What is wrong with it, in a text that is safe to show.
+pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(line).map_err(|error| shown(&error.to_string()))
+}
+
+/// A message as a line.
+///
+/// # Errors
+/// It is longer than the other side would read.
+pub fn emit(message: &impl Serialize) -> Result<Vec<u8>, String> {
+    let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    match line.len() > LINE_MAX {
+        true => Err(format!("a message of {} bytes; at most {LINE_MAX}", line.len())),
+        false => Ok(line),
+    }
+}
+
+/// Sends a message.
+pub(super) fn send(to: &mut TcpStream, message: &impl Serialize) -> Result<(), String> {
+    to.write_all(&emit(message)?).map_err(|error| error.to_string())
+}
+
+/// A text of the other side's, without what would move a cursor, and not long.
+pub(super) fn shown(text: &str) -> String {
+    let safe = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(SHOWN_MAX).map(safe).collect()
+}
+
+/// What came.
+pub(super) enum Heard<T> {
+    /// A message.
+    Message(T),
+    /// Nothing in the time.
+    Nothing,
+    /// The other side is gone.
+    Closed,
+}
+
+/// The lines that come over a connection.
+pub(super) struct Lines {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// No line ends before this.
+    searched: usize,
+    /// The longest line.
+    pub(super) limit: usize,
+}
+
+impl Lines {
+    pub(super) fn new(stream: TcpStream, limit: usize) -> Lines {
+        Lines { stream, buffer: Vec::new(), searched: 0, limit }
+    }
+
+    /// The next message, if it is there `within` this time.
+    pub(super) fn next<T: DeserializeOwned>(
+        &mut self,
+        within: Duration,
+    ) -> Result<Heard<T>, String> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(at) = self.buffer[self.searched..].iter().position(|&b| b == b'\n') {
+                let end = self.searched + at;
+                let message = if end > self.limit { Err(self.too_long()) } else { Ok(()) };
+                let message = message.and_then(|()| parse(&self.buffer[..end]));
+                self.buffer.drain(..=end);
+                self.searched = 0;
+                return message.map(Heard::Message);
+            }
+            self.searched = self.buffer.len();
+            if self.searched > self.limit {
+                return Err(self.too_long());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Heard::Nothing);
+            }
+            // A timeout of zero would mean for ever.
+            let _ = self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Ok(Heard::Closed),
+                Ok(len) => self.buffer.extend_from_slice(&chunk[..len]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                        return Ok(Heard::Closed);
+                    }
+                    _ => return Err(error.to_string()),
+                },
+            }
+        }
+    }
+
+    fn too_long(&self) -> String {
+        format!("a line of more than {} bytes", self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::TcpListener;
+
+    fn pair() -> (TcpStream, Lines) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, Lines::new(listener.accept().unwrap().0, LINE_FIRST_MAX))
+    }
+
+    #[test]
+    fn a_message_is_a_line() {
+        let line = emit(&Ask::Begin { at: None, after: 5 }).unwrap();
+        let text = String::from_utf8(line.clone()).unwrap();
+        assert_eq!(text, "{\"ask\":\"begin\",\"at\":null,\"after\":5}\n");
+        assert_eq!(parse::<Ask>(&line), Ok(Ask::Begin { at: None, after: 5 }));
+        let error = parse::<Ask>(b"{\"ask\":\"begin\",\"after\":5,\"x\":1}").unwrap_err();
+        assert!(error.contains("unknown field"), "{error}");
+        assert!(parse::<Ask>(b"GET / HTTP/1.1").is_err());
+    }
+
+    #[test]
+    fn lines_come_in_pieces_and_long_ones_are_refused() {
+        let (mut there, mut lines) = pair();
+        there.write_all(b"{\"ask\":\"st").unwrap();
+        let soon = Duration::from_millis(20);
+        assert!(matches!(lines.next::<Ask>(soon), Ok(Heard::Nothing)));
+        there.write_all(b"op\"}\n{\"ask\":\"stop\"}\n").unwrap();
+        for _ in 0..2 {
+            let heard = lines.next::<Ask>(Duration::from_secs(5));
+            assert!(matches!(heard, Ok(Heard::Message(Ask::Stop {}))));
+        }
+        there.write_all(&[b'x'; 2 * LINE_FIRST_MAX]).unwrap();
+        let error = lines.next::<Ask>(Duration::from_secs(5)).err().unwrap();
+        assert!(error.contains("more than 4096 bytes"), "{error}");
+        assert!(lines.buffer.len() <= LINE_FIRST_MAX + 4096 + 1, "{}", lines.buffer.len());
+        drop(there);
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_seen() {
+        let (there, mut lines) = pair();
+        drop(there);
+        assert!(matches!(lines.next::<Ask>(Duration::from_secs(5)), Ok(Heard::Closed)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            crate::fuzz::fuzz_blast_control(&bytes);
+        }
+    }
+}

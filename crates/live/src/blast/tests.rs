@@ -1,0 +1,401 @@
+//! Agents and a driver in one process, over loopback.
+
+use super::header::{self, Header, Kind};
+use super::message::{Answer, Ask, Heard, LINE_MAX, Lines, SinkJob, VERSION, send};
+use super::traffic::{Format, Pace, PacketRate, Pattern, Sizes, Traffic};
+use super::{Agent, At, Flow, Host, Outcome, Plan, run};
+use crate::error::Error;
+use lastmeter_base::{Duration, Quantity};
+use lastmeter_engine::Control;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration as Wait;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Wait = Wait::from_secs(60);
+
+/// Runs `work` with an agent that asks for this token; its own control comes with it.
+fn with_agent<T>(token: Option<&str>, work: impl FnOnce(SocketAddr, &Control) -> T) -> T {
+    let agent = Agent::bind((Ipv4Addr::LOCALHOST, 0).into(), token.map(str::to_owned)).unwrap();
+    let (at, control) = (agent.address().unwrap(), Control::default());
+    struct Stop<'a>(&'a Control);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+    std::thread::scope(|scope| {
+        let _stop = Stop(&control);
+        scope.spawn(|| agent.serve(&control, &|_| ()).unwrap());
+        work(at, &control)
+    })
+}
+
+fn host(name: &str, at: SocketAddr) -> Host {
+    Host { name: name.into(), at: At::Agent(at.to_string()), data: None, token: None }
+}
+
+fn traffic(format: Format, packets: u64) -> Traffic {
+    Traffic {
+        size: Sizes::InTurn(vec![200]),
+        pace: Pace::Packets(PacketRate::parse("5 kpps").unwrap()),
+        pattern: Pattern::Periodic,
+        format,
+        start: Duration::ZERO,
+        duration: None,
+        count: Some(packets),
+        offload: true,
+    }
+}
+
+fn flow(name: &str, from: usize, to: usize, traffic: Traffic) -> Flow {
+    Flow { name: name.into(), from, to, traffic }
+}
+
+fn plan(hosts: Vec<Host>, flows: Vec<Flow>) -> Plan {
+    Plan { seed: 1, drain: Duration::from_ms(300), hosts, flows }
+}
+
+fn outcome(plan: &Plan) -> Outcome {
+    run(plan, &Control::default(), &|_| ()).unwrap()
+}
+
+/// sent = received + damaged + lost, and the sink counted each packet in one way.
+fn balances(outcome: &Outcome) {
+    for flow in &outcome.flows {
+        let sink = flow.sink.as_ref().unwrap();
+        let (lost, damaged) = (flow.lost.unwrap(), sink.damaged);
+        assert_eq!(flow.sent, flow.received + damaged + lost, "{flow:?}");
+        assert_eq!((sink.duplicated, sink.ancient, sink.foreign), (0, 0, 0), "{flow:?}");
+    }
+}
+
+#[test]
+fn the_counts_of_two_agents_balance() {
+    with_agent(None, |a, _| {
+        with_agent(None, |b, _| {
+            let start = Duration::from_ms(20);
+            let poisson = Traffic {
+                pattern: Pattern::Poisson,
+                size: Sizes::Weighted(vec![(64, 3), (1500, 1)]),
+                start,
+                ..traffic(Format::Udp, 500)
+            };
+            let single = Traffic { offload: false, ..traffic(Format::Udp, 500) };
+            let flows = vec![
+                flow("plain", 0, 1, traffic(Format::Udp, 1000)),
+                flow("cells", 1, 0, traffic(Format::Aal5, 1000)),
+                flow("poisson", 0, 1, poisson),
+                flow("self", 1, 1, single),
+            ];
+            let outcome = outcome(&plan(vec![host("a", a), host("b", b)], flows));
+            assert!(outcome.complete, "{:?}", outcome.notes);
+            balances(&outcome);
+            for (flow, sent) in outcome.flows.iter().zip([1000, 1000, 500, 500]) {
+                assert_eq!((flow.sent, flow.received), (sent, sent), "{flow:?}");
+                let (source, sink) = (flow.source.as_ref().unwrap(), flow.sink.as_ref().unwrap());
+                assert_eq!(source.bytes, sink.bytes);
+                // One machine has one clock.
+                assert!(sink.delay.is_some_and(|delay| delay.max < 10.0));
+                assert!(sink.jitter > 0.0 && source.worst_lag > 0.0);
+            }
+            let plain = outcome.flows[0].source.as_ref().unwrap();
+            // 200 B every 200 us.
+            assert!((plain.intended_rate.unwrap() / 8e6 - 1.0).abs() < 1e-6, "{plain:?}");
+        });
+    });
+}
+
+#[test]
+fn hosts_may_be_this_process_and_packets_as_fast_as_it_can() {
+    let here = |name: &str| Host { at: At::Here, ..host(name, ([127, 0, 0, 1], 1).into()) };
+    let fastest = Traffic {
+        pace: Pace::Fastest,
+        size: Sizes::InTurn(vec![64]),
+        count: Some(20_000),
+        ..traffic(Format::Udp, 1)
+    };
+    let outcome = outcome(&plan(vec![here("a"), here("b")], vec![flow("all", 0, 1, fastest)]));
+    assert!(outcome.complete && outcome.kept_up, "{:?}", outcome.notes);
+    balances(&outcome);
+    let source = outcome.flows[0].source.as_ref().unwrap();
+    assert_eq!((source.packets, source.intended_rate), (20_000, None));
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_the_right_one_is_not() {
+    with_agent(Some("right-token"), |at, _| {
+        let with = |token: Option<&str>| {
+            let host = Host { token: token.map(str::to_owned), ..host("a", at) };
+            let flows = vec![flow("f", 0, 0, traffic(Format::Udp, 10))];
+            run(&plan(vec![host], flows), &Control::default(), &|_| ())
+        };
+        for wrong in [None, Some("right-tokem"), Some("right-token2")] {
+            let error = with(wrong).unwrap_err().to_string();
+            assert!(error.contains("wants another token"), "{error}");
+        }
+        assert_eq!(with(Some("right-token")).unwrap().flows[0].received, 10);
+    });
+}
+
+#[test]
+fn elsewhere_than_on_this_machine_a_token_is_needed() {
+    let any: SocketAddr = ([0, 0, 0, 0], 0).into();
+    let error = Agent::bind(any, None).unwrap_err().to_string();
+    assert!(error.contains("`token` is missing") && error.contains("--token"), "{error}");
+    assert!(Agent::bind(any, Some(String::new())).is_err());
+    assert!(Agent::bind(any, Some("has space".into())).is_err());
+    Agent::bind(any, Some("secret".into())).unwrap();
+}
+
+#[test]
+fn a_stop_keeps_what_was_sent_until_then() {
+    with_agent(None, |at, _| {
+        let long = Traffic {
+            count: None,
+            duration: Some(Duration::from_secs(600)),
+            ..traffic(Format::Udp, 1)
+        };
+        let control = Control::default();
+        let stop = |share: f64| {
+            // A part of a second of ten minutes.
+            if share > 0.001 {
+                control.stop();
+            }
+        };
+        let plan = plan(vec![host("a", at)], vec![flow("long", 0, 0, long)]);
+        let outcome = run(&plan, &control, &stop).unwrap();
+        assert!(!outcome.complete && outcome.notes[0].contains("stopped before its end"));
+        balances(&outcome);
+        let source = outcome.flows[0].source.as_ref().unwrap();
+        assert!(source.interrupted && source.packets > 0, "{source:?}");
+    });
+}
+
+#[test]
+fn an_agent_that_is_stopped_says_what_it_has() {
+    with_agent(None, |a, _| {
+        with_agent(None, |b, stop| {
+            let long = |name, from, to| {
+                let long = Traffic { count: Some(4_000), ..traffic(Format::Udp, 1) };
+                flow(name, from, to, long)
+            };
+            let flows = vec![long("out", 1, 0), long("in", 0, 1), long("own", 0, 0)];
+            let tell = |share: f64| {
+                if share > 0.0001 {
+                    stop.stop();
+                }
+            };
+            let plan = plan(vec![host("a", a), host("b", b)], flows);
+            let outcome = run(&plan, &Control::default(), &tell).unwrap();
+            assert!(!outcome.complete);
+            assert!(outcome.notes[0].contains("agent of `b`"), "{:?}", outcome.notes);
+            assert!(outcome.flows[0].source.as_ref().unwrap().interrupted);
+            assert!(outcome.flows.iter().all(|flow| flow.sink.is_some()));
+            assert_eq!((outcome.flows[2].sent, outcome.flows[2].lost), (4_000, Some(0)));
+        });
+    });
+}
+
+/// Plays an agent that does as it is asked until it has to begin; then `last` decides.
+fn false_agent(listener: &TcpListener, last: impl FnOnce(&mut TcpStream)) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut lines = Lines::new(stream.try_clone().unwrap(), LINE_MAX);
+    loop {
+        let Ok(Heard::Message(ask)) = lines.next(PATIENCE) else { return };
+        let answer = match ask {
+            Ask::Hello { .. } => Answer::Hello { version: VERSION, clock: "own".into(), now: 0 },
+            Ask::Prepare { .. } => Answer::Prepared { ports: Vec::new() },
+            Ask::Aim { .. } => Answer::Aimed {},
+            _ => return last(&mut stream),
+        };
+        send(&mut stream, &answer).unwrap();
+    }
+}
+
+#[test]
+fn of_an_agent_that_dies_the_rest_is_reported() {
+    with_agent(None, |a, _| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let hosts = vec![host("a", a), host("b", listener.local_addr().unwrap())];
+        let flows = vec![
+            flow("dead", 1, 0, traffic(Format::Udp, 10)),
+            flow("alive", 0, 0, traffic(Format::Udp, 1000)),
+        ];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                false_agent(&listener, |stream| {
+                    let progress = Answer::Progress { sent: vec![5], received: Vec::new() };
+                    send(stream, &progress).unwrap();
+                });
+            });
+            let outcome = outcome(&plan(hosts, flows));
+            assert!(!outcome.complete && !outcome.kept_up);
+            assert!(outcome.notes[0].contains("agent of `b`"), "{:?}", outcome.notes);
+            assert!(outcome.notes[0].contains("is gone"), "{:?}", outcome.notes);
+            let [dead, alive] = &outcome.flows[..] else { panic!("two flows") };
+            assert_eq!((dead.sent, dead.lost), (5, None));
+            assert!(dead.source.is_none() && dead.sink.is_some());
+            // Clocks that are not the same give no delay.
+            assert!(dead.sink.as_ref().is_some_and(|sink| sink.delay.is_none()));
+            assert_eq!((alive.sent, alive.lost), (1000, Some(0)));
+        });
+    });
+}
+
+#[test]
+fn a_false_agent_gets_no_further_than_a_message() {
+    let answers: [&[u8]; 5] = [
+        b"{\"answer\":\"sent\",\"sources\":[{\"flow\":65535}]}\n",
+        b"{\"answer\":\"received\",\"sinks\":[],\"leaving\":false}\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"{\"answer\":\"progress\",\"sent\":[18446744073709551615,1,2],\"received\":[9,9]}\n",
+        &[b'['; 3 << 20],
+    ];
+    for answer in answers {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let hosts = vec![host("b", listener.local_addr().unwrap())];
+        // A flow to itself has a sink, so that it would have to name a port.
+        let flows = vec![flow("f", 0, 0, traffic(Format::Udp, 10))];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.write_all(answer);
+            });
+            let error = run(&plan(hosts, flows), &Control::default(), &|_| ()).unwrap_err();
+            assert!(matches!(error, Error::Agent { .. }), "{error}");
+            assert!(error.to_string().len() < 600, "{error}");
+        });
+    }
+}
+
+/// A driver by hand.
+struct Hand {
+    stream: TcpStream,
+    lines: Lines,
+}
+
+impl Hand {
+    fn new(at: SocketAddr) -> Hand {
+        let stream = TcpStream::connect(at).unwrap();
+        let lines = Lines::new(stream.try_clone().unwrap(), LINE_MAX);
+        Hand { stream, lines }
+    }
+    fn say(&mut self, ask: &Ask) -> Answer {
+        send(&mut self.stream, ask).unwrap();
+        self.hear()
+    }
+    fn hear(&mut self) -> Answer {
+        match self.lines.next(PATIENCE) {
+            Ok(Heard::Message(Answer::Progress { .. })) => self.hear(),
+            Ok(Heard::Message(answer)) => answer,
+            _ => panic!("no answer"),
+        }
+    }
+}
+
+const HELLO: Ask = Ask::Hello { version: VERSION, token: None };
+
+fn sink(flow: u16) -> SinkJob {
+    SinkJob { flow, format: Format::Aal5, size_max: 1500, ipv6: false, same_clock: true }
+}
+
+#[test]
+fn damage_to_aal5_frames_is_counted_and_strays_are_told_apart() {
+    with_agent(None, |at, _| {
+        let mut hand = Hand::new(at);
+        assert!(matches!(hand.say(&HELLO), Answer::Hello { .. }));
+        let prepare = Ask::Prepare { run: 77, sinks: vec![sink(4)] };
+        let Answer::Prepared { ports } = hand.say(&prepare) else { panic!("a port") };
+        assert_eq!(hand.say(&Ask::Aim { sources: Vec::new() }), Answer::Aimed {});
+        let begin = Ask::Begin { at: None, after: 0 };
+        assert!(matches!(hand.say(&begin), Answer::Sent { .. }));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(("127.0.0.1", ports[0])).unwrap();
+        for seq in 0..10 {
+            let header = Header { kind: Kind::Data, flow: 4, len: 500, run: 77, seq, sent: 0 };
+            let mut pdu = Vec::new();
+            header::emit(Format::Aal5, &header, &mut pdu);
+            match seq {
+                3 => pdu[200] ^= 0x10,
+                // A cell is missing.
+                4 => drop(pdu.drain(48..96)),
+                5 => {
+                    pdu.clear();
+                    let header = Header { run: 78, ..header };
+                    header::emit(Format::Aal5, &header, &mut pdu);
+                }
+                // It comes twice.
+                6 => drop(socket.send(&pdu).unwrap()),
+                7 => pdu.clear(),
+                _ => {}
+            }
+            socket.send(&pdu).unwrap();
+        }
+        let Answer::Received { sinks, leaving } = hand.say(&Ask::Finish { drain: 200_000_000 })
+        else {
+            panic!("a report")
+        };
+        assert!(!leaving);
+        let report = &sinks[0];
+        assert_eq!((report.packets, report.bytes), (6, 3000), "{report:?}");
+        assert_eq!((report.damaged, report.foreign, report.duplicated), (3, 1, 1));
+    });
+}
+
+#[test]
+fn hostile_drivers_are_refused_and_the_agent_goes_on() {
+    with_agent(None, |at, _| {
+        let refused = |asks: &[Ask], why: &str| {
+            let mut hand = Hand::new(at);
+            let mut last = None;
+            asks.iter().for_each(|ask| last = Some(hand.say(ask)));
+            match last {
+                Some(Answer::Refused { why: found }) => assert!(found.contains(why), "{found}"),
+                other => panic!("{other:?} instead of {why}"),
+            }
+        };
+        let prepare = |sinks: Vec<SinkJob>| Ask::Prepare { run: 1, sinks };
+        refused(&[Ask::Stop {}], "hello comes first");
+        refused(&[Ask::Hello { version: 9, token: None }], "version 1, not 9");
+        refused(&[HELLO, Ask::Aim { sources: Vec::new() }], "turn of prepare");
+        refused(&[HELLO, prepare((0..65).map(sink).collect())], "at most 64");
+        refused(&[HELLO, prepare(vec![SinkJob { size_max: 0, ..sink(0) }])], "packets of 0 B");
+        refused(&[HELLO, prepare(vec![SinkJob { size_max: u32::MAX, ..sink(0) }])], "no packets");
+        let far = Ask::Begin { at: Some(u64::MAX), after: u64::MAX };
+        let aim = |sources| Ask::Aim { sources };
+        refused(&[HELLO, prepare(vec![]), aim(vec![]), far], "too far ahead");
+        // A source that nobody has asked for sends nothing but probes.
+        let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let job = super::message::SourceJob {
+            flow: 0,
+            name: "f".into(),
+            seed: 1,
+            to: victim.local_addr().unwrap(),
+            traffic: traffic(Format::Udp, 10),
+        };
+        refused(&[HELLO, prepare(vec![]), aim(vec![job.clone()])], "no packet reaches");
+        let mut job = job;
+        job.traffic.size = Sizes::InTurn(Vec::new());
+        refused(&[HELLO, prepare(vec![]), aim(vec![job])], "`size` is 0 sizes");
+        for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000], b"{}\n", b"\n"] {
+            let mut hand = Hand::new(at);
+            let _ = hand.stream.write_all(garbage);
+            // Refused, or the connection is gone while the rest of it was under way.
+            let _ = hand.lines.next::<Answer>(PATIENCE);
+        }
+        let mut hand = Hand::new(at);
+        assert!(matches!(hand.say(&HELLO), Answer::Hello { .. }));
+    });
+}
+
+#[test]
+fn an_agent_serves_a_few_drivers_at_once() {
+    with_agent(None, |at, _| {
+        let mut some: Vec<Hand> = (0..super::SESSIONS_MAX).map(|_| Hand::new(at)).collect();
+        some.iter_mut().for_each(|hand| drop(hand.say(&HELLO)));
+        let mut more = Hand::new(at);
+        let answer = more.hear();
+        assert!(matches!(answer, Answer::Refused { why } if why.contains("already")));
+    });
+}

@@ -1,0 +1,73 @@
+//! Entry points for fuzzing what agents and drivers hear from others: any bytes in, no panic out.
+//!
+//! | target | what it reads |
+//! |---|---|
+//! | [`fuzz_blast_control`] | a line that a driver or an agent says |
+//! | [`fuzz_blast_header`] | a packet that a sink is sent |
+
+use crate::blast::header::{self, Header, Kind};
+use crate::blast::message::{self, Answer, Ask, SourceJob};
+use crate::blast::tally::Tally;
+use crate::blast::traffic::{Format, Schedule};
+use lastmeter_wire::fuzz::Target;
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_blast_control", run: fuzz_blast_control },
+    Target { name: "fuzz_blast_header", run: fuzz_blast_header },
+];
+
+/// Departures that are drawn from traffic that is accepted.
+const DEPARTURES: usize = 100;
+
+/// A line: refused in words that can be shown, or a message that reads back; its traffic is refused, or
+/// has departures in order and of the sizes that it says.
+pub fn fuzz_blast_control(bytes: &[u8]) {
+    match message::parse::<Ask>(bytes) {
+        Err(why) => assert!(why.chars().count() <= 200 && !why.contains(char::is_control)),
+        Ok(ask) => {
+            let line = message::emit(&ask).expect("what was short stays so");
+            assert_eq!(message::parse::<Ask>(&line).as_ref(), Ok(&ask));
+            if let Ask::Aim { sources } = ask {
+                sources.iter().for_each(departures);
+            }
+        }
+    }
+    if let Ok(answer) = message::parse::<Answer>(bytes) {
+        let line = message::emit(&answer).expect("what was short stays so");
+        assert!(message::parse::<Answer>(&line).is_ok());
+    }
+}
+
+fn departures(job: &SourceJob) {
+    if job.traffic.check().is_err() {
+        return;
+    }
+    let (low, high) = job.traffic.size.bounds().expect("checked traffic has a size");
+    let mut before = lastmeter_base::Duration::ZERO;
+    for departure in Schedule::new(&job.traffic, job.seed, &job.name).take(DEPARTURES) {
+        assert!((low..=high).contains(&departure.size) && departure.at >= before);
+        before = departure.at;
+        for ipv6 in [false, true] {
+            let payload = job.traffic.format.payload(departure.size, ipv6);
+            assert!(payload.is_none_or(|len| (header::LEN..=65_507).contains(&len)));
+        }
+    }
+}
+
+/// A packet: what is read of it is emitted as it was, and a sink counts it once.
+pub fn fuzz_blast_header(bytes: &[u8]) {
+    if let Ok(found) = Header::parse(bytes) {
+        assert_eq!(found.emit(), bytes[..header::LEN]);
+    }
+    for format in [Format::Udp, Format::Aal5] {
+        let read = header::read(format, bytes);
+        let mut tally = Tally::new(0, 0, true, 28);
+        let probe = tally.take(1, read);
+        let report = tally.report(0);
+        let counted = report.packets + report.damaged + report.foreign;
+        assert_eq!(counted, u64::from(probe.is_none()));
+        assert!(read.is_ok() || probe.is_none());
+        assert!(read.is_err() || probe.is_none_or(|probe| probe.kind == Kind::Probe));
+    }
+}
