@@ -5,6 +5,7 @@
 //! the command's own.
 
 mod bench;
+mod blast;
 mod calibrate;
 mod compare;
 mod dq;
@@ -75,6 +76,8 @@ enum Command {
     Run(run::Arguments),
     /// Run programs behind a modelled network, in real time, and certify that it kept up
     Live(live::Arguments),
+    /// Send and count traffic between hosts, as a plan says
+    Blast(blast::Arguments),
     /// Run an experiment many times, with different values and seeds
     Sweep(sweep::Arguments),
     /// Put two ledgers side by side
@@ -130,6 +133,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Sweep(arguments) => sweep::sweep(&common, &arguments),
         Command::Compare(arguments) => compare::compare(&common, &arguments),
         Command::Live(arguments) => live::live(&common, &arguments),
+        Command::Blast(arguments) => blast::blast(&common, &arguments),
         Command::Repro(arguments) => repro::repro(&common, &arguments),
         Command::Serve(arguments) => serve::serve(&common, &arguments),
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),

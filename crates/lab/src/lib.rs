@@ -1,5 +1,6 @@
 //! Experiments and what is made of them: profiles, runs, what-ifs, reproductions, reports.
 
+pub mod blast;
 pub mod build;
 pub mod document;
 pub mod dq;

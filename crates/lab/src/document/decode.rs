@@ -340,7 +340,8 @@ pub(crate) fn expected(kind: ParamKind) -> &'static str {
     }
 }
 
-fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
+/// A quantity that no parameter of a kind is.
+pub(crate) fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
     let text = match &item.content {
         Content::Text(text) => text,
         // The usual slip; the message for a text without unit says what to write.

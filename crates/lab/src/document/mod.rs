@@ -15,7 +15,7 @@ mod tree;
 pub use overrides::Override;
 pub use problem::{Fault, Problem, Reporter, nearest};
 
-pub(crate) use decode::{Decoder, Shape, expected, join};
+pub(crate) use decode::{Decoder, Shape, expected, join, quantity};
 pub(crate) use problem::shorten;
 pub(crate) use tree::{Content, Document, Entry, Item, Mark, value_or_text_json};
 

@@ -308,7 +308,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
 }
 
 /// The tables of a list of tables.
-fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec<&'a Item> {
+pub(crate) fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec<&'a Item> {
     match root.get(key) {
         None => Vec::new(),
         Some(item) if item.is_list() => item.items().iter().collect(),
