@@ -60,7 +60,7 @@ fn main() -> std::io::Result<()> {
             let count = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(COUNT);
             let wanted = |target: &&Target| arguments.get(2).is_none_or(|name| name == target.name);
             let all = lastmeter_wire::fuzz::TARGETS.iter().chain(lastmeter_net::fuzz::TARGETS);
-            let all = all.chain(lastmeter_lab::fuzz::TARGETS);
+            let all = all.chain(lastmeter_live::fuzz::TARGETS).chain(lastmeter_lab::fuzz::TARGETS);
             all.filter(wanted).try_for_each(|target| run(target, count))
         }
         _ => {

@@ -6,6 +6,7 @@
 //! | [`fuzz_device`] | a described adapter, `profiles/devices` |
 //! | [`fuzz_adapter`] | an adapter for a host, `profiles/adapters` |
 //! | [`fuzz_experiment`] | an experiment, or the profile of a host |
+//! | [`fuzz_blast_plan`] | a plan of `lastmeter blast` |
 //!
 //! The `fuzz` folder drives them; a test runs some hundred inputs of each.
 
@@ -21,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_device", run: fuzz_device },
     Target { name: "fuzz_adapter", run: fuzz_adapter },
     Target { name: "fuzz_experiment", run: fuzz_experiment },
+    Target { name: "fuzz_blast_plan", run: fuzz_blast_plan },
 ];
 
 /// The longest message about one thing that is wrong, in bytes, however long the file's lines are.
@@ -83,4 +85,12 @@ pub fn fuzz_adapter(bytes: &[u8]) {
 /// An experiment, or the profile of a host.
 pub fn fuzz_experiment(bytes: &[u8]) {
     document::fuzz(bytes);
+}
+
+/// A plan: refused, or one that can be carried out.
+pub fn fuzz_blast_plan(bytes: &[u8]) {
+    match crate::blast::plan("fuzz.toml", bytes, &Builtin) {
+        Err(problems) => refused("fuzz.toml", &problems),
+        Ok(plan) => assert!(plan.check().is_ok(), "{plan:?}"),
+    }
 }

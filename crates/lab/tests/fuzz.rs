@@ -7,9 +7,10 @@ use lastmeter_wire::fuzz::{Target, mutate};
 use std::path::Path;
 
 /// Targets, and mutations for each: seconds matter here, the long runs are the driver's.
-const ALL: [(&[Target], usize); 3] = [
+const ALL: [(&[Target], usize); 4] = [
     (lastmeter_wire::fuzz::TARGETS, 4000),
     (lastmeter_net::fuzz::TARGETS, 2000),
+    (lastmeter_live::fuzz::TARGETS, 2000),
     (lastmeter_lab::fuzz::TARGETS, 300),
 ];
 
