@@ -33,7 +33,7 @@ from ._lastmeter import (
 )
 from .element import Element
 from .network import Network, load, parse
-from .program import bench, command, compare, dq, live, run_again, why
+from .program import bench, blast, command, compare, dq, live, run_again, why
 from .sweeping import sweep
 
 # Measurements run in helper processes, which import this package again.
@@ -56,6 +56,7 @@ __all__ = [
     "Table",
     "__version__",
     "bench",
+    "blast",
     "calibrate",
     "command",
     "compare",

@@ -15,6 +15,7 @@ from ._lastmeter import Ledger, Problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from os import PathLike
 
 
 def run_again() -> list[str]:
@@ -73,6 +74,20 @@ def live(experiment: str, *options: str) -> Ledger:
     """
     _, text = command(["live", experiment, "--json", *options])
     return Ledger.from_json(text)
+
+
+def blast(plan: str | PathLike[str], *options: str) -> dict[str, Any]:
+    """Sends and counts traffic between hosts, as a plan says; their agents are started with
+    ``lastmeter blast serve``. What became of each flow is in ``flows``.
+
+    >>> import lastmeter as lm
+    >>> found = lm.blast("plan.toml")                               # doctest: +SKIP
+    >>> [flow["lost"] for flow in found["flows"]]                   # doctest: +SKIP
+    [0]
+    """
+    _, text = command(["blast", "run", str(plan), "--json", *options])
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def bench(name: str = "", *, quick: bool = False) -> list[dict[str, Any]]:

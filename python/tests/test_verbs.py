@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -93,6 +94,43 @@ def test_a_transfer_of_another_time() -> None:
 def test_distributed_queueing_runs_on_threads() -> None:
     found = lm.dq("--quick")
     assert {"item", "published", "measured", "unit"} <= set(found[0])
+
+
+PLAN = """
+[[host]]
+name = "a"
+at = "here"
+
+[[host]]
+name = "b"
+at = "{at}"
+
+[[flow]]
+name = "cells"
+from = "a"
+to = "b"
+format = "aal5"
+size = "1500 B"
+packets = "5 kpps"
+count = 500
+"""
+
+
+def test_traffic_is_sent_to_an_agent(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "lastmeter", "blast", "serve", "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as agent:
+        assert agent.stdout is not None
+        at = json.loads(agent.stdout.readline())["address"]
+        plan = tmp_path / "plan.toml"
+        plan.write_text(PLAN.format(at=at))
+        found = lm.blast(plan)
+        agent.terminate()
+    assert found["schema"] == "lastmeter.blast/1"
+    [flow] = found["flows"]
+    assert flow["sent"] == 500 == flow["received"] + flow["sink"]["damaged"] + flow["lost"]
+    plan.write_text(PLAN.format(at="nowhere"))
+    with pytest.raises(lm.Problems, match="is no agent"):
+        lm.blast(plan)
 
 
 def test_benchmarks_run() -> None:
