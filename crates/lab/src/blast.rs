@@ -36,9 +36,11 @@
 //!
 //! ```
 //! use lastmeter_lab::{blast, library::Builtin};
-//! let text = include_bytes!("../../../experiments/emulated-link/blast.toml");
-//! let plan = blast::plan("blast.toml", text, &Builtin).unwrap();
-//! assert_eq!(plan.flows[0].name, "frames");
+//! let text = b"
+//! host = [{ name = 'a', at = 'here' }]
+//! flow = [{ name = 'f', from = 'a', to = 'a', size = '1500 B', rate = '1 Gbit/s', count = 10 }]";
+//! let plan = blast::plan("plan.toml", text, &Builtin).unwrap();
+//! assert_eq!(plan.flows[0].name, "f");
 //! ```
 
 use crate::document::{
@@ -280,7 +282,9 @@ fn end(
     let name = item.text(which)?;
     let found = hosts.iter().position(|host| host.name == name);
     if found.is_none() {
-        let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        let mut names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        names.retain(|name| !name.is_empty());
+        names.dedup();
         let right = format!("the hosts are {}", names.join(", "));
         let fault = Fault::unknown(format!("there is no host `{name}`"), right, name, names);
         decoder.report(&item.get(which)?.mark, &join(key, which), fault);

@@ -37,13 +37,13 @@ Examples:
 A plan:
   [[host]]
   name = \"a\"
-  at = \"here\"                  # this process; or an agent: \"10.0.0.1:7400\", token-file = \"token\"
+  at = \"here\"                  # this process; or an agent: \"10.0.0.1:7400\"
 
   [[flow]]
   name = \"frames\"
   from = \"a\"
   to = \"a\"
-  size = \"1500 B\"              # or [\"64 B\", \"1500 B\"], or { uniform = [\"64 B\", \"1500 B\"] }
+  size = \"1500 B\"              # or several: [\"64 B\", \"1500 B\"]
   rate = \"1 Gbit/s\"            # or packets = \"900 kpps\", or fastest = true
   duration = \"2 s\"             # or count = 100000
   format = \"aal5\"              # or \"udp\"

@@ -59,8 +59,8 @@ pub(super) fn plan_json(schema: &str, plan: &Plan) -> Value {
         .hosts
         .iter()
         .map(|host| {
-            let token = host.token.is_some();
-            json!({ "name": host.name, "at": host.at.to_string(), "data": host.data, "token": token })
+            let (at, token) = (host.at.to_string(), host.token.is_some());
+            json!({ "name": host.name, "at": at, "data": host.data, "token": token })
         })
         .collect();
     let drain = plan.drain.as_secs_f64();
@@ -81,6 +81,12 @@ const HEAD: [&str; 11] = [
     "ARRIVED AT",
 ];
 
+const LEGEND: &str = "
+IN, WORST: departures within that time of when they were due, and the latest. DELAY: from the
+source's clock to the sink's program; - where the clocks differ. JITTER: RFC 3550 A.8, and how much
+transit times differ from packet to packet.
+";
+
 /// What became of a plan: counts of each flow, then times, then what is to be said.
 pub(super) fn outcome(outcome: &Outcome) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
@@ -94,9 +100,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     rows.extend(outcome.flows.iter().map(times));
     text += "\n";
     text += &table(&rows, 1);
-    text += "\nIN, WORST: departures within that time of when they were due, and the latest. DELAY: from \
-             the source's clock to the sink's program; - where the clocks differ. JITTER: RFC 3550 A.8, \
-             and how much transit times differ from packet to packet.\n";
+    text += LEGEND;
     for note in outcome.notes.iter().cloned().chain(outcome.flows.iter().flat_map(remarks)) {
         text += &format!("{note}\n");
     }

@@ -213,7 +213,11 @@ impl Traffic {
         };
         let Some((low, high)) = self.size.bounds().filter(|_| many <= SIZES_MAX) else {
             let right = format!("1 to {SIZES_MAX} sizes, or two in rising order");
-            return wrong("size", format!("{many} sizes"), right);
+            let found = match self.size {
+                Sizes::Between(low, high) => format!("{low} B to {high} B"),
+                _ => format!("{many} sizes"),
+            };
+            return wrong("size", found, right);
         };
         if let Sizes::Weighted(sizes) = &self.size
             && !sizes.iter().all(|&(_, weight)| (1..=WEIGHT_MAX).contains(&weight))
@@ -236,7 +240,8 @@ impl Traffic {
         }
         let ends = self.duration.filter(|&duration| duration > Duration::ZERO);
         if (self.duration.is_some() && ends.is_none()) || ends.is_some_and(|ends| ends > RUN_MAX) {
-            return wrong("duration", "none".to_owned(), format!("more than 0, at most {RUN_MAX}"));
+            let found = self.duration.unwrap_or(Duration::ZERO).to_string();
+            return wrong("duration", found, format!("more than 0 and at most {RUN_MAX}"));
         }
         if self.start > RUN_MAX {
             return wrong("start", self.start.to_string(), format!("at most {RUN_MAX}"));
