@@ -6,6 +6,7 @@ use common::{Weather, World};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 use lastmeter_transport::tcp::control::Kind;
 use lastmeter_transport::tcp::{Config, Recovery};
+use std::ops::Range;
 
 fn draw_config(random: &mut Stream) -> Config {
     let kinds = [Kind::Reno, Kind::Cubic, Kind::Dctcp];
@@ -37,9 +38,19 @@ fn draw_config(random: &mut Stream) -> Config {
 
 #[test]
 fn of_1000_random_loss_patterns_each_delivers_every_byte_once_in_order_and_ends() {
-    for seed in 0..1000 {
+    plays(0..1000, |_| {});
+}
+
+#[test]
+fn of_1000_random_loss_patterns_bbr_delivers_every_byte_once_in_order_and_ends() {
+    plays(0..1000, |config| config.control = Kind::Bbr);
+}
+
+fn plays(seeds: Range<u64>, change: impl Fn(&mut Config)) {
+    for seed in seeds {
         let mut random = Stream::new(seed, "pattern");
-        let config = draw_config(&mut random);
+        let mut config = draw_config(&mut random);
+        change(&mut config);
         let weather = Weather {
             loss: random.unit() * 0.25,
             repeat: random.unit() * 0.2,

@@ -99,12 +99,15 @@ source in <-- acknowledgements <-- sink        drops: `no connection`",
         Param::or("class", CLASS, "0", "class of packets with data"),
         Param::or("class-acknowledging", CLASS, "0", "class of packets without data"),
     ],
-    source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995",
+    source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995; \
+             draft-cardwell-iccrg-bbr-congestion-control-00",
     deviations: &[
         "The round-trip time is taken once for each, exactly, and from timestamps only while \
          losses are repaired.",
         "A window that is closed is probed with a number below it and no data.",
         "After an idle time the window is not reduced.",
+        "BBR is version 1 as its draft has it, without what Linux adds: models of policers and of \
+         acknowledgements that come in bunches.",
     ],
     counters: &[
         ("connections", "ends at this host"),
@@ -148,7 +151,7 @@ tcp = { connections = 2, control = "cubic" }
     place: here!(),
 };
 
-const CONTROLS: &[&str] = &["reno", "cubic", "dctcp"];
+const CONTROLS: &[&str] = &["reno", "cubic", "dctcp", "bbr"];
 const RECOVERIES: &[&str] = &["tahoe", "reno", "newreno"];
 
 /// How many connections each pair of hosts has.
@@ -171,6 +174,7 @@ pub fn config(values: &Values) -> Config {
         control: match values.get::<String>("control").as_str() {
             "cubic" => Kind::Cubic,
             "dctcp" => Kind::Dctcp,
+            "bbr" => Kind::Bbr,
             _ => Kind::Reno,
         },
         recovery: match values.get::<String>("recovery").as_str() {

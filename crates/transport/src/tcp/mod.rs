@@ -16,6 +16,7 @@
 //! | loss | RFC 5681, RFC 6582 (NewReno), RFC 6675 (with SACK), RFC 9937 (proportional reduction), RFC 3042 |
 //! | marks | RFC 3168; RFC 8257 (DCTCP) |
 //! | growth | RFC 5681 with RFC 3465, RFC 9438 (CUBIC), RFC 8257 (DCTCP) |
+//! | pace and window by a model of the path | draft-cardwell-iccrg-bbr-congestion-control-00 (BBR) |
 //! | who lingers | Faber, Touch & Yue, The TIME-WAIT state in TCP and its effect on busy servers, INFOCOM 1999 |
 //! | Hoe's cures | Hoe, Start-up Dynamics of TCP's Congestion Control and Avoidance Schemes, MIT 1995 |
 

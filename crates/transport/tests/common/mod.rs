@@ -189,6 +189,11 @@ impl World {
         }
     }
 
+    /// How long a segment that is sent now waits for the bottleneck.
+    pub(crate) fn waiting(&self) -> Duration {
+        self.free_at.saturating_since(self.now)
+    }
+
     pub(crate) fn all_closed(&self) -> bool {
         self.ends.iter().all(|end| matches!(end.tcp.state(), State::Closed | State::Listen))
     }

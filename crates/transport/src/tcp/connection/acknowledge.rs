@@ -6,6 +6,7 @@
 //! * *loss* is entered by the timer (RFC 6298 §5.4), with Tahoe by three duplicates too, and ends when
 //!   all that had been sent is acknowledged.
 
+use super::paced::Told;
 use super::{Connection, Ended, NEVER, Phase, Proportional, State};
 use crate::tcp::Segment;
 use crate::tcp::config::Recovery;
@@ -39,9 +40,10 @@ impl Connection {
             self.tries = 0; // Somebody is there, even if its window is closed.
             return true;
         }
+        let model = self.before_model();
         let before = self.una + self.sacked.covered();
         let flight = self.outstanding();
-        let new_blocks = self.sack && !segment.blocks.is_empty() && self.note_blocks(segment);
+        let new_blocks = self.sack && !segment.blocks.is_empty() && self.note_blocks(now, segment);
         let acked = ack - self.una;
         let marked = self.ecn && segment.has(ECE);
         if acked > 0 {
@@ -64,6 +66,9 @@ impl Connection {
             }
             Phase::Recovery => self.acknowledge_recovery(now, acked, delivered, duplicate),
             Phase::Loss => self.acknowledge_loss(now, acked),
+        }
+        if let Some(before) = model {
+            self.update_model(now, before, Told { delivered, duplicate });
         }
         if self.una == self.max {
             self.timer_at = NEVER;
@@ -130,12 +135,14 @@ impl Connection {
     }
 
     /// Enters blocks into the scoreboard; says whether one told something new.
-    fn note_blocks(&mut self, segment: &Segment) -> bool {
+    fn note_blocks(&mut self, now: Time, segment: &Segment) -> bool {
         let mut new = 0;
         for &(left, right) in segment.blocks.as_slice() {
             let (left, right) = (self.place_of_ack(left), self.place_of_ack(right));
             if self.una < right && left < right && right <= self.max {
-                new += self.sacked.insert(left.max(self.una), right);
+                let left = left.max(self.una);
+                self.note_arrived(now, left, right);
+                new += self.sacked.insert(left, right);
             }
         }
         new > 0

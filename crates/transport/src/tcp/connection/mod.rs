@@ -37,6 +37,7 @@
 mod acknowledge;
 mod application;
 mod content;
+mod paced;
 mod receive;
 mod start_up;
 mod transmit;
@@ -128,7 +129,7 @@ pub struct Counters {
 
 /// What the sender is doing about losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     /// Nothing is known to be lost.
     Open,
     /// Fast recovery.
@@ -405,12 +406,18 @@ impl Connection {
     /// its application.
     #[inline]
     pub fn ready_at(&self) -> Option<Time> {
-        let at = self.ack_at.min(self.timer_at).min(self.linger_at);
+        let mut at = self.ack_at.min(self.timer_at).min(self.linger_at);
+        if let Control::Bbr(bbr) = &self.control {
+            at = at.min(bbr.wakes_at().unwrap_or(NEVER));
+        }
         (at != NEVER).then_some(at)
     }
 
     /// Serves every timer that is due.
     pub fn expire(&mut self, now: Time) {
+        if let Some(bbr) = self.model() {
+            bbr.woken(now);
+        }
         if self.ack_at <= now {
             self.ack_at = NEVER;
             self.ack_due = true;
@@ -436,6 +443,9 @@ impl Connection {
         self.sacked.clear();
         self.held.clear();
         self.start_up = None;
+        if let Some(bbr) = self.model() {
+            bbr.end();
+        }
     }
 
     /// Both FINs are acknowledged, and the peer's was the last: this end lingers, unless the peer

@@ -1,6 +1,7 @@
 //! What is sent next: replies, the handshake, what was lost, new data, acknowledgements.
 
 use super::{Connection, NEVER, ORIGIN, Phase, State};
+use crate::tcp::control::Control;
 use crate::tcp::segment::{Blocks, CWR, ECE, Flags};
 use crate::tcp::{Lingering, Segment};
 use lastmeter_base::{Ecn, Time};
@@ -30,10 +31,18 @@ impl Connection {
             State::Closed | State::Listen => None,
             State::SynSent | State::SynReceived => self.next_opening(now),
             State::TimeWait | State::FinWait2 => self.next_acknowledgement(now),
-            _ => match self.next_range(now) {
+            _ => match self.due_range(now) {
                 Some((start, end)) => Some(self.send(now, start, end)),
                 None => self.next_acknowledgement(now),
             },
+        }
+    }
+
+    #[inline]
+    fn due_range(&mut self, now: Time) -> Option<(u64, u64)> {
+        match self.control {
+            Control::Bbr(_) => self.paced_range(now),
+            _ => self.next_range(now),
         }
     }
 
@@ -163,7 +172,7 @@ impl Connection {
 
     /// The positions that go next, if any may.
     #[inline]
-    fn next_range(&mut self, now: Time) -> Option<(u64, u64)> {
+    pub(super) fn next_range(&mut self, now: Time) -> Option<(u64, u64)> {
         let end = self.written + u64::from(self.closing);
         if self.una == end {
             return None;
@@ -297,6 +306,9 @@ impl Connection {
             self.note_fin_sent();
         }
         self.counters.bytes_sent += len;
+        if let Control::Bbr(_) = self.control {
+            self.note_sent(now, start, end);
+        }
         if self.phase == Phase::Recovery {
             self.proportional.out += len;
         }

@@ -2,10 +2,12 @@
 //!
 //! One file for each; a [`Control`] holds the state of one. Windows are in bytes.
 
+pub(crate) mod bbr;
 mod cubic;
 mod dctcp;
 mod reno;
 
+pub use bbr::{Bbr, Mode};
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use reno::Reno;
@@ -22,6 +24,8 @@ pub enum Kind {
     Cubic,
     /// RFC 8257; it needs marks.
     Dctcp,
+    /// draft-cardwell-iccrg-bbr-congestion-control-00.
+    Bbr,
 }
 
 /// The window and the threshold, in bytes.
@@ -79,6 +83,8 @@ pub enum Control {
     Cubic(Box<Cubic>),
     /// See [`Dctcp`].
     Dctcp(Box<Dctcp>),
+    /// See [`Bbr`].
+    Bbr(Box<Bbr>),
 }
 
 impl Control {
@@ -88,6 +94,7 @@ impl Control {
             Kind::Reno => Control::Reno(Reno::default()),
             Kind::Cubic => Control::Cubic(Box::default()),
             Kind::Dctcp => Control::Dctcp(Box::default()),
+            Kind::Bbr => Control::Bbr(Box::default()),
         }
     }
 
@@ -98,6 +105,8 @@ impl Control {
             Control::Reno(reno) => reno.acknowledged(window, acked),
             Control::Cubic(cubic) => cubic.acknowledged(window, acked),
             Control::Dctcp(dctcp) => dctcp.reno.acknowledged(window, acked),
+            // It sees every acknowledgement, and more of each: `Bbr::acknowledged`.
+            Control::Bbr(_) => {}
         }
     }
 
@@ -107,6 +116,10 @@ impl Control {
             Control::Reno(reno) => reno.lost(window, flight),
             Control::Cubic(cubic) => cubic.lost(now, window),
             Control::Dctcp(dctcp) => dctcp.reno.lost(window, flight),
+            Control::Bbr(bbr) => {
+                bbr.lost(window.congestion);
+                window.congestion
+            }
         }
     }
 
@@ -114,6 +127,10 @@ impl Control {
     pub fn timed_out(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
         match self {
             Control::Cubic(cubic) => cubic.timed_out(now, window),
+            Control::Bbr(bbr) => {
+                bbr.timed_out(window.congestion);
+                window.congestion
+            }
             _ => self.lost(now, window, flight),
         }
     }
@@ -122,6 +139,7 @@ impl Control {
     pub fn marked(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
         match self {
             Control::Dctcp(dctcp) => dctcp.marked(window),
+            Control::Bbr(_) => window.congestion,
             _ => self.lost(now, window, flight),
         }
     }

@@ -1,0 +1,169 @@
+//! What a control with a model of the path needs of a connection: [`Bbr`](crate::tcp::control::Bbr).
+//!
+//! It is told what is sent and what arrives, holds segments back until their time, and sets the
+//! window. Connections of other controls see one test of which control they have.
+
+use super::{Connection, Phase};
+use crate::tcp::control::bbr::Seen;
+use crate::tcp::control::{Bbr, Control};
+use lastmeter_base::Time;
+
+/// What an acknowledgement is about to change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    window: u64,
+    flight: u64,
+    phase: Phase,
+    una: u64,
+}
+
+/// What it has changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// Bytes that it and its blocks say have arrived.
+    pub(super) delivered: u64,
+    pub(super) duplicate: bool,
+}
+
+impl Connection {
+    /// The control, if it has a model.
+    #[inline]
+    pub(super) fn model(&mut self) -> Option<&mut Bbr> {
+        match &mut self.control {
+            Control::Bbr(bbr) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// The state before an acknowledgement is taken, for a control with a model.
+    #[inline]
+    pub(super) fn before_model(&self) -> Option<Before> {
+        let Control::Bbr(bbr) = &self.control else { return None };
+        let window = self.window.congestion - bbr.inflated;
+        let Connection { phase, una, .. } = *self;
+        Some(Before { window, flight: self.flight(bbr), phase, una })
+    }
+
+    /// Bytes on the way, less what duplicates say has arrived.
+    fn flight(&self, bbr: &Bbr) -> u64 {
+        self.pipe().saturating_sub(bbr.left)
+    }
+
+    /// A block of the scoreboard: what of it is new has arrived.
+    pub(super) fn note_arrived(&mut self, now: Time, left: u64, right: u64) {
+        let Connection { control: Control::Bbr(bbr), sacked, .. } = self else { return };
+        let mut from = left;
+        while let Some((start, end)) = sacked.gap(from, right) {
+            bbr.delivery.arrived(now, start, end);
+            from = end;
+        }
+    }
+
+    /// The model takes an acknowledgement, and sets the window.
+    pub(super) fn update_model(&mut self, now: Time, before: Before, told: Told) {
+        let (una, mss, phase) = (self.una, self.mss, self.phase);
+        let acked = una - before.una;
+        let begins = before.phase == Phase::Open && phase != Phase::Open;
+        let lost_until = match phase {
+            Phase::Loss => self.recover,
+            _ if begins => self.lost_until(),
+            _ => self.lost_below(),
+        };
+        let Control::Bbr(bbr) = &mut self.control else { return };
+        bbr.delivery.arrived_below(now, una);
+        let (delivered, lost) = if self.sack {
+            let from = bbr.lost_until.max(una);
+            // After a timeout everything is lost, and known to be.
+            let counts = phase != Phase::Loss && from < lost_until;
+            let lost = match counts {
+                true => lost_until - from - self.sacked.covered_in(from, lost_until),
+                false => 0,
+            };
+            bbr.lost_until = bbr.lost_until.max(lost_until);
+            (told.delivered, lost)
+        } else {
+            // Each duplicate is a segment that has left; of what is acknowledged then so much less
+            // is new, and what remains is the hole and what came after it.
+            let partial = phase == Phase::Recovery && acked > 0;
+            let lost = if begins || partial { mss } else { 0 };
+            let delivered = match acked {
+                0 if told.duplicate && phase != Phase::Loss => mss,
+                0 => 0,
+                _ => acked.saturating_sub(bbr.left).max(acked.min(mss)),
+            };
+            bbr.left = match phase {
+                Phase::Open if acked > 0 => 0,
+                Phase::Loss => 0,
+                _ if acked > 0 => bbr.left.saturating_sub(acked.saturating_sub(mss)),
+                _ => bbr.left + delivered,
+            };
+            (delivered, lost)
+        };
+        let Connection { control: Control::Bbr(bbr), .. } = &*self else { return };
+        let seen = Seen {
+            now,
+            phase,
+            delivered,
+            lost,
+            flight_before: before.flight,
+            flight: self.flight(bbr),
+            smoothed: self.rtt.smoothed,
+            delayed: acked > 0 && acked < mss,
+        };
+        let Connection { control: Control::Bbr(bbr), window, .. } = self else { return };
+        // Without SACK a window lets new segments go only if it grows by what has left.
+        let inflates = phase == Phase::Recovery;
+        window.congestion = bbr.acknowledged(&seen, before.window);
+        bbr.inflated = if inflates { bbr.left } else { 0 };
+        window.congestion += bbr.inflated;
+    }
+
+    /// The positions that go next, if their time has come.
+    pub(super) fn paced_range(&mut self, now: Time) -> Option<(u64, u64)> {
+        let Connection { control: Control::Bbr(bbr), window, rtt, iss, .. } = self else {
+            return None;
+        };
+        let all = self.written + u64::from(self.closing);
+        if self.max >= all {
+            self.note_limited();
+            if self.una == all {
+                return None;
+            }
+        } else {
+            bbr.begin(now, window, rtt, *iss);
+        }
+        if !self.model()?.releases(now) {
+            return None;
+        }
+        let range = self.next_range(now);
+        if range.is_none() && self.written.saturating_sub(self.max) < self.mss {
+            self.note_limited();
+        }
+        range
+    }
+
+    /// `OnApplicationWrite` of the delivery rate's draft (§3.4): nothing is left to be sent for the
+    /// first time or again, and the window would let it go.
+    fn note_limited(&mut self) {
+        let lost_until = match self.phase {
+            Phase::Open => 0,
+            Phase::Recovery => self.lost_until(),
+            Phase::Loss => self.recover,
+        };
+        let repaired =
+            !self.head_due && self.sacked.gap(self.rxt.max(self.una), lost_until).is_none();
+        let Control::Bbr(bbr) = &self.control else { return };
+        let flight = self.flight(bbr);
+        if repaired && flight < self.window.congestion - bbr.inflated {
+            let Some(bbr) = self.model() else { return };
+            bbr.delivery.limit(flight);
+        }
+    }
+
+    /// Positions are sent.
+    pub(super) fn note_sent(&mut self, now: Time, start: u64, end: u64) {
+        let idle = self.una == self.max;
+        let Connection { control: Control::Bbr(bbr), window, .. } = self else { return };
+        bbr.sent(now, (start, end), idle, &mut window.congestion);
+    }
+}
