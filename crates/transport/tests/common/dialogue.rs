@@ -3,6 +3,7 @@
 //! ```text
 //! connect | listen            opens it, at 0 ms
 //! @ 250                       goes on to 250 ms; timers expire on the way
+//! @ next 107                  goes on to the next timer, within 107 ms
 //! < 1:1001 ack 1 win 5000     it receives bytes 1 to 1000
 //! > ack 1001                  it sends this, next
 //! write 3000 | read 500 | close | abort
@@ -76,6 +77,12 @@ impl Stage {
             ["<", words @ ..] => {
                 let segment = self.parse(words);
                 self.tcp.receive(self.now, &segment, &[]);
+            }
+            ["@", "next", ms] => {
+                self.now = self.tcp.ready_at().expect("a timer");
+                let found = self.now.as_ps() / 1_000_000_000;
+                assert_eq!(found.to_string(), *ms, "after\n{}", self.said);
+                self.tcp.expire(self.now);
             }
             ["@", ms] => self.go_on(ms.parse().expect("milliseconds")),
             ["write", bytes] => {

@@ -44,9 +44,11 @@ impl Connection {
         Some(Before { window, flight: self.flight(bbr), phase, una })
     }
 
-    /// Bytes on the way, less what duplicates say has arrived.
+    /// Bytes on the way; without SACK less what duplicates say has arrived, and less the head that
+    /// is lost and not sent again yet.
     fn flight(&self, bbr: &Bbr) -> u64 {
-        self.pipe().saturating_sub(bbr.left)
+        let head = if self.head_due && !self.sack { self.mss } else { 0 };
+        self.pipe().saturating_sub(bbr.left + head)
     }
 
     /// A block of the scoreboard: what of it is new has arrived.
@@ -126,7 +128,7 @@ impl Connection {
         let all = self.written + u64::from(self.closing);
         if self.max >= all {
             self.note_limited();
-            if self.una == all {
+            if self.phase == Phase::Open {
                 return None;
             }
         } else {
@@ -143,8 +145,12 @@ impl Connection {
     }
 
     /// `OnApplicationWrite` of the delivery rate's draft (§3.4): nothing is left to be sent for the
-    /// first time or again, and the window would let it go.
+    /// first time or again, and the window would let it go. Where the send buffer is full the
+    /// application is not what limits.
     fn note_limited(&mut self) {
+        if self.writable() == 0 && !self.closing {
+            return;
+        }
         let lost_until = match self.phase {
             Phase::Open => 0,
             Phase::Recovery => self.lost_until(),

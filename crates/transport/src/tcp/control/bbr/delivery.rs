@@ -265,12 +265,15 @@ mod tests {
         let mut delivery = ten();
         delivery.arrived(at(100), 1000, 10_000);
         assert_eq!(delivery.round_trip, Some(Duration::from_ms(91)));
-        delivery.sample(at(100), 9000);
+        delivery.arrived_below(at(100), 10_000);
+        delivery.sample(at(100), 10_000);
         delivery.round_trip = None;
-        delivery.sent(at(100), (0, 1000), false);
-        delivery.arrived_below(at(101), 10_000);
+        // Sent twice and acknowledged 20 ms after the first time: 91 ms are the least.
+        delivery.sent(at(110), (10_000, 11_000), true);
+        delivery.sent(at(120), (10_000, 11_000), false);
+        delivery.arrived_below(at(130), 11_000);
         assert_eq!(delivery.round_trip, None);
-        assert_eq!(delivery.sample(at(101), 1000), None);
+        assert_eq!(delivery.sample(at(130), 1000), None);
         assert!(delivery.sent.is_empty());
     }
 
