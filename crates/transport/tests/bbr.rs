@@ -82,7 +82,7 @@ fn the_first_window_is_paced() {
     assert_eq!(bbr.mode(), Mode::Startup);
 }
 
-/// §4.2.3.3: in the first round of recovery as much goes as arrives, with and without SACK; after
+/// §4.2.3: in the first round of recovery as much goes as arrives, with and without SACK; after
 /// recovery the window is what it was.
 #[test]
 fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
@@ -164,7 +164,7 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
     play(Config { sack: true, ..config }, &format!("{opens}{begins}{with}{ends}"));
 }
 
-/// §4.2.3.3: a timeout leaves one segment, and recovery gives the window back.
+/// §4.2.3: a timeout leaves one segment, and recovery gives the window back.
 #[test]
 fn a_timeout_leaves_a_window_of_one_until_it_is_repaired() {
     play(
@@ -189,7 +189,7 @@ fn a_timeout_leaves_a_window_of_one_until_it_is_repaired() {
     );
 }
 
-/// §4.2.2: 2/ln 2 is the gain that doubles the delivery rate in each round of STARTUP. The first
+/// §4.2.1: 2/ln 2 is the gain that doubles the delivery rate in each round of STARTUP. The first
 /// rounds are a few quanta long, and the pace is a hundredth less.
 #[test]
 fn startup_doubles_the_rate_in_each_round() {
@@ -214,7 +214,7 @@ fn startup_doubles_the_rate_in_each_round() {
 /// ACM Queue 14(5): it works where the bandwidth is used and nothing waits, whatever room there is.
 ///
 /// Half of a product holds the quarter that probing queues. What stays in the queue is at most what
-/// §4.2.3.1 adds for hosts: 3 quanta of two segments and rounding up to an even number, 8 of 83.
+/// §4.2.3 adds for hosts: 3 quanta of two segments and rounding up to an even number, 8 of 83.
 #[test]
 fn one_connection_uses_the_link_and_leaves_the_queue_empty_whatever_its_room() {
     for products in [0.5, 1.0, 5.0, 100.0] {
@@ -242,7 +242,7 @@ fn one_connection_uses_the_link_and_leaves_the_queue_empty_whatever_its_room() {
 }
 
 /// §4.3.4: eight phases of a round trip, of which the first queues a quarter of the product, plus
-/// the quanta of §4.2.3.1, and the second takes it away.
+/// the quanta of §4.2.3, and the second takes it away.
 #[test]
 fn a_cycle_queues_a_quarter_of_the_product_for_a_round_trip() {
     let mut world = one(link(40, 100, 1.0), Kind::Bbr);
@@ -346,8 +346,8 @@ fn an_application_that_sends_little_does_not_lower_the_estimate() {
 }
 
 /// ACM Queue 14(5): losses that are no congestion do not slow it, where the window of Reno follows
-/// Mathis' formula, MSS / RTT * sqrt(3/2 / p), and that of CUBIC its own (RFC 9438 §5.1), which for
-/// so small a window is that of Reno's friend, sqrt(3/2 / p) too.
+/// Mathis' formula, MSS / RTT * sqrt(3/2 / p), and so does that of CUBIC where it is so small (RFC
+/// 9438 §4.3).
 #[test]
 fn one_loss_in_a_hundred_leaves_nine_tenths_of_the_link() {
     let rate = |kind| {

@@ -37,7 +37,7 @@ use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 /// Gains are in thousandths.
 const ONE: u64 = 1000;
 /// `BBRHighGain`, 2/ln 2 = 2.8854, rounded up: the least gain that doubles the rate in each round
-/// (§4.2.2 of the draft).
+/// (§4.2.1 of the draft).
 const GAIN_HIGH: u64 = 2886;
 /// Its inverse: what STARTUP has queued drains in one round (§4.3.3).
 const GAIN_DRAIN: u64 = ONE * ONE / GAIN_HIGH;
@@ -59,7 +59,7 @@ const FULL_GROWTH: (u64, u64) = (5, 4);
 /// Percent of the bandwidth at which it paces, so that queues drain (`bbr_pacing_margin_percent`).
 const PACED: u64 = 99;
 /// Below this rate a send quantum is one segment, above it at least two, and at most so many bytes
-/// (§4.2.2.2).
+/// (§4.2.2).
 const QUANTUM_ONE_BELOW: u64 = 1_200_000;
 const QUANTUM_TIME: Duration = Duration::from_ms(1);
 const QUANTUM_MAX: u64 = 64 << 10;
@@ -251,7 +251,7 @@ impl Bbr {
             Mode::ProbeRtt => ONE,
         }
     }
-    /// `send_quantum`: what goes at once, in bytes (§4.2.2.2).
+    /// `send_quantum`: what goes at once, in bytes (§4.2.2).
     pub fn quantum(&self) -> u64 {
         let rate = self.pacer.rate.map_or(1, Rate::as_bits);
         let least = if rate < QUANTUM_ONE_BELOW { 1 } else { 2 };
@@ -260,7 +260,7 @@ impl Bbr {
     }
 
     /// `BBRInflight(gain)`, in bytes: what fills the pipe so many times, and the quanta that hosts
-    /// hold (§4.2.3.1).
+    /// hold (§4.2.3).
     fn inflight(&self, gain: u64) -> u64 {
         let (mss, bandwidth) = (self.mss, self.bandwidth.greatest());
         let Some(rtprop) = self.rtprop else { return WINDOW_INITIAL * mss };
@@ -343,7 +343,7 @@ impl Bbr {
         }
     }
 
-    /// `BBRHandleRestartFromIdle` (§4.3.4.4): at the bandwidth, not above it.
+    /// `BBRHandleRestartFromIdle` (§4.3.4): at the bandwidth, not above it.
     fn restart(&mut self, now: Time, window: &mut u64) {
         self.restarts = true;
         match self.mode {

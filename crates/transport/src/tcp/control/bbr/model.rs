@@ -41,7 +41,7 @@ impl Bbr {
         }
     }
 
-    /// `BBRCheckCyclePhase` (§4.3.4.3).
+    /// `BBRCheckCyclePhase` (§4.3.4).
     fn update_cycle(&mut self, seen: &Seen) {
         let Mode::ProbeBw(phase) = self.mode else { return };
         let long = self.rtprop.is_none_or(|rtprop| {
@@ -62,7 +62,7 @@ impl Bbr {
         }
     }
 
-    /// `BBREnterProbeBW` (§4.3.4.2): in any phase but that of draining.
+    /// `BBREnterProbeBW` (§4.3.4): in any phase but that of draining.
     fn enter_probe_bw(&mut self) {
         let count = CYCLE.len() as u64;
         let phase = (count - self.random.below(count - 1)) % count;
@@ -70,7 +70,7 @@ impl Bbr {
         self.phase_at = self.delivery.delivered_at;
     }
 
-    /// `BBRCheckFullPipe` (§4.3.2.2).
+    /// `BBRCheckFullPipe` (§4.3.2).
     fn check_full(&mut self, sample: Option<Sample>) {
         let limited = sample.is_none_or(|sample| sample.limited);
         if self.full || !self.round_begins || limited {
@@ -143,7 +143,7 @@ impl Bbr {
         }
     }
 
-    /// `BBRSaveCwnd` (§4.2.3.4): a window that nothing has cut is good enough.
+    /// `BBRSaveCwnd` (§4.2.3): a window that nothing has cut is good enough.
     fn keep(&mut self, window: u64) {
         let whole = self.repaired == Phase::Open && self.mode != Mode::ProbeRtt;
         self.prior = if whole { window } else { self.prior.max(window) };
@@ -154,7 +154,7 @@ impl Bbr {
         self.keep(window - self.inflated);
     }
 
-    /// The timer has expired: everything up to position `max` is lost (§4.2.3.3).
+    /// The timer has expired: everything that was sent is lost (§4.2.3).
     pub(crate) fn timed_out(&mut self, window: u64) {
         self.lost(window);
         self.repaired = Phase::Loss;
@@ -181,7 +181,7 @@ impl Bbr {
         }
     }
 
-    /// `BBRModulateCwndForRecovery` (§4.2.3.3): in the first round of recovery as much is sent as
+    /// `BBRModulateCwndForRecovery` (§4.2.3): in the first round of recovery as much is sent as
     /// arrives, and after recovery the window is what it was. Says whether the first holds.
     fn repair(&mut self, seen: &Seen, window: &mut u64) -> bool {
         *window = window.saturating_sub(seen.lost).max(self.mss);
