@@ -12,6 +12,7 @@ mod atomic_authentication;
 mod atomic_plots;
 mod atomic_services;
 mod aurora;
+mod bbr;
 mod channels;
 mod cim;
 mod cim_model;
@@ -214,6 +215,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("aurora-memory-multiple", aurora::memory::multiple),
     ("aurora-traffic-classes", aurora::traffic::classes),
     ("aurora-vidboard", aurora::vidboard::tables),
+    ("bbr", bbr::rows),
     ("channels-link", channels::link::rows),
     ("channels-modern", channels::modern::rows),
     ("channels-point-to-point", channels::point_to_point::rows),
@@ -260,6 +262,7 @@ const FIGURES: &[(&str, Figures)] = &[
     ("atomic2-authentication", atomic_authentication::plots),
     ("atomic2-hosts", atomic_plots::plots),
     ("atomic2-services", atomic_services::plots),
+    ("bbr", bbr::plots),
     ("channels-token-network", channels::plots),
     ("cim-model", cim_plots::plots),
     ("dq-speedup", fabric::speed_up_plots),
