@@ -12,7 +12,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | the model, states, gains, window | Cardwell, Cheng, Hassas Yeganeh & Jacobson, draft-cardwell-iccrg-bbr-congestion-control-00, §4 |
+//! | the model, states, gains, window | Cardwell et al., draft-cardwell-iccrg-bbr-congestion-control-00, §4 |
 //! | delivery rates | draft-cheng-iccrg-delivery-rate-estimation-00: [`delivery`] |
 //! | why | Cardwell et al., BBR: Congestion-Based Congestion Control, ACM Queue 14(5), 2016 |
 //! | 1 % less than the bandwidth; an even number of segments, two more while probing | Linux's `tcp_bbr.c` |
