@@ -383,7 +383,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ),
         over_time(
             "Round trip",
-            "CUBIC fills the buffer of 167 packets; BBR queues what a probe needs and takes it away.",
+            "CUBIC fills the buffer of 167 packets; BBR queues for a probe and takes it away.",
             "ms",
             trips,
         ),
