@@ -91,8 +91,8 @@ fn a_stage_that_only_crosses_a_bus_is_offered_at_no_cost() {
 }
 
 /// Profiles that stand for themselves: cells and frames in place of packets, or no socket's buffer.
-const NOT_FOR_WHY: [&str; 4] =
-    ["dec5000-200-video", "dec3000-400-video", "dec3000-400-dithers", "harts"];
+const NOT_FOR_WHY: [&str; 5] =
+    ["dec5000-200-video", "dec3000-400-video", "dec3000-400-dithers", "harts", "hartos"];
 
 #[test]
 fn every_pair_of_profiles_is_modelled_or_refused_with_a_reason() {
