@@ -112,6 +112,18 @@ fn e_101_continuous_polling_takes_eq_7_3_and_leaves_nothing_idle() {
 }
 
 #[test]
+fn a_poller_of_several_interfaces_looks_at_each_in_turn() {
+    let both = || (0..2).map(|_| interface(Polling { quota: 8 })).collect();
+    for rates in [[4000, 300], [300, 4000]] {
+        let host = Host::new(options(COSTS), both());
+        let outcome = run(host, &rates.map(periodic), 1, ms(500), ms(2500));
+        for (rate, got) in rates.into_iter().zip(outcome.processed) {
+            assert!(got >= 0.99 * rate.min(300) as f64, "{got} of {rate} packets/s, {rates:?}");
+        }
+    }
+}
+
+#[test]
 fn e_102_timed_polling_with_a_small_quota_takes_q_over_2_i() {
     for (period, quota) in [(1, 1), (1, 2), (2, 3), (2, 5)] {
         let by_equation = equations::timed(&TABLE_7_2, quota, ms(period));

@@ -117,6 +117,8 @@ pub struct Host {
     softirqs: VecDeque<usize>,
     /// Pollers that are ready, in that order, with what they have done.
     pollers: VecDeque<Batch>,
+    /// The interface that is asked first when nothing else is to be done: they take turns.
+    asks_first: usize,
     /// Packets for the application.
     queue: VecDeque<(usize, Packet)>,
     /// Whether the application became ready before all pollers that are.
@@ -152,6 +154,7 @@ impl Host {
             raised: VecDeque::new(),
             softirqs: VecDeque::new(),
             pollers: VecDeque::new(),
+            asks_first: 0,
             queue: VecDeque::new(),
             application_first: false,
             application_asleep: true,

@@ -106,7 +106,9 @@ impl Host {
 
     /// Lets policies use a host that has nothing else to do; whether one did.
     fn ask_idle(&mut self, now: Time) -> bool {
-        for interface in 0..self.interfaces.len() {
+        let count = self.interfaces.len();
+        let first = self.asks_first;
+        for interface in (0..count).map(|turn| (first + turn) % count) {
             let view = self.view(interface);
             let card = &mut self.interfaces[interface];
             if card.engaged {
@@ -115,6 +117,7 @@ impl Host {
             match card.options.policy.idle(now, &view) {
                 Some(place) => {
                     self.begin_quietly(interface, place);
+                    self.asks_first = (interface + 1) % count;
                     return true;
                 }
                 None => self.consult(now, interface),
