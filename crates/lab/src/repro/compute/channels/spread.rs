@@ -1,4 +1,4 @@
-//! Values over several seeds: their median stands beside what is published, and how far they lie apart
+//! Values over several seeds: their mean stands beside what is published, and how far they lie apart
 //! in the row's note. `lastmeter repro --seed N` shows other seeds, `--full` more of them.
 
 use super::super::{Computed, Setting, Value};
@@ -11,7 +11,12 @@ const SEEDS_FULL: u64 = 10;
 
 /// The seeds of a computation: the one that is asked for and those after it.
 pub(super) fn seeds(setting: &Setting<'_>) -> std::ops::Range<u64> {
-    let count = if setting.means.full { SEEDS_FULL } else { SEEDS };
+    seeds_of(setting, SEEDS)
+}
+
+/// The same with so many in a quick run, where values depend on them.
+pub(super) fn seeds_of(setting: &Setting<'_>, quick: u64) -> std::ops::Range<u64> {
+    let count = if setting.means.full { SEEDS_FULL } else { quick };
     setting.seed..setting.seed + count
 }
 
@@ -38,11 +43,11 @@ impl Spread {
         self.add(id, item, f64::from(u8::from(holds)), "");
     }
 
-    /// The medians; a statement holds if it does for every seed.
+    /// The means; a statement holds if it does for every seed.
     pub(super) fn computed(&self) -> Vec<Computed> {
         let value = |(unit, values): &(&'static str, Vec<f64>)| match *unit {
             "" => Value::Holds(values.iter().all(|&value| value == 1.0)),
-            unit => Value::Number(median(values), unit),
+            unit => Value::Number(mean(values), unit),
         };
         let row = |key: &(&'static str, String)| {
             let (unit, values) = &self.values[key];
@@ -58,24 +63,16 @@ fn apart(values: &[f64]) -> String {
     let (least, most) = values
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &value| (a.min(value), b.max(value)));
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
     let digits = if most.abs() < 10.0 { 2 } else { 1 };
-    let [least, mean, most] = [least, mean, most].map(|value| format!("{value:.digits$}"));
+    let [least, most] = [least, most].map(|value| format!("{value:.digits$}"));
     if least == most {
         return String::new();
     }
-    format!("{} seeds: {least} to {most}, mean {mean}", values.len())
+    format!("mean of {} seeds: {least} to {most}", values.len())
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    match n {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The standard deviation, in seconds, from the distribution's buckets.
@@ -104,15 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_median_and_says_how_far_seeds_lie_apart() {
+    fn a_row_has_the_mean_and_says_how_far_seeds_lie_apart() {
         let mut spread = Spread::default();
         for value in [9.0, 1.0, 2.0] {
             spread.add("E-92", "late", value, "%");
             spread.add("E-92", "total", 3.0, "MB/s");
         }
         let [late, total] = &spread.computed()[..] else { panic!("two rows") };
-        assert_eq!(late.value, Value::Number(2.0, "%"));
-        assert_eq!(late.remark, "3 seeds: 1.00 to 9.00, mean 4.00");
+        assert_eq!(late.value, Value::Number(4.0, "%"));
+        assert_eq!(late.remark, "mean of 3 seeds: 1.00 to 9.00");
         assert_eq!(total.remark, "", "all seeds give the same");
     }
 }
