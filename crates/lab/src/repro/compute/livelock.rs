@@ -31,6 +31,11 @@ const STABLE: f64 = 0.05;
 
 /// The host of Table 7.2 and what we had to assume of its adapter.
 pub(super) fn setup(setting: &Setting<'_>) -> Result<Setup, Error> {
+    setup_of(setting, "application_1000")
+}
+
+/// The same with what the constant `application` says that is done with each packet.
+pub(super) fn setup_of(setting: &Setting<'_>, application: &str) -> Result<Setup, Error> {
     let constants = setting.constants;
     let receive: Duration = constants.get("receive")?;
     let accept: Duration = constants.get("accept")?;
@@ -41,7 +46,7 @@ pub(super) fn setup(setting: &Setting<'_>) -> Result<Setup, Error> {
         accept,
         demultiplex: Duration::ZERO,
         protocol: receive - accept,
-        application: constants.get("application_1000")?,
+        application: constants.get(application)?,
         cache_miss: constants.get("cache_miss")?,
         look: Duration::ZERO,
     };
@@ -170,7 +175,7 @@ impl Bench<'_> {
 
 /// The greatest rate in a range for which `holds`, which must hold for the least and for no more
 /// beyond some rate.
-fn last_rate(range: (u64, u64), holds: impl Fn(u64) -> bool) -> f64 {
+pub(super) fn last_rate(range: (u64, u64), holds: impl Fn(u64) -> bool) -> f64 {
     let (mut low, mut high) = range;
     while high - low > 1 {
         let middle = (low + high) / 2;

@@ -31,6 +31,7 @@ mod link_sharing;
 mod livelock;
 mod preempt;
 mod qsdrr;
+mod router;
 mod runs;
 mod spc;
 mod spc_plots;
@@ -239,6 +240,7 @@ pub const ALL: &[(&str, Compute)] = &[
     ("livelock-interfaces", interfaces::two),
     ("preempt", preempt::rows),
     ("qsdrr", qsdrr::rows),
+    ("router-overload", router::rows),
     ("striping", striping::rows),
     ("tcp-over-cells", tcp_cells::rows),
     ("vunet", vunet::rows),
@@ -273,6 +275,7 @@ const FIGURES: &[(&str, Figures)] = &[
     ("preempt", preempt::plots),
     ("spc", spc_plots::plots),
     ("qsdrr", qsdrr::plots),
+    ("router-overload", router::plots),
 ];
 
 /// Who draws the figures of this computation, if anybody does.
