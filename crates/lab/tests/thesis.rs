@@ -1,4 +1,4 @@
-//! What Indiresan's thesis builds on, shown by what runs here: E-02, E-03, E-06, E-09 and E-10.
+//! What Indiresan's thesis builds on, shown by what runs here: E-02, E-03, E-06 and E-09 to E-11.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -111,4 +111,30 @@ fn e_09_e_10_a_processor_for_the_network_leaves_the_application_its_own() {
     let (one, two) = (of(&Builtin), of(&TwoProcessors));
     assert!(one < 200, "{one}: one processor for both is kept busy by its interrupts");
     assert!(two > 1000, "{two}: what the network processor passes on is worked on");
+}
+
+/// Fig 3.2: a ledger has a line for each protocol that a message of HARTOS passes, in order, and a fragment
+/// of a 16 KB message takes what section 3.4.2.1 says: 90 + 200 us and an eighth of 400 us.
+#[test]
+fn e_11_a_ledger_shows_the_protocols_of_hartos() {
+    let text = include_str!("../../../experiments/hartos-stack/experiment.toml");
+    let experiment = Experiment::parse("x.toml", text, &[], &Builtin).unwrap();
+    let watch = Watch::default();
+    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let ledger = ledger(&experiment, crew).unwrap();
+    let path = &ledger.paths[0];
+    let names: Vec<&str> = path.stages.iter().map(|stage| stage.name.as_str()).collect();
+    let order = ["HARTOS API", "NMP", "FRAG", "HNET", "link scheduler", "HNET in", "FRAG in"];
+    let mut from = 0;
+    for part in order {
+        let at = names[from..].iter().position(|name| name.ends_with(part));
+        from += at.unwrap_or_else(|| panic!("{part} after stage {from} of {names:?}")) + 1;
+    }
+    let of = |stage: &str| {
+        let is = |name: &str| name == format!("source {stage}");
+        path.stages.iter().find(|one| is(&one.name)).unwrap().service.mean
+    };
+    let sent: f64 = ["FRAG", "HNET", "link scheduler"].into_iter().map(of).sum();
+    assert!((sent / 340e-6 - 1.0).abs() < 0.01, "{sent} s a fragment");
+    assert_eq!(ledger.balance.packets_residual, 0);
 }
