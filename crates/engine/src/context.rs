@@ -2,12 +2,9 @@
 
 use crate::books::DropKey;
 use crate::trace::TraceKind;
-use crate::world::World;
+use crate::world::{COUNT_BITS, World};
 use crate::{PortId, TimerId};
 use lastmeter_base::{Bytes, Packet, PathId, StageId, Stream, Time};
-
-/// How many bits of a packet's number are its maker's own count.
-const MADE_BITS: u32 = 40;
 
 /// What a handler is given: the time, and the ways to act.
 pub struct Context<'a> {
@@ -50,11 +47,11 @@ impl<'a> Context<'a> {
         self.drop(packet, None, "unconnected");
     }
 
-    /// Whether `at` has passed for this element: before now, or now, and a timer that it had set at
-    /// `caused` to expire then would have expired before this handler.
+    /// Whether `at` has passed for this element: before now, or now, and a timer that it had set for
+    /// then would have expired before this handler.
     #[inline]
-    pub fn is_past(&self, at: Time, caused: Time) -> bool {
-        at < self.world.now || (at == self.world.now && self.world.precedes(self.me, caused))
+    pub fn is_past(&self, at: Time) -> bool {
+        at < self.world.now || (at == self.world.now && self.world.precedes(self.me))
     }
 
     /// Sets `timer` to expire at `at`, replacing an earlier setting. A past `at` means now.
@@ -74,7 +71,7 @@ impl<'a> Context<'a> {
         let now = self.world.now;
         self.world.books.offer(now, path, len);
         let maker = &mut self.world.makers[self.me];
-        let id = u64::from(self.world.places[self.me].id.0) << MADE_BITS | maker.made;
+        let id = u64::from(self.world.places[self.me].id.0) << COUNT_BITS | maker.made;
         maker.made += 1;
         let mut packet = self.world.pool.take(len);
         packet.born = now;

@@ -117,35 +117,28 @@ const PACKET: usize = 3;
 const FORESEEN: usize = 2;
 const FORESEEN_AGAIN: usize = 1;
 const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
-/// How an order's 64 bits are shared: when the event was caused, by whom, and the origin's own count.
+/// How an order's 64 bits are shared: who caused the event, and the origin's own count.
 const ORIGIN_BITS: u32 = 24;
-const COUNT_BITS: u32 = 34;
+pub(crate) const COUNT_BITS: u32 = 40;
 
 /// Who comes first of events that are due at the same instant: the lesser one.
 ///
-/// What was caused longer ago comes first, as in a simulator that breaks ties by the order of
-/// scheduling; how long ago is told to a power of two. Between origins that leaves equal a coin
-/// decides that is tossed anew at each instant: were it always the origin of the lower number, then
-/// of connections that send in step the same ones would always find room in a queue. What one origin
-/// causes stays in order. A packet's arrival is caused when it departs, however early that is known.
-/// Nothing here depends on which thread an element runs on.
+/// Between two origins a coin decides that is tossed anew at each instant, by its time alone: were it
+/// always the origin of the lower number, then of connections that send in step the same ones would
+/// always find room in a queue. What one origin causes stays in order. Nothing here depends on which
+/// thread an element runs on.
 #[inline]
-fn order(caused: Time, due: Time, origin: u32, count: u64) -> u64 {
-    // The more leading zeros, the shorter ago; 64 and 63 of them are less than 2 ps.
-    let recent = u64::from((due.as_ps() - caused.as_ps()).leading_zeros().min(63));
+fn order(due: Time, origin: u32, count: u64) -> u64 {
     let coin = due.as_ps().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ORIGIN_BITS);
-    // Exchanges the origins of each pair or not; no two become one.
-    let origin = u64::from(origin) ^ coin;
-    // A count that begins anew could only change places with what it is simultaneous to.
-    let count = count & ((1 << COUNT_BITS) - 1);
-    (recent << ORIGIN_BITS | origin) << COUNT_BITS | count
+    // Which of a pair is the lesser hangs on the highest bit in which they differ; no two become one.
+    (u64::from(origin) ^ coin) << COUNT_BITS | count
 }
 
 impl Place {
-    /// The order of the event that it has caused last, as if that had been at `caused`.
+    /// The order of the event that it has caused last, if that is due at `due`.
     #[inline]
-    fn order(&self, salt: u64, caused: Time, due: Time) -> u64 {
-        let order = order(caused, due, self.id.0, self.count);
+    fn order(&self, salt: u64, due: Time) -> u64 {
+        let order = order(due, self.id.0, self.count);
         match salt {
             0 => order,
             salt => shuffled(order, salt),
@@ -154,9 +147,10 @@ impl Place {
 
     /// The order that it gives to the next event that it causes.
     #[inline]
-    fn next_order(&mut self, salt: u64, caused: Time, due: Time) -> u64 {
+    fn next_order(&mut self, salt: u64, due: Time) -> u64 {
         self.count += 1;
-        self.order(salt, caused, due)
+        assert!(self.count < 1 << COUNT_BITS, "an element caused 10^12 events");
+        self.order(salt, due)
     }
 }
 
@@ -173,11 +167,10 @@ impl Edge {
 }
 
 impl World {
-    /// Whether an event that `me` had caused at `caused` to be due now would come before the one that
-    /// is being handled.
+    /// Whether an event of `me` would come before the one that is being handled, at the same instant.
     #[inline]
-    pub(crate) fn precedes(&self, me: usize, caused: Time) -> bool {
-        self.places[me].order(self.salt, caused, self.now) < self.cause
+    pub(crate) fn precedes(&self, me: usize) -> bool {
+        self.places[me].order(self.salt, self.now) < self.cause
     }
 
     /// Sends `packet` out of `port` at `departs`; gives it back where the port leads nowhere.
@@ -203,11 +196,11 @@ impl World {
         match edge.to {
             End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
             End::Here(..) => {
-                let due = Key::new(at, place.next_order(self.salt, departs, at));
+                let due = Key::new(at, place.next_order(self.salt, at));
                 edge.fly(index, due, packet, &mut self.events);
             }
             End::There { partition, edge } => {
-                let due = Key::new(at, place.next_order(self.salt, departs, at));
+                let due = Key::new(at, place.next_order(self.salt, at));
                 self.cross(partition, Crossing { edge, due, packet });
             }
             End::Nowhere => return Some(packet),
@@ -240,7 +233,7 @@ impl World {
         assert!(timer < place.timers, "timer {timer} of an element that has {}", place.timers);
         let slot = (place.first_timer + timer) as usize;
         let at = at.max(self.now);
-        let key = Key::new(at, place.next_order(self.salt, self.now, at));
+        let key = Key::new(at, place.next_order(self.salt, at));
         let state = &mut self.timers[slot];
         state.due = key;
         if key < state.queued {
@@ -453,23 +446,13 @@ mod tests {
     use lastmeter_base::Time;
 
     #[test]
-    fn what_was_caused_longer_ago_comes_first() {
-        let due = Time::from_ps(1_000_000);
-        let mut orders = [0, 500_000, 900_000, 999_000, 1_000_000]
-            .map(|caused| order(Time::from_ps(caused), due, 7, 1 << 33));
-        assert!(orders.is_sorted());
-        orders.reverse();
-        assert!(!orders.is_sorted());
-    }
-
-    #[test]
     fn of_two_origins_each_wins_at_half_of_the_instants() {
         for (a, b) in [(0, 1), (1, 2), (5, 6), (3, 4096), (100, (1 << 24) - 1)] {
             // Instants on grids that links make: 24 us, 1.2 ms, and one of odd picoseconds.
             for step in [24_000_000_u64, 1_200_000_000, 26_881] {
                 let wins = (1..=1000_u64).filter(|&n| {
-                    let (caused, due) = (Time::from_ps(0), Time::from_ps(n * step));
-                    order(caused, due, a, 9) < order(caused, due, b, 1)
+                    let due = Time::from_ps(n * step);
+                    order(due, a, 9) < order(due, b, 1)
                 });
                 let wins = wins.count();
                 assert!((400..600).contains(&wins), "{a} and {b} every {step} ps: {wins}");
@@ -479,7 +462,7 @@ mod tests {
 
     #[test]
     fn what_one_origin_causes_stays_in_order() {
-        let (caused, due) = (Time::from_ps(3), Time::from_ps(77));
-        assert!((1..100).all(|n| order(caused, due, 5, n) < order(caused, due, 5, n + 1)));
+        let due = Time::from_ps(77);
+        assert!((1..100).all(|n| order(due, 5, n) < order(due, 5, n + 1)));
     }
 }

@@ -20,8 +20,6 @@ use std::collections::VecDeque;
 pub(crate) struct Fifo {
     /// When the service that is known last ends.
     free_at: Time,
-    /// Since when there is a first that waits: since then a server would have a timer for it.
-    caused: Time,
     /// When the service of each that waits begins, and its length; oldest first.
     waiting: VecDeque<(Time, Bytes)>,
     bytes: Bytes,
@@ -36,13 +34,10 @@ impl Fifo {
     /// Takes note of all services that have begun by now.
     #[inline]
     pub(crate) fn settle(&mut self, cx: &Context<'_>) {
-        let mut passed = None;
         while let Some(&(begins, len)) = self.waiting.front() {
-            // Whoever comes after a service of no time goes with it.
-            if passed != Some(begins) && !cx.is_past(begins, self.caused) {
+            if !cx.is_past(begins) {
                 break;
             }
-            (passed, self.caused) = (Some(begins), begins);
             self.bytes -= len;
             self.waiting.pop_front();
         }
@@ -79,7 +74,6 @@ impl Fifo {
         // Whoever is due at this instant goes before the newcomer waits.
         while let Some(&(earlier, len)) = self.waiting.front().filter(|next| next.0 <= now) {
             debug_assert!(earlier <= now);
-            self.caused = earlier;
             self.bytes -= len;
             self.waiting.pop_front();
         }
@@ -88,9 +82,6 @@ impl Fifo {
             self.waiting.clear();
         }
         if begins > now {
-            if self.waiting.is_empty() {
-                self.caused = now;
-            }
             self.bytes += len;
             self.waiting.push_back((begins, len));
             self.waiting_most = self.waiting_most.max(self.waiting.len() as u64);

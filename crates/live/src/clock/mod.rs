@@ -50,14 +50,42 @@ impl Epoch {
 /// The niceness of the emulator where the kernel allows it: only root may.
 const PRIORITY: i32 = -20;
 
-/// Lets others take the core for shorter and less often; says whether that was allowed.
+/// Where the kernel keeps the niceness of the session: it shares cores among sessions first.
+const SESSION: &str = "/proc/self/autogroup";
+
+/// While it lives, others take the core for shorter and less often, as far as that is allowed.
 ///
 /// A real-time policy would be worse: the kernel takes the core from it for 50 ms of each second,
 /// in one piece, when anything else waits there (`fair_server`, since Linux 6.12).
-fn come_first() -> bool {
-    // The kernel shares CPUs among sessions first (`sched_autogroup`).
-    let _ = std::fs::write("/proc/self/autogroup", PRIORITY.to_string());
-    setpriority_process(None, PRIORITY).is_ok()
+#[derive(Debug)]
+struct Precedence {
+    /// The niceness of the session before, which a shell and all that it starts belong to.
+    session: Option<String>,
+    process: bool,
+}
+
+impl Precedence {
+    fn take() -> Precedence {
+        // "/autogroup-12 nice 0"
+        let told = std::fs::read_to_string(SESSION).ok();
+        let before = told.and_then(|line| line.split_whitespace().last().map(str::to_owned));
+        let taken = std::fs::write(SESSION, PRIORITY.to_string()).is_ok();
+        Precedence {
+            session: before.filter(|_| taken),
+            process: setpriority_process(None, PRIORITY).is_ok(),
+        }
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        if let Some(before) = &self.session {
+            let _ = std::fs::write(SESSION, before);
+        }
+        if self.process {
+            let _ = setpriority_process(None, 0);
+        }
+    }
 }
 
 /// How a clock waits.
@@ -114,17 +142,13 @@ pub struct WallClock {
     flushed: std::time::Duration,
     /// Where the thread was allowed to be before.
     before: CpuSet,
-    /// Whether it has come before all others meanwhile.
-    first: bool,
+    _precedence: Precedence,
     stopping: bool,
 }
 
 impl Drop for WallClock {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.before);
-        if self.first {
-            let _ = setpriority_process(None, 0);
-        }
     }
 }
 
@@ -143,7 +167,6 @@ impl WallClock {
     ) -> crate::Result<WallClock> {
         let before = crate::cores::set()?;
         crate::cores::pin(manner.core)?;
-        let first = come_first();
         // The kernel may add up to 50 us to a sleep so as to wake up less often.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         Ok(WallClock {
@@ -159,7 +182,7 @@ impl WallClock {
             looked: Time::START,
             flushed: std::time::Duration::ZERO,
             before,
-            first,
+            _precedence: Precedence::take(),
             stopping: false,
         })
     }

@@ -172,7 +172,11 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         ),
         holds("A-162", "larger buffers help", better.goodput > poor.goodput),
         holds("A-162", "a fine clock helps", long.goodput > poor.goodput),
-        holds("A-162", "shorter packets lose less", shorter.goodput > long.goodput),
+        holds(
+            "A-162",
+            "shorter packets lose less",
+            shorter.wasted * long.arrived < long.wasted * shorter.arrived,
+        ),
         holds(
             "A-162",
             "partial packet discard wastes less of the link",
