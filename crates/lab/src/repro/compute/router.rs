@@ -120,8 +120,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let names = [INTERRUPTS, "interrupts, early drop", HOSTS[0], HOSTS[1], HOSTS[2], BACKOFF];
     Ok(vec![Plot::new(
         "A router under overload, E-133",
-        "Packets of two networks, half of them from each, that the router passes to the other. With \
-         interrupts it passes nothing on once reception has its whole processor.",
+        "Packets of two networks, half of them from each, that the router passes to the other. \
+         With interrupts it passes nothing on once reception has its whole processor.",
         ("offered, packets/s", "forwarded, packets/s"),
         names.into_iter().map(curve).collect(),
     )])
