@@ -53,18 +53,16 @@ pub trait Element: Send {
     }
 
     /// What is going to happen to the element after `ahead` other events, so that it may ask for the
-    /// memory that it will need (`lastmeter_base::prefetch`). It is told twice, first two events ahead
-    /// and then one: what was asked for the first time says where the rest is. It changes nothing, and
-    /// is only called where [`Element::foresees`] says so. Gives the output that it will send through,
-    /// if it can tell.
+    /// memory that it will need (`lastmeter_base::prefetch`). It changes nothing, and is called as
+    /// [`Element::foresees`] says. Gives the output that it will send through, if it can tell.
     fn foresee(&self, _next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
         None
     }
 
-    /// Whether [`Element::foresee`] is worth its call: where an element has far more state than a
+    /// How early [`Element::foresee`] is worth its calls: where an element has far more state than a
     /// processor's caches hold.
-    fn foresees(&self) -> bool {
-        false
+    fn foresees(&self) -> Foresight {
+        Foresight::None
     }
 
     /// How many timers the element uses: one for each resource that it serves.
@@ -79,6 +77,21 @@ pub trait Element: Send {
 
     /// Counters, the packets still held, and what the element's resources did.
     fn report(&self, _out: &mut Report) {}
+}
+
+/// How early an element asks for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Foresight {
+    /// Not at all.
+    #[default]
+    None,
+    /// One event ahead. The element itself, and what the engine knows of it, are in a cache anyway:
+    /// there are few, or each handles many events in a row.
+    Next,
+    /// Two events ahead and one: what was asked for the first time says where the rest is. Before that
+    /// the engine asks for the element. For thousands of elements, each with tens of events between
+    /// two of its own.
+    Steps,
 }
 
 /// What is going to happen to an element.

@@ -11,7 +11,7 @@ use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
 use crate::world::{Edge, End, Maker, NOBODY, Place, Timer, World};
-use crate::{Element, ElementId, Error, Graph};
+use crate::{Element, ElementId, Error, Foresight, Graph};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -213,7 +213,10 @@ impl Builder {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
         let owner = self.elements.len() as u32;
-        let foresees = if element.foresees() { owner } else { NOBODY };
+        let foresees = match element.foresees() {
+            Foresight::None => NOBODY,
+            Foresight::Next | Foresight::Steps => owner,
+        };
         self.timers.extend((0..timers).map(|_| Timer {
             owner,
             foresees,
@@ -263,15 +266,16 @@ impl Builder {
         }
         for edge in &mut edges {
             if let End::Here(to, _) = edge.to {
-                edge.foresees = self.elements[to as usize].foresees();
+                edge.foresees = self.elements[to as usize].foresees() != Foresight::None;
             }
         }
         let mut timers = self.timers;
         for timer in timers.iter_mut().filter(|timer| timer.foresees == NOBODY) {
             let place = &places[timer.owner as usize];
             if place.edges > 0
-                && let Edge { delay: Duration::ZERO, foresees: true, to: End::Here(to, _), .. } =
+                && let Edge { delay: Duration::ZERO, to: End::Here(to, _), .. } =
                     edges[place.first_edge as usize]
+                && self.elements[to as usize].foresees() == Foresight::Steps
             {
                 timer.foresees = to;
             }
@@ -292,7 +296,7 @@ impl Builder {
             inboxes: (0..parts).map(|_| Vec::new()).collect(),
             crosses_at: Time::MAX,
             salt,
-            foresees: self.elements.iter().any(|element| element.foresees()),
+            foresight: self.elements.iter().map(|one| one.foresees()).max().unwrap_or_default(),
             sends_along: NOBODY,
         };
         Partition::new(self.elements, world)

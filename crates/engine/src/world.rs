@@ -3,7 +3,7 @@
 use crate::books::Books;
 use crate::events::{Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
-use crate::{Element, ElementId, Foreseen, PortId};
+use crate::{Element, ElementId, Foreseen, Foresight, PortId};
 use lastmeter_base::{
     Duration, Packet, Pool, StageId, Stream, Time, prefetch, prefetch_end, prefetch_lines,
 };
@@ -101,8 +101,8 @@ pub(crate) struct World {
     pub(crate) crosses_at: Time,
     /// Shuffles the order of simultaneous events, where not zero.
     pub(crate) salt: u64,
-    /// Whether any element asks for memory early.
-    pub(crate) foresees: bool,
+    /// How early any element asks for memory, at the most.
+    pub(crate) foresight: Foresight,
     /// An edge that will soon be sent along, or [`NOBODY`].
     pub(crate) sends_along: u32,
 }
@@ -284,17 +284,23 @@ impl World {
         self.prefetch_target(target);
         self.prefetch_flying(flying);
         self.prefetch_packet(packet);
-        if self.foresees {
-            self.prefetch_place(place, elements);
-            self.prefetch_element(element, elements);
-            if let Some(edge) = self.edges.get(self.sends_along as usize) {
-                let (front, back) = edge.flying.as_slices();
-                prefetch_end(if back.is_empty() { front } else { back });
+        match self.foresight {
+            Foresight::None => {}
+            Foresight::Next => {
+                self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
             }
-            self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
-            let sends = self.foresee(foreseen, FORESEEN, elements);
-            self.sends_along =
-                sends.map_or(NOBODY, |(from, output)| self.prefetch_edge(from, output));
+            Foresight::Steps => {
+                self.prefetch_place(place, elements);
+                self.prefetch_element(element, elements);
+                if let Some(edge) = self.edges.get(self.sends_along as usize) {
+                    let (front, back) = edge.flying.as_slices();
+                    prefetch_end(if back.is_empty() { front } else { back });
+                }
+                self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+                let sends = self.foresee(foreseen, FORESEEN, elements);
+                self.sends_along =
+                    sends.map_or(NOBODY, |(from, output)| self.prefetch_edge(from, output));
+            }
         }
     }
 
@@ -305,7 +311,7 @@ impl World {
         until(TARGET).for_each(|target| self.prefetch_target(target));
         until(FLYING).for_each(|target| self.prefetch_flying(target));
         until(PACKET).for_each(|target| self.prefetch_packet(target));
-        if self.foresees {
+        if self.foresight == Foresight::Steps {
             until(PLACE).for_each(|target| self.prefetch_place(target, elements));
             until(ELEMENT).for_each(|target| self.prefetch_element(target, elements));
         }

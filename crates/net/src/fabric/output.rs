@@ -13,7 +13,9 @@
 use super::port::{Directory, RECORD_LEN, WORD_BACKLOG, port_of};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
 use lastmeter_base::{prefetch, prefetch_end, prefetch_lines};
-use lastmeter_engine::{Context, Element, Foreseen, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::{
+    Context, Element, Foreseen, Foresight, Meter, PortId, Report, ResourceId, TimerId,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A line or link: how fast it is, and its resource.
@@ -197,8 +199,8 @@ impl Element for Outputs {
     fn timers(&self) -> u32 {
         2
     }
-    fn foresees(&self) -> bool {
-        true
+    fn foresees(&self) -> Foresight {
+        Foresight::Steps
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {

@@ -15,7 +15,7 @@ use super::allocation::{Allocation, Shares, Summary};
 use super::voq::Voqs;
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time};
 use lastmeter_engine::{
-    Context, Element, ElementId, Foreseen, Meter, PortId, Report, ResourceId, TimerId,
+    Context, Element, ElementId, Foreseen, Foresight, Meter, PortId, Report, ResourceId, TimerId,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -220,8 +220,8 @@ impl Element for Ingress {
         self.armed = None;
         self.send(cx);
     }
-    fn foresees(&self) -> bool {
-        true
+    fn foresees(&self) -> Foresight {
+        Foresight::Steps
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {

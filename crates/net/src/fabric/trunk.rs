@@ -8,7 +8,7 @@
 use super::port::{Directory, port_of};
 use crate::fifo::Fifo;
 use lastmeter_base::{Duration, Packet, Rate, StageId};
-use lastmeter_engine::{Context, Element, Foreseen, PortId, Report, ResourceId};
+use lastmeter_engine::{Context, Element, Foreseen, Foresight, PortId, Report, ResourceId};
 
 /// A trunk.
 pub struct Trunk {
@@ -49,8 +49,8 @@ impl Element for Trunk {
     fn timers(&self) -> u32 {
         0
     }
-    fn foresees(&self) -> bool {
-        true
+    fn foresees(&self) -> Foresight {
+        Foresight::Steps
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {

@@ -212,14 +212,15 @@ pub(super) mod tests {
                 topology.add_cable(switch, other, 5).unwrap();
             }
         }
+        for host in 0..switches {
+            topology.add_host(&format!("h{host}"), host, 1).unwrap();
+        }
+        // As far as ports are left.
         for _ in 0..more {
             let [a, b] = [0; 2].map(|_| random.below(switches as u64) as usize);
             if a != b {
                 let _ = topology.add_cable(a, b, 5);
             }
-        }
-        for host in 0..switches {
-            topology.add_host(&format!("h{host}"), host, 1).unwrap();
         }
         topology
     }

@@ -11,7 +11,7 @@
 use super::due::Due;
 use super::{Config, Connection, Segment, State};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, prefetch};
-use lastmeter_engine::{Context, Element, Foreseen, PortId, Report, TimerId};
+use lastmeter_engine::{Context, Element, Foreseen, Foresight, PortId, Report, TimerId};
 use std::sync::Arc;
 
 /// What an end's application does. It takes whatever arrives at once.
@@ -265,15 +265,12 @@ impl Element for TcpHost {
         self.due.rearm(cx);
     }
 
-    fn foresees(&self) -> bool {
-        true
+    fn foresees(&self) -> Foresight {
+        Foresight::Next
     }
 
     #[inline]
-    fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
-        if ahead > 1 {
-            return None;
-        }
+    fn foresee(&self, next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
         let index = match next {
             Foreseen::Packet(packet) => {
                 packet.prefetch_rest();
