@@ -193,9 +193,10 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
         return;
     };
     until("iperf3's server", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
-    // Others on the machine can turn either verdict; within three tries there is a quiet second.
+    // Others on the machine can turn either verdict; within six tries there is a quiet second.
     let mut seen = Vec::new();
-    let agree = (0..3).any(|_| {
+    let agree = (0..6).any(|attempt| {
+        std::thread::sleep(Duration::from_millis(500) * attempt);
         let client = ["--json", "why", "--", "iperf3", "-c", "127.0.0.1", "-t", "1", "-p", &port];
         let theirs = verdict(&mut lastmeter(&client));
         let stream = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
