@@ -19,6 +19,10 @@ const BATCH: usize = 64;
 /// How long each is repeated; the best pass counts.
 const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.05;
+/// How often that long pairs of windows are repeated, and seconds of a window: twenty updates at
+/// 1,000 a second.
+const PAIRS_LAST: f64 = 8.0;
+const WINDOW: f64 = 0.02;
 /// Updates a second while lookups go on.
 const RATES: [u32; 3] = [1_000, 10_000, 100_000];
 
@@ -190,29 +194,58 @@ impl<'a, K: Common> Run<'a, K> {
         })
     }
     /// What is left of the lookups on the same core while the table changes.
+    ///
+    /// A machine's own speed wanders by more than updates cost. So windows with and without updates
+    /// take turns, which of a pair comes first too, and the median of the pairs' ratios counts.
     fn while_updated(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>, rate: u32) -> Result {
-        let began = Instant::now();
-        let (mut done, mut changed, mut at, mut hash) = (0_usize, 0.0, 0, 0_u64);
-        let mut hops = [None; BATCH];
-        for keys in self.keys.chunks_exact(16 * BATCH).cycle() {
-            for keys in keys.chunks_exact(BATCH) {
-                tree.lookup_batch(keys, &mut hops);
-                hash = hash.wrapping_add(sum(&hops));
+        let (began, mut at, mut hash) = (Instant::now(), 0, 0_u64);
+        let mut keys = self.keys.chunks_exact(16 * BATCH).cycle();
+        let (mut left, mut rates) = (Vec::new(), Vec::new());
+        while began.elapsed().as_secs_f64() < PAIRS_LAST * self.seconds || left.is_empty() {
+            let mut pair = [0.0; 2];
+            let first = left.len() % 2;
+            for updated in [first, 1 - first] {
+                let rate = if updated == 1 { rate } else { 0 };
+                let (start, mut done, mut changed) = (Instant::now(), 0_usize, 0.0);
+                let mut hops = [None; BATCH];
+                let mut elapsed = 0.0;
+                while elapsed < WINDOW {
+                    let keys = keys.next().unwrap_or_default();
+                    for keys in keys.chunks_exact(BATCH) {
+                        tree.lookup_batch(keys, &mut hops);
+                        hash = hash.wrapping_add(sum(&hops));
+                    }
+                    done += keys.len();
+                    elapsed = start.elapsed().as_secs_f64();
+                    while changed < elapsed * f64::from(rate) {
+                        self.update(tree, &mut at);
+                        changed += 2.0;
+                    }
+                }
+                pair[updated] = done as f64 / start.elapsed().as_secs_f64();
             }
-            done += keys.len();
-            let elapsed = began.elapsed().as_secs_f64();
-            while changed < elapsed * f64::from(rate) {
-                self.update(tree, &mut at);
-                changed += 2.0;
-            }
-            if elapsed > self.seconds {
-                break;
-            }
+            left.push(pair[1] / pair[0]);
+            rates.push(pair[1]);
         }
-        let left = done as f64 / began.elapsed().as_secs_f64();
-        let note = format!("lookups while {rate} updates/s are made on the same core, mean");
-        self.result(&format!("-updated@{rate}"), left, "lookups/s", hash, note)
+        let [low, middle, high] = quartiles(&mut left);
+        // The standard error of a median of normal values, from their quartiles.
+        let error = 0.93 * (high - low) / (left.len() as f64).sqrt();
+        let note = format!(
+            "lookups while {rate} updates/s are made on the same core: {:.1} % fewer, give or take \
+             {:.1} (median of {} pairs of windows)",
+            100.0 * (1.0 - middle),
+            100.0 * error,
+            left.len()
+        );
+        let [_, value, _] = quartiles(&mut rates);
+        self.result(&format!("-updated@{rate}"), value, "lookups/s", hash, note)
     }
+}
+
+/// The values a quarter, half and three quarters of the way up; of one at least.
+fn quartiles(values: &mut [f64]) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[quarter * (values.len() - 1) / 4])
 }
 
 fn sum(hops: &[Option<NextHop>]) -> u64 {
