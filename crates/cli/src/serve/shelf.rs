@@ -9,6 +9,7 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -55,16 +56,19 @@ impl Shelf {
         &self.root
     }
 
-    /// Every experiment, with its title and question.
+    /// Every experiment, with its title and question. A bundled one that the folder has as it is
+    /// stands there only, where it can be changed.
     pub(super) fn list(&self) -> Value {
+        let (files, more) = self.files();
+        let in_folder: HashSet<String> = files.iter().map(|(_, hash)| hash.clone()).collect();
         let bundled: Vec<Value> = library::experiments()
             .into_iter()
             .filter_map(|name| {
                 let text = library::experiment(&name)?;
-                Some(entry(&name, text))
+                (!in_folder.contains(&hash(text))).then(|| entry(&name, text))
             })
             .collect();
-        let (files, more) = self.files();
+        let files: Vec<Value> = files.into_iter().map(|(file, _)| file).collect();
         json!({
             "bundled": bundled,
             "folder": self.root.display().to_string(),
@@ -73,8 +77,9 @@ impl Shelf {
         })
     }
 
-    /// The files that look like experiments, and whether there are more than are listed.
-    fn files(&self) -> (Vec<Value>, bool) {
+    /// The files that look like experiments, each with the hash of its text, and whether there are
+    /// more than are listed.
+    fn files(&self) -> (Vec<(Value, String)>, bool) {
         let mut folders = vec![(self.root.clone(), 0)];
         let (mut files, mut looked, mut more) = (Vec::new(), 0, false);
         while let Some((folder, depth)) = folders.pop() {
@@ -98,12 +103,12 @@ impl Shelf {
                 }
             }
         }
-        files.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        files.sort_by(|(a, _), (b, _)| a["name"].as_str().cmp(&b["name"].as_str()));
         (files, more)
     }
 
     /// What the list says of a file, if it is an experiment.
-    fn listed(&self, path: &Path) -> Option<Value> {
+    fn listed(&self, path: &Path) -> Option<(Value, String)> {
         let length = fs::metadata(path).ok()?.len();
         if length > TEXT_MAX as u64 {
             return None;
@@ -111,7 +116,8 @@ impl Shelf {
         let text = fs::read_to_string(path).ok()?;
         let has = |key: &str| text.lines().any(|line| line.trim_start().starts_with(key));
         let name = path.strip_prefix(&self.root).ok()?.to_str()?;
-        (has("duration") && (has("[nodes") || has("nodes"))).then(|| entry(name, &text))
+        let is_one = has("duration") && (has("[nodes") || has("nodes"));
+        is_one.then(|| (entry(name, &text), hash(&text)))
     }
 
     /// # Errors
@@ -270,6 +276,13 @@ mod tests {
         let bundled = list["bundled"].as_array().unwrap();
         assert!(bundled.iter().any(|one| one["name"] == "first-path" && one["title"] != ""));
         assert!(bundled.iter().all(|one| one["name"] != "livelock"), "that is reproduced, not run");
+        let own = library::experiment("first-path").unwrap();
+        shelf.save(&parts("first-path/experiment.toml"), own, None).unwrap();
+        let list = shelf.list();
+        let has = |part: &str, name: &str| {
+            list[part].as_array().unwrap().iter().any(|one| one["name"] == name)
+        };
+        assert!(has("files", "first-path/experiment.toml") && !has("bundled", "first-path"));
     }
 
     #[test]
