@@ -183,21 +183,7 @@ impl Described for Blue {
                        arrival.",
         ],
         counters: &[MARKED],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { blue = { packets = 50, freeze = "10 ms" } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"blue = { packets = 50, freeze = "10 ms" }"#),
         place: here!(),
     };
 

@@ -159,21 +159,7 @@ impl Described for CellDiscard {
         source: "Romanow & Floyd, IEEE JSAC 13(4), 1995, §4",
         deviations: &["The default threshold does not count active circuits."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { cell-discard = { cells = 512 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("cell-discard = { cells = 512 }"),
         place: here!(),
     };
 

@@ -244,21 +244,7 @@ impl Described for Codel {
         source: "RFC 8289, §5; Nichols & Jacobson, ACM Queue 10(5), 2012",
         deviations: &["Time is exact; the square root of the control law is rounded down."],
         counters: &[MARKED],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { codel = { packets = 1000 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("codel = { packets = 1000 }"),
         place: here!(),
     };
 

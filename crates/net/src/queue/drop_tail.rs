@@ -79,21 +79,7 @@ impl Described for DropTail {
         source: "",
         deviations: &[],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { drop-tail = { packets = 20 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("drop-tail = { packets = 20 }"),
         place: here!(),
     };
 

@@ -319,21 +319,7 @@ impl Described for Drr {
                  INFOCOM 1990",
         deviations: &["The end that drops is our choice, because the sources leave it open."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { drr = { packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("drr = { packets = 50 }"),
         place: here!(),
     };
 

@@ -288,21 +288,7 @@ impl Described for DualPi2 {
             "A full buffer refuses what does not fit; the RFC keeps an MTU free.",
         ],
         counters: &[MARKED],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { dual-pi2 = { packets = 1000 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("dual-pi2 = { packets = 1000 }"),
         place: here!(),
     };
 

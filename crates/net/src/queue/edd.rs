@@ -188,21 +188,7 @@ impl Described for Edd {
         source: "Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4",
         deviations: &[],
         counters: &[("late", "real-time packets whose service began after their deadlines")],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { edd = { packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("edd = { packets = 50 }"),
         place: here!(),
     };
 

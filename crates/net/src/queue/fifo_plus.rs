@@ -92,21 +92,7 @@ impl Described for FifoPlus {
         source: "Clark, Shenker & Zhang, SIGCOMM 1992, §6",
         deviations: &["How the mean is measured is ours; the paper does not say."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { fifo-plus = { packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("fifo-plus = { packets = 50 }"),
         place: here!(),
     };
 

@@ -256,21 +256,9 @@ impl Described for FlatWfq {
             ("maps", "how often weights were mapped to what was active"),
             INSERTIONS,
         ],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { flat-wfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(
+            "flat-wfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] }"
+        ),
         place: here!(),
     };
 

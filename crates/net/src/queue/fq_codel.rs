@@ -206,21 +206,7 @@ impl Described for FqCodel {
             "There is no `ce_threshold`, which is off by default.",
         ],
         counters: &[MARKED],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { fq-codel = {} }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("fq-codel = {}"),
         place: here!(),
     };
 

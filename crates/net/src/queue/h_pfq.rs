@@ -242,21 +242,9 @@ impl Described for HPfq {
         source: "Bennett & Zhang, SIGCOMM 1996, §4; Ndiaye, MIT LCS-TM-509 (link-sharing tree)",
         deviations: &["The path of a packet is restarted when the next one is asked for."],
         counters: &[INSERTIONS],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { h-pfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(
+            "h-pfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] }"
+        ),
         place: here!(),
     };
 

@@ -132,21 +132,7 @@ impl Described for HopLaxity {
         source: "Schulzrinne, Kurose & Towsley, INFOCOM 1994",
         deviations: &["The share of a hop is worked out at arrival, not anew at each departure."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { hop-laxity = { packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("hop-laxity = { packets = 50 }"),
         place: here!(),
     };
 

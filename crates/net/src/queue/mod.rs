@@ -3,6 +3,32 @@
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
+/// A page's example: packets with Poisson arrivals wait for a line that they use to nine tenths, in the
+/// queue given.
+macro_rules! one_queue {
+    ($queue:literal) => {
+        concat!(
+            r#"
+duration = "100 ms"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { "#,
+            $queue,
+            r#" }
+[[traffic]]
+name = "telemetry"
+from = "alice"
+to = "bob"
+poisson = { rate = "9 Mbit/s", size = "1500 B" }
+"#
+        )
+    };
+}
+
 mod blue;
 mod cbs;
 mod cell_discard;

@@ -237,21 +237,7 @@ impl Described for Pie {
             "Updates that fall due while nobody calls are made at the next call.",
         ],
         counters: &[MARKED],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { pie = { packets = 1000 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("pie = { packets = 1000 }"),
         place: here!(),
     };
 

@@ -143,21 +143,7 @@ impl Described for Priority {
         source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
         deviations: &[],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { priority = { levels = 2, packets = 50, full = "lowest" } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"priority = { levels = 2, packets = 50, full = "lowest" }"#),
         place: here!(),
     };
 

@@ -158,21 +158,7 @@ impl Described for Qsdrr {
             "The rule of `arrival` follows the abstract of WUCSE-2003-41; its wording is ours.",
         ],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { qsdrr = { packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("qsdrr = { packets = 50 }"),
         place: here!(),
     };
 

@@ -231,21 +231,7 @@ impl Described for Rcsp {
             "Bounds are multiples of one parameter; the paper takes them from admission.",
         ],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { rcsp = { gap = "1300 us", packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"rcsp = { gap = "1300 us", packets = 50 }"#),
         place: here!(),
     };
 

@@ -294,21 +294,7 @@ impl Described for Red {
             "Whoever finds at most one packet waiting is kept, as in ns-2 and ns-3.",
         ],
         counters: &[MARKED],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { red = { packets = 50, min = 10, max = 30 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("red = { packets = 50, min = 10, max = 30 }"),
         place: here!(),
     };
 

@@ -80,21 +80,7 @@ impl Described for StopAndGo {
         source: "Golestani, SIGCOMM 1990, §3",
         deviations: &["One frame size, and no phase between links."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { stop-and-go = { frame = "2 ms", packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"stop-and-go = { frame = "2 ms", packets = 50 }"#),
         place: here!(),
     };
 

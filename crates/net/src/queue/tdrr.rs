@@ -133,21 +133,7 @@ impl Described for Tdrr {
         source: "Kantawala & Turner's rule for the Washington University router (D-78)",
         deviations: &["The source gives no estimator of throughput; an exponential one is ours."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { tdrr = { packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!("tdrr = { packets = 50 }"),
         place: here!(),
     };
 

@@ -101,21 +101,7 @@ impl Described for VirtualClock {
         source: "Zhang, SIGCOMM 1990, §3",
         deviations: &["A queue is checked at each arrival, not once an averaging interval."],
         counters: &[("exceeded", "packets of queues that were too far ahead of their rates")],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { virtual-clock = { rate = "1 Mbit/s", packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"virtual-clock = { rate = "1 Mbit/s", packets = 50 }"#),
         place: here!(),
     };
 

@@ -311,21 +311,7 @@ impl Described for Wf2q {
         source: "Bennett & Zhang, SIGCOMM 1996, §3.4",
         deviations: &["Virtual time counts a packet when its service begins."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { wf2q = { by = "path", weights = [3, 1], packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"wf2q = { by = "path", weights = [3, 1], packets = 50 }"#),
         place: here!(),
     };
 

@@ -148,21 +148,7 @@ impl Described for Wfq {
         source: "Parekh & Gallager, IEEE/ACM ToN 1(3), 1993, §III",
         deviations: &["Virtual time is kept over idle times, which decides the same."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { wfq = { by = "path", weights = [3, 1], packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(r#"wfq = { by = "path", weights = [3, 1], packets = 50 }"#),
         place: here!(),
     };
 
