@@ -136,7 +136,9 @@ struct Buckets {
     first: u64,
 }
 
+/// In one line of a cache, never in two.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Chained {
     key: Key,
     target: Target,

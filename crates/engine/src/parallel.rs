@@ -10,7 +10,7 @@ use crate::events::{Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
-use crate::world::{Edge, End, Maker, NOBODY, Place, Timer, World};
+use crate::world::{Edge, End, Maker, NO_STAGE, NOBODY, Place, Timer, World};
 use crate::{Element, ElementId, Error, Foresight, Graph};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
@@ -142,7 +142,7 @@ impl Engine {
 
 /// Cuts `graph` into at most `parts` partitions.
 pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
-    let part_of = assign(&graph, parts.max(1));
+    let part_of = assign(&graph, parts.clamp(1, u16::MAX.into()));
     let parts = part_of.iter().max().map_or(1, |&part| part as usize + 1);
     let lookahead = graph
         .edges
@@ -169,7 +169,7 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
         let end = match part_of[from] == part_of[to] {
             true => here,
             false => End::There {
-                partition: part_of[to],
+                partition: part_of[to] as u16, // It is at most that.
                 edge: builders[part_of[to] as usize].far_edge(here),
             },
         };
@@ -221,7 +221,7 @@ impl Builder {
             owner,
             foresees,
             due: Key::NEVER,
-            queued: Key::NEVER,
+            queued: Time::MAX,
         }));
         let (first_edge, edges) = (0, 0);
         self.places.push(Place { id, first_edge, edges, first_timer, timers, count: 0 });
@@ -234,8 +234,7 @@ impl Builder {
     /// Reserves the near end of an edge from another partition. These come before all others, so
     /// that their numbers are known at once.
     fn far_edge(&mut self, to: End) -> u32 {
-        let (delay, stage, flying) = (Duration::ZERO, None, VecDeque::new());
-        self.far.push(Edge { delay, stage, to, foresees: false, flying });
+        self.far.push(Edge { to, ..Edge::nowhere() });
         self.far.len() as u32 - 1
     }
 
@@ -243,18 +242,10 @@ impl Builder {
         let outputs = &mut self.outputs[from];
         // Outputs that are not connected lead nowhere.
         let port = edge.output.0 as usize;
-        let nowhere = || Edge {
-            delay: Duration::ZERO,
-            stage: None,
-            to: End::Nowhere,
-            foresees: false,
-            flying: VecDeque::new(),
-        };
-        outputs.resize_with(outputs.len().max(port + 1), nowhere);
+        outputs.resize_with(outputs.len().max(port + 1), Edge::nowhere);
         // Only what is collected is recorded.
-        let stage = edge.stage.filter(|_| self.collecting);
-        let (delay, flying) = (edge.delay, VecDeque::new());
-        outputs[port] = Edge { delay, stage, to, foresees: false, flying };
+        let stage = edge.stage.filter(|_| self.collecting).unwrap_or(NO_STAGE);
+        outputs[port] = Edge { delay: edge.delay, stage, to, ..Edge::nowhere() };
     }
 
     fn build(self, books: Books, trace: Option<Trace>, salt: u64, parts: usize) -> Partition {

@@ -311,16 +311,13 @@ impl Partition {
         let End::Here(to, input) = state.to else {
             unreachable!("only edges to here hold packets")
         };
-        let (_, packet) = state.flying.pop_front().expect("an edge's event stands for a packet");
-        if let Some((key, next)) = state.flying.front() {
+        let (packet, next) = state.land();
+        if let Some(key) = next {
             if !self.world.events.sees_ahead() {
-                next.prefetch();
+                state.first.iter().for_each(Packet::prefetch);
             }
-            let (key, target) = (*key, Target::edge(edge as u32));
+            let target = Target::edge(edge as u32);
             self.world.events.push(crate::events::Event { key, target });
-        } else {
-            // From the beginning again: a ring that few are on stays in few lines of a cache.
-            state.flying.clear();
         }
         self.receive(to, input, packet)
     }

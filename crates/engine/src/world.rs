@@ -14,14 +14,21 @@ use std::collections::VecDeque;
 #[repr(align(64))]
 pub(crate) struct Edge {
     pub(crate) delay: Duration,
-    /// The ledger's name for the delay.
-    pub(crate) stage: Option<StageId>,
-    pub(crate) to: End,
+    /// The ledger's name for the delay, or [`NO_STAGE`].
+    pub(crate) stage: StageId,
     /// Whether the element that it leads to asks for memory early.
     pub(crate) foresees: bool,
-    /// Packets on their way, oldest first, of edges that end in this partition.
-    pub(crate) flying: VecDeque<(Key, Packet)>,
+    pub(crate) to: End,
+    /// The oldest packet on its way, of an edge that ends in this partition; an event says when it
+    /// arrives. Most edges of a large graph have no other.
+    pub(crate) first: Option<Packet>,
+    /// Those behind it, oldest first.
+    pub(crate) rest: VecDeque<(Key, Packet)>,
 }
+
+const _: () = assert!(size_of::<Edge>() == 64);
+/// No delay that the ledger knows; stages have smaller numbers.
+pub(crate) const NO_STAGE: StageId = StageId(u32::MAX);
 
 /// Where an edge leads.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +36,7 @@ pub(crate) enum End {
     /// An input of an element of this partition, by local number.
     Here(u32, PortId),
     /// An edge of another partition.
-    There { partition: u32, edge: u32 },
+    There { partition: u16, edge: u32 },
     /// Nowhere: what is sent is dropped and counted.
     Nowhere,
 }
@@ -66,15 +73,19 @@ pub(crate) struct Maker {
 /// A timer. Re-arming to a later time leaves the pending event where it is; when that comes up, it
 /// is put back at the right place. So a timer that moves with every packet costs no heap work.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
     /// Who asks for memory early: its owner, or one to whom that sends at once; [`NOBODY`] else.
     pub(crate) foresees: u32,
     /// [`Key::NEVER`] while it is not set.
     pub(crate) due: Key,
-    /// The pending event that speaks for this timer.
-    pub(crate) queued: Key,
+    /// When the pending event is due that speaks for this timer; [`Time::MAX`] if there is none. That
+    /// there may be an older one at the same instant does no harm: it puts back what is due.
+    pub(crate) queued: Time,
 }
+
+const _: () = assert!(size_of::<Timer>() == 32);
 
 /// No element, and no edge.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -112,8 +123,7 @@ pub(crate) struct World {
 const TARGET: usize = 9;
 const PLACE: usize = 7;
 const ELEMENT: usize = 5;
-const FLYING: usize = 4;
-const PACKET: usize = 3;
+const PACKET: usize = 4;
 const FORESEEN: usize = 2;
 const FORESEEN_AGAIN: usize = 1;
 const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
@@ -155,14 +165,52 @@ impl Place {
 }
 
 impl Edge {
+    /// One that leads nowhere.
+    pub(crate) fn nowhere() -> Edge {
+        Edge {
+            delay: Duration::ZERO,
+            stage: NO_STAGE,
+            foresees: false,
+            to: End::Nowhere,
+            first: None,
+            rest: VecDeque::new(),
+        }
+    }
+
     /// Puts a packet on its way; one event stands for all that are on it. `index` is its own.
     #[inline]
     fn fly(&mut self, index: usize, due: Key, packet: Packet, events: &mut Events) {
-        if self.flying.is_empty() {
+        if self.first.is_none() {
             events.push(Event { key: due, target: Target::edge(index as u32) });
+            self.first = Some(packet);
+            return;
         }
-        debug_assert!(self.flying.back().is_none_or(|&(last, _)| last.at() <= due.at()));
-        self.flying.push_back((due, packet));
+        debug_assert!(self.rest.back().is_none_or(|&(last, _)| last.at() <= due.at()));
+        self.rest.push_back((due, packet));
+    }
+
+    /// The oldest packet on its way arrives; gives it, and when the next one will.
+    #[inline]
+    pub(crate) fn land(&mut self) -> (Packet, Option<Key>) {
+        let packet = self.first.take().expect("an edge's event stands for a packet");
+        let Some((due, next)) = self.rest.pop_front() else { return (packet, None) };
+        if self.rest.is_empty() {
+            // From the beginning again: a ring that few are on stays in few lines of a cache.
+            self.rest.clear();
+        }
+        self.first = Some(next);
+        (packet, Some(due))
+    }
+}
+
+impl Edge {
+    /// Asks for where the next packet on its way will be put.
+    #[inline(always)]
+    fn prefetch_end(&self) {
+        if self.first.is_some() {
+            let (front, back) = self.rest.as_slices();
+            prefetch_end(if back.is_empty() { front } else { back });
+        }
     }
 }
 
@@ -190,8 +238,8 @@ impl World {
         let edge = &mut self.edges[index];
         // What departs beyond the end of time never arrives.
         let at = departs.saturating_add(edge.delay);
-        if let Some(stage) = edge.stage {
-            packet.visit(stage, Duration::ZERO, edge.delay, Duration::ZERO);
+        if edge.stage != NO_STAGE {
+            packet.visit(edge.stage, Duration::ZERO, edge.delay, Duration::ZERO);
         }
         match edge.to {
             End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
@@ -201,7 +249,7 @@ impl World {
             }
             End::There { partition, edge } => {
                 let due = Key::new(at, place.next_order(self.salt, at));
-                self.cross(partition, Crossing { edge, due, packet });
+                self.cross(partition.into(), Crossing { edge, due, packet });
             }
             End::Nowhere => return Some(packet),
         }
@@ -236,8 +284,9 @@ impl World {
         let key = Key::new(at, place.next_order(self.salt, at));
         let state = &mut self.timers[slot];
         state.due = key;
-        if key < state.queued {
-            state.queued = key;
+        // At the same instant an event of its own comes first anyway, unless orders are shuffled.
+        if at < state.queued || (at == state.queued && self.salt != 0) {
+            state.queued = at;
             self.events.push(Event { key, target: Target::timer(slot as u32) });
         }
     }
@@ -252,16 +301,16 @@ impl World {
     pub(crate) fn expires(&mut self, event: Event) -> Option<(u32, u32)> {
         let slot = event.target.slot();
         let timer = &mut self.timers[slot];
-        if timer.queued != event.key {
+        if timer.queued != event.key.at() {
             return None; // An earlier event has taken its place.
         }
-        timer.queued = Key::NEVER;
+        timer.queued = Time::MAX;
         let due = timer.due;
         if due == Key::NEVER {
             return None;
         }
         if due != event.key {
-            timer.queued = due;
+            timer.queued = due.at();
             self.events.push(Event { key: due, target: event.target });
             return None;
         }
@@ -278,11 +327,10 @@ impl World {
             self.look_first(elements);
         }
         let Some(known) = self.events.known::<{ TARGET + 1 }>() else { return };
-        let [target, place, element, flying, packet, foreseen, foreseen_again] =
-            [TARGET, PLACE, ELEMENT, FLYING, PACKET, FORESEEN, FORESEEN_AGAIN]
+        let [target, place, element, packet, foreseen, foreseen_again] =
+            [TARGET, PLACE, ELEMENT, PACKET, FORESEEN, FORESEEN_AGAIN]
                 .map(|ahead| known[TARGET - ahead].target);
         self.prefetch_target(target);
-        self.prefetch_flying(flying);
         self.prefetch_packet(packet);
         match self.foresight {
             Foresight::None => {}
@@ -293,8 +341,7 @@ impl World {
                 self.prefetch_place(place, elements);
                 self.prefetch_element(element, elements);
                 if let Some(edge) = self.edges.get(self.sends_along as usize) {
-                    let (front, back) = edge.flying.as_slices();
-                    prefetch_end(if back.is_empty() { front } else { back });
+                    edge.prefetch_end();
                 }
                 self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
                 let sends = self.foresee(foreseen, FORESEEN, elements);
@@ -309,7 +356,6 @@ impl World {
     fn look_first(&self, elements: &[Box<dyn Element>]) {
         let until = |ahead| (0..ahead).filter_map(|ahead| self.events.ahead(ahead));
         until(TARGET).for_each(|target| self.prefetch_target(target));
-        until(FLYING).for_each(|target| self.prefetch_flying(target));
         until(PACKET).for_each(|target| self.prefetch_packet(target));
         if self.foresight == Foresight::Steps {
             until(PLACE).for_each(|target| self.prefetch_place(target, elements));
@@ -353,26 +399,16 @@ impl World {
     }
 
     #[inline(always)]
-    fn prefetch_flying(&self, target: Target) {
-        let Some(edge) = target.as_edge() else { return };
-        let flying = &self.edges[edge].flying;
-        if let Some((key, packet)) = flying.front() {
-            // They may lie in two lines.
-            prefetch(key);
-            prefetch(packet);
-            // Which comes due next, when the first has landed.
-            if let Some(second) = flying.get(1) {
-                prefetch(second);
-            }
-        }
-    }
-
-    #[inline(always)]
     fn prefetch_packet(&self, target: Target) {
-        if let Some(edge) = target.as_edge()
-            && let Some((_, packet)) = self.edges[edge].flying.front()
-        {
-            packet.prefetch();
+        if let Some(edge) = target.as_edge() {
+            let Edge { first, rest, .. } = &self.edges[edge];
+            first.iter().for_each(Packet::prefetch);
+            // Which comes due next, when the first has landed.
+            if let Some((key, packet)) = rest.front() {
+                // They may lie in two lines.
+                prefetch(key);
+                prefetch(packet);
+            }
         }
     }
 
@@ -396,9 +432,8 @@ impl World {
                     (foresees, Foreseen::Neighbour)
                 }
             },
-            Some(&Edge { foresees: true, to: End::Here(to, _), ref flying, .. }) => {
-                let (_, packet) = flying.front()?;
-                (to, Foreseen::Packet(packet))
+            Some(&Edge { foresees: true, to: End::Here(to, _), ref first, .. }) => {
+                (to, Foreseen::Packet(first.as_ref()?))
             }
             Some(_) => return None,
         };
@@ -433,7 +468,8 @@ impl World {
 
     /// Packets that are on an edge or about to be received.
     pub(crate) fn on_the_way(&self) -> u64 {
-        let flying: usize = self.edges.iter().map(|edge| edge.flying.len()).sum();
+        let on = |edge: &Edge| usize::from(edge.first.is_some()) + edge.rest.len();
+        let flying: usize = self.edges.iter().map(on).sum();
         let crossing = self.outboxes.iter().chain(&self.inboxes).map(Vec::len).sum::<usize>();
         (flying + self.ready.len() + crossing) as u64
     }
