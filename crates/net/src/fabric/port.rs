@@ -96,25 +96,39 @@ pub struct IngressOptions {
     pub board: Board,
 }
 
-/// The virtual output queues of a port, and its line into the fabric.
+/// The virtual output queues of a port, and its line into the fabric. What comes and goes with each
+/// packet takes five lines of a cache.
+#[repr(C, align(64))]
 pub struct Ingress {
-    options: IngressOptions,
     voqs: Voqs<Packet>,
-    /// What the last record said, and how many there were.
-    told: Vec<(usize, u64)>,
-    told_periods: u64,
     free_at: Time,
-    /// For when the timer is set, where it is.
-    armed: Option<Time>,
+    /// For when the timer is set; [`Time::MAX`] if it is not.
+    armed: Time,
+    /// Who leaves where.
+    directory: Directory,
+    /// S L, of the line into the fabric.
+    capacity: Rate,
     stage: StageId,
     resource: ResourceId,
     busy: Duration,
     idle: Duration,
     moved: Bytes,
     served: u64,
-    refused: u64,
     packets_most: u64,
+    periodic: Box<Periodic>,
+}
+
+const _: () = assert!(size_of::<Ingress>() == 320);
+
+/// What an input needs when it tells its backlogs and hears those of all.
+struct Periodic {
+    port: usize,
+    board: Board,
+    /// What the last record said, and how many there were.
+    told: Vec<(usize, u64)>,
+    told_periods: u64,
     periods: u64,
+    refused: u64,
 }
 
 const SEND: TimerId = TimerId(0);
@@ -132,22 +146,22 @@ pub const RECORDS: PortId = PortId(1);
 impl Ingress {
     /// An input with nothing in it.
     pub fn new(options: IngressOptions, stage: StageId, resource: ResourceId) -> Ingress {
+        let IngressOptions { port, allocation, period, room, capacity, directory, board } = options;
+        let (told, told_periods, periods, refused) = (Vec::new(), 0, 0, 0);
         Ingress {
-            voqs: Voqs::new(options.allocation, options.period, options.room),
-            told: Vec::new(),
-            told_periods: 0,
+            voqs: Voqs::new(allocation, period, room),
             free_at: Time::START,
-            armed: None,
+            armed: Time::MAX,
+            directory,
+            capacity,
             stage,
             resource,
             busy: Duration::ZERO,
             idle: Duration::ZERO,
             moved: Bytes::ZERO,
             served: 0,
-            refused: 0,
             packets_most: 0,
-            periods: 0,
-            options,
+            periodic: Box::new(Periodic { port, board, told, told_periods, periods, refused }),
         }
     }
 
@@ -156,7 +170,7 @@ impl Ingress {
             let Some((_, len, mut packet)) = self.voqs.dequeue(cx.now()) else { break };
             // The line fell free before now only if it had nothing to do.
             self.idle += cx.now() - self.free_at;
-            let service = self.options.capacity.time_for(len);
+            let service = self.capacity.time_for(len);
             self.busy += service;
             self.moved += len;
             self.free_at = cx.now() + service;
@@ -169,8 +183,8 @@ impl Ingress {
         }
         if let Some(ready) = self.voqs.ready_at() {
             let at = ready.max(self.free_at);
-            if self.armed != Some(at) {
-                self.armed = Some(at);
+            if self.armed != at {
+                self.armed = at;
                 cx.arm(SEND, at);
             }
         }
@@ -178,12 +192,12 @@ impl Ingress {
 
     /// Tells this port's backlogs in the record that its output queue began.
     fn record(&mut self, cx: &mut Context<'_>, mut record: Packet) {
-        let port = self.options.port;
-        self.told = self.voqs.backlogs();
-        self.told_periods += 1;
+        let Periodic { port, board, told, told_periods, .. } = &mut *self.periodic;
+        *told = self.voqs.backlogs();
+        *told_periods += 1;
         let output = record.transport[WORD_BACKLOG];
-        self.options.board.tell(self.told_periods, port, output, &self.told);
-        record.transport[WORD_PORT] = port as u64;
+        board.tell(*told_periods, *port, output, told);
+        record.transport[WORD_PORT] = *port as u64;
         cx.send(RECORDS, record);
     }
 }
@@ -193,21 +207,22 @@ impl Element for Ingress {
         match port {
             OWN_BACKLOG => self.record(cx, packet),
             NOTICE => {
-                let shares = self.options.board.get(packet.transport[WORD_PORT]);
-                self.voqs.allocate(cx.now(), &self.told, shares);
-                self.periods += 1;
+                let Periodic { board, told, periods, .. } = &mut *self.periodic;
+                let shares = board.get(packet.transport[WORD_PORT]);
+                self.voqs.allocate(cx.now(), told, shares);
+                *periods += 1;
                 cx.deliver(packet);
                 self.send(cx);
             }
             _ => {
-                let Some(output) = port_of(&self.options.directory, packet.destination) else {
+                let Some(output) = port_of(&self.directory, packet.destination) else {
                     cx.drop(packet, Some(self.stage), "no route");
                     return;
                 };
                 packet.entered = cx.now();
                 let (now, len) = (cx.now(), packet.len);
                 if let Err(packet) = self.voqs.enqueue(now, output, len, packet) {
-                    self.refused += 1;
+                    self.periodic.refused += 1;
                     cx.drop(packet, Some(self.stage), "full");
                     return;
                 }
@@ -217,7 +232,7 @@ impl Element for Ingress {
         }
     }
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
-        self.armed = None;
+        self.armed = Time::MAX;
         self.send(cx);
     }
     fn foresees(&self) -> Foresight {
@@ -227,7 +242,7 @@ impl Element for Ingress {
     fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
         match next {
             Foreseen::Packet(packet) if ahead > 1 => {
-                self.voqs.prefetch(port_of(&self.options.directory, packet.destination));
+                self.voqs.prefetch(port_of(&self.directory, packet.destination));
             }
             Foreseen::Neighbour if ahead > 1 => self.voqs.prefetch(None),
             Foreseen::Packet(_) | Foreseen::Neighbour => {}
@@ -249,9 +264,9 @@ impl Element for Ingress {
         let served = (self.served > 0).then_some((self.stage, busy));
         out.meter(&Meter::of(self.resource, now, served, idle, self.moved));
         out.count("served", self.served);
-        out.count("refused", self.refused);
+        out.count("refused", self.periodic.refused);
         out.count("packets_most", self.packets_most);
-        out.count("periods", self.periods);
+        out.count("periods", self.periodic.periods);
     }
 }
 

@@ -26,9 +26,8 @@ use super::allocation::{Allocation, PORTS_MAX, Shares, Summary};
 use items::{Items, NONE};
 use known::Known;
 use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 const PS_PER_SECOND: u64 = 1_000_000_000_000;
@@ -48,30 +47,30 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Voqs<T> {
-    // What comes and goes with each packet comes first.
+    /// Queues that wait and have a rate.
+    due: Schedule,
     bytes: Bytes,
     bytes_max: Bytes,
     packets: u64,
+    turns: u64,
     known: Known,
-    /// What `shares` give this input for an output for which it has no backlog, at most.
-    idle_rate_most: u64,
-    shares: Arc<Shares>,
-    /// When rates were last computed.
-    since: Time,
     queues: Vec<Queue<T>>,
     /// The output of each of `queues`; the first `sorted` are in order.
     outputs: Vec<u16>,
     /// The first of `queues` that is not used: only without an allocation.
     unused: u32,
     sorted: u32,
-    turns: u64,
-    /// Queues that wait and have a rate, by when they are due; ties go by turn.
-    due: BinaryHeap<Reverse<Due>>,
+    /// What `shares` give this input for an output for which it has no backlog, at most.
+    idle_rate_most: u64,
+    shares: Arc<Shares>,
+    /// When rates were last computed.
+    since: Time,
     /// How long a queue may catch up.
     period: Duration,
-    allocation: Option<Allocation>,
+    // What few packets need lies elsewhere, so that the rest takes few lines of a cache.
+    allocation: Option<Box<Allocation>>,
     /// All that waits but the first of each queue.
-    rest: Items<T>,
+    rest: Box<Items<T>>,
 }
 
 /// A queue that waits, or has since rates were last computed.
@@ -95,22 +94,93 @@ struct Queue<T> {
 const NO_OUTPUT: u16 = u16::MAX;
 const _: () = assert!(PORTS_MAX < NO_OUTPUT as usize, "every output has a number");
 
-/// When a queue is due, its turn and its place, as one number: comparing needs no branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due(u128);
+/// When a queue is due, its turn and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Due {
+    at: u64,
+    turn: u64,
+}
 
 impl Due {
     const PLACE_BITS: u32 = 16;
+    /// After all that are due at some time.
+    const NEVER: Due = Due { at: u64::MAX, turn: u64::MAX };
 
     fn new(at: u64, turn: u64, place: usize) -> Due {
         debug_assert!(turn < 1 << (64 - Due::PLACE_BITS), "10^14 turns");
-        Due(u128::from(at) << 64 | u128::from(turn << Due::PLACE_BITS | place as u64))
+        Due { at, turn: turn << Due::PLACE_BITS | place as u64 }
     }
     fn at(self) -> Time {
-        Time::from_ps((self.0 >> 64) as u64)
+        Time::from_ps(self.at)
     }
     fn place(self) -> usize {
-        self.0 as usize & ((1 << Due::PLACE_BITS) - 1)
+        self.turn as usize & ((1 << Due::PLACE_BITS) - 1)
+    }
+    /// As one number: comparing needs no branch.
+    #[inline]
+    fn as_number(self) -> u128 {
+        u128::from(self.at) << 64 | u128::from(self.turn)
+    }
+}
+
+impl PartialOrd for Due {
+    #[inline]
+    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    #[inline]
+    fn cmp(&self, other: &Due) -> Ordering {
+        self.as_number().cmp(&other.as_number())
+    }
+}
+
+/// Queues by when they are due; ties go by turn. The first is known without a look at the others.
+#[derive(Debug)]
+struct Schedule {
+    first: Due,
+    others: BinaryHeap<Reverse<Due>>,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule { first: Due::NEVER, others: BinaryHeap::new() }
+    }
+}
+
+impl Schedule {
+    #[inline]
+    fn first(&self) -> Option<Due> {
+        (self.first != Due::NEVER).then_some(self.first)
+    }
+    #[inline]
+    fn push(&mut self, due: Due) {
+        if self.first == Due::NEVER {
+            self.first = due;
+        } else {
+            self.others.push(Reverse(self.first.max(due)));
+            self.first = self.first.min(due);
+        }
+    }
+    #[inline]
+    fn pop(&mut self) {
+        self.first = self.others.pop().map_or(Due::NEVER, |due| due.0);
+    }
+    /// Pops and pushes.
+    #[inline]
+    fn replace(&mut self, due: Due) {
+        self.first = match self.others.peek_mut() {
+            Some(mut next) if next.0 < due => std::mem::replace(&mut *next, Reverse(due)).0,
+            _ => due,
+        };
+    }
+    /// Asks for what any of these will need.
+    #[inline]
+    fn prefetch(&self) {
+        let others = self.others.as_slice();
+        others.iter().take(1).for_each(prefetch);
+        prefetch_end(others);
     }
 }
 
@@ -123,22 +193,22 @@ impl<T> Voqs<T> {
             idle_rate_most = allocation.idle_rate_most(allocation.total([], shares.summary()));
         }
         Voqs {
+            due: Schedule::default(),
             bytes: Bytes::ZERO,
             bytes_max,
             packets: 0,
+            turns: 0,
             known: Known::default(),
-            idle_rate_most,
-            shares: Arc::new(shares),
-            since: Time::START,
             queues: Vec::new(),
             outputs: Vec::new(),
             unused: NONE,
             sorted: 0,
-            turns: 0,
-            due: BinaryHeap::new(),
+            idle_rate_most,
+            shares: Arc::new(shares),
+            since: Time::START,
             period,
-            allocation,
-            rest: Items::default(),
+            allocation: allocation.map(Box::new),
+            rest: Box::default(),
         }
     }
 
@@ -164,7 +234,7 @@ impl<T> Voqs<T> {
             // What was due while nobody waited is lost.
             queue.value = queue.value.max(now.as_ps());
             self.turns += 1;
-            self.due.push(Reverse(Due::new(queue.value, self.turns, place)));
+            self.due.push(Due::new(queue.value, self.turns, place));
         }
         Ok(())
     }
@@ -229,7 +299,7 @@ impl<T> Voqs<T> {
     /// When the next packet may go.
     #[inline]
     pub fn ready_at(&self) -> Option<Time> {
-        self.due.peek().map(|Reverse(due)| due.at())
+        self.due.first().map(Due::at)
     }
 
     /// Asks for what [`Voqs::enqueue`] will need for an output, or for any.
@@ -240,26 +310,27 @@ impl<T> Voqs<T> {
             None => self.known.prefetch_all(),
         }
         prefetch_end(&self.queues);
-        prefetch_end(self.due.as_slice());
+        self.due.prefetch();
     }
     /// Asks for the queue that is due next.
     #[inline]
     pub fn prefetch_next(&self) {
-        if let Some(Reverse(due)) = self.due.peek() {
+        if let Some(due) = self.due.first() {
             prefetch(&self.queues[due.place()]);
+            self.due.prefetch();
         }
     }
     /// What is due next.
     #[inline]
     pub fn next(&self) -> Option<&T> {
-        self.queues[self.due.peek()?.0.place()].first.as_ref()
+        self.queues[self.due.first()?.place()].first.as_ref()
     }
 
     /// The packet that has been due for longest, and the output that it is for.
     #[inline]
     pub fn dequeue(&mut self, now: Time) -> Option<(usize, Bytes, T)> {
-        let mut top = self.due.peek_mut().filter(|due| due.0.at() <= now)?;
-        let (due, place) = (top.0.at(), top.0.place());
+        let due = self.due.first().filter(|due| due.at() <= now)?;
+        let (due, place) = (due.at(), due.place());
         let queue = &mut self.queues[place];
         let (item, len) = (queue.first.take().expect("what is due waits"), queue.first_len);
         queue.bytes -= len.0;
@@ -278,9 +349,9 @@ impl<T> Voqs<T> {
             let (len, next, tail) = self.rest.take(queue.tail);
             (queue.first, queue.first_len, queue.tail) = (Some(next), len, tail);
             self.turns += 1;
-            *top = Reverse(Due::new(queue.value, self.turns, place));
+            self.due.replace(Due::new(queue.value, self.turns, place));
         } else {
-            PeekMut::pop(top);
+            self.due.pop();
             if self.allocation.is_none() {
                 queue.tail = std::mem::replace(&mut self.unused, place as u32);
                 self.outputs[place] = NO_OUTPUT;
@@ -302,7 +373,7 @@ impl<T> Voqs<T> {
     /// Computes all rates anew: `own` is what [`Voqs::backlogs`] gave when the backlogs were told that
     /// `shares` follow from.
     pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], shares: Arc<Shares>) {
-        let Some(allocation) = self.allocation else { return };
+        let Some(allocation) = self.allocation.as_deref().copied() else { return };
         let total = allocation.total(own.iter().copied(), shares.summary());
         let idle_rate_most = allocation.idle_rate_most(total);
         // Whoever had a backlog then has a rate of its own.
@@ -334,7 +405,7 @@ impl<T> Voqs<T> {
         // What was kept before, some more, and so much that the allocator has to do with few sizes.
         let room = (order.len() + order.len() / 8).next_multiple_of(32);
         let mut old = std::mem::replace(&mut self.queues, Vec::with_capacity(room));
-        let mut due = std::mem::take(&mut self.due).into_vec();
+        let mut due = std::mem::take(&mut self.due).others.into_vec();
         due.clear();
         self.turns = 0;
         self.outputs.clear();
@@ -369,13 +440,14 @@ impl<T> Voqs<T> {
             }
         }
         self.sorted = self.queues.len() as u32; // At most `PORTS_MAX`.
-        self.due = due.into();
+        self.due.others = due.into();
+        self.due.pop();
         owing
     }
 
     /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.
     pub fn rate(&self, output: usize) -> Option<u64> {
-        self.allocation?;
+        self.allocation.as_ref()?;
         let known = self.place(output).map(|place| self.queues[place].rate);
         Some(known.unwrap_or_else(|| self.idle_rate(output)))
     }
