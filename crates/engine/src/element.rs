@@ -1,7 +1,7 @@
 //! What an element is, and what it reports at the end.
 
 use crate::{Context, Meter, Series};
-use lastmeter_base::{Packet, Time};
+use lastmeter_base::{NodeId, Packet, Time};
 
 /// An element of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +65,12 @@ pub trait Element: Send {
         Foresight::None
     }
 
+    /// Where the packet will go that its timer sends next, where it has decided that already: for whoever
+    /// receives it at once and asks for memory early.
+    fn sends_next(&self) -> Option<NodeId> {
+        None
+    }
+
     /// How many timers the element uses: one for each resource that it serves.
     fn timers(&self) -> u32 {
         1
@@ -101,8 +107,8 @@ pub enum Foreseen<'a> {
     Packet(&'a Packet),
     /// One of its timers will expire.
     Timer,
-    /// A timer of whoever sends to it at once will expire.
-    Neighbour,
+    /// A timer of whoever sends to it at once will expire, who may know where the packet will go.
+    Neighbour(Option<NodeId>),
 }
 
 /// What an element says of itself at the end of a run.

@@ -429,7 +429,7 @@ impl World {
                     if ahead == FORESEEN {
                         self.prefetch_edge(owner, 0);
                     }
-                    (foresees, Foreseen::Neighbour)
+                    (foresees, Foreseen::Neighbour(elements[owner as usize].sends_next()))
                 }
             },
             Some(&Edge { foresees: true, to: End::Here(to, _), ref first, .. }) => {

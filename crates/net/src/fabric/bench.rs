@@ -31,11 +31,23 @@ struct Blaster {
     gap: Duration,
     next: Time,
     seq: u64,
+    /// Where the next packet goes.
+    destination: NodeId,
+}
+
+impl Blaster {
+    fn choose(&mut self, cx: &mut Context<'_>) {
+        self.destination = match self.to {
+            To::Node(node) => node,
+            To::Anybody(count) => NodeId(cx.rng().below(count.into()) as u32),
+        };
+    }
 }
 
 impl Element for Blaster {
     fn start(&mut self, cx: &mut Context<'_>) {
         self.next = Time::START + Duration::from_ps(cx.rng().below(self.gap.as_ps()));
+        self.choose(cx);
         cx.arm(TimerId(0), self.next);
     }
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
@@ -45,14 +57,15 @@ impl Element for Blaster {
         let mut packet = cx.make(self.path, LEN);
         packet.flow = self.flow;
         packet.seq = self.seq;
-        packet.destination = match self.to {
-            To::Node(node) => node,
-            To::Anybody(count) => NodeId(cx.rng().below(count.into()) as u32),
-        };
+        packet.destination = self.destination;
+        self.choose(cx);
         self.seq += 1;
         cx.send(PortId(0), packet);
         self.next += self.gap;
         cx.arm(TimerId(0), self.next);
+    }
+    fn sends_next(&self) -> Option<NodeId> {
+        Some(self.destination)
     }
 }
 
@@ -74,9 +87,9 @@ fn blast(
     for (number, &((input, into), (output, from))) in ports.iter().enumerate() {
         let number = number as u32;
         let (flow, gap) = (FlowId(number), LINK.time_for(LEN));
-        let (to, next, seq) = (to(number), Time::START, 0);
-        let blaster =
-            graph.add(format!("host {number}"), Blaster { path, flow, to, gap, next, seq })?;
+        let (to, next, seq, destination) = (to(number), Time::START, 0, NodeId::default());
+        let blaster = Blaster { path, flow, to, gap, next, seq, destination };
+        let blaster = graph.add(format!("host {number}"), blaster)?;
         graph.connect(blaster, PortId(0), input, into)?;
         graph.connect(output, from, blaster, PortId(0))?;
     }

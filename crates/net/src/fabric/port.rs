@@ -240,12 +240,18 @@ impl Element for Ingress {
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
+        let destination = match next {
+            Foreseen::Packet(packet) => Some(packet.destination),
+            Foreseen::Neighbour(destination) => destination,
+            Foreseen::Timer => None,
+        };
+        let output = destination.and_then(|node| port_of(&self.directory, node));
         match next {
-            Foreseen::Packet(packet) if ahead > 1 => {
-                self.voqs.prefetch(port_of(&self.directory, packet.destination));
+            // What is known of the queue first, and then what that says where to find.
+            Foreseen::Packet(_) | Foreseen::Neighbour(_) if ahead > 1 => self.voqs.prefetch(output),
+            Foreseen::Packet(_) | Foreseen::Neighbour(_) => {
+                output.into_iter().for_each(|output| self.voqs.prefetch_owed(output));
             }
-            Foreseen::Neighbour if ahead > 1 => self.voqs.prefetch(None),
-            Foreseen::Packet(_) | Foreseen::Neighbour => {}
             // The queue first, and then its packet.
             Foreseen::Timer if ahead > 1 => self.voqs.prefetch_next(),
             Foreseen::Timer => {

@@ -310,7 +310,13 @@ impl<T> Voqs<T> {
             None => self.known.prefetch_all(),
         }
         prefetch_end(&self.queues);
+        prefetch_end(&self.outputs);
         self.due.prefetch();
+    }
+    /// Asks for what the queue of an output owes.
+    #[inline]
+    pub fn prefetch_owed(&self, output: usize) {
+        self.known.prefetch_value(output);
     }
     /// Asks for the queue that is due next.
     #[inline]

@@ -277,7 +277,7 @@ impl Element for TcpHost {
                 packet.flow.0.wrapping_sub(self.first)
             }
             Foreseen::Timer => self.due.first().unwrap_or(u32::MAX),
-            Foreseen::Neighbour => return None,
+            Foreseen::Neighbour(_) => return None,
         };
         if let Some(slot) = self.slots.get(index as usize) {
             slot.connection.prefetch(self.sends);

@@ -35,6 +35,13 @@ impl Known {
             prefetch(word);
         }
     }
+    /// Asks for what its queue owes.
+    #[inline]
+    pub(super) fn prefetch_value(&self, output: usize) {
+        if let Some(value) = self.place(output).and_then(|place| self.values.get(place)) {
+            prefetch(value);
+        }
+    }
     /// Asks for what is known of all outputs.
     #[inline]
     pub(super) fn prefetch_all(&self) {
