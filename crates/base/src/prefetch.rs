@@ -18,21 +18,38 @@ pub fn prefetch<T>(value: &T) {
     prefetch_index(std::slice::from_ref(value), 0);
 }
 
-/// Asks for the cache lines in which `value` lies, where it has many for the first of them.
+/// Asks for the cache line at an address, which may have been chosen among several without a branch:
+/// what kind of event comes next no processor can foretell, and a wrong guess costs as much as a miss.
+///
+/// ```
+/// use lastmeter_base::{address, prefetch_address};
+/// let (one, other) = (1_u64, 2_u64);
+/// prefetch_address(if one > other { address(&one) } else { address(&other) });
+/// ```
+#[inline(always)]
+pub fn prefetch_address(at: usize) {
+    // Anything is so many bytes behind the beginning of nothing.
+    let nothing: &[u8] = &[];
+    prefetch_index(nothing, at.wrapping_sub(nothing.as_ptr().addr()));
+}
+
+/// Where `value` begins.
+#[inline(always)]
+pub fn address<T: ?Sized>(value: &T) -> usize {
+    std::ptr::from_ref(value).addr()
+}
+
+/// Asks for the cache lines in which `value` lies, where it has more than `N` for the first of them.
 ///
 /// ```
 /// let value: Box<dyn std::fmt::Debug> = Box::new([1_u64; 20]);
-/// lastmeter_base::prefetch_lines(&*value);
+/// lastmeter_base::prefetch_lines::<3, _>(&*value);
 /// ```
 #[inline(always)]
-pub fn prefetch_lines<T: ?Sized>(value: &T) {
-    let (at, len) = (std::ptr::from_ref(value).addr(), size_of_val(value));
-    // Anything is so many bytes behind the beginning of nothing.
-    let nothing: &[u8] = &[];
-    let place = at.wrapping_sub(nothing.as_ptr().addr());
-    for line in 0..len.div_ceil(LINE).min(LINES_MAX) {
-        prefetch_index(nothing, place.wrapping_add(line * LINE));
-    }
+pub fn prefetch_lines<const N: usize, T: ?Sized>(value: &T) {
+    let (at, last) = (address(value), size_of_val(value).saturating_sub(1));
+    // Always so many, the last one again where there are fewer: no branch.
+    (0..N).for_each(|line| prefetch_address(at + (line * LINE).min(last)));
 }
 
 /// Asks for the place behind the last of `values`.
@@ -48,5 +65,3 @@ pub fn prefetch_end<T>(values: &[T]) {
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// So many of a value's are asked for.
-const LINES_MAX: usize = 8;

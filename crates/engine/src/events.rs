@@ -68,7 +68,7 @@ impl Ord for Key {
     }
 }
 
-/// A key and what it is for: a timer's slot, or an edge where the high bit is set.
+/// A key and what it is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) key: Key,
@@ -77,24 +77,36 @@ pub(crate) struct Event {
 
 /// What becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target(u32);
+pub(crate) struct Target {
+    /// A timer's slot, or an edge where the high bit is set.
+    place: u32,
+    /// Which element should ask for memory before that.
+    pub(crate) to: u32,
+}
 
 impl Target {
     const EDGE: u32 = 1 << 31;
 
-    pub(crate) fn timer(slot: u32) -> Target {
+    pub(crate) fn timer(slot: u32, to: u32) -> Target {
         debug_assert!(slot < Target::EDGE);
-        Target(slot)
+        Target { place: slot, to }
     }
-    pub(crate) fn edge(edge: u32) -> Target {
+    pub(crate) fn edge(edge: u32, to: u32) -> Target {
         debug_assert!(edge < Target::EDGE);
-        Target(edge | Target::EDGE)
+        Target { place: edge | Target::EDGE, to }
     }
+    #[inline(always)]
+    pub(crate) fn is_edge(self) -> bool {
+        self.place & Target::EDGE != 0
+    }
+    #[inline(always)]
     pub(crate) fn as_edge(self) -> Option<usize> {
-        (self.0 & Target::EDGE != 0).then_some((self.0 & !Target::EDGE) as usize)
+        self.is_edge().then_some(self.slot())
     }
+    /// Of its edge or its timer.
+    #[inline(always)]
     pub(crate) fn slot(self) -> usize {
-        self.0 as usize
+        (self.place & !Target::EDGE) as usize
     }
 }
 
@@ -151,9 +163,9 @@ const NONE: u32 = u32::MAX;
 const BUCKETS_FROM: usize = 512;
 const BUCKETS_UNTIL: usize = 128;
 /// So many events should fall due in the width of a bucket; beyond these others it is chosen anew.
-const EACH: u64 = 16;
-const EACH_MIN: u64 = 6;
-const EACH_MAX: u64 = 48;
+const EACH: u64 = 8;
+const EACH_MIN: u64 = 3;
+const EACH_MAX: u64 = 24;
 /// So many events are known ahead, where there are buckets.
 pub(crate) const RUN_LEAST: usize = 12;
 /// Pops between two looks at the buckets, at least.
@@ -398,7 +410,7 @@ mod tests {
             let pushes = if plain.len() < keep { 0.55 } else { 0.45 };
             if stream.chance(pushes) {
                 let key = Key::new(Time::from_ps(now + spread(&mut stream)), order);
-                events.push(Event { key, target: Target::timer(order as u32) });
+                events.push(Event { key, target: Target::timer(order as u32, 0) });
                 plain.push(Reverse(key));
             } else {
                 let until = Time::from_ps(now + spread(&mut stream));
@@ -406,7 +418,7 @@ mod tests {
                 let got = events.pop(until);
                 assert_eq!(got.map(|event| event.key), due.map(|next| next.0));
                 if let (Some(event), Some(Reverse(key))) = (got, due) {
-                    assert_eq!(event.target, Target::timer(key.order() as u32));
+                    assert_eq!(event.target, Target::timer(key.order() as u32, 0));
                     plain.pop();
                     now = key.at().as_ps();
                 }
@@ -432,7 +444,7 @@ mod tests {
         let mut events = Events::default();
         let push = |events: &mut Events, at: u64, order| {
             let key = Key::new(Time::from_ps(at), order);
-            events.push(Event { key, target: Target::timer(0) });
+            events.push(Event { key, target: Target::timer(0, 0) });
         };
         let run = |events: &mut Events, gap: u64, pops: u64| {
             for order in 0..pops {

@@ -213,13 +213,9 @@ impl Builder {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
         let owner = self.elements.len() as u32;
-        let foresees = match element.foresees() {
-            Foresight::None => NOBODY,
-            Foresight::Next | Foresight::Steps => owner,
-        };
         self.timers.extend((0..timers).map(|_| Timer {
             owner,
-            foresees,
+            foresees: owner,
             due: Key::NEVER,
             queued: Time::MAX,
         }));
@@ -255,15 +251,11 @@ impl Builder {
             place.edges = outputs.len() as u32;
             edges.extend(outputs);
         }
-        for edge in &mut edges {
-            if let End::Here(to, _) = edge.to {
-                edge.foresees = self.elements[to as usize].foresees() != Foresight::None;
-            }
-        }
         let mut timers = self.timers;
-        for timer in timers.iter_mut().filter(|timer| timer.foresees == NOBODY) {
+        for timer in &mut timers {
             let place = &places[timer.owner as usize];
-            if place.edges > 0
+            if self.elements[timer.owner as usize].foresees() == Foresight::None
+                && place.edges > 0
                 && let Edge { delay: Duration::ZERO, to: End::Here(to, _), .. } =
                     edges[place.first_edge as usize]
                 && self.elements[to as usize].foresees() == Foresight::Steps
@@ -271,6 +263,10 @@ impl Builder {
                 timer.foresees = to;
             }
         }
+        let foresight = match timers.is_empty() || edges.is_empty() {
+            true => Foresight::None, // Steps look at some timer and at some edge.
+            false => self.elements.iter().map(|one| one.foresees()).max().unwrap_or_default(),
+        };
         let world = World {
             now: Time::START,
             cause: 0,
@@ -287,7 +283,7 @@ impl Builder {
             inboxes: (0..parts).map(|_| Vec::new()).collect(),
             crosses_at: Time::MAX,
             salt,
-            foresight: self.elements.iter().map(|one| one.foresees()).max().unwrap_or_default(),
+            foresight,
             sends_along: NOBODY,
         };
         Partition::new(self.elements, world)

@@ -5,9 +5,11 @@ use crate::events::{Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, PortId};
 use lastmeter_base::{
-    Duration, Packet, Pool, StageId, Stream, Time, prefetch, prefetch_end, prefetch_lines,
+    Duration, Packet, Pool, StageId, Stream, Time, address, prefetch, prefetch_address,
+    prefetch_end, prefetch_lines,
 };
 use std::collections::VecDeque;
+use std::hint::select_unpredictable;
 
 /// An output joined to an input, at once or after a constant delay. It takes one cache line.
 #[derive(Debug)]
@@ -16,8 +18,6 @@ pub(crate) struct Edge {
     pub(crate) delay: Duration,
     /// The ledger's name for the delay, or [`NO_STAGE`].
     pub(crate) stage: StageId,
-    /// Whether the element that it leads to asks for memory early.
-    pub(crate) foresees: bool,
     pub(crate) to: End,
     /// The oldest packet on its way, of an edge that ends in this partition; an event says when it
     /// arrives. Most edges of a large graph have no other.
@@ -76,7 +76,7 @@ pub(crate) struct Maker {
 #[repr(align(32))]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
-    /// Who asks for memory early: its owner, or one to whom that sends at once; [`NOBODY`] else.
+    /// Who should ask for memory early: its owner, or one to whom that sends at once.
     pub(crate) foresees: u32,
     /// [`Key::NEVER`] while it is not set.
     pub(crate) due: Key,
@@ -170,7 +170,6 @@ impl Edge {
         Edge {
             delay: Duration::ZERO,
             stage: NO_STAGE,
-            foresees: false,
             to: End::Nowhere,
             first: None,
             rest: VecDeque::new(),
@@ -179,9 +178,15 @@ impl Edge {
 
     /// Puts a packet on its way; one event stands for all that are on it. `index` is its own.
     #[inline]
-    fn fly(&mut self, index: usize, due: Key, packet: Packet, events: &mut Events) {
+    fn fly(
+        &mut self,
+        (index, to): (usize, u32),
+        due: Key,
+        packet: Packet,
+        events: &mut Events,
+    ) {
         if self.first.is_none() {
-            events.push(Event { key: due, target: Target::edge(index as u32) });
+            events.push(Event { key: due, target: Target::edge(index as u32, to) });
             self.first = Some(packet);
             return;
         }
@@ -243,9 +248,9 @@ impl World {
         }
         match edge.to {
             End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
-            End::Here(..) => {
+            End::Here(to, _) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
-                edge.fly(index, due, packet, &mut self.events);
+                edge.fly((index, to), due, packet, &mut self.events);
             }
             End::There { partition, edge } => {
                 let due = Key::new(at, place.next_order(self.salt, at));
@@ -269,7 +274,9 @@ impl World {
             let mut inbox = std::mem::take(&mut self.inboxes[from]);
             for Crossing { edge, due, packet } in inbox.drain(..) {
                 let index = edge as usize;
-                self.edges[index].fly(index, due, packet, &mut self.events);
+                let edge = &mut self.edges[index];
+                let End::Here(to, _) = edge.to else { unreachable!("what crosses ends here") };
+                edge.fly((index, to), due, packet, &mut self.events);
             }
             self.inboxes[from] = inbox;
         }
@@ -287,7 +294,8 @@ impl World {
         // At the same instant an event of its own comes first anyway, unless orders are shuffled.
         if at < state.queued || (at == state.queued && self.salt != 0) {
             state.queued = at;
-            self.events.push(Event { key, target: Target::timer(slot as u32) });
+            let target = Target::timer(slot as u32, state.foresees);
+            self.events.push(Event { key, target });
         }
     }
 
@@ -335,7 +343,9 @@ impl World {
         match self.foresight {
             Foresight::None => {}
             Foresight::Next => {
-                self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+                if elements[foreseen_again.to as usize].foresees() != Foresight::None {
+                    self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+                }
             }
             Foresight::Steps => {
                 self.prefetch_place(place, elements);
@@ -344,9 +354,8 @@ impl World {
                     edge.prefetch_end();
                 }
                 self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
-                let sends = self.foresee(foreseen, FORESEEN, elements);
-                self.sends_along =
-                    sends.map_or(NOBODY, |(from, output)| self.prefetch_edge(from, output));
+                let output = self.foresee(foreseen, FORESEEN, elements);
+                self.sends_along = self.prefetch_edge(foreseen.to, output);
             }
         }
     }
@@ -365,80 +374,69 @@ impl World {
 
     #[inline(always)]
     fn prefetch_target(&self, target: Target) {
-        match target.as_edge() {
-            Some(edge) => prefetch(&self.edges[edge]),
-            None => prefetch(&self.timers[target.slot()]),
-        }
+        let edge = address(&self.edges[..]) + target.slot() * size_of::<Edge>();
+        let timer = address(&self.timers[..]) + target.slot() * size_of::<Timer>();
+        prefetch_address(select_unpredictable(target.is_edge(), edge, timer));
     }
 
     #[inline(always)]
     fn prefetch_place(&self, target: Target, elements: &[Box<dyn Element>]) {
-        for to in self.foreseers(target).into_iter().flatten() {
-            prefetch(&self.places[to]);
-            prefetch(&elements[to]);
-        }
+        prefetch(&self.places[target.to as usize]);
+        prefetch(&elements[target.to as usize]);
+        let by = self.timer_of(target).owner as usize;
+        prefetch(&self.places[by]);
+        prefetch(&elements[by]);
     }
 
     #[inline(always)]
     fn prefetch_element(&self, target: Target, elements: &[Box<dyn Element>]) {
-        let [to, neighbour] = self.foreseers(target);
-        if let Some(to) = to {
-            prefetch_lines(&*elements[to]);
-        }
-        if let Some(neighbour) = neighbour {
-            prefetch_lines(&*elements[neighbour]);
-            // Whoever does not ask itself and sends at once mostly makes what it sends.
-            to.iter().for_each(|&to| prefetch(&self.makers[to]));
-        }
-        let armed = neighbour.or(to.filter(|_| target.as_edge().is_some()));
-        if let Some(place) = armed.map(|to| &self.places[to])
-            && let Some(timer) = self.timers.get(place.first_timer as usize)
-        {
-            prefetch(timer);
-        }
+        let (to, by) = (target.to as usize, self.timer_of(target).owner as usize);
+        prefetch_lines::<5, _>(&*elements[to]);
+        prefetch_lines::<1, _>(&*elements[by]);
+        // Whoever does not ask itself and sends at once mostly makes what it sends.
+        prefetch(&self.makers[by]);
+        let timer = self.places[to].first_timer as usize;
+        prefetch(&self.timers[timer.min(self.timers.len() - 1)]);
+    }
+
+    /// The timer that expires. Of a packet's event some other one that is at hand: there is no branch.
+    #[inline(always)]
+    fn timer_of(&self, target: Target) -> &Timer {
+        &self.timers[select_unpredictable(target.is_edge(), 0, target.slot())]
     }
 
     #[inline(always)]
     fn prefetch_packet(&self, target: Target) {
-        if let Some(edge) = target.as_edge() {
-            let Edge { first, rest, .. } = &self.edges[edge];
-            first.iter().for_each(Packet::prefetch);
-            // Which comes due next, when the first has landed.
-            if let Some((key, packet)) = rest.front() {
-                // They may lie in two lines.
-                prefetch(key);
-                prefetch(packet);
-            }
-        }
+        let slot = select_unpredictable(target.is_edge(), target.slot(), 0);
+        let Some(edge) = self.edges.get(slot) else { return };
+        let at = edge.first.as_ref().map_or(address(edge), |packet| address(&**packet));
+        // What every hop needs, and the record of the first hops.
+        prefetch_address(at);
+        prefetch_address(at + 64);
+        // Which comes due next, when the first has landed.
+        let next = edge.rest.front().map_or(address(edge), address);
+        prefetch_address(next);
     }
 
-    /// Tells an element what is going to happen to it, where it wants to know; gives who it is and
-    /// through which output it will send: the first, if it does not say.
+    /// Tells an element what is going to happen to it; gives through which output it will send: the
+    /// first, if it does not say.
     #[inline(always)]
-    fn foresee(
-        &self,
-        target: Target,
-        ahead: usize,
-        elements: &[Box<dyn Element>],
-    ) -> Option<(u32, u32)> {
-        let (to, next) = match target.as_edge().map(|edge| &self.edges[edge]) {
-            None => match self.timers[target.slot()] {
-                Timer { foresees: NOBODY, .. } => return None,
-                Timer { owner, foresees, .. } if owner == foresees => (owner, Foreseen::Timer),
-                Timer { owner, foresees, .. } => {
+    fn foresee(&self, target: Target, ahead: usize, elements: &[Box<dyn Element>]) -> u32 {
+        let next = match target.as_edge().map(|edge| &self.edges[edge]) {
+            Some(Edge { first: Some(packet), .. }) => Foreseen::Packet(packet),
+            Some(_) => return 0,
+            None => match self.timers[target.slot()].owner {
+                owner if owner == target.to => Foreseen::Timer,
+                owner => {
                     if ahead == FORESEEN {
                         self.prefetch_edge(owner, 0);
                     }
-                    (foresees, Foreseen::Neighbour(elements[owner as usize].sends_next()))
+                    Foreseen::Neighbour(elements[owner as usize].sends_next())
                 }
             },
-            Some(&Edge { foresees: true, to: End::Here(to, _), ref first, .. }) => {
-                (to, Foreseen::Packet(first.as_ref()?))
-            }
-            Some(_) => return None,
         };
-        let output = elements[to as usize].foresee(next, ahead);
-        Some((to, output.map_or(0, |output| u32::from(output.0))))
+        let output = elements[target.to as usize].foresee(next, ahead);
+        output.map_or(0, |output| u32::from(output.0))
     }
 
     /// Asks for the edge of an element's output; gives which it is.
@@ -448,22 +446,6 @@ impl World {
         let edge = if output < place.edges { place.first_edge + output } else { NOBODY };
         self.edges.get(edge as usize).into_iter().for_each(prefetch);
         edge
-    }
-
-    /// Which elements the event will happen to that ask for memory early, or whose neighbours do.
-    #[inline(always)]
-    fn foreseers(&self, target: Target) -> [Option<usize>; 2] {
-        match target.as_edge().map(|edge| &self.edges[edge]) {
-            None => match self.timers[target.slot()] {
-                Timer { foresees: NOBODY, .. } => [None, None],
-                Timer { owner, foresees, .. } => {
-                    let other = (owner != foresees).then_some(foresees as usize);
-                    [Some(owner as usize), other]
-                }
-            },
-            Some(&Edge { foresees: true, to: End::Here(to, _), .. }) => [Some(to as usize), None],
-            Some(_) => [None, None],
-        }
     }
 
     /// Packets that are on an edge or about to be received.

@@ -209,7 +209,7 @@ impl Element for Outputs {
         let place = port.checked_sub(self.options.first)?;
         let port = self.ports.get(place)?;
         match ahead {
-            2.. => prefetch_lines(port),
+            2.. => prefetch_lines::<3, _>(port),
             _ => port.queue.prefetch(),
         }
         Some(PortId(place as u16))
