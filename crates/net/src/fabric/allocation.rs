@@ -153,6 +153,9 @@ fn wt(lo: f64, total: f64) -> f64 {
     if total > 0.0 { lo / total } else { 0.0 }
 }
 
+/// Outputs that are looked at together.
+pub const TOGETHER: usize = 64;
+
 /// Backlogs, and what follows from them for inputs that have none: that is the same for all.
 ///
 /// ```
@@ -170,6 +173,8 @@ pub struct Shares {
     summary: Summary,
     /// What `hi` alone gives an input without backlog, in bits per second, for each output.
     idle: Vec<u64>,
+    /// The least of these for each [`TOGETHER`] outputs in a row.
+    idle_least: Vec<u64>,
     /// The same for an output that nothing is known of.
     idle_unknown: u64,
 }
@@ -179,8 +184,10 @@ impl Shares {
     pub fn new(allocation: &Allocation, summary: Summary) -> Shares {
         let hi = |output| allocation.rate_of(allocation.hi(0, output, &summary));
         let len = summary.inputs.len();
-        let (idle, idle_unknown) = ((0..len).map(hi).collect(), hi(len));
-        Shares { summary, idle, idle_unknown }
+        let (idle, idle_unknown): (Vec<u64>, u64) = ((0..len).map(hi).collect(), hi(len));
+        let least = |some: &[u64]| some.iter().copied().fold(idle_unknown, u64::min);
+        let idle_least = idle.chunks(TOGETHER).map(least).collect();
+        Shares { summary, idle, idle_least, idle_unknown }
     }
     /// The backlogs.
     pub fn summary(&self) -> &Summary {
@@ -192,6 +199,11 @@ impl Shares {
     #[inline]
     pub fn idle_rate(&self, output: usize, most: u64) -> u64 {
         self.idle.get(output).copied().unwrap_or(self.idle_unknown).min(most)
+    }
+    /// Whether [`Shares::idle_rate`] is `most` for all outputs of a group of [`TOGETHER`].
+    #[inline]
+    pub fn are_idle_rates(&self, group: usize, most: u64) -> bool {
+        self.idle_least.get(group).copied().unwrap_or(self.idle_unknown) >= most
     }
 }
 

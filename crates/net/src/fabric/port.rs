@@ -12,7 +12,7 @@
 //! once, because the sums are the same. A record takes time and none of the fabric's capacity.
 
 use super::allocation::{Allocation, Shares, Summary};
-use super::voq::Voqs;
+use super::voq::{Spare, Voqs};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time};
 use lastmeter_engine::{
     Context, Element, ElementId, Foreseen, Foresight, Meter, PortId, Report, ResourceId, TimerId,
@@ -40,7 +40,11 @@ pub(super) const WORD_BACKLOG: usize = 1;
 /// Backlogs of the last few periods, by the period's number. What a record says is added up here when it
 /// is told, and is known to nobody before the last record has come to the exchange.
 #[derive(Clone, Debug)]
-pub struct Board(Arc<Mutex<[Told; BOARD_LEN]>>);
+pub struct Board {
+    told: Arc<Mutex<[Told; BOARD_LEN]>>,
+    /// Memory that inputs lend each other, for as many as compute at once.
+    spare: Arc<Mutex<Vec<Spare<Packet>>>>,
+}
 
 const BOARD_LEN: usize = 4;
 
@@ -57,21 +61,28 @@ impl Board {
     /// One for so many ports, on which nothing has been told.
     pub fn new(ports: usize) -> Board {
         let told = || Told { summary: Summary::empty(ports), shares: Arc::default() };
-        Board(Arc::new(Mutex::new(std::array::from_fn(|_| told()))))
+        let told = Arc::new(Mutex::new(std::array::from_fn(|_| told())));
+        Board { told, spare: Arc::default() }
+    }
+    fn lend(&self) -> Spare<Packet> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+    fn give_back(&self, spare: Spare<Packet>) {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
     }
     fn tell(&self, period: u64, port: usize, output: u64, inputs: &[(usize, u64)]) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let summary = &mut places[period as usize % BOARD_LEN].summary;
         summary.output[port] = output;
         summary.add(inputs.iter().copied());
     }
     fn get(&self, period: u64) -> Arc<Shares> {
-        let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         places[period as usize % BOARD_LEN].shares.clone()
     }
     /// All have told of a period: its place is clear for one to come.
     fn close(&self, period: u64, allocation: &Allocation) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let told = &mut places[period as usize % BOARD_LEN];
         let summary = std::mem::replace(&mut told.summary, Summary::empty(allocation.ports));
         told.shares = Arc::new(Shares::new(allocation, summary));
@@ -193,7 +204,7 @@ impl Ingress {
     /// Tells this port's backlogs in the record that its output queue began.
     fn record(&mut self, cx: &mut Context<'_>, mut record: Packet) {
         let Periodic { port, board, told, told_periods, .. } = &mut *self.periodic;
-        *told = self.voqs.backlogs();
+        self.voqs.list_backlogs(told);
         *told_periods += 1;
         let output = record.transport[WORD_BACKLOG];
         board.tell(*told_periods, *port, output, told);
@@ -209,7 +220,9 @@ impl Element for Ingress {
             NOTICE => {
                 let Periodic { board, told, periods, .. } = &mut *self.periodic;
                 let shares = board.get(packet.transport[WORD_PORT]);
-                self.voqs.allocate(cx.now(), told, shares);
+                let mut spare = board.lend();
+                self.voqs.allocate_in(cx.now(), told, shares, &mut spare);
+                board.give_back(spare);
                 *periods += 1;
                 cx.deliver(packet);
                 self.send(cx);

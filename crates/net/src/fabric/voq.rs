@@ -73,6 +73,22 @@ pub struct Voqs<T> {
     rest: Box<Items<T>>,
 }
 
+/// Memory for [`Voqs::allocate_in`], which leaves there what it had before.
+#[derive(Debug)]
+pub struct Spare<T> {
+    queues: Vec<Queue<T>>,
+    order: Vec<u32>,
+    owing: Vec<(u16, u32)>,
+    values: Vec<u32>,
+}
+
+impl<T> Default for Spare<T> {
+    fn default() -> Spare<T> {
+        let (queues, order, owing, values) = Default::default();
+        Spare { queues, order, owing, values }
+    }
+}
+
 /// A queue that waits, or has since rates were last computed.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -369,16 +385,33 @@ impl<T> Voqs<T> {
 
     /// The outputs that have a backlog here, in their order, with its bytes.
     pub fn backlogs(&self) -> Vec<(usize, u64)> {
-        let waiting = self.queues.iter().filter(|queue| queue.bytes > 0);
-        let mut waiting: Vec<(usize, u64)> =
-            waiting.map(|queue| (usize::from(queue.output), queue.bytes)).collect();
-        waiting.sort_unstable();
+        let mut waiting = Vec::new();
+        self.list_backlogs(&mut waiting);
         waiting
+    }
+    /// The same in the room of another list.
+    pub fn list_backlogs(&self, into: &mut Vec<(usize, u64)>) {
+        into.clear();
+        let waiting = self.queues.iter().filter(|queue| queue.bytes > 0);
+        into.extend(waiting.map(|queue| (usize::from(queue.output), queue.bytes)));
+        into.sort_unstable();
     }
 
     /// Computes all rates anew: `own` is what [`Voqs::backlogs`] gave when the backlogs were told that
     /// `shares` follow from.
     pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], shares: Arc<Shares>) {
+        self.allocate_in(now, own, shares, &mut Spare::default());
+    }
+
+    /// The same in memory that another input has left: that is in a near cache, where many compute their
+    /// rates one after the other.
+    pub fn allocate_in(
+        &mut self,
+        now: Time,
+        own: &[(usize, u64)],
+        shares: Arc<Shares>,
+        spare: &mut Spare<T>,
+    ) {
         let Some(allocation) = self.allocation.as_deref().copied() else { return };
         let total = allocation.total(own.iter().copied(), shares.summary());
         let idle_rate_most = allocation.idle_rate_most(total);
@@ -388,35 +421,43 @@ impl<T> Voqs<T> {
                 self.queue(now, output);
             }
         }
-        let owing = self.change(now, own, |own, output| match own {
+        self.change(now, own, spare, |own, output| match own {
             0 => shares.idle_rate(output, idle_rate_most),
             _ => allocation.rate(own, output, shares.summary(), total),
         });
-        let before = |output| self.shares.idle_rate(output, self.idle_rate_most);
-        self.known.change(now - self.since, before, self.idle_rate_most, &owing);
+        let (before, most) = (&*self.shares, self.idle_rate_most);
+        let rate = |output| before.idle_rate(output, most);
+        let usual = (most, |group| before.are_idle_rates(group, most));
+        self.known.change(now - self.since, rate, usual, &spare.owing, &mut spare.values);
         (self.since, self.idle_rate_most, self.shares) = (now, idle_rate_most, shares);
     }
 
     /// Gives all queues other rates, and puts those into the order of their outputs that have a packet
-    /// or will have a rate of their own. Gives the others that owe, in order too, and what they do.
+    /// or will have a rate of their own. Leaves the others that owe, in order too, and what they do.
     fn change(
         &mut self,
         now: Time,
         own: &[(usize, u64)],
+        spare: &mut Spare<T>,
         rate: impl Fn(u64, usize) -> u64,
-    ) -> Vec<(u16, u32)> {
+    ) {
+        let Spare { order, queues: old, owing, .. } = spare;
         let named = |(place, &output): (usize, &u16)| u32::from(output) << 16 | place as u32;
-        let mut order: Vec<u32> = self.outputs.iter().enumerate().map(named).collect();
+        order.clear();
+        order.extend(self.outputs.iter().enumerate().map(named));
         order.sort_unstable();
         // What was kept before, some more, and so much that the allocator has to do with few sizes.
         let room = (order.len() + order.len() / 8).next_multiple_of(32);
-        let mut old = std::mem::replace(&mut self.queues, Vec::with_capacity(room));
+        old.clear();
+        old.reserve(room);
+        std::mem::swap(&mut self.queues, old);
         let mut due = std::mem::take(&mut self.due).others.into_vec();
         due.clear();
         self.turns = 0;
         self.outputs.clear();
         self.known.clear_queues();
-        let (mut owing, mut own) = (Vec::new(), own.iter().copied().peekable());
+        owing.clear();
+        let mut own = own.iter().copied().peekable();
         for (at, place) in order.iter().map(|name| name & 0xffff).enumerate() {
             if let Some(next) = order.get(at + 4) {
                 prefetch(&old[(next & 0xffff) as usize]);
@@ -448,7 +489,6 @@ impl<T> Voqs<T> {
         self.sorted = self.queues.len() as u32; // At most `PORTS_MAX`.
         self.due.others = due.into();
         self.due.pop();
-        owing
     }
 
     /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.

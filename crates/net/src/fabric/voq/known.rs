@@ -92,22 +92,43 @@ impl Known {
     }
 
     /// Takes off what has been paid in `time` at the rate that follows from the output alone, which is
-    /// at most `rate_most` and nearly always that, and adds `owing`, which is in order.
+    /// at most `rate_most` and nearly always that, and adds `owing`, which is in order. `are_usual` says
+    /// of which words all have that. What is known lies in `values` then, and those have its room.
     pub(super) fn change(
         &mut self,
         time: Duration,
         rate: impl Fn(usize) -> u64,
-        rate_most: u64,
+        (rate_most, are_usual): (u64, impl Fn(usize) -> bool),
         owing: &[(u16, u32)],
+        values: &mut Vec<u32>,
     ) {
         self.grow(owing.last().map_or(0, |&(output, _)| usize::from(output) / 64 + 1));
         let usual = Payment::of(time, rate_most);
-        let mut values = Vec::with_capacity((self.values.len() + owing.len()).next_multiple_of(64));
+        let whole = usual.whole();
+        values.clear();
+        values.reserve((self.values.len() + owing.len()).next_multiple_of(64));
         let mut old = self.values.iter();
         let mut owing = owing.iter().copied().peekable();
         for (number, word) in self.words.iter_mut().enumerate() {
             word.before = values.len() as u16; // At most `PORTS_MAX`.
             let mut left = std::mem::take(&mut word.owes);
+            let adds = owing.peek().is_some_and(|next| usize::from(next.0) / 64 == number);
+            if let Some(whole) = whole.filter(|_| !adds && are_usual(number)) {
+                let begin = values.len();
+                let mut still_owing = 0;
+                values.extend(old.by_ref().take(left.count_ones() as usize));
+                let mut end = begin;
+                for place in begin..values.len() {
+                    let still = values[place].saturating_sub(whole);
+                    values[end] = still;
+                    end += usize::from(still > 0);
+                    still_owing |= u64::from(still > 0) << left.trailing_zeros();
+                    left &= left - 1;
+                }
+                values.truncate(end);
+                word.owes = still_owing;
+                continue;
+            }
             loop {
                 let one = left.trailing_zeros() as usize; // 64 if none is left.
                 let until = number * 64 + one;
@@ -132,7 +153,7 @@ impl Known {
                 }
             }
         }
-        self.values = values;
+        std::mem::swap(&mut self.values, values);
     }
 }
 
@@ -150,6 +171,12 @@ impl Payment {
     fn of(time: Duration, rate: u64) -> Payment {
         let paid = time.as_ps().checked_mul(rate);
         Payment { time, rate, paid: paid.map(|paid| (paid / PS_PER_SECOND, paid % PS_PER_SECOND)) }
+    }
+
+    /// The bits that are paid of whatever is owed, if it does not matter how they are rounded.
+    fn whole(self) -> Option<u32> {
+        let (whole, part) = self.paid?;
+        (part >= self.rate).then(|| u32::try_from(whole).unwrap_or(u32::MAX))
     }
 
     /// What is still owed of some bits: as if the instant at which all is paid, rounded up to a
@@ -190,6 +217,7 @@ mod tests {
             most in PS_PER_SECOND..PS_PER_SECOND + 2,
         ) {
             let (mut debts, mut plain) = (Known::default(), BTreeMap::<u16, u32>::new());
+            let mut spare = Vec::new();
             for (owing, taken) in periods {
                 // A bit a picosecond.
                 plain.values_mut().for_each(|owed| *owed = owed.saturating_sub(100));
@@ -197,7 +225,9 @@ mod tests {
                 let owing: BTreeMap<u16, u32> =
                     owing.into_iter().filter(|(output, _)| !plain.contains_key(output)).collect();
                 let given: Vec<(u16, u32)> = owing.iter().map(|(&o, &owed)| (o, owed)).collect();
-                debts.change(Duration::from_ps(100), |_| PS_PER_SECOND, most, &given);
+                let rate = |_: usize| PS_PER_SECOND;
+                let usual = (most, |_: usize| most == PS_PER_SECOND);
+                debts.change(Duration::from_ps(100), rate, usual, &given, &mut spare);
                 plain.extend(owing);
                 for output in taken {
                     prop_assert_eq!(debts.owes(output.into()), plain.contains_key(&output));
