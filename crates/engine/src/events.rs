@@ -457,7 +457,7 @@ mod tests {
         // One every nanosecond.
         assert!(!events.buckets.heads.is_empty());
         let width = 1u64 << events.buckets.shift;
-        assert!((8_000..=16_000).contains(&width), "{width}");
+        assert!((4_000..=8_000).contains(&width), "{width}");
         while events.buckets.len + events.run.len() + events.late.len() > 50 {
             events.pop(Time::MAX).unwrap();
         }
