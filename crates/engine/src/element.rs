@@ -94,6 +94,8 @@ pub enum Foresight {
     /// One event ahead. The element itself, and what the engine knows of it, are in a cache anyway:
     /// there are few, or each handles many events in a row.
     Next,
+    /// Two events ahead, as [`Foresight::Steps`], and not again.
+    Early,
     /// Two events ahead and one: what was asked for the first time says where the rest is. Before that
     /// the engine asks for the element. For thousands of elements, each with tens of events between
     /// two of its own.

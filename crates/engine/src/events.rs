@@ -11,6 +11,7 @@
 //! last to `far`. Whether there are buckets, and how wide they are, follows from the events
 //! themselves; the order in which they come out does not depend on it.
 
+use crate::Foresight;
 use crate::heap::Heap;
 use lastmeter_base::{Time, prefetch};
 use std::cmp::{Ordering, Reverse};
@@ -80,20 +81,54 @@ pub(crate) struct Event {
 pub(crate) struct Target {
     /// A timer's slot, or an edge where the high bit is set.
     place: u32,
-    /// Which element should ask for memory before that.
-    pub(crate) to: u32,
+    pub(crate) asks: Asks,
+}
+
+/// Which element asks for memory before an event, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asks(u32);
+
+impl Asks {
+    const EARLY: u32 = 1 << 31;
+    const LATE: u32 = 1 << 30;
+
+    pub(crate) fn new(element: u32, foresight: Foresight) -> Asks {
+        debug_assert!(element < Asks::LATE);
+        Asks(match foresight {
+            Foresight::None => element,
+            Foresight::Next => element | Asks::LATE,
+            Foresight::Early => element | Asks::EARLY,
+            Foresight::Steps => element | Asks::EARLY | Asks::LATE,
+        })
+    }
+    #[inline(always)]
+    pub(crate) fn element(self) -> usize {
+        (self.0 & !(Asks::EARLY | Asks::LATE)) as usize
+    }
+    /// Two events ahead.
+    #[inline(always)]
+    pub(crate) fn early(self) -> bool {
+        self.0 & Asks::EARLY != 0
+    }
+    /// One event ahead.
+    #[inline(always)]
+    pub(crate) fn late(self) -> bool {
+        self.0 & Asks::LATE != 0
+    }
 }
 
 impl Target {
     const EDGE: u32 = 1 << 31;
 
-    pub(crate) fn timer(slot: u32, to: u32) -> Target {
+    #[inline]
+    pub(crate) fn timer(slot: u32, asks: Asks) -> Target {
         debug_assert!(slot < Target::EDGE);
-        Target { place: slot, to }
+        Target { place: slot, asks }
     }
-    pub(crate) fn edge(edge: u32, to: u32) -> Target {
+    #[inline]
+    pub(crate) fn edge(edge: u32, asks: Asks) -> Target {
         debug_assert!(edge < Target::EDGE);
-        Target { place: edge | Target::EDGE, to }
+        Target { place: edge | Target::EDGE, asks }
     }
     #[inline(always)]
     pub(crate) fn is_edge(self) -> bool {
@@ -399,6 +434,8 @@ mod tests {
     use lastmeter_base::Stream;
     use std::collections::BinaryHeap;
 
+    const NOBODY: Asks = Asks(0);
+
     /// Any mix of calls, beside a plain heap: `spread` is how far ahead events are pushed, `keep` how
     /// many there are in the middle.
     fn compare(seed: u64, spread: impl Fn(&mut Stream) -> u64, keep: usize) {
@@ -410,7 +447,7 @@ mod tests {
             let pushes = if plain.len() < keep { 0.55 } else { 0.45 };
             if stream.chance(pushes) {
                 let key = Key::new(Time::from_ps(now + spread(&mut stream)), order);
-                events.push(Event { key, target: Target::timer(order as u32, 0) });
+                events.push(Event { key, target: Target::timer(order as u32, NOBODY) });
                 plain.push(Reverse(key));
             } else {
                 let until = Time::from_ps(now + spread(&mut stream));
@@ -418,7 +455,7 @@ mod tests {
                 let got = events.pop(until);
                 assert_eq!(got.map(|event| event.key), due.map(|next| next.0));
                 if let (Some(event), Some(Reverse(key))) = (got, due) {
-                    assert_eq!(event.target, Target::timer(key.order() as u32, 0));
+                    assert_eq!(event.target, Target::timer(key.order() as u32, NOBODY));
                     plain.pop();
                     now = key.at().as_ps();
                 }
@@ -444,7 +481,7 @@ mod tests {
         let mut events = Events::default();
         let push = |events: &mut Events, at: u64, order| {
             let key = Key::new(Time::from_ps(at), order);
-            events.push(Event { key, target: Target::timer(0, 0) });
+            events.push(Event { key, target: Target::timer(0, NOBODY) });
         };
         let run = |events: &mut Events, gap: u64, pops: u64| {
             for order in 0..pops {

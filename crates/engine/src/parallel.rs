@@ -6,7 +6,7 @@
 
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
-use crate::events::{Events, Key};
+use crate::events::{Asks, Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
@@ -213,12 +213,9 @@ impl Builder {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
         let owner = self.elements.len() as u32;
-        self.timers.extend((0..timers).map(|_| Timer {
-            owner,
-            foresees: owner,
-            due: Key::NEVER,
-            queued: Time::MAX,
-        }));
+        let asks = Asks::new(owner, element.foresees());
+        let timer = Timer { owner, asks, due: Key::NEVER, queued: Time::MAX };
+        self.timers.extend((0..timers).map(|_| timer));
         let (first_edge, edges) = (0, 0);
         self.places.push(Place { id, first_edge, edges, first_timer, timers, count: 0 });
         self.makers.push(Maker { made: 0, stream });
@@ -251,16 +248,22 @@ impl Builder {
             place.edges = outputs.len() as u32;
             edges.extend(outputs);
         }
+        let foresees = |element: u32| self.elements[element as usize].foresees();
+        for edge in &mut edges {
+            if let End::Here(to, _) = edge.to {
+                edge.asks = Asks::new(to, foresees(to));
+            }
+        }
         let mut timers = self.timers;
         for timer in &mut timers {
             let place = &places[timer.owner as usize];
-            if self.elements[timer.owner as usize].foresees() == Foresight::None
+            if foresees(timer.owner) == Foresight::None
                 && place.edges > 0
                 && let Edge { delay: Duration::ZERO, to: End::Here(to, _), .. } =
                     edges[place.first_edge as usize]
-                && self.elements[to as usize].foresees() == Foresight::Steps
+                && foresees(to) == Foresight::Steps
             {
-                timer.foresees = to;
+                timer.asks = Asks::new(to, Foresight::Steps);
             }
         }
         let foresight = match timers.is_empty() || edges.is_empty() {

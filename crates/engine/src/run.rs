@@ -316,7 +316,7 @@ impl Partition {
             if !self.world.events.sees_ahead() {
                 state.first.iter().for_each(Packet::prefetch);
             }
-            let target = Target::edge(edge as u32, to);
+            let target = Target::edge(edge as u32, state.asks);
             self.world.events.push(crate::events::Event { key, target });
         }
         self.receive(to, input, packet)

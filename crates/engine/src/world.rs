@@ -1,7 +1,7 @@
 //! All of a partition but its elements: events, edges, timers, packets on their way, books.
 
 use crate::books::Books;
-use crate::events::{Event, Events, Key, RUN_LEAST, Target};
+use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, PortId};
 use lastmeter_base::{
@@ -18,6 +18,7 @@ pub(crate) struct Edge {
     pub(crate) delay: Duration,
     /// The ledger's name for the delay, or [`NO_STAGE`].
     pub(crate) stage: StageId,
+    pub(crate) asks: Asks,
     pub(crate) to: End,
     /// The oldest packet on its way, of an edge that ends in this partition; an event says when it
     /// arrives. Most edges of a large graph have no other.
@@ -76,8 +77,8 @@ pub(crate) struct Maker {
 #[repr(align(32))]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
-    /// Who should ask for memory early: its owner, or one to whom that sends at once.
-    pub(crate) foresees: u32,
+    /// Its owner, or one to whom that sends at once.
+    pub(crate) asks: Asks,
     /// [`Key::NEVER`] while it is not set.
     pub(crate) due: Key,
     /// When the pending event is due that speaks for this timer; [`Time::MAX`] if there is none. That
@@ -170,6 +171,7 @@ impl Edge {
         Edge {
             delay: Duration::ZERO,
             stage: NO_STAGE,
+            asks: Asks::new(0, Foresight::None),
             to: End::Nowhere,
             first: None,
             rest: VecDeque::new(),
@@ -178,15 +180,9 @@ impl Edge {
 
     /// Puts a packet on its way; one event stands for all that are on it. `index` is its own.
     #[inline]
-    fn fly(
-        &mut self,
-        (index, to): (usize, u32),
-        due: Key,
-        packet: Packet,
-        events: &mut Events,
-    ) {
+    fn fly(&mut self, index: usize, due: Key, packet: Packet, events: &mut Events) {
         if self.first.is_none() {
-            events.push(Event { key: due, target: Target::edge(index as u32, to) });
+            events.push(Event { key: due, target: Target::edge(index as u32, self.asks) });
             self.first = Some(packet);
             return;
         }
@@ -219,6 +215,12 @@ impl Edge {
     }
 }
 
+/// Where in memory one of `all` is.
+#[inline(always)]
+fn at<T>(all: &[T], index: usize) -> usize {
+    address(all) + index * size_of::<T>()
+}
+
 impl World {
     /// Whether an event of `me` would come before the one that is being handled, at the same instant.
     #[inline]
@@ -248,9 +250,9 @@ impl World {
         }
         match edge.to {
             End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
-            End::Here(to, _) => {
+            End::Here(..) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
-                edge.fly((index, to), due, packet, &mut self.events);
+                edge.fly(index, due, packet, &mut self.events);
             }
             End::There { partition, edge } => {
                 let due = Key::new(at, place.next_order(self.salt, at));
@@ -274,9 +276,7 @@ impl World {
             let mut inbox = std::mem::take(&mut self.inboxes[from]);
             for Crossing { edge, due, packet } in inbox.drain(..) {
                 let index = edge as usize;
-                let edge = &mut self.edges[index];
-                let End::Here(to, _) = edge.to else { unreachable!("what crosses ends here") };
-                edge.fly((index, to), due, packet, &mut self.events);
+                self.edges[index].fly(index, due, packet, &mut self.events);
             }
             self.inboxes[from] = inbox;
         }
@@ -294,7 +294,7 @@ impl World {
         // At the same instant an event of its own comes first anyway, unless orders are shuffled.
         if at < state.queued || (at == state.queued && self.salt != 0) {
             state.queued = at;
-            let target = Target::timer(slot as u32, state.foresees);
+            let target = Target::timer(slot as u32, state.asks);
             self.events.push(Event { key, target });
         }
     }
@@ -343,19 +343,24 @@ impl World {
         match self.foresight {
             Foresight::None => {}
             Foresight::Next => {
-                if elements[foreseen_again.to as usize].foresees() != Foresight::None {
+                if foreseen_again.asks.late() {
                     self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
                 }
             }
-            Foresight::Steps => {
+            Foresight::Early | Foresight::Steps => {
                 self.prefetch_place(place, elements);
                 self.prefetch_element(element, elements);
                 if let Some(edge) = self.edges.get(self.sends_along as usize) {
                     edge.prefetch_end();
                 }
-                self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
-                let output = self.foresee(foreseen, FORESEEN, elements);
-                self.sends_along = self.prefetch_edge(foreseen.to, output);
+                if foreseen_again.asks.late() {
+                    self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+                }
+                self.sends_along = NOBODY;
+                if foreseen.asks.early() {
+                    let output = self.foresee(foreseen, FORESEEN, elements);
+                    self.sends_along = self.prefetch_edge(foreseen.asks.element(), output);
+                }
             }
         }
     }
@@ -366,7 +371,7 @@ impl World {
         let until = |ahead| (0..ahead).filter_map(|ahead| self.events.ahead(ahead));
         until(TARGET).for_each(|target| self.prefetch_target(target));
         until(PACKET).for_each(|target| self.prefetch_packet(target));
-        if self.foresight == Foresight::Steps {
+        if self.foresight >= Foresight::Early {
             until(PLACE).for_each(|target| self.prefetch_place(target, elements));
             until(ELEMENT).for_each(|target| self.prefetch_element(target, elements));
         }
@@ -374,77 +379,73 @@ impl World {
 
     #[inline(always)]
     fn prefetch_target(&self, target: Target) {
-        let edge = address(&self.edges[..]) + target.slot() * size_of::<Edge>();
-        let timer = address(&self.timers[..]) + target.slot() * size_of::<Timer>();
+        let (edge, timer) = (at(&self.edges, target.slot()), at(&self.timers, target.slot()));
         prefetch_address(select_unpredictable(target.is_edge(), edge, timer));
     }
 
     #[inline(always)]
     fn prefetch_place(&self, target: Target, elements: &[Box<dyn Element>]) {
-        prefetch(&self.places[target.to as usize]);
-        prefetch(&elements[target.to as usize]);
-        let by = self.timer_of(target).owner as usize;
-        prefetch(&self.places[by]);
-        prefetch(&elements[by]);
+        for element in [target.asks.element(), self.owner_of(target)] {
+            prefetch_address(at(&self.places, element));
+            prefetch_address(at(elements, element));
+        }
     }
 
     #[inline(always)]
     fn prefetch_element(&self, target: Target, elements: &[Box<dyn Element>]) {
-        let (to, by) = (target.to as usize, self.timer_of(target).owner as usize);
+        let (to, by) = (target.asks.element(), self.owner_of(target));
         prefetch_lines::<5, _>(&*elements[to]);
         prefetch_lines::<1, _>(&*elements[by]);
         // Whoever does not ask itself and sends at once mostly makes what it sends.
-        prefetch(&self.makers[by]);
-        let timer = self.places[to].first_timer as usize;
-        prefetch(&self.timers[timer.min(self.timers.len() - 1)]);
+        prefetch_address(at(&self.makers, by));
+        prefetch_address(at(&self.timers, self.places[to].first_timer as usize));
     }
 
-    /// The timer that expires. Of a packet's event some other one that is at hand: there is no branch.
+    /// Whose timer expires. Of a packet's event some other's that is at hand: there is no branch.
     #[inline(always)]
-    fn timer_of(&self, target: Target) -> &Timer {
-        &self.timers[select_unpredictable(target.is_edge(), 0, target.slot())]
+    fn owner_of(&self, target: Target) -> usize {
+        let slot = select_unpredictable(target.is_edge(), 0, target.slot());
+        self.timers[slot].owner as usize
     }
 
     #[inline(always)]
     fn prefetch_packet(&self, target: Target) {
         let slot = select_unpredictable(target.is_edge(), target.slot(), 0);
         let Some(edge) = self.edges.get(slot) else { return };
-        let at = edge.first.as_ref().map_or(address(edge), |packet| address(&**packet));
         // What every hop needs, and the record of the first hops.
-        prefetch_address(at);
-        prefetch_address(at + 64);
+        let packet = edge.first.as_ref().map_or(address(edge), |packet| address(&**packet));
+        prefetch_address(packet);
+        prefetch_address(packet + 64);
         // Which comes due next, when the first has landed.
-        let next = edge.rest.front().map_or(address(edge), address);
-        prefetch_address(next);
+        prefetch_address(edge.rest.front().map_or(address(edge), address));
     }
 
     /// Tells an element what is going to happen to it; gives through which output it will send: the
     /// first, if it does not say.
     #[inline(always)]
     fn foresee(&self, target: Target, ahead: usize, elements: &[Box<dyn Element>]) -> u32 {
+        let to = target.asks.element();
         let next = match target.as_edge().map(|edge| &self.edges[edge]) {
             Some(Edge { first: Some(packet), .. }) => Foreseen::Packet(packet),
             Some(_) => return 0,
-            None => match self.timers[target.slot()].owner {
-                owner if owner == target.to => Foreseen::Timer,
+            None => match self.timers[target.slot()].owner as usize {
+                owner if owner == to => Foreseen::Timer,
                 owner => {
                     if ahead == FORESEEN {
                         self.prefetch_edge(owner, 0);
                     }
-                    Foreseen::Neighbour(elements[owner as usize].sends_next())
+                    Foreseen::Neighbour(elements[owner].sends_next())
                 }
             },
         };
-        let output = elements[target.to as usize].foresee(next, ahead);
-        output.map_or(0, |output| u32::from(output.0))
+        elements[to].foresee(next, ahead).map_or(0, |output| output.0.into())
     }
 
     /// Asks for the edge of an element's output; gives which it is.
     #[inline(always)]
-    fn prefetch_edge(&self, from: u32, output: u32) -> u32 {
-        let place = &self.places[from as usize];
-        let edge = if output < place.edges { place.first_edge + output } else { NOBODY };
-        self.edges.get(edge as usize).into_iter().for_each(prefetch);
+    fn prefetch_edge(&self, from: usize, output: u32) -> u32 {
+        let edge = self.places[from].first_edge + output;
+        prefetch_address(at(&self.edges, edge as usize));
         edge
     }
 

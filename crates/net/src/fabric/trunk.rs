@@ -50,7 +50,7 @@ impl Element for Trunk {
         0
     }
     fn foresees(&self) -> Foresight {
-        Foresight::Steps
+        Foresight::Early
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
