@@ -2,7 +2,6 @@
 
 use crate::{Bytes, Duration, Time, prefetch};
 use std::fmt;
-use std::hint::select_unpredictable;
 use std::ops::{Deref, DerefMut};
 
 /// Which path of the ledger a packet belongs to.
@@ -339,18 +338,14 @@ impl Visits {
             };
             let head = word();
             let (upper, time) = (head >> STAGE_SHIFT, head & ((1 << TIME_BITS) - 1));
-            let form = head >> TIME_BITS & ((1 << FORM_BITS) - 1);
-            let (stage, wait, service, blocked) = match form {
+            let (stage, wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
+                0 => (upper, 0, time, 0),
                 1 => (upper, time, word(), 0),
                 2 => (upper, word(), word(), word()),
                 _ => {
-                    // Whether one waited at all no processor can foretell: both forms at once.
-                    let high = (upper & ((1 << WAIT_HIGH_BITS) - 1)) << WAIT_LOW_BITS;
-                    let (low, short) = (time >> SERVICE_BITS, time & ((1 << SERVICE_BITS) - 1));
-                    let waited = (upper >> WAIT_HIGH_BITS, high | low, short);
-                    let stage = select_unpredictable(form == 0, upper, waited.0);
-                    let wait = select_unpredictable(form == 0, 0, waited.1);
-                    (stage, wait, select_unpredictable(form == 0, time, waited.2), 0)
+                    let wait = (upper & ((1 << WAIT_HIGH_BITS) - 1)) << WAIT_LOW_BITS;
+                    let (low, service) = (time >> SERVICE_BITS, time & ((1 << SERVICE_BITS) - 1));
+                    (upper >> WAIT_HIGH_BITS, wait | low, service, 0)
                 }
             };
             let stage = StageId(stage as u32);
