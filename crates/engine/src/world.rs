@@ -5,8 +5,8 @@ use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, PortId};
 use lastmeter_base::{
-    Duration, Packet, Pool, StageId, Stream, Time, address, prefetch_address,
-    prefetch_end, prefetch_lines,
+    Duration, Packet, Pool, StageId, Stream, Time, address, prefetch_address, prefetch_end,
+    prefetch_lines,
 };
 use std::collections::VecDeque;
 use std::hint::select_unpredictable;
