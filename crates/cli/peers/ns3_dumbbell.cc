@@ -9,12 +9,20 @@
 // bytes: TcpLinuxReno with SACK, timestamps, delayed acknowledgements and buffers of 1 MiB. Prints
 // one line of JSON: what the wires did, and what each connection delivered.
 //
-// With --corrected two faults of ns-3 3.37 are mended here, without changing its library:
+// With --corrected four faults of ns-3 3.37 are mended here, without changing its library:
 //
 // * Its scoreboard goes on counting a segment that was sent again as on the way after it has been
 //   SACKed, until it is acknowledged cumulatively. RFC 6675 section 4 (SetPipe) counts only what has
 //   not been SACKed. A sender whose first retransmission is lost therefore falls silent until its
 //   timer expires, where RFC 6675 has it send on.
+// * A sender in recovery whose send buffer has nothing unsent left sends again what is above all that
+//   has been SACKed: up to a window of segments that are on the way or have arrived. RFC 6675 section
+//   4 (NextSeg, rule 3) asks for (1.b) there too: "less than the highest octet covered by any received
+//   SACK".
+// * In recovery only the first partial acknowledgement restarts the retransmission timer, as RFC 6582
+//   section 3.2 has it for senders without SACK. Where recovery lasts longer than the timer, it expires
+//   while acknowledgements come, and what has arrived is sent again. RFC 6675 section 6 asks for RFC
+//   6298's way, a restart by each acknowledgement of new data (section 5.3), or a more careful one.
 // * Its proportional rate reduction multiplies bytes by bytes in 32 bits (mended in later versions).
 #include <cstdio>
 #include <string>
@@ -73,7 +81,8 @@ Waiting(uint32_t, uint32_t now)
 
 namespace ns3
 {
-// Takes the place of the library's own, which does the same but for what `corrected` adds.
+// This and the next take the place of the library's own, which do the same but for what
+// `corrected` adds.
 uint32_t
 TcpTxBuffer::Update(const TcpOptionSack::SackList& blocks, const Callback<void, TcpTxItem*>& told)
 {
@@ -120,6 +129,73 @@ TcpTxBuffer::Update(const TcpOptionSack::SackList& blocks, const Callback<void, 
         UpdateLostCount();
     }
     return fresh;
+}
+
+bool
+TcpTxBuffer::NextSeg(SequenceNumber32* seq, SequenceNumber32* end, bool recovers) const
+{
+    const bool any = m_highestSack.first != m_sentList.end();
+    SequenceNumber32 start = m_firstByteSeq;
+    SequenceNumber32 doubtful;
+    bool doubts = false;
+    for (const TcpTxItem* item : m_sentList)
+    {
+        if (!item->m_retrans && !item->m_sacked)
+        {
+            if (item->m_lost)
+            {
+                *seq = start;
+                *end = start + m_segmentSize;
+                return true;
+            }
+            const bool below = any && start < m_highestSack.second;
+            if (!doubts && recovers && (below || !corrected))
+            {
+                doubts = true;
+                doubtful = start;
+            }
+        }
+        start += item->m_packet->GetSize();
+    }
+    if (SizeFromSequence(start) > 0)
+    {
+        const uint32_t window = m_rWndCallback();
+        *seq = start;
+        *end = start + std::min(m_segmentSize, window - std::min(window, m_sentSize));
+        return m_sentSize <= window;
+    }
+    *seq = doubtful;
+    *end = doubtful + m_segmentSize;
+    return doubts;
+}
+
+// Restarts the retransmission timer for every acknowledgement of new data.
+class Restarting : public TcpSocketBase
+{
+    void NewAck(const SequenceNumber32& ack, bool restarts) override
+    {
+        TcpSocketBase::NewAck(ack, restarts || corrected);
+    }
+};
+
+// What the library's own does, for `Restarting`.
+Ptr<Socket>
+TcpL4Protocol::CreateSocket()
+{
+    auto created = [](TypeId type) {
+        ObjectFactory factory;
+        factory.SetTypeId(type);
+        return factory.Create();
+    };
+    Ptr<TcpSocketBase> socket = CreateObject<Restarting>();
+    socket->SetNode(m_node);
+    socket->SetTcp(this);
+    socket->SetRtt(DynamicCast<RttEstimator>(created(m_rttTypeId)));
+    socket->SetCongestionControlAlgorithm(
+        DynamicCast<TcpCongestionOps>(created(m_congestionTypeId)));
+    socket->SetRecoveryAlgorithm(DynamicCast<TcpRecoveryOps>(created(m_recoveryTypeId)));
+    m_sockets.push_back(socket);
+    return socket;
 }
 
 // Proportional rate reduction (RFC 9937 section 6.2) in 64 bits.
