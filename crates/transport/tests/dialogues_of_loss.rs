@@ -175,6 +175,46 @@ fn sack_repairs_what_is_missing_and_nothing_else() {
 }
 
 #[test]
+fn with_nothing_new_only_what_is_below_a_block_goes_again_in_doubt() {
+    let config = Config { sack: true, initial_window: 8, ..plain() };
+    play(
+        config,
+        "
+        connect
+        > SYN
+        @ 100
+        < SYN ack 1 mss 1000 sackok
+        > ack 1
+        write 8000
+        > 1:1001 ack 1
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        > 3001:4001 ack 1
+        > 4001:5001 ack 1
+        > 5001:6001 ack 1
+        > 6001:7001 ack 1
+        > 7001:8001 ack 1
+        @ 200
+        < ack 1 sack 1001:2001
+        < ack 1 sack 1001:2001 3001:4001
+        < ack 1 sack 1001:2001 3001:4001 5001:6001
+        > 1:1001 ack 1
+        window 4000
+        < ack 1 sack 5001:7001 1001:2001 3001:4001
+        > 2001:3001 ack 1
+        @ 300
+        < ack 2001 sack 5001:7001 3001:4001
+        > 4001:5001 ack 1       # Not lost yet: rule 3 of NextSeg (RFC 6675 §4).
+        @ 350
+        < ack 4001 sack 5001:7001
+        window 4000             # There is room, but 7001:8001 may be on the way: (1.b).
+        @ next 650              # Each part has restarted the timer (RFC 6298 §5.3).
+        > 4001:5001 ack 1
+    ",
+    );
+}
+
+#[test]
 fn limited_transmit_sends_new_data_for_the_first_two_duplicates() {
     let config = Config { limited_transmit: true, ..lossy(Recovery::NewReno) };
     play(
