@@ -348,9 +348,12 @@ impl Visits {
                     (upper >> WAIT_HIGH_BITS, wait | low, service, 0)
                 }
             };
-            let stage = StageId(stage as u32);
-            let [wait, service, blocked] = [wait, service, blocked].map(Duration::from_ps);
-            Some(Visit { wait, service, blocked, stage })
+            Some(Visit {
+                wait: Duration::from_ps(wait),
+                service: Duration::from_ps(service),
+                blocked: Duration::from_ps(blocked),
+                stage: StageId(stage as u32),
+            })
         })
     }
 
