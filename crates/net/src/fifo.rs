@@ -10,7 +10,7 @@
 //! [`DropTail`](crate::queue::DropTail) queue counts; half of its events are not there.
 
 use crate::server::Service;
-use lastmeter_base::{Bytes, Duration, Packet, StageId, Stream, Time};
+use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId};
 use std::collections::VecDeque;
 
@@ -71,15 +71,8 @@ impl Fifo {
         self.free_at = begins.saturating_add(service);
         self.moved += len;
         self.accepted += 1;
-        // Whoever is due at this instant goes before the newcomer waits.
-        while let Some(&(earlier, len)) = self.waiting.front().filter(|next| next.0 <= now) {
-            debug_assert!(earlier <= now);
-            self.bytes -= len;
-            self.waiting.pop_front();
-        }
-        if self.waiting.is_empty() {
-            // From the beginning again: a ring that few wait in stays in few lines of a cache.
-            self.waiting.clear();
+        if !self.waiting.is_empty() {
+            self.begin_services(now);
         }
         if begins > now {
             self.bytes += len;
@@ -87,6 +80,19 @@ impl Fifo {
             self.waiting_most = self.waiting_most.max(self.waiting.len() as u64);
         }
         (begins, service)
+    }
+
+    /// Whoever is due at this instant goes before a newcomer waits.
+    #[inline]
+    fn begin_services(&mut self, now: Time) {
+        while let Some(&(_, len)) = self.waiting.front().filter(|next| next.0 <= now) {
+            self.bytes -= len;
+            self.waiting.pop_front();
+        }
+        if self.waiting.is_empty() {
+            // From the beginning again: a ring that few wait in stays in few lines of a cache.
+            self.waiting.clear();
+        }
     }
 
     /// When the service that is known last ends.
@@ -164,12 +170,12 @@ fn time_for(
     service: &Service,
     last: &mut (Bytes, Duration),
     (begins, len): (Time, Bytes),
-    stream: &mut Stream,
+    cx: &mut Context<'_>,
 ) -> Duration {
     if last.0 == len {
         return last.1;
     }
-    let time = service.time_for(begins, len, stream);
+    let time = service.time_for(begins, len, cx.rng());
     if let Service::Line { .. } = service {
         *last = (len, time);
     }
@@ -191,7 +197,7 @@ impl Element for FifoServer {
         }
         packet.entered = now;
         let FifoServer { fifo, service, last, .. } = self;
-        let service = |begins| time_for(service, last, (begins, len), cx.rng());
+        let service = |begins| time_for(service, last, (begins, len), cx);
         let (begins, service) = fifo.accept(now, len, service);
         if cx.collecting() {
             packet.visit(self.stage, begins - now, service, Duration::ZERO);
