@@ -46,14 +46,21 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn next_acknowledgement(&mut self, now: Time) -> Option<Segment> {
-        if std::mem::take(&mut self.probe_due) {
-            // A number just below the window: every receiver answers that with its window.
-            self.counters.probes += 1;
-            let seq = self.number(self.una).wrapping_sub(1);
-            return Some(Segment { seq, ..self.acknowledgement(now) });
+        if self.probe_due {
+            return Some(self.probe(now));
         }
-        self.ack_due.then(|| self.acknowledgement(now))
+        self.ack_due.then(|| self.segment(now, self.number(self.max)))
+    }
+
+    /// A number just below the window: every receiver answers that with its window.
+    #[cold]
+    fn probe(&mut self, now: Time) -> Segment {
+        self.probe_due = false;
+        self.counters.probes += 1;
+        let seq = self.number(self.una).wrapping_sub(1);
+        self.segment(now, seq)
     }
 
     /// A SYN, or its answer.
@@ -109,7 +116,7 @@ impl Connection {
         self.reply = Some(Box::new(segment));
     }
 
-    #[inline]
+    #[inline(always)]
     fn segment(&mut self, now: Time, seq: u32) -> Segment {
         let window = self.window_field();
         self.ack_due = false;
@@ -291,7 +298,9 @@ impl Connection {
         .min(self.mss - 1)
     }
 
-    /// Sends positions `start` to `end`, data and FIN.
+    /// Sends positions `start` to `end`, data and FIN. In line, because a segment is too large to be
+    /// handed on by value for nothing.
+    #[inline(always)]
     fn send(&mut self, now: Time, start: u64, end: u64) -> Segment {
         let data_end = end.min(self.written);
         let len = data_end - start;
