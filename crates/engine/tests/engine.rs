@@ -92,6 +92,20 @@ fn a_disarmed_timer_does_not_expire_and_can_be_armed_again() {
 }
 
 #[test]
+fn a_timer_that_comes_back_to_an_instant_expires_there_once_and_in_its_turn() {
+    // The first event for 50 us is still pending when the timer is set for then again.
+    let log = timed(&[(0, 10), (1, 50)], |cx, timer| match timer {
+        0 => cx.arm(TimerId(1), at(20)),
+        1 if cx.now() == at(20) => {
+            cx.arm(TimerId(2), at(50));
+            cx.arm(TimerId(1), at(50));
+        }
+        _ => {}
+    });
+    assert_eq!(log, [(0, at(10)), (1, at(20)), (2, at(50)), (1, at(50))]);
+}
+
+#[test]
 fn a_past_deadline_means_now() {
     let log = timed(&[(0, 10)], |cx, timer| {
         if timer == 0 {
