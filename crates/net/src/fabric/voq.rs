@@ -19,6 +19,7 @@
 
 mod items;
 mod known;
+mod schedule;
 #[cfg(test)]
 mod twin;
 
@@ -26,8 +27,8 @@ use super::allocation::{Allocation, PORTS_MAX, Shares, Summary};
 use items::{Items, NONE};
 use known::Known;
 use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end};
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use schedule::{Due, Schedule};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 const PS_PER_SECOND: u64 = 1_000_000_000_000;
@@ -109,96 +110,6 @@ struct Queue<T> {
 /// The output of a queue that is not used.
 const NO_OUTPUT: u16 = u16::MAX;
 const _: () = assert!(PORTS_MAX < NO_OUTPUT as usize, "every output has a number");
-
-/// When a queue is due, its turn and its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Due {
-    at: u64,
-    turn: u64,
-}
-
-impl Due {
-    const PLACE_BITS: u32 = 16;
-    /// After all that are due at some time.
-    const NEVER: Due = Due { at: u64::MAX, turn: u64::MAX };
-
-    fn new(at: u64, turn: u64, place: usize) -> Due {
-        debug_assert!(turn < 1 << (64 - Due::PLACE_BITS), "10^14 turns");
-        Due { at, turn: turn << Due::PLACE_BITS | place as u64 }
-    }
-    fn at(self) -> Time {
-        Time::from_ps(self.at)
-    }
-    fn place(self) -> usize {
-        self.turn as usize & ((1 << Due::PLACE_BITS) - 1)
-    }
-    /// As one number: comparing needs no branch.
-    #[inline]
-    fn as_number(self) -> u128 {
-        u128::from(self.at) << 64 | u128::from(self.turn)
-    }
-}
-
-impl PartialOrd for Due {
-    #[inline]
-    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    #[inline]
-    fn cmp(&self, other: &Due) -> Ordering {
-        self.as_number().cmp(&other.as_number())
-    }
-}
-
-/// Queues by when they are due; ties go by turn. The first is known without a look at the others.
-#[derive(Debug)]
-struct Schedule {
-    first: Due,
-    others: BinaryHeap<Reverse<Due>>,
-}
-
-impl Default for Schedule {
-    fn default() -> Schedule {
-        Schedule { first: Due::NEVER, others: BinaryHeap::new() }
-    }
-}
-
-impl Schedule {
-    #[inline]
-    fn first(&self) -> Option<Due> {
-        (self.first != Due::NEVER).then_some(self.first)
-    }
-    #[inline]
-    fn push(&mut self, due: Due) {
-        if self.first == Due::NEVER {
-            self.first = due;
-        } else {
-            self.others.push(Reverse(self.first.max(due)));
-            self.first = self.first.min(due);
-        }
-    }
-    #[inline]
-    fn pop(&mut self) {
-        self.first = self.others.pop().map_or(Due::NEVER, |due| due.0);
-    }
-    /// Pops and pushes.
-    #[inline]
-    fn replace(&mut self, due: Due) {
-        self.first = match self.others.peek_mut() {
-            Some(mut next) if next.0 < due => std::mem::replace(&mut *next, Reverse(due)).0,
-            _ => due,
-        };
-    }
-    /// Asks for what any of these will need.
-    #[inline]
-    fn prefetch(&self) {
-        let others = self.others.as_slice();
-        others.iter().take(1).for_each(prefetch);
-        prefetch_end(others);
-    }
-}
 
 impl<T> Voqs<T> {
     /// Queues of together at most `bytes_max`; without an `allocation` they are served as they come.
@@ -451,8 +362,7 @@ impl<T> Voqs<T> {
         old.clear();
         old.reserve(room);
         std::mem::swap(&mut self.queues, old);
-        let mut due = std::mem::take(&mut self.due).others.into_vec();
-        due.clear();
+        let mut due = std::mem::take(&mut self.due).into_room();
         self.turns = 0;
         self.outputs.clear();
         self.known.clear_queues();
@@ -487,8 +397,7 @@ impl<T> Voqs<T> {
             }
         }
         self.sorted = self.queues.len() as u32; // At most `PORTS_MAX`.
-        self.due.others = due.into();
-        self.due.pop();
+        self.due = Schedule::of(due);
     }
 
     /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.
