@@ -19,6 +19,7 @@
 //! | `weight`      | 1       | 0.002    | w, of the present length in the mean                 |
 //! | `gentle`      | flag    | true     | rise to 1 between `max` and twice `max`              |
 //! | `wait`        | flag    | true     | leave at least 1/p packets between drops (ns-2)      |
+//! | `full-counts` | flag    | false    | a drop for want of room too starts the count anew    |
 //! | `by-length`   | flag    | false    | probability in proportion to a packet's length       |
 //! | `ecn`         | flag    | false    | mark instead of dropping where both ends understand  |
 //! | `typical`     | size    | 1500 B   | packet of `by-length`, and of the time s when idle   |
@@ -32,8 +33,8 @@
 //! gentle: Floyd, 2000; wait: ns-2 `red.cc`. Deviations: after a drop `count` starts from -1 as it
 //! does at first; the paper's figure sets 0, which makes gaps uniform on 1 to 1/p - 1, not on 1 to
 //! 1/p as its §7 derives. With `wait` it is 0 as in ns-2: gaps are uniform on 1/p to 2/p - 1. A drop
-//! for want of room leaves `count` as it is (the paper's figure has none; so do ns-2 and ns-3).
-//! Whoever finds at most one packet waiting is kept whatever the mean, as in ns-2 and ns-3: a mean
+//! for want of room leaves `count` as it is (the paper's figure has none; so does ns-3); with
+//! `full-counts` it is as after an early drop (ns-2, unless its `ns1_compat_` is set). Whoever finds at most one packet waiting is kept whatever the mean, as in ns-2 and ns-3: a mean
 //! that lags behind is no reason to let the link run dry. Marks need `ecn`; above `max` (or twice
 //! `max`) drops stay drops (RFC 3168 §7). Time s of a typical packet is that at the link's rate, or
 //! at 1 Gbit/s where it has none.
@@ -61,6 +62,8 @@ pub struct RedOptions {
     pub gentle: bool,
     /// Whether drops are at least 1/p packets apart.
     pub wait: bool,
+    /// Whether a drop for want of room starts the count anew.
+    pub full_counts: bool,
     /// Whether long packets are likelier to be dropped.
     pub by_length: bool,
     /// Whether packets are marked.
@@ -124,6 +127,7 @@ impl RedOptions {
             weight: 0.002,
             gentle: true,
             wait: true,
+            full_counts: false,
             by_length: false,
             ecn: false,
             typical: Bytes(1500),
@@ -197,8 +201,12 @@ impl Red {
         if self.random.unit() >= pa {
             return Verdict::Keep;
         }
-        self.count = if self.options.wait { 0 } else { -1 };
+        self.count_anew();
         Verdict::Early
+    }
+
+    fn count_anew(&mut self) {
+        self.count = if self.options.wait { 0 } else { -1 };
     }
 }
 
@@ -231,6 +239,9 @@ impl Queue for Red {
             }
         }
         if !self.bank.fits(packet.len) {
+            if self.options.full_counts {
+                self.count_anew();
+            }
             return Err(packet);
         }
         self.idle_since = None;
@@ -281,6 +292,12 @@ impl Described for Red {
             Param::or("weight", PROBABILITY, "0.002", "of the present length in the mean"),
             Param::or("gentle", ParamKind::Flag, "true", "rise to 1 between `max` and twice it"),
             Param::or("wait", ParamKind::Flag, "true", "at least 1/p packets between drops"),
+            Param::or(
+                "full-counts",
+                ParamKind::Flag,
+                "false",
+                "a drop for want of room too starts the count anew, as in ns-2",
+            ),
             Param::or("by-length", ParamKind::Flag, "false", "long packets are likelier dropped"),
             ECN,
             Param::or("typical", ParamKind::PACKET, "1500 B", "length of a typical packet"),
@@ -325,6 +342,7 @@ impl Described for Red {
             weight: values.get("weight"),
             gentle: values.get("gentle"),
             wait: values.get("wait"),
+            full_counts: values.get("full-counts"),
             by_length: values.get("by-length"),
             ecn: values.get("ecn"),
             typical,
@@ -386,6 +404,20 @@ mod tests {
         // The first begins at -1.
         let (least, most) = (gaps[1..].iter().min(), gaps[1..].iter().max());
         assert_eq!((least, most), (Some(&20), Some(&39)));
+    }
+
+    #[test]
+    fn a_drop_for_want_of_room_starts_the_count_anew_where_asked() {
+        for (full_counts, expected) in [(false, 50), (true, 0)] {
+            let room = Room { packets: 3, ..Room::UNLIMITED };
+            let options =
+                RedOptions { min: 0.0, max: 1e6, full_counts, room, ..RedOptions::usual() };
+            let mut red = red(options);
+            (0..3).for_each(|_| red.enqueue(Time::START, packet(0, 100)).unwrap());
+            red.count = 49;
+            red.enqueue(Time::START, packet(0, 100)).unwrap_err();
+            assert_eq!(red.count, expected);
+        }
     }
 
     #[test]
