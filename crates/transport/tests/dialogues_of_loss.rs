@@ -113,6 +113,40 @@ fn reno_leaves_recovery_with_the_first_new_acknowledgement_and_waits_for_the_tim
     );
 }
 
+/// Only segment 1 is lost; the timer sends what has arrived as well, which the peer acknowledges again.
+#[test]
+fn a_careful_reno_takes_duplicates_of_what_the_timer_sent_again_for_no_loss() {
+    let again = "
+        > 5001:6001 ack 1
+        > 7001:8001 ack 1
+        > 8001:9001 ack 1
+    ";
+    for (careful, then) in [(false, again), (true, "")] {
+        play(
+            Config { careful, ..lossy(Recovery::Reno) },
+            &open(&format!(
+                "{FIVE}
+        @ 400
+        > 1:1001 ack 1
+        window 1000
+        @ 500
+        < ack 1001
+        > 1001:2001 ack 1
+        > 2001:3001 ack 1
+        @ 600
+        < ack 5001
+        > 5001:6001 ack 1
+        > 6001:7001 ack 1
+        < ack 5001
+        < ack 5001
+        < ack 5001
+        {then}
+    "
+            )),
+        );
+    }
+}
+
 #[test]
 fn tahoe_starts_again_with_a_window_of_one() {
     play(

@@ -85,6 +85,9 @@ pub struct Config {
     pub linger: Duration,
     /// Which end lingers.
     pub lingering: Lingering,
+    /// Tahoe and Reno too take duplicates of what had been sent before the timer expired for no new
+    /// loss (RFC 2582 §5; ns-2's `bugFix_` as of 1997). NewReno always does.
+    pub careful: bool,
     /// Hoe: one new segment for every two duplicate acknowledgements in recovery, instead of a
     /// window that they inflate.
     pub one_for_two: bool,
@@ -130,6 +133,7 @@ impl Config {
             retries_opening: 6,
             linger: Duration::from_secs(60),
             lingering: Lingering::First,
+            careful: false,
             one_for_two: false,
             burst_max: None,
             estimates_start: false,

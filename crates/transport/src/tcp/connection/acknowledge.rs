@@ -7,7 +7,7 @@
 //!   all that had been sent is acknowledged.
 
 use super::paced::Told;
-use super::{Connection, Ended, NEVER, Phase, Proportional, State};
+use super::{Connection, Ended, NEVER, ORIGIN, Phase, Proportional, State};
 use crate::tcp::Segment;
 use crate::tcp::config::Recovery;
 use crate::tcp::control::Acknowledged;
@@ -204,9 +204,10 @@ impl Connection {
     }
 
     /// Duplicates of what was sent again mean nothing (RFC 6582 §3.2 step 1). The older ways do not
-    /// know that.
+    /// know that, unless they are careful.
     fn may_recover(&self) -> bool {
-        self.sack || self.config.recovery != Recovery::NewReno || self.una > self.recover
+        let knows = self.config.recovery == Recovery::NewReno || self.config.careful;
+        self.sack || !knows || self.una > self.recover
     }
 
     #[inline]
@@ -255,6 +256,9 @@ impl Connection {
                 false => threshold.min(most),
             };
             self.leave_recovery(now);
+            if self.config.recovery == Recovery::Reno {
+                self.recover = ORIGIN;
+            }
         } else if self.sack {
             if self.config.proportional {
                 self.reduce_in_proportion(delivered, acked > 0);
@@ -263,6 +267,7 @@ impl Connection {
             if self.config.recovery == Recovery::Reno {
                 self.window.congestion = threshold;
                 self.leave_recovery(now);
+                self.recover = ORIGIN; // What else is missing is a loss of its own.
                 return;
             }
             // A part: the next hole follows at once (RFC 6582 §3.2 step 3, A-165).
