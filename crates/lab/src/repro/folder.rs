@@ -67,6 +67,8 @@ pub(super) struct Experiment {
     pub(super) figures: Option<Figures>,
     pub(super) constants: Constants,
     pub(super) contradictions: Vec<Contradiction>,
+    /// Ids of rows that say something only where the simulation is as long as the document's.
+    pub(super) full: Vec<String>,
     pub(super) rows: Vec<Expected>,
 }
 
@@ -155,10 +157,11 @@ impl Experiment {
         shelf.text(&place("README.md"))?;
         let file = place("experiment.toml");
         let (root, mut decoder) = open(&file, shelf.text(&file)?)?;
-        let besides = &["constants", "contradictions"];
+        let besides = &["constants", "contradictions", FULL];
         let shape = Shape { what: "a reproduction", params: HEADER, kind: None, besides };
         let (_, header) = decoder.table(&shape, &root, "");
         let contradictions = contradictions(&mut decoder, root.get("contradictions"));
+        let full = root.get(FULL).map(|item| ids(&mut decoder, item)).unwrap_or_default();
         let mut constants = Constants::default();
         if let Some(profile) = header.given::<String>("profile") {
             let file = format!("profiles/{profile}.toml");
@@ -172,9 +175,11 @@ impl Experiment {
         let system: String = header.get("system");
         let csv = place("expected.csv");
         let rows = from_csv(&csv, shelf.text(&csv)?, &system)?;
-        for id in contradictions.iter().flat_map(|contradiction| &contradiction.rows) {
+        let contradicted = contradictions.iter().flat_map(|contradiction| &contradiction.rows);
+        let named = contradicted.map(|id| ("a contradiction", id));
+        for (who, id) in named.chain(full.iter().map(|id| ("`full`", id))) {
             if !rows.iter().any(|row| row.id == *id) {
-                let found = format!("a contradiction names `{id}`, which {csv} does not have");
+                let found = format!("{who} names `{id}`, which {csv} does not have");
                 return Err(Error::file(&file, 1, found));
             }
         }
@@ -187,6 +192,7 @@ impl Experiment {
             figures,
             constants,
             contradictions,
+            full,
             rows,
         })
     }
@@ -246,6 +252,19 @@ fn contradictions(decoder: &mut Decoder<'_>, list: Option<&Item>) -> Vec<Contrad
         Some(Contradiction { rows, document, arithmetic })
     };
     items.iter().filter_map(read).collect()
+}
+
+/// The key of `experiment.toml` that lists ids.
+const FULL: &str = "full";
+
+/// Ids of rows.
+fn ids(decoder: &mut Decoder<'_>, item: &Item) -> Vec<String> {
+    let found = texts(item).unwrap_or_default();
+    if found.is_empty() {
+        let fault = Fault::new("no rows are named", "write `full = [\"E-64\"]`");
+        decoder.report(&item.mark, FULL, fault);
+    }
+    found
 }
 
 /// The texts of a list of nothing else.

@@ -139,7 +139,8 @@ impl Job {
     pub fn plots(&self, options: Options, means: Means<'_>) -> Result<Vec<Plot>, Error> {
         let Some(figures) = self.experiment.figures else { return Ok(Vec::new()) };
         let constants = &self.experiment.constants;
-        figures(&Setting { constants, seed: options.seed, id: None, means, kept: &self.kept })
+        let (seed, kept) = (options.seed, &self.kept);
+        figures(&Setting { constants, seed, id: None, later: &[], means, kept })
     }
 
     /// What else is drawn of the document; none where nobody has described any.
@@ -149,7 +150,8 @@ impl Job {
     pub fn drawings(&self, options: Options, means: Means<'_>) -> Result<Vec<Drawing>, Error> {
         let Some(drawings) = compute::drawings(self.name()) else { return Ok(Vec::new()) };
         let constants = &self.experiment.constants;
-        drawings(&Setting { constants, seed: options.seed, id: None, means, kept: &self.kept })
+        let (seed, kept) = (options.seed, &self.kept);
+        drawings(&Setting { constants, seed, id: None, later: &[], means, kept })
     }
 
     /// Computes, and puts the results beside what was published.
@@ -168,9 +170,12 @@ impl Job {
         let Job { experiment, id, kept } = self;
         let constants = &experiment.constants;
         let id_given = id.as_deref();
-        let setting = Setting { constants, seed: options.seed, id: id_given, means, kept: &kept };
+        let long = |of: &str| experiment.full.iter().any(|id| id.eq_ignore_ascii_case(of));
+        let means = Means { full: means.full || id_given.is_some_and(long), ..means };
+        let later = if means.full { &[][..] } else { &experiment.full[..] };
+        let seed = options.seed;
+        let setting = Setting { constants, seed, id: id_given, later, means, kept: &kept };
         let computed = (experiment.compute)(&setting)?;
-        let wanted = |of: &str| id.as_ref().is_none_or(|id| id.eq_ignore_ascii_case(of));
         for value in &computed {
             let expected = experiment.rows.iter().any(|row| row.is_of(value));
             if !expected {
@@ -179,13 +184,15 @@ impl Job {
                 return Err(Error::unknown("published value", &item, items));
             }
         }
-        let rows = experiment.rows.iter().filter(|row| wanted(&row.id));
+        let rows = experiment.rows.iter().filter(|row| setting.wants(&row.id));
         let rows: Vec<Row> =
             rows.map(|row| beside(&experiment, row, &computed)).collect::<Result<_, _>>()?;
         let touched = |contradiction: &Contradiction| {
             rows.iter().any(|row| contradiction.rows.contains(&row.id))
         };
+        let later = experiment.rows.iter().filter(|row| later.contains(&row.id)).count();
         Ok(Sheet {
+            later: later as u64,
             contradictions: experiment.contradictions.into_iter().filter(touched).collect(),
             constants: experiment.constants.origins(),
             name: experiment.name,

@@ -58,6 +58,8 @@ pub struct Sheet {
     pub constants: Origins,
     /// Where the document contradicts itself about these rows.
     pub contradictions: Vec<Contradiction>,
+    /// Rows that only a full run judges and that are left out here.
+    pub later: u64,
     /// In the order of `expected.csv`.
     pub rows: Vec<Row>,
 }

@@ -138,6 +138,11 @@ fn sheet_text(text: &mut String, sheet: &Sheet, columns: &Columns, style: Style)
         );
         wrapped(&words, style.width, 0, INDENT).iter().for_each(|line| add(line));
     }
+    if sheet.later > 0 {
+        let words =
+            format!("{} more rows are judged with --full, or where one is named", sheet.later);
+        add(&style.paint(Paint::Faint, &words));
+    }
     add("");
 }
 

@@ -81,6 +81,8 @@ pub struct Setting<'a> {
     pub seed: u64,
     /// The one row that is asked for; `None` for all.
     pub id: Option<&'a str>,
+    /// Ids of rows that only a full run judges, where this is none.
+    pub later: &'a [String],
     /// Threads, and how much to do.
     pub means: Means<'a>,
     /// What has been found before for the same experiment.
@@ -90,7 +92,8 @@ pub struct Setting<'a> {
 impl Setting<'_> {
     /// Whether rows of `id` are asked for, so that a long computation can leave out the others.
     pub fn wants(&self, id: &str) -> bool {
-        self.id.is_none_or(|wanted| wanted.eq_ignore_ascii_case(id))
+        let later = self.later.iter().any(|later| later.eq_ignore_ascii_case(id));
+        !later && self.id.is_none_or(|wanted| wanted.eq_ignore_ascii_case(id))
     }
 }
 
