@@ -29,6 +29,14 @@ impl File {
     /// # Errors
     /// A setting is wrong, or the model is.
     pub(super) fn run(&self, sets: &[String]) -> Result<Found, Error> {
+        Ok(self.run_from(sets, Time::START)?.1)
+    }
+
+    /// What had come of it at an instant before its end, and at its end.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the model is.
+    pub(super) fn run_from(&self, sets: &[String], from: Time) -> Result<(Found, Found), Error> {
         let overrides = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>();
         let overrides = overrides.map_err(Error::Problems)?;
         let experiment = Experiment::parse(self.name, self.text, &overrides, &Builtin)
@@ -42,8 +50,11 @@ impl File {
             message: error.to_string(),
         };
         let mut engine = built.graph.build(1).map_err(failed)?;
+        let found = |outcome| Found { name: self.name, outcome };
+        engine.run_parallel(from, &Default::default(), &Serial).map_err(failed)?;
+        let before = found(engine.so_far().map_err(failed)?);
         engine.run_parallel(end, &Default::default(), &Serial).map_err(failed)?;
-        Ok(Found { name: self.name, outcome: engine.finish().map_err(failed)? })
+        Ok((before, found(engine.finish().map_err(failed)?)))
     }
 }
 

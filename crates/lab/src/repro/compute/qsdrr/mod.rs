@@ -45,16 +45,18 @@ impl Study {
     fn get(&self, case: &Case) -> Option<&Shares> {
         self.found.iter().find(|(found, _)| found == case).map(|(_, shares)| shares)
     }
-    /// Of those in which everything is as in the network's file.
+    /// Of those in which everything is as in the network's file, the longest.
     fn of(&self, network: Network, discipline: Discipline, packets: u64) -> Result<&Shares, Error> {
         let is = |case: &Case| {
             (case.network, case.discipline, case.packets) == (network, discipline, packets)
                 && case.unsaid == Unsaid::default()
         };
-        let found = self.found.iter().find(|(case, _)| is(case));
-        found.map(|(_, shares)| shares).ok_or_else(|| Error::Computation {
-            name: NAME,
-            message: format!("{} with {packets} packets was not run", discipline.name()),
+        let found = self.found.iter().filter(|(case, _)| is(case));
+        found.max_by_key(|(case, _)| case.length).map(|(_, shares)| shares).ok_or_else(|| {
+            Error::Computation {
+                name: NAME,
+                message: format!("{} with {packets} packets was not run", discipline.name()),
+            }
         })
     }
     /// Of exactly this one.
@@ -119,9 +121,13 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let cases = cases(setting, &reading)?;
     let study = Study::run(&tables, setting, cases)?;
     let mut rows = given(&tables, setting)?;
-    if figures {
+    if wants(&["D-84"]) {
         rows.extend(figure_16(&study, &reading)?);
+    }
+    if figures {
         rows.extend(figure_17(&study, &reading)?);
+    }
+    if wants(&["D-86"]) {
         rows.extend(figure_18(&study, &reading)?);
     }
     if wants(&["D-79"]) {
@@ -178,7 +184,7 @@ impl Reading {
             } else {
                 "observation_others"
             })?,
-            length_swept: constants.get("observation_short")?,
+            length_swept: constants.get("observation_swept")?,
             significant: number("significant")?,
             comparable: number("comparable")?,
             below: constants.get("buffer_below")?,

@@ -1,9 +1,9 @@
 //! The networks of the study, the disciplines, and what connections get in a run.
 
 use super::NAME;
-use crate::repro::compute::runs::{self, File};
+use crate::repro::compute::runs::{self, File, Found};
 use crate::repro::{Constants, Error, Means};
-use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_base::{Bytes, Duration, Rate, Time};
 
 /// Which network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Discipline {
             Discipline::Tdrr => format!("{{ tdrr = {{ packets = {packets} }} }}"),
             Discipline::Red | Discipline::Red1993 => format!(
                 "{{ red = {{ packets = {packets}, min = {}, max = {packets}, probability = {}, \
-                 weight = {}, gentle = false, wait = {}, typical = \"500 B\" }} }}",
+                 weight = {}, gentle = false, wait = {}, full-counts = true, typical = \"500 B\" }} }}",
                 packets * red.min / 100,
                 1.0 / red.drop_one_in as f64,
                 1.0 / red.mean_over as f64,
@@ -161,22 +161,54 @@ pub(super) struct BlueSteps {
 /// What §7 does not say, where it is not as in the network's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Unsaid {
-    /// One way from source to receiver, in milliseconds.
+    /// One way from source to receiver in Fig 15's network, in milliseconds.
     pub(super) delay: Option<u64>,
+    /// The same between those that are far apart in the network of mixed traffic.
+    pub(super) far: Option<u64>,
     pub(super) blue: Option<BlueSteps>,
     /// The shortest retransmission timer, in milliseconds.
     pub(super) timer: Option<u64>,
+    /// The largest window, in segments.
+    pub(super) window: Option<u64>,
+    /// Within what time sources start, in milliseconds.
+    pub(super) spread: Option<u64>,
+    /// Whether duplicates of what was sent before a timeout mean nothing.
+    pub(super) careful: bool,
 }
 
 /// Of sources and receivers, one way, in milliseconds: `single.toml`.
 const ACCESS: u64 = 2;
+/// Of all that far sources share with the others, one way, in milliseconds: `mixed.toml`.
+const SHARED: u64 = 19;
 
 impl Unsaid {
-    fn sets(self) -> Vec<String> {
-        let delay =
-            self.delay.map(|ms| format!("links.0.delay=\"{} ms\"", ms.saturating_sub(ACCESS)));
-        let timer = self.timer.map(|ms| format!("traffic.stream.tcp.timeout-min=\"{ms} ms\""));
-        delay.into_iter().chain(timer).collect()
+    /// Settings over a network's file.
+    fn sets(self, network: Network, mss: u64) -> Vec<String> {
+        let mut sets = Vec::new();
+        if let Some(ms) = self.delay {
+            sets.push(format!("links.0.delay=\"{} ms\"", ms.saturating_sub(ACCESS)));
+        }
+        if let Some(ms) = self.far {
+            sets.push(format!("links.2.delay=\"{} ms\"", ms.saturating_sub(SHARED)));
+        }
+        for (_, _, name) in network.groups() {
+            let mut set = |key: &str, value: String| {
+                sets.push(format!("traffic.{name}.tcp.{key}={value}"));
+            };
+            if let Some(ms) = self.timer {
+                set("timeout-min", format!("\"{ms} ms\""));
+            }
+            if let Some(segments) = self.window {
+                set("receive-buffer", format!("\"{} B\"", segments * mss));
+            }
+            if let Some(ms) = self.spread {
+                set("spread", format!("\"{ms} ms\""));
+            }
+            if self.careful {
+                set("careful", "true".to_owned());
+            }
+        }
+        sets
     }
 }
 
@@ -199,7 +231,12 @@ pub(super) struct Case {
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     groups: Vec<Vec<f64>>,
+    /// Of the time after [`START`], mean over all connections.
+    later: f64,
 }
+
+/// The part of a run that [`Shares::mean_later`] leaves out: one in so many.
+const START: u64 = 4;
 
 impl Shares {
     fn all(&self) -> impl Iterator<Item = f64> + '_ {
@@ -214,6 +251,10 @@ impl Shares {
     /// Mean goodput over all connections.
     pub(super) fn mean(&self) -> f64 {
         self.all().sum::<f64>() / self.all().count() as f64
+    }
+    /// Mean goodput over all connections without the first quarter of the run.
+    pub(super) fn mean_later(&self) -> f64 {
+        self.later
     }
     /// Mean goodput of the first group: the long connections, where there are such.
     pub(super) fn mean_first(&self) -> f64 {
@@ -266,7 +307,8 @@ impl Tables {
     fn run(&self, case: &Case) -> Result<Shares, Error> {
         let mut sets =
             vec![format!("seed={}", self.seed), format!("duration=\"{} ps\"", case.length.as_ps())];
-        sets.extend(case.unsaid.sets());
+        let mss = self.packet.0 - HEADERS;
+        sets.extend(case.unsaid.sets(case.network, mss));
         let queue = case.discipline.queue(case.packets, &self.red, case.unsaid.blue);
         for link in 0..case.network.bottlenecks() {
             sets.push(format!("links.{link}.queue={queue}"));
@@ -274,21 +316,28 @@ impl Tables {
         }
         for (_, _, name) in case.network.groups() {
             // Headers of IP and TCP without options.
-            sets.push(format!("traffic.{name}.tcp.mss=\"{} B\"", self.packet.0 - HEADERS));
+            sets.push(format!("traffic.{name}.tcp.mss=\"{mss} B\""));
         }
         let text = case.network.text();
-        let found = File { name: NAME, text, collecting: false, tracing: false }.run(&sets)?;
+        let file = File { name: NAME, text, collecting: false, tracing: false };
+        let start = case.length / START;
+        let (before, found) = file.run_from(&sets, Time::START + start)?;
         // A hundred connections share each bottleneck; headers are no goodput.
         let payload = self.link.as_bits() as f64 / self.connections as f64
             * (self.packet.0 - HEADERS) as f64
             / self.packet.0 as f64;
         let fair = payload / 8.0 * case.length.as_secs_f64();
-        let group = |&(host, count, name): &(&str, usize, &str)| {
+        let group = |found: &Found, &(host, count, name): &(&str, usize, &str)| {
             let got = |at| found.count(&format!("{host}.{at} receives {name}"), "consumed");
-            (0..count).map(|at| Ok(100.0 * got(at)? as f64 / fair)).collect()
+            (0..count).map(|at| Ok(100.0 * got(at)? as f64 / fair)).collect::<Result<_, Error>>()
         };
-        let groups = case.network.groups().iter().map(group).collect::<Result<_, Error>>()?;
-        Ok(Shares { groups })
+        let of = |found: &Found| -> Result<Vec<Vec<f64>>, Error> {
+            case.network.groups().iter().map(|of| group(found, of)).collect()
+        };
+        let early = Shares { groups: of(&before)?, later: 0.0 }.mean();
+        let whole = Shares { groups: of(&found)?, later: 0.0 };
+        let part = START as f64 / (START - 1) as f64;
+        Ok(Shares { later: (whole.mean() - early) * part, ..whole })
     }
 
     /// Runs all of them, as many at once as there are threads.
@@ -335,6 +384,7 @@ mod tests {
             for (case, shares) in cases.iter().zip(tables().run_all(&cases, Means::PLAIN).unwrap())
             {
                 let mean = shares.mean();
+                assert!(shares.mean_later() > mean, "{case:?}: in the first quarter windows grow");
                 assert!(mean > 5.0 && mean < 100.0, "{case:?}: {mean}");
                 assert!(shares.deviation() > 0.0 && shares.farthest() > 0.0, "{case:?}");
             }
@@ -343,7 +393,8 @@ mod tests {
 
     #[test]
     fn deviation_and_distance_are_those_of_all_connections() {
-        let shares = Shares { groups: vec![vec![80.0, 120.0], vec![100.0, 100.0]] };
+        let groups = vec![vec![80.0, 120.0], vec![100.0, 100.0]];
+        let shares = Shares { groups, later: 0.0 };
         assert_eq!((shares.mean(), shares.mean_first()), (100.0, 100.0));
         assert!((shares.deviation() - 200f64.sqrt()).abs() < 1e-9);
         assert!((shares.farthest() - 20.0).abs() < 1e-9);

@@ -1,18 +1,24 @@
 //! What §7 does not say, varied: in which range the orderings hold that it publishes.
 //!
-//! Propagation delay, Blue's steps and the shortest retransmission timer. All runs are of Fig 15's
-//! network, with the small buffer and with the large one.
+//! Fig 15's network with the small buffer and with the large one: propagation delay, the largest
+//! window, how far apart sources start, the shortest retransmission timer, what a sender makes of
+//! duplicates after a timeout, Blue's steps. And the two networks that the paper does not describe:
+//! several hops by their buffer, mixed traffic by how far the far ones are.
 
 use super::figures::means_over;
-use super::network::{BlueSteps, Case, Discipline, Network, PUBLISHED, Unsaid};
-use super::{Reading, Study};
+use super::network::{BlueSteps, Case, Discipline, Network, PUBLISHED, Shares, Unsaid};
+use super::{PAPERS_MAIN, Reading, Study};
 use crate::report::plots::{Plot, Series};
 use crate::repro::Error;
 
-/// Milliseconds from source to receiver: a campus to an ocean.
-const DELAYS: [u64; 5] = [5, 10, 25, 50, 100];
-/// Milliseconds: what ns-2 had before 14 May 2001 and since.
-const TIMERS: [u64; 2] = [200, 1000];
+/// Something that varies in Fig 15's network: what it is, the axis, and the values. What is as in the
+/// network's file is [`Unsaid::default`], which is run once for all.
+struct Axis {
+    what: &'static str,
+    x: &'static str,
+    values: Vec<(u64, Unsaid)>,
+}
+
 /// B1 to B4 of Blue's technical report (CSE-TR-387-99, Table 1), then ours: longer and shorter steps.
 const STEPS: [(f64, f64, u64); 7] = [
     (0.0025, 0.00025, 10),
@@ -23,17 +29,62 @@ const STEPS: [(f64, f64, u64); 7] = [
     (0.0025, 0.0025, 100),
     (0.02, 0.02, 100),
 ];
+/// Segments of 1460 B in the 1 MiB of the network's file.
+const WINDOW: u64 = 718;
+/// What varies where there are several hops: the buffer, in small ones.
+const TIMES: [u64; 2] = [1, 5];
+/// And where round-trip times are mixed: one way between far ones, in milliseconds; near ones have 20.
+const FAR: [u64; 2] = [40, 80];
+
+fn axes() -> [Axis; 5] {
+    let none = Unsaid::default();
+    let delay = |ms| (ms, Unsaid { delay: Some(ms), ..none });
+    [
+        // A region to an ocean.
+        Axis {
+            what: "propagation delay",
+            x: "one way, ms",
+            values: vec![delay(10), delay(25), (50, none), delay(100)],
+        },
+        // A little more than twice the fair share's, and what never limits.
+        Axis {
+            what: "largest window",
+            x: "segments",
+            values: vec![(100, Unsaid { window: Some(100), ..none }), (WINDOW, none)],
+        },
+        Axis {
+            what: "spread of the start",
+            x: "ms",
+            values: vec![(0, none), (10, Unsaid { spread: Some(10), ..none })],
+        },
+        // What ns-2 had before 14 May 2001, and since.
+        Axis {
+            what: "shortest retransmission timer",
+            x: "ms",
+            values: vec![(200, none), (1000, Unsaid { timer: Some(1000), ..none })],
+        },
+        Axis {
+            what: "whether duplicates after a timeout mean nothing",
+            x: "0: no, 1: yes",
+            values: vec![(0, none), (1, Unsaid { careful: true, ..none })],
+        },
+    ]
+}
 
 fn case(reading: &Reading, discipline: Discipline, packets: u64, unsaid: Unsaid) -> Case {
     Case { network: Network::Single, discipline, packets, length: reading.length_swept, unsaid }
 }
 
-fn delay(ms: u64) -> Unsaid {
-    Unsaid { delay: Some(ms), ..Unsaid::default() }
+fn hops(reading: &Reading, discipline: Discipline, times: u64) -> (f64, Case) {
+    let packets = reading.small * times;
+    let network = Network::Hops;
+    (packets as f64, Case { network, ..case(reading, discipline, packets, Unsaid::default()) })
 }
 
-fn timer(ms: u64) -> Unsaid {
-    Unsaid { timer: Some(ms), ..Unsaid::default() }
+fn mixed(reading: &Reading, discipline: Discipline, ms: u64) -> (f64, Case) {
+    let unsaid = Unsaid { far: Some(ms), ..Unsaid::default() };
+    let network = Network::Mixed;
+    (ms as f64, Case { network, ..case(reading, discipline, reading.small, unsaid) })
 }
 
 fn steps((increment, decrement, freeze): (f64, f64, u64)) -> Unsaid {
@@ -42,9 +93,8 @@ fn steps((increment, decrement, freeze): (f64, f64, u64)) -> Unsaid {
 
 /// All of them.
 pub(super) fn cases(reading: &Reading) -> Vec<Case> {
-    let others = DELAYS.map(delay).into_iter().chain(TIMERS.map(timer));
     let mut cases = Vec::new();
-    for unsaid in others {
+    for (_, unsaid) in axes().into_iter().flat_map(|axis| axis.values) {
         for packets in [reading.small, reading.large] {
             let of = |discipline| case(reading, discipline, packets, unsaid);
             cases.extend(PUBLISHED.map(of));
@@ -52,6 +102,10 @@ pub(super) fn cases(reading: &Reading) -> Vec<Case> {
     }
     let blue = |unsaid| case(reading, Discipline::Blue, reading.large, unsaid);
     cases.extend(STEPS.map(steps).map(blue));
+    for discipline in PAPERS_MAIN {
+        cases.extend(TIMES.map(|times| hops(reading, discipline, times).1));
+        cases.extend(FAR.map(|ms| mixed(reading, discipline, ms).1));
+    }
     cases
 }
 
@@ -74,7 +128,7 @@ fn figure(
     study: &Study,
     reading: &Reading,
     packets: u64,
-    (what, x, values): (&str, &str, &[(u64, Unsaid)]),
+    Axis { what, x, values }: &Axis,
 ) -> Result<Plot, Error> {
     let at: Vec<(f64, Case)> = values
         .iter()
@@ -94,19 +148,7 @@ fn figure(
     Ok(Plot { marks, ..means_over(study, (&title, caption, x), &at)? })
 }
 
-/// Over the delay and the timer, each with both buffers, and Blue's steps.
-pub(super) fn plots(study: &Study, reading: &Reading) -> Result<Vec<Plot>, Error> {
-    let delays = DELAYS.map(|ms| (ms, delay(ms)));
-    let timers = TIMERS.map(|ms| (ms, timer(ms)));
-    let mut plots = Vec::new();
-    for packets in [reading.small, reading.large] {
-        let words = ("propagation delay", "one way, ms", &delays[..]);
-        plots.push(figure(study, reading, packets, words)?);
-    }
-    for packets in [reading.small, reading.large] {
-        let words = ("shortest retransmission timer", "ms", &timers[..]);
-        plots.push(figure(study, reading, packets, words)?);
-    }
+fn blue(study: &Study, reading: &Reading) -> Result<Plot, Error> {
     let (mut own, mut caption) = (Vec::new(), String::from("Increment, decrement, freeze:"));
     for (x, setting) in (1..).zip(STEPS) {
         let (increment, decrement, freeze) = setting;
@@ -120,11 +162,11 @@ pub(super) fn plots(study: &Study, reading: &Reading) -> Result<Vec<Plot>, Error
     }
     let mut least = f64::MAX;
     for discipline in PUBLISHED.into_iter().filter(|&other| other != Discipline::Blue) {
-        let usual = study.single(discipline, reading.large)?.mean();
-        least = least.min(usual);
+        let usual = case(reading, discipline, reading.large, Unsaid::default());
+        least = least.min(study.in_case(&usual)?.mean());
     }
     let ends = [1.0, STEPS.len() as f64];
-    plots.push(Plot::new(
+    Ok(Plot::new(
         "Mean goodput with Blue by its steps, 5000 packets",
         caption.trim_end_matches(';').to_owned() + ".",
         ("setting", "% of the fair share"),
@@ -135,6 +177,52 @@ pub(super) fn plots(study: &Study, reading: &Reading) -> Result<Vec<Plot>, Error
                 points: ends.map(|x| (x, least)).to_vec(),
             },
         ],
-    ));
+    ))
+}
+
+/// What all connections get and what those of long paths do.
+fn of_others(
+    study: &Study,
+    (title, x): (&str, &str),
+    at: &dyn Fn(Discipline) -> [(f64, Case); 2],
+) -> Result<Plot, Error> {
+    let mut series = Vec::new();
+    for discipline in PAPERS_MAIN {
+        let mut add = |whose: &str, value: fn(&Shares) -> f64| -> Result<(), Error> {
+            let point = |(x, case): (f64, Case)| -> Result<(f64, f64), Error> {
+                Ok((x, value(study.in_case(&case)?)))
+            };
+            let points = at(discipline).into_iter().map(point).collect::<Result<_, _>>()?;
+            series.push(Series { name: format!("{}{whose}", discipline.name()), points });
+            Ok(())
+        };
+        add("", Shares::mean)?;
+        add(", long paths", Shares::mean_first)?;
+    }
+    Ok(Plot::new(
+        title,
+        "Of all connections, and of those with long paths.",
+        (x, "% of the fair share"),
+        series,
+    ))
+}
+
+/// Over each axis with both buffers, Blue's steps, and the other networks.
+pub(super) fn plots(study: &Study, reading: &Reading) -> Result<Vec<Plot>, Error> {
+    let mut plots = Vec::new();
+    for axis in axes() {
+        for packets in [reading.small, reading.large] {
+            plots.push(figure(study, reading, packets, &axis)?);
+        }
+    }
+    plots.push(blue(study, reading)?);
+    plots.push(of_others(study, ("Three hops", "buffer, packets"), &|discipline| {
+        TIMES.map(|times| hops(reading, discipline, times))
+    })?);
+    plots.push(of_others(
+        study,
+        ("Mixed round-trip times, 200 packets", "far connections, one way, ms"),
+        &|discipline| FAR.map(|ms| mixed(reading, discipline, ms)),
+    )?);
     Ok(plots)
 }
