@@ -1,3 +1,4 @@
-//! Rings on which a token says who sends.
+//! Rings that hosts share: what the budgets of a timed token are, and slots for cells.
 
 pub mod budget;
+pub mod slotted;

@@ -5,8 +5,9 @@ use super::vunet::{holds, parse, run};
 use super::{Computed, Setting, Value};
 use crate::report::plots::{Plot, Series};
 use crate::repro::{Constants, Error};
-use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
 use lastmeter_engine::Outcome;
+use lastmeter_net::ring::slotted::{Cell, Options as Slots, Release, Slotted};
 use lastmeter_net::timed_token::faults::{Faults, Part, Rates, Wiring};
 use lastmeter_net::timed_token::medium::{Class, Medium, Options};
 
@@ -14,6 +15,8 @@ const NAME: &str = "jetstream-faults";
 const WIRINGS: [Wiring; 3] = [Wiring::Ring, Wiring::Hub, Wiring::Ports];
 /// A cell (J-65).
 const CELL: Bytes = Bytes(53);
+/// Cells' times for which rings of slots run: 44 ms.
+const STEPS: u64 = 100_000;
 
 /// How long each wiring served its hosts, and what single faults took from it.
 struct Served {
@@ -160,6 +163,56 @@ fn cells(setting: &Setting<'_>) -> Result<(f64, bool, f64), Error> {
     Ok((fair, ring.rotations.max < target * 2 && sent[1..].iter().all(|&sent| sent > 0), used))
 }
 
+/// Cells a step of each host where all always send on a ring of slots: to each other at random, or all to
+/// the switch, station 0.
+fn slotted(setting: &Setting<'_>, release: Release, to_switch: bool) -> Result<Vec<f64>, Error> {
+    let constants = setting.constants;
+    let stations = constants.get::<u64>("hosts")? as usize + 1;
+    let (rate, hop): (Rate, Duration) = (constants.get("rate")?, constants.get("hop")?);
+    let slots = ((hop * stations as u64).as_ps() / rate.time_for(CELL).as_ps()) as usize;
+    let failed = |message| Error::Computation { name: NAME, message };
+    let options = Slots { stations, slots, release, cells_max: 4 };
+    let mut ring = Slotted::new(options).map_err(failed)?;
+    let mut random = Stream::new(setting.seed, "slotted");
+    let mut arrived = vec![0_u64; stations];
+    for _ in 0..STEPS {
+        for from in 0..stations {
+            let other = (from + 1 + random.below(stations as u64 - 1) as usize) % stations;
+            let to = if to_switch { 0 } else { other };
+            // What finds no room waits outside.
+            let _ = ring.enqueue(Cell { from, to });
+        }
+        ring.step(|cell| arrived[cell.from] += 1);
+    }
+    Ok(arrived.into_iter().map(|cells| cells as f64 / STEPS as f64).collect())
+}
+
+/// J-65: the access methods for cells of fixed size that the document cites.
+fn slots(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let all = |shares: &[f64]| shares.iter().sum::<f64>();
+    let fair = |shares: &[f64]| {
+        let mean = all(shares) / shares.len() as f64;
+        shares.iter().all(|share| (share / mean - 1.0).abs() < 0.05)
+    };
+    let source = slotted(setting, Release::Source, false)?;
+    let destination = slotted(setting, Release::Destination(None), false)?;
+    let free = slotted(setting, Release::Destination(None), true)?;
+    let cells: u64 = setting.constants.get("quota")?;
+    let quota = slotted(setting, Release::Destination(Some(cells)), true)?;
+    let number = |item, value, unit| Computed::new("J-65", item, Value::Number(value, unit));
+    Ok(vec![
+        holds(
+            "J-65",
+            "cells share rings of slots",
+            fair(&source) && fair(&destination) && fair(&quota[1..]) && all(&quota) > 0.9,
+        ),
+        number("slots emptied by their source: in use", 100.0 * all(&source), "%"),
+        number("slots emptied by their destination: cells a slot", all(&destination), "cells"),
+        number("all to the switch: share of the first host", 100.0 * free[1] / all(&free), "%"),
+        number("the same with quotas", 100.0 * quota[1] / all(&quota), "%"),
+    ])
+}
+
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let hosts = constants.get::<u64>("hosts")? as usize;
@@ -172,7 +225,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (on_ring, on_hub) = (network(setting, "ring")?, network(setting, "hub")?);
     let (fair, bounded, used) = cells(setting)?;
     let cell = |id, item: &str, value| Computed::new(id, item, value);
-    Ok(vec![
+    let mut rows = vec![
         cell("J-61", "fewest hosts that a fault takes from a ring", number(of_ring.0)),
         cell("J-61", "most hosts that a damaged link or host takes from a hub", number(of_hub.1)),
         cell("J-61", "others that a fault takes where each has a port", number(served.others[2])),
@@ -194,7 +247,9 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "cells share the ring as long frames do",
             bounded && fair > 0.95 && used > 0.9,
         ),
-    ])
+    ];
+    rows.extend(slots(setting)?);
+    Ok(rows)
 }
 
 /// A transmitter and a receiver at each end of each link, by counting (J-05). A hub that is a part of the
