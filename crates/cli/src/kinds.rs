@@ -15,6 +15,9 @@ pub(crate) struct Arguments {
     /// Draw an adapter, or a host's copies, as SVG
     #[arg(long, requires = "name")]
     svg: bool,
+    /// Print an adapter's control in Verilog, with a bench
+    #[arg(long, requires = "name", conflicts_with = "svg")]
+    verilog: bool,
     /// Print the JSON Schema of experiment files instead
     #[arg(long, conflicts_with = "name")]
     schema: bool,
@@ -29,6 +32,7 @@ Examples:
   lastmeter kinds token-bucket
   lastmeter kinds cim                     an adapter in five sections, drawn
   lastmeter kinds pcie4 --svg > pcie4.svg
+  lastmeter kinds cim --verilog > cim.v   its control, for a simulator or an FPGA
   lastmeter kinds --html > manual.html    all of them as one page
   lastmeter kinds hp9000-730+afterburner  the copies of a host with an adapter, drawn
   lastmeter kinds --schema > experiment.schema.json";
@@ -49,13 +53,17 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             let adapters = Builtin.names(device::FOLDER).join(", ");
             output::print(&format!("Adapters in five sections, drawn as well: {adapters}\n"));
         }
-        Some(name) if name.contains('+') => {
+        Some(name) if name.contains('+') && !arguments.verilog => {
             let drawn = historic::copies(name, arguments.svg, &Builtin);
             output::print(&drawn.map_err(|problems| crate::run::rendered(&problems))?);
         }
         Some(name) if arguments.svg => {
             let card = device::read(name, &Builtin).map_err(Complaint)?;
             output::print(&device::svg(&card));
+        }
+        Some(name) if arguments.verilog => {
+            let text = device::read(name, &Builtin).and_then(|card| device::verilog(&card));
+            output::print(&text.map_err(Complaint)?);
         }
         Some(name) if kinds::find(name).is_err() && is_adapter(name) => {
             output::print(&device::page(name, &Builtin).map_err(Complaint)?);

@@ -3,8 +3,8 @@
 //! [`description`] describes any of them in five sections; [`transmitter`] is one that sends, on a
 //! network that is always there or while it has a [`token`], and [`element`] one in a graph;
 //! [`pipeline`] sends messages back to back through it; [`emulation`] says what an emulated one can
-//! stand for; [`picture`] draws it; [`firmware`] writes the skeleton of its program; [`pcie`] says what
-//! its bus leaves to packets; [`cim`] has the equations of one. Two are stepped by themselves:
+//! stand for; [`picture`] draws it; [`firmware`] writes the skeleton of its program, [`hardware`] its
+//! control in Verilog; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of one. Two are stepped by themselves:
 //! [`vupboard`] by its registers, [`vudboard`] by its buses.
 
 pub mod card_memory;
@@ -14,6 +14,7 @@ pub mod element;
 pub mod emulation;
 pub mod engines;
 pub mod firmware;
+pub mod hardware;
 pub mod pcie;
 pub mod picture;
 pub mod pipeline;

@@ -15,6 +15,7 @@ use lastmeter_host::adapter::description::{
     Batch, BufferPlace, Buffers, Description, Discipline, HostInterface, InterfaceKind, Network,
     NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
 };
+use lastmeter_host::adapter::hardware::{Bench, Needs, verilog as hardware};
 use lastmeter_host::adapter::pcie::Link;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_host::adapter::{firmware, picture, pipeline};
@@ -171,6 +172,10 @@ const NETWORK: &[Param] = &[
 
 /// Length of the messages whose phases the page of an adapter draws: what Fig 5.6 has.
 const DRAWN: Bytes = Bytes(4096);
+/// The message whose rate a card's control has to keep up with: the shortest frame of an Ethernet.
+const SHORTEST: Bytes = Bytes(64);
+/// 250 MHz, as hardware that is programmed does today.
+const CLOCK: Duration = Duration::from_ns(4);
 
 /// The sections, with what each of them can say.
 const SECTIONS: [(&str, &[Param]); 5] = [
@@ -498,6 +503,11 @@ pub(crate) fn describe(name: &str, card: &Description) -> String {
         text += format!("    {line}").trim_end();
         text += "\n";
     }
+    let needs = Needs::of(card, SHORTEST, CLOCK);
+    text += "\nHARDWARE AT 250 MHz\n";
+    for line in needs.lines(SHORTEST) {
+        text += &format!("    {line}\n");
+    }
     let drawn = DRAWN.min(card.buffers.memory);
     let sent = pipeline::run(card, drawn, (2, 3), Variation::None, 0);
     text += &format!("\nTWO MESSAGES OF {drawn} AT A TIME: host, transfer, set-up, network\n");
@@ -505,6 +515,15 @@ pub(crate) fn describe(name: &str, card: &Description) -> String {
         text += &format!("    {line}\n");
     }
     text
+}
+
+/// The control of an adapter in Verilog, with a bench that sends messages of 4 KB (E-130).
+///
+/// # Errors
+/// What there is no hardware for.
+pub fn verilog(card: &Description) -> Result<String, String> {
+    let len = DRAWN.min(card.buffers.memory);
+    hardware(card, &Bench { len, depth: card.queueing.depth, messages: 100, period: CLOCK })
 }
 
 /// An adapter drawn as SVG.

@@ -1,6 +1,6 @@
 //! END's platform: what its processor can take, what it can stand for, and what protocol
 //! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-57, E-77, E-78, E-80,
-//! E-127 to E-129).
+//! E-127 to E-130).
 
 use super::runs::File;
 use super::{Computed, Setting, Value};
@@ -11,6 +11,7 @@ use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_host::adapter::description::{Description, NetworkModel};
 use lastmeter_host::adapter::emulation::{Stopwatch, over_one_bus, residual, utilisation};
 use lastmeter_host::adapter::firmware;
+use lastmeter_host::adapter::hardware::Needs;
 use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_host::process::{Message, Options, Organisation, Processor};
@@ -28,6 +29,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(sizes());
     computed.extend(devices(setting)?);
     computed.extend(networks(setting)?);
+    computed.extend(hardware(setting)?);
     Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
 }
 
@@ -380,6 +382,36 @@ fn sizes() -> Vec<Computed> {
         Computed::new("E-56", "ours: the CIM's own", number(cim.lines().count() as f64)),
         Computed::new("E-77", "ours: lines changed for another adapter", number(changed as f64)),
     ]
+}
+
+/// §8.2: what hardware with a clock needs to be what is described.
+fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let card = |name: &str| {
+        let failed = |message| Error::Computation { name: "end-platform", message };
+        device::read(name, &Builtin).map_err(failed)
+    };
+    let period = |name| setting.constants.get::<Duration>(name);
+    let (then, now) = (period("cycle_then")?, period("cycle_now")?);
+    let cim = Needs::of(&card("cim")?, Bytes(44), then);
+    let fast = Needs::of(&card("pcie4")?, setting.constants.get("shortest")?, now);
+    let by_due = Needs::of(&card("disk")?, Bytes(8192), now);
+    let number = Value::Number;
+    let bits = |needs: &Needs| number(needs.width().unwrap_or(0) as f64, "bits");
+    Ok(vec![
+        Computed::new("E-130", "CIM at 32 MHz: datapath", bits(&cim)),
+        Computed::new("E-130", "CIM at 32 MHz: cycles of a message of 44 B", {
+            number(cim.between, "cycles")
+        }),
+        Computed::new("E-130", "100 Gbit/s at 250 MHz: datapath", bits(&fast)),
+        Computed::new("E-130", "100 Gbit/s at 250 MHz: cycles of a message of 64 B", {
+            number(fast.between, "cycles")
+        }),
+        Computed::new("E-130", "the same with this control", number(fast.taken as f64, "cycles")),
+        Computed::new("E-130", "share of the rate", number(100.0 * fast.share(), "%")),
+        Computed::new("E-130", "requests of a disk by due date: comparators", {
+            number(by_due.comparators as f64, "comparators")
+        }),
+    ])
 }
 
 /// §5.3 and §8.2: a source of traffic, the skeleton of firmware, and a device that is no adapter.
