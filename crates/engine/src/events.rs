@@ -278,10 +278,11 @@ impl Events {
         }
     }
 
-    /// Whether some events are known before they are due.
+    /// Whether an event that is put down now for `at` will be among those that are known ahead; not if
+    /// it comes before all of them, or if none are.
     #[inline]
-    pub(crate) fn sees_ahead(&self) -> bool {
-        self.run_least > 0
+    pub(crate) fn will_know(&self, at: Time) -> bool {
+        at.as_ps() >> self.buckets.shift >= self.buckets.first
     }
 
     /// What is due after the next `ahead` events, as far as that is known already.

@@ -313,8 +313,8 @@ impl Partition {
         };
         let (packet, next) = state.land();
         if let Some(key) = next {
-            if !self.world.events.sees_ahead() {
-                state.first.iter().for_each(Packet::prefetch);
+            if !self.world.events.will_know(key.at()) {
+                state.prefetch();
             }
             let target = Target::edge(edge as u32, state.asks);
             self.world.events.push(crate::events::Event { key, target });

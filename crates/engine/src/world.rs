@@ -5,8 +5,8 @@ use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, PortId};
 use lastmeter_base::{
-    Duration, Packet, Pool, StageId, Stream, Time, address, prefetch_address, prefetch_end,
-    prefetch_lines,
+    Duration, Packet, Pool, StageId, Stream, Time, address, prefetch, prefetch_address,
+    prefetch_end, prefetch_lines,
 };
 use std::collections::VecDeque;
 use std::hint::select_unpredictable;
@@ -205,6 +205,13 @@ impl Edge {
 }
 
 impl Edge {
+    /// Asks for the next packet that arrives, and for what says when the one behind it will.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self) {
+        self.first.iter().for_each(Packet::prefetch);
+        self.rest.front().into_iter().for_each(prefetch);
+    }
+
     /// Asks for where the next packet on its way will be put.
     #[inline(always)]
     fn prefetch_end(&self) {
