@@ -28,7 +28,7 @@ fn simulated(name: &str, card: &Description, bench: &Bench) -> Option<Duration> 
         .args([&program, &source])
         .output();
     let Ok(compiled) = compiler else {
-        println!("skipped: iverilog is not installed");
+        println!("SKIP: iverilog is not installed");
         return None;
     };
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
