@@ -71,7 +71,7 @@ impl Needs {
     /// let needs = Needs::of(&card, Bytes(64), Duration::from_ns(4));
     /// assert_eq!((needs.bits, needs.width()), (Some(400.0), Some(512)));
     /// assert_eq!((needs.between, needs.taken), (1.68, 3));
-    /// assert_eq!(needs.share(), 0.56);
+    /// assert!((needs.share() - 0.56).abs() < 1e-9);
     /// ```
     pub fn of(card: &Description, len: Bytes, period: Duration) -> Needs {
         let network = &card.network;

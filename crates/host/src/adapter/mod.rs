@@ -4,8 +4,8 @@
 //! network that is always there or while it has a [`token`], and [`element`] one in a graph;
 //! [`pipeline`] sends messages back to back through it; [`emulation`] says what an emulated one can
 //! stand for; [`picture`] draws it; [`firmware`] writes the skeleton of its program, [`hardware`] its
-//! control in Verilog; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of one. Two are stepped by themselves:
-//! [`vupboard`] by its registers, [`vudboard`] by its buses.
+//! control in Verilog; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of
+//! one. Two are stepped by themselves: [`vupboard`] by its registers, [`vudboard`] by its buses.
 
 pub mod card_memory;
 pub mod cim;

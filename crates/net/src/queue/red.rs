@@ -34,10 +34,11 @@
 //! does at first; the paper's figure sets 0, which makes gaps uniform on 1 to 1/p - 1, not on 1 to
 //! 1/p as its §7 derives. With `wait` it is 0 as in ns-2: gaps are uniform on 1/p to 2/p - 1. A drop
 //! for want of room leaves `count` as it is (the paper's figure has none; so does ns-3); with
-//! `full-counts` it is as after an early drop (ns-2, unless its `ns1_compat_` is set). Whoever finds at most one packet waiting is kept whatever the mean, as in ns-2 and ns-3: a mean
-//! that lags behind is no reason to let the link run dry. Marks need `ecn`; above `max` (or twice
-//! `max`) drops stay drops (RFC 3168 §7). Time s of a typical packet is that at the link's rate, or
-//! at 1 Gbit/s where it has none.
+//! `full-counts` it is as after an early drop (ns-2, unless its `ns1_compat_` is set). Whoever finds
+//! at most one packet waiting is kept whatever the mean, as in ns-2 and ns-3: a mean that lags
+//! behind is no reason to let the link run dry. Marks need `ecn`; above `max` (or twice `max`) drops
+//! stay drops (RFC 3168 §7). Time s of a typical packet is that at the link's rate, or at 1 Gbit/s
+//! where it has none.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, Unit, of_bank};
 use super::{Described, Queue, Site};

@@ -124,14 +124,25 @@ pub(super) fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// A table that scrolls by itself where the screen is narrow. Titles, rows and caption are HTML.
+/// A table that scrolls by itself where the screen is narrow. Titles, rows and caption are HTML; the rows
+/// that limit are marked.
 fn table(caption: &str, titles: &[&str], rows: &[(bool, Vec<String>)]) -> String {
+    table_marking("limits", caption, titles, rows)
+}
+
+/// The same with another class for the rows that are marked.
+fn table_marking(
+    class: &str,
+    caption: &str,
+    titles: &[&str],
+    rows: &[(bool, Vec<String>)],
+) -> String {
     let mut out = String::from("<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"");
     out.push_str(&format!("{}\"><table>\n<caption>{caption}</caption>\n<thead><tr>", caption));
     titles.iter().for_each(|title| out.push_str(&format!("<th scope=\"col\">{title}</th>")));
     out.push_str("</tr></thead>\n<tbody>\n");
-    for (limits, row) in rows {
-        out.push_str(if *limits { "<tr class=\"limits\">" } else { "<tr>" });
+    for (marked, row) in rows {
+        out.push_str(&if *marked { format!("<tr class=\"{class}\">") } else { "<tr>".to_owned() });
         for (place, cell) in row.iter().enumerate() {
             match place {
                 0 => out.push_str(&format!("<th scope=\"row\">{cell}</th>")),

@@ -2,7 +2,7 @@
 //! theirs, and what the documents contradict themselves about.
 
 use super::text::escape;
-use super::{begin, end, table};
+use super::{begin, end, table_marking};
 use crate::report::drawing::{self, Drawing};
 use crate::report::plots::{Plot, figures};
 use crate::repro::{Report, Row, Sheet, Summary, cells};
@@ -72,7 +72,7 @@ fn summaries(summaries: &[Summary], out: &mut String) {
         "fitted constants",
         "contradictions",
     ];
-    out.push_str(&table("Systems", &titles, &rows));
+    out.push_str(&table_marking("short", "Systems", &titles, &rows));
     out.push_str("</section>\n");
 }
 
@@ -127,7 +127,7 @@ fn section(sheet: &Sheet, out: &mut String) {
     let failing = rows.iter().filter(|(failing, _)| *failing).count();
     let open = if failing > 0 || count <= 12 { " open" } else { "" };
     out.push_str(&format!("<details{open}><summary>Table, {count} rows</summary>\n"));
-    out.push_str(&table(&title, &titles, &rows));
+    out.push_str(&table_marking("short", &title, &titles, &rows));
     out.push_str("</details>\n</section>\n");
 }
 

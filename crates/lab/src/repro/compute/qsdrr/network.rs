@@ -116,7 +116,8 @@ impl Discipline {
             Discipline::Tdrr => format!("{{ tdrr = {{ packets = {packets} }} }}"),
             Discipline::Red | Discipline::Red1993 => format!(
                 "{{ red = {{ packets = {packets}, min = {}, max = {packets}, probability = {}, \
-                 weight = {}, gentle = false, wait = {}, full-counts = true, typical = \"500 B\" }} }}",
+                 weight = {}, gentle = false, wait = {}, full-counts = true, \
+                 typical = \"500 B\" }} }}",
                 packets * red.min / 100,
                 1.0 / red.drop_one_in as f64,
                 1.0 / red.mean_over as f64,
