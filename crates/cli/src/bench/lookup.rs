@@ -10,6 +10,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
+/// How the names of all of these begin; a family follows.
+pub(crate) const NAMES: &str = "lookup/full";
 /// Addresses of a pass: random ones inside random prefixes.
 const KEYS: usize = 1 << 22;
 const KEYS_QUICK: usize = 1 << 16;
@@ -231,8 +233,8 @@ impl<'a, K: Common> Run<'a, K> {
         // The standard error of a median of normal values, from their quartiles.
         let error = 0.93 * (high - low) / (left.len() as f64).sqrt();
         let note = format!(
-            "lookups while {rate} updates/s are made on the same core: {:.1} % fewer, give or take \
-             {:.1} (median of {} pairs of windows)",
+            "{rate} updates/s on the same core take {:.1} % of the lookups, give or take {:.1} \
+             (median of {} pairs of windows)",
             100.0 * (1.0 - middle),
             100.0 * error,
             left.len()

@@ -96,9 +96,9 @@ pub(crate) fn bench(
         }
     }
     let mut found = !results.is_empty();
-    if let Some(table) =
-        arguments.table.as_deref().filter(|_| "lookup".starts_with(&arguments.name))
-    {
+    let asked =
+        lookup::NAMES.starts_with(&arguments.name) || arguments.name.starts_with(lookup::NAMES);
+    if let Some(table) = arguments.table.as_deref().filter(|_| asked) {
         found = true;
         lookup::all(table, &setting)?.iter().for_each(|result| show(common, result));
     }

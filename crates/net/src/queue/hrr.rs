@@ -256,21 +256,10 @@ impl Described for Hrr {
         source: "Kalmanek, Kanakia & Keshav, GLOBECOM 1990, §3",
         deviations: &["A slot carries a packet of any length up to its own; the paper has cells."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { hrr = { slots = [3, 1, 1], levels = [0, 1, 1], packets = 50 } }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = "5 Mbit/s", size = "1500 B" }
-"#,
+        example: one_queue!(
+            "hrr = { slots = [3, 1, 1], levels = [0, 1, 1], packets = 50 }",
+            "5 Mbit/s"
+        ),
         place: here!(),
     };
 

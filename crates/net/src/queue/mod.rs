@@ -3,10 +3,13 @@
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
-/// A page's example: packets with Poisson arrivals wait for a line that they use to nine tenths, in the
-/// queue given.
+/// A page's example: packets with Poisson arrivals wait for a line of 10 Mbit/s in the queue given. They
+/// use the line to nine tenths, if no other rate is said.
 macro_rules! one_queue {
     ($queue:literal) => {
+        one_queue!($queue, "9 Mbit/s")
+    };
+    ($queue:literal, $rate:literal) => {
         concat!(
             r#"
 duration = "100 ms"
@@ -23,7 +26,9 @@ queue = { "#,
 name = "telemetry"
 from = "alice"
 to = "bob"
-poisson = { rate = "9 Mbit/s", size = "1500 B" }
+poisson = { rate = ""#,
+            $rate,
+            r#"", size = "1500 B" }
 "#
         )
     };
