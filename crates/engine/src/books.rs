@@ -369,7 +369,7 @@ impl Books {
         self.made += 1;
         let book = &mut self.paths[path.0 as usize];
         book.offered.add(len);
-        book.first_offered.get_or_insert(now);
+        book.first_offered = Some(book.first_offered.map_or(now, |first| first.min(now)));
     }
 
     #[inline]
@@ -377,7 +377,8 @@ impl Books {
         self.delivered += 1;
         let book = &mut self.paths[packet.path.0 as usize];
         book.delivered.add(packet.len);
-        book.last_delivered = now;
+        // Not always in order: an element may run ahead of the others.
+        book.last_delivered = book.last_delivered.max(now);
         if !self.collecting {
             return;
         }

@@ -2,9 +2,12 @@
 
 use crate::books::DropKey;
 use crate::trace::TraceKind;
-use crate::world::{COUNT_BITS, World};
+use crate::world::World;
 use crate::{PortId, TimerId};
 use lastmeter_base::{Bytes, Packet, PathId, StageId, Stream, Time};
+
+/// How many bits of a packet's number count what its element has made.
+const MADE_BITS: u32 = 40;
 
 /// What a handler is given: the time, and the ways to act.
 pub struct Context<'a> {
@@ -71,7 +74,7 @@ impl<'a> Context<'a> {
         let now = self.world.now;
         self.world.books.offer(now, path, len);
         let maker = &mut self.world.makers[self.me];
-        let id = u64::from(self.world.places[self.me].id.0) << COUNT_BITS | maker.made;
+        let id = u64::from(self.world.places[self.me].id.0) << MADE_BITS | maker.made;
         maker.made += 1;
         let mut packet = self.world.pool.take(len);
         packet.born = now;

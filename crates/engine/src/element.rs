@@ -71,6 +71,15 @@ pub trait Element: Send {
         None
     }
 
+    /// Whether it may run ahead of the others: whether it can be given packets before they are due, one
+    /// after the other, each as if it came in its time. So it is where all that leads to it has a delay:
+    /// what comes to it within the shortest of these is known. It must share nothing with other elements
+    /// that any of them changes. What it sends is an event of its own even if it comes to its peer at the
+    /// same instant.
+    fn runs_ahead(&self) -> bool {
+        false
+    }
+
     /// How many timers the element uses: one for each resource that it serves.
     fn timers(&self) -> u32 {
         1

@@ -12,6 +12,7 @@
 //! delivered after it returns. Simultaneous events run in the order (time, origin, the origin's own
 //! count), which does not depend on how many threads the run uses.
 
+mod arrivals;
 mod books;
 mod clock;
 mod context;

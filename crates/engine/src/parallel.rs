@@ -4,6 +4,7 @@
 //! shortest delay between two parts; nothing sent in a round can arrive within it. What crosses
 //! carries its (time, origin, count), so parts see it exactly where one thread would.
 
+use crate::arrivals::Arrivals;
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
 use crate::events::{Asks, Events, Key};
@@ -11,7 +12,7 @@ use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition, Stuck};
 use crate::trace::Trace;
 use crate::world::{Edge, End, Maker, NO_STAGE, NOBODY, Place, Timer, World};
-use crate::{Element, ElementId, Error, Foresight, Graph};
+use crate::{Element, ElementId, Error, Foresight, Graph, PortId};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -217,7 +218,8 @@ impl Builder {
         let timer = Timer { owner, asks, due: Key::NEVER, queued: Time::MAX };
         self.timers.extend((0..timers).map(|_| timer));
         let (first_edge, edges) = (0, 0);
-        self.places.push(Place { id, first_edge, edges, first_timer, timers, count: 0 });
+        let (runs_ahead, count) = (element.runs_ahead(), 0);
+        self.places.push(Place { id, first_edge, edges, first_timer, timers, runs_ahead, count });
         self.makers.push(Maker { made: 0, stream });
         self.elements.push(element);
         self.outputs.push(Vec::new());
@@ -242,13 +244,18 @@ impl Builder {
     }
 
     fn build(self, books: Books, trace: Option<Trace>, salt: u64, parts: usize) -> Partition {
-        let (mut edges, mut places) = (self.far, self.places);
+        let (far, mut edges, mut places) = (self.far.len(), self.far, self.places);
         for (place, outputs) in places.iter_mut().zip(self.outputs) {
             place.first_edge = edges.len() as u32;
             place.edges = outputs.len() as u32;
             edges.extend(outputs);
         }
         let foresees = |element: u32| self.elements[element as usize].foresees();
+        if salt != 0 {
+            // Then an edge alone knows the order of what comes along it at one instant.
+            places.iter_mut().for_each(|place| place.runs_ahead = false);
+        }
+        let arrivals = arrivals(&mut edges, far, &mut places, foresees);
         for edge in &mut edges {
             if let End::Here(to, _) = edge.to {
                 edge.asks = Asks::new(to, foresees(to));
@@ -279,6 +286,8 @@ impl Builder {
             places,
             makers: self.makers,
             timers,
+            arrivals,
+            ahead_until: Time::START,
             pool: Pool::default(),
             books,
             trace,
@@ -291,6 +300,43 @@ impl Builder {
         };
         Partition::new(self.elements, world)
     }
+}
+
+/// Leads all edges to elements that may run ahead to their arrivals, and gives these. Elements to which
+/// something comes at once may not. What the first `far` edges bring from other parts comes after the
+/// end of a round, and so does no harm.
+fn arrivals(
+    edges: &mut Vec<Edge>,
+    far: usize,
+    places: &mut [Place],
+    foresees: impl Fn(u32) -> Foresight,
+) -> Vec<Arrivals> {
+    let mut delays = vec![Duration::MAX; places.len()];
+    for edge in &edges[far..] {
+        if let End::Here(to, _) = edge.to {
+            let delay = &mut delays[to as usize];
+            *delay = edge.delay.min(*delay);
+        }
+    }
+    let mut all = Vec::new();
+    let mut number = vec![None; places.len()];
+    for (to, (place, &delay)) in places.iter_mut().zip(&delays).enumerate() {
+        place.runs_ahead &= !delay.is_zero();
+        if place.runs_ahead {
+            number[to] = Some(all.len() as u32);
+            let asks = Asks::new(to as u32, foresees(to as u32));
+            all.push(Arrivals::new(to as u32, delay, edges.len() as u32, asks));
+            edges.push(Edge { to: End::Here(to as u32, PortId(0)), ..Edge::nowhere() });
+        }
+    }
+    for edge in edges {
+        if let End::Here(to, input) = edge.to
+            && let Some(number) = number[to as usize]
+        {
+            edge.to = End::Ahead(number, input);
+        }
+    }
+    all
 }
 
 /// Says for each element which part it belongs to. Elements joined without delay stay together;

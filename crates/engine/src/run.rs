@@ -1,10 +1,11 @@
 //! Running a graph, and what comes of it.
 
+use crate::arrivals::Arrival;
 use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
 use crate::clock::{Clock, Wake};
-use crate::events::Target;
+use crate::events::{Key, Target};
 use crate::trace::{TraceEvent, TraceKind};
-use crate::world::{End, World};
+use crate::world::{End, NOBODY, World};
 use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId};
 use lastmeter_base::{Packet, Time};
 
@@ -250,7 +251,13 @@ impl Partition {
             let next = self.world.events.next();
             let deadline = next.map_or(end, |next| next.min(end));
             match clock.wait(Some(deadline)) {
-                Wake::Stop => return Ok(true),
+                Wake::Stop => {
+                    // At the end of the instant to which any element has run ahead.
+                    let until = self.world.ahead_until.max(self.world.now);
+                    self.handle_due(until, usize::MAX)?;
+                    self.advance(until);
+                    return Ok(true);
+                }
                 // What is due comes first, at its own time: a wake-up that is late moves no event.
                 Wake::Input(now) => {
                     let now = now.min(end);
@@ -292,7 +299,7 @@ impl Partition {
             self.advance(event.key.at());
             self.begin(event.key.order());
             match event.target.as_edge() {
-                Some(edge) => self.land(edge)?,
+                Some(edge) => self.land(edge, event.key, until)?,
                 None => {
                     if let Some((owner, timer)) = self.world.expires(event) {
                         self.expire(owner as usize, TimerId(timer))?;
@@ -306,10 +313,12 @@ impl Partition {
 
     /// The oldest packet on `edge` arrives.
     #[inline]
-    fn land(&mut self, edge: usize) -> Result<(), Stuck> {
+    fn land(&mut self, edge: usize, key: Key, until: Time) -> Result<(), Stuck> {
         let state = &mut self.world.edges[edge];
-        let End::Here(to, input) = state.to else {
-            unreachable!("only edges to here hold packets")
+        let (to, input) = match state.to {
+            End::Here(to, input) => (to, input),
+            End::Ahead(arrivals, _) => return self.run_ahead(arrivals as usize, key, until),
+            _ => unreachable!("only edges to here have events"),
         };
         let (packet, next) = state.land();
         if let Some(key) = next {
@@ -320,6 +329,34 @@ impl Partition {
             self.world.events.push(crate::events::Event { key, target });
         }
         self.receive(to, input, packet)
+    }
+
+    /// An element receives what is known to come to it, each packet at the instant at which it is due,
+    /// unless one of its own timers comes before.
+    #[inline(never)]
+    fn run_ahead(&mut self, arrivals: usize, key: Key, until: Time) -> Result<(), Stuck> {
+        let (mut waiting, known) = self.world.arrivals[arrivals].begin(key, until);
+        let (now, to) = (self.world.now, self.world.arrivals[arrivals].element);
+        let (mut received, mut sends, mut result) = (0, NOBODY, Ok(()));
+        while received < known && result.is_ok() {
+            let due = waiting[received].due;
+            if self.world.first_timer(to as usize) < due {
+                break;
+            }
+            let element = (to as usize, &*self.elements[to as usize]);
+            self.world.look_ahead_at(&waiting[received..], element, &mut sends);
+            self.world.now = due.at();
+            self.begin(due.order());
+            let Arrival { input, packet, .. } = &mut waiting[received];
+            if let Some(packet) = packet.take() {
+                result = self.receive(to, *input, packet);
+            }
+            received += 1;
+        }
+        self.world.ahead_until = self.world.ahead_until.max(self.world.now);
+        self.world.now = now;
+        self.world.arrivals[arrivals].end(waiting, received, &mut self.world.events);
+        result
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! All of a partition but its elements: events, edges, timers, packets on their way, books.
 
+use crate::arrivals::{Arrival, Arrivals};
 use crate::books::Books;
 use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
@@ -36,6 +37,8 @@ pub(crate) const NO_STAGE: StageId = StageId(u32::MAX);
 pub(crate) enum End {
     /// An input of an element of this partition, by local number.
     Here(u32, PortId),
+    /// An input of an element that may run ahead, by the number of its arrivals.
+    Ahead(u32, PortId),
     /// An edge of another partition.
     There { partition: u16, edge: u32 },
     /// Nowhere: what is sent is dropped and counted.
@@ -60,6 +63,8 @@ pub(crate) struct Place {
     pub(crate) edges: u32,
     pub(crate) first_timer: u32,
     pub(crate) timers: u32,
+    /// Whether it may run ahead: what it sends is never received before its handler's end is due.
+    pub(crate) runs_ahead: bool,
     /// Events that it has caused.
     pub(crate) count: u64,
 }
@@ -103,6 +108,10 @@ pub(crate) struct World {
     /// By element, as `places`.
     pub(crate) makers: Vec<Maker>,
     pub(crate) timers: Vec<Timer>,
+    /// What is on its way to each element that may run ahead.
+    pub(crate) arrivals: Vec<Arrivals>,
+    /// How far any of them has come.
+    pub(crate) ahead_until: Time,
     pub(crate) pool: Pool,
     pub(crate) books: Books,
     pub(crate) trace: Option<Trace>,
@@ -127,10 +136,15 @@ const ELEMENT: usize = 5;
 const PACKET: usize = 4;
 const FORESEEN: usize = 2;
 const FORESEEN_AGAIN: usize = 1;
+/// The same of what comes to an element that runs ahead.
+const ARRIVAL_PACKET: usize = 4;
 const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
-/// How an order's 64 bits are shared: who caused the event, and the origin's own count.
+/// How an order's 64 bits are shared: [`ECHO`], who caused the event, and the origin's own count.
 const ORIGIN_BITS: u32 = 24;
-pub(crate) const COUNT_BITS: u32 = 40;
+const COUNT_BITS: u32 = 39;
+/// Set where somebody who may run ahead sends what arrives at the same instant: that comes after all
+/// else, because it may have been sent long before or just now.
+const ECHO: u64 = 1 << (ORIGIN_BITS + COUNT_BITS);
 
 /// Who comes first of events that are due at the same instant: the lesser one.
 ///
@@ -160,7 +174,7 @@ impl Place {
     #[inline]
     fn next_order(&mut self, salt: u64, due: Time) -> u64 {
         self.count += 1;
-        assert!(self.count < 1 << COUNT_BITS, "an element caused 10^12 events");
+        assert!(self.count < 1 << COUNT_BITS, "an element caused 5 10^11 events");
         self.order(salt, due)
     }
 }
@@ -256,10 +270,20 @@ impl World {
             packet.visit(edge.stage, Duration::ZERO, edge.delay, Duration::ZERO);
         }
         match edge.to {
-            End::Here(to, input) if at <= self.now => self.ready.push_back((to, input, packet)),
-            End::Here(..) => {
-                let due = Key::new(at, place.next_order(self.salt, at));
+            End::Here(to, input) => {
+                let is_now = at <= self.now;
+                if is_now && !place.runs_ahead {
+                    self.ready.push_back((to, input, packet));
+                    return None;
+                }
+                let echo = u64::from(is_now) * ECHO;
+                let due = Key::new(at, place.next_order(self.salt, at) | echo);
                 edge.fly(index, due, packet, &mut self.events);
+            }
+            End::Ahead(arrivals, input) => {
+                let due = Key::new(at, place.next_order(self.salt, at));
+                let arrival = Arrival { due, input, packet: Some(packet) };
+                self.arrivals[arrivals as usize].put(arrival, &mut self.events);
             }
             End::There { partition, edge } => {
                 let due = Key::new(at, place.next_order(self.salt, at));
@@ -283,7 +307,13 @@ impl World {
             let mut inbox = std::mem::take(&mut self.inboxes[from]);
             for Crossing { edge, due, packet } in inbox.drain(..) {
                 let index = edge as usize;
-                self.edges[index].fly(index, due, packet, &mut self.events);
+                match self.edges[index].to {
+                    End::Ahead(arrivals, input) => {
+                        let arrival = Arrival { due, input, packet: Some(packet) };
+                        self.arrivals[arrivals as usize].put(arrival, &mut self.events);
+                    }
+                    _ => self.edges[index].fly(index, due, packet, &mut self.events),
+                }
             }
             self.inboxes[from] = inbox;
         }
@@ -304,6 +334,14 @@ impl World {
             let target = Target::timer(slot as u32, state.asks);
             self.events.push(Event { key, target });
         }
+    }
+
+    /// When the first of an element's timers is due; [`Key::NEVER`] if none is set.
+    #[inline]
+    pub(crate) fn first_timer(&self, me: usize) -> Key {
+        let Place { first_timer, timers, .. } = self.places[me];
+        let own = &self.timers[first_timer as usize..][..timers as usize];
+        own.iter().map(|timer| timer.due).min().unwrap_or(Key::NEVER)
     }
 
     pub(crate) fn disarm(&mut self, me: usize, timer: u32) {
@@ -434,7 +472,8 @@ impl World {
         let to = target.asks.element();
         let next = match target.as_edge().map(|edge| &self.edges[edge]) {
             Some(Edge { first: Some(packet), .. }) => Foreseen::Packet(packet),
-            Some(_) => return 0,
+            // They lie behind an edge of their own, where there are any.
+            Some(edge) => return self.look_at_arrivals(edge.to),
             None => match self.timers[target.slot()].owner as usize {
                 owner if owner == to => Foreseen::Timer,
                 owner => {
@@ -446,6 +485,38 @@ impl World {
             },
         };
         elements[to].foresee(next, ahead).map_or(0, |output| output.0.into())
+    }
+
+    /// Asks for the first packets that come to an element that may run ahead.
+    #[inline(never)]
+    fn look_at_arrivals(&self, to: End) -> u32 {
+        if let End::Ahead(arrivals, _) = to {
+            self.arrivals[arrivals as usize].prefetch(ARRIVAL_PACKET);
+        }
+        0
+    }
+
+    /// Asks for what `me` will need that runs ahead, a step nearer to each packet; `sends` is the edge that
+    /// it said last that it would send along.
+    #[inline(always)]
+    pub(crate) fn look_ahead_at(
+        &self,
+        next: &[Arrival],
+        (me, element): (usize, &dyn Element),
+        sends: &mut u32,
+    ) {
+        let packet = |ahead: usize| next.get(ahead).and_then(|arrival| arrival.packet.as_ref());
+        packet(ARRIVAL_PACKET).into_iter().for_each(Packet::prefetch);
+        if let Some(edge) = self.edges.get(*sends as usize) {
+            edge.prefetch_end();
+        }
+        if let Some(packet) = packet(FORESEEN_AGAIN) {
+            element.foresee(Foreseen::Packet(packet), FORESEEN_AGAIN);
+        }
+        if let Some(packet) = packet(FORESEEN) {
+            let output = element.foresee(Foreseen::Packet(packet), FORESEEN);
+            *sends = self.prefetch_edge(me, output.map_or(0, |output| output.0.into()));
+        }
     }
 
     /// Asks for the edge of an element's output; gives which it is.
@@ -460,8 +531,9 @@ impl World {
     pub(crate) fn on_the_way(&self) -> u64 {
         let on = |edge: &Edge| usize::from(edge.first.is_some()) + edge.rest.len();
         let flying: usize = self.edges.iter().map(on).sum();
+        let arriving: usize = self.arrivals.iter().map(Arrivals::len).sum();
         let crossing = self.outboxes.iter().chain(&self.inboxes).map(Vec::len).sum::<usize>();
-        (flying + self.ready.len() + crossing) as u64
+        (flying + arriving + self.ready.len() + crossing) as u64
     }
 }
 

@@ -5,8 +5,8 @@
 
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, StageId, Stream, Time, content_tag};
 use lastmeter_engine::{
-    Context, Control, Element, Engine, Error, Graph, Meter, Outcome, PortId, Report, ResourceInfo,
-    ResourceKind, Serial, StageInfo, TimerId, TraceKind, VirtualClock,
+    Clock, Context, Control, Element, Engine, Error, Graph, Meter, Outcome, PortId, Report,
+    ResourceInfo, ResourceKind, Serial, StageInfo, TimerId, TraceKind, VirtualClock, Wake,
 };
 use std::sync::{Arc, Mutex};
 
@@ -150,6 +150,7 @@ struct Gossip {
     outputs: u16,
     meter: Meter,
     sent: u64,
+    runs_ahead: bool,
 }
 
 impl Gossip {
@@ -193,6 +194,9 @@ impl Element for Gossip {
         cx.send(port, packet);
         self.next(cx);
     }
+    fn runs_ahead(&self) -> bool {
+        self.runs_ahead
+    }
     fn report(&self, out: &mut Report) {
         out.count("sent", self.sent);
         out.meter(&self.meter);
@@ -201,6 +205,16 @@ impl Element for Gossip {
 
 /// A random graph of gossips, with delays of 0 to 3 us.
 fn gossips(seed: u64, shuffle: u64) -> Graph {
+    gossips_with(seed, shuffle, Duration::ZERO, |_| false)
+}
+
+/// The same with delays of at least `least`; `runs_ahead` says who may.
+fn gossips_with(
+    seed: u64,
+    shuffle: u64,
+    least: Duration,
+    runs_ahead: impl Fn(usize) -> bool,
+) -> Graph {
     let mut stream = Stream::new(seed, "graph");
     let count = 3 + stream.below(12);
     let mut graph = Graph::new(seed);
@@ -219,13 +233,14 @@ fn gossips(seed: u64, shuffle: u64) -> Graph {
             let kind = ResourceKind::Engine;
             let resource = graph.resource(ResourceInfo { name: name.clone(), kind, units: 1 });
             let meter = Meter::new(resource);
-            graph.add(name, Gossip { path, stage, outputs, meter, sent: 0 }).unwrap()
+            let (sent, runs_ahead) = (0, runs_ahead(index));
+            graph.add(name, Gossip { path, stage, outputs, meter, sent, runs_ahead }).unwrap()
         })
         .collect();
     for (from, &outputs) in ids.iter().zip(&outputs) {
         for output in 0..outputs {
             let to = ids[stream.below(count) as usize];
-            let delay = us([0, 1, 1, 2, 3][stream.below(5) as usize]);
+            let delay = us([0, 1, 1, 2, 3][stream.below(5) as usize]).max(least);
             // A loop without delay would be cut by its random ends alone.
             let delay = if to <= *from { delay.max(us(1)) } else { delay };
             let name = format!("edge {} {output}", from.0);
@@ -244,33 +259,92 @@ fn in_parts(graph: Graph, parts: usize) -> (Outcome, usize) {
     (engine.finish().unwrap(), parts)
 }
 
+/// Everything that two runs say must be the same.
+fn assert_same(one: &Outcome, other: &Outcome, what: &str) {
+    // Where they part, and not all of both.
+    let mut pairs = one.trace.iter().zip(&other.trace);
+    assert_eq!(pairs.find(|(one, other)| one != other), None, "{what}");
+    assert_eq!(one.trace.len(), other.trace.len(), "{what}");
+    assert_eq!(one.elements, other.elements, "{what}");
+    assert_eq!(one.books.resources, other.books.resources, "{what}");
+    for (a, b) in one.books.paths.iter().zip(&other.books.paths) {
+        assert_eq!((a.offered, a.delivered), (b.offered, b.delivered));
+        assert_eq!((a.first_offered, a.last_delivered), (b.first_offered, b.last_delivered));
+        assert_eq!(a.dropped, b.dropped);
+        assert_eq!(a.latency.sum(), b.latency.sum());
+        let times = |book: &lastmeter_engine::PathBook| {
+            let rows = book.rows().into_iter();
+            rows.map(|row| (row.stage, row.time(), row.passed)).collect::<Vec<_>>()
+        };
+        assert_eq!(times(a), times(b));
+    }
+}
+
 #[test]
 fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
     let mut most = 0;
     for seed in 0..40 {
-        for shuffle in [0, 77] {
-            let (whole, _) = in_parts(gossips(seed, shuffle), 1);
+        for (shuffle, ahead) in [(0, 0), (77, 0), (0, 1), (77, 2)] {
+            // Nobody, every other one, all.
+            let runs_ahead = |index: usize| ahead > 0 && (index + ahead) % 2 < ahead;
+            let graph = || gossips_with(seed, shuffle, Duration::ZERO, runs_ahead);
+            let (whole, _) = in_parts(graph(), 1);
             assert!(whole.trace.len() > 300);
             for parts in [2, 3, 5] {
-                let (cut, parts) = in_parts(gossips(seed, shuffle), parts);
+                let (cut, parts) = in_parts(graph(), parts);
                 most = most.max(parts);
-                assert_eq!(whole.trace, cut.trace, "seed {seed}, {parts} parts");
-                assert_eq!(whole.elements, cut.elements);
-                assert_eq!(whole.books.resources, cut.books.resources);
-                for (a, b) in whole.books.paths.iter().zip(&cut.books.paths) {
-                    assert_eq!((a.offered, a.delivered), (b.offered, b.delivered));
-                    assert_eq!(a.dropped, b.dropped);
-                    assert_eq!(a.latency.sum(), b.latency.sum());
-                    let times = |book: &lastmeter_engine::PathBook| {
-                        let rows = book.rows().into_iter();
-                        rows.map(|row| (row.stage, row.time(), row.passed)).collect::<Vec<_>>()
-                    };
-                    assert_eq!(times(a), times(b));
-                }
+                assert_same(&whole, &cut, &format!("seed {seed}, {parts} parts, ahead {ahead}"));
             }
         }
     }
     assert!(most >= 3, "no graph was cut: the test shows nothing");
+}
+
+#[test]
+fn whoever_runs_ahead_does_what_it_would_have_done_in_its_time() {
+    for seed in 0..40 {
+        let plain = run(gossips_with(seed, 0, us(1), |_| false), at(400)).unwrap();
+        let ahead = || gossips_with(seed, 0, us(1), |index| index % 3 != 1);
+        assert_same(&plain, &run(ahead(), at(400)).unwrap(), &format!("seed {seed}"));
+        // In steps that end in the midst of what it knows ahead.
+        let mut engine = ahead().build(1).unwrap();
+        for end in [7, 8, 100, 101, 333, 400].map(at) {
+            engine.run_until(end, &mut VirtualClock::default()).unwrap();
+            engine.so_far().unwrap();
+        }
+        assert_same(&plain, &engine.finish().unwrap(), &format!("seed {seed} in steps"));
+    }
+}
+
+/// Stops after some looks at it.
+struct StopsAfter(u32);
+
+impl Clock for StopsAfter {
+    fn wait(&mut self, deadline: Option<Time>) -> Wake {
+        self.0 -= 1;
+        match deadline {
+            Some(at) if self.0 > 0 => Wake::At(at),
+            _ => Wake::Stop,
+        }
+    }
+    fn jumps(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn who_has_run_ahead_is_caught_up_with_when_a_run_stops() {
+    for seed in 0..20 {
+        for looks in [2, 4] {
+            let ahead = gossips_with(seed, 0, us(1), |_| true);
+            let mut engine = ahead.build(1).unwrap();
+            engine.run_until(at(100_000), &mut StopsAfter(looks)).unwrap();
+            let stopped = engine.finish().unwrap();
+            assert!(stopped.stopped && stopped.now < at(100_000));
+            let plain = run(gossips_with(seed, 0, us(1), |_| false), stopped.now).unwrap();
+            assert_same(&plain, &stopped, &format!("seed {seed}, {looks} looks"));
+        }
+    }
 }
 
 #[test]
@@ -291,7 +365,14 @@ fn adding_an_element_moves_no_other_elements_draws() {
         let stage = graph.stage(info);
         let info = ResourceInfo { name: "r".into(), kind: ResourceKind::Engine, units: 2 };
         let resource = graph.resource(info);
-        let gossip = || Gossip { path, stage, outputs: 1, meter: Meter::new(resource), sent: 0 };
+        let gossip = || Gossip {
+            path,
+            stage,
+            outputs: 1,
+            meter: Meter::new(resource),
+            sent: 0,
+            runs_ahead: false,
+        };
         let first = graph.add("first", gossip()).unwrap();
         let name = if extra { "second" } else { "another" };
         graph.add(name, gossip()).unwrap();

@@ -199,6 +199,9 @@ impl Element for Outputs {
     fn timers(&self) -> u32 {
         2
     }
+    fn runs_ahead(&self) -> bool {
+        true
+    }
     fn foresees(&self) -> Foresight {
         Foresight::Steps
     }

@@ -49,6 +49,9 @@ impl Element for Trunk {
     fn timers(&self) -> u32 {
         0
     }
+    fn runs_ahead(&self) -> bool {
+        true
+    }
     fn foresees(&self) -> Foresight {
         Foresight::Early
     }
