@@ -101,12 +101,8 @@ impl Fifo {
         self.free_at
     }
 
-    /// What it has done by the end of a run, for one stage of one resource.
-    pub(crate) fn report(&self, out: &mut Report, stage: StageId, resource: ResourceId) {
-        let served = self.enter(out, stage, resource);
-        out.count("served", served);
-    }
-    /// The same without the counter, for whoever has several; gives how many it has served.
+    /// Enters what it has done by the end of a run, for one stage of one resource; gives how many it has
+    /// served.
     pub(crate) fn enter(&self, out: &mut Report, stage: StageId, resource: ResourceId) -> u64 {
         let waits = self.waiting.iter().filter(|(begins, _)| *begins > out.now());
         let (packets, bytes) =
@@ -125,10 +121,10 @@ impl Fifo {
     }
 }
 
-/// Serves packets in the order in which they come. What each packet needs comes first.
+/// A queue and the line that serves it. What each packet needs comes first.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct FifoServer {
+pub(crate) struct Line {
     fifo: Fifo,
     packets_max: u64,
     bytes_max: Bytes,
@@ -141,17 +137,40 @@ pub struct FifoServer {
     refused: u64,
 }
 
-impl FifoServer {
-    /// A server that has nothing to do yet, before which at most `packets_max` packets of `bytes_max`
-    /// bytes wait. Its time is accounted to `stage` and `resource`.
-    pub fn new(
+/// What lines have done together.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    served: u64,
+    refused: u64,
+    packets_most: u64,
+}
+
+impl Served {
+    /// Enters what another line has done.
+    pub(crate) fn enter(&mut self, out: &mut Report, line: &Line) {
+        self.served += line.fifo.enter(out, line.stage, line.resource);
+        self.refused += line.refused;
+        self.packets_most = self.packets_most.max(line.fifo.waiting_most());
+    }
+    /// Gives the counters of all.
+    pub(crate) fn count(&self, out: &mut Report) {
+        out.count("served", self.served);
+        out.count("refused", self.refused);
+        out.count("dropped", 0);
+        out.count("packets_most", self.packets_most);
+    }
+}
+
+impl Line {
+    /// As [`FifoServer::new`].
+    pub(crate) fn new(
         (packets_max, bytes_max): (u64, Bytes),
         service: Service,
         stage: StageId,
         resource: ResourceId,
-    ) -> FifoServer {
+    ) -> Line {
         let (fifo, refused, last) = (Fifo::default(), 0, NOTHING);
-        FifoServer { fifo, service, packets_max, bytes_max, stage, resource, refused, last }
+        Line { fifo, service, packets_max, bytes_max, stage, resource, refused, last }
     }
 
     /// Whether there is no room for a packet of `len` beside those that waited when it looked last.
@@ -159,12 +178,52 @@ impl FifoServer {
     fn is_full_for(&self, len: Bytes) -> bool {
         self.fifo.packets() >= self.packets_max || self.fifo.bytes() + len > self.bytes_max
     }
+
+    /// A packet comes, and leaves through `output`.
+    #[inline]
+    pub(crate) fn receive(&mut self, cx: &mut Context<'_>, output: PortId, mut packet: Packet) {
+        let (now, len) = (cx.now(), packet.len);
+        if self.is_full_for(len) {
+            // Unless some are there no longer.
+            self.fifo.settle(cx);
+            if self.is_full_for(len) {
+                self.refused += 1;
+                cx.drop(packet, Some(self.stage), "full");
+                return;
+            }
+        }
+        packet.entered = now;
+        let Line { fifo, service, last, .. } = self;
+        let service = |begins| time_for(service, last, (begins, len), cx);
+        let (begins, service) = fifo.accept(now, len, service);
+        if cx.collecting() {
+            packet.visit(self.stage, begins - now, service, Duration::ZERO);
+        }
+        cx.send_at(output, packet, self.fifo.free_at());
+    }
+}
+
+/// Serves packets in the order in which they come.
+#[derive(Debug)]
+pub struct FifoServer(Line);
+
+impl FifoServer {
+    /// A server that has nothing to do yet, before which at most `packets_max` packets of `bytes_max`
+    /// bytes wait. Its time is accounted to `stage` and `resource`.
+    pub fn new(
+        limits: (u64, Bytes),
+        service: Service,
+        stage: StageId,
+        resource: ResourceId,
+    ) -> FifoServer {
+        FifoServer(Line::new(limits, service, stage, resource))
+    }
 }
 
 /// No packet is so long.
 const NOTHING: (Bytes, Duration) = (Bytes(u64::MAX), Duration::ZERO);
 
-/// How long a service takes that starts at `begins`; `last` is [`FifoServer::last`].
+/// How long a service takes that starts at `begins`; `last` is [`Line::last`].
 #[inline]
 fn time_for(
     service: &Service,
@@ -184,34 +243,16 @@ fn time_for(
 
 impl Element for FifoServer {
     #[inline]
-    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        let (now, len) = (cx.now(), packet.len);
-        if self.is_full_for(len) {
-            // Unless some are there no longer.
-            self.fifo.settle(cx);
-            if self.is_full_for(len) {
-                self.refused += 1;
-                cx.drop(packet, Some(self.stage), "full");
-                return;
-            }
-        }
-        packet.entered = now;
-        let FifoServer { fifo, service, last, .. } = self;
-        let service = |begins| time_for(service, last, (begins, len), cx);
-        let (begins, service) = fifo.accept(now, len, service);
-        if cx.collecting() {
-            packet.visit(self.stage, begins - now, service, Duration::ZERO);
-        }
-        cx.send_at(PortId(0), packet, self.fifo.free_at());
+    fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+        self.0.receive(cx, PortId(0), packet);
     }
     fn timers(&self) -> u32 {
         0
     }
     fn report(&self, out: &mut Report) {
-        self.fifo.report(out, self.stage, self.resource);
-        out.count("refused", self.refused);
-        out.count("dropped", 0);
-        out.count("packets_most", self.fifo.waiting_most());
+        let mut served = Served::default();
+        served.enter(out, &self.0);
+        served.count(out);
     }
 }
 

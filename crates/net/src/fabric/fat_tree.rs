@@ -17,11 +17,13 @@
 
 use super::network::Speed;
 use super::port::{Directory, Place};
-use crate::fifo::FifoServer;
+use crate::fifo::{FifoServer, Line, Served};
 use crate::server::Service;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, here};
-use lastmeter_engine::{Context, Element, ElementId, Error, Graph, PortId, ResourceId};
+use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, here, prefetch_lines};
+use lastmeter_engine::{
+    Context, Element, ElementId, Error, Foreseen, Foresight, Graph, PortId, Report, ResourceId,
+};
 
 /// Most ports of a switch: 65 536 hosts.
 pub const RADIX_MAX: u64 = 64;
@@ -122,10 +124,12 @@ enum Level {
     Core,
 }
 
+/// A switch and the lines that its outputs lead to.
 struct Switch {
     directory: Directory,
     half: usize,
     level: Level,
+    lines: Vec<Option<Line>>,
 }
 
 impl Switch {
@@ -141,18 +145,41 @@ impl Switch {
             Level::Core => pod,
         }
     }
+    /// The output that a packet leaves by, if it leads anywhere.
+    fn output_of(&self, packet: &Packet) -> Option<usize> {
+        let host = self.directory.get(packet.destination.0 as usize).copied().flatten()?;
+        let output = self.output(host as usize);
+        matches!(self.lines.get(output), Some(Some(_))).then_some(output)
+    }
 }
 
 impl Element for Switch {
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
-        let host = self.directory.get(packet.destination.0 as usize).copied().flatten();
-        match host {
-            Some(host) => cx.send(PortId(self.output(host as usize) as u16), packet),
+        let output = self.output_of(&packet);
+        match output.and_then(|output| Some((output, self.lines[output].as_mut()?))) {
+            Some((output, line)) => line.receive(cx, PortId(output as u16), packet),
             None => cx.drop(packet, None, "no route"),
         }
     }
     fn timers(&self) -> u32 {
         0
+    }
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+    fn foresees(&self) -> Foresight {
+        Foresight::Early
+    }
+    fn foresee(&self, next: Foreseen<'_>, _look: usize) -> Option<PortId> {
+        let Foreseen::Packet(packet) = next else { return None };
+        let output = self.output_of(packet)?;
+        self.lines[output].iter().for_each(prefetch_lines::<2, _>);
+        Some(PortId(output as u16))
+    }
+    fn report(&self, out: &mut Report) {
+        let mut served = Served::default();
+        self.lines.iter().flatten().for_each(|line| served.enter(out, line));
+        served.count(out);
     }
 }
 
@@ -165,38 +192,70 @@ pub struct Stages {
     pub propagation: StageId,
 }
 
-/// A switch that is being joined.
-struct Joined<'a, 'b> {
+/// A tree that is being put together.
+struct Joined<'a> {
     graph: &'a mut Graph,
     name: &'a str,
     options: &'a Options,
     stages: Stages,
     resource: &'a mut dyn FnMut(&mut Graph, String) -> (ResourceId, Speed),
-    directory: &'b Directory,
+    directory: Directory,
+    switches: Vec<(String, Switch)>,
+    /// From a switch's output to another switch.
+    ways: Vec<((usize, usize), usize)>,
 }
 
-impl Joined<'_, '_> {
-    fn switch(&mut self, level: Level, name: String) -> Result<ElementId, Error> {
-        let half = self.options.radix / 2;
-        let switch = Switch { directory: self.directory.clone(), half, level };
-        self.graph.add(format!("{} {name}", self.name), switch)
+impl Joined<'_> {
+    /// A switch without lines; gives its number.
+    fn switch(&mut self, level: Level, name: String) -> usize {
+        let (directory, half) = (self.directory.clone(), self.options.radix / 2);
+        let lines = (0..self.options.radix).map(|_| None).collect();
+        let switch = Switch { directory, half, level, lines };
+        self.switches.push((format!("{} {name}", self.name), switch));
+        self.switches.len() - 1
     }
 
     /// A line from one switch's output to another.
-    fn line(&mut self, from: (ElementId, usize), to: ElementId, name: String) -> Result<(), Error> {
-        let line = self.server(&name)?;
-        self.graph.connect(from.0, PortId(from.1 as u16), line, PortId(0))?;
-        let (delay, stage) = (self.options.delay, Some(self.stages.propagation));
-        self.graph.connect_after(line, PortId(0), to, PortId(0), delay, stage)
+    fn way(&mut self, from: (usize, usize), to: usize, name: &str) {
+        self.line(from, name);
+        self.ways.push((from, to));
     }
 
-    fn server(&mut self, name: &str) -> Result<ElementId, Error> {
+    /// A line from a switch's output.
+    fn line(&mut self, (from, output): (usize, usize), name: &str) {
+        let (limits, service, resource) = self.resource(name);
+        let line = Line::new(limits, service, self.stages.line, resource);
+        self.switches[from].1.lines[output] = Some(line);
+    }
+
+    /// What lines have room for, how fast they are, and the resource of this one.
+    fn resource(&mut self, name: &str) -> ((u64, Bytes), Service, ResourceId) {
         let name = format!("{} {name}", self.name);
-        let (resource, (numerator, denominator)) = (self.resource)(self.graph, name.clone());
+        let (resource, (numerator, denominator)) = (self.resource)(self.graph, name);
         let limits = (self.options.packets_max, Bytes(u64::MAX));
         let rate = self.options.rate.scale_floor(numerator.max(1), denominator.max(1));
-        let service = Service::Line { rate, framing: Bytes::ZERO };
-        self.graph.add(name, FifoServer::new(limits, service, self.stages.line, resource))
+        (limits, Service::Line { rate, framing: Bytes::ZERO }, resource)
+    }
+
+    /// The line from a host, which nobody's output leads to.
+    fn from_host(&mut self, host: usize) -> Result<ElementId, Error> {
+        let name = format!("from {host}");
+        let (limits, service, resource) = self.resource(&name);
+        let line = FifoServer::new(limits, service, self.stages.line, resource);
+        self.graph.add(format!("{} {name}", self.name), line)
+    }
+
+    /// Adds the switches to the graph.
+    fn connect(&mut self) -> Result<Vec<ElementId>, Error> {
+        let Joined { graph, options, stages, switches, ways, .. } = self;
+        let add = |(name, switch)| graph.add(name, switch);
+        let ids = switches.drain(..).map(add).collect::<Result<Vec<_>, _>>()?;
+        for ((from, output), to) in ways.drain(..) {
+            let (from, output, input) = (ids[from], PortId(output as u16), PortId(0));
+            let (delay, stage) = (options.delay, Some(stages.propagation));
+            graph.connect_after(from, output, ids[to], input, delay, stage)?;
+        }
+        Ok(ids)
     }
 }
 
@@ -219,26 +278,26 @@ pub fn assemble(
     let mut directory = vec![None; len];
     nodes.iter().for_each(|&(node, host)| directory[node.0 as usize] = Some(host as u32));
     let directory: Directory = directory.into();
-    let mut to = Joined { graph, name, options, stages, resource, directory: &directory };
+    let (switches, ways) = (Vec::new(), Vec::new());
+    let mut tree = Joined { graph, name, options, stages, resource, directory, switches, ways };
     let half = options.radix / 2;
     let pods = hosts.div_ceil(half * half);
     // With one pod there is nobody to reach through the core.
     let cores = if pods > 1 { half * half } else { 0 };
-    let cores: Vec<ElementId> = (0..cores)
-        .map(|core| to.switch(Level::Core, format!("core {core}")))
-        .collect::<Result<_, _>>()?;
+    let cores: Vec<usize> =
+        (0..cores).map(|core| tree.switch(Level::Core, format!("core {core}"))).collect();
     let mut ports = Vec::with_capacity(hosts);
     for pod in 0..pods {
-        let aggregates: Vec<ElementId> = (0..half)
-            .map(|one| to.switch(Level::Aggregate(pod), format!("aggregate {pod}.{one}")))
-            .collect::<Result<_, _>>()?;
+        let aggregates: Vec<usize> = (0..half)
+            .map(|one| tree.switch(Level::Aggregate(pod), format!("aggregate {pod}.{one}")))
+            .collect();
         for (one, &aggregate) in aggregates.iter().enumerate() {
             for place in 0..half {
                 let Some(&core) = cores.get(one * half + place) else { continue };
                 let up = format!("aggregate {pod}.{one}->core {}", one * half + place);
-                to.line((aggregate, half + place), core, up)?;
+                tree.way((aggregate, half + place), core, &up);
                 let down = format!("core {}->aggregate {pod}.{one}", one * half + place);
-                to.line((core, pod), aggregate, down)?;
+                tree.way((core, pod), aggregate, &down);
             }
         }
         for edge in 0..half {
@@ -246,22 +305,25 @@ pub fn assemble(
             if members.is_empty() {
                 continue;
             }
-            let switch = to.switch(Level::Edge(pod, edge), format!("edge {pod}.{edge}"))?;
+            let switch = tree.switch(Level::Edge(pod, edge), format!("edge {pod}.{edge}"));
             for (one, &aggregate) in aggregates.iter().enumerate() {
                 let up = format!("edge {pod}.{edge}->aggregate {pod}.{one}");
-                to.line((switch, half + one), aggregate, up)?;
+                tree.way((switch, half + one), aggregate, &up);
                 let down = format!("aggregate {pod}.{one}->edge {pod}.{edge}");
-                to.line((aggregate, edge), switch, down)?;
+                tree.way((aggregate, edge), switch, &down);
             }
             for (place, host) in members.enumerate() {
-                let down = to.server(&format!("to {host}"))?;
-                to.graph.connect(switch, PortId(place as u16), down, PortId(0))?;
-                let up = to.server(&format!("from {host}"))?;
-                let (delay, stage) = (options.delay, Some(stages.propagation));
-                to.graph.connect_after(up, PortId(0), switch, PortId(0), delay, stage)?;
-                ports.push(((up, PortId(0)), (down, PortId(0))));
+                tree.line((switch, place), &format!("to {host}"));
+                ports.push((tree.from_host(host)?, (switch, place)));
             }
         }
     }
-    Ok(ports)
+    let ids = tree.connect()?;
+    let mut places = Vec::with_capacity(hosts);
+    for (up, (switch, place)) in ports {
+        let (delay, stage) = (options.delay, Some(stages.propagation));
+        graph.connect_after(up, PortId(0), ids[switch], PortId(0), delay, stage)?;
+        places.push(((up, PortId(0)), (ids[switch], PortId(place as u16))));
+    }
+    Ok(places)
 }
