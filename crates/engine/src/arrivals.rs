@@ -63,10 +63,10 @@ impl Arrivals {
     }
 
     /// An event of it is due; gives what is on its way in order, and how much of that comes before anything
-    /// that is not known yet and by `last`. Nothing if an earlier event has taken its place.
-    pub(crate) fn begin(&mut self, key: Key, last: Time) -> (Vec<Arrival>, usize) {
+    /// that is not known yet and by `last`. `None` if an earlier event has taken its place.
+    pub(crate) fn begin(&mut self, key: Key, last: Time) -> Option<(Vec<Arrival>, usize)> {
         if key != self.queued {
-            return (Vec::new(), 0);
+            return None;
         }
         self.queued = Key::NEVER;
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -76,7 +76,7 @@ impl Arrivals {
         let end = key.at().saturating_add(self.delay);
         let is_known = |arrival: &&Arrival| arrival.due.at() < end && arrival.due.at() <= last;
         let known = waiting.iter().take_while(is_known).count();
-        (waiting, known)
+        Some((waiting, known))
     }
 
     /// The first `received` of what [`Arrivals::begin`] gave have been; the others are due later.

@@ -335,7 +335,8 @@ impl Partition {
     /// unless one of its own timers comes before.
     #[inline(never)]
     fn run_ahead(&mut self, arrivals: usize, key: Key, until: Time) -> Result<(), Stuck> {
-        let (mut waiting, known) = self.world.arrivals[arrivals].begin(key, until);
+        let began = self.world.arrivals[arrivals].begin(key, until);
+        let Some((mut waiting, known)) = began else { return Ok(()) };
         let (now, to) = (self.world.now, self.world.arrivals[arrivals].element);
         let (mut received, mut sends, mut result) = (0, NOBODY, Ok(()));
         while received < known && result.is_ok() {

@@ -63,7 +63,7 @@ pub(crate) struct Place {
     pub(crate) edges: u32,
     pub(crate) first_timer: u32,
     pub(crate) timers: u32,
-    /// Whether it may run ahead: what it sends is never received before its handler's end is due.
+    /// Whether it may run ahead. Then whatever it sends is an event of its own.
     pub(crate) runs_ahead: bool,
     /// Events that it has caused.
     pub(crate) count: u64,

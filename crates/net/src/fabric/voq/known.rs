@@ -112,8 +112,7 @@ impl Known {
         for (number, word) in self.words.iter_mut().enumerate() {
             word.before = values.len() as u16; // At most `PORTS_MAX`.
             let mut left = std::mem::take(&mut word.owes);
-            let adds = owing.peek().is_some_and(|next| usize::from(next.0) / 64 == number);
-            if let Some(whole) = whole.filter(|_| !adds && are_usual(number)) {
+            if let Some(whole) = whole.filter(|_| are_usual(number)) {
                 let begin = values.len();
                 let mut still_owing = 0;
                 values.extend(old.by_ref().take(left.count_ones() as usize));
@@ -126,6 +125,14 @@ impl Known {
                     left &= left - 1;
                 }
                 values.truncate(end);
+                // Few are added to each word.
+                let is_here = |next: &(u16, u32)| usize::from(next.0) / 64 == number;
+                while let Some((output, owed)) = owing.next_if(is_here) {
+                    let bit = 1 << (output % 64);
+                    let below = (still_owing & (bit - 1)).count_ones() as usize;
+                    values.insert(begin + below, owed);
+                    still_owing |= bit;
+                }
                 word.owes = still_owing;
                 continue;
             }
