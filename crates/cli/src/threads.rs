@@ -1,6 +1,11 @@
-//! Threads for models: rayon's pool behind the engine's trait.
+//! Threads for models, behind the engine's trait: rayon's pool, and others for what must run at the
+//! same time.
 
 use lastmeter_lab::Parallel;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::OnceLock;
+use std::thread::{self, Builder};
 
 /// A pool of threads.
 #[derive(Debug)]
@@ -31,8 +36,80 @@ impl Parallel for Threads {
             }
         });
     }
+    // In threads besides the pool's, which may be busy with what waits for this.
+    fn run_together(&self, tasks: &mut [&mut (dyn FnMut() + Send)]) -> bool {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let nested = self.pool.current_thread_index().is_some();
+        let Some((first, others)) = tasks.split_first_mut() else { return true };
+        if nested || others.len() >= self.count().min(cores) {
+            return false;
+        }
+        // None begins before all are there: it would wait for one that the machine did not give.
+        let all_there = OnceLock::new();
+        thread::scope(|scope| {
+            let spawned: io::Result<Vec<_>> = others
+                .iter_mut()
+                .map(|task| {
+                    let begin = || {
+                        if *all_there.wait() {
+                            task()
+                        }
+                    };
+                    Builder::new().spawn_scoped(scope, begin)
+                })
+                .collect();
+            let is_complete = *all_there.get_or_init(|| spawned.is_ok());
+            if is_complete {
+                first();
+            }
+            for thread in spawned.into_iter().flatten() {
+                // A scope would tell of a panic, and not what it said.
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+            is_complete
+        })
+    }
     // From outside, each call would put this thread to sleep and wake another.
     fn within(&self, work: &mut (dyn FnMut() + Send)) {
         self.pool.install(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn tasks_that_wait_for_one_another_run_together_or_not_at_all() {
+        let threads = Threads::new(Some(2)).expect("threads");
+        let (barrier, ran) = (Barrier::new(2), AtomicUsize::default());
+        let one = || {
+            barrier.wait();
+            ran.fetch_add(1, Ordering::Relaxed);
+        };
+        let (mut first, mut second, mut third) = (one, one, one);
+        assert!(!threads.run_together(&mut [&mut first, &mut second, &mut third]), "too many");
+        let mut nested = None;
+        threads.within(&mut || {
+            nested = Some(threads.run_together(&mut [&mut first, &mut second]));
+        });
+        assert_eq!((nested, ran.load(Ordering::Relaxed)), (Some(false), 0));
+        let together = threads.run_together(&mut [&mut first, &mut second]);
+        assert_eq!(together, thread::available_parallelism().is_ok_and(|cores| cores.get() > 1));
+        assert_eq!(ran.into_inner(), if together { 2 } else { 0 });
+    }
+
+    #[test]
+    fn a_panic_keeps_its_words() {
+        let threads = Threads::new(Some(2)).expect("threads");
+        let (mut fault, mut other) = (|| panic!("a fault in a model"), || ());
+        let run = || threads.run_together(&mut [&mut other, &mut fault]);
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Err(panic) => assert_eq!(panic.downcast_ref(), Some(&"a fault in a model")),
+            Ok(together) => assert!(!together, "a panic was swallowed"),
+        }
     }
 }

@@ -85,6 +85,12 @@ pub trait Element: Send {
         1
     }
 
+    /// Whether it handles few packets for so many outputs, as what only tells others what is new:
+    /// then these do not count where a graph is cut into parts that shall take equally long.
+    fn is_seldom_busy(&self) -> bool {
+        false
+    }
+
     /// Whether it is told of a live clock's input, with [`TimerId::INPUT`]: only ports are.
     fn takes_input(&self) -> bool {
         false

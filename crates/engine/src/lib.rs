@@ -24,6 +24,7 @@ mod graph;
 mod heap;
 mod meter;
 mod parallel;
+mod rounds;
 mod run;
 mod series;
 mod trace;

@@ -1,15 +1,11 @@
-//! Cutting a graph where edges have delay, and running the parts at once.
-//!
-//! Conservative: in each round every part runs up to the earliest event of all parts plus the
-//! shortest delay between two parts; nothing sent in a round can arrive within it. What crosses
-//! carries its (time, origin, count), so parts see it exactly where one thread would.
+//! Cutting a graph where edges have delay, so that its parts can run at once.
 
 use crate::arrivals::Arrivals;
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
 use crate::events::{Asks, Events, Key};
 use crate::graph::EdgeSpec;
-use crate::run::{Engine, Partition, Stuck};
+use crate::run::{Engine, Partition};
 use crate::trace::Trace;
 use crate::world::{Edge, End, Maker, NO_STAGE, NOBODY, Place, Timer, World};
 use crate::{Element, ElementId, Error, Foresight, Graph, PortId};
@@ -22,6 +18,11 @@ use std::sync::Arc;
 pub trait Parallel: Sync {
     /// Runs every task once.
     fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]);
+    /// Runs all tasks at the same time, each in a thread of its own, so that they may wait for one
+    /// another; `false` if it cannot, and then it has run none.
+    fn run_together(&self, _tasks: &mut [&mut (dyn FnMut() + Send)]) -> bool {
+        false
+    }
     /// Runs `work`, which calls [`Parallel::run`] many times, where that is cheapest.
     fn within(&self, work: &mut (dyn FnMut() + Send)) {
         work();
@@ -37,8 +38,6 @@ impl Parallel for Serial {
     }
 }
 
-/// A run is looked at for progress and stopping at least this often.
-const ROUNDS_MIN: u64 = 256;
 /// An element's timers and a partition's edges are named with 31 bits.
 const SLOTS_MAX: u64 = 1 << 31;
 
@@ -61,83 +60,7 @@ impl Engine {
         if self.partitions.len() == 1 {
             return self.run_until(end, &mut VirtualClock::watched(control.clone()));
         }
-        let mut result = Ok(());
-        parallel.within(&mut || result = self.run_parts(end, control, parallel));
-        result
-    }
-
-    fn run_parts(
-        &mut self,
-        end: Time,
-        control: &Control,
-        parallel: &dyn Parallel,
-    ) -> Result<(), Error> {
-        let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
-        for partition in 0..self.partitions.len() {
-            // What crossed at the end of an earlier step waits in the boxes.
-            self.partitions[partition].world.take_in();
-            self.partitions[partition]
-                .start()
-                .map_err(|stuck| self.no_progress(partition, stuck))?;
-        }
-        let mut crosses_at = self.exchange();
-        while self.now < end {
-            if control.stopped() {
-                self.stopped = true;
-                break;
-            }
-            let next = self.partitions.iter_mut().filter_map(Partition::next).min();
-            let next = next.unwrap_or(end).min(crosses_at).max(self.now);
-            let window = self.lookahead.unwrap_or(Duration::MAX).min(pace);
-            // Events before `next + window` cannot be affected by what is yet to cross.
-            let last = Time::from_ps((next.saturating_add(window).as_ps() - 1).max(next.as_ps()));
-            let last = last.min(end);
-            self.round(last, parallel)?;
-            self.now = last;
-            crosses_at = self.exchange();
-            control.reached(last);
-        }
-        Ok(())
-    }
-
-    fn round(&mut self, last: Time, parallel: &dyn Parallel) -> Result<(), Error> {
-        let mut results: Vec<Result<bool, Stuck>> =
-            self.partitions.iter().map(|_| Ok(false)).collect();
-        let mut tasks: Vec<_> = self
-            .partitions
-            .iter_mut()
-            .zip(&mut results)
-            .map(|(partition, result)| {
-                move || {
-                    partition.world.take_in();
-                    *result = partition.run(&mut VirtualClock::default(), last);
-                }
-            })
-            .collect();
-        let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
-            tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
-        parallel.run(&mut tasks);
-        for (partition, result) in results.into_iter().enumerate() {
-            result.map_err(|stuck| self.no_progress(partition, stuck))?;
-        }
-        Ok(())
-    }
-
-    /// Hands over what crossed from part to part, a box at a time; each part takes in its own. Gives
-    /// when the first of it is due.
-    fn exchange(&mut self) -> Time {
-        let mut crosses_at = Time::MAX;
-        for from in 0..self.partitions.len() {
-            let world = &mut self.partitions[from].world;
-            crosses_at = crosses_at.min(std::mem::replace(&mut world.crosses_at, Time::MAX));
-            for to in 0..self.partitions.len() {
-                let outbox = std::mem::take(&mut self.partitions[from].world.outboxes[to]);
-                let inbox = &mut self.partitions[to].world.inboxes[from];
-                let emptied = std::mem::replace(inbox, outbox);
-                self.partitions[from].world.outboxes[to] = emptied;
-            }
-        }
-        crosses_at
+        self.run_parts(end, control, parallel)
     }
 }
 
@@ -292,7 +215,6 @@ impl Builder {
             books,
             trace,
             outboxes: (0..parts).map(|_| Vec::new()).collect(),
-            inboxes: (0..parts).map(|_| Vec::new()).collect(),
             crosses_at: Time::MAX,
             salt,
             foresight,
@@ -356,7 +278,8 @@ fn assign(graph: &Graph, parts: usize) -> Vec<u32> {
     let mut neighbours: Vec<Vec<u32>> = vec![Vec::new(); count];
     for edge in &graph.edges {
         let (a, b) = (group_of[edge.from.0 as usize], group_of[edge.to.0 as usize]);
-        weight[a as usize] += 1;
+        let from = &graph.elements[edge.from.0 as usize].1;
+        weight[a as usize] += u64::from(!from.is_seldom_busy());
         if a != b {
             neighbours[a as usize].push(b);
             neighbours[b as usize].push(a);
@@ -422,5 +345,41 @@ impl Groups {
     fn join(&mut self, a: u32, b: u32) {
         let (a, b) = (self.find(a), self.find(b));
         self.0[a.max(b) as usize] = a.min(b);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Element, Graph, assign};
+    use crate::{Context, PortId};
+    use lastmeter_base::{Duration, Packet};
+
+    struct Hub {
+        is_seldom_busy: bool,
+    }
+
+    impl Element for Hub {
+        fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+        fn is_seldom_busy(&self) -> bool {
+            self.is_seldom_busy
+        }
+    }
+
+    #[test]
+    fn outputs_count_where_a_graph_is_cut_unless_they_are_seldom_used() {
+        for (is_seldom_busy, with_hub) in [(false, 1), (true, 5)] {
+            let mut graph = Graph::new(1);
+            let hub = graph.add("hub", Hub { is_seldom_busy }).expect("it is new");
+            for port in 0..8 {
+                let leaf = graph.add(format!("leaf {port}"), Hub { is_seldom_busy: false });
+                let (leaf, delay) = (leaf.expect("it is new"), Duration::from_us(1));
+                let joined = graph.connect_after(hub, PortId(port), leaf, PortId(0), delay, None);
+                joined.expect("the port is free");
+            }
+            let parts = assign(&graph, 2);
+            assert_eq!(parts.iter().filter(|&&part| part == parts[0]).count(), with_hub);
+        }
     }
 }

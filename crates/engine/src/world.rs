@@ -115,9 +115,8 @@ pub(crate) struct World {
     pub(crate) pool: Pool,
     pub(crate) books: Books,
     pub(crate) trace: Option<Trace>,
-    /// What crosses to each partition, and what has crossed from each.
+    /// What crosses to each partition.
     pub(crate) outboxes: Vec<Vec<Crossing>>,
-    pub(crate) inboxes: Vec<Vec<Crossing>>,
     /// When the first of `outboxes` is due.
     pub(crate) crosses_at: Time,
     /// Shuffles the order of simultaneous events, where not zero.
@@ -301,21 +300,17 @@ impl World {
         self.outboxes[partition as usize].push(crossing);
     }
 
-    /// Puts all that has crossed from other partitions on its way.
-    pub(crate) fn take_in(&mut self) {
-        for from in 0..self.inboxes.len() {
-            let mut inbox = std::mem::take(&mut self.inboxes[from]);
-            for Crossing { edge, due, packet } in inbox.drain(..) {
-                let index = edge as usize;
-                match self.edges[index].to {
-                    End::Ahead(arrivals, input) => {
-                        let arrival = Arrival { due, input, packet: Some(packet) };
-                        self.arrivals[arrivals as usize].put(arrival, &mut self.events);
-                    }
-                    _ => self.edges[index].fly(index, due, packet, &mut self.events),
+    /// Puts what has crossed from another partition on its way.
+    pub(crate) fn take_in(&mut self, crossed: &mut Vec<Crossing>) {
+        for Crossing { edge, due, packet } in crossed.drain(..) {
+            let index = edge as usize;
+            match self.edges[index].to {
+                End::Ahead(arrivals, input) => {
+                    let arrival = Arrival { due, input, packet: Some(packet) };
+                    self.arrivals[arrivals as usize].put(arrival, &mut self.events);
                 }
+                _ => self.edges[index].fly(index, due, packet, &mut self.events),
             }
-            self.inboxes[from] = inbox;
         }
     }
 
@@ -532,7 +527,7 @@ impl World {
         let on = |edge: &Edge| usize::from(edge.first.is_some()) + edge.rest.len();
         let flying: usize = self.edges.iter().map(on).sum();
         let arriving: usize = self.arrivals.iter().map(Arrivals::len).sum();
-        let crossing = self.outboxes.iter().chain(&self.inboxes).map(Vec::len).sum::<usize>();
+        let crossing: usize = self.outboxes.iter().map(Vec::len).sum();
         (flying + arriving + self.ready.len() + crossing) as u64
     }
 }

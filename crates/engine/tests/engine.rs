@@ -5,10 +5,12 @@
 
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, StageId, Stream, Time, content_tag};
 use lastmeter_engine::{
-    Clock, Context, Control, Element, Engine, Error, Graph, Meter, Outcome, PortId, Report,
-    ResourceInfo, ResourceKind, Serial, StageInfo, TimerId, TraceKind, VirtualClock, Wake,
+    Clock, Context, Control, Element, Engine, Error, Graph, Meter, Outcome, Parallel, PortId,
+    Report, ResourceInfo, ResourceKind, Serial, StageInfo, TimerId, TraceKind, VirtualClock, Wake,
 };
-use std::sync::{Arc, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 fn us(us: u64) -> Duration {
     Duration::from_us(us)
@@ -115,32 +117,42 @@ fn a_past_deadline_means_now() {
     assert_eq!(log, [(0, at(10)), (1, at(10))]);
 }
 
-#[test]
-fn events_for_ever_at_one_instant_are_an_error_that_names_the_element() {
-    let mut graph = Graph::new(1);
-    let act = |cx: &mut Context<'_>, timer| cx.arm(TimerId(timer), Time::START);
-    let log = Arc::new(Mutex::new(Vec::new()));
-    // The log would grow; this element keeps none.
-    struct Spinning<F>(F);
-    impl<F: FnMut(&mut Context<'_>, u32) + Send> Element for Spinning<F> {
-        fn start(&mut self, cx: &mut Context<'_>) {
-            cx.arm(TimerId(0), at(5));
-        }
-        fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
-            cx.deliver(packet);
-        }
-        fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
-            (self.0)(cx, timer.0);
-        }
+/// Does what a closure says at 5 us, and keeps no log.
+struct Acting<F>(F);
+
+impl<F: FnMut(&mut Context<'_>) + Send> Element for Acting<F> {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        cx.arm(TimerId(0), at(5));
     }
-    graph.add("quiet", Timed { plan: vec![], act: |_: &mut Context<'_>, _| {}, log }).unwrap();
-    graph.add("spinning", Spinning(act)).unwrap();
-    match run(graph, at(10)) {
+    fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
+        cx.deliver(packet);
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, _: TimerId) {
+        (self.0)(cx);
+    }
+}
+
+/// Goes on for ever at one instant.
+fn spin(cx: &mut Context<'_>) {
+    cx.arm(TimerId(0), Time::START);
+}
+
+fn assert_spins(result: Result<(), Error>) {
+    match result {
         Err(Error::NoProgress { at: when, element, .. }) => {
-            assert_eq!((when, element.as_str()), (at(5), "spinning"));
+            assert_eq!((when, element.as_str()), (at(5), "acting"));
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn events_for_ever_at_one_instant_are_an_error_that_names_the_element() {
+    let mut graph = Graph::new(1);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    graph.add("quiet", Timed { plan: vec![], act: |_: &mut Context<'_>, _| {}, log }).unwrap();
+    graph.add("acting", Acting(spin)).unwrap();
+    assert_spins(run(graph, at(10)).map(drop));
 }
 
 /// Makes packets at random times for random outputs, and takes or passes on what comes.
@@ -280,6 +292,37 @@ fn assert_same(one: &Outcome, other: &Outcome, what: &str) {
     }
 }
 
+/// A thread for each of at most so many tasks.
+struct Threads {
+    most: usize,
+    /// Whether tasks ran one after the other.
+    fell_back: AtomicBool,
+}
+
+impl Threads {
+    fn new(most: usize) -> Threads {
+        Threads { most, fell_back: AtomicBool::default() }
+    }
+}
+
+impl Parallel for Threads {
+    fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]) {
+        self.fell_back.store(true, Ordering::Relaxed);
+        Serial.run(tasks);
+    }
+    fn run_together(&self, tasks: &mut [&mut (dyn FnMut() + Send)]) -> bool {
+        let is_possible = tasks.len() <= self.most;
+        if is_possible {
+            let (first, others) = tasks.split_first_mut().unwrap();
+            std::thread::scope(|scope| {
+                others.iter_mut().for_each(|task| drop(scope.spawn(task)));
+                first();
+            });
+        }
+        is_possible
+    }
+}
+
 #[test]
 fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
     let mut most = 0;
@@ -333,6 +376,53 @@ impl Clock for StopsAfter {
 }
 
 #[test]
+fn parts_that_run_at_the_same_time_give_the_same_trace_also_step_by_step() {
+    for seed in [2, 4, 6] {
+        let (whole, _) = in_parts(gossips(seed, 0), 1);
+        for (parts, most) in [(2, 2), (3, 3), (3, 2)] {
+            let mut engine = gossips(seed, 0).build(parts).unwrap();
+            assert_eq!(engine.parts(), parts);
+            let threads = Threads::new(most);
+            for end in [at(0), at(3), at(77), at(77), at(400)] {
+                engine.run_parallel(end, &Arc::default(), &threads).unwrap();
+                // What has crossed and has not arrived is accounted for.
+                assert_eq!(engine.so_far().unwrap().now, end);
+            }
+            assert_eq!(threads.fell_back.into_inner(), parts > most);
+            let cut = engine.finish().unwrap();
+            assert_eq!(whole.trace, cut.trace, "seed {seed}, {parts} parts");
+            assert_eq!(whole.elements, cut.elements);
+            assert!(!cut.stopped);
+        }
+    }
+}
+
+/// Two parts, of which one acts at 5 us and the other every microsecond from then on.
+fn two_parts(act: impl FnMut(&mut Context<'_>) + Send + 'static, acting_first: bool) -> Engine {
+    let mut graph = Graph::new(1);
+    let acting = Acting(act);
+    let other = Acting(|cx: &mut Context<'_>| cx.arm(TimerId(0), cx.now() + us(1)));
+    let ids = match acting_first {
+        true => [graph.add("acting", acting).unwrap(), graph.add("other", other).unwrap()],
+        false => [graph.add("other", other).unwrap(), graph.add("acting", acting).unwrap()],
+    };
+    for (from, to) in [(ids[0], ids[1]), (ids[1], ids[0])] {
+        graph.connect_after(from, PortId(0), to, PortId(0), us(1), None).unwrap();
+    }
+    let engine = graph.build(2).unwrap();
+    assert_eq!(engine.parts(), 2);
+    engine
+}
+
+#[test]
+fn a_part_without_progress_ends_the_others_too() {
+    for acting_first in [true, false] {
+        let mut engine = two_parts(spin, acting_first);
+        assert_spins(engine.run_parallel(at(1000), &Arc::default(), &Threads::new(2)));
+    }
+}
+
+#[test]
 fn who_has_run_ahead_is_caught_up_with_when_a_run_stops() {
     for seed in 0..20 {
         for looks in [2, 4] {
@@ -344,6 +434,33 @@ fn who_has_run_ahead_is_caught_up_with_when_a_run_stops() {
             let plain = run(gossips_with(seed, 0, us(1), |_| false), stopped.now).unwrap();
             assert_same(&plain, &stopped, &format!("seed {seed}, {looks} looks"));
         }
+    }
+}
+
+#[test]
+fn a_part_that_panics_does_not_leave_the_others_waiting() {
+    for acting_first in [true, false] {
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut engine = two_parts(|_| panic!("a fault in a model"), acting_first);
+            let run = || engine.run_parallel(at(1000), &Arc::default(), &Threads::new(2));
+            done.send(catch_unwind(AssertUnwindSafe(run)).is_err()).unwrap();
+        });
+        let has_panicked = ended.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(has_panicked, Ok(true));
+    }
+}
+
+#[test]
+fn all_parts_stop_in_the_same_round() {
+    for acting_first in [true, false] {
+        let control = Arc::new(Control::default());
+        let asked = control.clone();
+        let mut engine = two_parts(move |_| asked.stop(), acting_first);
+        engine.run_parallel(at(1000), &control, &Threads::new(2)).unwrap();
+        let outcome = engine.finish().unwrap();
+        // At once, or in the round that had begun already.
+        assert!(outcome.stopped && (at(5)..at(10)).contains(&outcome.now), "{}", outcome.now);
     }
 }
 
@@ -463,10 +580,10 @@ fn what_is_sent_to_nowhere_is_dropped_and_counted() {
 fn a_stopped_run_keeps_what_it_has_and_still_balances() {
     let control = Arc::new(Control::default());
     control.stop();
-    for parts in [1, 4] {
+    for (parts, threads) in [(1, 1), (4, 1), (4, 4)] {
         let mut engine = gossips(2, 0).build(parts).unwrap();
         let end = Time::START + Duration::from_secs(3600);
-        engine.run_parallel(end, &control, &Serial).unwrap();
+        engine.run_parallel(end, &control, &Threads::new(threads)).unwrap();
         let outcome = engine.finish().unwrap();
         assert!(outcome.stopped && outcome.now < end);
     }

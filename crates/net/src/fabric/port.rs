@@ -321,6 +321,9 @@ impl Element for Exchange {
     fn timers(&self) -> u32 {
         0
     }
+    fn is_seldom_busy(&self) -> bool {
+        true
+    }
     fn report(&self, out: &mut Report) {
         out.held(self.records.len() as u64);
         out.count("summaries", self.number);
