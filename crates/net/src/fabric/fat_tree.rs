@@ -238,7 +238,7 @@ impl Joined<'_> {
     }
 
     /// The line from a host, which nobody's output leads to.
-    fn from_host(&mut self, host: usize) -> Result<ElementId, Error> {
+    fn host_line(&mut self, host: usize) -> Result<ElementId, Error> {
         let name = format!("from {host}");
         let (limits, service, resource) = self.resource(&name);
         let line = FifoServer::new(limits, service, self.stages.line, resource);
@@ -314,7 +314,7 @@ pub fn assemble(
             }
             for (place, host) in members.enumerate() {
                 tree.line((switch, place), &format!("to {host}"));
-                ports.push((tree.from_host(host)?, (switch, place)));
+                ports.push((tree.host_line(host)?, (switch, place)));
             }
         }
     }
