@@ -10,8 +10,9 @@
 //! nobody hears of what it does before that comes to them. So it is given what is due before then in a
 //! row: one event for all, and what it needs is in a near cache after the first.
 
-use crate::PortId;
 use crate::events::{Asks, Event, Events, Key, Target};
+use crate::world::{NOBODY, World};
+use crate::{Element, Foreseen, Look, PortId};
 use lastmeter_base::{Duration, Packet, Time};
 
 /// The packets on their way to one element.
@@ -91,13 +92,75 @@ impl Arrivals {
     }
 
     /// Asks for the first packets.
-    pub(crate) fn prefetch(&self, packets: usize) {
-        let first = self.waiting.iter().take(packets);
-        first.filter_map(|arrival| arrival.packet.as_ref()).for_each(Packet::prefetch);
+    pub(crate) fn prefetch(&self) {
+        self.waiting.iter().take(PACKET).for_each(Arrival::prefetch);
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+}
+
+impl Arrival {
+    #[inline(always)]
+    fn prefetch(&self) {
+        self.packet.iter().for_each(Packet::prefetch);
+    }
+}
+
+/// So many packets before its turn something of one is asked for, each where the one before says where
+/// it is: itself, what its element foresees, what that says, and the end of the edge that it goes to.
+const PACKET: usize = 10;
+const FORESEEN: usize = 6;
+const FORESEEN_AGAIN: usize = 3;
+
+/// The edges along which the packets will be sent that have had their first look and not their last.
+pub(crate) type Sends = [u32; FORESEEN - FORESEEN_AGAIN];
+
+impl World {
+    /// Asks for what an element will need first that begins to run ahead.
+    pub(crate) fn begin_look_ahead(&self, next: &[Arrival], of: (usize, &dyn Element)) -> Sends {
+        let mut sends = Sends::default();
+        next.iter().take(PACKET).for_each(Arrival::prefetch);
+        for (place, arrival) in next.iter().take(FORESEEN).enumerate() {
+            sends[place % sends.len()] = self.first_look(arrival, of);
+        }
+        next.iter().take(FORESEEN_AGAIN).for_each(|arrival| last_look(arrival, of.1));
+        sends
+    }
+
+    /// The same a step nearer to each packet that comes after the next.
+    #[inline(always)]
+    pub(crate) fn look_ahead_of(
+        &self,
+        next: &[Arrival],
+        of: (usize, &dyn Element),
+        sends: &mut Sends,
+    ) {
+        next.get(PACKET).into_iter().for_each(Arrival::prefetch);
+        next.get(FORESEEN_AGAIN).into_iter().for_each(|arrival| last_look(arrival, of.1));
+        if let Some(edge) = self.edges.get(sends[0] as usize) {
+            edge.prefetch_end();
+        }
+        sends.rotate_left(1);
+        if let (Some(last), Some(arrival)) = (sends.last_mut(), next.get(FORESEEN)) {
+            *last = self.first_look(arrival, of);
+        }
+    }
+
+    /// Gives the edge along which the packet will be sent, and asks for it.
+    #[inline(always)]
+    fn first_look(&self, arrival: &Arrival, (me, element): (usize, &dyn Element)) -> u32 {
+        let Some(packet) = &arrival.packet else { return NOBODY };
+        let output = element.foresee(Foreseen::Packet(packet), Look::First);
+        self.prefetch_edge(me, output.map_or(0, |output| output.0.into()))
+    }
+}
+
+#[inline(always)]
+fn last_look(arrival: &Arrival, element: &dyn Element) {
+    if let Some(packet) = &arrival.packet {
+        element.foresee(Foreseen::Packet(packet), Look::Last);
     }
 }

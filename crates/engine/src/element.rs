@@ -52,10 +52,10 @@ pub trait Element: Send {
         unreachable!("{timer:?} was never armed")
     }
 
-    /// What is going to happen to the element after `ahead` other events, so that it may ask for the
+    /// What is going to happen to the element after a few other events, so that it may ask for the
     /// memory that it will need (`lastmeter_base::prefetch`). It changes nothing, and is called as
     /// [`Element::foresees`] says. Gives the output that it will send through, if it can tell.
-    fn foresee(&self, _next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
+    fn foresee(&self, _next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         None
     }
 
@@ -106,15 +106,23 @@ pub enum Foresight {
     /// Not at all.
     #[default]
     None,
-    /// One event ahead. The element itself, and what the engine knows of it, are in a cache anyway:
-    /// there are few, or each handles many events in a row.
+    /// Just before: a [`Look::Last`]. The element itself, and what the engine knows of it, are in a cache
+    /// anyway: there are few, or each handles many events in a row.
     Next,
-    /// Two events ahead, as [`Foresight::Steps`], and not again.
+    /// Some events before: a [`Look::First`]. Before that the engine asks for the element.
     Early,
-    /// Two events ahead and one: what was asked for the first time says where the rest is. Before that
-    /// the engine asks for the element. For thousands of elements, each with tens of events between
-    /// two of its own.
+    /// Both. What was asked for the first time says where the rest is. For thousands of elements, each
+    /// with tens of events between two of its own.
     Steps,
+}
+
+/// Which look an element has at what is going to happen to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Whatever it reads may still be far from the processor.
+    First,
+    /// What it asked for at its first look has come.
+    Last,
 }
 
 /// What is going to happen to an element.

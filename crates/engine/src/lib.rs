@@ -37,7 +37,7 @@ pub use books::{ResourceId, ResourceUse, StageInfo};
 pub use clock::{Clock, Control, VirtualClock, Wake};
 pub use context::Context;
 pub use distribution::Distribution;
-pub use element::{Element, ElementId, Foreseen, Foresight, PortId, Report, TimerId};
+pub use element::{Element, ElementId, Foreseen, Foresight, Look, PortId, Report, TimerId};
 pub use error::Error;
 pub use graph::{EDGES_MAX, ELEMENTS_MAX, Graph};
 pub use meter::Meter;

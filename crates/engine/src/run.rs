@@ -5,7 +5,7 @@ use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
 use crate::clock::{Clock, Wake};
 use crate::events::{Key, Target};
 use crate::trace::{TraceEvent, TraceKind};
-use crate::world::{End, NOBODY, World};
+use crate::world::{End, World};
 use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId};
 use lastmeter_base::{Packet, Time};
 
@@ -338,14 +338,16 @@ impl Partition {
         let began = self.world.arrivals[arrivals].begin(key, until);
         let Some((mut waiting, known)) = began else { return Ok(()) };
         let (now, to) = (self.world.now, self.world.arrivals[arrivals].element);
-        let (mut received, mut sends, mut result) = (0, NOBODY, Ok(()));
+        let element = (to as usize, &*self.elements[to as usize]);
+        let mut sends = self.world.begin_look_ahead(&waiting, element);
+        let (mut received, mut result) = (0, Ok(()));
         while received < known && result.is_ok() {
             let due = waiting[received].due;
             if self.world.first_timer(to as usize) < due {
                 break;
             }
             let element = (to as usize, &*self.elements[to as usize]);
-            self.world.look_ahead_at(&waiting[received..], element, &mut sends);
+            self.world.look_ahead_of(&waiting[received..], element, &mut sends);
             self.world.now = due.at();
             self.begin(due.order());
             let Arrival { input, packet, .. } = &mut waiting[received];

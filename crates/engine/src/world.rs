@@ -4,7 +4,7 @@ use crate::arrivals::{Arrival, Arrivals};
 use crate::books::Books;
 use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
-use crate::{Element, ElementId, Foreseen, Foresight, PortId};
+use crate::{Element, ElementId, Foreseen, Foresight, Look, PortId};
 use lastmeter_base::{
     Duration, Packet, Pool, StageId, Stream, Time, address, prefetch, prefetch_address,
     prefetch_end, prefetch_lines,
@@ -129,14 +129,12 @@ pub(crate) struct World {
 
 /// So many events before its turn something of one is asked for, each where the one before says where
 /// it is: its edge or timer, what the engine knows of the element, the element, the packet.
-const TARGET: usize = 9;
-const PLACE: usize = 7;
-const ELEMENT: usize = 5;
-const PACKET: usize = 4;
-const FORESEEN: usize = 2;
+const TARGET: usize = 11;
+const PLACE: usize = 9;
+const ELEMENT: usize = 7;
+const PACKET: usize = 5;
+const FORESEEN: usize = 3;
 const FORESEEN_AGAIN: usize = 1;
-/// The same of what comes to an element that runs ahead.
-const ARRIVAL_PACKET: usize = 4;
 const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
 /// How an order's 64 bits are shared: [`ECHO`], who caused the event, and the origin's own count.
 const ORIGIN_BITS: u32 = 24;
@@ -227,7 +225,7 @@ impl Edge {
 
     /// Asks for where the next packet on its way will be put.
     #[inline(always)]
-    fn prefetch_end(&self) {
+    pub(crate) fn prefetch_end(&self) {
         if self.first.is_some() {
             let (front, back) = self.rest.as_slices();
             prefetch_end(if back.is_empty() { front } else { back });
@@ -384,7 +382,7 @@ impl World {
             Foresight::None => {}
             Foresight::Next => {
                 if foreseen_again.asks.late() {
-                    self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+                    self.foresee(foreseen_again, Look::Last, elements);
                 }
             }
             Foresight::Early | Foresight::Steps => {
@@ -394,11 +392,11 @@ impl World {
                     edge.prefetch_end();
                 }
                 if foreseen_again.asks.late() {
-                    self.foresee(foreseen_again, FORESEEN_AGAIN, elements);
+                    self.foresee(foreseen_again, Look::Last, elements);
                 }
                 self.sends_along = NOBODY;
                 if foreseen.asks.early() {
-                    let output = self.foresee(foreseen, FORESEEN, elements);
+                    let output = self.foresee(foreseen, Look::First, elements);
                     self.sends_along = self.prefetch_edge(foreseen.asks.element(), output);
                 }
             }
@@ -463,7 +461,7 @@ impl World {
     /// Tells an element what is going to happen to it; gives through which output it will send: the
     /// first, if it does not say.
     #[inline(always)]
-    fn foresee(&self, target: Target, ahead: usize, elements: &[Box<dyn Element>]) -> u32 {
+    fn foresee(&self, target: Target, look: Look, elements: &[Box<dyn Element>]) -> u32 {
         let to = target.asks.element();
         let next = match target.as_edge().map(|edge| &self.edges[edge]) {
             Some(Edge { first: Some(packet), .. }) => Foreseen::Packet(packet),
@@ -472,51 +470,28 @@ impl World {
             None => match self.timers[target.slot()].owner as usize {
                 owner if owner == to => Foreseen::Timer,
                 owner => {
-                    if ahead == FORESEEN {
+                    if look == Look::First {
                         self.prefetch_edge(owner, 0);
                     }
                     Foreseen::Neighbour(elements[owner].sends_next())
                 }
             },
         };
-        elements[to].foresee(next, ahead).map_or(0, |output| output.0.into())
+        elements[to].foresee(next, look).map_or(0, |output| output.0.into())
     }
 
     /// Asks for the first packets that come to an element that may run ahead.
     #[inline(never)]
     fn look_at_arrivals(&self, to: End) -> u32 {
         if let End::Ahead(arrivals, _) = to {
-            self.arrivals[arrivals as usize].prefetch(ARRIVAL_PACKET);
+            self.arrivals[arrivals as usize].prefetch();
         }
         0
     }
 
-    /// Asks for what `me` will need that runs ahead, a step nearer to each packet; `sends` is the edge that
-    /// it said last that it would send along.
-    #[inline(always)]
-    pub(crate) fn look_ahead_at(
-        &self,
-        next: &[Arrival],
-        (me, element): (usize, &dyn Element),
-        sends: &mut u32,
-    ) {
-        let packet = |ahead: usize| next.get(ahead).and_then(|arrival| arrival.packet.as_ref());
-        packet(ARRIVAL_PACKET).into_iter().for_each(Packet::prefetch);
-        if let Some(edge) = self.edges.get(*sends as usize) {
-            edge.prefetch_end();
-        }
-        if let Some(packet) = packet(FORESEEN_AGAIN) {
-            element.foresee(Foreseen::Packet(packet), FORESEEN_AGAIN);
-        }
-        if let Some(packet) = packet(FORESEEN) {
-            let output = element.foresee(Foreseen::Packet(packet), FORESEEN);
-            *sends = self.prefetch_edge(me, output.map_or(0, |output| output.0.into()));
-        }
-    }
-
     /// Asks for the edge of an element's output; gives which it is.
     #[inline(always)]
-    fn prefetch_edge(&self, from: usize, output: u32) -> u32 {
+    pub(crate) fn prefetch_edge(&self, from: usize, output: u32) -> u32 {
         let edge = self.places[from].first_edge + output;
         prefetch_address(at(&self.edges, edge as usize));
         edge

@@ -22,7 +22,8 @@ use crate::server::Service;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, here, prefetch_lines};
 use lastmeter_engine::{
-    Context, Element, ElementId, Error, Foreseen, Foresight, Graph, PortId, Report, ResourceId,
+    Context, Element, ElementId, Error, Foreseen, Foresight, Graph, Look, PortId, Report,
+    ResourceId,
 };
 
 /// Most ports of a switch: 65 536 hosts.
@@ -170,7 +171,7 @@ impl Element for Switch {
     fn foresees(&self) -> Foresight {
         Foresight::Early
     }
-    fn foresee(&self, next: Foreseen<'_>, _look: usize) -> Option<PortId> {
+    fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         let Foreseen::Packet(packet) = next else { return None };
         let output = self.output_of(packet)?;
         self.lines[output].iter().for_each(prefetch_lines::<2, _>);

@@ -14,7 +14,7 @@ use super::port::{Directory, RECORD_LEN, WORD_BACKLOG, port_of};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
 use lastmeter_base::{prefetch, prefetch_end, prefetch_lines};
 use lastmeter_engine::{
-    Context, Element, Foreseen, Foresight, Meter, PortId, Report, ResourceId, TimerId,
+    Context, Element, Foreseen, Foresight, Look, Meter, PortId, Report, ResourceId, TimerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -206,14 +206,14 @@ impl Element for Outputs {
         Foresight::Steps
     }
     #[inline]
-    fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
+    fn foresee(&self, next: Foreseen<'_>, look: Look) -> Option<PortId> {
         let Foreseen::Packet(packet) = next else { return None };
         let port = port_of(&self.options.directory, packet.destination)?;
         let place = port.checked_sub(self.options.first)?;
         let port = self.ports.get(place)?;
-        match ahead {
-            2.. => prefetch_lines::<3, _>(port),
-            _ => port.queue.prefetch(),
+        match look {
+            Look::First => prefetch_lines::<3, _>(port),
+            Look::Last => port.queue.prefetch(),
         }
         Some(PortId(place as u16))
     }

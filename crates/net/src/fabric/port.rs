@@ -15,7 +15,8 @@ use super::allocation::{Allocation, Shares, Summary};
 use super::voq::{Spare, Voqs};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time};
 use lastmeter_engine::{
-    Context, Element, ElementId, Foreseen, Foresight, Meter, PortId, Report, ResourceId, TimerId,
+    Context, Element, ElementId, Foreseen, Foresight, Look, Meter, PortId, Report, ResourceId,
+    TimerId,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -252,7 +253,7 @@ impl Element for Ingress {
         Foresight::Steps
     }
     #[inline]
-    fn foresee(&self, next: Foreseen<'_>, ahead: usize) -> Option<PortId> {
+    fn foresee(&self, next: Foreseen<'_>, look: Look) -> Option<PortId> {
         let destination = match next {
             Foreseen::Packet(packet) => Some(packet.destination),
             Foreseen::Neighbour(destination) => destination,
@@ -261,12 +262,14 @@ impl Element for Ingress {
         let output = destination.and_then(|node| port_of(&self.directory, node));
         match next {
             // What is known of the queue first, and then what that says where to find.
-            Foreseen::Packet(_) | Foreseen::Neighbour(_) if ahead > 1 => self.voqs.prefetch(output),
+            Foreseen::Packet(_) | Foreseen::Neighbour(_) if look == Look::First => {
+                self.voqs.prefetch(output)
+            }
             Foreseen::Packet(_) | Foreseen::Neighbour(_) => {
                 output.into_iter().for_each(|output| self.voqs.prefetch_owed(output));
             }
             // The queue first, and then its packet.
-            Foreseen::Timer if ahead > 1 => self.voqs.prefetch_next(),
+            Foreseen::Timer if look == Look::First => self.voqs.prefetch_next(),
             Foreseen::Timer => {
                 if let Some(packet) = self.voqs.next() {
                     packet.prefetch();

@@ -8,7 +8,7 @@
 use super::port::{Directory, port_of};
 use crate::fifo::Fifo;
 use lastmeter_base::{Duration, Packet, Rate, StageId};
-use lastmeter_engine::{Context, Element, Foreseen, Foresight, PortId, Report, ResourceId};
+use lastmeter_engine::{Context, Element, Foreseen, Foresight, Look, PortId, Report, ResourceId};
 
 /// A trunk.
 pub struct Trunk {
@@ -56,7 +56,7 @@ impl Element for Trunk {
         Foresight::Early
     }
     #[inline]
-    fn foresee(&self, next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
+    fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         let Foreseen::Packet(packet) = next else { return None };
         let port = port_of(&self.directory, packet.destination)?;
         Some(PortId((port / self.module) as u16))

@@ -369,7 +369,7 @@ impl<T> Voqs<T> {
         owing.clear();
         let mut own = own.iter().copied().peekable();
         for (at, place) in order.iter().map(|name| name & 0xffff).enumerate() {
-            if let Some(next) = order.get(at + 4) {
+            if let Some(next) = order.get(at + 8) {
                 prefetch(&old[(next & 0xffff) as usize]);
             }
             let queue = &mut old[place as usize];

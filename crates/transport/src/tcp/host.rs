@@ -11,7 +11,7 @@
 use super::due::Due;
 use super::{Config, Connection, Segment, State};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, prefetch};
-use lastmeter_engine::{Context, Element, Foreseen, Foresight, PortId, Report, TimerId};
+use lastmeter_engine::{Context, Element, Foreseen, Foresight, Look, PortId, Report, TimerId};
 use std::sync::Arc;
 
 /// What an end's application does. It takes whatever arrives at once.
@@ -270,7 +270,7 @@ impl Element for TcpHost {
     }
 
     #[inline]
-    fn foresee(&self, next: Foreseen<'_>, _ahead: usize) -> Option<PortId> {
+    fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         let index = match next {
             Foreseen::Packet(packet) => {
                 packet.prefetch_rest();
