@@ -202,7 +202,7 @@ const EACH: u64 = 8;
 const EACH_MIN: u64 = 3;
 const EACH_MAX: u64 = 24;
 /// So many events are known ahead, where there are buckets.
-pub(crate) const RUN_LEAST: usize = 14;
+pub(crate) const RUN_LEAST: usize = 12;
 /// Pops between two looks at the buckets, at least.
 const CHECK_EVERY: usize = 4096;
 
