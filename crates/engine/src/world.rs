@@ -129,11 +129,11 @@ pub(crate) struct World {
 
 /// So many events before its turn something of one is asked for, each where the one before says where
 /// it is: its edge or timer, what the engine knows of the element, the element, the packet.
-const TARGET: usize = 9;
-const PLACE: usize = 7;
-const ELEMENT: usize = 5;
-const PACKET: usize = 4;
-const FORESEEN: usize = 2;
+const TARGET: usize = 10;
+const PLACE: usize = 8;
+const ELEMENT: usize = 6;
+const PACKET: usize = 5;
+const FORESEEN: usize = 3;
 const FORESEEN_AGAIN: usize = 1;
 const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
 /// How an order's 64 bits are shared: [`ECHO`], who caused the event, and the origin's own count.
