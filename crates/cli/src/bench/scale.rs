@@ -60,7 +60,7 @@ pub(super) const ALL: &[(&str, engine::Bench)] = &[
 ];
 
 /// Runs of each; the best counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 const LENGTH: Duration = Duration::from_ms(10);
 const LENGTH_QUICK: Duration = Duration::from_ms(1);
 /// What the largest size must fit in.
