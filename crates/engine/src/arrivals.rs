@@ -121,7 +121,7 @@ pub(crate) type Sends = [u32; FORESEEN - FORESEEN_AGAIN];
 impl World {
     /// Asks for what an element will need first that begins to run ahead.
     pub(crate) fn begin_look_ahead(&self, next: &[Arrival], of: (usize, &dyn Element)) -> Sends {
-        let mut sends = Sends::default();
+        let mut sends = [NOBODY; FORESEEN - FORESEEN_AGAIN];
         next.iter().take(PACKET).for_each(Arrival::prefetch);
         for (place, arrival) in next.iter().take(FORESEEN).enumerate() {
             sends[place % sends.len()] = self.first_look(arrival, of);
@@ -143,10 +143,8 @@ impl World {
         if let Some(edge) = self.edges.get(sends[0] as usize) {
             edge.prefetch_end();
         }
+        sends[0] = next.get(FORESEEN).map_or(NOBODY, |arrival| self.first_look(arrival, of));
         sends.rotate_left(1);
-        if let (Some(last), Some(arrival)) = (sends.last_mut(), next.get(FORESEEN)) {
-            *last = self.first_look(arrival, of);
-        }
     }
 
     /// Gives the edge along which the packet will be sent, and asks for it.
