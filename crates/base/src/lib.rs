@@ -17,7 +17,9 @@ pub use bytes::Bytes;
 pub use packet::{
     Body, Ecn, Far, FlowId, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit, Visits,
 };
-pub use prefetch::{address, prefetch, prefetch_address, prefetch_end, prefetch_lines};
+pub use prefetch::{
+    address, prefetch, prefetch_address, prefetch_end, prefetch_lines, prefetch_slice,
+};
 pub use random::{Draw, Stream, content_tag};
 pub use rate::{Cost, PerByte, Rate};
 pub use text::{Quantity, QuantityError};

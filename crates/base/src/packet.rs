@@ -49,7 +49,8 @@ pub struct Packet(Box<Body>);
 /// What a packet is made of. Content is optional: most models only need lengths.
 ///
 /// In this order what every hop reads and writes lies in the first cache line, the record of the first
-/// hops in the second, a transport's header in the third, and what few models need in the fourth: a
+/// hops in the second and of some more in the third, a transport's header in the fourth, and what few models
+/// need in the fifth: a
 /// packet that has waited is in no near cache, and each line that a hop touches costs more than all that
 /// the hop computes.
 #[derive(Debug, Default)]
@@ -102,8 +103,8 @@ pub struct Far {
     pub content: Vec<u8>,
 }
 
-/// Four lines, of which most models use two or three.
-const _: () = assert!(size_of::<Body>() == 256);
+/// Five lines, of which most models use two to four.
+const _: () = assert!(size_of::<Body>() == 320);
 
 impl Body {
     /// As new, but for the room that it has; the record's words stay where they are.
@@ -165,6 +166,7 @@ impl Packet {
     pub fn prefetch(&self) {
         prefetch(&self.0.len);
         prefetch(&self.0.visits.first);
+        prefetch(&self.0.visits.first[8]);
     }
 
     /// Asks for what its end will read and write: the transport's header, and the rest, which is reset
@@ -244,9 +246,9 @@ struct More {
     beyond: Vec<u64>,
 }
 
-/// Words of the record that a packet has room for itself: four hops with a delay that neither wait nor
-/// block.
-const WORDS_WITHIN: usize = 9;
+/// Words of the record that a packet has room for itself: eight hops with a delay that neither wait nor
+/// block, as many as a fat tree has.
+const WORDS_WITHIN: usize = 17;
 /// Words that a longer record has room for at once.
 const WORDS_MORE: usize = 24;
 
@@ -300,23 +302,10 @@ impl Visits {
         self.len += 1;
     }
 
-    #[inline]
-    fn word(&self, at: usize) -> u64 {
-        match self.first.get(at) {
-            Some(&word) => word,
-            None => self.word_of_more(at - WORDS_WITHIN),
-        }
-    }
-
     /// Long records stay out of line, so that each hop's code has registers for the short ones.
     #[inline(never)]
     fn set_more(&mut self, at: usize, word: u64) {
         self.more.get_or_insert_default().set(at, word);
-    }
-
-    #[inline(never)]
-    fn word_of_more(&self, at: usize) -> u64 {
-        self.more.as_ref().map_or(0, |more| more.get(at))
     }
 
     #[cold]
@@ -325,36 +314,21 @@ impl Visits {
     }
 
     /// The visits in the order in which they were made.
-    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Visit> + '_ {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            if at >= self.len as usize {
-                return None;
-            }
-            let mut word = || {
-                at += 1;
-                self.word(at - 1)
-            };
-            let head = word();
-            let (upper, time) = (head >> STAGE_SHIFT, head & ((1 << TIME_BITS) - 1));
-            let (stage, wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
-                0 => (upper, 0, time, 0),
-                1 => (upper, time, word(), 0),
-                2 => (upper, word(), word(), word()),
-                _ => {
-                    let wait = (upper & ((1 << WAIT_HIGH_BITS) - 1)) << WAIT_LOW_BITS;
-                    let (low, service) = (time >> SERVICE_BITS, time & ((1 << SERVICE_BITS) - 1));
-                    (upper >> WAIT_HIGH_BITS, wait | low, service, 0)
-                }
-            };
-            Some(Visit {
-                wait: Duration::from_ps(wait),
-                service: Duration::from_ps(service),
-                blocked: Duration::from_ps(blocked),
-                stage: StageId(stage as u32),
-            })
-        })
+        let len = self.len as usize;
+        let [more, beyond] = match &self.more {
+            Some(more) if len > WORDS_WITHIN => more.words_until(len - WORDS_WITHIN),
+            _ => Default::default(),
+        };
+        let within = &self.first[..len.min(WORDS_WITHIN)];
+        Decoded(within.iter().chain(more).chain(beyond).copied())
+    }
+
+    /// The same if they are few, as most packets' are: then it takes less.
+    #[inline]
+    pub fn iter_few(&self) -> Option<impl Iterator<Item = Visit> + '_> {
+        let words = self.first.get(..self.len as usize)?;
+        Some(Decoded(words.iter().copied()))
     }
 
     /// How far the record has come, for [`Visits::rewind`].
@@ -388,10 +362,40 @@ impl More {
         self.beyond.truncate(at);
         self.beyond.push(word);
     }
-    #[inline]
-    fn get(&self, at: usize) -> u64 {
-        let beyond = || self.beyond.get(at - WORDS_MORE).copied().unwrap_or(0);
-        self.words.get(at).copied().unwrap_or_else(beyond)
+    /// The first `len` words, in two parts; those beyond stay where they are when a record is rewound.
+    fn words_until(&self, len: usize) -> [&[u64]; 2] {
+        let beyond = len.saturating_sub(WORDS_MORE);
+        [&self.words[..len - beyond], self.beyond.get(..beyond).unwrap_or_default()]
+    }
+}
+
+/// Visits by the words of their record.
+struct Decoded<I>(I);
+
+impl<I: Iterator<Item = u64>> Iterator for Decoded<I> {
+    type Item = Visit;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Visit> {
+        let head = self.0.next()?;
+        let mut word = || self.0.next().unwrap_or(0);
+        let (upper, time) = (head >> STAGE_SHIFT, head & ((1 << TIME_BITS) - 1));
+        let (stage, wait, service, blocked) = match head >> TIME_BITS & ((1 << FORM_BITS) - 1) {
+            0 => (upper, 0, time, 0),
+            1 => (upper, time, word(), 0),
+            2 => (upper, word(), word(), word()),
+            _ => {
+                let wait = (upper & ((1 << WAIT_HIGH_BITS) - 1)) << WAIT_LOW_BITS;
+                let (low, service) = (time >> SERVICE_BITS, time & ((1 << SERVICE_BITS) - 1));
+                (upper >> WAIT_HIGH_BITS, wait | low, service, 0)
+            }
+        };
+        Some(Visit {
+            wait: Duration::from_ps(wait),
+            service: Duration::from_ps(service),
+            blocked: Duration::from_ps(blocked),
+            stage: StageId(stage as u32),
+        })
     }
 }
 

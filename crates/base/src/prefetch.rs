@@ -63,5 +63,16 @@ pub fn prefetch_end<T>(values: &[T]) {
     prefetch_index(values, values.len());
 }
 
+/// Asks for all cache lines in which `values` lie: for a few, well before they are read.
+///
+/// ```
+/// lastmeter_base::prefetch_slice(&[1_u64; 20]);
+/// ```
+#[inline]
+pub fn prefetch_slice<T>(values: &[T]) {
+    let at = address(values);
+    (at..at + size_of_val(values)).step_by(LINE).for_each(prefetch_address);
+}
+
 /// Bytes of a cache line.
 const LINE: usize = 64;

@@ -124,11 +124,11 @@ pub struct Row {
     position: u64,
     /// Packets and bytes that passed.
     pub passed: Count,
-    /// Times that have come again and again, and are not counted below yet. At a constant rate all
-    /// services are the same, and without queueing all waits are.
-    last_wait: Repeated,
+    /// A time that has come again and again, and is not counted below yet: at a constant rate all are the
+    /// same.
     last_service: Repeated,
-    /// Waiting times.
+    /// Waiting times. Those of packets that need not wait, and were not held up, are counted when the books
+    /// are closed.
     pub wait: Distribution,
     /// Service times.
     pub service: Distribution,
@@ -170,18 +170,19 @@ impl Row {
             wait: Distribution::default(),
             service: Distribution::default(),
             blocked: Distribution::default(),
-            last_wait: Repeated::default(),
             last_service: Repeated::default(),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, position: u32, visit: Visit, len: Bytes) {
         let passed = self.passed.packets;
-        self.last_wait.record(visit.wait, passed, &mut self.wait);
+        if !visit.wait.is_zero() {
+            self.wait.record(visit.wait);
+        }
         self.last_service.record(visit.service, passed, &mut self.service);
         if !visit.blocked.is_zero() {
-            self.blocked.record_many(visit.blocked, 1);
+            self.blocked.record(visit.blocked);
         }
         self.position += u64::from(position);
         self.passed.add(len);
@@ -190,9 +191,9 @@ impl Row {
     /// Counts the visits that are only remembered so far.
     fn settle(&mut self) {
         let passed = self.passed.packets;
-        self.last_wait.settle(passed, &mut self.wait);
         self.last_service.settle(passed, &mut self.service);
-        // Nearly all were not held up; only the others are in there.
+        // Only the others are in there.
+        self.wait.record_many(Duration::ZERO, passed - self.wait.count());
         self.blocked.record_many(Duration::ZERO, passed - self.blocked.count());
     }
 
@@ -204,8 +205,7 @@ impl Row {
         self.wait.merge(&theirs.wait);
         self.service.merge(&theirs.service);
         self.blocked.merge(&theirs.blocked);
-        (self.last_wait.since, self.last_service.since) =
-            (self.passed.packets, self.passed.packets);
+        self.last_service.since = self.passed.packets;
     }
 
     /// Picoseconds that delivered packets spent here, exact.
@@ -279,6 +279,13 @@ impl PathBook {
         self.rows.push(Row::new(stage));
         self.row_of_stage[slot] = self.rows.len() as u32;
         self.row_of_stage[slot]
+    }
+
+    #[inline(always)]
+    fn enter_visits(&mut self, visits: impl Iterator<Item = Visit>, len: Bytes) {
+        for (position, visit) in visits.enumerate() {
+            self.row(visit.stage).enter(position as u32, visit, len);
+        }
     }
 
     fn enter_variation(&mut self, packet: &Packet, latency: Duration) {
@@ -385,8 +392,9 @@ impl Books {
         let latency = now - packet.born;
         book.latency.record(latency);
         book.enter_variation(packet, latency);
-        for (position, visit) in packet.visits.iter().enumerate() {
-            book.row(visit.stage).enter(position as u32, visit, packet.len);
+        match packet.visits.iter_few() {
+            Some(visits) => book.enter_visits(visits, packet.len),
+            None => book.enter_visits(packet.visits.iter(), packet.len),
         }
     }
 
