@@ -96,6 +96,11 @@ impl Arrivals {
         self.waiting.iter().take(PACKET).for_each(Arrival::prefetch);
     }
 
+    /// Whether its element has a last look at each packet.
+    pub(crate) fn looks_again(&self) -> bool {
+        self.event.asks.late()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
@@ -118,47 +123,56 @@ const FORESEEN_AGAIN: usize = 3;
 /// The edges along which the packets will be sent that have had their first look and not their last.
 pub(crate) type Sends = [u32; FORESEEN - FORESEEN_AGAIN];
 
+/// An element that runs ahead.
+#[derive(Clone, Copy)]
+pub(crate) struct Runner<'a> {
+    pub(crate) me: usize,
+    pub(crate) element: &'a dyn Element,
+    /// Whether it has a last look at each packet.
+    pub(crate) looks_again: bool,
+}
+
+impl Runner<'_> {
+    #[inline(always)]
+    fn last_look(self, arrival: &Arrival) {
+        if self.looks_again
+            && let Some(packet) = &arrival.packet
+        {
+            self.element.foresee(Foreseen::Packet(arrival.input, packet), Look::Last);
+        }
+    }
+}
+
 impl World {
     /// Asks for what an element will need first that begins to run ahead.
-    pub(crate) fn begin_look_ahead(&self, next: &[Arrival], of: (usize, &dyn Element)) -> Sends {
+    pub(crate) fn begin_look_ahead(&self, next: &[Arrival], runner: Runner<'_>) -> Sends {
         let mut sends = [NOBODY; FORESEEN - FORESEEN_AGAIN];
         next.iter().take(PACKET).for_each(Arrival::prefetch);
         for (place, arrival) in next.iter().take(FORESEEN).enumerate() {
-            sends[place % sends.len()] = self.first_look(arrival, of);
+            sends[place % sends.len()] = self.first_look(arrival, runner);
         }
-        next.iter().take(FORESEEN_AGAIN).for_each(|arrival| last_look(arrival, of.1));
+        next.iter().take(FORESEEN_AGAIN).for_each(|arrival| runner.last_look(arrival));
         sends
     }
 
     /// The same a step nearer to each packet that comes after the next.
     #[inline(always)]
-    pub(crate) fn look_ahead_of(
-        &self,
-        next: &[Arrival],
-        of: (usize, &dyn Element),
-        sends: &mut Sends,
-    ) {
+    pub(crate) fn look_ahead_of(&self, next: &[Arrival], runner: Runner<'_>, sends: &mut Sends) {
         next.get(PACKET).into_iter().for_each(Arrival::prefetch);
-        next.get(FORESEEN_AGAIN).into_iter().for_each(|arrival| last_look(arrival, of.1));
+        next.get(FORESEEN_AGAIN).into_iter().for_each(|arrival| runner.last_look(arrival));
         if let Some(edge) = self.edges.get(sends[0] as usize) {
             edge.prefetch_end();
         }
-        sends[0] = next.get(FORESEEN).map_or(NOBODY, |arrival| self.first_look(arrival, of));
+        sends[0] = next.get(FORESEEN).map_or(NOBODY, |arrival| self.first_look(arrival, runner));
         sends.rotate_left(1);
     }
 
     /// Gives the edge along which the packet will be sent, and asks for it.
     #[inline(always)]
-    fn first_look(&self, arrival: &Arrival, (me, element): (usize, &dyn Element)) -> u32 {
+    fn first_look(&self, arrival: &Arrival, runner: Runner<'_>) -> u32 {
         let Some(packet) = &arrival.packet else { return NOBODY };
-        let output = element.foresee(Foreseen::Packet(packet), Look::First);
-        self.prefetch_edge(me, output.map_or(0, |output| output.0.into()))
-    }
-}
-
-#[inline(always)]
-fn last_look(arrival: &Arrival, element: &dyn Element) {
-    if let Some(packet) = &arrival.packet {
-        element.foresee(Foreseen::Packet(packet), Look::Last);
+        let next = Foreseen::Packet(arrival.input, packet);
+        let output = runner.element.foresee(next, Look::First);
+        self.prefetch_edge(runner.me, output.map_or(0, |output| output.0.into()))
     }
 }

@@ -80,6 +80,13 @@ pub trait Element: Send {
         false
     }
 
+    /// Whether packets end here: whether what it receives is delivered or dropped, and changes nothing but
+    /// what it reports. Then it may be given packets after they were due, each as if it came in its time. If a
+    /// flow ends at such an element and at others, what its latency varies by may be told in another order.
+    fn is_end(&self) -> bool {
+        false
+    }
+
     /// How many timers the element uses: one for each resource that it serves.
     fn timers(&self) -> u32 {
         1
@@ -128,8 +135,8 @@ pub enum Look {
 /// What is going to happen to an element.
 #[derive(Clone, Copy, Debug)]
 pub enum Foreseen<'a> {
-    /// It will receive this packet.
-    Packet(&'a Packet),
+    /// It will receive this packet on this input.
+    Packet(PortId, &'a Packet),
     /// One of its timers will expire.
     Timer,
     /// A timer of whoever sends to it at once will expire, who may know where the packet will go.

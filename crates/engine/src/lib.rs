@@ -18,6 +18,7 @@ mod clock;
 mod context;
 mod distribution;
 mod element;
+mod ends;
 mod error;
 mod events;
 mod graph;

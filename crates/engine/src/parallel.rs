@@ -3,6 +3,7 @@
 use crate::arrivals::Arrivals;
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
+use crate::ends::Ends;
 use crate::events::{Asks, Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition};
@@ -178,6 +179,16 @@ impl Builder {
             // Then an edge alone knows the order of what comes along it at one instant.
             places.iter_mut().for_each(|place| place.runs_ahead = false);
         }
+        if salt == 0 && trace.is_none() {
+            // A trace tells who received what in the midst of what else they did.
+            for edge in &mut edges {
+                if let End::Here(to, input) = edge.to
+                    && self.elements[to as usize].is_end()
+                {
+                    edge.to = End::Last(to, input);
+                }
+            }
+        }
         let arrivals = arrivals(&mut edges, far, &mut places, foresees);
         for edge in &mut edges {
             if let End::Here(to, _) = edge.to {
@@ -211,6 +222,7 @@ impl Builder {
             timers,
             arrivals,
             ahead_until: Time::START,
+            ends: Ends::default(),
             pool: Pool::default(),
             books,
             trace,
@@ -225,8 +237,8 @@ impl Builder {
 }
 
 /// Leads all edges to elements that may run ahead to their arrivals, and gives these. Elements to which
-/// something comes at once may not. What the first `far` edges bring from other parts comes after the
-/// end of a round, and so does no harm.
+/// something comes at once may not, and where packets end there are none. What the first `far` edges bring
+/// from other parts comes after the end of a round, and so does no harm.
 fn arrivals(
     edges: &mut Vec<Edge>,
     far: usize,
@@ -234,17 +246,19 @@ fn arrivals(
     foresees: impl Fn(u32) -> Foresight,
 ) -> Vec<Arrivals> {
     let mut delays = vec![Duration::MAX; places.len()];
+    let mut has_arrivals = vec![false; places.len()];
     for edge in &edges[far..] {
-        if let End::Here(to, _) = edge.to {
+        if let End::Here(to, _) | End::Last(to, _) = edge.to {
             let delay = &mut delays[to as usize];
             *delay = edge.delay.min(*delay);
+            has_arrivals[to as usize] = matches!(edge.to, End::Here(..));
         }
     }
     let mut all = Vec::new();
     let mut number = vec![None; places.len()];
     for (to, (place, &delay)) in places.iter_mut().zip(&delays).enumerate() {
         place.runs_ahead &= !delay.is_zero();
-        if place.runs_ahead {
+        if place.runs_ahead && has_arrivals[to] {
             number[to] = Some(all.len() as u32);
             let asks = Asks::new(to as u32, foresees(to as u32));
             all.push(Arrivals::new(to as u32, delay, edges.len() as u32, asks));

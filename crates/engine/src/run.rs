@@ -1,8 +1,9 @@
 //! Running a graph, and what comes of it.
 
-use crate::arrivals::Arrival;
+use crate::arrivals::{Arrival, Runner};
 use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
 use crate::clock::{Clock, Wake};
+use crate::ends::Ending;
 use crate::events::{Key, Target};
 use crate::trace::{TraceEvent, TraceKind};
 use crate::world::{End, World};
@@ -294,7 +295,12 @@ impl Partition {
     #[inline]
     fn handle_due(&mut self, until: Time, events_max: usize) -> Result<(), Stuck> {
         for _ in 0..events_max {
-            let Some(event) = self.world.events.pop(until) else { break };
+            let Some(event) = self.world.events.pop(until) else {
+                return self.end_due(until, true);
+            };
+            if self.world.ends.has_ended(event.key.at()) {
+                self.end_due(event.key.at(), false)?;
+            }
             self.world.look_ahead(&self.elements);
             self.advance(event.key.at());
             self.begin(event.key.order());
@@ -307,6 +313,7 @@ impl Partition {
                 }
             }
             self.deliver_ready()?;
+            self.end_next()?;
         }
         Ok(())
     }
@@ -338,16 +345,17 @@ impl Partition {
         let began = self.world.arrivals[arrivals].begin(key, until);
         let Some((mut waiting, known)) = began else { return Ok(()) };
         let (now, to) = (self.world.now, self.world.arrivals[arrivals].element);
-        let element = (to as usize, &*self.elements[to as usize]);
-        let mut sends = self.world.begin_look_ahead(&waiting, element);
+        let (me, looks_again) = (to as usize, self.world.arrivals[arrivals].looks_again());
+        let runner = Runner { me, element: &*self.elements[me], looks_again };
+        let mut sends = self.world.begin_look_ahead(&waiting[..known], runner);
         let (mut received, mut result) = (0, Ok(()));
         while received < known && result.is_ok() {
             let due = waiting[received].due;
-            if self.world.first_timer(to as usize) < due {
+            if self.world.first_timer(me) < due {
                 break;
             }
-            let element = (to as usize, &*self.elements[to as usize]);
-            self.world.look_ahead_of(&waiting[received..], element, &mut sends);
+            let runner = Runner { me, element: &*self.elements[me], looks_again };
+            self.world.look_ahead_of(&waiting[received..known], runner, &mut sends);
             self.world.now = due.at();
             self.begin(due.order());
             let Arrival { input, packet, .. } = &mut waiting[received];
@@ -360,6 +368,31 @@ impl Partition {
         self.world.now = now;
         self.world.arrivals[arrivals].end(waiting, received, &mut self.world.events);
         result
+    }
+
+    /// Packets are received that end by `until`: those of buckets that have ended, and all others, too, if
+    /// `all` shall be.
+    #[inline(never)]
+    fn end_due(&mut self, until: Time, all: bool) -> Result<(), Stuck> {
+        loop {
+            while self.end_next()? {}
+            if !self.world.ends.load(until, all) || !all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next packet is received that ends, at the instant at which it is due, if it is known which.
+    #[inline(always)]
+    fn end_next(&mut self) -> Result<bool, Stuck> {
+        let Some(Ending { due, to, input, packet }) = self.world.ends.next() else {
+            return Ok(false);
+        };
+        let now = std::mem::replace(&mut self.world.now, due.at());
+        self.begin(due.order());
+        self.receive(to, input, packet)?;
+        self.world.now = now;
+        Ok(true)
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::books::Books;
+use crate::ends::{Ending, Ends};
 use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, Look, PortId};
@@ -39,6 +40,8 @@ pub(crate) enum End {
     Here(u32, PortId),
     /// An input of an element that may run ahead, by the number of its arrivals.
     Ahead(u32, PortId),
+    /// An input of an element of this partition where packets end.
+    Last(u32, PortId),
     /// An edge of another partition.
     There { partition: u16, edge: u32 },
     /// Nowhere: what is sent is dropped and counted.
@@ -112,6 +115,8 @@ pub(crate) struct World {
     pub(crate) arrivals: Vec<Arrivals>,
     /// How far any of them has come.
     pub(crate) ahead_until: Time,
+    /// What is on its way to where it ends.
+    pub(crate) ends: Ends,
     pub(crate) pool: Pool,
     pub(crate) books: Books,
     pub(crate) trace: Option<Trace>,
@@ -165,6 +170,13 @@ impl Place {
             0 => order,
             salt => shuffled(order, salt),
         }
+    }
+
+    /// When the next thing is due that it causes, which may be the present instant.
+    #[inline]
+    fn next_key(&mut self, salt: u64, due: Time, is_now: bool) -> Key {
+        let echo = u64::from(is_now) * ECHO;
+        Key::new(due, self.next_order(salt, due) | echo)
     }
 
     /// The order that it gives to the next event that it causes.
@@ -273,9 +285,21 @@ impl World {
                     self.ready.push_back((to, input, packet));
                     return None;
                 }
-                let echo = u64::from(is_now) * ECHO;
-                let due = Key::new(at, place.next_order(self.salt, at) | echo);
+                let due = place.next_key(self.salt, at, is_now);
                 edge.fly(index, due, packet, &mut self.events);
+            }
+            End::Last(to, input) => {
+                let is_now = at <= self.now;
+                let due = match is_now && !place.runs_ahead {
+                    true if self.ends.len() == 0 => {
+                        self.ready.push_back((to, input, packet));
+                        return None;
+                    }
+                    // After what is due before it.
+                    true => Key::new(at, self.cause),
+                    false => place.next_key(self.salt, at, is_now),
+                };
+                self.ends.put(Ending { due, to, input, packet });
             }
             End::Ahead(arrivals, input) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
@@ -307,6 +331,7 @@ impl World {
                     let arrival = Arrival { due, input, packet: Some(packet) };
                     self.arrivals[arrivals as usize].put(arrival, &mut self.events);
                 }
+                End::Last(to, input) => self.ends.put(Ending { due, to, input, packet }),
                 _ => self.edges[index].fly(index, due, packet, &mut self.events),
             }
         }
@@ -464,7 +489,9 @@ impl World {
     fn foresee(&self, target: Target, look: Look, elements: &[Box<dyn Element>]) -> u32 {
         let to = target.asks.element();
         let next = match target.as_edge().map(|edge| &self.edges[edge]) {
-            Some(Edge { first: Some(packet), .. }) => Foreseen::Packet(packet),
+            Some(Edge { first: Some(packet), to: End::Here(_, input), .. }) => {
+                Foreseen::Packet(*input, packet)
+            }
             // They lie behind an edge of their own, where there are any.
             Some(edge) => return self.look_at_arrivals(edge.to),
             None => match self.timers[target.slot()].owner as usize {
@@ -503,7 +530,7 @@ impl World {
         let flying: usize = self.edges.iter().map(on).sum();
         let arriving: usize = self.arrivals.iter().map(Arrivals::len).sum();
         let crossing: usize = self.outboxes.iter().map(Vec::len).sum();
-        (flying + arriving + self.ready.len() + crossing) as u64
+        (flying + arriving + self.ready.len() + self.ends.len() + crossing) as u64
     }
 }
 

@@ -162,7 +162,25 @@ struct Gossip {
     outputs: u16,
     meter: Meter,
     sent: u64,
+    manner: Manner,
+}
+
+/// How a gossip is told to behave.
+#[derive(Clone, Copy, Default)]
+struct Manner {
     runs_ahead: bool,
+    role: Role,
+    /// Whether it says so.
+    is_end: bool,
+}
+
+/// What becomes of what comes to a gossip, if it is not dropped.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Role {
+    #[default]
+    TakesOrPasses,
+    Passes,
+    Takes,
 }
 
 impl Gossip {
@@ -182,7 +200,13 @@ impl Element for Gossip {
         self.next(cx);
     }
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        match cx.rng().below(4) {
+        // Who only takes draws nothing: what it makes must not depend on what it takes.
+        let what = match self.manner.role {
+            Role::TakesOrPasses => cx.rng().below(4),
+            Role::Passes => 1 + cx.rng().below(3),
+            Role::Takes => packet.id % 2,
+        };
+        match what {
             0 => cx.deliver(packet),
             1 => cx.drop(packet, Some(self.stage), "gossip"),
             _ => {
@@ -207,7 +231,10 @@ impl Element for Gossip {
         self.next(cx);
     }
     fn runs_ahead(&self) -> bool {
-        self.runs_ahead
+        self.manner.runs_ahead
+    }
+    fn is_end(&self) -> bool {
+        self.manner.is_end
     }
     fn report(&self, out: &mut Report) {
         out.count("sent", self.sent);
@@ -217,15 +244,15 @@ impl Element for Gossip {
 
 /// A random graph of gossips, with delays of 0 to 3 us.
 fn gossips(seed: u64, shuffle: u64) -> Graph {
-    gossips_with(seed, shuffle, Duration::ZERO, |_| false)
+    gossips_with(seed, shuffle, Duration::ZERO, |_| Manner::default())
 }
 
-/// The same with delays of at least `least`; `runs_ahead` says who may.
+/// The same with delays of at least `least`; `manner` says how each behaves.
 fn gossips_with(
     seed: u64,
     shuffle: u64,
     least: Duration,
-    runs_ahead: impl Fn(usize) -> bool,
+    manner: impl Fn(usize) -> Manner,
 ) -> Graph {
     let mut stream = Stream::new(seed, "graph");
     let count = 3 + stream.below(12);
@@ -245,8 +272,8 @@ fn gossips_with(
             let kind = ResourceKind::Engine;
             let resource = graph.resource(ResourceInfo { name: name.clone(), kind, units: 1 });
             let meter = Meter::new(resource);
-            let (sent, runs_ahead) = (0, runs_ahead(index));
-            graph.add(name, Gossip { path, stage, outputs, meter, sent, runs_ahead }).unwrap()
+            let (sent, manner) = (0, manner(index));
+            graph.add(name, Gossip { path, stage, outputs, meter, sent, manner }).unwrap()
         })
         .collect();
     for (from, &outputs) in ids.iter().zip(&outputs) {
@@ -330,7 +357,8 @@ fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
         for (shuffle, ahead) in [(0, 0), (77, 0), (0, 1), (77, 2)] {
             // Nobody, every other one, all.
             let runs_ahead = |index: usize| ahead > 0 && (index + ahead) % 2 < ahead;
-            let graph = || gossips_with(seed, shuffle, Duration::ZERO, runs_ahead);
+            let manner = |index| Manner { runs_ahead: runs_ahead(index), ..Manner::default() };
+            let graph = || gossips_with(seed, shuffle, Duration::ZERO, manner);
             let (whole, _) = in_parts(graph(), 1);
             assert!(whole.trace.len() > 300);
             for parts in [2, 3, 5] {
@@ -346,8 +374,9 @@ fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
 #[test]
 fn whoever_runs_ahead_does_what_it_would_have_done_in_its_time() {
     for seed in 0..40 {
-        let plain = run(gossips_with(seed, 0, us(1), |_| false), at(400)).unwrap();
-        let ahead = || gossips_with(seed, 0, us(1), |index| index % 3 != 1);
+        let plain = run(gossips_with(seed, 0, us(1), |_| Manner::default()), at(400)).unwrap();
+        let manner = |index| Manner { runs_ahead: index % 3 != 1, ..Manner::default() };
+        let ahead = || gossips_with(seed, 0, us(1), manner);
         assert_same(&plain, &run(ahead(), at(400)).unwrap(), &format!("seed {seed}"));
         // In steps that end in the midst of what it knows ahead.
         let mut engine = ahead().build(1).unwrap();
@@ -356,6 +385,50 @@ fn whoever_runs_ahead_does_what_it_would_have_done_in_its_time() {
             engine.so_far().unwrap();
         }
         assert_same(&plain, &engine.finish().unwrap(), &format!("seed {seed} in steps"));
+    }
+}
+
+#[test]
+fn what_ends_later_than_it_was_due_is_entered_as_if_it_had_ended_then() {
+    for seed in 0..60 {
+        // In half of the graphs everything has a delay, and some run ahead.
+        let least = us(seed % 2);
+        let graph = |is_end: bool| {
+            let mut graph = gossips_with(seed, 0, least, |index| {
+                let role = if index % 2 == 0 { Role::Takes } else { Role::Passes };
+                let is_end = is_end && role == Role::Takes;
+                Manner { runs_ahead: index % 3 == 1, role, is_end }
+            });
+            // A trace tells who received what, and so nothing ends later than it was due.
+            graph.tracing = false;
+            graph
+        };
+        let plain = run(graph(false), at(400)).unwrap();
+        let delivered: u64 = plain.books.paths.iter().map(|path| path.delivered.packets).sum();
+        assert!(delivered > 50, "seed {seed}: {delivered}");
+        let ends = run(graph(true), at(400)).unwrap();
+        assert_same(&plain, &ends, &format!("seed {seed}"));
+        assert_eq!(plain.handled, ends.handled);
+        if least.is_zero() {
+            // These hang on the order in which packets of one flow end, here and there.
+            let variations = |outcome: &Outcome| -> Vec<u128> {
+                outcome.books.paths.iter().map(|path| path.variation.sum()).collect()
+            };
+            assert_eq!(variations(&plain), variations(&ends), "seed {seed}");
+        }
+        // In steps, at the end of each of which nothing that is due is missing.
+        let (mut steps, mut engine) = (Vec::new(), graph(true).build(1).unwrap());
+        for end in [7, 8, 100, 101, 333, 400].map(at) {
+            engine.run_until(end, &mut VirtualClock::default()).unwrap();
+            steps.push((end, engine.so_far().unwrap().books.delivered));
+        }
+        assert_same(&plain, &engine.finish().unwrap(), &format!("seed {seed} in steps"));
+        for (end, delivered) in steps {
+            assert_eq!(run(graph(false), end).unwrap().books.delivered, delivered, "{seed} {end}");
+        }
+        let (cut, _) = in_parts(graph(true), 3);
+        assert_eq!(plain.handled, cut.handled);
+        assert_eq!(plain.elements, cut.elements);
     }
 }
 
@@ -426,12 +499,14 @@ fn a_part_without_progress_ends_the_others_too() {
 fn who_has_run_ahead_is_caught_up_with_when_a_run_stops() {
     for seed in 0..20 {
         for looks in [2, 4] {
-            let ahead = gossips_with(seed, 0, us(1), |_| true);
+            let ahead =
+                gossips_with(seed, 0, us(1), |_| Manner { runs_ahead: true, ..Manner::default() });
             let mut engine = ahead.build(1).unwrap();
             engine.run_until(at(100_000), &mut StopsAfter(looks)).unwrap();
             let stopped = engine.finish().unwrap();
             assert!(stopped.stopped && stopped.now < at(100_000));
-            let plain = run(gossips_with(seed, 0, us(1), |_| false), stopped.now).unwrap();
+            let plain =
+                run(gossips_with(seed, 0, us(1), |_| Manner::default()), stopped.now).unwrap();
             assert_same(&plain, &stopped, &format!("seed {seed}, {looks} looks"));
         }
     }
@@ -488,7 +563,7 @@ fn adding_an_element_moves_no_other_elements_draws() {
             outputs: 1,
             meter: Meter::new(resource),
             sent: 0,
-            runs_ahead: false,
+            manner: Manner::default(),
         };
         let first = graph.add("first", gossip()).unwrap();
         let name = if extra { "second" } else { "another" };

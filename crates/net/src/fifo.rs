@@ -10,9 +10,38 @@
 //! [`DropTail`](crate::queue::DropTail) queue counts; half of its events are not there.
 
 use crate::server::Service;
-use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
+use lastmeter_base::{Bytes, Duration, Packet, Rate, StageId, Time};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId};
 use std::collections::VecDeque;
+
+/// How long a line took for the packet before: most have its length, and a division takes longer than a
+/// look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    rate: Rate,
+    len: Bytes,
+    time: Duration,
+}
+
+impl Pace {
+    /// Of a line of this rate, before its first packet.
+    pub(crate) fn new(rate: Rate) -> Pace {
+        Pace { rate, len: Bytes::ZERO, time: Duration::ZERO }
+    }
+    /// Time to serialise `len` at the rate.
+    #[inline]
+    pub(crate) fn time_for(&mut self, len: Bytes) -> Duration {
+        self.time_at(self.rate, len)
+    }
+    /// The same at the rate of another line, which often is the one of the line before.
+    #[inline]
+    pub(crate) fn time_at(&mut self, rate: Rate, len: Bytes) -> Duration {
+        if self.len != len || self.rate != rate {
+            *self = Pace { rate, len, time: rate.time_for(len) };
+        }
+        self.time
+    }
+}
 
 /// Who is served, who waits, and what the server has done: a line of a cache and a half.
 #[derive(Debug, Default)]

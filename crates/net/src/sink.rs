@@ -25,6 +25,9 @@ impl Element for Sink {
     fn timers(&self) -> u32 {
         0
     }
+    fn is_end(&self) -> bool {
+        true
+    }
     fn report(&self, out: &mut Report) {
         out.count("received", self.received);
     }

@@ -64,6 +64,9 @@ impl Element for Blaster {
         self.next += self.gap;
         cx.arm(TimerId(0), self.next);
     }
+    fn is_end(&self) -> bool {
+        true
+    }
     fn sends_next(&self) -> Option<NodeId> {
         Some(self.destination)
     }

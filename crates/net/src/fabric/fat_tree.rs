@@ -172,7 +172,7 @@ impl Element for Switch {
         Foresight::Early
     }
     fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
-        let Foreseen::Packet(packet) = next else { return None };
+        let Foreseen::Packet(_, packet) = next else { return None };
         let output = self.output_of(packet)?;
         self.lines[output].iter().for_each(prefetch_lines::<2, _>);
         Some(PortId(output as u16))

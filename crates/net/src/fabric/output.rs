@@ -11,6 +11,7 @@
 //! is kept until that instant, and dropped then (`full`).
 
 use super::port::{Directory, RECORD_LEN, WORD_BACKLOG, port_of};
+use crate::fifo::Pace;
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
 use lastmeter_base::{prefetch, prefetch_end, prefetch_lines};
 use lastmeter_engine::{
@@ -43,6 +44,8 @@ pub struct Options {
 pub struct Outputs {
     options: Options,
     ports: Vec<Port>,
+    /// Of the line and the link of the last packet.
+    paces: [Pace; 2],
     /// When backlogs are told next.
     next: Time,
     /// What is on a line to a queue that will have no room, by when it comes there.
@@ -116,7 +119,8 @@ impl Outputs {
             link_rate,
         };
         let ports = options.ports.iter().map(port).collect();
-        Outputs { options, ports, next: Time::START, doomed: BTreeMap::new(), refused: 0 }
+        let paces = [Pace::new(Rate::from_bits(1)); 2];
+        Outputs { options, ports, paces, next: Time::START, doomed: BTreeMap::new(), refused: 0 }
     }
 
     fn tell(&mut self, cx: &mut Context<'_>, (period, path): (Duration, PathId)) {
@@ -171,14 +175,15 @@ impl Element for Outputs {
         let place = port.expect("an input passes on only what has a route") - self.options.first;
         let Port { line, queue, line_rate, link_rate } = &mut self.ports[place];
         let (now, len) = (cx.now(), packet.len);
-        let service = line_rate.time_for(len);
+        let [line_pace, link_pace] = &mut self.paces;
+        let service = line_pace.time_at(*line_rate, len);
         let begins = line.accept(now, len, service);
         let (arrives, collecting) = (line.free_at, cx.collecting());
         if collecting {
             packet.visit(self.options.line, begins - now, service, Duration::ZERO);
         }
         packet.entered = arrives;
-        let service = link_rate.time_for(len);
+        let service = link_pace.time_at(*link_rate, len);
         let Some(begins) = queue.accept(now, arrives, service, (len, self.options.room)) else {
             self.doomed.insert((arrives, packet.id), packet);
             self.refuse(cx);
@@ -207,7 +212,7 @@ impl Element for Outputs {
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, look: Look) -> Option<PortId> {
-        let Foreseen::Packet(packet) = next else { return None };
+        let Foreseen::Packet(_, packet) = next else { return None };
         let port = port_of(&self.options.directory, packet.destination)?;
         let place = port.checked_sub(self.options.first)?;
         let port = self.ports.get(place)?;

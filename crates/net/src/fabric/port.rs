@@ -118,8 +118,8 @@ pub struct Ingress {
     armed: Time,
     /// Who leaves where.
     directory: Directory,
-    /// S L, of the line into the fabric.
-    capacity: Rate,
+    /// How long the line into the fabric takes for a byte, if that are whole picoseconds; zero if not.
+    byte_time: Duration,
     stage: StageId,
     resource: ResourceId,
     busy: Duration,
@@ -134,6 +134,8 @@ const _: () = assert!(size_of::<Ingress>() == 320);
 
 /// What an input needs when it tells its backlogs and hears those of all.
 struct Periodic {
+    /// S L, of the line into the fabric.
+    capacity: Rate,
     port: usize,
     board: Board,
     /// What the last record said, and how many there were.
@@ -155,6 +157,13 @@ pub const FORWARD: PortId = PortId(0);
 /// Where records leave.
 pub const RECORDS: PortId = PortId(1);
 
+/// See [`Ingress::byte_time`].
+fn byte_time(rate: Rate) -> Duration {
+    let time = rate.time_for(Bytes(1));
+    let is_whole = u128::from(time.as_ps()) * u128::from(rate.as_bits()) == 8 * 1_000_000_000_000;
+    if is_whole { time } else { Duration::ZERO }
+}
+
 impl Ingress {
     /// An input with nothing in it.
     pub fn new(options: IngressOptions, stage: StageId, resource: ResourceId) -> Ingress {
@@ -165,7 +174,7 @@ impl Ingress {
             free_at: Time::START,
             armed: Time::MAX,
             directory,
-            capacity,
+            byte_time: byte_time(capacity),
             stage,
             resource,
             busy: Duration::ZERO,
@@ -173,7 +182,24 @@ impl Ingress {
             moved: Bytes::ZERO,
             served: 0,
             packets_most: 0,
-            periodic: Box::new(Periodic { port, board, told, told_periods, periods, refused }),
+            periodic: Box::new(Periodic {
+                capacity,
+                port,
+                board,
+                told,
+                told_periods,
+                periods,
+                refused,
+            }),
+        }
+    }
+
+    /// How long the line takes.
+    #[inline]
+    fn service(&self, len: Bytes) -> Duration {
+        match self.byte_time {
+            Duration::ZERO => self.periodic.capacity.time_for(len),
+            byte_time => byte_time * len.0,
         }
     }
 
@@ -182,7 +208,7 @@ impl Ingress {
             let Some((_, len, mut packet)) = self.voqs.dequeue(cx.now()) else { break };
             // The line fell free before now only if it had nothing to do.
             self.idle += cx.now() - self.free_at;
-            let service = self.capacity.time_for(len);
+            let service = self.service(len);
             self.busy += service;
             self.moved += len;
             self.free_at = cx.now() + service;
@@ -254,27 +280,31 @@ impl Element for Ingress {
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, look: Look) -> Option<PortId> {
+        let is_first = look == Look::First;
+        if let Foreseen::Timer = next {
+            // The queue first, and then its packet.
+            match is_first {
+                true => self.voqs.prefetch_next(),
+                false => self.voqs.next().into_iter().for_each(Packet::prefetch),
+            }
+            return Some(FORWARD);
+        }
         let destination = match next {
-            Foreseen::Packet(packet) => Some(packet.destination),
+            Foreseen::Packet(NOTICE, _) => {
+                if !is_first {
+                    self.voqs.prefetch_all();
+                }
+                return None;
+            }
+            Foreseen::Packet(_, packet) => Some(packet.destination),
             Foreseen::Neighbour(destination) => destination,
             Foreseen::Timer => None,
         };
-        let output = destination.and_then(|node| port_of(&self.directory, node));
-        match next {
-            // What is known of the queue first, and then what that says where to find.
-            Foreseen::Packet(_) | Foreseen::Neighbour(_) if look == Look::First => {
-                self.voqs.prefetch(output)
-            }
-            Foreseen::Packet(_) | Foreseen::Neighbour(_) => {
-                output.into_iter().for_each(|output| self.voqs.prefetch_owed(output));
-            }
-            // The queue first, and then its packet.
-            Foreseen::Timer if look == Look::First => self.voqs.prefetch_next(),
-            Foreseen::Timer => {
-                if let Some(packet) = self.voqs.next() {
-                    packet.prefetch();
-                }
-            }
+        // What is known of the queue first, and then what that says where to find.
+        match destination.and_then(|node| port_of(&self.directory, node)) {
+            output if is_first => self.voqs.prefetch(output),
+            Some(output) => self.voqs.prefetch_owed(output),
+            None => {}
         }
         Some(FORWARD)
     }

@@ -6,14 +6,14 @@
 //! ```
 
 use super::port::{Directory, port_of};
-use crate::fifo::Fifo;
+use crate::fifo::{Fifo, Pace};
 use lastmeter_base::{Duration, Packet, Rate, StageId};
 use lastmeter_engine::{Context, Element, Foreseen, Foresight, Look, PortId, Report, ResourceId};
 
 /// A trunk.
 pub struct Trunk {
     fifo: Fifo,
-    rate: Rate,
+    pace: Pace,
     directory: Directory,
     /// Ports of a switch.
     module: usize,
@@ -29,7 +29,7 @@ impl Trunk {
         stage: StageId,
         resource: ResourceId,
     ) -> Trunk {
-        Trunk { fifo: Fifo::default(), rate, directory, module, stage, resource }
+        Trunk { fifo: Fifo::default(), pace: Pace::new(rate), directory, module, stage, resource }
     }
 }
 
@@ -39,7 +39,7 @@ impl Element for Trunk {
         let port = port_of(&self.directory, packet.destination);
         let port = port.expect("an input passes on only what has a route");
         let (now, len) = (cx.now(), packet.len);
-        let (begins, service) = self.fifo.accept(now, len, |_| self.rate.time_for(len));
+        let (begins, service) = self.fifo.accept(now, len, |_| self.pace.time_for(len));
         packet.entered = now;
         if cx.collecting() {
             packet.visit(self.stage, begins - now, service, Duration::ZERO);
@@ -57,7 +57,7 @@ impl Element for Trunk {
     }
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
-        let Foreseen::Packet(packet) = next else { return None };
+        let Foreseen::Packet(_, packet) = next else { return None };
         let port = port_of(&self.directory, packet.destination)?;
         Some(PortId((port / self.module) as u16))
     }

@@ -26,7 +26,7 @@ mod twin;
 use super::allocation::{Allocation, PORTS_MAX, Shares, Summary};
 use items::{Items, NONE};
 use known::Known;
-use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end};
+use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end, prefetch_slice};
 use schedule::{Due, Schedule};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -229,12 +229,18 @@ impl<T> Voqs<T> {
         self.due.first().map(Due::at)
     }
 
+    /// Asks for what [`Voqs::allocate`] will need.
+    pub fn prefetch_all(&self) {
+        self.known.prefetch_all();
+        prefetch_slice(&self.outputs);
+        prefetch_slice(&self.queues);
+    }
     /// Asks for what [`Voqs::enqueue`] will need for an output, or for any.
     #[inline]
     pub fn prefetch(&self, output: Option<usize>) {
         match output {
             Some(output) => self.known.prefetch(output),
-            None => self.known.prefetch_all(),
+            None => self.known.prefetch_words(),
         }
         prefetch_end(&self.queues);
         prefetch_end(&self.outputs);
@@ -303,8 +309,13 @@ impl<T> Voqs<T> {
     /// The same in the room of another list.
     pub fn list_backlogs(&self, into: &mut Vec<(usize, u64)>) {
         into.clear();
-        let waiting = self.queues.iter().filter(|queue| queue.bytes > 0);
-        into.extend(waiting.map(|queue| (usize::from(queue.output), queue.bytes)));
+        let backlog = |queue: &Queue<T>| (usize::from(queue.output), queue.bytes);
+        // Those that are due some time are all, unless some have no rate.
+        into.extend(self.due.places().map(|place| backlog(&self.queues[place])));
+        if into.iter().map(|&(_, bytes)| bytes).sum::<u64>() != self.bytes.0 {
+            into.clear();
+            into.extend(self.queues.iter().map(backlog).filter(|&(_, bytes)| bytes > 0));
+        }
         into.sort_unstable();
     }
 

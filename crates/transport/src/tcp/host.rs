@@ -272,7 +272,7 @@ impl Element for TcpHost {
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         let index = match next {
-            Foreseen::Packet(packet) => {
+            Foreseen::Packet(_, packet) => {
                 packet.prefetch_rest();
                 packet.flow.0.wrapping_sub(self.first)
             }

@@ -12,7 +12,7 @@
 //! two. Values are added when rates are computed; one that is taken in between leaves a zero.
 
 use super::{PS_PER_SECOND, bits_in, time_for};
-use lastmeter_base::{Duration, prefetch};
+use lastmeter_base::{Duration, prefetch, prefetch_slice};
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -43,9 +43,14 @@ impl Known {
         }
     }
     /// Asks for what is known of all outputs.
-    #[inline]
     pub(super) fn prefetch_all(&self) {
-        self.words.chunks(64 / size_of::<Word>()).for_each(|words| prefetch(&words[0]));
+        self.prefetch_words();
+        prefetch_slice(&self.values);
+    }
+    /// Asks for what says which owe.
+    #[inline]
+    pub(super) fn prefetch_words(&self) {
+        prefetch_slice(&self.words);
     }
 
     #[inline]

@@ -76,6 +76,11 @@ impl Schedule {
     pub(super) fn first(&self) -> Option<Due> {
         (self.first != Due::NEVER).then_some(self.first)
     }
+    /// The places of all, in any order.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        let others = self.others.iter().map(|due| due.0.place());
+        self.first().map(Due::place).into_iter().chain(others)
+    }
     #[inline]
     pub(super) fn push(&mut self, due: Due) {
         if self.first == Due::NEVER {

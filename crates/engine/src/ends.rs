@@ -1,0 +1,247 @@
+//! Packets on their way to elements where they end.
+//!
+//! ```text
+//! due soonest                                                    due latest
+//! [ bucket | bucket | ... | bucket ] [ row ] [ row ] ... [ row ]  [ beyond ]
+//!  a row, thrown into its buckets      each as long as all buckets
+//! ```
+//!
+//! What comes to such an element changes nothing that anybody does: so it is no event. It waits, unsorted,
+//! among what is due at about the same time; whatever is in a bucket is sorted when that has ended, and
+//! received then, each packet at its instant, one after each event, so that what they need is asked for in
+//! time.
+
+use crate::PortId;
+use crate::events::Key;
+use lastmeter_base::{Packet, Time};
+use std::cmp::Reverse;
+
+/// A packet that will be received where it ends.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) due: Key,
+    pub(crate) to: u32,
+    pub(crate) input: PortId,
+    pub(crate) packet: Packet,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ends {
+    /// Those whose turn it is, the earliest last.
+    due: Vec<Ending>,
+    /// When the first bucket ends; [`Time::MAX`] if nothing waits.
+    next_ends: Time,
+    /// The first bucket: its time by the width.
+    next: u64,
+    buckets: Vec<Vec<Ending>>,
+    /// Each row at its number modulo [`ROWS`]; that of the buckets is empty.
+    rows: Vec<Vec<Ending>>,
+    beyond: Vec<Ending>,
+    /// The width of a bucket is two to this power, in picoseconds.
+    shift: u32,
+    len: usize,
+    /// The first row of [`ROWS`], and how many packets have been taken since it began.
+    since: u64,
+    taken: u64,
+}
+
+/// Two to this power buckets are a row.
+const ROW_BITS: u32 = 8;
+const ROWS: u64 = 64;
+/// So many packets should end in the width of a bucket, or up to twice as many; beyond so many it is chosen
+/// anew.
+const EACH: u64 = 4;
+const EACH_MAX: u64 = 32;
+/// The width before anything is known, 66 ns, and the greatest, 1 s.
+const SHIFT_FIRST: u32 = 16;
+const SHIFT_MAX: u32 = 40;
+/// So many packets before its turn one is asked for.
+const AHEAD: usize = 4;
+
+impl Default for Ends {
+    fn default() -> Ends {
+        Ends {
+            due: Vec::new(),
+            next_ends: Time::MAX,
+            next: 0,
+            buckets: (0..1 << ROW_BITS).map(|_| Vec::new()).collect(),
+            rows: (0..ROWS).map(|_| Vec::new()).collect(),
+            beyond: Vec::new(),
+            shift: SHIFT_FIRST,
+            len: 0,
+            taken: 0,
+            since: 0,
+        }
+    }
+}
+
+impl Ends {
+    /// How many packets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether a bucket has ended at an instant.
+    #[inline]
+    pub(crate) fn has_ended(&self, at: Time) -> bool {
+        at >= self.next_ends
+    }
+
+    /// Puts a packet on its way.
+    #[inline]
+    pub(crate) fn put(&mut self, ending: Ending) {
+        if self.len == 0 {
+            self.begin(ending.due.at());
+        }
+        self.len += 1;
+        self.throw(ending);
+    }
+
+    #[inline]
+    fn throw(&mut self, ending: Ending) {
+        // One that comes before the next bucket waits for that: it is none the later.
+        let bucket = (ending.due.at().as_ps() >> self.shift).max(self.next);
+        let row = bucket >> ROW_BITS;
+        if row == self.next >> ROW_BITS {
+            self.buckets[bucket as usize & ((1 << ROW_BITS) - 1)].push(ending);
+        } else if row < self.since + ROWS {
+            self.rows[(row % ROWS) as usize].push(ending);
+        } else {
+            self.beyond.push(ending);
+        }
+    }
+
+    /// Begins where nothing is in any bucket or row.
+    fn begin(&mut self, at: Time) {
+        self.set_next(at.as_ps() >> self.shift);
+        self.since = self.next >> ROW_BITS;
+        self.taken = 0;
+    }
+
+    fn set_next(&mut self, next: u64) {
+        self.next = next;
+        self.next_ends = Time::from_ps((next + 1).saturating_mul(1 << self.shift));
+    }
+
+    /// The next of the packets whose turn it is; asks for one that comes soon after it.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Ending> {
+        let next = self.due.pop()?;
+        if let Some(later) = self.due.len().checked_sub(AHEAD).and_then(|at| self.due.get(at)) {
+            later.packet.prefetch();
+        }
+        self.len -= 1;
+        if self.len == 0 {
+            self.next_ends = Time::MAX;
+        }
+        Some(next)
+    }
+
+    /// Makes it the turn of the next packets: of one bucket that has ended by `until`, and if `all` shall be
+    /// received that are due by then, of one that has not. There are none whose turn it was before. Says
+    /// whether there are any now.
+    pub(crate) fn load(&mut self, until: Time, all: bool) -> bool {
+        debug_assert!(self.due.is_empty(), "one bucket after the other");
+        while self.due.is_empty() && self.len > 0 {
+            let bucket = &mut self.buckets[self.next as usize & ((1 << ROW_BITS) - 1)];
+            if until < self.next_ends {
+                if all {
+                    self.due.extend(bucket.extract_if(.., |ending| ending.due.at() <= until));
+                }
+                break;
+            }
+            std::mem::swap(bucket, &mut self.due);
+            self.taken += self.due.len() as u64;
+            self.set_next(self.next + 1);
+            if self.next & ((1 << ROW_BITS) - 1) == 0 {
+                self.turn();
+            }
+        }
+        // Those that one handler has sent to come at once have equal keys, and stay in their order.
+        self.due.reverse();
+        self.due.sort_by_key(|ending| Reverse(ending.due));
+        let first = self.due.len().saturating_sub(AHEAD);
+        self.due[first..].iter().for_each(|ending| ending.packet.prefetch());
+        !self.due.is_empty()
+    }
+
+    /// A row has ended: the next that is not empty is thrown into buckets.
+    fn turn(&mut self) {
+        let rows = self.next >> ROW_BITS..self.since + ROWS;
+        let mut filled = rows.filter(|row| !self.rows[(row % ROWS) as usize].is_empty());
+        let Some(row) = filled.next().filter(|_| self.taken < EACH_MAX * self.passed()) else {
+            return self.spread();
+        };
+        self.set_next(row << ROW_BITS);
+        let mut waiting = std::mem::take(&mut self.rows[(row % ROWS) as usize]);
+        waiting.drain(..).for_each(|ending| self.throw(ending));
+        self.rows[(row % ROWS) as usize] = waiting;
+    }
+
+    /// Buckets that have passed since the first row began.
+    fn passed(&self) -> u64 {
+        self.next - (self.since << ROW_BITS)
+    }
+
+    /// Rows begin anew with the first packet, of the width that would have been right for those before.
+    fn spread(&mut self) {
+        let wanted = EACH * self.passed().max(1);
+        let wider = wanted.ilog2() as i32 - self.taken.max(1).ilog2() as i32;
+        self.shift = self.shift.saturating_add_signed(wider).min(SHIFT_MAX);
+        let mut waiting = std::mem::take(&mut self.beyond);
+        self.rows.iter_mut().for_each(|row| waiting.append(row));
+        if let Some(first) = waiting.iter().map(|ending| ending.due.at()).min() {
+            self.begin(first);
+        }
+        waiting.into_iter().for_each(|ending| self.throw(ending));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::{Bytes, Stream};
+
+    fn ending(at: u64, order: u64) -> Ending {
+        let due = Key::new(Time::from_ps(at), order);
+        Ending { due, to: 0, input: PortId(0), packet: Packet::new(Bytes(1)) }
+    }
+
+    /// Whatever the times are, everything ends once, in its order, and none is missing at the end of a step.
+    fn check(seed: u64, gap: impl Fn(&mut Stream) -> u64, ahead: impl Fn(&mut Stream) -> u64) {
+        let mut stream = Stream::new(seed, "ends");
+        let (mut ends, mut waiting) = (Ends::default(), Vec::new());
+        let (mut now, mut last) = (0, Key::new(Time::START, 0));
+        for order in 1..20_000 {
+            let ending = ending(now + ahead(&mut stream), order);
+            waiting.push(ending.due);
+            ends.put(ending);
+            now += gap(&mut stream);
+            let (at, all) = (Time::from_ps(now), stream.chance(0.05));
+            if !all && !ends.has_ended(at) {
+                continue;
+            }
+            while ends.load(at, all) {
+                while let Some(Ending { due, .. }) = ends.next() {
+                    assert!(last < due && due.at() <= at, "{last:?} {due:?} at {at}");
+                    last = due;
+                    let place = waiting.iter().position(|&one| one == due).expect("once");
+                    waiting.swap_remove(place);
+                }
+            }
+            assert_eq!(ends.len(), waiting.len());
+            assert!(!all || waiting.iter().all(|due| due.at() > at));
+        }
+    }
+
+    #[test]
+    fn all_end_once_and_in_order_however_far_apart_they_are() {
+        check(1, |stream| stream.below(20_000), |stream| stream.below(1_000_000));
+        check(2, |stream| stream.below(100), |stream| 1_000_000 + stream.below(30));
+        check(3, |stream| stream.below(1 << 44), |stream| stream.below(1 << 45));
+        // Many at once after a long pause, and some far behind all others.
+        let gap = |stream: &mut Stream| if stream.chance(0.001) { 1 << 36 } else { 10 };
+        check(4, gap, |stream| 1 << stream.below(40));
+        check(5, gap, |stream| stream.below(2) << stream.below(50));
+    }
+}
