@@ -38,6 +38,13 @@ pub(super) struct Timed {
 }
 
 impl Timed {
+    /// The best times of this run and the same one before.
+    pub(super) fn or_before(self, before: Option<Timed>) -> Timed {
+        let Some(before) = before else { return self };
+        let seconds = self.seconds.min(before.seconds);
+        let cpu_seconds = self.cpu_seconds.min(before.cpu_seconds);
+        Timed { seconds, cpu_seconds, ..self }
+    }
     pub(super) fn counter(&self, name: &str) -> u64 {
         let reports = self.outcome.elements.iter().flat_map(|report| &report.counters);
         reports.filter(|(counter, _)| *counter == name).map(|(_, value)| value).sum()
@@ -81,25 +88,31 @@ fn best(
     threads: usize,
     collecting: bool,
 ) -> std::result::Result<Timed, Complaint> {
-    let manner = Manner { threads, shuffle_ties: 0, collecting };
     let rounds = if setting.quick { ROUNDS_QUICK } else { ROUNDS };
     let mut best: Option<Timed> = None;
     for _ in 0..rounds {
-        let mut prepared = prepare(experiment, &Changes::NONE, manner, &Builtin)?;
-        let (began, cpu_began) = (Instant::now(), cpu_seconds());
-        match threads {
-            1 => prepared.run(&Default::default(), &Serial)?,
-            _ => prepared.run(&Default::default(), setting.threads)?,
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        let cpu = cpu_seconds().zip(cpu_began).map(|(now, began)| now - began);
-        let cpu_seconds = cpu.filter(|_| threads == 1).unwrap_or(seconds);
-        let outcome = prepared.finish()?;
-        let best = best.get_or_insert(Timed { seconds, cpu_seconds, outcome });
-        best.seconds = best.seconds.min(seconds);
-        best.cpu_seconds = best.cpu_seconds.min(cpu_seconds);
+        best = Some(once(experiment, setting, threads, collecting)?.or_before(best));
     }
     best.ok_or_else(|| Complaint("nothing ran".to_owned()))
+}
+
+fn once(
+    experiment: &Experiment,
+    setting: &Setting<'_>,
+    threads: usize,
+    collecting: bool,
+) -> std::result::Result<Timed, Complaint> {
+    let manner = Manner { threads, shuffle_ties: 0, collecting };
+    let mut prepared = prepare(experiment, &Changes::NONE, manner, &Builtin)?;
+    let (began, cpu_began) = (Instant::now(), cpu_seconds());
+    match threads {
+        1 => prepared.run(&Default::default(), &Serial)?,
+        _ => prepared.run(&Default::default(), setting.threads)?,
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu = cpu_seconds().zip(cpu_began).map(|(now, began)| now - began);
+    let cpu_seconds = cpu.filter(|_| threads == 1).unwrap_or(seconds);
+    Ok(Timed { seconds, cpu_seconds, outcome: prepared.finish()? })
 }
 
 /// Seconds that this thread has been on a processor, where the system tells.
@@ -143,10 +156,9 @@ fn chain(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     Ok(result)
 }
 
-/// Packet-hops of the chain in a second of one processor.
-pub(super) fn chain_rate(setting: &Setting<'_>) -> std::result::Result<f64, Complaint> {
-    let timed = best(&bundled("chain", setting)?, setting, 1, true)?;
-    Ok(timed.counter("served") as f64 / timed.cpu_seconds)
+/// One run of the chain, for what stands beside it.
+pub(super) fn chain_once(setting: &Setting<'_>) -> std::result::Result<Timed, Complaint> {
+    once(&bundled("chain", setting)?, setting, 1, true)
 }
 
 fn dumbbell(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
