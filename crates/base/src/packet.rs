@@ -49,10 +49,9 @@ pub struct Packet(Box<Body>);
 /// What a packet is made of. Content is optional: most models only need lengths.
 ///
 /// In this order what every hop reads and writes lies in the first cache line, the record of the first
-/// hops in the second and of some more in the third, a transport's header in the fourth, and what few models
-/// need in the fifth: a
-/// packet that has waited is in no near cache, and each line that a hop touches costs more than all that
-/// the hop computes.
+/// hops in the second and of some more in the third, a transport's header in the fourth, and what few
+/// models need in the fifth: a packet that has waited is in no near cache, and each line that a hop touches
+/// costs more than all that the hop computes.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Body {
