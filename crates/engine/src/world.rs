@@ -299,7 +299,7 @@ impl World {
                     true => Key::new(at, self.cause),
                     false => place.next_key(self.salt, at, is_now),
                 };
-                self.ends.put(Ending { due, to, input, packet });
+                self.ends.put(Ending { due, to, input, packet }, self.now);
             }
             End::Ahead(arrivals, input) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
@@ -331,7 +331,9 @@ impl World {
                     let arrival = Arrival { due, input, packet: Some(packet) };
                     self.arrivals[arrivals as usize].put(arrival, &mut self.events);
                 }
-                End::Last(to, input) => self.ends.put(Ending { due, to, input, packet }),
+                End::Last(to, input) => {
+                    self.ends.put(Ending { due, to, input, packet }, self.now);
+                }
                 _ => self.edges[index].fly(index, due, packet, &mut self.events),
             }
         }
