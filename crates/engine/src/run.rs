@@ -29,7 +29,9 @@ pub struct Engine {
     pub(crate) stopped: bool,
 }
 
-/// The elements that one thread runs.
+/// The elements that one thread runs. Each event writes to it: no two share a line of a cache, nor the one
+/// that a processor fetches with it.
+#[repr(align(128))]
 pub(crate) struct Partition {
     pub(crate) elements: Vec<Box<dyn Element>>,
     pub(crate) world: World,
