@@ -221,6 +221,7 @@ impl Builder {
             makers: self.makers,
             timers,
             arrivals,
+            timer_changes: 0,
             ahead_until: Time::START,
             ends: Ends::default(),
             pool: Pool::default(),

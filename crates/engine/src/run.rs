@@ -351,9 +351,13 @@ impl Partition {
         let runner = Runner { me, element: &*self.elements[me], looks_again };
         let mut sends = self.world.begin_look_ahead(&waiting[..known], runner);
         let (mut received, mut result) = (0, Ok(()));
+        let mut timer = (self.world.timer_changes, self.world.first_timer(me));
         while received < known && result.is_ok() {
             let due = waiting[received].due;
-            if self.world.first_timer(me) < due {
+            if timer.0 != self.world.timer_changes {
+                timer = (self.world.timer_changes, self.world.first_timer(me));
+            }
+            if timer.1 < due {
                 break;
             }
             let runner = Runner { me, element: &*self.elements[me], looks_again };

@@ -111,6 +111,8 @@ pub(crate) struct World {
     /// By element, as `places`.
     pub(crate) makers: Vec<Maker>,
     pub(crate) timers: Vec<Timer>,
+    /// How often any timer has been set or stopped.
+    pub(crate) timer_changes: u64,
     /// What is on its way to each element that may run ahead.
     pub(crate) arrivals: Vec<Arrivals>,
     /// How far any of them has come.
@@ -133,9 +135,8 @@ pub(crate) struct World {
 }
 
 /// So many events before its turn something of one is asked for, each where the one before says where
-/// it is: its edge or timer, what the engine knows of the element, the element, the packet.
+/// it is: its edge or timer, the element, the packet.
 const TARGET: usize = 10;
-const PLACE: usize = 8;
 const ELEMENT: usize = 6;
 const PACKET: usize = 5;
 const FORESEEN: usize = 3;
@@ -346,6 +347,7 @@ impl World {
         let slot = (place.first_timer + timer) as usize;
         let at = at.max(self.now);
         let key = Key::new(at, place.next_order(self.salt, at));
+        self.timer_changes += 1;
         let state = &mut self.timers[slot];
         state.due = key;
         // At the same instant an event of its own comes first anyway, unless orders are shuffled.
@@ -365,6 +367,7 @@ impl World {
     }
 
     pub(crate) fn disarm(&mut self, me: usize, timer: u32) {
+        self.timer_changes += 1;
         let slot = self.places[me].first_timer + timer;
         self.timers[slot as usize].due = Key::NEVER;
     }
@@ -400,8 +403,8 @@ impl World {
             self.look_first(elements);
         }
         let Some(known) = self.events.known::<{ TARGET + 1 }>() else { return };
-        let [target, place, element, packet, foreseen, foreseen_again] =
-            [TARGET, PLACE, ELEMENT, PACKET, FORESEEN, FORESEEN_AGAIN]
+        let [target, element, packet, foreseen, foreseen_again] =
+            [TARGET, ELEMENT, PACKET, FORESEEN, FORESEEN_AGAIN]
                 .map(|ahead| known[TARGET - ahead].target);
         self.prefetch_target(target);
         self.prefetch_packet(packet);
@@ -413,7 +416,6 @@ impl World {
                 }
             }
             Foresight::Early | Foresight::Steps => {
-                self.prefetch_place(place, elements);
                 self.prefetch_element(element, elements);
                 if let Some(edge) = self.edges.get(self.sends_along as usize) {
                     edge.prefetch_end();
@@ -437,7 +439,6 @@ impl World {
         until(TARGET).for_each(|target| self.prefetch_target(target));
         until(PACKET).for_each(|target| self.prefetch_packet(target));
         if self.foresight >= Foresight::Early {
-            until(PLACE).for_each(|target| self.prefetch_place(target, elements));
             until(ELEMENT).for_each(|target| self.prefetch_element(target, elements));
         }
     }
@@ -446,14 +447,6 @@ impl World {
     fn prefetch_target(&self, target: Target) {
         let (edge, timer) = (at(&self.edges, target.slot()), at(&self.timers, target.slot()));
         prefetch_address(select_unpredictable(target.is_edge(), edge, timer));
-    }
-
-    #[inline(always)]
-    fn prefetch_place(&self, target: Target, elements: &[Box<dyn Element>]) {
-        for element in [target.asks.element(), self.owner_of(target)] {
-            prefetch_address(at(&self.places, element));
-            prefetch_address(at(elements, element));
-        }
     }
 
     #[inline(always)]

@@ -121,19 +121,19 @@ pub struct Ingress {
     /// How long the line into the fabric takes for a byte, if that are whole picoseconds; zero if not.
     byte_time: Duration,
     stage: StageId,
-    resource: ResourceId,
+    packets_most: u32,
     busy: Duration,
     idle: Duration,
     moved: Bytes,
     served: u64,
-    packets_most: u64,
     periodic: Box<Periodic>,
 }
 
 const _: () = assert!(size_of::<Ingress>() == 320);
 
-/// What an input needs when it tells its backlogs and hears those of all.
+/// What an input needs when it tells its backlogs and hears those of all, or at the end.
 struct Periodic {
+    resource: ResourceId,
     /// S L, of the line into the fabric.
     capacity: Rate,
     port: usize,
@@ -176,13 +176,13 @@ impl Ingress {
             directory,
             byte_time: byte_time(capacity),
             stage,
-            resource,
+            packets_most: 0,
             busy: Duration::ZERO,
             idle: Duration::ZERO,
             moved: Bytes::ZERO,
             served: 0,
-            packets_most: 0,
             periodic: Box::new(Periodic {
+                resource,
                 capacity,
                 port,
                 board,
@@ -266,7 +266,8 @@ impl Element for Ingress {
                     cx.drop(packet, Some(self.stage), "full");
                     return;
                 }
-                self.packets_most = self.packets_most.max(self.voqs.packets());
+                let packets = self.voqs.packets().try_into().unwrap_or(u32::MAX);
+                self.packets_most = self.packets_most.max(packets);
                 self.send(cx);
             }
         }
@@ -314,10 +315,10 @@ impl Element for Ingress {
         let busy = self.busy - self.free_at.saturating_since(now);
         let idle = self.idle + now.saturating_since(self.free_at);
         let served = (self.served > 0).then_some((self.stage, busy));
-        out.meter(&Meter::of(self.resource, now, served, idle, self.moved));
+        out.meter(&Meter::of(self.periodic.resource, now, served, idle, self.moved));
         out.count("served", self.served);
         out.count("refused", self.periodic.refused);
-        out.count("packets_most", self.packets_most);
+        out.count("packets_most", self.packets_most.into());
         out.count("periods", self.periodic.periods);
     }
 }

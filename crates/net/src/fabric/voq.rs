@@ -25,7 +25,7 @@ mod twin;
 
 use super::allocation::{Allocation, PORTS_MAX, Shares, Summary};
 use items::{Items, NONE};
-use known::Known;
+use known::{Known, OWED_MAX};
 use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end, prefetch_slice};
 use schedule::{Due, Schedule};
 use std::cmp::Reverse;
@@ -80,13 +80,12 @@ pub struct Spare<T> {
     queues: Vec<Queue<T>>,
     order: Vec<u32>,
     owing: Vec<(u16, u32)>,
-    values: Vec<u32>,
 }
 
 impl<T> Default for Spare<T> {
     fn default() -> Spare<T> {
-        let (queues, order, owing, values) = Default::default();
-        Spare { queues, order, owing, values }
+        let (queues, order, owing) = Default::default();
+        Spare { queues, order, owing }
     }
 }
 
@@ -350,7 +349,7 @@ impl<T> Voqs<T> {
         let (before, most) = (&*self.shares, self.idle_rate_most);
         let rate = |output| before.idle_rate(output, most);
         let usual = (most, |group| before.are_idle_rates(group, most));
-        self.known.change(now - self.since, rate, usual, &spare.owing, &mut spare.values);
+        self.known.change(now - self.since, rate, usual, &spare.owing);
         (self.since, self.idle_rate_most, self.shares) = (now, idle_rate_most, shares);
     }
 
@@ -393,7 +392,9 @@ impl<T> Voqs<T> {
             }
             let owed = queue.change(now, rate(backlog, output));
             match u32::try_from(owed) {
-                Ok(owed) if !waits && backlog == 0 => owing.push((queue.output, owed)),
+                Ok(owed) if !waits && backlog == 0 && owed <= OWED_MAX => {
+                    owing.push((queue.output, owed));
+                }
                 _ => {
                     let first = queue.first.take();
                     if waits && queue.rate > 0 {

@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! queues   0 0 1 0 ... 0 | 1 0 0 ...        a bit for each output
-//! owes     0 1 0 0 ... 1 | 0 0 1 ...        a bit for each output
-//! before   0             | 2                how many owe before each word
-//! values   v(1) v(63)    | v(66) ...        the bits owed when rates were last computed
+//! listed   0 1 0 0 ... 1 | 0 0 1 ...        a bit for each output
+//! before   0             | 2                how many are listed before each word
+//! values   v(1) v(63)    | v(66) ...        the bits owed when rates were last computed, and `paid`
 //! ```
 //!
 //! So a value is found by counting bits, and what is known of an output lies in one line of a cache, or
-//! two. Values are added when rates are computed; one that is taken in between leaves a zero.
+//! two. Queues that have no packet pay at nearly always the same rate: what all have paid is counted once,
+//! and a value is what one owed besides when it was listed. Whoever owes no more stays in the list until
+//! there is no room for others.
 
 use super::{PS_PER_SECOND, bits_in, time_for};
 use lastmeter_base::{Duration, prefetch, prefetch_slice};
@@ -18,12 +20,21 @@ use lastmeter_base::{Duration, prefetch, prefetch_slice};
 pub(super) struct Known {
     words: Vec<Word>,
     values: Vec<u32>,
+    /// Bits that all have paid since the list was gone through.
+    paid: u32,
 }
+
+/// More bits than this a queue that is listed never owes, nor do all pay before the list is gone through: so
+/// the difference of two numbers of 32 bits says which was less.
+pub(super) const OWED_MAX: u32 = 1 << 30;
+/// When the list has been gone through it has room for so many more, and one more for each so many in it.
+const ROOM_LEAST: usize = 32;
+const ROOM_EACH: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     queues: u64,
-    owes: u64,
+    listed: u64,
     before: u16,
 }
 
@@ -38,8 +49,8 @@ impl Known {
     /// Asks for what its queue owes.
     #[inline]
     pub(super) fn prefetch_value(&self, output: usize) {
-        if let Some(value) = self.place(output).and_then(|place| self.values.get(place)) {
-            prefetch(value);
+        if let Ok(place) = self.search(output) {
+            self.values.get(place).into_iter().for_each(prefetch);
         }
     }
     /// Asks for what is known of all outputs.
@@ -73,99 +84,137 @@ impl Known {
 
     fn grow(&mut self, words: usize) {
         if self.words.len() < words {
-            self.words.resize(words, Word::default());
+            let before = self.values.len() as u16; // At most `PORTS_MAX`.
+            self.words.resize(words, Word { before, ..Word::default() });
         }
     }
 
     #[inline]
-    fn place(&self, output: usize) -> Option<usize> {
+    fn is_listed(&self, output: usize) -> bool {
+        self.words.get(output / 64).is_some_and(|word| word.listed >> (output % 64) & 1 == 1)
+    }
+    /// Where the value of an output is, and if it is not listed, where it would be.
+    #[inline]
+    fn search(&self, output: usize) -> Result<usize, usize> {
         let bit = 1 << (output % 64);
-        let word = self.words.get(output / 64)?;
-        let below = (word.owes & (bit - 1)).count_ones() as usize;
-        (word.owes & bit != 0).then(|| usize::from(word.before) + below)
+        let Some(word) = self.words.get(output / 64) else { return Err(self.values.len()) };
+        let below = (word.listed & (bit - 1)).count_ones() as usize;
+        let place = usize::from(word.before) + below;
+        if word.listed & bit != 0 { Ok(place) } else { Err(place) }
+    }
+    /// The bits that are owed where a value is.
+    #[inline]
+    fn owed(&self, place: usize) -> u32 {
+        // Less than nothing is nothing.
+        let besides = self.values[place].wrapping_sub(self.paid);
+        if besides >> 31 == 0 { besides } else { 0 }
     }
     /// Whether the queue of an output owes.
     pub(super) fn owes(&self, output: usize) -> bool {
-        self.place(output).is_some_and(|place| self.values[place] != 0)
+        self.search(output).is_ok_and(|place| self.owed(place) != 0)
     }
     /// Takes the bits that the queue of an output owed when rates were last computed.
     #[inline]
     pub(super) fn take(&mut self, output: usize) -> Option<u32> {
-        let place = self.place(output)?;
-        let owed = std::mem::take(&mut self.values[place]);
+        let place = self.search(output).ok()?;
+        let owed = self.owed(place);
+        self.values[place] = self.paid;
         (owed != 0).then_some(owed)
     }
 
     /// Takes off what has been paid in `time` at the rate that follows from the output alone, which is
-    /// at most `rate_most` and nearly always that, and adds `owing`, which is in order. `are_usual` says
-    /// of which words all have that. What is known lies in `values` then, and those have its room.
+    /// at most `rate_most` and nearly always that, and adds `owing`, which is in order, at most [`OWED_MAX`]
+    /// each. `are_usual` says of which words all have that rate.
     pub(super) fn change(
         &mut self,
         time: Duration,
         rate: impl Fn(usize) -> u64,
         (rate_most, are_usual): (u64, impl Fn(usize) -> bool),
         owing: &[(u16, u32)],
-        values: &mut Vec<u32>,
     ) {
-        self.grow(owing.last().map_or(0, |&(output, _)| usize::from(output) / 64 + 1));
         let usual = Payment::of(time, rate_most);
-        let whole = usual.whole();
-        values.clear();
-        values.reserve((self.values.len() + owing.len()).next_multiple_of(64));
-        let mut old = self.values.iter();
-        let mut owing = owing.iter().copied().peekable();
-        for (number, word) in self.words.iter_mut().enumerate() {
-            word.before = values.len() as u16; // At most `PORTS_MAX`.
-            let mut left = std::mem::take(&mut word.owes);
-            if let Some(whole) = whole.filter(|_| are_usual(number)) {
-                let begin = values.len();
-                let mut still_owing = 0;
-                values.extend(old.by_ref().take(left.count_ones() as usize));
-                let mut end = begin;
-                for place in begin..values.len() {
-                    let still = values[place].saturating_sub(whole);
-                    values[end] = still;
-                    end += usize::from(still > 0);
-                    still_owing |= u64::from(still > 0) << left.trailing_zeros();
-                    left &= left - 1;
-                }
-                values.truncate(end);
-                // Few are added to each word.
-                let is_here = |next: &(u16, u32)| usize::from(next.0) / 64 == number;
-                while let Some((output, owed)) = owing.next_if(is_here) {
-                    let bit = 1 << (output % 64);
-                    let below = (still_owing & (bit - 1)).count_ones() as usize;
-                    values.insert(begin + below, owed);
-                    still_owing |= bit;
-                }
-                word.owes = still_owing;
-                continue;
+        let own = |output| Payment::of(time, rate(output));
+        let has_room = self.values.len() + owing.len() <= self.values.capacity();
+        let paid = usual.whole().filter(|&whole| has_room && whole <= OWED_MAX - self.paid);
+        match paid {
+            Some(whole) => {
+                let unusual = (0..self.words.len()).filter(|&number| !are_usual(number));
+                unusual.for_each(|number| self.pay_besides(number, whole, own));
+                self.paid += whole;
             }
-            loop {
-                let one = left.trailing_zeros() as usize; // 64 if none is left.
-                let until = number * 64 + one;
-                while let Some((output, owed)) = owing.next_if(|next| usize::from(next.0) < until) {
-                    word.owes |= 1 << (output % 64);
-                    values.push(owed);
-                }
-                if left == 0 {
-                    break;
-                }
+            None => {
+                self.go_through(|number| are_usual(number).then_some(usual), own);
+                let len = self.values.len() + owing.len();
+                self.values.reserve_exact(owing.len() + len / ROOM_EACH + ROOM_LEAST);
+            }
+        }
+        self.add(owing);
+    }
+
+    /// Changes the values of a word so that each has paid what it has to when `paid` has grown by `whole`.
+    fn pay_besides(&mut self, number: usize, whole: u32, own: impl Fn(usize) -> Payment) {
+        let Word { mut listed, before, .. } = self.words[number];
+        let mut place = usize::from(before);
+        while listed != 0 {
+            let output = number * 64 + listed.trailing_zeros() as usize;
+            let still = own(output).still_owed(self.owed(place));
+            self.values[place] = self.paid + whole + still;
+            place += 1;
+            listed &= listed - 1;
+        }
+    }
+
+    /// Takes off what each has paid, and leaves out those that owe no more. Payments are those `usual` in a
+    /// word, where there are any, or their `own`.
+    fn go_through(
+        &mut self,
+        usual: impl Fn(usize) -> Option<Payment>,
+        own: impl Fn(usize) -> Payment,
+    ) {
+        let (mut from, mut to) = (0, 0);
+        for number in 0..self.words.len() {
+            let usual = usual(number);
+            self.words[number].before = to as u16; // At most `PORTS_MAX`.
+            let mut left = std::mem::take(&mut self.words[number].listed);
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                let payment = usual.unwrap_or_else(|| own(number * 64 + bit as usize));
+                let still = payment.still_owed(self.owed(from));
+                self.values[to] = still;
+                self.words[number].listed |= u64::from(still > 0) << bit;
+                (from, to) = (from + 1, to + usize::from(still > 0));
                 left &= left - 1;
-                let Some(&owed) = old.next() else { break };
-                if owed == 0 {
-                    continue;
-                }
-                let rate = rate(until);
-                let payment = if rate == rate_most { usual } else { Payment::of(time, rate) };
-                let still = payment.still_owed(owed);
-                if still > 0 {
-                    word.owes |= 1 << one;
-                    values.push(still);
+            }
+        }
+        self.values.truncate(to);
+        self.paid = 0;
+    }
+
+    /// Lists what queues owe; those that are listed already owe nothing.
+    fn add(&mut self, owing: &[(u16, u32)]) {
+        self.grow(owing.last().map_or(0, |&(output, _)| usize::from(output) / 64 + 1));
+        let is_new = |&&(output, _): &&(u16, u32)| !self.is_listed(output.into());
+        let mut new = owing.iter().filter(is_new).count();
+        let (mut end, mut number) = (self.values.len(), self.words.len());
+        self.values.resize(end + new, 0);
+        // The last first: each value is moved once.
+        for &(output, owed) in owing.iter().rev() {
+            let output = usize::from(output);
+            while number > output / 64 + 1 {
+                number -= 1;
+                self.words[number].before += new as u16;
+            }
+            match self.search(output) {
+                Ok(place) => self.values[place] = self.paid + owed,
+                Err(place) => {
+                    self.values.copy_within(place..end, place + new);
+                    (end, new) = (place, new - 1);
+                    self.values[place + new] = self.paid + owed;
+                    // Whatever is searched from now on comes before it.
+                    self.words[output / 64].listed |= 1 << (output % 64);
                 }
             }
         }
-        std::mem::swap(&mut self.values, values);
     }
 }
 
@@ -227,9 +276,9 @@ mod tests {
                 prop::collection::vec(0u16..400, 0..20),
             ), 1..12),
             most in PS_PER_SECOND..PS_PER_SECOND + 2,
+            unusual in 0usize..10,
         ) {
             let (mut debts, mut plain) = (Known::default(), BTreeMap::<u16, u32>::new());
-            let mut spare = Vec::new();
             for (owing, taken) in periods {
                 // A bit a picosecond.
                 plain.values_mut().for_each(|owed| *owed = owed.saturating_sub(100));
@@ -238,11 +287,13 @@ mod tests {
                     owing.into_iter().filter(|(output, _)| !plain.contains_key(output)).collect();
                 let given: Vec<(u16, u32)> = owing.iter().map(|(&o, &owed)| (o, owed)).collect();
                 let rate = |_: usize| PS_PER_SECOND;
-                let usual = (most, |_: usize| most == PS_PER_SECOND);
-                debts.change(Duration::from_ps(100), rate, usual, &given, &mut spare);
+                let usual = (most, |word: usize| most == PS_PER_SECOND && word != unusual);
+                debts.change(Duration::from_ps(100), rate, usual, &given);
                 plain.extend(owing);
-                for output in taken {
+                for output in 0..300 {
                     prop_assert_eq!(debts.owes(output.into()), plain.contains_key(&output));
+                }
+                for output in taken {
                     prop_assert_eq!(debts.take(output.into()), plain.remove(&output));
                 }
             }
