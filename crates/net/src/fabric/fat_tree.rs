@@ -148,8 +148,8 @@ impl Switch {
     }
     /// The output that a packet leaves by, if it leads anywhere.
     fn output_of(&self, packet: &Packet) -> Option<usize> {
-        let host = self.directory.get(packet.destination.0 as usize).copied().flatten()?;
-        let output = self.output(host as usize);
+        let host = self.directory.port(packet.destination)?;
+        let output = self.output(host);
         matches!(self.lines.get(output), Some(Some(_))).then_some(output)
     }
 }
@@ -275,10 +275,7 @@ pub fn assemble(
     stages: Stages,
     resource: &mut dyn FnMut(&mut Graph, String) -> (ResourceId, Speed),
 ) -> Result<Vec<Place>, Error> {
-    let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
-    let mut directory = vec![None; len];
-    nodes.iter().for_each(|&(node, host)| directory[node.0 as usize] = Some(host as u32));
-    let directory: Directory = directory.into();
+    let directory = Directory::of(nodes);
     let (switches, ways) = (Vec::new(), Vec::new());
     let mut tree = Joined { graph, name, options, stages, resource, directory, switches, ways };
     let half = options.radix / 2;

@@ -199,10 +199,7 @@ pub fn assemble(
     trunk: &mut dyn FnMut(&mut Graph, usize) -> (ResourceId, Speed),
 ) -> Result<Vec<Place>, Error> {
     let count = ports.len();
-    let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
-    let mut directory = vec![None; len];
-    nodes.iter().for_each(|&(node, port)| directory[node.0 as usize] = Some(port as u32));
-    let directory: Directory = directory.into();
+    let directory = Directory::of(nodes);
     let board = Board::new(if options.rule.is_some() { count } else { 0 });
     let allocation =
         options.rule.map(|rule| Allocation { rule, ports: count, capacity: options.capacity });

@@ -10,7 +10,7 @@
 //! then, and when it will have left the link: one event for all three. What there will be no room for
 //! is kept until that instant, and dropped then (`full`).
 
-use super::port::{Directory, RECORD_LEN, WORD_BACKLOG, port_of};
+use super::port::{Directory, RECORD_LEN, WORD_BACKLOG};
 use crate::fifo::Pace;
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
 use lastmeter_base::{prefetch, prefetch_end, prefetch_lines};
@@ -146,7 +146,7 @@ impl Outputs {
             port.queue.pending.iter().for_each(|one| add(place, one.arrives, one.len));
         }
         for (&(arrives, _), packet) in &self.doomed {
-            let port = port_of(&self.options.directory, packet.destination);
+            let port = self.options.directory.port(packet.destination);
             port.into_iter().for_each(|port| add(port - self.options.first, arrives, packet.len));
         }
         waiting
@@ -171,7 +171,7 @@ impl Element for Outputs {
         }
     }
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        let port = port_of(&self.options.directory, packet.destination);
+        let port = self.options.directory.port(packet.destination);
         let place = port.expect("an input passes on only what has a route") - self.options.first;
         let Port { line, queue, line_rate, link_rate } = &mut self.ports[place];
         let (now, len) = (cx.now(), packet.len);
@@ -213,7 +213,7 @@ impl Element for Outputs {
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, look: Look) -> Option<PortId> {
         let Foreseen::Packet(_, packet) = next else { return None };
-        let port = port_of(&self.options.directory, packet.destination)?;
+        let port = self.options.directory.port(packet.destination)?;
         let place = port.checked_sub(self.options.first)?;
         let port = self.ports.get(place)?;
         match look {
@@ -383,7 +383,7 @@ mod tests {
         // 6 us and 12 us for a packet.
         let port = ((Rate::from_gbit(2), wire("line")), (Rate::from_gbit(1), wire("link")));
         let outputs = Outputs::new(Options {
-            directory: vec![Some(0)].into(),
+            directory: Directory::of(&[(NodeId(0), 0)]),
             first: 0,
             ports: vec![port],
             room: Bytes(3000),

@@ -23,13 +23,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Where packets enter and leave a port of something that is made of many elements.
 pub type Place = ((ElementId, PortId), (ElementId, PortId));
 
-/// Which port of the fabric leads to each node, by [`NodeId`].
-pub type Directory = Arc<[Option<u32>]>;
+/// Which port leads to each node, by [`NodeId`]: four bytes each, since every element looks here for every
+/// packet.
+#[derive(Clone, Debug)]
+pub struct Directory(Arc<[u32]>);
 
-/// The port that a packet leaves by.
-#[inline]
-pub(super) fn port_of(directory: &Directory, destination: NodeId) -> Option<usize> {
-    directory.get(destination.0 as usize).copied().flatten().map(|port| port as usize)
+/// No port leads there.
+const NO_PORT: u32 = u32::MAX;
+
+impl Directory {
+    /// That of these nodes and their ports.
+    pub fn of(nodes: &[(NodeId, usize)]) -> Directory {
+        let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
+        let mut ports = vec![NO_PORT; len];
+        nodes.iter().for_each(|&(node, port)| ports[node.0 as usize] = port as u32);
+        Directory(ports.into())
+    }
+    /// The port that a packet leaves by.
+    #[inline]
+    pub fn port(&self, destination: NodeId) -> Option<usize> {
+        let port = *self.0.get(destination.0 as usize)?;
+        (port != NO_PORT).then_some(port as usize)
+    }
 }
 
 /// A record's or a notice's size: one cell.
@@ -255,7 +270,7 @@ impl Element for Ingress {
                 self.send(cx);
             }
             _ => {
-                let Some(output) = port_of(&self.directory, packet.destination) else {
+                let Some(output) = self.directory.port(packet.destination) else {
                     cx.drop(packet, Some(self.stage), "no route");
                     return;
                 };
@@ -302,7 +317,7 @@ impl Element for Ingress {
             Foreseen::Timer => None,
         };
         // What is known of the queue first, and then what that says where to find.
-        match destination.and_then(|node| port_of(&self.directory, node)) {
+        match destination.and_then(|node| self.directory.port(node)) {
             output if is_first => self.voqs.prefetch(output),
             Some(output) => self.voqs.prefetch_owed(output),
             None => {}

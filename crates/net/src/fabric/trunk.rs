@@ -5,7 +5,7 @@
 //! in 0 --> [ newest | ... | oldest ] --n S L--> out k: the switch of ports k n to k n + n - 1
 //! ```
 
-use super::port::{Directory, port_of};
+use super::port::Directory;
 use crate::fifo::{Fifo, Pace};
 use lastmeter_base::{Duration, Packet, Rate, StageId};
 use lastmeter_engine::{Context, Element, Foreseen, Foresight, Look, PortId, Report, ResourceId};
@@ -36,7 +36,7 @@ impl Trunk {
 impl Element for Trunk {
     #[inline]
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        let port = port_of(&self.directory, packet.destination);
+        let port = self.directory.port(packet.destination);
         let port = port.expect("an input passes on only what has a route");
         let (now, len) = (cx.now(), packet.len);
         let (begins, service) = self.fifo.accept(now, len, |_| self.pace.time_for(len));
@@ -58,7 +58,7 @@ impl Element for Trunk {
     #[inline]
     fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         let Foreseen::Packet(_, packet) = next else { return None };
-        let port = port_of(&self.directory, packet.destination)?;
+        let port = self.directory.port(packet.destination)?;
         Some(PortId((port / self.module) as u16))
     }
     fn report(&self, out: &mut Report) {
