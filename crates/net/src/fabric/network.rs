@@ -200,7 +200,8 @@ pub fn assemble(
 ) -> Result<Vec<Place>, Error> {
     let count = ports.len();
     let directory = Directory::of(nodes);
-    let board = Board::new(if options.rule.is_some() { count } else { 0 });
+    let module = if count <= MODULE_MAX { count.max(1) } else { count.isqrt().max(2) };
+    let board = Board::new(if options.rule.is_some() { count } else { 0 }, module);
     let allocation =
         options.rule.map(|rule| Allocation { rule, ports: count, capacity: options.capacity });
     let half = options.transit / 2;
@@ -235,7 +236,6 @@ pub fn assemble(
         }
         inputs.push(ingress);
     }
-    let module = if count <= MODULE_MAX { count.max(1) } else { count.isqrt().max(2) };
     let modules = count.div_ceil(module);
     let members = |number: usize| number * module..count.min((number + 1) * module);
     let mut places = Vec::with_capacity(count);

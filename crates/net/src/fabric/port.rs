@@ -18,7 +18,7 @@ use lastmeter_engine::{
     Context, Element, ElementId, Foreseen, Foresight, Look, Meter, PortId, Report, ResourceId,
     TimerId,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where packets enter and leave a port of something that is made of many elements.
 pub type Place = ((ElementId, PortId), (ElementId, PortId));
@@ -53,55 +53,74 @@ pub(super) const RECORD_LEN: Bytes = Bytes(53);
 const WORD_PORT: usize = 0;
 pub(super) const WORD_BACKLOG: usize = 1;
 
-/// Backlogs of the last few periods, by the period's number. What a record says is added up here when it
-/// is told, and is known to nobody before the last record has come to the exchange.
+/// Backlogs of the last periods, by the period's number. What a record says is added up here when it is
+/// told, and is known to nobody before the last record has come to the exchange.
+///
+/// The ports of a switch tell together: one thread runs them all, and none waits for another.
 #[derive(Clone, Debug)]
-pub struct Board {
-    told: Arc<Mutex<[Told; BOARD_LEN]>>,
-    /// Memory that inputs lend each other, for as many as compute at once.
-    spare: Arc<Mutex<Vec<Spare<Packet>>>>,
-}
+pub struct Board(Arc<Told>);
 
-const BOARD_LEN: usize = 4;
+/// Of a period all have told before anybody tells of the next, and hear before anybody does of the next.
+const BOARD_LEN: usize = 2;
 
-/// What has been told of a period.
 #[derive(Debug)]
 struct Told {
-    /// Not yet by all.
-    summary: Summary,
+    ports: usize,
+    /// So many ports are a switch.
+    module: usize,
+    /// By switch.
+    together: Vec<Mutex<Together>>,
     /// By all.
-    shares: Arc<Shares>,
+    shares: Mutex<[Arc<Shares>; BOARD_LEN]>,
+}
+
+/// What the ports of a switch have told, and memory that they lend each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Together {
+    told: [Summary; BOARD_LEN],
+    spare: Spare<Packet>,
 }
 
 impl Board {
-    /// One for so many ports, on which nothing has been told.
-    pub fn new(ports: usize) -> Board {
-        let told = || Told { summary: Summary::empty(ports), shares: Arc::default() };
-        let told = Arc::new(Mutex::new(std::array::from_fn(|_| told())));
-        Board { told, spare: Arc::default() }
+    /// One for so many ports in switches of `module`, on which nothing has been told.
+    pub fn new(ports: usize, module: usize) -> Board {
+        let module = module.max(1);
+        let told = || Summary { output: vec![0; module], inputs: vec![0; ports] };
+        let together = || {
+            Mutex::new(Together { told: std::array::from_fn(|_| told()), spare: Spare::default() })
+        };
+        let together = (0..ports.div_ceil(module)).map(|_| together()).collect();
+        Board(Arc::new(Told { ports, module, together, shares: Mutex::default() }))
     }
-    fn lend(&self) -> Spare<Packet> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    /// What the ports of a switch share, by the number of any of them.
+    fn of(&self, port: usize) -> MutexGuard<'_, Together> {
+        let together = &self.0.together[port / self.0.module];
+        together.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn give_back(&self, spare: Spare<Packet>) {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
+    fn shares(&self) -> MutexGuard<'_, [Arc<Shares>; BOARD_LEN]> {
+        self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn tell(&self, period: u64, port: usize, output: u64, inputs: &[(usize, u64)]) {
-        let mut places = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let summary = &mut places[period as usize % BOARD_LEN].summary;
-        summary.output[port] = output;
-        summary.add(inputs.iter().copied());
+        let told = &mut self.of(port).told[period as usize % BOARD_LEN];
+        told.output[port % self.0.module] = output;
+        told.add(inputs.iter().copied());
     }
     fn get(&self, period: u64) -> Arc<Shares> {
-        let places = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        places[period as usize % BOARD_LEN].shares.clone()
+        self.shares()[period as usize % BOARD_LEN].clone()
     }
     /// All have told of a period: its place is clear for one to come.
     fn close(&self, period: u64, allocation: &Allocation) {
-        let mut places = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = &mut places[period as usize % BOARD_LEN];
-        let summary = std::mem::replace(&mut told.summary, Summary::empty(allocation.ports));
-        told.shares = Arc::new(Shares::new(allocation, summary));
+        let Told { ports, module, .. } = *self.0;
+        let mut summary = Summary::empty(ports);
+        for first in (0..ports).step_by(module) {
+            let told = &mut self.of(first).told[period as usize % BOARD_LEN];
+            let outputs = summary.output[first..].iter_mut().zip(&mut told.output);
+            outputs.for_each(|(all, own)| *all = std::mem::take(own));
+            let inputs = summary.inputs.iter_mut().zip(&mut told.inputs);
+            inputs.for_each(|(all, own)| *all += std::mem::take(own));
+        }
+        self.shares()[period as usize % BOARD_LEN] = Arc::new(Shares::new(allocation, summary));
     }
 }
 
@@ -260,11 +279,9 @@ impl Element for Ingress {
         match port {
             OWN_BACKLOG => self.record(cx, packet),
             NOTICE => {
-                let Periodic { board, told, periods, .. } = &mut *self.periodic;
+                let Periodic { port, board, told, periods, .. } = &mut *self.periodic;
                 let shares = board.get(packet.transport[WORD_PORT]);
-                let mut spare = board.lend();
-                self.voqs.allocate_in(cx.now(), told, shares, &mut spare);
-                board.give_back(spare);
+                self.voqs.allocate_in(cx.now(), told, shares, &mut board.of(*port).spare);
                 *periods += 1;
                 cx.deliver(packet);
                 self.send(cx);
