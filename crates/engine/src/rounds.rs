@@ -24,8 +24,8 @@ const ROUNDS_MIN: u64 = 256;
 /// How often a part looks whether all others have come before it falls asleep: for at most 200 us,
 /// since parts of the same weight mostly differ by less in a round, and to be woken takes 50 us.
 const LOOKS_MAX: usize = 8000;
-/// The same right after it has slept: where another program keeps a processor from the others, they
-/// come no earlier because somebody looks.
+/// The same when it has slept again and again, each time half as long: where another program keeps a
+/// processor from the others, they come no earlier because somebody looks.
 const LOOKS_MIN: usize = LOOKS_MAX / 16;
 
 impl Engine {
@@ -50,7 +50,7 @@ impl Engine {
             round: 0,
             now: self.now,
             over: false,
-            looks: LOOKS_MIN,
+            looks: LOOKS_MAX,
             result: Ok(()),
         };
         let mut parts: Vec<Part<'_>> = self.partitions.iter_mut().enumerate().map(new).collect();
@@ -218,7 +218,8 @@ struct Meeting {
     came: AtomicUsize,
     /// Whether one never will again.
     off: AtomicBool,
-    asleep: Mutex<()>,
+    /// How many sleep.
+    asleep: Mutex<usize>,
     bell: Condvar,
 }
 
@@ -243,22 +244,26 @@ impl Meeting {
             }
             std::hint::spin_loop();
         }
-        *looks = LOOKS_MIN;
-        let mut asleep = self.fall_asleep();
+        *looks = (*looks / 2).max(LOOKS_MIN);
+        let mut asleep = self.asleep();
         while !all_came() && !self.off.load(Ordering::Acquire) {
+            *asleep += 1;
             asleep = self.bell.wait(asleep).expect("nothing panics that holds the lock");
+            *asleep -= 1;
         }
         all_came()
     }
 
-    /// Wakes those that sleep. Who is about to fall asleep either has done so when the lock is free
-    /// here, or sees what has changed.
+    /// Wakes those that sleep. Who is about to fall asleep either counts when the lock is free here, or
+    /// sees what has changed.
     fn wake(&self) {
-        drop(self.fall_asleep());
-        self.bell.notify_all();
+        let some_sleep = *self.asleep() > 0;
+        if some_sleep {
+            self.bell.notify_all();
+        }
     }
 
-    fn fall_asleep(&self) -> MutexGuard<'_, ()> {
+    fn asleep(&self) -> MutexGuard<'_, usize> {
         self.asleep.lock().expect("nothing panics that holds the lock")
     }
 }
