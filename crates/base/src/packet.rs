@@ -165,7 +165,13 @@ impl Packet {
     pub fn prefetch(&self) {
         prefetch(&self.0.len);
         prefetch(&self.0.visits.first);
-        prefetch(&self.0.visits.first[8]);
+    }
+
+    /// Asks for the end of its record, which in a long one lies behind what [`Packet::prefetch`] has asked
+    /// for.
+    #[inline(always)]
+    pub fn prefetch_record(&self) {
+        self.0.visits.first.get(self.0.visits.len as usize).into_iter().for_each(prefetch);
     }
 
     /// Asks for what its end will read and write: the transport's header, and the rest, which is reset

@@ -57,6 +57,8 @@ const SHIFT_FIRST: u32 = 16;
 const SHIFT_MAX: u32 = 40;
 /// So many packets before its turn one is asked for.
 const AHEAD: usize = 4;
+/// The same for what the packet says where to find.
+const RECORD_AHEAD: usize = 2;
 
 impl Default for Ends {
     fn default() -> Ends {
@@ -145,8 +147,12 @@ impl Ends {
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Ending> {
         let next = self.due.pop()?;
-        if let Some(later) = self.due.len().checked_sub(AHEAD).and_then(|at| self.due.get(at)) {
+        let later = |ahead| self.due.len().checked_sub(ahead).and_then(|at| self.due.get(at));
+        if let Some(later) = later(AHEAD) {
             later.packet.prefetch();
+        }
+        if let Some(later) = later(RECORD_AHEAD) {
+            later.packet.prefetch_record();
         }
         self.len -= 1;
         if self.len == 0 {

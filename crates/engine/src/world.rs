@@ -488,7 +488,7 @@ impl World {
                 Foreseen::Packet(*input, packet)
             }
             // They lie behind an edge of their own, where there are any.
-            Some(edge) => return self.look_at_arrivals(edge.to),
+            Some(edge) => return self.look_at_arrivals(edge.to, look),
             None => match self.timers[target.slot()].owner as usize {
                 owner if owner == to => Foreseen::Timer,
                 owner => {
@@ -504,8 +504,10 @@ impl World {
 
     /// Asks for the first packets that come to an element that may run ahead.
     #[inline(never)]
-    fn look_at_arrivals(&self, to: End) -> u32 {
-        if let End::Ahead(arrivals, _) = to {
+    fn look_at_arrivals(&self, to: End, look: Look) -> u32 {
+        if let End::Ahead(arrivals, _) = to
+            && look == Look::First
+        {
             self.arrivals[arrivals as usize].prefetch();
         }
         0

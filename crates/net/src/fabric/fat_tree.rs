@@ -173,6 +173,7 @@ impl Element for Switch {
     }
     fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         let Foreseen::Packet(_, packet) = next else { return None };
+        packet.prefetch_record();
         let output = self.output_of(packet)?;
         self.lines[output].iter().for_each(prefetch_lines::<2, _>);
         Some(PortId(output as u16))
