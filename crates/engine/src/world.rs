@@ -135,8 +135,9 @@ pub(crate) struct World {
 }
 
 /// So many events before its turn something of one is asked for, each where the one before says where
-/// it is: its edge or timer, the element, the packet.
+/// it is: its edge or timer, what the engine knows of the element, the element, the packet.
 const TARGET: usize = 10;
+const PLACE: usize = 8;
 const ELEMENT: usize = 6;
 const PACKET: usize = 5;
 const FORESEEN: usize = 3;
@@ -403,8 +404,8 @@ impl World {
             self.look_first(elements);
         }
         let Some(known) = self.events.known::<{ TARGET + 1 }>() else { return };
-        let [target, element, packet, foreseen, foreseen_again] =
-            [TARGET, ELEMENT, PACKET, FORESEEN, FORESEEN_AGAIN]
+        let [target, place, element, packet, foreseen, foreseen_again] =
+            [TARGET, PLACE, ELEMENT, PACKET, FORESEEN, FORESEEN_AGAIN]
                 .map(|ahead| known[TARGET - ahead].target);
         self.prefetch_target(target);
         self.prefetch_packet(packet);
@@ -416,6 +417,7 @@ impl World {
                 }
             }
             Foresight::Early | Foresight::Steps => {
+                self.prefetch_place(place, elements);
                 self.prefetch_element(element, elements);
                 if let Some(edge) = self.edges.get(self.sends_along as usize) {
                     edge.prefetch_end();
@@ -439,6 +441,7 @@ impl World {
         until(TARGET).for_each(|target| self.prefetch_target(target));
         until(PACKET).for_each(|target| self.prefetch_packet(target));
         if self.foresight >= Foresight::Early {
+            until(PLACE).for_each(|target| self.prefetch_place(target, elements));
             until(ELEMENT).for_each(|target| self.prefetch_element(target, elements));
         }
     }
@@ -447,6 +450,14 @@ impl World {
     fn prefetch_target(&self, target: Target) {
         let (edge, timer) = (at(&self.edges, target.slot()), at(&self.timers, target.slot()));
         prefetch_address(select_unpredictable(target.is_edge(), edge, timer));
+    }
+
+    #[inline(always)]
+    fn prefetch_place(&self, target: Target, elements: &[Box<dyn Element>]) {
+        for element in [target.asks.element(), self.owner_of(target)] {
+            prefetch_address(at(&self.places, element));
+            prefetch_address(at(elements, element));
+        }
     }
 
     #[inline(always)]
