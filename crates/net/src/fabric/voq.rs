@@ -12,8 +12,8 @@
 //!
 //! What an input keeps is what it holds and what it owes, and not what it could hold. A queue that waits,
 //! or has since rates were last computed, takes a cache line; one that owes and had no packet then takes
-//! four bytes. What grows with pairs of ports whatever they do is two and a quarter bits for
-//! each: 288 KiB for 1024 ports. If each of these owes to all, that is another 4 MiB.
+//! four bytes. What grows with pairs of ports whatever they do is three bits for each: 384 KiB for 1024
+//! ports. If each of these owes to all, that is another 4 MiB.
 //!
 //! Source: Kuhns et al., §3.6; the pacing is ours (D-50, D-51).
 

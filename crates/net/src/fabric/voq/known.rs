@@ -272,23 +272,26 @@ mod tests {
         #[test]
         fn debts_are_a_map_in_order(
             periods in prop::collection::vec((
-                prop::collection::vec((0u16..300, 1u32..400), 0..40),
+                prop::collection::vec((0u16..300, prop_oneof![1u32..4000, 1..=OWED_MAX]), 0..40),
                 prop::collection::vec(0u16..400, 0..20),
-            ), 1..12),
-            most in PS_PER_SECOND..PS_PER_SECOND + 2,
+                // Up to 2000 bits, and some that are more than any owes.
+                prop_oneof![9 => 0u64..1_000_000_000, 1 => 0u64..1_000_000_000_000_000],
+            ), 1..30),
             unusual in 0usize..10,
         ) {
+            const RATE: u64 = 2_000_003;
+            let rate = |output| if output / 64 == unusual { RATE / 3 } else { RATE };
             let (mut debts, mut plain) = (Known::default(), BTreeMap::<u16, u32>::new());
-            for (owing, taken) in periods {
-                // A bit a picosecond.
-                plain.values_mut().for_each(|owed| *owed = owed.saturating_sub(100));
+            for (owing, taken, time) in periods {
+                let time = Duration::from_ps(time);
+                for (&output, owed) in &mut plain {
+                    *owed = Payment::of(time, rate(output.into())).still_owed(*owed);
+                }
                 plain.retain(|_, owed| *owed > 0);
                 let owing: BTreeMap<u16, u32> =
                     owing.into_iter().filter(|(output, _)| !plain.contains_key(output)).collect();
                 let given: Vec<(u16, u32)> = owing.iter().map(|(&o, &owed)| (o, owed)).collect();
-                let rate = |_: usize| PS_PER_SECOND;
-                let usual = (most, |word: usize| most == PS_PER_SECOND && word != unusual);
-                debts.change(Duration::from_ps(100), rate, usual, &given);
+                debts.change(time, rate, (RATE, |word: usize| word != unusual), &given);
                 plain.extend(owing);
                 for output in 0..300 {
                     prop_assert_eq!(debts.owes(output.into()), plain.contains_key(&output));
