@@ -606,6 +606,8 @@ function reveal(at) {
 
 /** `key` is `bundled/NAME` or `file/PATH`; `text` and `hash` are as they were opened. */
 let opened = { key: "", text: "", hash: null };
+/** The key of the experiment that was asked for last: an answer about an earlier one comes too late. */
+let awaited = "";
 let folder = "";
 const isFile = () => opened.key.startsWith("file/");
 const link = (key) => key.split("/").map(encodeURIComponent).join("/");
@@ -634,7 +636,7 @@ const checkSoon = later(250, async () => {
     $("checked").replaceChildren(make("p", { class: "fault" }, fault.message));
     return;
   }
-  if (asked.key !== opened.key || asked.text !== text.value) return;
+  if (asked.key !== awaited || asked.text !== text.value) return;
   take(found.problems);
   if (!found.problems.length) {
     $("title").textContent = found.title || opened.key;
@@ -666,13 +668,18 @@ function goTo(problem) {
 }
 
 async function open(key) {
+  awaited = key;
+  $("checked").replaceChildren();
   let found;
   try {
     found = await ask(`/api/experiments/${link(key)}`);
   } catch (fault) {
+    if (key !== awaited) return;
+    awaited = opened.key;
     $("checked").replaceChildren(make("p", { class: "fault" }, `${key}: ${fault.message}`));
     return;
   }
+  if (key !== awaited) return;
   opened = { key, ...found };
   problems = [];
   text.value = store.get(`draft:${key}`) ?? found.text;
@@ -706,9 +713,9 @@ function saveAs(words) {
 }
 
 async function keep(path, base) {
-  const saved = { text: text.value };
+  const saved = { key: opened.key, text: text.value };
   const { hash } = await ask(`/api/experiments/file/${link(path)}`, "PUT", { text: saved.text, base });
-  store.drop(`draft:${opened.key}`);
+  store.drop(`draft:${saved.key}`);
   const key = `file/${path}`;
   if (key === opened.key) { opened = { key, text: saved.text, hash }; changed(); } else location.hash = link(key);
   await loadShelf();
@@ -793,11 +800,13 @@ function pickRun() {
 async function begin() {
   const button = $("run");
   button.disabled = true;
+  const { key } = opened;
   try {
     const { id } = await ask("/api/runs", "POST", {
-      experiment: opened.key, text: text.value, quick: $("quick").checked, note: changes(),
+      experiment: key, text: text.value, quick: $("quick").checked, note: changes(),
     });
-    showRun(id);
+    store.set(`run:${key}`, String(id));
+    if (key === opened.key) showRun(id);
     if (matchMedia("(max-width: 1180px)").matches) $("result").scrollIntoView({ block: "start" });
   } catch (fault) {
     $("state").replaceChildren(make("p", { class: "fault" }, fault.message));
@@ -1275,7 +1284,7 @@ const FIRST = "bundled/first-path";
 const hashed = () => {
   try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
 };
-addEventListener("hashchange", () => { if (hashed() && hashed() !== opened.key) open(hashed()); });
+addEventListener("hashchange", () => { if (hashed() && hashed() !== awaited) open(hashed()); });
 
 (async () => {
   if (matchMedia("(max-width: 700px)").matches) $("shelf").open = false;

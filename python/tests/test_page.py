@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, Route, expect, sync_playwright
 
 # A busy machine takes long for what is quick on another.
 PATIENCE_MS = 90_000
@@ -126,7 +126,9 @@ def watch(page: Page, server: Server) -> list[str]:
 
 
 def open_experiment(page: Page, name: str) -> None:
-    page.get_by_role("link", name=name).click()
+    link = page.get_by_role("link", name=name)
+    link.click()
+    expect(link).to_have_attribute("aria-current", "true")
     expect(page.locator("#checked")).to_contain_text("In order")
 
 
@@ -214,6 +216,27 @@ def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
     expect(words.get_by_role("option")).to_have_text([re.compile("^a"), "desk", "b"])
     # What stands at the caret is explained.
     expect(page.locator("#hint")).to_contain_text("traffic.customers.to")
+
+
+def test_an_answer_that_comes_too_late_opens_nothing(browser: Browser, server: Server) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    faults = watch(page, server)
+    late: list[Route] = []
+    page.route("**/api/experiments/bundled/first-path", lambda route: late.append(route))
+    with page.expect_request("**/api/experiments/bundled/first-path"):
+        page.goto(server.url)
+    open_experiment(page, "queue.toml")
+    (route,) = late
+    with page.expect_response("**/api/experiments/bundled/first-path"):
+        route.continue_()
+    page.wait_for_timeout(200)
+    expect(page.locator("#text")).to_have_value(QUEUE.format(duration="20 ms"))
+    expect(page.get_by_role("link", name="queue.toml")).to_have_attribute("aria-current", "true")
+    expect(page.locator("#title")).to_have_text("A queue")
+    context.close()
+    assert not faults
 
 
 def test_a_mistake_is_shown_at_its_place_and_mended(page: Page) -> None:
