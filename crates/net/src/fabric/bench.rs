@@ -24,6 +24,7 @@ enum To {
 }
 
 /// Sends packets without a pause, from a random part of the first one's time on.
+#[repr(align(64))]
 struct Blaster {
     path: PathId,
     flow: FlowId,

@@ -50,59 +50,53 @@ pub struct Outputs {
     next: Time,
     /// What is on a line to a queue that will have no room, by when it comes there.
     doomed: BTreeMap<(Time, u64), Packet>,
+    /// Packets and bytes for each output that its queue had or will have no room for.
+    turned_away: Vec<(u64, Bytes)>,
     refused: u64,
 }
 
-/// A line out of the fabric, and the output queue that it leads to: three lines of a cache.
+/// A line out of the fabric, and the output queue that it leads to: two lines of a cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Port {
     line: Way,
-    queue: Queue,
     line_rate: Rate,
     link_rate: Rate,
+    queue: Queue,
 }
+
+const _: () = assert!(size_of::<Port>() == 128);
 
 /// A line: what is on it stands in the queue that it leads to.
 #[derive(Debug, Default)]
 struct Way {
     free_at: Time,
+    /// Until `free_at`.
     busy: Duration,
-    idle: Duration,
-    moved: Bytes,
-    accepted: u64,
 }
 
 impl Way {
     /// A packet comes; gives when its service begins.
     #[inline]
-    fn accept(&mut self, now: Time, len: Bytes, service: Duration) -> Time {
+    fn accept(&mut self, now: Time, service: Duration) -> Time {
         let begins = self.free_at.max(now);
-        self.idle += begins - self.free_at;
         self.busy += service;
         self.free_at = begins.saturating_add(service);
-        self.moved += len;
-        self.accepted += 1;
         begins
     }
 
-    /// Enters what the line has done by the end of a run, of which `waiting` packets and bytes have not
-    /// begun their service; gives how many it has served.
+    /// Enters what the line has done by the end of a run, when it has served so many packets and bytes.
     fn enter(
         &self,
         out: &mut Report,
-        (packets, bytes): (u64, Bytes),
+        (served, moved): (u64, Bytes),
         stage: StageId,
         line: ResourceId,
-    ) -> u64 {
+    ) {
         let now = out.now();
-        out.waiting(packets);
-        let served = self.accepted - packets;
         let busy = self.busy - self.free_at.saturating_since(now);
-        let idle = self.idle + now.saturating_since(self.free_at);
         let stage = (served > 0).then_some((stage, busy));
-        out.meter(&Meter::of(line, now, stage, idle, self.moved - bytes));
-        served
+        out.meter(&Meter::of(line, now, stage, now.since_start() - busy, moved));
     }
 }
 
@@ -118,9 +112,11 @@ impl Outputs {
             line_rate,
             link_rate,
         };
-        let ports = options.ports.iter().map(port).collect();
+        let ports: Vec<Port> = options.ports.iter().map(port).collect();
         let paces = [Pace::new(Rate::from_bits(1)); 2];
-        Outputs { options, ports, paces, next: Time::START, doomed: BTreeMap::new(), refused: 0 }
+        let turned_away = vec![(0, Bytes::ZERO); ports.len()];
+        let (next, doomed, refused) = (Time::START, BTreeMap::new(), 0);
+        Outputs { options, ports, paces, next, doomed, turned_away, refused }
     }
 
     fn tell(&mut self, cx: &mut Context<'_>, (period, path): (Duration, PathId)) {
@@ -177,7 +173,7 @@ impl Element for Outputs {
         let (now, len) = (cx.now(), packet.len);
         let [line_pace, link_pace] = &mut self.paces;
         let service = line_pace.time_at(*line_rate, len);
-        let begins = line.accept(now, len, service);
+        let begins = line.accept(now, service);
         let (arrives, collecting) = (line.free_at, cx.collecting());
         if collecting {
             packet.visit(self.options.line, begins - now, service, Duration::ZERO);
@@ -185,6 +181,8 @@ impl Element for Outputs {
         packet.entered = arrives;
         let service = link_pace.time_at(*link_rate, len);
         let Some(begins) = queue.accept(now, arrives, service, (len, self.options.room)) else {
+            let (packets, bytes) = &mut self.turned_away[place];
+            (*packets, *bytes) = (*packets + 1, *bytes + len);
             self.doomed.insert((arrives, packet.id), packet);
             self.refuse(cx);
             return;
@@ -217,7 +215,7 @@ impl Element for Outputs {
         let place = port.checked_sub(self.options.first)?;
         let port = self.ports.get(place)?;
         match look {
-            Look::First => prefetch_lines::<3, _>(port),
+            Look::First => prefetch_lines::<2, _>(port),
             Look::Last => port.queue.prefetch(),
         }
         Some(PortId(place as u16))
@@ -226,10 +224,15 @@ impl Element for Outputs {
         out.held(self.doomed.len() as u64);
         let (mut served, mut most) = (0, 0);
         let waiting = self.waiting_for_lines(out.now());
-        let ports = self.ports.iter().zip(&self.options.ports).zip(waiting);
-        for ((port, ((_, line), (_, link))), waiting) in ports {
-            served += port.line.enter(out, waiting, self.options.line, *line);
-            served += port.queue.enter(out, self.options.queue, *link);
+        let ports = self.ports.iter().zip(&self.options.ports);
+        let ports = ports.zip(self.turned_away.iter().zip(waiting));
+        for ((port, ((_, line), (_, link))), (turned_away, waiting)) in ports {
+            let Queue { accepted, moved, .. } = port.queue;
+            out.waiting(waiting.0);
+            let packets = accepted + turned_away.0 - waiting.0;
+            let line_served = (packets, moved + turned_away.1 - waiting.1);
+            port.line.enter(out, line_served, self.options.line, *line);
+            served += packets + port.queue.enter(out, self.options.queue, *link);
             most = most.max(port.queue.waiting_most);
         }
         out.count("served", served);
@@ -242,14 +245,14 @@ impl Element for Outputs {
 #[derive(Debug, Default)]
 struct Queue {
     free_at: Time,
-    /// Those whose service has not ended, oldest first.
+    /// Those whose service has not ended, oldest first, behind some for whose room there was no need yet.
     pending: VecDeque<Pending>,
     /// How many of these have begun their service when the newest arrives.
     begun: usize,
     /// What waits when the newest has arrived.
     bytes: Bytes,
+    /// Until `free_at`.
     busy: Duration,
-    idle: Duration,
     moved: Bytes,
     accepted: u64,
     waiting_most: u64,
@@ -275,15 +278,13 @@ impl Queue {
         (len, room): (Bytes, Bytes),
     ) -> Option<Time> {
         self.begin(arrives);
-        while self.pending.front().is_some_and(|first| first.ends < now) {
-            self.pending.pop_front();
-            self.begun -= 1;
+        if self.pending.len() == self.pending.capacity() {
+            self.forget(now);
         }
         if self.bytes + len > room {
             return None;
         }
         let begins = self.free_at.max(arrives);
-        self.idle += begins - self.free_at;
         self.busy += service;
         self.free_at = begins.saturating_add(service);
         self.moved += len;
@@ -301,10 +302,15 @@ impl Queue {
     fn prefetch(&self) {
         let (front, back) = self.pending.as_slices();
         prefetch_end(if back.is_empty() { front } else { back });
-        [self.pending.front(), self.pending.get(self.begun)]
-            .into_iter()
-            .flatten()
-            .for_each(prefetch);
+        self.pending.get(self.begun).into_iter().for_each(prefetch);
+    }
+
+    /// Forgets those whose service had ended before `now`.
+    #[cold]
+    fn forget(&mut self, now: Time) {
+        while self.pending.pop_front_if(|first| first.ends < now).is_some() {
+            self.begun -= 1;
+        }
     }
 
     /// Those begin their service that do so by `at`.
@@ -327,20 +333,16 @@ impl Queue {
     fn enter(&self, out: &mut Report, stage: StageId, link: ResourceId) -> u64 {
         let now = out.now();
         out.waiting(self.waiting(now).0);
-        let (mut busy, mut idle) = (self.busy, self.idle + now.saturating_since(self.free_at));
-        let (mut served, mut moved, mut before) = (self.accepted, self.moved, now);
+        let (mut busy, mut served, mut moved) = (self.busy, self.accepted, self.moved);
         for one in &self.pending {
-            let begins = one.begins.max(now);
-            busy = busy - one.ends.saturating_since(begins);
-            idle = idle - begins.saturating_since(before);
-            before = one.ends.max(now);
+            busy = busy - one.ends.saturating_since(one.begins.max(now));
             if one.begins > now {
                 served -= 1;
                 moved -= one.len;
             }
         }
         let stage = (served > 0).then_some((stage, busy));
-        out.meter(&Meter::of(link, now, stage, idle, moved));
+        out.meter(&Meter::of(link, now, stage, now.since_start() - busy, moved));
         served
     }
 }
@@ -404,12 +406,19 @@ mod tests {
     /// and so do the eighth and the tenth.
     #[test]
     fn what_finds_no_room_is_dropped_when_it_comes_to_the_queue() {
-        for (us, dropped, delivered) in
-            [(17, 0, 0), (35, 0, 2), (36, 1, 2), (50, 2, 3), (200, 3, 7)]
-        {
+        // With how long, in microseconds, the line and the link were busy.
+        for (us, dropped, delivered, busy) in [
+            (17, 0, 0, [17, 11]),
+            (35, 0, 2, [35, 29]),
+            (36, 1, 2, [36, 30]),
+            (50, 2, 3, [50, 44]),
+            (200, 3, 7, [60, 84]),
+        ] {
             let outcome = run(Duration::from_us(us));
             let books = &outcome.books;
             assert_eq!((books.dropped, books.delivered), (dropped, delivered), "{us} us");
+            let of_each = [0, 1].map(|one: usize| books.resources[one].busy() / 1_000_000);
+            assert_eq!(of_each, busy, "{us} us");
         }
     }
 
