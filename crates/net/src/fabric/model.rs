@@ -13,7 +13,7 @@
 //! Source: Kuhns et al., §3.6, §8; the ideal is output queueing at N times the link rate (D-59).
 
 use super::allocation::{Allocation, Rule, Shares, Summary};
-use super::voq::Voqs;
+use super::voq::{Rules, Voqs};
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -154,7 +154,9 @@ impl Model {
         let ports = options.ports;
         let capacity = options.capacity();
         let allocation = options.allocation();
-        let voqs = || Voqs::new(allocation, options.period, options.room);
+        let rules = Rules { allocation, period: options.period, room: options.room };
+        let rules = Arc::new(rules);
+        let voqs = || Voqs::new(rules.clone());
         let mut events = BinaryHeap::new();
         if allocation.is_some() {
             events.push(Reverse((Time::START + options.period, Event::Period)));

@@ -14,13 +14,15 @@
 use super::allocation::{Allocation, PORTS_MAX, Rule};
 use super::output::{self, Outputs};
 use super::port::{
-    Board, Directory, Exchange, FORWARD, Ingress, IngressOptions, NOTICE, OWN_BACKLOG, PACKETS,
+    Board, Directory, Exchange, FORWARD, Ingress, InputOptions, NOTICE, OWN_BACKLOG, PACKETS,
     Place, RECORDS,
 };
 use super::trunk::Trunk;
+use super::voq::Rules;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
 use lastmeter_engine::{Error, Graph, PortId, ResourceId};
+use std::sync::Arc;
 
 /// Most ports of one switch.
 pub const MODULE_MAX: usize = 32;
@@ -215,18 +217,13 @@ pub fn assemble(
     let scaled = |rate: Rate, (numerator, denominator): Speed| {
         rate.scale_floor(numerator.max(1), denominator.max(1))
     };
+    let rules = Rules { allocation, period: options.period, room: options.room };
+    let (rules, stage) = (rules.into(), stages.input);
+    let of_inputs = Arc::new(InputOptions { rules, directory: directory.clone(), board, stage });
     let mut inputs = Vec::with_capacity(count);
     for (port, what) in ports.iter().enumerate() {
-        let ingress = IngressOptions {
-            port,
-            allocation,
-            period: options.period,
-            room: options.room,
-            capacity: scaled(options.capacity, what.input.1),
-            directory: directory.clone(),
-            board: board.clone(),
-        };
-        let ingress = Ingress::new(ingress, stages.input, what.input.0);
+        let line = (scaled(options.capacity, what.input.1), what.input.0);
+        let ingress = Ingress::new(port, line, of_inputs.clone());
         let ingress = graph.add(format!("{name} in {port}"), ingress)?;
         if let Some(exchange) = exchange {
             let stage = Some(stages.transit);

@@ -12,7 +12,8 @@
 //! once, because the sums are the same. A record takes time and none of the fabric's capacity.
 
 use super::allocation::{Allocation, Shares, Summary};
-use super::voq::{Spare, Voqs};
+use super::output::Line;
+use super::voq::{Rules, Spare, Voqs};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time};
 use lastmeter_engine::{
     Context, Element, ElementId, Foreseen, Foresight, Look, Meter, PortId, Report, ResourceId,
@@ -124,46 +125,38 @@ impl Board {
     }
 }
 
-/// What an input is.
-pub struct IngressOptions {
-    /// The port's number.
-    pub port: usize,
-    /// Distributed queueing; `None` if it sends what it has.
-    pub allocation: Option<Allocation>,
-    /// D.
-    pub period: Duration,
-    /// Room for all outputs together.
-    pub room: Bytes,
-    /// S L, of the line into the fabric.
-    pub capacity: Rate,
+/// What all inputs of a fabric have in common.
+pub struct InputOptions {
+    /// How queues are served.
+    pub rules: Arc<Rules>,
     /// Who leaves where.
     pub directory: Directory,
     /// Where sums are read.
     pub board: Board,
+    /// What the ledger calls queues and lines.
+    pub stage: StageId,
 }
 
 /// The virtual output queues of a port, and its line into the fabric. What comes and goes with each
-/// packet takes five lines of a cache.
+/// packet takes four lines of a cache.
 #[repr(C, align(64))]
 pub struct Ingress {
     voqs: Voqs<Packet>,
     free_at: Time,
     /// For when the timer is set; [`Time::MAX`] if it is not.
     armed: Time,
-    /// Who leaves where.
-    directory: Directory,
     /// How long the line into the fabric takes for a byte, if that are whole picoseconds; zero if not.
     byte_time: Duration,
-    stage: StageId,
-    packets_most: u32,
+    /// How long that line was busy until `free_at`.
     busy: Duration,
-    idle: Duration,
     moved: Bytes,
     served: u64,
+    packets_most: u64,
+    options: Arc<InputOptions>,
     periodic: Box<Periodic>,
 }
 
-const _: () = assert!(size_of::<Ingress>() == 320);
+const _: () = assert!(size_of::<Ingress>() == 256);
 
 /// What an input needs when it tells its backlogs and hears those of all, or at the end.
 struct Periodic {
@@ -171,7 +164,6 @@ struct Periodic {
     /// S L, of the line into the fabric.
     capacity: Rate,
     port: usize,
-    board: Board,
     /// What the last record said, and how many there were.
     told: Vec<(usize, u64)>,
     told_periods: u64,
@@ -199,27 +191,23 @@ fn byte_time(rate: Rate) -> Duration {
 }
 
 impl Ingress {
-    /// An input with nothing in it.
-    pub fn new(options: IngressOptions, stage: StageId, resource: ResourceId) -> Ingress {
-        let IngressOptions { port, allocation, period, room, capacity, directory, board } = options;
+    /// That of a port, with nothing in it and this line into the fabric.
+    pub fn new(port: usize, (capacity, resource): Line, options: Arc<InputOptions>) -> Ingress {
         let (told, told_periods, periods, refused) = (Vec::new(), 0, 0, 0);
         Ingress {
-            voqs: Voqs::new(allocation, period, room),
+            voqs: Voqs::new(options.rules.clone()),
             free_at: Time::START,
             armed: Time::MAX,
-            directory,
             byte_time: byte_time(capacity),
-            stage,
-            packets_most: 0,
             busy: Duration::ZERO,
-            idle: Duration::ZERO,
             moved: Bytes::ZERO,
             served: 0,
+            packets_most: 0,
+            options,
             periodic: Box::new(Periodic {
                 resource,
                 capacity,
                 port,
-                board,
                 told,
                 told_periods,
                 periods,
@@ -241,7 +229,6 @@ impl Ingress {
         while self.free_at <= cx.now() {
             let Some((_, len, mut packet)) = self.voqs.dequeue(cx.now()) else { break };
             // The line fell free before now only if it had nothing to do.
-            self.idle += cx.now() - self.free_at;
             let service = self.service(len);
             self.busy += service;
             self.moved += len;
@@ -249,7 +236,7 @@ impl Ingress {
             self.served += 1;
             if cx.collecting() {
                 let wait = cx.now() - packet.entered;
-                packet.visit(self.stage, wait, service, Duration::ZERO);
+                packet.visit(self.options.stage, wait, service, Duration::ZERO);
             }
             cx.send_at(FORWARD, packet, self.free_at);
         }
@@ -264,11 +251,11 @@ impl Ingress {
 
     /// Tells this port's backlogs in the record that its output queue began.
     fn record(&mut self, cx: &mut Context<'_>, mut record: Packet) {
-        let Periodic { port, board, told, told_periods, .. } = &mut *self.periodic;
+        let Periodic { port, told, told_periods, .. } = &mut *self.periodic;
         self.voqs.list_backlogs(told);
         *told_periods += 1;
         let output = record.transport[WORD_BACKLOG];
-        board.tell(*told_periods, *port, output, told);
+        self.options.board.tell(*told_periods, *port, output, told);
         record.transport[WORD_PORT] = *port as u64;
         cx.send(RECORDS, record);
     }
@@ -279,7 +266,8 @@ impl Element for Ingress {
         match port {
             OWN_BACKLOG => self.record(cx, packet),
             NOTICE => {
-                let Periodic { port, board, told, periods, .. } = &mut *self.periodic;
+                let Periodic { port, told, periods, .. } = &mut *self.periodic;
+                let board = &self.options.board;
                 let shares = board.get(packet.transport[WORD_PORT]);
                 self.voqs.allocate_in(cx.now(), told, shares, &mut board.of(*port).spare);
                 *periods += 1;
@@ -287,19 +275,18 @@ impl Element for Ingress {
                 self.send(cx);
             }
             _ => {
-                let Some(output) = self.directory.port(packet.destination) else {
-                    cx.drop(packet, Some(self.stage), "no route");
+                let Some(output) = self.options.directory.port(packet.destination) else {
+                    cx.drop(packet, Some(self.options.stage), "no route");
                     return;
                 };
                 packet.entered = cx.now();
                 let (now, len) = (cx.now(), packet.len);
                 if let Err(packet) = self.voqs.enqueue(now, output, len, packet) {
                     self.periodic.refused += 1;
-                    cx.drop(packet, Some(self.stage), "full");
+                    cx.drop(packet, Some(self.options.stage), "full");
                     return;
                 }
-                let packets = self.voqs.packets().try_into().unwrap_or(u32::MAX);
-                self.packets_most = self.packets_most.max(packets);
+                self.packets_most = self.packets_most.max(self.voqs.packets());
                 self.send(cx);
             }
         }
@@ -334,7 +321,7 @@ impl Element for Ingress {
             Foreseen::Timer => None,
         };
         // What is known of the queue first, and then what that says where to find.
-        match destination.and_then(|node| self.directory.port(node)) {
+        match destination.and_then(|node| self.options.directory.port(node)) {
             output if is_first => self.voqs.prefetch(output),
             Some(output) => self.voqs.prefetch_owed(output),
             None => {}
@@ -345,12 +332,12 @@ impl Element for Ingress {
         out.held(self.voqs.packets());
         let now = out.now();
         let busy = self.busy - self.free_at.saturating_since(now);
-        let idle = self.idle + now.saturating_since(self.free_at);
-        let served = (self.served > 0).then_some((self.stage, busy));
+        let idle = now.since_start() - busy;
+        let served = (self.served > 0).then_some((self.options.stage, busy));
         out.meter(&Meter::of(self.periodic.resource, now, served, idle, self.moved));
         out.count("served", self.served);
         out.count("refused", self.periodic.refused);
-        out.count("packets_most", self.packets_most.into());
+        out.count("packets_most", self.packets_most);
         out.count("periods", self.periodic.periods);
     }
 }
@@ -393,5 +380,62 @@ impl Element for Exchange {
     fn report(&self, out: &mut Report) {
         out.held(self.records.len() as u64);
         out.count("summaries", self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::PathId;
+    use lastmeter_engine::{Graph, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
+
+    /// Sends five packets at once, and five more after 100 us.
+    struct Twice(PathId);
+
+    impl Element for Twice {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            [0, 100].map(|us| cx.arm(TimerId(us), Time::START + Duration::from_us(us.into())));
+        }
+        fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
+            (0..5).for_each(|_| {
+                let packet = cx.make(self.0, Bytes(1500));
+                cx.send(PortId(0), packet);
+            });
+        }
+        fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
+            cx.deliver(packet);
+        }
+        fn timers(&self) -> u32 {
+            101
+        }
+    }
+
+    #[test]
+    fn the_line_of_an_input_is_busy_while_it_sends() {
+        // 6 us for a packet.
+        for (us, busy, moved) in [(7, 7, 3000), (50, 30, 7500), (115, 45, 12_000)] {
+            let mut graph = Graph::new(1);
+            let path = graph.path("path", "class");
+            let info = ResourceInfo { name: "line".into(), kind: ResourceKind::Wire, units: 1 };
+            let line = (Rate::from_gbit(2), graph.resource(info));
+            let name = "input".to_owned();
+            let stage =
+                graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 });
+            let period = Duration::from_us(500);
+            let rules = Rules { allocation: None, period, room: Bytes::from_mib(1) }.into();
+            let directory = Directory::of(&[(NodeId(0), 0)]);
+            let options = InputOptions { rules, directory, board: Board::new(0, 1), stage };
+            let twice = graph.add("twice", Twice(path)).unwrap();
+            let ingress = graph.add("in", Ingress::new(0, line, options.into())).unwrap();
+            graph.connect(twice, PortId(0), ingress, PACKETS).unwrap();
+            graph.connect(ingress, FORWARD, twice, PortId(0)).unwrap();
+            let mut engine = graph.build(1).unwrap();
+            let end = Time::START + Duration::from_us(us);
+            engine.run_until(end, &mut VirtualClock::default()).unwrap();
+            let line = &engine.finish().unwrap().books.resources[0];
+            let idle = u128::from(us) - busy;
+            assert_eq!((line.busy(), line.idle), (busy * 1_000_000, idle * 1_000_000), "{us} us");
+            assert_eq!(line.moved, moved, "{us} us");
+        }
     }
 }

@@ -35,7 +35,7 @@
 
 use super::allocation::{Allocation, Shares, Summary};
 use super::model::Options;
-use super::voq::Voqs;
+use super::voq::{Rules, Voqs};
 use lastmeter_base::{Bytes, Time};
 use lastmeter_wire::atm::PAYLOAD_LEN;
 use lastmeter_wire::control::der::PORTS;
@@ -94,9 +94,11 @@ impl Port {
         if options.ports == 0 || options.ports > PORTS_MAX || number >= options.ports {
             return Err(format!("the prototype has 1 to {PORTS_MAX} ports"));
         }
+        let Options { period, room, .. } = options;
+        let rules = Rules { allocation: Some(allocation), period, room };
         Ok(Port {
             allocation,
-            voqs: Voqs::new(Some(allocation), options.period, options.room),
+            voqs: Voqs::new(rules.into()),
             input_free: Time::START,
             queue: VecDeque::new(),
             backlog: 0,

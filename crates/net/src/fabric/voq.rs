@@ -25,7 +25,7 @@ mod twin;
 
 use super::allocation::{Allocation, PORTS_MAX, Shares, Summary};
 use items::{Items, NONE};
-use known::{Known, OWED_MAX};
+use known::{Known, NO_PLACE, OWED_MAX};
 use lastmeter_base::{Bytes, Duration, Time, prefetch, prefetch_end, prefetch_slice};
 use schedule::{Due, Schedule};
 use std::cmp::Reverse;
@@ -37,8 +37,9 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Time};
-/// use lastmeter_net::fabric::voq::Voqs;
-/// let mut voqs = Voqs::new(None, Duration::from_us(500), Bytes(3000));
+/// use lastmeter_net::fabric::voq::{Rules, Voqs};
+/// let rules = Rules { allocation: None, period: Duration::from_us(500), room: Bytes(3000) };
+/// let mut voqs = Voqs::new(rules.into());
 /// voqs.enqueue(Time::START, 5, Bytes(1500), 'a').unwrap();
 /// voqs.enqueue(Time::START, 5, Bytes(1500), 'b').unwrap();
 /// voqs.enqueue(Time::START, 2, Bytes(1500), 'c').unwrap_err(); // full
@@ -51,27 +52,33 @@ pub struct Voqs<T> {
     /// Queues that wait and have a rate.
     due: Schedule,
     bytes: Bytes,
-    bytes_max: Bytes,
-    packets: u64,
     turns: u64,
     known: Known,
+    /// The first `sorted` are in the order of their outputs; the others are found by what is known.
     queues: Vec<Queue<T>>,
-    /// The output of each of `queues`; the first `sorted` are in order.
-    outputs: Vec<u16>,
+    sorted: u16,
     /// The first of `queues` that is not used: only without an allocation.
-    unused: u32,
-    sorted: u32,
+    unused: u16,
+    packets: u32,
     /// What `shares` give this input for an output for which it has no backlog, at most.
     idle_rate_most: u64,
     shares: Arc<Shares>,
     /// When rates were last computed.
     since: Time,
-    /// How long a queue may catch up.
-    period: Duration,
-    // What few packets need lies elsewhere, so that the rest takes few lines of a cache.
-    allocation: Option<Box<Allocation>>,
+    rules: Arc<Rules>,
     /// All that waits but the first of each queue.
     rest: Box<Items<T>>,
+}
+
+/// By what rules an input serves its queues: the same for many, so that they are in a near cache.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// How rates are computed; without it queues are served as they come.
+    pub allocation: Option<Allocation>,
+    /// How long a queue may catch up.
+    pub period: Duration,
+    /// Room for all queues of an input together.
+    pub room: Bytes,
 }
 
 /// Memory for [`Voqs::allocate_in`], which leaves there what it had before.
@@ -104,36 +111,34 @@ struct Queue<T> {
     /// The last of the others.
     tail: u32,
     output: u16,
+    /// The one before it of those that are not in order and are known together, or that are not used;
+    /// [`NO_PLACE`] if it is the first.
+    before: u16,
 }
 
-/// The output of a queue that is not used.
-const NO_OUTPUT: u16 = u16::MAX;
-const _: () = assert!(PORTS_MAX < NO_OUTPUT as usize, "every output has a number");
+const _: () = assert!(PORTS_MAX < NO_PLACE as usize, "every queue has a place");
 
 impl<T> Voqs<T> {
-    /// Queues of together at most `bytes_max`; without an `allocation` they are served as they come.
-    pub fn new(allocation: Option<Allocation>, period: Duration, bytes_max: Bytes) -> Voqs<T> {
+    /// Queues in which nothing waits.
+    pub fn new(rules: Arc<Rules>) -> Voqs<T> {
         let (mut shares, mut idle_rate_most) = (Shares::default(), u64::MAX);
-        if let Some(allocation) = allocation {
-            shares = Shares::new(&allocation, Summary::default());
+        if let Some(allocation) = &rules.allocation {
+            shares = Shares::new(allocation, Summary::default());
             idle_rate_most = allocation.idle_rate_most(allocation.total([], shares.summary()));
         }
         Voqs {
             due: Schedule::default(),
             bytes: Bytes::ZERO,
-            bytes_max,
-            packets: 0,
             turns: 0,
             known: Known::default(),
             queues: Vec::new(),
-            outputs: Vec::new(),
-            unused: NONE,
             sorted: 0,
+            unused: NO_PLACE,
+            packets: 0,
             idle_rate_most,
             shares: Arc::new(shares),
             since: Time::START,
-            period,
-            allocation: allocation.map(Box::new),
+            rules,
             rest: Box::default(),
         }
     }
@@ -143,7 +148,7 @@ impl<T> Voqs<T> {
     /// # Errors
     /// The item, where there is no room for it.
     pub fn enqueue(&mut self, now: Time, output: usize, len: Bytes, item: T) -> Result<(), T> {
-        if self.bytes + len > self.bytes_max {
+        if self.bytes + len > self.rules.room {
             return Err(item);
         }
         self.bytes += len;
@@ -172,7 +177,6 @@ impl<T> Voqs<T> {
             return place;
         }
         assert!(output < PORTS_MAX, "a fabric has at most {PORTS_MAX} ports");
-        self.known.set_queue(output);
         let rate = self.idle_rate(output);
         let value = match self.known.take(output) {
             Some(owed) => value(self.since, rate, owed.into()),
@@ -180,23 +184,22 @@ impl<T> Voqs<T> {
             None => 0,
         };
         let first_len = Bytes::ZERO;
-        // It is less than `PORTS_MAX`.
-        let output = output as u16;
-        let queue = Queue { rate, value, bytes: 0, first: None, first_len, tail: NONE, output };
-        let place = self.unused as usize;
+        let place = match self.unused {
+            NO_PLACE => self.queues.len(),
+            unused => unused.into(),
+        };
+        // Both are less than `PORTS_MAX`.
+        let before = self.known.add_queue(output, place as u16);
+        let (output, tail) = (output as u16, NONE);
+        let queue = Queue { rate, value, bytes: 0, first: None, first_len, tail, output, before };
         match self.queues.get_mut(place) {
             Some(unused) => {
-                self.unused = unused.tail;
+                self.unused = unused.before;
                 *unused = queue;
-                self.outputs[place] = output;
-                place
             }
-            None => {
-                self.queues.push(queue);
-                self.outputs.push(output);
-                self.queues.len() - 1
-            }
+            None => self.queues.push(queue),
         }
+        place
     }
 
     /// Where the queue of an output is, if it is one of `queues`.
@@ -205,18 +208,35 @@ impl<T> Voqs<T> {
         if !self.known.has_queue(output) {
             return None;
         }
-        let (sorted, others) = self.outputs.split_at(self.sorted as usize);
-        let output = output as u16;
-        sorted.binary_search(&output).ok().or_else(|| {
-            let place = others.iter().position(|&other| other == output)?;
-            Some(sorted.len() + place)
-        })
+        let mut place = self.known.newest(output);
+        while let Some(queue) = self.queues.get(usize::from(place)) {
+            if usize::from(queue.output) == output {
+                return Some(place.into());
+            }
+            place = queue.before;
+        }
+        let sorted = &self.queues[..usize::from(self.sorted)];
+        sorted.binary_search_by_key(&output, |queue| queue.output.into()).ok()
+    }
+
+    /// Forgets a queue that is not in order.
+    fn remove(&mut self, output: usize, place: usize) {
+        let before = self.queues[place].before;
+        let mut later = self.known.remove_queue(output, place as u16, before);
+        while let Some(queue) = self.queues.get_mut(usize::from(later)) {
+            later = queue.before;
+            if usize::from(later) == place {
+                queue.before = before;
+                break;
+            }
+        }
+        self.queues[place].before = std::mem::replace(&mut self.unused, place as u16);
     }
 
     /// The rate of a queue that had no backlog when rates were computed.
     #[inline]
     fn idle_rate(&self, output: usize) -> u64 {
-        match self.allocation {
+        match self.rules.allocation {
             Some(_) => self.shares.idle_rate(output, self.idle_rate_most),
             None => u64::MAX,
         }
@@ -231,7 +251,6 @@ impl<T> Voqs<T> {
     /// Asks for what [`Voqs::allocate`] will need.
     pub fn prefetch_all(&self) {
         self.known.prefetch_all();
-        prefetch_slice(&self.outputs);
         prefetch_slice(&self.queues);
     }
     /// Asks for what [`Voqs::enqueue`] will need for an output, or for any.
@@ -242,7 +261,6 @@ impl<T> Voqs<T> {
             None => self.known.prefetch_words(),
         }
         prefetch_end(&self.queues);
-        prefetch_end(&self.outputs);
         self.due.prefetch();
     }
     /// Asks for what the queue of an output owes.
@@ -275,11 +293,12 @@ impl<T> Voqs<T> {
         self.bytes -= len;
         self.packets -= 1;
         let output = usize::from(queue.output);
-        queue.value = match self.allocation {
-            None => now.as_ps(),
-            Some(_) => {
+        let is_allocated = self.rules.allocation.is_some();
+        queue.value = match is_allocated {
+            false => now.as_ps(),
+            true => {
                 // At most a period of catching up.
-                let from = due.as_ps().max(now.as_ps().saturating_sub(self.period.as_ps()));
+                let from = due.as_ps().max(now.as_ps().saturating_sub(self.rules.period.as_ps()));
                 from.saturating_add(time_for(len.0.saturating_mul(8), queue.rate))
             }
         };
@@ -290,10 +309,8 @@ impl<T> Voqs<T> {
             self.due.replace(Due::new(queue.value, self.turns, place));
         } else {
             self.due.pop();
-            if self.allocation.is_none() {
-                queue.tail = std::mem::replace(&mut self.unused, place as u32);
-                self.outputs[place] = NO_OUTPUT;
-                self.known.clear_queue(output);
+            if !is_allocated {
+                self.remove(output, place);
             }
         }
         Some((output, len, item))
@@ -333,7 +350,7 @@ impl<T> Voqs<T> {
         shares: Arc<Shares>,
         spare: &mut Spare<T>,
     ) {
-        let Some(allocation) = self.allocation.as_deref().copied() else { return };
+        let Some(allocation) = self.rules.allocation else { return };
         let total = allocation.total(own.iter().copied(), shares.summary());
         let idle_rate_most = allocation.idle_rate_most(total);
         // Whoever had a backlog then has a rate of its own.
@@ -363,9 +380,10 @@ impl<T> Voqs<T> {
         rate: impl Fn(u64, usize) -> u64,
     ) {
         let Spare { order, queues: old, owing, .. } = spare;
-        let named = |(place, &output): (usize, &u16)| u32::from(output) << 16 | place as u32;
+        let named =
+            |(place, queue): (usize, &Queue<T>)| u32::from(queue.output) << 16 | place as u32;
         order.clear();
-        order.extend(self.outputs.iter().enumerate().map(named));
+        order.extend(self.queues.iter().enumerate().map(named));
         order.sort_unstable();
         // What was kept before, some more, and so much that the allocator has to do with few sizes.
         let room = (order.len() + order.len() / 8).next_multiple_of(32);
@@ -374,7 +392,6 @@ impl<T> Voqs<T> {
         std::mem::swap(&mut self.queues, old);
         let mut due = std::mem::take(&mut self.due).into_room();
         self.turns = 0;
-        self.outputs.clear();
         self.known.clear_queues();
         owing.clear();
         let mut own = own.iter().copied().peekable();
@@ -402,19 +419,18 @@ impl<T> Voqs<T> {
                         let due_first = Due::new(queue.value, self.turns, self.queues.len());
                         due.push(Reverse(due_first));
                     }
-                    self.outputs.push(queue.output);
                     self.known.set_queue(output);
-                    self.queues.push(Queue { first, ..*queue });
+                    self.queues.push(Queue { first, before: NO_PLACE, ..*queue });
                 }
             }
         }
-        self.sorted = self.queues.len() as u32; // At most `PORTS_MAX`.
+        self.sorted = self.queues.len() as u16; // At most `PORTS_MAX`.
         self.due = Schedule::of(due);
     }
 
     /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.
     pub fn rate(&self, output: usize) -> Option<u64> {
-        self.allocation.as_ref()?;
+        self.rules.allocation.as_ref()?;
         let known = self.place(output).map(|place| self.queues[place].rate);
         Some(known.unwrap_or_else(|| self.idle_rate(output)))
     }
@@ -428,7 +444,7 @@ impl<T> Voqs<T> {
     }
     /// How many packets wait.
     pub fn packets(&self) -> u64 {
-        self.packets
+        self.packets.into()
     }
 }
 
@@ -490,6 +506,10 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_us(500);
 
+    fn queues<T>(allocation: Option<Allocation>) -> Voqs<T> {
+        Voqs::new(Arc::new(Rules { allocation, period: PERIOD, room: Bytes::from_mib(1) }))
+    }
+
     fn allocation() -> Allocation {
         let rule = Rule::Responsive { backlog_min: Bytes(1000) };
         Allocation { rule, ports: 8, capacity: Rate::from_mbit(140) }
@@ -497,7 +517,7 @@ mod tests {
 
     #[test]
     fn an_idle_fabric_lets_a_queue_send_at_an_equal_share() {
-        let mut voqs = Voqs::new(Some(allocation()), PERIOD, Bytes::from_mib(1));
+        let mut voqs = queues(Some(allocation()));
         for number in 0..100 {
             voqs.enqueue(Time::START, 3, Bytes(520), number).unwrap();
         }
@@ -514,7 +534,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_empties_between_packets_is_no_faster() {
-        let mut voqs = Voqs::new(Some(allocation()), PERIOD, Bytes::from_mib(1));
+        let mut voqs = queues(Some(allocation()));
         let (mut now, mut sent) = (Time::START, 0u64);
         while now < Time::START + PERIOD * 4 {
             voqs.enqueue(now, 3, Bytes(520), ()).unwrap();
@@ -527,10 +547,10 @@ mod tests {
     #[test]
     fn without_a_rate_nothing_goes_and_without_an_allocation_queues_take_turns() {
         let base = Allocation { rule: Rule::Base, ..allocation() };
-        let mut voqs = Voqs::new(Some(base), PERIOD, Bytes::from_mib(1));
+        let mut voqs = queues(Some(base));
         voqs.enqueue(Time::START, 1, Bytes(520), ()).unwrap();
         assert_eq!((voqs.ready_at(), voqs.dequeue(Time::START + PERIOD)), (None, None));
-        let mut free = Voqs::new(None, PERIOD, Bytes::from_mib(1));
+        let mut free = queues(None);
         for place in 0..9 {
             free.enqueue(Time::START, place % 3, Bytes(520), place).unwrap();
         }
@@ -541,7 +561,7 @@ mod tests {
 
     #[test]
     fn a_debt_outlives_a_change_of_rates() {
-        let mut voqs = Voqs::new(Some(allocation()), PERIOD, Bytes::from_mib(1));
+        let mut voqs = queues(Some(allocation()));
         for _ in 0..3 {
             voqs.enqueue(Time::START, 0, Bytes(1750), ()).unwrap();
         }

@@ -31,12 +31,17 @@ pub(super) const OWED_MAX: u32 = 1 << 30;
 const ROOM_LEAST: usize = 32;
 const ROOM_EACH: usize = 2;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Word {
     queues: u64,
     listed: u64,
     before: u16,
+    /// The last queue of any of these outputs that has begun since all were put in order.
+    newest: u16,
 }
+
+/// The place of no queue.
+pub(super) const NO_PLACE: u16 = u16::MAX;
 
 impl Known {
     /// Asks for what is known of an output.
@@ -73,19 +78,35 @@ impl Known {
         self.grow(output / 64 + 1);
         self.words[output / 64].queues |= 1 << (output % 64);
     }
-    pub(super) fn clear_queue(&mut self, output: usize) {
-        if let Some(word) = self.words.get_mut(output / 64) {
-            word.queues &= !(1 << (output % 64));
+    /// That a queue begins, at a place; gives that of the one before it.
+    #[inline]
+    pub(super) fn add_queue(&mut self, output: usize, place: u16) -> u16 {
+        self.set_queue(output);
+        std::mem::replace(&mut self.words[output / 64].newest, place)
+    }
+    /// Where the last queue is that has begun of this output or of any known together with it.
+    #[inline]
+    pub(super) fn newest(&self, output: usize) -> u16 {
+        self.words.get(output / 64).map_or(NO_PLACE, |word| word.newest)
+    }
+    /// That one ends; gives the newest, if that has begun after it.
+    pub(super) fn remove_queue(&mut self, output: usize, place: u16, before: u16) -> u16 {
+        let Some(word) = self.words.get_mut(output / 64) else { return NO_PLACE };
+        word.queues &= !(1 << (output % 64));
+        if word.newest != place {
+            return word.newest;
         }
+        word.newest = before;
+        NO_PLACE
     }
     pub(super) fn clear_queues(&mut self) {
-        self.words.iter_mut().for_each(|word| word.queues = 0);
+        self.words.iter_mut().for_each(|word| (word.queues, word.newest) = (0, NO_PLACE));
     }
 
     fn grow(&mut self, words: usize) {
         if self.words.len() < words {
             let before = self.values.len() as u16; // At most `PORTS_MAX`.
-            self.words.resize(words, Word { before, ..Word::default() });
+            self.words.resize(words, Word { queues: 0, listed: 0, before, newest: NO_PLACE });
         }
     }
 

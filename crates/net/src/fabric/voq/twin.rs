@@ -1,7 +1,7 @@
 //! The queues as one would write them down, beside those that are fast.
 
 use super::super::allocation::{Allocation, Rule, Shares, Summary};
-use super::Voqs;
+use super::{Rules, Voqs};
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -108,7 +108,7 @@ proptest! {
     ) {
         let capacity = Rate::from_mbit(140);
         let allocation = rule.map(|rule| Allocation { rule, ports: PORTS, capacity });
-        let mut voqs = Voqs::new(allocation, PERIOD, Bytes::from_mib(64));
+        let mut voqs = Voqs::new(Arc::new(Rules { allocation, period: PERIOD, room: Bytes::from_mib(64) }));
         let empty = Summary::empty(PORTS);
         let total = allocation.map_or(0.0, |one| one.total([], &empty));
         let queues = BTreeMap::new();
