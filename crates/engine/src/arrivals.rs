@@ -40,9 +40,9 @@ pub(crate) struct Arrival {
 }
 
 impl Arrivals {
-    /// `edge` is one of its own, on which there is never a packet.
-    pub(crate) fn new(element: u32, delay: Duration, edge: u32, asks: Asks) -> Arrivals {
-        let (event, queued) = (Target::edge(edge, asks), Key::NEVER);
+    /// `flight` is one of its own, on which there is never a packet.
+    pub(crate) fn new(element: u32, delay: Duration, flight: u32, asks: Asks) -> Arrivals {
+        let (event, queued) = (Target::flight(flight, asks), Key::NEVER);
         Arrivals { element, delay, event, queued, waiting: Vec::new(), is_sorted: true }
     }
 
@@ -115,7 +115,7 @@ impl Arrival {
 }
 
 /// So many packets before its turn something of one is asked for, each where the one before says where
-/// it is: itself, what its element foresees, what that says, and the end of the edge that it goes to.
+/// it is: itself, what its element foresees, what that says, and what is on the edge that it goes to.
 const PACKET: usize = 10;
 const FORESEEN: usize = 6;
 const FORESEEN_AGAIN: usize = 3;
@@ -160,9 +160,7 @@ impl World {
     pub(crate) fn look_ahead_of(&self, next: &[Arrival], runner: Runner<'_>, sends: &mut Sends) {
         next.get(PACKET).into_iter().for_each(Arrival::prefetch);
         next.get(FORESEEN_AGAIN).into_iter().for_each(|arrival| runner.last_look(arrival));
-        if let Some(edge) = self.edges.get(sends[0] as usize) {
-            edge.prefetch_end();
-        }
+        self.prefetch_flight(sends[0]);
         sends[0] = next.get(FORESEEN).map_or(NOBODY, |arrival| self.first_look(arrival, runner));
         sends.rotate_left(1);
     }

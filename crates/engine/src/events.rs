@@ -79,7 +79,7 @@ pub(crate) struct Event {
 /// What becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// A timer's slot, or an edge where the high bit is set.
+    /// A timer's slot, or a flight where the high bit is set.
     place: u32,
     pub(crate) asks: Asks,
 }
@@ -118,30 +118,30 @@ impl Asks {
 }
 
 impl Target {
-    const EDGE: u32 = 1 << 31;
+    const FLIGHT: u32 = 1 << 31;
 
     #[inline]
     pub(crate) fn timer(slot: u32, asks: Asks) -> Target {
-        debug_assert!(slot < Target::EDGE);
+        debug_assert!(slot < Target::FLIGHT);
         Target { place: slot, asks }
     }
     #[inline]
-    pub(crate) fn edge(edge: u32, asks: Asks) -> Target {
-        debug_assert!(edge < Target::EDGE);
-        Target { place: edge | Target::EDGE, asks }
+    pub(crate) fn flight(index: u32, asks: Asks) -> Target {
+        debug_assert!(index < Target::FLIGHT);
+        Target { place: index | Target::FLIGHT, asks }
     }
     #[inline(always)]
-    pub(crate) fn is_edge(self) -> bool {
-        self.place & Target::EDGE != 0
+    pub(crate) fn is_flight(self) -> bool {
+        self.place & Target::FLIGHT != 0
     }
     #[inline(always)]
-    pub(crate) fn as_edge(self) -> Option<usize> {
-        self.is_edge().then_some(self.slot())
+    pub(crate) fn as_flight(self) -> Option<usize> {
+        self.is_flight().then_some(self.slot())
     }
-    /// Of its edge or its timer.
+    /// Of its flight or its timer.
     #[inline(always)]
     pub(crate) fn slot(self) -> usize {
-        (self.place & !Target::EDGE) as usize
+        (self.place & !Target::FLIGHT) as usize
     }
 }
 

@@ -17,6 +17,7 @@ mod books;
 mod clock;
 mod context;
 mod distribution;
+mod edges;
 mod element;
 mod ends;
 mod error;

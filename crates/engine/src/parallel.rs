@@ -3,12 +3,13 @@
 use crate::arrivals::Arrivals;
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
+use crate::edges::{Edge, End, Flight, NO_FLIGHT, NO_STAGE};
 use crate::ends::Ends;
 use crate::events::{Asks, Events, Key};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition};
 use crate::trace::Trace;
-use crate::world::{Edge, End, Maker, NO_STAGE, NOBODY, Place, Timer, World};
+use crate::world::{Maker, NOBODY, Place, Timer, World};
 use crate::{Element, ElementId, Error, Foresight, Graph, PortId};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
@@ -80,23 +81,25 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
     edges.sort_by_key(|edge| (edge.from, edge.output));
     let mut builders: Vec<Builder> =
         (0..parts).map(|_| Builder { collecting, ..Builder::default() }).collect();
-    let mut names = Vec::with_capacity(elements.len());
-    let mut local = Vec::with_capacity(elements.len());
-    for (index, (name, element)) in elements.into_iter().enumerate() {
+    let (names, mut elements): (Vec<String>, Vec<_>) =
+        elements.into_iter().map(|(name, element)| (name, Some(element))).unzip();
+    let mut local = vec![0; elements.len()];
+    for index in in_pairs(elements.len(), &edges) {
+        let element = elements[index].take().expect("each comes once");
         let builder = &mut builders[part_of[index] as usize];
-        local.push(builder.elements.len() as u32);
-        builder.add(ElementId(index as u32), element, Stream::new(seed, &name))?;
-        names.push(name);
+        local[index] = builder.elements.len() as u32;
+        builder.add(ElementId(index as u32), element, Stream::new(seed, &names[index]))?;
     }
     for edge in edges {
         let (from, to) = (edge.from.0 as usize, edge.to.0 as usize);
         let here = End::Here(local[to], edge.input);
         let end = match part_of[from] == part_of[to] {
-            true => here,
-            false => End::There {
-                partition: part_of[to] as u16, // It is at most that.
-                edge: builders[part_of[to] as usize].far_edge(here),
-            },
+            true => (here, NO_FLIGHT),
+            false => {
+                let there = part_of[to];
+                let flight = builders[there as usize].far_flight(here);
+                (End::There(there as u16), flight) // It is at most that.
+            }
         };
         builders[part_of[from] as usize].connect(local[from] as usize, &edge, end);
     }
@@ -120,8 +123,8 @@ struct Builder {
     timers: Vec<Timer>,
     /// Edges by the element that they start from.
     outputs: Vec<Vec<Edge>>,
-    /// The near ends of edges that start in other partitions.
-    far: Vec<Edge>,
+    /// Those of edges that start in other partitions.
+    far: Vec<Flight>,
     collecting: bool,
 }
 
@@ -150,25 +153,25 @@ impl Builder {
         Ok(())
     }
 
-    /// Reserves the near end of an edge from another partition. These come before all others, so
-    /// that their numbers are known at once.
-    fn far_edge(&mut self, to: End) -> u32 {
-        self.far.push(Edge { to, ..Edge::nowhere() });
+    /// Reserves the flight of an edge from another partition. These come before all others, so that
+    /// their numbers are known at once.
+    fn far_flight(&mut self, to: End) -> u32 {
+        self.far.push(Flight::new(to, Asks::new(0, Foresight::None)));
         self.far.len() as u32 - 1
     }
 
-    fn connect(&mut self, from: usize, edge: &EdgeSpec, to: End) {
+    fn connect(&mut self, from: usize, edge: &EdgeSpec, (to, flight): (End, u32)) {
         let outputs = &mut self.outputs[from];
         // Outputs that are not connected lead nowhere.
         let port = edge.output.0 as usize;
-        outputs.resize_with(outputs.len().max(port + 1), Edge::nowhere);
+        outputs.resize_with(outputs.len().max(port + 1), || Edge::NOWHERE);
         // Only what is collected is recorded.
         let stage = edge.stage.filter(|_| self.collecting).unwrap_or(NO_STAGE);
-        outputs[port] = Edge { delay: edge.delay, stage, to, ..Edge::nowhere() };
+        outputs[port] = Edge { delay: edge.delay, stage, flight, to };
     }
 
     fn build(self, books: Books, trace: Option<Trace>, salt: u64, parts: usize) -> Partition {
-        let (far, mut edges, mut places) = (self.far.len(), self.far, self.places);
+        let (mut flights, mut edges, mut places) = (self.far, Vec::new(), self.places);
         for (place, outputs) in places.iter_mut().zip(self.outputs) {
             place.first_edge = edges.len() as u32;
             place.edges = outputs.len() as u32;
@@ -181,18 +184,24 @@ impl Builder {
         }
         if salt == 0 && trace.is_none() {
             // A trace tells who received what in the midst of what else they did.
-            for edge in &mut edges {
-                if let End::Here(to, input) = edge.to
-                    && self.elements[to as usize].is_end()
+            for to in ends(&mut edges, &mut flights) {
+                if let End::Here(element, input) = *to
+                    && self.elements[element as usize].is_end()
                 {
-                    edge.to = End::Last(to, input);
+                    *to = End::Last(element, input);
                 }
             }
         }
-        let arrivals = arrivals(&mut edges, far, &mut places, foresees);
+        let arrivals = arrivals(&mut edges, &mut flights, &mut places, foresees);
         for edge in &mut edges {
-            if let End::Here(to, _) = edge.to {
-                edge.asks = Asks::new(to, foresees(to));
+            if let End::Here(..) = edge.to {
+                edge.flight = flights.len() as u32;
+                flights.push(Flight::new(edge.to, Asks::new(0, Foresight::None)));
+            }
+        }
+        for flight in &mut flights {
+            if let End::Here(to, _) = flight.to {
+                flight.asks = Asks::new(to, foresees(to));
             }
         }
         let mut timers = self.timers;
@@ -207,8 +216,8 @@ impl Builder {
                 timer.asks = Asks::new(to, Foresight::Steps);
             }
         }
-        let foresight = match timers.is_empty() || edges.is_empty() {
-            true => Foresight::None, // Steps look at some timer and at some edge.
+        let foresight = match timers.is_empty() {
+            true => Foresight::None, // Steps look at some timer.
             false => self.elements.iter().map(|one| one.foresees()).max().unwrap_or_default(),
         };
         let world = World {
@@ -217,6 +226,7 @@ impl Builder {
             ready: VecDeque::new(),
             events: Events::default(),
             edges,
+            flights,
             places,
             makers: self.makers,
             timers,
@@ -237,43 +247,66 @@ impl Builder {
     }
 }
 
-/// Leads all edges to elements that may run ahead to their arrivals, and gives these. Elements to which
-/// something comes at once may not, and where packets end there are none. What the first `far` edges bring
-/// from other parts comes after the end of a round, and so does no harm.
+/// Where edges and flights lead.
+fn ends<'a>(edges: &'a mut [Edge], flights: &'a mut [Flight]) -> impl Iterator<Item = &'a mut End> {
+    let of_edges = edges.iter_mut().map(|edge| &mut edge.to);
+    of_edges.chain(flights.iter_mut().map(|flight| &mut flight.to))
+}
+
+/// Leads all edges to elements that may run ahead to their arrivals, and gives these, each with a flight of
+/// its own. Elements to which something comes at once may not, and where packets end there are none. What
+/// the first `flights` bring from other parts comes after the end of a round, and so does no harm.
 fn arrivals(
-    edges: &mut Vec<Edge>,
-    far: usize,
+    edges: &mut [Edge],
+    flights: &mut Vec<Flight>,
     places: &mut [Place],
     foresees: impl Fn(u32) -> Foresight,
 ) -> Vec<Arrivals> {
     let mut delays = vec![Duration::MAX; places.len()];
     let mut has_arrivals = vec![false; places.len()];
-    for edge in &edges[far..] {
+    for edge in &*edges {
         if let End::Here(to, _) | End::Last(to, _) = edge.to {
             let delay = &mut delays[to as usize];
             *delay = edge.delay.min(*delay);
             has_arrivals[to as usize] = matches!(edge.to, End::Here(..));
         }
     }
-    let mut all = Vec::new();
+    let (mut all, mut own) = (Vec::new(), Vec::new());
     let mut number = vec![None; places.len()];
     for (to, (place, &delay)) in places.iter_mut().zip(&delays).enumerate() {
         place.runs_ahead &= !delay.is_zero();
         if place.runs_ahead && has_arrivals[to] {
-            number[to] = Some(all.len() as u32);
+            let (me, flight) = (all.len() as u32, (flights.len() + own.len()) as u32);
             let asks = Asks::new(to as u32, foresees(to as u32));
-            all.push(Arrivals::new(to as u32, delay, edges.len() as u32, asks));
-            edges.push(Edge { to: End::Here(to as u32, PortId(0)), ..Edge::nowhere() });
+            number[to] = Some(me);
+            all.push(Arrivals::new(to as u32, delay, flight, asks));
+            own.push(Flight::new(End::Ahead(me, PortId(0)), asks));
         }
     }
-    for edge in edges {
-        if let End::Here(to, input) = edge.to
-            && let Some(number) = number[to as usize]
+    for to in ends(edges, flights) {
+        if let End::Here(element, input) = *to
+            && let Some(number) = number[element as usize]
         {
-            edge.to = End::Ahead(number, input);
+            *to = End::Ahead(number, input);
         }
     }
+    flights.append(&mut own);
     all
+}
+
+/// All elements, each beside the first that sends to it at once: an event of one is then mostly one of the
+/// other, and what the engine knows of both lies in the same lines of a cache.
+fn in_pairs(count: usize, edges: &[EdgeSpec]) -> Vec<usize> {
+    let mut pair: Vec<Option<u32>> = vec![None; count];
+    for edge in edges.iter().filter(|edge| edge.delay.is_zero() && edge.output == PortId(0)) {
+        let (from, to) = (edge.from.0, edge.to.0);
+        if from != to && pair[from as usize].is_none() && pair[to as usize].is_none() {
+            (pair[from as usize], pair[to as usize]) = (Some(from.min(to)), Some(from.min(to)));
+        }
+    }
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&element| (pair[element].unwrap_or(element as u32), element));
+    order
 }
 
 /// Says for each element which part it belongs to. Elements joined without delay stay together;
@@ -365,7 +398,7 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use super::{Element, Graph, assign};
+    use super::{Element, Graph, assign, in_pairs};
     use crate::{Context, PortId};
     use lastmeter_base::{Duration, Packet};
 
@@ -380,6 +413,20 @@ mod tests {
         fn is_seldom_busy(&self) -> bool {
             self.is_seldom_busy
         }
+    }
+
+    #[test]
+    fn who_sends_at_once_stands_beside_the_first_that_it_sends_to() {
+        let mut graph = Graph::new(1);
+        let mut add = |name| graph.add(name, Hub { is_seldom_busy: false }).expect("it is new");
+        let [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map(&mut add);
+        let zero = Duration::ZERO;
+        // `d` sends to `a` at once, and so does `e`, which comes too late; `b` sends to `c` later.
+        for (from, to, delay) in [(d, a, zero), (e, a, zero), (b, c, Duration::from_us(1))] {
+            let input = PortId(u16::from(from == e));
+            graph.connect_after(from, PortId(0), to, input, delay, None).expect("it is free");
+        }
+        assert_eq!(in_pairs(5, &graph.edges), [0, 3, 1, 2, 4]);
     }
 
     #[test]

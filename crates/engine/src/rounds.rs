@@ -12,9 +12,9 @@
 
 use crate::Error;
 use crate::clock::{Control, VirtualClock};
+use crate::edges::Crossing;
 use crate::parallel::Parallel;
 use crate::run::{Engine, Partition, Stuck};
-use crate::world::Crossing;
 use lastmeter_base::{Duration, Time};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};

@@ -3,10 +3,11 @@
 use crate::arrivals::{Arrival, Runner};
 use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
 use crate::clock::{Clock, Wake};
+use crate::edges::End;
 use crate::ends::Ending;
 use crate::events::{Key, Target};
 use crate::trace::{TraceEvent, TraceKind};
-use crate::world::{End, World};
+use crate::world::World;
 use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId};
 use lastmeter_base::{Packet, Time};
 
@@ -237,8 +238,10 @@ impl Partition {
     /// Calls every element's `start`, once.
     pub(crate) fn start(&mut self) -> Result<(), Stuck> {
         if !std::mem::replace(&mut self.started, true) {
-            for me in 0..self.elements.len() {
-                // Starts count as events of their own, in the order of the elements.
+            // Starts count as events of their own, in the order of the elements.
+            let mut order: Vec<usize> = (0..self.elements.len()).collect();
+            order.sort_by_key(|&me| self.world.places[me].id);
+            for me in order {
                 self.begin(u64::from(self.world.places[me].id.0));
                 self.elements[me].start(&mut Context::new(me, &mut self.world));
                 self.deliver_ready()?;
@@ -306,8 +309,8 @@ impl Partition {
             self.world.look_ahead(&self.elements);
             self.advance(event.key.at());
             self.begin(event.key.order());
-            match event.target.as_edge() {
-                Some(edge) => self.land(edge, event.key, until)?,
+            match event.target.as_flight() {
+                Some(flight) => self.land(flight, event.key, until)?,
                 None => {
                     if let Some((owner, timer)) = self.world.expires(event) {
                         self.expire(owner as usize, TimerId(timer))?;
@@ -320,21 +323,21 @@ impl Partition {
         Ok(())
     }
 
-    /// The oldest packet on `edge` arrives.
+    /// The oldest packet on its way along an edge arrives.
     #[inline]
-    fn land(&mut self, edge: usize, key: Key, until: Time) -> Result<(), Stuck> {
-        let state = &mut self.world.edges[edge];
+    fn land(&mut self, flight: usize, key: Key, until: Time) -> Result<(), Stuck> {
+        let state = &mut self.world.flights[flight];
         let (to, input) = match state.to {
             End::Here(to, input) => (to, input),
             End::Ahead(arrivals, _) => return self.run_ahead(arrivals as usize, key, until),
-            _ => unreachable!("only edges to here have events"),
+            _ => unreachable!("what ends somewhere has no events"),
         };
         let (packet, next) = state.land();
         if let Some(key) = next {
             if !self.world.events.will_know(key.at()) {
                 state.prefetch();
             }
-            let target = Target::edge(edge as u32, state.asks);
+            let target = Target::flight(flight as u32, state.asks);
             self.world.events.push(crate::events::Event { key, target });
         }
         self.receive(to, input, packet)

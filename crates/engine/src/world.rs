@@ -2,60 +2,16 @@
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::books::Books;
+use crate::edges::{Crossing, Edge, End, Flight, NO_STAGE};
 use crate::ends::{Ending, Ends};
 use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, Look, PortId};
 use lastmeter_base::{
-    Duration, Packet, Pool, StageId, Stream, Time, address, prefetch, prefetch_address,
-    prefetch_end, prefetch_lines,
+    Duration, Packet, Pool, Stream, Time, address, prefetch, prefetch_address, prefetch_lines,
 };
 use std::collections::VecDeque;
 use std::hint::select_unpredictable;
-
-/// An output joined to an input, at once or after a constant delay. It takes one cache line.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Edge {
-    pub(crate) delay: Duration,
-    /// The ledger's name for the delay, or [`NO_STAGE`].
-    pub(crate) stage: StageId,
-    pub(crate) asks: Asks,
-    pub(crate) to: End,
-    /// The oldest packet on its way, of an edge that ends in this partition; an event says when it
-    /// arrives. Most edges of a large graph have no other.
-    pub(crate) first: Option<Packet>,
-    /// Those behind it, oldest first.
-    pub(crate) rest: VecDeque<(Key, Packet)>,
-}
-
-const _: () = assert!(size_of::<Edge>() == 64);
-/// No delay that the ledger knows; stages have smaller numbers.
-pub(crate) const NO_STAGE: StageId = StageId(u32::MAX);
-
-/// Where an edge leads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
-    /// An input of an element of this partition, by local number.
-    Here(u32, PortId),
-    /// An input of an element that may run ahead, by the number of its arrivals.
-    Ahead(u32, PortId),
-    /// An input of an element of this partition where packets end.
-    Last(u32, PortId),
-    /// An edge of another partition.
-    There { partition: u16, edge: u32 },
-    /// Nowhere: what is sent is dropped and counted.
-    Nowhere,
-}
-
-/// A packet that crosses to another partition.
-#[derive(Debug)]
-pub(crate) struct Crossing {
-    /// An edge of that partition.
-    pub(crate) edge: u32,
-    pub(crate) due: Key,
-    pub(crate) packet: Packet,
-}
 
 /// What the engine knows of an element besides the element itself, and needs for each event.
 #[derive(Debug)]
@@ -74,6 +30,7 @@ pub(crate) struct Place {
 
 /// What only elements need that make packets or draw at random.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Maker {
     pub(crate) made: u64,
     pub(crate) stream: Stream,
@@ -107,6 +64,7 @@ pub(crate) struct World {
     pub(crate) ready: VecDeque<(u32, PortId, Packet)>,
     pub(crate) events: Events,
     pub(crate) edges: Vec<Edge>,
+    pub(crate) flights: Vec<Flight>,
     pub(crate) places: Vec<Place>,
     /// By element, as `places`.
     pub(crate) makers: Vec<Maker>,
@@ -190,63 +148,6 @@ impl Place {
     }
 }
 
-impl Edge {
-    /// One that leads nowhere.
-    pub(crate) fn nowhere() -> Edge {
-        Edge {
-            delay: Duration::ZERO,
-            stage: NO_STAGE,
-            asks: Asks::new(0, Foresight::None),
-            to: End::Nowhere,
-            first: None,
-            rest: VecDeque::new(),
-        }
-    }
-
-    /// Puts a packet on its way; one event stands for all that are on it. `index` is its own.
-    #[inline]
-    fn fly(&mut self, index: usize, due: Key, packet: Packet, events: &mut Events) {
-        if self.first.is_none() {
-            events.push(Event { key: due, target: Target::edge(index as u32, self.asks) });
-            self.first = Some(packet);
-            return;
-        }
-        debug_assert!(self.rest.back().is_none_or(|&(last, _)| last.at() <= due.at()));
-        self.rest.push_back((due, packet));
-    }
-
-    /// The oldest packet on its way arrives; gives it, and when the next one will.
-    #[inline]
-    pub(crate) fn land(&mut self) -> (Packet, Option<Key>) {
-        let packet = self.first.take().expect("an edge's event stands for a packet");
-        let Some((due, next)) = self.rest.pop_front() else { return (packet, None) };
-        if self.rest.is_empty() {
-            // From the beginning again: a ring that few are on stays in few lines of a cache.
-            self.rest.clear();
-        }
-        self.first = Some(next);
-        (packet, Some(due))
-    }
-}
-
-impl Edge {
-    /// Asks for the next packet that arrives, and for what says when the one behind it will.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self) {
-        self.first.iter().for_each(Packet::prefetch);
-        self.rest.front().into_iter().for_each(prefetch);
-    }
-
-    /// Asks for where the next packet on its way will be put.
-    #[inline(always)]
-    pub(crate) fn prefetch_end(&self) {
-        if self.first.is_some() {
-            let (front, back) = self.rest.as_slices();
-            prefetch_end(if back.is_empty() { front } else { back });
-        }
-    }
-}
-
 /// Where in memory one of `all` is.
 #[inline(always)]
 fn at<T>(all: &[T], index: usize) -> usize {
@@ -273,8 +174,7 @@ impl World {
         if u32::from(port.0) >= place.edges {
             return Some(packet);
         }
-        let index = (place.first_edge + u32::from(port.0)) as usize;
-        let edge = &mut self.edges[index];
+        let edge = &self.edges[(place.first_edge + u32::from(port.0)) as usize];
         // What departs beyond the end of time never arrives.
         let at = departs.saturating_add(edge.delay);
         if edge.stage != NO_STAGE {
@@ -288,7 +188,7 @@ impl World {
                     return None;
                 }
                 let due = place.next_key(self.salt, at, is_now);
-                edge.fly(index, due, packet, &mut self.events);
+                self.flights[edge.flight as usize].fly(edge.flight, due, packet, &mut self.events);
             }
             End::Last(to, input) => {
                 let is_now = at <= self.now;
@@ -308,9 +208,10 @@ impl World {
                 let arrival = Arrival { due, input, packet: Some(packet) };
                 self.arrivals[arrivals as usize].put(arrival, &mut self.events);
             }
-            End::There { partition, edge } => {
+            End::There(partition) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
-                self.cross(partition.into(), Crossing { edge, due, packet });
+                let flight = edge.flight;
+                self.cross(partition.into(), Crossing { flight, due, packet });
             }
             End::Nowhere => return Some(packet),
         }
@@ -326,9 +227,9 @@ impl World {
 
     /// Puts what has crossed from another partition on its way.
     pub(crate) fn take_in(&mut self, crossed: &mut Vec<Crossing>) {
-        for Crossing { edge, due, packet } in crossed.drain(..) {
-            let index = edge as usize;
-            match self.edges[index].to {
+        for Crossing { flight, due, packet } in crossed.drain(..) {
+            let state = &mut self.flights[flight as usize];
+            match state.to {
                 End::Ahead(arrivals, input) => {
                     let arrival = Arrival { due, input, packet: Some(packet) };
                     self.arrivals[arrivals as usize].put(arrival, &mut self.events);
@@ -336,7 +237,7 @@ impl World {
                 End::Last(to, input) => {
                     self.ends.put(Ending { due, to, input, packet }, self.now);
                 }
-                _ => self.edges[index].fly(index, due, packet, &mut self.events),
+                _ => state.fly(flight, due, packet, &mut self.events),
             }
         }
     }
@@ -419,9 +320,7 @@ impl World {
             Foresight::Early | Foresight::Steps => {
                 self.prefetch_place(place, elements);
                 self.prefetch_element(element, elements);
-                if let Some(edge) = self.edges.get(self.sends_along as usize) {
-                    edge.prefetch_end();
-                }
+                self.prefetch_flight(self.sends_along);
                 if foreseen_again.asks.late() {
                     self.foresee(foreseen_again, Look::Last, elements);
                 }
@@ -448,8 +347,8 @@ impl World {
 
     #[inline(always)]
     fn prefetch_target(&self, target: Target) {
-        let (edge, timer) = (at(&self.edges, target.slot()), at(&self.timers, target.slot()));
-        prefetch_address(select_unpredictable(target.is_edge(), edge, timer));
+        let (flight, timer) = (at(&self.flights, target.slot()), at(&self.timers, target.slot()));
+        prefetch_address(select_unpredictable(target.is_flight(), flight, timer));
     }
 
     #[inline(always)]
@@ -463,7 +362,7 @@ impl World {
     #[inline(always)]
     fn prefetch_element(&self, target: Target, elements: &[Box<dyn Element>]) {
         let (to, by) = (target.asks.element(), self.owner_of(target));
-        prefetch_lines::<5, _>(&*elements[to]);
+        prefetch_lines::<4, _>(&*elements[to]);
         prefetch_lines::<1, _>(&*elements[by]);
         // Whoever does not ask itself and sends at once mostly makes what it sends.
         prefetch_address(at(&self.makers, by));
@@ -473,20 +372,20 @@ impl World {
     /// Whose timer expires. Of a packet's event some other's that is at hand: there is no branch.
     #[inline(always)]
     fn owner_of(&self, target: Target) -> usize {
-        let slot = select_unpredictable(target.is_edge(), 0, target.slot());
+        let slot = select_unpredictable(target.is_flight(), 0, target.slot());
         self.timers[slot].owner as usize
     }
 
     #[inline(always)]
     fn prefetch_packet(&self, target: Target) {
-        let slot = select_unpredictable(target.is_edge(), target.slot(), 0);
-        let Some(edge) = self.edges.get(slot) else { return };
+        let slot = select_unpredictable(target.is_flight(), target.slot(), 0);
+        let Some(flight) = self.flights.get(slot) else { return };
         // What every hop needs, and the record of the first hops.
-        let packet = edge.first.as_ref().map_or(address(edge), |packet| address(&**packet));
+        let packet = flight.first.as_ref().map_or(address(flight), |packet| address(&**packet));
         prefetch_address(packet);
         prefetch_address(packet + 64);
         // Which comes due next, when the first has landed.
-        prefetch_address(edge.rest.front().map_or(address(edge), address));
+        prefetch_address(flight.rest.front().map_or(address(flight), address));
     }
 
     /// Tells an element what is going to happen to it; gives through which output it will send: the
@@ -494,12 +393,12 @@ impl World {
     #[inline(always)]
     fn foresee(&self, target: Target, look: Look, elements: &[Box<dyn Element>]) -> u32 {
         let to = target.asks.element();
-        let next = match target.as_edge().map(|edge| &self.edges[edge]) {
-            Some(Edge { first: Some(packet), to: End::Here(_, input), .. }) => {
+        let next = match target.as_flight().map(|flight| &self.flights[flight]) {
+            Some(Flight { first: Some(packet), to: End::Here(_, input), .. }) => {
                 Foreseen::Packet(*input, packet)
             }
-            // They lie behind an edge of their own, where there are any.
-            Some(edge) => return self.look_at_arrivals(edge.to, look),
+            // They lie elsewhere, where there are any.
+            Some(flight) => return self.look_at_arrivals(flight.to, look),
             None => match self.timers[target.slot()].owner as usize {
                 owner if owner == to => Foreseen::Timer,
                 owner => {
@@ -532,10 +431,17 @@ impl World {
         edge
     }
 
+    /// Asks for where a packet will be put that is sent along an edge, if that has been asked for.
+    #[inline(always)]
+    pub(crate) fn prefetch_flight(&self, edge: u32) {
+        let edge = self.edges.get(edge as usize);
+        let flight = edge.and_then(|edge| self.flights.get(edge.flight as usize));
+        flight.into_iter().for_each(prefetch);
+    }
+
     /// Packets that are on an edge or about to be received.
     pub(crate) fn on_the_way(&self) -> u64 {
-        let on = |edge: &Edge| usize::from(edge.first.is_some()) + edge.rest.len();
-        let flying: usize = self.edges.iter().map(on).sum();
+        let flying: usize = self.flights.iter().map(Flight::len).sum();
         let arriving: usize = self.arrivals.iter().map(Arrivals::len).sum();
         let crossing: usize = self.outboxes.iter().map(Vec::len).sum();
         (flying + arriving + self.ready.len() + self.ends.len() + crossing) as u64
