@@ -108,7 +108,8 @@ proptest! {
     ) {
         let capacity = Rate::from_mbit(140);
         let allocation = rule.map(|rule| Allocation { rule, ports: PORTS, capacity });
-        let mut voqs = Voqs::new(Arc::new(Rules { allocation, period: PERIOD, room: Bytes::from_mib(64) }));
+        let rules = Rules { allocation, period: PERIOD, room: Bytes::from_mib(64) };
+        let mut voqs = Voqs::new(rules.into());
         let empty = Summary::empty(PORTS);
         let total = allocation.map_or(0.0, |one| one.total([], &empty));
         let queues = BTreeMap::new();
