@@ -805,8 +805,7 @@ async function begin() {
     const { id } = await ask("/api/runs", "POST", {
       experiment: key, text: text.value, quick: $("quick").checked, note: changes(),
     });
-    store.set(`run:${key}`, String(id));
-    if (key === opened.key) showRun(id);
+    if (key === opened.key) showRun(id); else store.set(`run:${key}`, String(id));
     if (matchMedia("(max-width: 1180px)").matches) $("result").scrollIntoView({ block: "start" });
   } catch (fault) {
     $("state").replaceChildren(make("p", { class: "fault" }, fault.message));

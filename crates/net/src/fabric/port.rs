@@ -228,7 +228,6 @@ impl Ingress {
     fn send(&mut self, cx: &mut Context<'_>) {
         while self.free_at <= cx.now() {
             let Some((_, len, mut packet)) = self.voqs.dequeue(cx.now()) else { break };
-            // The line fell free before now only if it had nothing to do.
             let service = self.service(len);
             self.busy += service;
             self.moved += len;
@@ -332,6 +331,7 @@ impl Element for Ingress {
         out.held(self.voqs.packets());
         let now = out.now();
         let busy = self.busy - self.free_at.saturating_since(now);
+        // The line is free only while it has nothing to do.
         let idle = now.since_start() - busy;
         let served = (self.served > 0).then_some((self.options.stage, busy));
         out.meter(&Meter::of(self.periodic.resource, now, served, idle, self.moved));

@@ -5,6 +5,7 @@
 //! queues   0 0 1 0 ... 0 | 1 0 0 ...        a bit for each output
 //! listed   0 1 0 0 ... 1 | 0 0 1 ...        a bit for each output
 //! before   0             | 2                how many are listed before each word
+//! newest   q(2)          | q(64)            the last queue of each word that has begun; queues chain on
 //! values   v(1) v(63)    | v(66) ...        the bits owed when rates were last computed, and `paid`
 //! ```
 //!
