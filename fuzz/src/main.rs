@@ -60,7 +60,9 @@ fn main() -> std::io::Result<()> {
             let count = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(COUNT);
             let wanted = |target: &&Target| arguments.get(2).is_none_or(|name| name == target.name);
             let all = lastmeter_wire::fuzz::TARGETS.iter().chain(lastmeter_net::fuzz::TARGETS);
+            let all = all.chain(lastmeter_lan::fuzz::TARGETS).chain(lastmeter_repro::fuzz::TARGETS);
             let all = all.chain(lastmeter_live::fuzz::TARGETS).chain(lastmeter_lab::fuzz::TARGETS);
+            let all = all.chain(lastmeter::fuzz::TARGETS);
             all.filter(wanted).try_for_each(|target| run(target, count))
         }
         _ => {

@@ -250,7 +250,7 @@ impl Experiment {
 /// What a run gave.
 #[pyclass(frozen, module = "lastmeter")]
 pub(crate) struct Run {
-    ledger: Arc<lastmeter_lab::ledger::Ledger>,
+    ledger: Arc<lastmeter_ledger::Ledger>,
     left_out: usize,
     shuffle: Option<Shuffle>,
 }

@@ -3,10 +3,10 @@
 use crate::problem::{complaint, wrong};
 use crate::table::Table;
 use crate::value::loads;
-use lastmeter_lab::ledger;
-use lastmeter_lab::report;
-use lastmeter_lab::report::compare::Comparison;
-use lastmeter_lab::report::parquet::Table as Part;
+use lastmeter_ledger as ledger;
+use lastmeter_ledger as report;
+use lastmeter_ledger::compare::Comparison;
+use lastmeter_ledger::parquet::Table as Part;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,10 +4,9 @@ use crate::problem::{problems, wrong};
 use crate::table::Table;
 use crate::value::loads;
 use crate::watched::{threads, watched};
-use lastmeter_lab::report::columns::{Columns, Values};
-use lastmeter_lab::report::html;
-use lastmeter_lab::repro::{Error, Means, Options, Report, Row, Shelf, Style, plan};
 use lastmeter_lab::run::Watch;
+use lastmeter_ledger::columns::{Columns, Values};
+use lastmeter_repro::{Error, Means, Options, Report, Row, Shelf, Style, plan};
 use pyo3::prelude::*;
 use std::sync::Mutex;
 
@@ -122,7 +121,7 @@ impl Reproduction {
     }
     /// One HTML file that works offline: each table and figure, ours over theirs.
     fn to_html(&self) -> String {
-        html::repro::render(&self.report, &[], &[])
+        lastmeter_repro::html::render(&self.report, &[], &[])
     }
     /// As the terminal shows it.
     #[pyo3(signature = (width=100))]

@@ -4,10 +4,10 @@ use crate::ledger::Ledger;
 use crate::problem::{failure, wrong};
 use crate::value::loads;
 use crate::watched::{threads, watched};
+use lastmeter::route::Tables;
 use lastmeter::world::Disk;
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_lab::kinds as pages;
-use lastmeter_lab::route::Tables;
 use lastmeter_lab::run::{Crew, Watch};
 use lastmeter_live::{calibrate as measure, worker};
 use pyo3::prelude::*;
@@ -106,7 +106,7 @@ pub(crate) fn historic(
     let (message, packet) = (size(message)?, size(packet)?);
     let (pool, disk, watch) = (threads(py, None)?, Disk::new(None), Watch::default());
     let crew = Crew { parallel: &pool, threads: 1, library: &disk, watch: &watch };
-    let work = || lastmeter_lab::why::historic::historic(host, adapter, message, packet, crew);
+    let work = || lastmeter_lab::historic::historic(host, adapter, message, packet, crew);
     let ledger = watched(py, &watch, |_| Ok(()), work)?;
     ledger.map(Ledger::new).map_err(|error| failure(py, error))
 }

@@ -2,8 +2,8 @@
 
 use crate::why::cache;
 use crate::{Common, Complaint, Ended, output};
-use lastmeter_lab::why::host;
 use lastmeter_live::calibrate;
+use lastmeter_why::host;
 use std::path::PathBuf;
 
 /// Measure this host and write its constants as a profile.

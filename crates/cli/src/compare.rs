@@ -1,9 +1,9 @@
 //! `lastmeter compare`: two ledgers, one beside the other.
 
 use crate::{Common, Complaint, Ended, output, results};
-use lastmeter_lab::ledger::{Ledger, SCHEMA};
-use lastmeter_lab::report::compare::Comparison;
-use lastmeter_lab::report::html;
+use lastmeter_ledger::compare::Comparison;
+use lastmeter_ledger::html;
+use lastmeter_ledger::{Ledger, SCHEMA};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -6,11 +6,11 @@
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_base::{Bytes, Duration, Time};
-use lastmeter_lab::dq::{self, Backlogs, Cell};
-use lastmeter_lab::fabric::model::Options;
-use lastmeter_lab::fabric::prototype::{Port, Sent};
-use lastmeter_lab::fabric::stress::Load;
-use lastmeter_lab::report::html;
+use lastmeter_lan::fabric::model::Options;
+use lastmeter_lan::fabric::prototype::{Port, Sent};
+use lastmeter_lan::fabric::stress::Load;
+use lastmeter_ledger::html;
+use lastmeter_repro::dq::{self, Backlogs, Cell};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,9 +1,9 @@
 //! `lastmeter kinds`: what can be said in experiments, made from the code.
 
 use crate::{Common, Complaint, Ended, output};
+use lastmeter_lab::historic;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
-use lastmeter_lab::why::historic;
 use lastmeter_lab::{kinds, schema};
 
 /// Print what can be said in experiments, made from the code.
@@ -43,7 +43,7 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return Ok(Ended::Done);
     }
     if arguments.html {
-        output::print(&lastmeter_lab::report::html::manual::render().map_err(Complaint)?);
+        output::print(&lastmeter_lab::manual::render().map_err(Complaint)?);
         return Ok(Ended::Done);
     }
     match &arguments.name {

@@ -5,10 +5,12 @@
 //! the command's own.
 
 mod bench;
-mod blast;
+pub mod blast;
 mod calibrate;
 mod compare;
 mod dq;
+pub mod emulate;
+pub mod fuzz;
 mod kinds;
 mod live;
 mod lookup;
@@ -16,6 +18,7 @@ mod output;
 mod progress;
 mod repro;
 pub mod results;
+pub mod route;
 mod run;
 mod serve;
 pub mod sweep;

@@ -1,7 +1,7 @@
 //! `lastmeter lookup`: what a longest-prefix match visits, node by node.
 
+use crate::route::Tables;
 use crate::{Common, Complaint, Ended, output};
-use lastmeter_lab::route::Tables;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 

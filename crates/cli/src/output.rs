@@ -1,6 +1,6 @@
 //! Printing. A reader that closes the pipe early is not an error.
 
-use lastmeter_lab::report::terminal::Style;
+use lastmeter_ledger::terminal::Style;
 use std::io::{IsTerminal, Write};
 
 /// Narrower terminals than this are treated as if they were this wide.

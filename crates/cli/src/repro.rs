@@ -3,10 +3,10 @@
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
 use indicatif::{ProgressBar, ProgressStyle};
-use lastmeter_lab::reception::sweep::{self, Curve, Machine};
-use lastmeter_lab::reception::{Way, chart, of_1997, of_today};
-use lastmeter_lab::repro::{self, Means, Observer, Options, Report, Shelf, Style};
 use lastmeter_live::calibrate::Calibration;
+use lastmeter_repro::reception::sweep::{self, Curve, Machine};
+use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
+use lastmeter_repro::{Means, Observer, Options, Report, Shelf, Style};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return modern(common, arguments);
     }
     let shelf = Shelf::builtin();
-    let jobs = repro::plan(&arguments.select, &shelf).map_err(complaint)?;
+    let jobs = lastmeter_repro::plan(&arguments.select, &shelf).map_err(complaint)?;
     let options = Options { seed: common.seed.unwrap_or(1) };
     let threads = Threads::new(common.threads)?;
     let bar = Bar::new(jobs.len() as u64);
@@ -94,7 +94,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     bar.0.finish_and_clear();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
-        save(path, &lastmeter_lab::report::html::repro::render(&report, &plots, &drawings))?;
+        save(path, &lastmeter_repro::html::render(&report, &plots, &drawings))?;
     }
     match common.json {
         true => output::print(&report.json_lines()?),
@@ -113,9 +113,9 @@ fn save(path: &Path, page: &str) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn complaint(error: repro::Error) -> Complaint {
+fn complaint(error: lastmeter_repro::Error) -> Complaint {
     match error {
-        repro::Error::Problems(problems) => crate::run::rendered(&problems),
+        lastmeter_repro::Error::Problems(problems) => crate::run::rendered(&problems),
         other => Complaint(other.to_string()),
     }
 }
@@ -133,7 +133,11 @@ fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
         None => MODERN.to_owned(),
     };
     let calibration = Calibration::from_toml(&text)?;
-    let today = Machine::calibrated(&calibration).map_err(Complaint)?;
+    let host = &calibration.host;
+    let what =
+        format!("{}, {} cores, Linux {}, as calibrated", host.model, host.cores, host.kernel);
+    let seconds = |name: &str| calibration.si(name).map_err(|error| error.to_string());
+    let today = Machine::calibrated(what, &seconds).map_err(Complaint)?;
     let then = Machine::of_1997();
     let ways: Vec<Way> = of_1997().into_iter().chain(of_today()).collect();
     let seed = common.seed.unwrap_or(1);

@@ -1,9 +1,9 @@
 //! The folder of results that every command writes: ledger.json, ledger.html, tables in Parquet.
 
 use crate::Complaint;
-use lastmeter_lab::ledger::Ledger;
-use lastmeter_lab::report;
-use lastmeter_lab::report::parquet::Table;
+use lastmeter_ledger as report;
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::parquet::Table;
 use std::fs;
 use std::path::{Path, PathBuf};
 

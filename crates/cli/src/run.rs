@@ -6,8 +6,8 @@ use crate::{Common, Complaint, Ended, output, progress, results};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
-use lastmeter_lab::report;
 use lastmeter_lab::run::{Crew, Explained, Failure, Watch, explain, ledger};
+use lastmeter_ledger as report;
 use std::path::PathBuf;
 use std::sync::Arc;
 

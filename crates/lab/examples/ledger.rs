@@ -6,8 +6,9 @@
 
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, NodeId, Rate, Time};
 use lastmeter_engine::{Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
-use lastmeter_lab::ledger::{Close, Confidence, Ledger, Provenance, Verdict, close};
-use lastmeter_lab::report::{html, json, parquet, terminal};
+use lastmeter_lab::close::{Close, close};
+use lastmeter_ledger::{Confidence, Ledger, Provenance, Verdict};
+use lastmeter_ledger::{html, json, parquet, terminal};
 use lastmeter_net::queue::DropTail;
 use lastmeter_net::server::{Server, Service};
 use lastmeter_net::sink::Sink;

@@ -6,11 +6,12 @@
 //! | [`fuzz_device`] | a described adapter, `profiles/devices` |
 //! | [`fuzz_adapter`] | an adapter for a host, `profiles/adapters` |
 //! | [`fuzz_experiment`] | an experiment, or the profile of a host |
-//! | [`fuzz_blast_plan`] | a plan of `lastmeter blast` |
 //!
 //! The `fuzz` folder drives them; a test runs some hundred inputs of each.
 
-use crate::document::{self, PROBLEMS_MAX, Problem};
+use crate::build::{Changes, build};
+use crate::document::{PROBLEMS_MAX, Problem};
+use crate::experiment::Experiment;
 use crate::library::Builtin;
 use crate::profile::{self, device};
 use lastmeter_host::profile::Profile;
@@ -22,7 +23,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_device", run: fuzz_device },
     Target { name: "fuzz_adapter", run: fuzz_adapter },
     Target { name: "fuzz_experiment", run: fuzz_experiment },
-    Target { name: "fuzz_blast_plan", run: fuzz_blast_plan },
 ];
 
 /// The longest message about one thing that is wrong, in bytes, however long the file's lines are.
@@ -30,8 +30,8 @@ const MESSAGE_LEN_MAX: usize = 16 << 10;
 /// The longest page of a described adapter, in bytes.
 const PAGE_LEN_MAX: usize = 64 << 10;
 
-/// A refusal says why and where, in messages that can be read, and not too many.
-fn refused(file: &str, problems: &[Problem]) {
+/// Checks that a refusal says why and where, in messages that can be read, and not too many.
+pub fn refused(file: &str, problems: &[Problem]) {
     assert!(!problems.is_empty(), "a refusal says why");
     assert!(problems.len() <= PROBLEMS_MAX, "{} messages", problems.len());
     for problem in problems {
@@ -84,13 +84,14 @@ pub fn fuzz_adapter(bytes: &[u8]) {
 
 /// An experiment, or the profile of a host.
 pub fn fuzz_experiment(bytes: &[u8]) {
-    document::fuzz(bytes);
-}
-
-/// A plan: refused, or one that can be carried out.
-pub fn fuzz_blast_plan(bytes: &[u8]) {
-    match crate::blast::plan("fuzz.toml", bytes, &Builtin) {
-        Err(problems) => refused("fuzz.toml", &problems),
-        Ok(plan) => assert!(plan.check().is_ok(), "{plan:?}"),
-    }
+    let problems = match Experiment::parse("fuzz.toml", bytes, &[], &Builtin) {
+        Ok(experiment) => build(&experiment, &Changes::NONE, &Builtin).err().unwrap_or_default(),
+        Err(problems) => {
+            assert!(!problems.is_empty(), "a refusal says why");
+            problems
+        }
+    };
+    let profile = profile::host("fuzz.toml", bytes, &Builtin).err().unwrap_or_default();
+    let all = problems.iter().chain(&profile);
+    all.for_each(|problem| drop((problem.render(true), problem.to_string())));
 }

@@ -7,12 +7,13 @@ use crate::profile;
 use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
 use lastmeter_host::adapter::element as adapter;
 use lastmeter_host::{port_processor, receive};
-use lastmeter_net::fabric::{fat_tree, network as fabric};
-use lastmeter_net::preempt::element as adu_link;
-use lastmeter_net::timed_token::element as ring;
-use lastmeter_net::vunet;
-use lastmeter_net::wormhole::element as wormhole;
-use lastmeter_net::{forwarder, impair, queue, sar, server, stripe, traffic};
+use lastmeter_lan::fabric::{fat_tree, network as fabric};
+use lastmeter_lan::preempt::element as adu_link;
+use lastmeter_lan::stripe;
+use lastmeter_lan::timed_token::element as ring;
+use lastmeter_lan::vunet;
+use lastmeter_lan::wormhole::element as wormhole;
+use lastmeter_net::{forwarder, impair, queue, sar, server, traffic};
 use lastmeter_transport::{channel, tcp};
 
 /// The kinds of nodes.

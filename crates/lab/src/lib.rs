@@ -1,34 +1,29 @@
-//! Experiments and what is made of them: profiles, runs, what-ifs, reproductions, reports.
+//! Experiments and what is made of them: profiles, runs, what-ifs, sweeps.
 
-pub mod blast;
 pub mod build;
+pub mod close;
 pub mod document;
-pub mod dq;
 pub mod experiment;
 pub mod explain;
 pub mod fuzz;
+pub mod historic;
 pub mod kinds;
-pub mod ledger;
 pub mod library;
-pub mod live;
+pub mod livelock;
+pub mod manual;
 pub mod profile;
-pub mod reception;
+pub mod reach;
 mod replay;
-pub mod report;
-pub mod repro;
-pub mod route;
 pub mod run;
 pub mod schema;
 pub mod sweep;
-pub mod why;
 
 pub use lastmeter_engine::Parallel;
-pub use lastmeter_net::{classify, fabric, lookup};
-pub use lastmeter_wire::internet::checksum;
-pub use lastmeter_wire::routes;
 
 use lastmeter_base::bench::Case;
-use lastmeter_net::timed_token::bench::CASES as RING;
+use lastmeter_lan::fabric;
+use lastmeter_lan::timed_token::bench::CASES as RING;
+use lastmeter_net::{classify, lookup};
 use sha2::{Digest, Sha256};
 
 /// The benchmarks of all crates below.

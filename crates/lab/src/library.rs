@@ -88,7 +88,7 @@ pub fn is_reproduction(name: &str) -> bool {
 }
 
 /// Every bundled text of experiments and profiles, with its path from the root of the repository.
-pub(crate) fn texts() -> Vec<(String, String)> {
+pub fn texts() -> Vec<(String, String)> {
     let mut texts = Vec::new();
     for (root, folder) in [("experiments", &EXPERIMENTS), ("profiles", &PROFILES)] {
         let files = folder.dirs().flat_map(Dir::files).chain(folder.files());

@@ -1,14 +1,15 @@
 //! Running experiments: once, again with each change, again in other orders.
 
 use crate::build::{Captures, Changes, build};
+use crate::close::{Close, close};
 use crate::document::Problem;
 use crate::experiment::Experiment;
 use crate::explain::{Change, Effect, Shuffle, candidates, group_of, rank, shuffled, verdict};
-use crate::ledger::{Close, Ledger, Provenance, Source, close};
 use crate::library::Library;
 use lastmeter_base::Time;
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
-use lastmeter_net::fabric::network;
+use lastmeter_lan::fabric::network;
+use lastmeter_ledger::{Ledger, Provenance, Source};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ pub enum Failure {
     /// The model is at fault.
     Engine(Error),
     /// The machine refuses what a live run needs.
-    Live(lastmeter_live::Error),
+    Live(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl fmt::Display for Failure {
@@ -233,7 +234,8 @@ fn followed(
     Ok(outcome)
 }
 
-pub(crate) fn closing(experiment: &Experiment) -> Close {
+/// What the ledger of a run of `experiment` says besides what its books say.
+pub fn closing(experiment: &Experiment) -> Close {
     Close {
         title: experiment.title.clone(),
         provenance: Provenance {

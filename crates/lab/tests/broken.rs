@@ -53,23 +53,6 @@ fn each_broken_file_gives_the_message_beside_it() {
     }
 }
 
-/// Each plan of `lastmeter blast` in `tests/broken-plans` beside the messages that it gives.
-#[test]
-fn each_broken_plan_gives_the_message_beside_it() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken-plans");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
-    files.sort();
-    assert!(files.len() >= 6);
-    for path in files {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let text = std::fs::read(&path).unwrap();
-        let plan = lastmeter_lab::blast::plan(&format!("{name}.toml"), &text, &TwoHosts);
-        golden::check(&format!("tests/broken-plans/{name}.txt"), &shown(&plan.err().unwrap()));
-    }
-}
-
 #[test]
 fn what_is_no_text_or_far_too_long_is_refused_as_a_whole() {
     let binary = problems(b"duration = \"1 s\"\n\xff\xfe", &[]);
@@ -141,7 +124,7 @@ proptest! {
             let to = text.floor_char_boundary((from + len).min(text.len()));
             text.replace_range(from..to, &piece);
         }
-        lastmeter_lab::document::fuzz(text.as_bytes());
+        lastmeter_lab::fuzz::fuzz_experiment(text.as_bytes());
     }
 
     #[test]
@@ -149,7 +132,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         text in "[ -~]{0,30}",
     ) {
-        lastmeter_lab::document::fuzz(&bytes);
+        lastmeter_lab::fuzz::fuzz_experiment(&bytes);
         if let Ok(change) = Override::parse(&text) {
             let _ = shown(&problems(SEEDS[0], &[change]));
         }

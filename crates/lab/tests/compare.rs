@@ -5,11 +5,11 @@
 use lastmeter_engine::Serial;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::library::{Builtin, experiment};
-use lastmeter_lab::report::compare::Comparison;
-use lastmeter_lab::report::html;
 use lastmeter_lab::run::{Crew, Watch, ledger};
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::compare::Comparison;
+use lastmeter_ledger::html;
 
 fn tandem(sets: &[&str]) -> Ledger {
     let text = experiment("tandem").unwrap();

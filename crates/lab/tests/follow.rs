@@ -5,9 +5,9 @@
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::ledger::Ledger;
 use lastmeter_lab::library::{Builtin, experiment};
 use lastmeter_lab::run::{Crew, Watch, ledger};
+use lastmeter_ledger::Ledger;
 use std::sync::{Arc, Mutex, OnceLock};
 
 fn run(name: &str, duration: &str, threads: usize, watch: &Watch) -> Ledger {

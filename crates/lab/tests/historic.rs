@@ -6,11 +6,11 @@ use lastmeter_base::Bytes;
 use lastmeter_engine::Serial;
 use lastmeter_lab::document::Problem;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::ledger::{Confidence, Ledger};
+use lastmeter_lab::historic::historic;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile;
 use lastmeter_lab::run::{Crew, Failure, Watch};
-use lastmeter_lab::why::historic::historic;
+use lastmeter_ledger::{Confidence, Ledger};
 use std::io::Read;
 
 fn why(host: &str, adapter: &str, message: u64, packet: u64) -> Result<Ledger, Vec<Problem>> {
@@ -166,27 +166,9 @@ fn j_77_the_link_of_another_adapter_goes_into_the_card() {
 }
 
 #[test]
-fn j_88_no_host_of_its_time_carries_a_gigabit_and_today_s_does() {
-    use lastmeter_base::Rate;
-    use lastmeter_lab::why::reach::{hosts, table};
-    let watch = Watch::default();
-    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-    let carried = hosts("afterburner", Rate::from_mbit(950), crew).unwrap();
-    assert_eq!(carried[0].host, "epyc-2-cores");
-    assert_eq!(carried[0].times, Some(1.0));
-    let then = carried.iter().find(|one| one.host == "hp9000-730").unwrap();
-    // 24.7 MB/s are 198 Mbit/s; the copy's share of a packet is all the host's.
-    let times = then.times.unwrap();
-    assert!((4.0..6.0).contains(&times), "{times}");
-    assert!(then.reached >= 950e6);
-    let words = table("afterburner", Rate::from_mbit(950), &carried);
-    assert!(words.contains("The first that does is epyc-2-cores"), "{words}");
-}
-
-#[test]
 fn j_66_the_copies_of_three_stacks_are_counted_and_drawn() {
     use lastmeter_host::copies::{Place, Stack, Way, svg};
-    use lastmeter_lab::why::historic::{Pair, copies};
+    use lastmeter_lab::historic::{Pair, copies};
     let stack = |host: &str, adapter: &str| {
         let pair = Pair::read(host, adapter, &Builtin).unwrap();
         Stack::of(&pair.host, &pair.adapter)

@@ -4,11 +4,11 @@
 
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::library::{Builtin, experiment};
-use lastmeter_lab::report::columns::Columns;
 use lastmeter_lab::run::{Crew, Watch};
 use lastmeter_lab::sweep::{
     self, Factor, Plan, Report, Request, Row, Run, Schedule, Until, Width, design,
 };
+use lastmeter_ledger::columns::Columns;
 use std::sync::Mutex;
 
 /// A thread for each task.
@@ -198,7 +198,7 @@ fn a_wrong_value_is_found_before_anything_runs() {
 
 #[test]
 fn factors_are_numbers_in_si_units_where_they_are_all_of_one_kind() {
-    use lastmeter_lab::report::columns::Values;
+    use lastmeter_ledger::columns::Values;
     let overs = ["duration=1 ms,2000 us", "traffic.customers.class=0,1"];
     let mut request = request(&overs, None);
     request.sets.clear();

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// How long a line took for the packet before: most have its length, and a division takes longer than a
 /// look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     rate: Rate,
     len: Bytes,
     time: Duration,
@@ -25,17 +25,17 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Of a line of this rate, before its first packet.
-    pub(crate) fn new(rate: Rate) -> Pace {
+    pub fn new(rate: Rate) -> Pace {
         Pace { rate, len: Bytes::ZERO, time: Duration::ZERO }
     }
     /// Time to serialise `len` at the rate.
     #[inline]
-    pub(crate) fn time_for(&mut self, len: Bytes) -> Duration {
+    pub fn time_for(&mut self, len: Bytes) -> Duration {
         self.time_at(self.rate, len)
     }
     /// The same at the rate of another line, which often is the one of the line before.
     #[inline]
-    pub(crate) fn time_at(&mut self, rate: Rate, len: Bytes) -> Duration {
+    pub fn time_at(&mut self, rate: Rate, len: Bytes) -> Duration {
         if self.len != len || self.rate != rate {
             *self = Pace { rate, len, time: rate.time_for(len) };
         }
@@ -46,7 +46,7 @@ impl Pace {
 /// Who is served, who waits, and what the server has done: a line of a cache and a half.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct Fifo {
+pub struct Fifo {
     /// When the service that is known last ends.
     free_at: Time,
     /// When the service of each that waits begins, and its length; oldest first.
@@ -87,7 +87,7 @@ impl Fifo {
     /// A packet of `len` arrives, and is served as long as `service` says for when it begins; gives
     /// when it begins and how long it takes.
     #[inline]
-    pub(crate) fn accept(
+    pub fn accept(
         &mut self,
         now: Time,
         len: Bytes,
@@ -126,13 +126,13 @@ impl Fifo {
 
     /// When the service that is known last ends.
     #[inline]
-    pub(crate) fn free_at(&self) -> Time {
+    pub fn free_at(&self) -> Time {
         self.free_at
     }
 
     /// Enters what it has done by the end of a run, for one stage of one resource; gives how many it has
     /// served.
-    pub(crate) fn enter(&self, out: &mut Report, stage: StageId, resource: ResourceId) -> u64 {
+    pub fn enter(&self, out: &mut Report, stage: StageId, resource: ResourceId) -> u64 {
         let waits = self.waiting.iter().filter(|(begins, _)| *begins > out.now());
         let (packets, bytes) =
             waits.fold((0, Bytes::ZERO), |(n, sum), &(_, len)| (n + 1, sum + len));
@@ -145,7 +145,7 @@ impl Fifo {
         served
     }
     /// Most packets that waited.
-    pub(crate) fn waiting_most(&self) -> u64 {
+    pub fn waiting_most(&self) -> u64 {
         self.waiting_most
     }
 }
@@ -153,7 +153,7 @@ impl Fifo {
 /// A queue and the line that serves it. What each packet needs comes first.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Line {
+pub struct Line {
     fifo: Fifo,
     packets_max: u64,
     bytes_max: Bytes,
@@ -168,7 +168,7 @@ pub(crate) struct Line {
 
 /// What lines have done together.
 #[derive(Debug, Default)]
-pub(crate) struct Served {
+pub struct Served {
     served: u64,
     refused: u64,
     packets_most: u64,
@@ -176,13 +176,13 @@ pub(crate) struct Served {
 
 impl Served {
     /// Enters what another line has done.
-    pub(crate) fn enter(&mut self, out: &mut Report, line: &Line) {
+    pub fn enter(&mut self, out: &mut Report, line: &Line) {
         self.served += line.fifo.enter(out, line.stage, line.resource);
         self.refused += line.refused;
         self.packets_most = self.packets_most.max(line.fifo.waiting_most());
     }
     /// Gives the counters of all.
-    pub(crate) fn count(&self, out: &mut Report) {
+    pub fn count(&self, out: &mut Report) {
         out.count("served", self.served);
         out.count("refused", self.refused);
         out.count("dropped", 0);
@@ -192,7 +192,7 @@ impl Served {
 
 impl Line {
     /// As [`FifoServer::new`].
-    pub(crate) fn new(
+    pub fn new(
         (packets_max, bytes_max): (u64, Bytes),
         service: Service,
         stage: StageId,
@@ -210,7 +210,7 @@ impl Line {
 
     /// A packet comes, and leaves through `output`.
     #[inline]
-    pub(crate) fn receive(&mut self, cx: &mut Context<'_>, output: PortId, mut packet: Packet) {
+    pub fn receive(&mut self, cx: &mut Context<'_>, output: PortId, mut packet: Packet) {
         let (now, len) = (cx.now(), packet.len);
         if self.is_full_for(len) {
             // Unless some are there no longer.

@@ -3,9 +3,6 @@
 
 use crate::classify::{self, General, Header, Rule, Verdict};
 use crate::impair::{Opportunities, RateTable};
-use crate::preempt::framing;
-use crate::vunet::vci::SharedFile;
-use crate::wormhole::topology::Topology;
 use lastmeter_base::kind::TIME_MAX;
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_wire::fuzz::Target;
@@ -15,9 +12,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_classbench", run: fuzz_classbench },
     Target { name: "fuzz_mahimahi", run: fuzz_mahimahi },
     Target { name: "fuzz_rate_table", run: fuzz_rate_table },
-    Target { name: "fuzz_vci_file", run: fuzz_vci_file },
-    Target { name: "fuzz_adu_fragments", run: fuzz_adu_fragments },
-    Target { name: "fuzz_wormhole_topology", run: fuzz_wormhole_topology },
 ];
 
 /// Rules as ClassBench writes them.
@@ -85,43 +79,4 @@ pub fn fuzz_rate_table(bytes: &[u8]) {
             }
         }
     }
-}
-
-/// The file in which applications of a host share out their channels.
-pub fn fuzz_vci_file(bytes: &[u8]) {
-    let Ok(text) = str::from_utf8(bytes) else { return };
-    match SharedFile::parse(text) {
-        Err(error) => assert!(!error.is_empty()),
-        Ok(mut file) => {
-            assert_eq!(SharedFile::parse(&file.emit()).as_ref(), Ok(&file));
-            if let Some(vcis) = file.allocate(7, 3) {
-                assert!(vcis.iter().all(|&vci| file.owner_of(vci) == Some(7)));
-                assert_eq!(file.give_back(7, &vcis), Ok(()));
-            }
-        }
-    }
-}
-/// Topologies of wormhole networks.
-pub fn fuzz_wormhole_topology(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match Topology::parse(text) {
-        Err(error) => assert!(error.line > 0 && !error.reason.is_empty()),
-        Ok(topology) => assert_eq!(Topology::parse(&topology.emit()), Ok(topology)),
-    }
-}
-
-/// Fragments of application data units.
-pub fn fuzz_adu_fragments(bytes: &[u8]) {
-    let mut receiver = framing::Reassembler::default();
-    let mut rest = bytes;
-    while let Ok((fragment, after)) = framing::parse(rest) {
-        let mut again = Vec::new();
-        framing::emit(&fragment, &mut again).expect("what was read fits");
-        assert_eq!(again, rest[..rest.len() - after.len()]);
-        receiver.take(&fragment);
-        rest = after;
-    }
-    receiver.reset();
-    let counts = receiver.counts;
-    assert!(counts.units + counts.discarded + counts.strays <= 2 * counts.fragments);
 }

@@ -6,28 +6,20 @@
 pub mod bench;
 pub mod classify;
 pub mod demultiplexer;
-pub mod fabric;
 pub mod fifo;
 pub mod forwarder;
 pub mod fuzz;
 pub mod impair;
 pub mod lookup;
 pub mod mpeg;
-pub mod preempt;
 pub mod queue;
 pub mod request;
-pub mod ring;
 pub mod sar;
 pub mod server;
 pub mod sink;
 pub mod source;
-pub mod stripe;
-pub mod switch;
 pub mod tap;
-pub mod timed_token;
 pub mod traffic;
-pub mod vunet;
-pub mod wormhole;
 
 /// The Rust of the pages for those who add something.
 #[cfg(doctest)]

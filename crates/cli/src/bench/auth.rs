@@ -16,7 +16,7 @@
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::{Aes128Gcm, KeyInit};
 use lastmeter_base::bench::{Case, Work};
-use lastmeter_lab::checksum::Sum;
+use lastmeter_wire::internet::checksum::Sum;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 

@@ -2,7 +2,7 @@
 
 use super::{Result, peer};
 use crate::Complaint;
-use lastmeter_lab::classify::bench::input;
+use lastmeter_net::classify::bench::input;
 use std::fmt::Write;
 
 /// How long the peer repeats its passes.

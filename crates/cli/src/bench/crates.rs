@@ -1,6 +1,6 @@
 //! The lookups that Rust's registry offers, on the same table and the same addresses.
 
-use lastmeter_lab::lookup::{Key, NextHop, Prefix};
+use lastmeter_net::lookup::{Key, NextHop, Prefix};
 use prefix_trie::PrefixMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use treebitmap::IpLookupTable;

@@ -2,8 +2,8 @@
 
 use super::Result;
 use crate::{Complaint, output};
-use lastmeter_lab::report::html;
-use lastmeter_lab::report::plots::{Plot, Series};
+use lastmeter_ledger::html;
+use lastmeter_ledger::plots::{Plot, Series};
 use std::collections::BTreeMap;
 use std::path::Path;
 

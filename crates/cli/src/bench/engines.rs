@@ -9,9 +9,9 @@
 use super::{Result, Setting, engine::Bench};
 use crate::Complaint;
 use lastmeter_base::Stream;
-use lastmeter_lab::lookup::table::{IPV4_LENGTHS, LENGTHS_2001, Table, addresses, generate, load};
-use lastmeter_lab::lookup::{NextHop, Options, TreeBitmap};
-use lastmeter_lab::repro::compute::fipl::Engines2001;
+use lastmeter_net::lookup::table::{IPV4_LENGTHS, LENGTHS_2001, Table, addresses, generate, load};
+use lastmeter_net::lookup::{NextHop, Options, TreeBitmap};
+use lastmeter_repro::compute::fipl::Engines2001;
 use std::hint::black_box;
 use std::time::Instant;
 

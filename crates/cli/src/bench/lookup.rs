@@ -3,9 +3,9 @@
 use super::crates::{self, Common};
 use super::{Result, Setting, peer};
 use crate::Complaint;
-use lastmeter_lab::lookup::table::{addresses, load, split};
-use lastmeter_lab::lookup::{NextHop, Options, Prefix};
-use lastmeter_lab::routes::Routes;
+use lastmeter_net::lookup::table::{addresses, load, split};
+use lastmeter_net::lookup::{NextHop, Options, Prefix};
+use lastmeter_wire::routes::Routes;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -179,7 +179,7 @@ impl<'a, K: Common> Run<'a, K> {
         }
         (best, hash)
     }
-    fn update(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>, at: &mut usize) -> u64 {
+    fn update(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>, at: &mut usize) -> u64 {
         // A stride that shares no factor with most counts visits them in no order.
         *at = (*at + 524_287) % self.table.len();
         let (prefix, hop) = self.table[*at];
@@ -188,7 +188,7 @@ impl<'a, K: Common> Run<'a, K> {
         let _ = tree.insert(prefix, hop);
         sum(&[removed])
     }
-    fn updates(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>) -> (f64, u64) {
+    fn updates(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>) -> (f64, u64) {
         const UPDATES: usize = 100_000;
         self.best(UPDATES, || {
             let mut at = 0;
@@ -199,7 +199,7 @@ impl<'a, K: Common> Run<'a, K> {
     ///
     /// A machine's own speed wanders by more than updates cost. So windows with and without updates
     /// take turns, which of a pair comes first too, and the median of the pairs' ratios counts.
-    fn while_updated(&self, tree: &mut lastmeter_lab::lookup::TreeBitmap<K>, rate: u32) -> Result {
+    fn while_updated(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>, rate: u32) -> Result {
         let (began, mut at, mut hash) = (Instant::now(), 0, 0_u64);
         let mut keys = self.keys.chunks_exact(16 * BATCH).cycle();
         let (mut left, mut rates) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
 //! Peers: other programs that do the same, built and run here where they are installed.
 
 use super::crates::Common;
-use lastmeter_lab::classify::{self, Header, Rule};
-use lastmeter_lab::lookup::{NextHop, Prefix};
+use lastmeter_net::classify::{self, Header, Rule};
+use lastmeter_net::lookup::{NextHop, Prefix};
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -6,7 +6,7 @@ use super::{Result, Setting};
 use crate::Complaint;
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::{Error, Graph, Serial};
-use lastmeter_lab::fabric::bench;
+use lastmeter_lan::fabric::bench;
 use std::fmt::Write;
 use std::process::Command;
 use std::time::Instant;

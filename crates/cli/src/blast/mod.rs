@@ -1,12 +1,12 @@
 //! `lastmeter blast`: traffic between hosts, remotely controlled (D-123, N-90).
 
+pub mod plan;
 mod table;
 
 use crate::world::Disk;
 use crate::{Common, Complaint, Ended, output, progress, results, run};
 use indicatif::ProgressBar;
 use lastmeter_engine::Control;
-use lastmeter_lab::blast;
 use lastmeter_lab::run::Watch;
 use lastmeter_live::blast as live;
 use std::net::SocketAddr;
@@ -136,7 +136,7 @@ fn read(common: &Common, path: &Path) -> Result<live::Plan, Complaint> {
     }
     let text = std::fs::read(path).map_err(fault)?;
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-    let plan = blast::plan(&path.display().to_string(), &text, &Disk::new(Some(folder)));
+    let plan = plan::plan(&path.display().to_string(), &text, &Disk::new(Some(folder)));
     let mut plan = plan.map_err(|problems| run::complaint(common, &problems))?;
     plan.seed = common.seed.unwrap_or(plan.seed);
     Ok(if common.quick { plan.quick() } else { plan })

@@ -3,15 +3,15 @@
 mod programs;
 mod validate;
 
+use crate::emulate::{self, Demand, Options, Report, Trial};
 use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, results, run};
 use lastmeter_base::{Duration, Quantity};
 use lastmeter_engine::Control;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::live::{self, Demand, Options, Report, Trial};
-use lastmeter_lab::report;
 use lastmeter_lab::run::Failure;
+use lastmeter_ledger as report;
 use lastmeter_live::clock::Manner;
 use lastmeter_live::port::Offload;
 use lastmeter_live::site::Kind;
@@ -106,7 +106,7 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     if arguments.search {
         return search(common, &experiment, &options, &disk, &control);
     }
-    let report = live::run(&experiment, &options, &disk, &control)
+    let report = emulate::run(&experiment, &options, &disk, &control)
         .map_err(|failure| complaint(common, failure))?;
     let resources = report.ledger.resources.iter();
     let links: Vec<&str> =
@@ -137,7 +137,7 @@ fn search(
             trial.certificate.shortfall * 100.0,
         ));
     };
-    let found = live::search(experiment, options, disk, control, &mut tell)
+    let found = emulate::search(experiment, options, disk, control, &mut tell)
         .map_err(|failure| complaint(common, failure))?;
     match common.json {
         true => output::print(&format!("{:#}", found.json())),

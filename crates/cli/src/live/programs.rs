@@ -5,8 +5,8 @@
 //! first. A program whose own words have a `--` runs in a shell: `sh -c '...'`.
 
 use super::Arguments;
+use crate::emulate::Started;
 use crate::{Common, Complaint};
-use lastmeter_lab::live::Started;
 use std::io::IsTerminal;
 
 /// The programs of a run; the one of the first host leads it. Without any, and at a terminal, a

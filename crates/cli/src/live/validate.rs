@@ -4,12 +4,12 @@
 //! TCP transfer gets what the rate leaves after headers, where queue and time allow TCP to use it.
 
 use super::{Arguments, complaint, options};
+use crate::emulate::{self, Options, Started};
 use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, run};
 use lastmeter_engine::Control;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::live::{self, Options, Started};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -201,7 +201,7 @@ fn measure(
     let go = |programs: Vec<Started>| {
         let options = Options { programs, ..options.clone() };
         let control = Arc::new(Control::default());
-        let report = live::run(experiment, &options, disk, &control);
+        let report = emulate::run(experiment, &options, disk, &control);
         report.map_err(|failure| complaint(common, failure))
     };
     let name = |host: &lastmeter_lab::experiment::LiveHost| Some(host.name.clone());

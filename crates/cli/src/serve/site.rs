@@ -171,7 +171,7 @@ fn fulfil(site: &Site, route: Route, body: &[u8]) -> Result<Answer, Fault> {
     Ok(Answer::Json(StatusCode::OK, value))
 }
 
-fn ledger(runs: &Runs, id: u64) -> Result<Arc<lastmeter_lab::ledger::Ledger>, Fault> {
+fn ledger(runs: &Runs, id: u64) -> Result<Arc<lastmeter_ledger::Ledger>, Fault> {
     runs.record(id)?;
     runs.store.ledger(id).map_err(|words| Fault::new(StatusCode::NOT_FOUND, words))
 }

@@ -3,7 +3,7 @@
 use super::events::Figures;
 use super::work::COURSE;
 use crate::{Complaint, results};
-use lastmeter_lab::ledger::Ledger;
+use lastmeter_ledger::Ledger;
 use lastmeter_live::token;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

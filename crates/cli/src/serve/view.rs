@@ -1,8 +1,8 @@
 //! Parts of a ledger that a page can show at once, however large the ledger is.
 
 use super::events::{Course, Point};
-use lastmeter_lab::ledger::{Ledger, Path, Resource};
-use lastmeter_lab::report::compare::{Comparison, Line};
+use lastmeter_ledger::compare::{Comparison, Line};
+use lastmeter_ledger::{Ledger, Path, Resource};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -11,8 +11,8 @@
 //! whatever interrupts the program, each run is in the data set once or not at all.
 
 use crate::{Complaint, results};
-use lastmeter_lab::report::columns::Columns;
 use lastmeter_lab::sweep::{self, Plan, Report, Row};
+use lastmeter_ledger::columns::Columns;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 

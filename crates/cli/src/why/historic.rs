@@ -5,11 +5,11 @@ use crate::threads::Threads;
 use crate::world::Disk;
 use crate::{Common, Complaint, Ended, output, progress, results, run};
 use lastmeter_base::{Bytes, Rate};
-use lastmeter_lab::ledger::Ledger;
-use lastmeter_lab::report;
+use lastmeter_lab::historic::{Pair, historic};
 use lastmeter_lab::run::{Crew, Failure, Watch};
-use lastmeter_lab::why::historic::{Pair, historic};
-use lastmeter_lab::why::{beside, reach};
+use lastmeter_ledger as report;
+use lastmeter_ledger::Ledger;
+use lastmeter_why::{beside, reach};
 use std::sync::Arc;
 
 /// The packets and messages of the measurements that such profiles come from, where nothing else

@@ -10,7 +10,7 @@ mod validate;
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_base::{Bytes, Rate};
-use lastmeter_lab::why::change;
+use lastmeter_why::change;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -4,17 +4,17 @@ use super::steps::Steps;
 use super::{Arguments, cache};
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_base::Bytes;
-use lastmeter_lab::ledger::{Ledger, Source};
-use lastmeter_lab::report;
-use lastmeter_lab::why::change::{self, Change};
-use lastmeter_lab::why::what_if::{self, Candidate};
-use lastmeter_lab::why::{beside, explain, model, own};
+use lastmeter_ledger as report;
+use lastmeter_ledger::{Ledger, Source};
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_live::namespace::Hosts;
 use lastmeter_live::predict::{Prediction, predict};
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Setting};
 use lastmeter_live::verdict;
+use lastmeter_why::change::{self, Change};
+use lastmeter_why::what_if::{self, Candidate};
+use lastmeter_why::{beside, explain, model, own};
 use std::time::{Duration, Instant};
 
 /// How long a transfer is repeated while other programs disturb it.

@@ -1,9 +1,9 @@
 //! Somebody else's program: run, followed from outside, and explained when it ends.
 
 use crate::{Common, Complaint, Ended, output, results};
-use lastmeter_lab::report;
-use lastmeter_lab::why::observed;
+use lastmeter_ledger as report;
 use lastmeter_live::observe;
+use lastmeter_why::observed;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;

@@ -3,11 +3,11 @@
 use super::cache;
 use super::steps::Steps;
 use crate::{Common, Complaint, Ended, output};
-use lastmeter_lab::why::ranking::{self, Row, Tried};
 use lastmeter_live::calibrate::{self, Calibration};
 use lastmeter_live::namespace::Hosts;
 use lastmeter_live::transfer::Setting;
 use lastmeter_live::validate;
+use lastmeter_why::ranking::{self, Row, Tried};
 
 pub(super) fn validate(common: &Common) -> Result<Ended, Complaint> {
     let settings = validate::settings();

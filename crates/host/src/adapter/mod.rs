@@ -5,9 +5,8 @@
 //! [`pipeline`] sends messages back to back through it; [`emulation`] says what an emulated one can
 //! stand for; [`picture`] draws it; [`firmware`] writes the skeleton of its program, [`hardware`] its
 //! control in Verilog; [`pcie`] says what its bus leaves to packets; [`cim`] has the equations of
-//! one. Two are stepped by themselves: [`vupboard`] by its registers, [`vudboard`] by its buses.
+//! one.
 
-pub mod card_memory;
 pub mod cim;
 pub mod description;
 pub mod element;
@@ -20,6 +19,4 @@ pub mod picture;
 pub mod pipeline;
 pub mod token;
 pub mod transmitter;
-pub mod vudboard;
-pub mod vupboard;
 mod waiting;

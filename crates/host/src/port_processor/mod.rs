@@ -12,7 +12,7 @@
 //!
 //! The circuit that a packet comes on says which of the two code paths it takes (D-60, D-63). All of
 //! the data path is the card's driver; what is done periodically, distributed queueing, goes before
-//! it (D-62). Virtual output queues and their rates stand in the fabric (`lastmeter_net::fabric`,
+//! it (D-62). Virtual output queues and their rates stand in the fabric (`lastmeter_lan::fabric`,
 //! D-65); the queue of each virtual interface stands at its link (D-66).
 //!
 //! Three ask for the bus and the memory, and take turns: the card that writes what arrives, the card

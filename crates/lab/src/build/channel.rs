@@ -328,12 +328,13 @@ impl Builder<'_, '_> {
 #[cfg(test)]
 mod tests {
     use crate::build::{Changes, build};
+    use crate::close::{Close, close};
     use crate::document::Override;
     use crate::experiment::Experiment;
-    use crate::ledger::{Close, Deadlines, Ledger, close};
     use crate::library::Builtin;
-    use crate::report::terminal::{Style, render};
     use lastmeter_engine::Serial;
+    use lastmeter_ledger::terminal::{Style, render};
+    use lastmeter_ledger::{Deadlines, Ledger};
 
     const NETWORK: &str = include_str!("../../../../experiments/channels/experiment.toml");
 

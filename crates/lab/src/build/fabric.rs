@@ -4,9 +4,9 @@ use super::{Builder, Made, Output};
 use crate::document::{Fault, shorten};
 use lastmeter_base::{Duration, NodeId};
 use lastmeter_engine::{Error, Graph, ResourceId, ResourceInfo, ResourceKind};
-use lastmeter_net::fabric::fat_tree;
-use lastmeter_net::fabric::network::{self, PortOptions, Speed, Stages};
-use lastmeter_net::fabric::port::Place;
+use lastmeter_lan::fabric::fat_tree;
+use lastmeter_lan::fabric::network::{self, PortOptions, Speed, Stages};
+use lastmeter_lan::fabric::port::Place;
 use std::collections::BTreeSet;
 
 /// How many times as fast something is that costs nothing.
@@ -40,10 +40,10 @@ impl Builder<'_, '_> {
         if name == fat_tree::PAGE.name {
             return self.fat_tree(node).map(Some);
         }
-        if name == lastmeter_net::wormhole::element::PAGE.name {
+        if name == lastmeter_lan::wormhole::element::PAGE.name {
             return self.wormhole(node).map(Some);
         }
-        if name == lastmeter_net::preempt::element::PAGE.name {
+        if name == lastmeter_lan::preempt::element::PAGE.name {
             return self.adu_link(node).map(Some);
         }
         if name == lastmeter_host::port_processor::kind::PAGE.name {

@@ -134,7 +134,7 @@ impl Builder<'_, '_> {
         if let Some(kind) = lastmeter_net::impair::find(declared.kind.page) {
             return self.impairment(node, kind);
         }
-        if declared.kind.page.name == lastmeter_net::timed_token::element::PAGE.name {
+        if declared.kind.page.name == lastmeter_lan::timed_token::element::PAGE.name {
             return self.ring(node);
         }
         if let Some(made) = self.vunet_node(node) {

@@ -6,7 +6,7 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Capture, Input, LiveEnd, Made, Output, channel, machine, tcp, vunet};
+use super::{Builder, Capture, Input, LiveEnd, Made, Output, Peer, channel, machine, tcp, vunet};
 use crate::document::{Fault, shorten};
 use crate::experiment::Traffic;
 use crate::replay;
@@ -14,7 +14,6 @@ use lastmeter_base::kind::{Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, NodeId, PathId, Stream, Time, here};
 use lastmeter_engine::{ElementId, Error, PortId};
 use lastmeter_host::profile::Profile;
-use lastmeter_live::port::Peer;
 use lastmeter_net::demultiplexer::Demultiplexer;
 use lastmeter_net::request::{Client, Responder};
 use lastmeter_net::sink::Sink;

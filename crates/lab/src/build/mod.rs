@@ -34,10 +34,9 @@ use crate::replay::Slot;
 use flows::Flows;
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, Time};
 use lastmeter_engine::{Element, ElementId, Error, Graph, PortId, ResourceId, StageInfo};
-use lastmeter_live::port::Peer;
+use lastmeter_lan::vunet::vci::SharedFile;
 use lastmeter_net::queue::{Buffers, Promise, Site};
 use lastmeter_net::tap::Tape;
-use lastmeter_net::vunet::vci::SharedFile;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is different from the experiment, to see what it would buy.
@@ -61,6 +60,15 @@ impl Changes {
         buffers: (1, 1),
         ideal: BTreeSet::new(),
     };
+}
+
+/// Another live host, and the path of the ledger that leads there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The host.
+    pub node: NodeId,
+    /// From here to there.
+    pub path: PathId,
 }
 
 /// A host of a live run, for whoever makes its port.

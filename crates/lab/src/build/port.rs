@@ -5,7 +5,7 @@ use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_engine::{Error, PortId, ResourceKind, StageInfo};
 use lastmeter_host::port_processor::fpx::{self, Fpx};
 use lastmeter_host::port_processor::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port};
-use lastmeter_net::fabric::network;
+use lastmeter_lan::fabric::network;
 
 /// A cell on the line that cells come on.
 const CELL: Bytes = Bytes(53);

@@ -3,8 +3,8 @@
 use super::fabric::FREE;
 use super::{Builder, Made};
 use lastmeter_engine::{Error, PortId, ResourceKind};
-use lastmeter_net::preempt::element::{AduLink, of};
-use lastmeter_net::preempt::link::Link;
+use lastmeter_lan::preempt::element::{AduLink, of};
+use lastmeter_lan::preempt::link::Link;
 
 impl Builder<'_, '_> {
     /// A link that whole units share.

@@ -5,7 +5,7 @@
 //! ```
 
 use super::{Builder, Input};
-use crate::reception::Names;
+use crate::livelock::Names;
 use lastmeter_base::Duration;
 use lastmeter_base::kind::Nested;
 use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};

@@ -4,7 +4,7 @@ use super::{Builder, Made};
 use crate::document::{Fault, shorten};
 use lastmeter_base::{Duration, NodeId, Stream};
 use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
-use lastmeter_net::timed_token::element::{Changed, Ring, medium};
+use lastmeter_lan::timed_token::element::{Changed, Ring, medium};
 use std::collections::BTreeSet;
 
 /// How many times as fast a ring is whose access costs nothing.

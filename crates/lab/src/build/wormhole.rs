@@ -3,7 +3,7 @@
 use super::fabric::FREE;
 use super::{Builder, Made};
 use lastmeter_engine::{Error, PortId, ResourceId, ResourceKind};
-use lastmeter_net::wormhole::element::{Wormhole, lan};
+use lastmeter_lan::wormhole::element::{Wormhole, lan};
 
 impl Builder<'_, '_> {
     /// A wormhole network of the node's neighbours. Its channels are as fast as its hosts' channels

@@ -11,38 +11,35 @@ use lastmeter_base::kind::{
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Quantity, QuantityError, Rate};
 
 /// Decodes against parameters and reports everything that is wrong.
-pub(crate) struct Decoder<'a> {
-    pub(crate) reporter: Reporter,
-    pub(crate) library: &'a dyn Library,
+pub struct Decoder<'a> {
+    /// Who is told what is wrong.
+    pub reporter: Reporter,
+    /// Where profiles come from that the document names.
+    pub library: &'a dyn Library,
 }
 
 /// What the keys of a table may be.
-pub(crate) struct Shape<'a> {
+pub struct Shape<'a> {
     /// What the table describes: "a link".
-    pub(crate) what: &'a str,
+    pub what: &'a str,
     /// The keys with values of their own.
-    pub(crate) params: &'static [Param],
+    pub params: &'static [Param],
     /// Where one more key names a kind: of this family.
-    pub(crate) kind: Option<Family>,
+    pub kind: Option<Family>,
     /// Keys that somebody else decodes.
-    pub(crate) besides: &'a [&'a str],
+    pub besides: &'a [&'a str],
 }
 
 type Decoded = Result<Value, Fault>;
 
 impl Decoder<'_> {
     /// Reports a fault.
-    pub(crate) fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
+    pub fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
         self.reporter.report(mark, key, fault);
     }
 
     /// Decodes a table. What is wrong is reported and left out.
-    pub(crate) fn table(
-        &mut self,
-        shape: &Shape<'_>,
-        item: &Item,
-        key: &str,
-    ) -> (Option<Nested>, Values) {
+    pub fn table(&mut self, shape: &Shape<'_>, item: &Item, key: &str) -> (Option<Nested>, Values) {
         let mut values = Values::default();
         let Some(entries) = item.entries() else {
             let found = format!("{} stands where {} is described", shown(item), shape.what);
@@ -151,7 +148,7 @@ impl Decoder<'_> {
     }
 
     /// Decodes one value. What is wrong is reported.
-    pub(crate) fn value(&mut self, kind: ParamKind, item: &Item, key: &str) -> Option<Value> {
+    pub fn value(&mut self, kind: ParamKind, item: &Item, key: &str) -> Option<Value> {
         if let ParamKind::Nested(family) = kind {
             let what = format!("a {}", family.name());
             let shape = Shape { what: &what, params: &[], kind: Some(family), besides: &[] };
@@ -208,12 +205,12 @@ impl Decoder<'_> {
 }
 
 /// The key of a part of what `key` is the key of.
-pub(crate) fn join(key: &str, part: &str) -> String {
+pub fn join(key: &str, part: &str) -> String {
     if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") }
 }
 
 /// The value as a message shows it.
-pub(super) fn shown(item: &Item) -> String {
+pub(crate) fn shown(item: &Item) -> String {
     match &item.content {
         Content::Text(text) => format!("`\"{}\"`", shorten(text)),
         Content::Integer(_, digits) | Content::Number(_, digits) => {
@@ -317,7 +314,7 @@ fn wrong_type(kind: ParamKind, item: &Item) -> Fault {
 }
 
 /// What may be written, in words.
-pub(crate) fn expected(kind: ParamKind) -> &'static str {
+pub fn expected(kind: ParamKind) -> &'static str {
     match kind {
         ParamKind::Time => "time",
         ParamKind::Size { .. } => "size",
@@ -341,7 +338,7 @@ pub(crate) fn expected(kind: ParamKind) -> &'static str {
 }
 
 /// A quantity that no parameter of a kind is.
-pub(crate) fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
+pub fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
     let text = match &item.content {
         Content::Text(text) => text,
         // The usual slip; the message for a text without unit says what to write.
@@ -356,7 +353,7 @@ pub(crate) fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
         .map_err(|QuantityError { found, right }| Fault::new(found, right).at(&item.mark))
 }
 
-pub(super) fn time(item: &Item) -> Result<Duration, Fault> {
+pub(crate) fn time(item: &Item) -> Result<Duration, Fault> {
     let time = quantity::<Duration>(item)?;
     match time > TIME_MAX {
         true => Err(Fault::new(format!("{time} is too long"), format!("write at most {TIME_MAX}"))),

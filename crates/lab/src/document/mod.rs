@@ -15,9 +15,9 @@ mod tree;
 pub use overrides::Override;
 pub use problem::{Fault, Problem, Reporter, nearest};
 
-pub(crate) use decode::{Decoder, Shape, expected, join, quantity};
+pub use decode::{Decoder, Shape, expected, join, quantity};
 pub(crate) use problem::shorten;
-pub(crate) use tree::{Content, Document, Entry, Item, Mark, value_or_text_json};
+pub use tree::{Content, Document, Entry, Item, Mark, value_or_text_json};
 
 /// A larger file is refused: experiments are written by people.
 pub const FILE_LEN_MAX: usize = 4 << 20;
@@ -27,25 +27,4 @@ pub const PROBLEMS_MAX: usize = 100;
 /// A problem with an option of the command line, or an argument of a function that does the same.
 pub(crate) fn of_option(option: &str, value: &str, found: &str, right: &str) -> Problem {
     problem::whole_file(option, Fault::new(format!("`{}` {found}", shorten(value)), right))
-}
-
-/// For fuzzing: whatever bytes a file has, it is refused with messages that can be shown, or it is
-/// an experiment that can be built, or a profile.
-pub fn fuzz(bytes: &[u8]) {
-    use crate::library::Builtin;
-    let problems = match crate::experiment::Experiment::parse("fuzz.toml", bytes, &[], &Builtin) {
-        Ok(experiment) => {
-            let built = crate::build::build(&experiment, &crate::build::Changes::NONE, &Builtin);
-            built.err().unwrap_or_default()
-        }
-        Err(problems) => {
-            assert!(!problems.is_empty(), "a refusal says why");
-            problems
-        }
-    };
-    let profile = crate::profile::host("fuzz.toml", bytes, &Builtin).err().unwrap_or_default();
-    problems
-        .iter()
-        .chain(&profile)
-        .for_each(|problem| drop((problem.render(true), problem.to_string())));
 }

@@ -143,7 +143,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Adds a problem at `mark`, unless there are very many already.
-    pub(crate) fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
+    pub fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
         if self.problems.len() < PROBLEMS_MAX {
             let problem = self.problem(mark, key, fault);
             // One mistake may be met on two ways; it is said once.
@@ -175,7 +175,7 @@ impl Reporter {
     }
 
     /// How many problems there are, as far as they are kept.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.problems.len()
     }
     /// Whether nothing was wrong.

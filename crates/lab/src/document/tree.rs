@@ -7,49 +7,62 @@ use toml::de::{DeTable, DeValue};
 
 /// Where something was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub(crate) source: usize,
-    pub(crate) span: Range<usize>,
+pub struct Mark {
+    /// Which text.
+    pub source: usize,
+    /// Its bytes in that text.
+    pub span: Range<usize>,
 }
 
 /// A text that marks point into.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     pub(super) name: String,
     pub(super) text: String,
 }
 
 /// A value.
 #[derive(Clone, Debug)]
-pub(crate) struct Item {
-    pub(crate) mark: Mark,
-    pub(crate) content: Content,
+pub struct Item {
+    /// Where it stands.
+    pub mark: Mark,
+    /// What it is.
+    pub content: Content,
 }
 
 /// What a value is.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub enum Content {
+    /// A text.
     Text(String),
-    /// The number, if it fits, and as it was written.
+    /// A whole number: the number, if it fits, and as it was written.
     Integer(Option<i64>, String),
+    /// Any other number, and as it was written.
     Number(f64, String),
+    /// `true` or `false`.
     Flag(bool),
+    /// A date or a time of day, which nothing asks for.
     Datetime(String),
+    /// A list.
     List(Vec<Item>),
+    /// A table.
     Table(Vec<Entry>),
 }
 
 /// A key with its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) mark: Mark,
-    pub(crate) item: Item,
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key stands.
+    pub mark: Mark,
+    /// The value.
+    pub item: Item,
 }
 
 impl Content {
     /// What it is, for messages.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Content::Text(_) => "a text",
             Content::Integer(..) | Content::Number(..) => "a number",
@@ -63,29 +76,29 @@ impl Content {
 
 impl Item {
     /// The entries, where this is a table.
-    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+    pub fn entries(&self) -> Option<&[Entry]> {
         match &self.content {
             Content::Table(entries) => Some(entries),
             _ => None,
         }
     }
     /// Whether this is a list.
-    pub(crate) fn is_list(&self) -> bool {
+    pub fn is_list(&self) -> bool {
         matches!(self.content, Content::List(_))
     }
     /// The items, where this is a list.
-    pub(crate) fn items(&self) -> &[Item] {
+    pub fn items(&self) -> &[Item] {
         match &self.content {
             Content::List(items) => items,
             _ => &[],
         }
     }
     /// The value of `key`, where this is a table that has it.
-    pub(crate) fn get(&self, key: &str) -> Option<&Item> {
+    pub fn get(&self, key: &str) -> Option<&Item> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.item)
     }
     /// The text of `key`, where this is a table that has one.
-    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         match &self.get(key)?.content {
             Content::Text(text) => Some(text),
             _ => None,
@@ -95,9 +108,11 @@ impl Item {
 
 /// A parsed text.
 #[derive(Debug)]
-pub(crate) struct Document {
-    pub(crate) root: Item,
-    pub(crate) reporter: Reporter,
+pub struct Document {
+    /// The whole text as a table.
+    pub root: Item,
+    /// Who is told what is wrong with it.
+    pub reporter: Reporter,
 }
 
 impl Document {
@@ -105,7 +120,7 @@ impl Document {
     ///
     /// # Errors
     /// Everything that is wrong with it as TOML.
-    pub(crate) fn parse(name: &str, bytes: &[u8]) -> Result<Document, Vec<Problem>> {
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Document, Vec<Problem>> {
         let text = text_of(name, bytes)?;
         let mut reporter = Reporter::default();
         reporter.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
@@ -154,7 +169,7 @@ fn syntax_fault(message: &str, meant: &str) -> Fault {
 
 /// Reads a value as it stands behind `key =`; what is no TOML value is a text, so that quantities
 /// need no quotes on a command line.
-pub(super) fn value_or_text(source: usize, offset: usize, text: &str) -> Result<Item, Fault> {
+pub(crate) fn value_or_text(source: usize, offset: usize, text: &str) -> Result<Item, Fault> {
     let trimmed = text.trim();
     let start = offset + (text.len() - text.trim_start().len());
     let whole = Mark { source, span: start..start + trimmed.len() };
@@ -220,7 +235,7 @@ fn table_content(source: usize, table: &DeTable<'_>) -> Content {
 }
 
 /// A default as it would be written, in JSON.
-pub(crate) fn value_or_text_json(text: &str) -> serde_json::Value {
+pub fn value_or_text_json(text: &str) -> serde_json::Value {
     fn json(item: &Item) -> serde_json::Value {
         match &item.content {
             Content::Text(text) | Content::Datetime(text) => text.as_str().into(),

@@ -12,20 +12,21 @@ mod network;
 pub(crate) mod pages;
 
 pub use live::{LIVE_MAX, LiveHost};
-pub(crate) use network::Network;
+pub use network::Network;
 
 use crate::document::{
     Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
 };
 use crate::library::Library;
+use crate::profile;
 use crate::profile::device;
-use crate::{ledger, profile, repro};
 use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
 use lastmeter_base::kind::{Family, Nested, Value, Values};
 use lastmeter_host::adapter::description::Description;
 use lastmeter_host::port_processor;
 use lastmeter_host::profile::Profile;
+use lastmeter_ledger::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ pub struct Experiment {
     /// The descriptions that its adapters name.
     pub devices: BTreeMap<String, Arc<Description>>,
     /// The names of all of these and the hashes of their texts.
-    pub profile_sources: Vec<ledger::Source>,
+    pub profile_sources: Vec<Source>,
     /// The texts that later problems point into.
     pub(crate) reporter: Reporter,
 }
@@ -184,7 +185,7 @@ impl Experiment {
             let Ok(text) = library.profile(PORTS, &name) else { continue };
             match profile::port(&format!("{PORTS}/{name}.toml"), &text) {
                 Ok(port) => drop(self.ports.insert(name.clone(), port.into())),
-                Err(repro::Error::Problems(wrong)) => problems.extend(wrong),
+                Err(profile::error::Error::Problems(wrong)) => problems.extend(wrong),
                 Err(error) => {
                     let fault = Fault::new(error.to_string(), "mend the profile");
                     let mut reporter = self.reporter.clone();
@@ -233,7 +234,7 @@ impl Experiment {
     }
 
     fn name_source(&mut self, name: &str, text: String) {
-        let source = ledger::Source { name: name.to_owned(), hash: crate::digest(text) };
+        let source = Source { name: name.to_owned(), hash: crate::digest(text) };
         if !self.profile_sources.contains(&source) {
             self.profile_sources.push(source);
         }
@@ -308,7 +309,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
 }
 
 /// The tables of a list of tables.
-pub(crate) fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec<&'a Item> {
+pub fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec<&'a Item> {
     match root.get(key) {
         None => Vec::new(),
         Some(item) if item.is_list() => item.items().iter().collect(),

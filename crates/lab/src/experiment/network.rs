@@ -6,43 +6,45 @@ use crate::build::host;
 use std::collections::VecDeque;
 
 /// Single nodes and directions of links, in the order in which they were declared.
-pub(crate) struct Network {
-    pub(crate) nodes: Vec<Single>,
-    pub(crate) hops: Vec<Hop>,
+pub struct Network {
+    /// Every single node.
+    pub nodes: Vec<Single>,
+    /// Every direction of every link.
+    pub hops: Vec<Hop>,
     /// The first member of each declared node.
     first: Vec<usize>,
     /// The hops that arrive at each node.
     arriving: Vec<Vec<usize>>,
     /// The hops that leave each node.
-    pub(crate) leaving: Vec<Vec<usize>>,
+    pub leaving: Vec<Vec<usize>>,
 }
 
 /// One node.
-pub(crate) struct Single {
-    pub(crate) name: String,
+pub struct Single {
+    pub name: String,
     /// Which of the declared nodes it is a member of.
-    pub(crate) declared: usize,
-    pub(crate) forwards: bool,
+    pub declared: usize,
+    pub forwards: bool,
 }
 
 /// One direction of one link.
 #[derive(Clone, Debug)]
-pub(crate) struct Hop {
-    pub(crate) from: usize,
-    pub(crate) to: usize,
+pub struct Hop {
+    pub from: usize,
+    pub to: usize,
     /// Which of the declared links it is a part of.
-    pub(crate) link: usize,
+    pub link: usize,
     /// `alice->r1`.
-    pub(crate) name: String,
+    pub name: String,
     /// The same for all members of a counted node: `s->r1`.
-    pub(crate) group: String,
+    pub group: String,
     /// Whether other hops have the same group.
-    pub(crate) shared: bool,
+    pub shared: bool,
 }
 
 impl Network {
     /// The network of a checked experiment, or of one whose nodes and ends are.
-    pub(crate) fn new(experiment: &Experiment) -> Network {
+    pub fn new(experiment: &Experiment) -> Network {
         let mut network = Network {
             nodes: Vec::new(),
             hops: Vec::new(),
@@ -97,7 +99,7 @@ impl Network {
     }
 
     /// The hosts that a live run connects, in order of declaration.
-    pub(crate) fn live(&self, experiment: &Experiment) -> Vec<usize> {
+    pub fn live(&self, experiment: &Experiment) -> Vec<usize> {
         let is_live = |&node: &usize| {
             let kind = &experiment.nodes[self.nodes[node].declared].kind;
             !self.nodes[node].forwards && kind.values.given("live") == Some(true)
@@ -106,7 +108,7 @@ impl Network {
     }
 
     /// Who goes with whom: member by member where both sides have as many, else one with each.
-    pub(crate) fn pairs(&self, experiment: &Experiment, a: &End, b: &End) -> Vec<(usize, usize)> {
+    pub fn pairs(&self, experiment: &Experiment, a: &End, b: &End) -> Vec<(usize, usize)> {
         let (a, b) = (self.members(experiment, a), self.members(experiment, b));
         match (a.len(), b.len()) {
             (1, _) => b.map(|to| (a.start, to)).collect(),
@@ -117,7 +119,7 @@ impl Network {
 
     /// The hop that leads from each node towards `destination`: the fewest hops, and of equal ones
     /// the one declared first. Hosts pass nothing on.
-    pub(crate) fn towards(&self, destination: usize) -> Vec<Option<usize>> {
+    pub fn towards(&self, destination: usize) -> Vec<Option<usize>> {
         let mut distance = vec![usize::MAX; self.nodes.len()];
         distance[destination] = 0;
         let mut reached = VecDeque::from([destination]);

@@ -4,7 +4,7 @@
 //! really have none. A run is repeated with random orders; a total that moves by more than the
 //! tolerance, or another verdict, is said aloud.
 
-use crate::ledger::Ledger;
+use lastmeter_ledger::Ledger;
 use serde::Serialize;
 
 /// Totals may move by this share of themselves before the check calls it a change.
@@ -27,7 +27,7 @@ pub fn shuffled(ordinary: &Ledger, others: &[Ledger]) -> Shuffle {
     let mut totals: Vec<(String, f64, Vec<f64>)> = Vec::new();
     for (at, path) in ordinary.paths.iter().enumerate() {
         let name = format!("{} {}", path.name, path.class);
-        let of = |value: fn(&crate::ledger::Totals) -> f64| {
+        let of = |value: fn(&lastmeter_ledger::Totals) -> f64| {
             let values = others.iter().map(|other| value(&other.paths[at].totals)).collect();
             (value(&path.totals), values)
         };

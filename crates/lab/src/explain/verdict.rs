@@ -7,8 +7,8 @@
 //! while bytes cross a bus. Where nothing alone helps because several are always in use, these limit together.
 
 use super::what_if::{Change, Effect, by_goodput, group_of};
-use crate::ledger::{Confidence, Ledger, Verdict};
-use crate::reception::livelock;
+use crate::livelock::livelock;
+use lastmeter_ledger::{Confidence, Ledger, Verdict};
 use std::collections::BTreeMap;
 
 /// A resource below this share is not what throughput is limited by.
@@ -162,7 +162,7 @@ fn something_limits(
 
 /// Whether `other` is in use mostly by waiting, and no busier by its own work than `limit`.
 fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
-    let of = |name: &str, share: fn(&crate::ledger::Resource) -> f64| {
+    let of = |name: &str, share: fn(&lastmeter_ledger::Resource) -> f64| {
         let group = ledger.resources.iter().filter(|resource| group_of(&resource.name) == name);
         group.map(share).fold(0.0, f64::max)
     };

@@ -1,6 +1,6 @@
 //! What-ifs: the same run again with one thing changed.
 
-use crate::ledger::{Ledger, WhatIf};
+use lastmeter_ledger::{Ledger, WhatIf};
 use std::collections::BTreeMap;
 
 /// More changes than this are not tried on one run; those that matter least are left out.

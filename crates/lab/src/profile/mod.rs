@@ -8,13 +8,15 @@
 //! ```
 
 mod adapter;
+pub mod constants;
 pub mod device;
+pub mod error;
 
 pub(crate) mod pages;
 mod port;
 
 pub use adapter::{Link, adapter, link};
-pub(crate) use port::options as port_options;
+pub use port::options as port_options;
 pub use port::{line_card, port};
 
 use crate::document::{Content, Decoder, Document, Fault, Item, Problem, Shape, join};

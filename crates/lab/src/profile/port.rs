@@ -6,7 +6,8 @@
 //! profiles/links/oc3.toml --> Constants --> rate and framing --> a link of an experiment
 //! ```
 
-use crate::repro::{Constants, Error};
+use super::constants::Constants;
+use super::error::Error;
 use lastmeter_base::kind::{FRAMING_MAX, RATE_MIN};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_host::port_processor::Options;
@@ -57,7 +58,7 @@ fn impossible(right: &str) -> Error {
 }
 
 /// A port with these constants. Its cells come as fast as a nanosecond apart until a line is known.
-pub(crate) fn options(constants: &Constants) -> Result<Options, Error> {
+pub fn options(constants: &Constants) -> Result<Options, Error> {
     let options = Options {
         cycle: constants.get("pci_cycle")?,
         operation: constants.get("operation_cycles")?,

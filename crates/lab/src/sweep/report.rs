@@ -5,7 +5,7 @@ use super::row::{MEASURES, Measures, Row};
 use super::schedule::Schedule;
 use super::statistics::Interval;
 use super::table::plain;
-use crate::report::figures;
+use lastmeter_ledger::figures;
 use std::collections::BTreeMap;
 
 /// The version of the JSON of a sweep's result.

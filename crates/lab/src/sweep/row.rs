@@ -1,8 +1,8 @@
 //! What one run of a sweep gave: a row.
 
-use crate::ledger::Ledger;
-use crate::report::columns::Columns;
-use crate::report::parquet::Table;
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::columns::Columns;
+use lastmeter_ledger::parquet::Table;
 use serde::{Deserialize, Serialize};
 
 /// One run: which it was, and what came of it.
@@ -104,7 +104,7 @@ impl Measures {
     pub fn of(ledger: &Ledger) -> Measures {
         let totals = || ledger.paths.iter().map(|path| &path.totals);
         let worst = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-        let share = |resource: &&crate::ledger::Resource| resource.busy + resource.blocked;
+        let share = |resource: &&lastmeter_ledger::Resource| resource.busy + resource.blocked;
         // Of equally busy resources, the first: results do not depend on chance.
         let busiest = ledger.resources.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)));
         Measures {

@@ -11,7 +11,7 @@
 use super::factor::{Kind, number};
 use super::plan::{Plan, Run};
 use super::row::{MEASURES, Measures, Row};
-use crate::report::columns::{Columns, Values};
+use lastmeter_ledger::columns::{Columns, Values};
 
 /// The table of runs, in the order of the rows.
 pub fn runs(plan: &Plan, rows: &[Row]) -> Columns {

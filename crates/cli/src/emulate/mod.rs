@@ -1,0 +1,228 @@
+//! Live runs: the same graph between real interfaces, with a certificate that it kept up.
+//!
+//! ```text
+//! experiment --> hosts with `live = true` --> namespaces or attached interfaces
+//!           '--> graph, a port in the place of each of them --> ledger with certificate
+//! ```
+//!
+//! Everything else of the experiment is as in a model, traffic between other hosts included.
+
+mod certificate;
+mod search;
+mod twin;
+
+pub use certificate::Demand;
+pub use search::{Search, Trial, search, trial};
+pub use twin::Twin;
+
+use lastmeter_base::Time;
+use lastmeter_engine::{Control, Element};
+use lastmeter_lab::build::{Changes, LiveEnd, Peer, build_between};
+use lastmeter_lab::close::close;
+use lastmeter_lab::document::{Fault, Mark, Reporter};
+use lastmeter_lab::experiment::{Experiment, LiveHost};
+use lastmeter_lab::library::Library;
+use lastmeter_lab::run::{Failure, closing};
+use lastmeter_ledger::Ledger;
+use lastmeter_live::clock::Manner;
+use lastmeter_live::flood::Flood;
+use lastmeter_live::session::{End, Measured, Program, Session};
+use lastmeter_live::site::{HostOptions, Kind};
+use std::sync::Arc;
+
+fn port_peer(Peer { node, path }: Peer) -> lastmeter_live::port::Peer {
+    lastmeter_live::port::Peer { node, path }
+}
+
+fn refused(error: lastmeter_live::Error) -> Failure {
+    Failure::Live(Box::new(error))
+}
+
+/// How an experiment is run live.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How frames come from hosts that are made.
+    pub kind: Kind,
+    /// Hosts that are interfaces which the user names: host and interface.
+    pub attached: Vec<(String, String)>,
+    /// How the clock waits.
+    pub manner: Manner,
+    /// What the certificate asks for.
+    pub demand: Demand,
+    /// Programs: the host (`None` is the first), the words, and whether the run ends with it.
+    pub programs: Vec<Started>,
+    /// Whether the run is repeated in virtual time and compared.
+    pub twin: bool,
+    /// Frames that are made for the run, from the first host.
+    pub flood: Option<Flood>,
+}
+
+/// A program that a run starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// The host in which it runs; `None` is the first.
+    pub host: Option<String>,
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Whether the run ends when it does.
+    pub leads: bool,
+    /// Whether what it prints is thrown away.
+    pub silent: bool,
+}
+
+/// What came of a live run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// With its certificate.
+    pub ledger: Ledger,
+    /// The comparison with virtual time, where it was asked for.
+    pub twin: Option<Twin>,
+    /// With what the leading program ended, where there was one and it was not killed.
+    pub status: Option<i32>,
+    /// What was measured at the ports.
+    pub measured: Measured,
+}
+
+/// Runs `experiment` live until its leading program ends, or for the experiment's duration where
+/// there is none, or until `control` says so.
+///
+/// # Errors
+/// What is wrong with the experiment or the options, or what the machine refuses.
+pub fn run(
+    experiment: &Experiment,
+    options: &Options,
+    library: &dyn Library,
+    control: &Arc<Control>,
+) -> Result<Report, Failure> {
+    let hosts = experiment.live_hosts();
+    if hosts.len() < 2 {
+        let right = "write live = true for two or more: alice = { host = { live = true } }";
+        return Err(problem("nodes", "there are no two live hosts", right));
+    }
+    let session = lastmeter_live::session::Options {
+        ends: ends(&hosts, &options.attached)?,
+        kind: options.kind,
+        manner: options.manner,
+        programs: programs(&hosts, &options.programs)?,
+        keep: options.twin,
+        flood: options.flood.map(|flood| (0, flood)),
+    };
+    let led = session.programs.iter().any(|program| program.leads);
+    let mut session = Session::open(session).map_err(refused)?;
+    let mut ends = |LiveEnd { index, node, peers }: LiveEnd| -> Box<dyn Element> {
+        Box::new(session.element(index, node, peers.into_iter().map(port_peer).collect()))
+    };
+    let built = build_between(experiment, &Changes::NONE, library, Some(&mut ends));
+    let mut built = built.map_err(Failure::Problems)?;
+    let captures = built.captures();
+    let end = if led { Time::MAX } else { built.end };
+    let mut engine = built.graph.build(1).map_err(Failure::Engine)?;
+    let mut clock = session.start(Arc::clone(control)).map_err(refused)?;
+    engine.run_until(end, &mut clock).map_err(Failure::Engine)?;
+    let outcome = engine.finish().map_err(Failure::Engine)?;
+    let measured = session.finish(&clock);
+    match captures.problems() {
+        problems if problems.is_empty() => {}
+        problems => return Err(Failure::Problems(problems)),
+    }
+    let mut ledger = close(&outcome, closing(experiment));
+    // What the file's traffic stands for came from real programs.
+    ledger.paths.retain(|path| path.class == "live" || path.totals.offered.packets > 0);
+    ledger.certificate = Some(certificate::certificate(&measured, options.demand));
+    ledger.provenance.level = "L0".to_owned();
+    ledger.provenance.host = machine();
+    // A run that its program ended is whole.
+    ledger.provenance.partial = outcome.stopped && !(measured.led && measured.status.is_some());
+    ledger.notes = notes(&measured);
+    let twin = match options.twin {
+        true => Some(twin::replay(experiment, &measured, outcome.now)?),
+        false => None,
+    };
+    ledger.notes.extend(twin.iter().map(Twin::words));
+    Ok(Report { ledger, twin, status: measured.status, measured })
+}
+
+fn problem(key: &str, found: &str, right: &str) -> Failure {
+    let mut reporter = Reporter::default();
+    reporter.report(&Mark { source: 0, span: 0..0 }, key, Fault::new(found, right));
+    Failure::Problems(reporter.into_problems())
+}
+
+fn unknown(what: &str, name: &str, hosts: &[LiveHost]) -> Failure {
+    let known: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    let found = format!("{what} names `{name}`, which is no live host");
+    problem("nodes", &found, &format!("the live hosts are {}", known.join(", ")))
+}
+
+fn ends(hosts: &[LiveHost], attached: &[(String, String)]) -> Result<Vec<End>, Failure> {
+    let is_host = |name: &String| hosts.iter().any(|host| host.name == *name);
+    if let Some((name, _)) = attached.iter().find(|(name, _)| !is_host(name)) {
+        return Err(unknown("--attach", name, hosts));
+    }
+    let end = |host: &LiveHost| {
+        let LiveHost { name, address, prefix } = host.clone();
+        match attached.iter().find(|(attached, _)| *attached == name) {
+            Some((_, interface)) => End::Attached { name, interface: interface.clone() },
+            None => End::Made(HostOptions { name, address, prefix }),
+        }
+    };
+    Ok(hosts.iter().map(end).collect())
+}
+
+fn programs(hosts: &[LiveHost], started: &[Started]) -> Result<Vec<Program>, Failure> {
+    let mut programs = Vec::new();
+    for Started { host, words, leads, silent } in started {
+        let place = match host {
+            None => Some(0),
+            Some(name) => hosts.iter().position(|host| host.name == *name),
+        };
+        let Some(host) = place else {
+            return Err(unknown("--in", host.as_deref().unwrap_or_default(), hosts));
+        };
+        programs.push(Program { host, words: words.clone(), leads: *leads, silent: *silent });
+    }
+    Ok(programs)
+}
+
+/// The machine, as ledgers name it.
+fn machine() -> String {
+    let cores = lastmeter_live::cores::allowed().map_or(0, |cores| cores.len());
+    format!("this machine, {cores} cores")
+}
+
+/// What a reader should know of the figures.
+fn notes(measured: &Measured) -> Vec<String> {
+    let mut notes = vec![
+        "A packet is an Ethernet frame: lengths and rates count its header, not its preamble, \
+         check sequence and gap, unless the link's `framing` does."
+            .to_owned(),
+    ];
+    if measured.steered {
+        notes.push(
+            "What hosts receive is processed on the other cores (receive packet steering)."
+                .to_owned(),
+        );
+    }
+    for line in &measured.lines {
+        let counts = line.counts.each();
+        let told: Vec<String> = counts
+            .iter()
+            .filter(|&&(_, count)| count > 0)
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        let gone = if line.gone { "; it was gone at the end" } else { "" };
+        let told = if told.is_empty() { "nothing".to_owned() } else { told.join(", ") };
+        notes.push(format!("Port of {}: {told}{gone}.", line.name));
+    }
+    let deadlines = &measured.deadlines;
+    if deadlines.count() > 0 {
+        notes.push(format!(
+            "{} deadlines were noticed {} late in the middle, 99 in 100 at most {}, worst {}.",
+            deadlines.count(),
+            deadlines.percentile(0.5),
+            deadlines.percentile(0.99),
+            deadlines.max(),
+        ));
+    }
+    notes
+}

@@ -1,0 +1,44 @@
+//! Every fuzz target of every crate on its corpus and on mutations of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
+
+use lastmeter_base::Stream;
+use lastmeter_wire::fuzz::{Target, mutate};
+use std::path::Path;
+
+/// Targets, and mutations for each: seconds matter here, the long runs are the driver's.
+const ALL: [(&[Target], usize); 7] = [
+    (lastmeter_wire::fuzz::TARGETS, 4000),
+    (lastmeter_net::fuzz::TARGETS, 2000),
+    (lastmeter_lan::fuzz::TARGETS, 2000),
+    (lastmeter_repro::fuzz::TARGETS, 2000),
+    (lastmeter_live::fuzz::TARGETS, 2000),
+    (lastmeter_lab::fuzz::TARGETS, 300),
+    (lastmeter::fuzz::TARGETS, 300),
+];
+
+/// Its inputs, in the order of their names.
+fn corpus(target: &Target) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
+    let mut files: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+#[test]
+fn no_target_fails_on_mutations_of_its_corpus() {
+    for (target, count) in
+        ALL.into_iter().flat_map(|(all, count)| all.iter().map(move |one| (one, count)))
+    {
+        let corpus = corpus(target);
+        corpus.iter().for_each(|member| (target.run)(member));
+        let mut random = Stream::new(0, target.name);
+        let mut input = Vec::new();
+        for _ in 0..count {
+            mutate(&mut random, &corpus, &mut input);
+            (target.run)(&input);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Live runs between network namespaces: delays, counts, hostile frames, twins, nothing left behind.
+//!
+//! The helpers are this program run again, so it has its own `main`. Needs network namespaces:
+//! without the rights each test says `SKIP:` and why. For longer than a test suite should take:
+//! `LASTMETER_CYCLES=1000 LASTMETER_HOSTILE=60 cargo test -p lastmeter-lab --test live`.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a test")]
+
+use lastmeter::emulate::{Demand, Options, Report, Started, run};
+use lastmeter_base::Duration;
+use lastmeter_engine::Control;
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::Builtin;
+use lastmeter_live::clock::Manner;
+use lastmeter_live::flood::Flood;
+use lastmeter_live::port::Offload;
+use lastmeter_live::site::{HostOptions, Kind, Site, clean};
+use std::io::{BufRead, BufReader, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// Tells this program to hold a site until it is killed.
+const HOLD: &str = "LASTMETER_TEST_HOLD";
+
+/// How often a test may be tried, with a longer pause before each further attempt.
+const ATTEMPTS: u32 = 5;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+const KINDS: [Kind; 5] = [
+    Kind::Xdp,
+    Kind::Packet,
+    Kind::Tap(Offload::None),
+    Kind::Tap(Offload::Checksum),
+    Kind::Tap(Offload::Segmentation),
+];
+
+fn main() {
+    lastmeter_live::worker::enter_if_asked();
+    if std::env::var(HOLD).is_ok() {
+        return hold();
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if let Err(e) = Site::open(&two(), Kind::Packet) {
+        println!("SKIP: all live runs: {e}");
+        return;
+    }
+    let mut failed = Vec::new();
+    for (name, test) in TESTS {
+        if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(w.as_str())) {
+            continue;
+        }
+        let from = std::time::Instant::now();
+        // A machine that others use may spoil one run; a wrong count spoils all.
+        let passed = (0..ATTEMPTS).any(|attempt| {
+            std::thread::sleep(PAUSE * attempt);
+            catch_unwind(AssertUnwindSafe(test)).is_ok()
+        });
+        if !passed {
+            failed.push(name);
+        }
+        println!("test {name} ({:.1} s)", from.elapsed().as_secs_f64());
+    }
+    assert!(failed.is_empty(), "failed: {failed:?}");
+}
+
+const TESTS: &[(&str, fn())] = &[
+    ("a_ping_takes_twice_the_delay", ping_takes_twice_the_delay),
+    ("every_kind_of_port_carries_every_frame_and_its_twin_agrees", every_port),
+    ("tcp_gets_what_the_rate_leaves", tcp_gets_the_rate),
+    ("a_flood_that_the_link_cannot_carry_is_dropped_by_its_queue", queue_drops),
+    ("hostile_frames_are_counted_and_others_are_served", hostile),
+    ("a_port_that_disappears_is_survived", port_disappears),
+    ("a_strict_run_ends_at_the_first_violation", strict),
+    ("nothing_is_left_behind_by_many_runs", cycles),
+    ("what_a_killed_run_left_is_cleaned_by_the_next", killed),
+];
+
+const EXPERIMENT: &str = r#"
+title = "A link"
+duration = "600 ms"
+[nodes]
+alice = { host = { live = true } }
+bob = { host = { live = true } }
+[[links]]
+between = ["alice", "bob"]
+rate = "100 Mbit/s"
+delay = "5 ms"
+queue = { drop-tail = { packets = 1000 } }
+"#;
+
+const STAR: &str = r#"
+title = "A star"
+duration = "2 s"
+[nodes]
+alice = { host = { live = true } }
+bob = { host = { live = true, address = "10.9.0.2/24" } }
+carol = { host = { live = true, address = "10.9.0.3/24" } }
+r = { router = {} }
+[[links]]
+between = ["alice", "r"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+queue = { drop-tail = { packets = 100 } }
+[[links]]
+between = ["bob", "r", "carol"]
+rate = "1 Gbit/s"
+delay = "1 ms"
+"#;
+
+fn two() -> Vec<HostOptions> {
+    let host = |name: &str, last| HostOptions {
+        name: name.to_owned(),
+        address: std::net::Ipv4Addr::new(10, 77, 0, last),
+        prefix: 24,
+    };
+    vec![host("alice", 1), host("bob", 2)]
+}
+
+fn parse(text: &str, sets: &[&str]) -> Experiment {
+    let overrides: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
+    let shown = |problems: Vec<lastmeter_lab::document::Problem>| {
+        problems.iter().map(|problem| problem.render(false)).collect::<String>()
+    };
+    Experiment::parse("live.toml", text, &overrides, &Builtin).map_err(shown).unwrap()
+}
+
+fn options(kind: Kind) -> Options {
+    Options {
+        kind,
+        attached: Vec::new(),
+        manner: Manner::SLEEPING,
+        // Others may build on the machine meanwhile.
+        demand: Demand { share: 0.5, tolerance: Duration::from_ms(20) },
+        programs: Vec::new(),
+        twin: true,
+        flood: None,
+    }
+}
+
+fn shell(host: &str, script: &str, leads: bool) -> Started {
+    let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+    Started { host: Some(host.to_owned()), words, leads, silent: true }
+}
+
+fn flood(rate: f64, len: usize, lasts: f64) -> Flood {
+    Flood { rate, len, lasts, hostile: false, core: None }
+}
+
+fn go(experiment: &Experiment, options: &Options) -> Report {
+    run(experiment, options, &Builtin, &Arc::new(Control::default())).unwrap()
+}
+
+fn is_installed(program: &str) -> bool {
+    let mut command = Command::new(program);
+    let found = command.arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !found {
+        println!("SKIP: `{program}` is not installed");
+    }
+    found
+}
+
+fn temporary(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("lastmeter-{name}-{}", std::process::id()))
+}
+
+fn ping_takes_twice_the_delay() {
+    if !is_installed("ping") {
+        return;
+    }
+    for kind in [Kind::Packet, Kind::Tap(Offload::Checksum)] {
+        let file = temporary("ping");
+        let script = format!("ping -c 8 -i 0.05 10.77.0.2 > {}", file.display());
+        let programs = vec![shell("alice", &script, true)];
+        let report = go(&parse(EXPERIMENT, &[]), &Options { programs, ..options(kind) });
+        assert_eq!(report.status, Some(0));
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let times = text.split("time=").skip(1);
+        let mut times: Vec<f64> =
+            times.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect();
+        times.sort_by(f64::total_cmp);
+        println!("  ping {times:?} ms");
+        // Never early; late by what a busy machine takes.
+        assert!(times[0] >= 10.0 && times[4] < 14.0, "{times:?}");
+        let twin = report.twin.unwrap();
+        assert!(twin.order_identical && twin.early == 0 && twin.changed == 0, "{twin:?}");
+    }
+}
+
+fn every_port() {
+    for kind in kinds() {
+        let flood = Some(flood(2_000.0, 1000, 0.3));
+        let report = go(&parse(EXPERIMENT, &[]), &Options { flood, ..options(kind) });
+        let flooded = report.measured.flooded.unwrap();
+        let lost = report.measured.overruns;
+        println!("  {kind:?}: {flooded:?}, overruns {lost}");
+        assert!(flooded.sent > 300);
+        assert!(report.measured.received[1] >= flooded.sent - lost);
+        assert_eq!(report.ledger.balance.packets_residual, 0);
+        let twin = report.twin.unwrap();
+        assert!(twin.both >= flooded.sent - lost && twin.alone == (0, 0), "{twin:?}");
+        assert!(twin.order_identical && twin.early == 0 && twin.changed == 0, "{twin:?}");
+        let certificate = report.ledger.certificate.unwrap();
+        // What the twin finds is what the certificate has said, without the time before arrival.
+        assert!(twin.differences.max().as_secs_f64() <= certificate.worst_lag + 1e-9);
+    }
+}
+
+fn tcp_gets_the_rate() {
+    if !is_installed("iperf3") {
+        return;
+    }
+    let file = temporary("iperf");
+    let client = format!("sleep 0.2; iperf3 -c 10.77.0.2 -t 2 -J > {}", file.display());
+    let programs = vec![shell("bob", "exec iperf3 -s -1", false), shell("alice", &client, true)];
+    let experiment = parse(EXPERIMENT, &["links.0.rate=20 Mbit/s"]);
+    let report = go(&experiment, &Options { programs, ..options(Kind::Tap(Offload::Checksum)) });
+    let result: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let goodput = result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    println!("  {:.2} Mbit/s, {}", goodput / 1e6, report.ledger.certificate.unwrap().words);
+    // 1448 bytes of data in a frame of 1514; slow start and a busy machine may take a tenth.
+    let expected = 20e6 * 1448.0 / 1514.0;
+    assert!(goodput < expected * 1.01 && goodput > expected * 0.9, "{goodput} of {expected}");
+}
+
+fn queue_drops() {
+    // 1000 frames a second of 1000 bytes are 8 Mbit/s: a link of 2 carries a quarter.
+    let sets = ["links.0.rate=2 Mbit/s", "links.0.queue={ drop-tail = { packets = 10 } }"];
+    let flood = Some(flood(1_000.0, 1000, 0.5));
+    let report = go(&parse(EXPERIMENT, &sets), &Options { flood, ..options(Kind::Packet) });
+    let path = report.ledger.paths.iter().find(|path| path.name == "alice->bob").unwrap();
+    println!("  {:?}", path.totals);
+    assert!((0.6..0.85).contains(&path.totals.loss), "{:?}", path.totals);
+    assert_eq!(report.measured.overruns, 0);
+}
+
+/// The kinds of ports that there are rights for.
+fn kinds() -> Vec<Kind> {
+    let may = |kind: &Kind| {
+        let opened = Site::open(&two(), *kind);
+        if let Err(e) = &opened {
+            println!("SKIP: {kind:?}: {e}");
+        }
+        opened.is_ok()
+    };
+    KINDS.into_iter().filter(may).collect()
+}
+
+/// So many seconds, or as many as a documented variable says.
+fn longer(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Pages of memory that this program holds.
+fn pages() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn hostile() {
+    let seconds = longer("LASTMETER_HOSTILE", 2);
+    for kind in [Kind::Packet, Kind::Tap(Offload::Segmentation)] {
+        let before = pages();
+        // Ten times what alice's link carries: 10 Mbit/s are 1651 frames of 757 bytes a second.
+        let flood = Some(Flood { hostile: true, ..flood(16_510.0, 1500, seconds as f64) });
+        let mut programs = Vec::new();
+        let (ping, file) = (is_installed("ping"), temporary("hostile"));
+        if ping {
+            let count = seconds * 10;
+            let script = format!("ping -q -c {count} -i 0.1 10.9.0.3 > {}", file.display());
+            programs.push(shell("bob", &script, false));
+        }
+        let experiment = parse(STAR, &[&format!("duration={} ms", seconds * 1000 + 500)]);
+        let options = Options { flood, programs, twin: false, ..options(kind) };
+        let report = go(&experiment, &options);
+        let (flooded, counts) = (report.measured.flooded.unwrap(), report.measured.lines[0].counts);
+        println!("  {kind:?}: {flooded:?} {counts:?}");
+        let explained =
+            counts.received + counts.truncated + counts.oversized + counts.garbled + counts.overrun;
+        // What a full interface drops, it may tell the sender too. ARP and the like come from the host itself.
+        let offered = flooded.sent + flooded.refused;
+        assert!(explained >= flooded.sent && explained <= offered + 100, "{explained}");
+        assert!(flooded.sent > seconds * 10_000, "the machine had no time to send");
+        let grown = pages().saturating_sub(before) * 4096;
+        assert!(grown < 64 << 20, "grown by {grown} bytes");
+        if ping {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let _ = std::fs::remove_file(&file);
+            println!("  {}", text.lines().find(|line| line.contains("loss")).unwrap_or(&text));
+            assert!(text.contains(" 0% packet loss") || text.is_empty(), "{text}");
+        }
+    }
+}
+
+fn port_disappears() {
+    if !is_installed("ip") {
+        return;
+    }
+    let programs = vec![
+        shell("alice", "for i in $(seq 40); do ping -c 1 -W 1 10.77.0.2; sleep 0.01; done", false),
+        shell("bob", "sleep 0.2; ip link delete eth0", false),
+    ];
+    for kind in [Kind::Packet, Kind::Tap(Offload::Checksum)] {
+        let programs = programs.clone();
+        let experiment = parse(EXPERIMENT, &["duration=900 ms"]);
+        let report = go(&experiment, &Options { programs, twin: false, ..options(kind) });
+        let counts = report.measured.lines[1].counts;
+        println!("  {kind:?}: {counts:?} {}", report.measured.lines[1].gone);
+        assert!(counts.failures + counts.unreachable > 0, "{counts:?}");
+        assert!(report.ledger.duration > 0.89, "it ran on: {}", report.ledger.duration);
+    }
+}
+
+fn strict() {
+    let flood = Some(flood(2_000.0, 100, 0.3));
+    let strict = Some(Duration::from_ns(1));
+    let manner = Manner { strict, ..Manner::SLEEPING };
+    let report = go(&parse(EXPERIMENT, &[]), &Options { flood, manner, ..options(Kind::Packet) });
+    assert!(report.ledger.duration < 0.3, "{}", report.ledger.duration);
+    let certificate = report.ledger.certificate.unwrap();
+    assert!(!certificate.kept_up && certificate.words.contains("a frame left"));
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn children() -> String {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn interfaces() -> usize {
+    std::fs::read_to_string("/proc/net/dev").unwrap().lines().count()
+}
+
+fn cycles() {
+    let cycles = longer("LASTMETER_CYCLES", 16);
+    let experiment = parse(EXPERIMENT, &["duration=1 ms"]);
+    let once = |kind| {
+        let programs = vec![shell("bob", "sleep 30 & sleep 30", false)];
+        go(&experiment, &Options { programs, twin: false, ..options(kind) });
+    };
+    let kinds = kinds();
+    kinds.iter().copied().for_each(once);
+    let before = (descriptors(), interfaces());
+    let pages_before = pages();
+    for cycle in 0..cycles {
+        once(kinds[cycle as usize % kinds.len()]);
+    }
+    assert_eq!((descriptors(), interfaces()), before);
+    assert_eq!(children(), "");
+    assert_eq!(clean(), 0, "programs were left");
+    let grown = pages().saturating_sub(pages_before) * 4096;
+    println!("  {cycles} runs, memory grew by {grown} bytes");
+    assert!(grown < 16 << 20, "grown by {grown} bytes");
+}
+
+/// Holds two hosts and a program that nothing ends but the next run.
+#[allow(clippy::zombie_processes, reason = "it is killed before it could wait for its child")]
+fn hold() {
+    let (mut site, _ports) = Site::open(&two(), Kind::Packet).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "setsid sleep 60 & echo $!; wait"]).stdout(Stdio::piped());
+    let mut child = site.spawn(0, command, true, &[0]).unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    println!("{}", line.trim());
+    std::io::stdout().flush().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+fn killed() {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .env(HOLD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let orphan = format!("/proc/{}/stat", line.trim());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(std::fs::exists(&orphan).unwrap(), "what is to be cleaned is there");
+    // The next run does it before anything else.
+    drop(Site::open(&two(), Kind::Packet).unwrap());
+    let gone = || match std::fs::read_to_string(&orphan) {
+        Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
+        Err(_) => true,
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    while !gone() {
+        assert!(std::time::Instant::now() < until, "still there: {orphan}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,217 @@
+//! Closing the books of a model run: from the engine's outcome to the ledger.
+
+use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
+use lastmeter_ledger::{
+    Balance, Count, Deadlines, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA,
+    Series, Stage, Step, Times, Totals,
+};
+use std::collections::BTreeMap;
+
+/// What the ledger says of a run besides what the books say.
+#[derive(Clone, Debug, Default)]
+pub struct Close {
+    /// What was run.
+    pub title: String,
+    /// Where the figures come from.
+    pub provenance: Provenance,
+}
+
+/// Makes the ledger of a run, without verdict and what-ifs.
+pub fn close(outcome: &Outcome, close: Close) -> Ledger {
+    let duration = outcome.now.since_start().as_secs_f64();
+    let paths: Vec<Path> = outcome
+        .paths
+        .iter()
+        .zip(&outcome.books.paths)
+        .map(|(info, book)| Path {
+            name: info.name.clone(),
+            class: info.class.clone(),
+            stages: stages(outcome, book),
+            totals: totals(outcome, book, duration),
+            latencies: latencies(&book.latency),
+        })
+        .collect();
+    let made = outcome.books.made as i64;
+    let found = (outcome.books.delivered + outcome.books.dropped + outcome.held) as i64;
+    // The engine has proved the exact balance; this is what floating point leaves of it.
+    let residual = |path: &Path| {
+        let stages: f64 = path.stages.iter().map(Stage::mean).sum();
+        let difference = (path.totals.latency.mean - stages).abs();
+        if difference < 1e-12 { 0.0 } else { difference }
+    };
+    let latency_residual = paths.iter().map(residual).fold(0.0, f64::max);
+    let mut provenance = close.provenance;
+    provenance.partial = outcome.stopped;
+    Ledger {
+        schema: SCHEMA.to_owned(),
+        title: close.title,
+        duration,
+        resources: resources(outcome),
+        paths,
+        verdict: None,
+        what_ifs: Vec::new(),
+        balance: Balance { latency_residual, packets_residual: made - found },
+        certificate: None,
+        provenance,
+        notes: Vec::new(),
+        series: series(outcome),
+    }
+}
+
+fn series(outcome: &Outcome) -> Vec<Series> {
+    let all = outcome.elements.iter().flat_map(|element| {
+        element.series.iter().map(move |(name, unit, series)| (&element.name, name, *unit, series))
+    });
+    all.map(|(element, name, unit, series)| {
+        let (unit, scale) = if unit == "ps" { ("s", 1e-12) } else { (unit, 1.0) };
+        let step = |(at, (least, most)): (lastmeter_base::Time, (u64, u64))| Step {
+            at: at.since_start().as_secs_f64(),
+            least: least as f64 * scale,
+            most: most as f64 * scale,
+        };
+        Series {
+            name: format!("{element}: {name}"),
+            unit: unit.to_owned(),
+            step: series.width().as_secs_f64(),
+            steps: series.steps().map(step).collect(),
+        }
+    })
+    .collect()
+}
+
+fn stages(outcome: &Outcome, book: &PathBook) -> Vec<Stage> {
+    let delivered = book.delivered.packets;
+    let mut drops: BTreeMap<Option<u32>, BTreeMap<String, u64>> = BTreeMap::new();
+    for (key, count) in &book.dropped {
+        let by_reason = drops.entry(key.stage.map(|stage| stage.0)).or_default();
+        *by_reason.entry(key.reason.to_owned()).or_default() += count.packets;
+    }
+    let mut stages: Vec<Stage> = book
+        .rows()
+        .into_iter()
+        .map(|row| {
+            let dropped = drops.remove(&Some(row.stage.0)).unwrap_or_default();
+            stage(outcome, row, delivered, dropped)
+        })
+        .collect();
+    // Stages that dropped everything, and drops outside any stage, come last.
+    for (stage, by_reason) in drops {
+        let info = stage.map(|stage| &outcome.stages[stage as usize]);
+        stages.push(Stage {
+            name: info.map_or("elsewhere", |info| &info.name).to_owned(),
+            resource: info.and_then(|info| info.resource).map(|id| resource_name(outcome, id)),
+            packets: 0,
+            bytes: 0,
+            wait: Times::default(),
+            service: Times::default(),
+            blocked: Times::default(),
+            copies: info.map_or(0, |info| info.copies),
+            touches: info.map_or(0, |info| info.touches),
+            drops: by_reason,
+        });
+    }
+    stages
+}
+
+fn stage(outcome: &Outcome, row: &Row, delivered: u64, drops: BTreeMap<String, u64>) -> Stage {
+    let info = &outcome.stages[row.stage.0 as usize];
+    Stage {
+        name: info.name.clone(),
+        resource: info.resource.map(|id| resource_name(outcome, id)),
+        packets: row.passed.packets,
+        bytes: row.passed.bytes,
+        wait: times(&row.wait, delivered),
+        service: times(&row.service, delivered),
+        blocked: times(&row.blocked, delivered),
+        copies: info.copies,
+        touches: info.touches,
+        drops,
+    }
+}
+
+fn resource_name(outcome: &Outcome, id: lastmeter_engine::ResourceId) -> String {
+    outcome.resources[id.0 as usize].name.clone()
+}
+
+fn times(distribution: &Distribution, delivered: u64) -> Times {
+    Times {
+        mean: distribution.sum() as f64 / delivered.max(1) as f64 / 1e12,
+        p50: distribution.percentile(0.5).as_secs_f64(),
+        p99: distribution.percentile(0.99).as_secs_f64(),
+    }
+}
+
+fn totals(outcome: &Outcome, book: &PathBook, duration: f64) -> Totals {
+    let count = |count: EngineCount| Count { packets: count.packets, bytes: count.bytes };
+    let dropped = book.dropped_total();
+    let offered = book.offered.packets.max(1) as f64;
+    let crossings: u128 = book
+        .rows()
+        .iter()
+        .map(|row| {
+            let info = &outcome.stages[row.stage.0 as usize];
+            u128::from(info.memory) * u128::from(row.passed.bytes)
+        })
+        .sum();
+    Totals {
+        offered: count(book.offered),
+        delivered: count(book.delivered),
+        dropped: count(dropped),
+        held: book.offered.packets - book.delivered.packets - dropped.packets,
+        goodput: match duration > 0.0 {
+            true => book.delivered.bytes as f64 * 8.0 / duration,
+            false => 0.0,
+        },
+        loss: dropped.packets as f64 / offered,
+        latency: Latency {
+            mean: book.latency.mean(),
+            p50: book.latency.percentile(0.5).as_secs_f64(),
+            p99: book.latency.percentile(0.99).as_secs_f64(),
+            max: book.latency.max().as_secs_f64(),
+        },
+        jitter: book.variation.mean(),
+        reordered: book.reordered,
+        corrupted: book.corrupted,
+        memory_multiple: crossings as f64 / book.delivered.bytes.max(1) as f64,
+        deadlines: match book.deadlines {
+            lastmeter_engine::Deadlines { made: 0, met: 0, late: 0 } => None,
+            lastmeter_engine::Deadlines { made, met, late } => Some(Deadlines { made, met, late }),
+        },
+    }
+}
+
+/// Shares of packets whose latency is kept: enough to draw the distribution, and its tail.
+const SHARES: [f64; 15] =
+    [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+
+fn latencies(latency: &Distribution) -> Vec<Quantile> {
+    let at = |share| Quantile { share, latency: latency.percentile(share).as_secs_f64() };
+    if latency.count() == 0 { Vec::new() } else { SHARES.map(at).to_vec() }
+}
+
+fn resources(outcome: &Outcome) -> Vec<Resource> {
+    let delivered: u128 =
+        outcome.books.paths.iter().map(|book| u128::from(book.delivered.bytes)).sum();
+    outcome
+        .resources
+        .iter()
+        .zip(&outcome.books.resources)
+        .map(|(info, used)| {
+            let elapsed = u128::from(outcome.now.as_ps()) * u128::from(info.units);
+            let share = |time: u128| time as f64 / elapsed.max(1) as f64;
+            let stage_name = |stage: u32| outcome.stages[stage as usize].name.clone();
+            let by_stage =
+                used.by_stage.iter().map(|(stage, &busy)| (stage_name(stage.0), share(busy)));
+            Resource {
+                name: info.name.clone(),
+                kind: info.kind.name().to_owned(),
+                units: info.units,
+                busy: share(used.busy()),
+                blocked: share(used.blocked),
+                idle: share(used.idle),
+                by_stage: by_stage.collect(),
+                bytes_per_delivered_byte: used.moved as f64 / delivered.max(1) as f64,
+            }
+        })
+        .collect()
+}

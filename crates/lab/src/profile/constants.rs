@@ -1,0 +1,213 @@
+//! The constants that a computation is given, each with where it comes from.
+//!
+//! ```text
+//! [constants]
+//! segment = { value = "256 B", source = "Table 5.1", what = "D_segsize, DMA segment size" }
+//! metre_delay = { value = "5 ns", origin = "assumed", source = "light in glass", what = "..." }
+//! ```
+
+use super::error::Error;
+use crate::document::{Decoder, Document, Entry, Fault, Item, Reporter, Shape, join};
+use crate::library::Builtin;
+use lastmeter_base::kind::{PACKET_MAX, Param, ParamKind, Typed};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Where a constant comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It stands in the document.
+    Document,
+    /// It is general knowledge that the document needs and does not say.
+    Assumed,
+    /// It was chosen so that our result agrees with published values; `source` names them.
+    Fitted,
+}
+
+/// How many constants come from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Origins {
+    /// From the document.
+    pub document: u64,
+    /// From general knowledge.
+    pub assumed: u64,
+    /// From fitting.
+    pub fitted: u64,
+}
+
+const CONSTANT: &[Param] = &[
+    Param::required("source", ParamKind::Text, "the section, or what it was fitted to"),
+    Param::required("what", ParamKind::Text, "what it means, with the document's letter"),
+    Param::or("origin", ParamKind::Choice(ORIGINS), "document", "where it comes from"),
+];
+const ORIGINS: &[&str] = &["document", "assumed", "fitted"];
+
+/// The keys of a profile besides its constants.
+const PROFILE: &[Param] = &[
+    Param::required("what", ParamKind::Text, "what it describes"),
+    Param::required("source", ParamKind::Text, "the document"),
+];
+/// Constants by name.
+#[derive(Clone, Debug, Default)]
+pub struct Constants {
+    known: BTreeMap<String, Constant>,
+    /// One for each file, with its text: the value of a constant is read when it is asked for.
+    files: Vec<Reporter>,
+}
+
+#[derive(Clone, Debug)]
+struct Constant {
+    value: Item,
+    what: String,
+    origin: Origin,
+    file: usize,
+}
+
+/// A type that constants can have.
+pub trait ConstantType: Typed {
+    /// How it is written.
+    const KIND: ParamKind;
+}
+
+impl ConstantType for Duration {
+    const KIND: ParamKind = ParamKind::Time;
+}
+impl ConstantType for Bytes {
+    const KIND: ParamKind = ParamKind::Size { min: 0, max: PACKET_MAX.0 };
+}
+impl ConstantType for Rate {
+    const KIND: ParamKind = ParamKind::Rate;
+}
+impl ConstantType for PerByte {
+    const KIND: ParamKind = ParamKind::PerByte;
+}
+impl ConstantType for u64 {
+    const KIND: ParamKind = ParamKind::Integer { min: 0, max: i64::MAX as u64 };
+}
+
+impl ConstantType for Vec<u64> {
+    const KIND: ParamKind = ParamKind::Integers { min: 0, max: i64::MAX as u64 };
+}
+
+/// Reads a file of constants.
+///
+/// # Errors
+/// It is no TOML.
+pub fn open(file: &str, text: &str) -> Result<(Item, Decoder<'static>), Error> {
+    let Document { root, reporter } =
+        Document::parse(file, text.as_bytes()).map_err(Error::Problems)?;
+    Ok((root, Decoder { reporter, library: &Builtin }))
+}
+
+/// Ends reading a file.
+///
+/// # Errors
+/// Everything that was found wrong with it.
+pub fn finish(decoder: Decoder<'_>) -> Result<(), Error> {
+    match decoder.reporter.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Problems(decoder.reporter.into_problems())),
+    }
+}
+
+impl Constants {
+    /// Those of a profile's file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn of_profile(file: &str, text: &str) -> Result<Constants, Error> {
+        let mut constants = Constants::default();
+        constants.add_profile(file, text)?;
+        Ok(constants)
+    }
+
+    /// Adds those of a profile's file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn add_profile(&mut self, file: &str, text: &str) -> Result<(), Error> {
+        let (root, mut decoder) = open(file, text)?;
+        let besides = &["constants"];
+        let shape = Shape { what: "a profile", params: PROFILE, kind: None, besides };
+        decoder.table(&shape, &root, "");
+        self.add(&mut decoder, root.get("constants"));
+        finish(decoder)
+    }
+
+    /// Adds the constants of a file, and reports what is wrong with them.
+    pub fn add(&mut self, decoder: &mut Decoder<'_>, table: Option<&Item>) {
+        for entry in table.and_then(Item::entries).unwrap_or_default() {
+            if let Some(constant) = self.read(decoder, entry) {
+                self.known.insert(entry.key.clone(), constant);
+            }
+        }
+        self.files.push(decoder.reporter.clone());
+    }
+
+    fn read(&self, decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Constant> {
+        let key = join("constants", &entry.key);
+        let shape = Shape { what: "a constant", params: CONSTANT, kind: None, besides: &["value"] };
+        let (_, values) = decoder.table(&shape, &entry.item, &key);
+        let (source, what) = (values.given::<String>("source")?, values.given::<String>("what")?);
+        let mut fail = |found: &str, right: &str| {
+            decoder.report(&entry.mark, &key, Fault::new(found, right));
+            None
+        };
+        if source.trim().is_empty() || what.trim().is_empty() {
+            return fail("nothing says where it comes from", "say so in `source` and `what`");
+        }
+        if self.known.contains_key(&entry.key) {
+            return fail("the profile has this constant already", "leave one out");
+        }
+        let Some(value) = entry.item.get("value") else {
+            return fail("it has no value", "write `value = \"10 us\"`");
+        };
+        let origin = match values.given::<String>("origin")?.as_str() {
+            "document" => Origin::Document,
+            "assumed" => Origin::Assumed,
+            _ => Origin::Fitted,
+        };
+        Some(Constant { value: value.clone(), what, origin, file: self.files.len() })
+    }
+
+    /// The value of a constant: a quantity that is written with its unit, or a whole number.
+    ///
+    /// # Errors
+    /// There is no such constant, or it is of another type.
+    pub fn get<T: ConstantType>(&self, name: &str) -> Result<T, Error> {
+        let constant = self.find(name)?;
+        let reporter = self.files[constant.file].clone();
+        let mut decoder = Decoder { reporter, library: &Builtin };
+        let key = join("constants", &join(name, "value"));
+        let value = decoder.value(T::KIND, &constant.value, &key);
+        let typed = value.as_ref().and_then(T::typed);
+        typed.ok_or_else(|| Error::Problems(decoder.reporter.into_problems()))
+    }
+
+    /// What the constant `name` means, in its file's own words.
+    ///
+    /// # Errors
+    /// There is no such constant.
+    pub fn what(&self, name: &str) -> Result<&str, Error> {
+        self.find(name).map(|constant| constant.what.as_str())
+    }
+
+    /// How many come from where.
+    pub fn origins(&self) -> Origins {
+        let mut origins = Origins::default();
+        for constant in self.known.values() {
+            match constant.origin {
+                Origin::Document => origins.document += 1,
+                Origin::Assumed => origins.assumed += 1,
+                Origin::Fitted => origins.fitted += 1,
+            }
+        }
+        origins
+    }
+
+    fn find(&self, name: &str) -> Result<&Constant, Error> {
+        let known = || self.known.keys().cloned();
+        self.known.get(name).ok_or_else(|| Error::unknown("constant", name, known()))
+    }
+}

@@ -1,0 +1,89 @@
+//! What can go wrong with constants and with what is computed from them.
+
+use crate::document::Problem;
+use std::fmt;
+
+/// Why something cannot be computed at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such thing; whoever named it can choose among the others.
+    Unknown {
+        /// What was looked for: "row, system or experiment".
+        what: &'static str,
+        /// As it was named.
+        name: String,
+        /// What may have been meant, nearest first.
+        near: Vec<String>,
+    },
+    /// Files of an experiment are wrong; whoever wrote them can mend them.
+    Problems(Vec<Problem>),
+    /// A computation did not come to an end; whoever wrote it can mend it.
+    Computation {
+        /// As it is registered.
+        name: &'static str,
+        /// What happened.
+        message: String,
+    },
+}
+
+const NEAR_MAX: usize = 3;
+
+impl Error {
+    /// Something is wrong in this line of a file.
+    pub fn file(file: &str, line: u64, found: impl Into<String>) -> Error {
+        Error::Problems(vec![Problem {
+            file: file.to_owned(),
+            line,
+            column: 1,
+            key: String::new(),
+            found: found.into(),
+            right: String::new(),
+            suggestion: None,
+            excerpt: String::new(),
+            highlight: 0..0,
+        }])
+    }
+
+    /// Nothing is called `name`; finds what is nearly called so.
+    pub fn unknown(
+        what: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = String>,
+    ) -> Error {
+        let lower = name.to_lowercase();
+        // One slip in three letters is a slip; more is another word.
+        let slips = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_lowercase());
+        let near = |known: String| {
+            let (slips, len) = (slips(&known), known.chars().count());
+            let begins = lower.len() >= 2 && known.to_lowercase().starts_with(&lower);
+            (begins || slips * 3 <= len.max(3)).then_some((slips, known))
+        };
+        let mut near: Vec<(usize, String)> = known.into_iter().filter_map(near).collect();
+        near.sort();
+        near.dedup();
+        let near = near.into_iter().map(|(_, known)| known).take(NEAR_MAX).collect();
+        Error::Unknown { what, name: name.to_owned(), near }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unknown { what, name, near } => {
+                write!(f, "there is no {what} `{name}`")?;
+                match near.as_slice() {
+                    [] => Ok(()),
+                    near => write!(f, "; did you mean `{}`?", near.join("`, `")),
+                }
+            }
+            Error::Problems(problems) => {
+                let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+                f.write_str(&lines.join("\n"))
+            }
+            Error::Computation { name, message } => write!(f, "computation `{name}`: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,410 @@
+//! The ring as an element: a port for each station.
+//!
+//! ```text
+//! station i --> in i  [ synchronous | asynchronous ] --> token ... frame --> out j --> station j
+//!                                         drops: `full`, `no station`, `off the ring`
+//! ```
+//!
+//! Packets of class 0 are asynchronous, unless their station is a synchronous one, and all others
+//! synchronous; their destination says which
+//! station reads them. One timer: when somebody who waits gets the token or is done. Where parts break, a
+//! second one: when the next does, or is repaired.
+
+use super::faults::{Faults, Part, Rates, Wiring};
+use super::medium::{Class, Medium, Options, STATIONS_MAX, Sent};
+use lastmeter_base::kind::{FRAMING_MAX, Family, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time, here};
+use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, Series, TimerId};
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "timed-token-ring",
+    family: Family::Node,
+    what: "A ring of stations that share one transmitter by a timed token, as Jetstream's does.",
+    ports: "neighbour --> [ its queue ] --> token, frame --> neighbour towards the destination",
+    params: &[
+        Param::or("target", ParamKind::Time, "1 ms", "TTRT, the target token rotation time"),
+        Param::or("rate", ParamKind::Rate, "960 Mbit/s", "what the ring carries"),
+        Param::or("hop", ParamKind::Time, "1 us", "from each station to the next, with its cable"),
+        Param::or(
+            "framing",
+            ParamKind::Size { min: 0, max: FRAMING_MAX },
+            "8 B",
+            "headers of a frame that are not part of the packet",
+        ),
+        Param::or("allotment", ParamKind::Time, "0 s", "synchronous time of each such station"),
+        Param::optional(
+            "synchronous",
+            ParamKind::Nodes(1),
+            "none",
+            "neighbours all of whose packets are synchronous",
+        ),
+        Param::or("packets", ParamKind::COUNT, "1000", "most that wait at a station, per class"),
+        Param::optional(
+            "faults",
+            ParamKind::Time,
+            "never",
+            "mean time from a repair of each host, link or hub to its next fault",
+        ),
+        Param::or("repair", ParamKind::Time, "1 s", "mean time from a fault to its repair"),
+        Param::or(
+            "wiring",
+            ParamKind::Choice(&["ring", "hub"]),
+            "ring",
+            "whether any fault takes the ring down, or a hub goes around what is damaged",
+        ),
+    ],
+    source: "Watson et al., HPL-93-37, 1993, §3.1, §3.5; ISO 9314-2 §8",
+    deviations: &[
+        "Stations are the neighbours in the order of their links; the first is the master, which \
+         never fails.",
+        "The ring is up from the start; behind a fault or a repair it comes up once FW0, FW1 and \
+         RING_UP have gone around. What is being sent when a fault comes arrives.",
+    ],
+    counters: &[
+        ("synchronous", "synchronous frames sent"),
+        ("asynchronous", "asynchronous frames sent"),
+        ("refused", "packets that a station had no room for"),
+        ("rotation_max_ps", "the longest rotation, in picoseconds"),
+        ("rotations_broken", "tokens that came later than twice the target"),
+        ("tokens_lost", "tokens that were lost"),
+        ("interruptions", "times that it came up again, or went down, with other stations"),
+    ],
+    example: r#"
+duration = "20 ms"
+[nodes]
+host = { host = {}, count = 4 }
+camera = { host = {} }
+[nodes.lan.timed-token-ring]
+allotment = "50 us"
+synchronous = ["camera"]
+[[links]]
+between = ["host", "lan"]
+[[links]]
+between = ["camera", "lan"]
+[[traffic]]
+name = "bulk"
+from = "host.0"
+to = "host.2"
+constant = { rate = "900 Mbit/s", size = "9000 B" }
+[[traffic]]
+name = "video"
+from = "camera"
+to = "host.1"
+constant = { rate = "20 Mbit/s", size = "1500 B" }
+"#,
+    place: here!(),
+};
+
+/// What a what-if changes of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    /// How many times as fast it is, as numerator and denominator.
+    pub speed: (u64, u64),
+    /// Whether the way around takes no time.
+    pub near: bool,
+}
+
+/// The ring that an experiment describes, with a station for each of `synchronous`, which says
+/// whether all of that station's packets are.
+///
+/// # Errors
+/// If there are too few or too many stations, or the ring is longer than its rotation.
+pub fn medium(values: &Values, synchronous: &[bool], changed: Changed) -> Result<Medium, String> {
+    let stations = synchronous.len();
+    if stations > STATIONS_MAX {
+        return Err(format!("a ring has 2 to {STATIONS_MAX} stations, not {stations}"));
+    }
+    let allotment: Duration = values.get("allotment");
+    let packets: u64 = values.get("packets");
+    let (numerator, denominator) = changed.speed;
+    // A ring without any length would let the token go around for ever at one instant.
+    let hop = if changed.near { Duration::from_ps(1) } else { values.get("hop") };
+    let options = Options {
+        target: values.get("target"),
+        rate: values.get::<Rate>("rate").scale_floor(numerator, denominator),
+        hops: vec![hop; stations],
+        allotments: synchronous
+            .iter()
+            .map(|&synchronous| if synchronous { allotment } else { Duration::ZERO })
+            .collect(),
+        token: Duration::ZERO,
+        framing: values.get::<Bytes>("framing"),
+        packets_max: usize::try_from(packets).unwrap_or(usize::MAX),
+        // A ring in an experiment loses no token.
+        handler: Duration::ZERO,
+    };
+    Medium::new(options, Time::START)
+}
+
+/// A ring with its stations' queues.
+pub struct Ring {
+    medium: Medium,
+    /// The station that reads packets for each node, by [`NodeId`].
+    stations: Vec<Option<usize>>,
+    access: StageId,
+    propagation: StageId,
+    meter: Meter,
+    /// When the last frame that was begun ends.
+    busy_until: Time,
+    /// What is being sent, for the handler that is running.
+    sent: Vec<Sent>,
+    refused: u64,
+    /// Stations all of whose packets are synchronous.
+    synchronous: Vec<bool>,
+    faults: Option<(Faults, Wiring)>,
+    interruptions: u64,
+    /// Hosts on the ring over time, where any can leave it.
+    on_ring: Series,
+}
+
+const TOKEN: TimerId = TimerId(0);
+const FAULT: TimerId = TimerId(1);
+/// Why a packet of or for a host is dropped that is not on the ring.
+const OFF: &str = "off the ring";
+
+/// How often a signal goes around until the token does: FW0, FW1 and RING_UP.
+const AROUND: u64 = 3;
+
+impl Ring {
+    /// A ring on which `stations` says who reads packets for each node. Waiting and sending are
+    /// accounted to `access` and `resource`, the way to `propagation`.
+    pub fn new(
+        medium: Medium,
+        stations: &[(NodeId, usize)],
+        (access, propagation): (StageId, StageId),
+        resource: ResourceId,
+    ) -> Ring {
+        let len = stations.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
+        let mut table = vec![None; len];
+        stations.iter().for_each(|&(node, station)| table[node.0 as usize] = Some(station));
+        Ring {
+            medium,
+            stations: table,
+            access,
+            propagation,
+            meter: Meter::new(resource),
+            busy_until: Time::START,
+            sent: Vec::new(),
+            refused: 0,
+            synchronous: Vec::new(),
+            faults: None,
+            interruptions: 0,
+            on_ring: Series::whole_run(),
+        }
+    }
+
+    /// The same ring, on which all packets of these stations are synchronous.
+    pub fn with_synchronous(self, synchronous: Vec<bool>) -> Ring {
+        Ring { synchronous, ..self }
+    }
+
+    /// The same ring, whose hosts, links and hub break as the experiment says, if it does.
+    pub fn with_faults(self, values: &Values, seed: u64) -> Ring {
+        let hosts = self.medium.stations() - 1;
+        let wiring = match values.get::<String>("wiring").as_str() {
+            "hub" => Wiring::Hub,
+            _ => Wiring::Ring,
+        };
+        let faults = values.given("faults").map(|between| {
+            let rates = Rates { between, repair: values.get("repair") };
+            (Faults::new(hosts, rates, seed, Time::START), wiring)
+        });
+        Ring { faults, ..self }
+    }
+
+    /// Parts break and are repaired; the ring comes up with whoever is left.
+    fn reconnect(&mut self, cx: &mut Context<'_>) {
+        let Some((faults, wiring)) = &mut self.faults else { return };
+        let now = cx.now();
+        while faults.advance(now).is_some() {}
+        let hosts = faults.reach(*wiring);
+        let hub_works = *wiring == Wiring::Hub && !faults.is_broken(Part::Hub);
+        let (next, works) = (faults.next(), hub_works || hosts.contains(&true));
+        let members: Vec<bool> = std::iter::once(works).chain(hosts).collect();
+        cx.arm(FAULT, next);
+        if members.iter().enumerate().all(|(at, &member)| self.medium.is_member(at) == member) {
+            return;
+        }
+        self.advance(cx);
+        self.interruptions += 1;
+        let up = now + self.medium.latency() * AROUND;
+        for packet in self.medium.bring_up(&members, up) {
+            cx.drop(packet, Some(self.access), OFF);
+        }
+        let connected = members[1..].iter().filter(|&&member| member).count();
+        self.on_ring.record(now, connected as u64);
+        match self.medium.wake() {
+            Some(wake) => cx.arm(TOKEN, wake),
+            None => cx.disarm(TOKEN),
+        }
+    }
+
+    /// Lets the ring go on to now, and sends what it sends.
+    fn advance(&mut self, cx: &mut Context<'_>) {
+        let mut all = std::mem::take(&mut self.sent);
+        self.medium.advance(cx.now(), |sent| all.push(sent));
+        for Sent { mut packet, station, started, ended, .. } in all.drain(..) {
+            if started > self.busy_until {
+                self.meter.rest(self.busy_until);
+            }
+            // What follows without a gap is the same time of the same stage.
+            if started > self.busy_until || started == Time::START {
+                self.meter.serve(started, self.access);
+            }
+            self.busy_until = ended;
+            self.meter.moved(packet.len);
+            let to = self.station(&packet).expect("only what has a station is enqueued");
+            let way = self.medium.way(station, to);
+            if cx.collecting() {
+                packet.visit(
+                    self.access,
+                    started - packet.entered,
+                    ended - started,
+                    Duration::ZERO,
+                );
+                packet.visit(self.propagation, Duration::ZERO, way, Duration::ZERO);
+            }
+            match self.medium.is_member(to) {
+                true => cx.send_at(PortId(to as u16), packet, ended + way),
+                false => cx.drop(packet, Some(self.access), OFF),
+            }
+        }
+        self.sent = all;
+    }
+
+    fn station(&self, packet: &Packet) -> Option<usize> {
+        self.stations.get(packet.destination.0 as usize).copied().flatten()
+    }
+}
+
+impl Element for Ring {
+    fn timers(&self) -> u32 {
+        2
+    }
+    fn start(&mut self, cx: &mut Context<'_>) {
+        if let Some((faults, _)) = &self.faults {
+            self.on_ring.record(cx.now(), self.medium.stations() as u64 - 1);
+            cx.arm(FAULT, faults.next());
+        }
+    }
+    fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
+        let now = cx.now();
+        if self.station(&packet).is_none() {
+            cx.drop(packet, Some(self.access), "no station");
+            return;
+        }
+        self.advance(cx);
+        let station = usize::from(port.0);
+        if !self.medium.is_member(station) {
+            cx.drop(packet, Some(self.access), OFF);
+            return;
+        }
+        let synchronous = self.synchronous.get(station).copied().unwrap_or(false);
+        let class = match packet.class {
+            0 if !synchronous => Class::Asynchronous,
+            _ => Class::Synchronous,
+        };
+        if let Err(packet) = self.medium.enqueue(now, station, class, packet) {
+            self.refused += 1;
+            cx.drop(packet, Some(self.access), "full");
+        } else if let Some(wake) = self.medium.wake() {
+            cx.arm(TOKEN, wake);
+        }
+    }
+    fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
+        if timer == FAULT {
+            return self.reconnect(cx);
+        }
+        self.advance(cx);
+        if let Some(wake) = self.medium.wake() {
+            cx.arm(TOKEN, wake);
+        }
+    }
+    fn report(&self, out: &mut Report) {
+        out.held(self.medium.packets());
+        let mut meter = self.meter.clone();
+        if self.busy_until <= out.now() {
+            meter.rest(self.busy_until);
+        }
+        out.meter(&meter);
+        let [synchronous, asynchronous] = self.medium.services;
+        out.count("synchronous", synchronous.frames);
+        out.count("asynchronous", asynchronous.frames);
+        out.count("refused", self.refused);
+        out.count("rotation_max_ps", self.medium.rotations.max.as_ps());
+        out.count("rotations_broken", self.medium.rotations.broken);
+        out.count("tokens_lost", self.medium.rotations.lost);
+        out.count("interruptions", self.interruptions);
+        if self.faults.is_some() {
+            out.series("hosts on the ring", "hosts", &self.on_ring);
+        }
+        out.series("rotation of the token", "ps", &self.medium.rotation_times);
+        out.series("who has the token", "station", &self.medium.holders);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::medium::Options;
+    use super::*;
+    use lastmeter_base::{Draw, FlowId};
+    use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
+    use lastmeter_net::sink::Sink;
+    use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
+
+    fn run(stations: usize, gap: Duration) -> Outcome {
+        let mut graph = Graph::new(1);
+        let options = Options {
+            target: Duration::from_ms(1),
+            rate: Rate::from_mbit(960),
+            hops: vec![Duration::from_us(1); stations],
+            allotments: vec![Duration::ZERO; stations],
+            token: Duration::ZERO,
+            framing: Bytes(8),
+            packets_max: 50,
+            handler: Duration::from_us(30),
+        };
+        let medium = Medium::new(options, Time::START).unwrap();
+        let info = ResourceInfo { name: "ring".to_owned(), kind: ResourceKind::Wire, units: 1 };
+        let resource = graph.resource(info);
+        let mut stage = |name: &str, resource| {
+            let name = name.to_owned();
+            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+        };
+        let stages = (stage("access", Some(resource)), stage("propagation", None));
+        let nodes: Vec<(NodeId, usize)> = (0..stations).map(|i| (NodeId(i as u32), i)).collect();
+        let ring = graph.add("ring", Ring::new(medium, &nodes, stages, resource)).unwrap();
+        for station in 0..stations {
+            let path = graph.path(format!("{station}"), "frames");
+            let destination = NodeId(((station + 1 + station % 3) % stations) as u32);
+            let flow = Flow { path, flow: FlowId(0), destination, header: Header::PLAIN };
+            let sizes = Sizes::Mix(vec![(Bytes(64), 1), (Bytes(1500), 1), (Bytes(9000), 1)]);
+            let pattern = Pattern::Gaps { gap: Draw::Exponential(gap), sizes };
+            let source =
+                graph.add(format!("source {station}"), Source::new(flow, pattern, Span::ALWAYS));
+            let sink = graph.add(format!("sink {station}"), Sink::default()).unwrap();
+            let port = PortId(station as u16);
+            graph.connect(source.unwrap(), PortId(0), ring, port).unwrap();
+            graph.connect(ring, port, sink, PortId(0)).unwrap();
+        }
+        let mut engine = graph.build(1).unwrap();
+        engine
+            .run_until(Time::START + Duration::from_ms(50), &mut VirtualClock::default())
+            .unwrap();
+        engine.finish().unwrap()
+    }
+
+    #[test]
+    fn packets_stages_and_the_ring_balance_with_little_and_with_too_much_to_send() {
+        for (stations, gap) in [(2, 5), (5, 900), (16, 10), (16, 3000)] {
+            let outcome = run(stations, Duration::from_us(gap));
+            let books = &outcome.books;
+            assert!(books.delivered > 100, "{stations} {gap}");
+            assert!(books.paths.iter().all(|path| path.reordered == 0));
+            let busy = books.resources[0].busy() as f64 / outcome.now.as_ps() as f64;
+            // Overload leaves what the token needs on its way.
+            assert!(busy <= 1.0 - 0.000_5 && (gap > 10 || busy > 0.95), "{stations}: {busy}");
+        }
+    }
+}

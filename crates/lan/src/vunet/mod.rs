@@ -1,0 +1,95 @@
+//! The VuNet: a desk-area network of simple cell switches, of links that map channels, and of
+//! applications that open their own connections with cells in the data stream.
+//!
+//! ```text
+//! client --cell, port--> [ FIFOs, crossbar ] --> link: VCI -> new VCI, port --> [ switch ] --> client
+//!                                                 ^ cells on the control channel write and read it
+//! ```
+//!
+//! * [`crossbar`]: the switch, which only moves cells between ports (A-17, A-19).
+//! * [`card`]: a link, which maps channels and ports by a table for each direction (A-26 to A-29).
+//! * [`channels`]: those of a bridge to AN2, which connections use as stripes (A-57, A-62).
+//! * [`vci`]: who may use which channels (A-70).
+//! * [`connection`]: how an application opens, verifies, refreshes and closes a connection hop by
+//!   hop (A-69, A-71).
+//! * [`site`]: switches, links and clients without time, to try all that on.
+//! * [`discovery`]: how a host finds out what there is (A-72).
+//! * [`element`]: switch, link and bridges as elements; [`camera`] and [`viewer`] at the ends.
+//!
+//! Source: Clark, Houh & Tennenhouse (editors), Aurora at MIT, final report, §3.1, §3.4 to §3.6 and
+//! §4.1. Layouts of cells are those of [`lastmeter_wire::atm::vunet`] and
+//! [`lastmeter_wire::control::vunet`], which are our choice where the report gives none.
+
+pub mod camera;
+pub mod card;
+pub mod channels;
+pub mod connection;
+pub mod crossbar;
+pub mod discovery;
+pub mod element;
+pub mod site;
+pub mod vci;
+pub mod viewer;
+
+use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
+use lastmeter_wire::atm::{Circuit, HEADER_LEN, Header, Interface, PAYLOAD_LEN, PayloadType};
+use lastmeter_wire::control::vunet::Control;
+
+/// Words of a cell on a port whose bus has so many bits (A-23): 14 words of 32, 7 of 64.
+///
+/// ```
+/// use lastmeter_lan::vunet::words;
+/// assert_eq!((words(32), words(64)), (14, 7));
+/// ```
+pub fn words(bus_bits: usize) -> usize {
+    (VUNET_CELL_LEN * 8).div_ceil(bus_bits.max(1))
+}
+
+/// The header of data, or of a control cell that travels in the data stream of its channel.
+fn header(vci: u16, payload_type: PayloadType) -> [u8; HEADER_LEN] {
+    let circuit = Circuit { vpi: 0, vci };
+    let header = Header { payload_type, ..Header::data(circuit) };
+    header.emit(Interface::Uni).expect("path 0 and any channel fit a header")
+}
+
+/// A cell of user data, `last` where it ends a PDU.
+pub fn data_cell(vci: u16, port: u8, last: bool, payload: &[u8; PAYLOAD_LEN]) -> VunetCell {
+    let user = PayloadType::User { congested: false, last };
+    let mut cell = VunetCell::new(header(vci, user), payload, true);
+    cell.set_port(port);
+    cell
+}
+
+/// A control cell for whoever takes it at the end of `vci`: a link, where that is the control
+/// channel. On any other channel it is told from data by its payload type (end-to-end OAM).
+///
+/// # Errors
+/// If it has more entries than fit.
+pub fn control_cell(
+    vci: u16,
+    port: u8,
+    control: &Control,
+) -> Result<VunetCell, lastmeter_wire::Error> {
+    let mut cell = VunetCell::new(header(vci, PayloadType::OamEndToEnd), &control.emit()?, true);
+    cell.set_port(port);
+    Ok(cell)
+}
+
+/// A board's answer to a command, which travels on the channel of its video and is told from it by its
+/// payload type.
+pub fn answer_cell(vci: u16, port: u8, payload: &[u8; PAYLOAD_LEN]) -> VunetCell {
+    let mut cell = VunetCell::new(header(vci, PayloadType::OamEndToEnd), payload, true);
+    cell.set_port(port);
+    cell
+}
+
+/// Whether a cell carries no user data.
+pub fn is_control(cell: &VunetCell) -> bool {
+    let header = Header::parse(cell.header_bytes(), Interface::Uni);
+    header.payload_type == PayloadType::OamEndToEnd
+}
+
+/// The control message in a cell that is no user data; `None` in data, and where it is damaged.
+pub fn control_in(cell: &VunetCell) -> Option<Control> {
+    is_control(cell).then(|| Control::parse(cell.payload()).ok()).flatten()
+}

@@ -1,0 +1,186 @@
+//! The paths: all of them in one table where there are several, each with its drawing and stages.
+
+use super::text::{count_figure, escape, figure, share_figure, time_figure};
+use super::{distribution, drawing, facts, stages, table};
+use crate::{Count, Deadlines, Ledger, Path};
+use crate::{figures, shape};
+
+/// Paths that are open when the page is; the others unfold.
+const PATHS_OPEN: usize = 2;
+/// Rows of the table of paths that are not folded.
+const ROWS_OPEN: usize = 10;
+
+/// Every path on a line, where there is more than one.
+pub(super) fn overview(ledger: &Ledger, out: &mut String) {
+    if ledger.paths.len() < 2 {
+        return;
+    }
+    let number = ledger.paths.len();
+    out.push_str("<section aria-label=\"Paths\">\n");
+    out.push_str(&format!("<h2>{number} paths</h2>\n"));
+    let order = shape::paths_by_weight(ledger);
+    let row = |&place: &usize| (false, row(&ledger.paths[place]));
+    let titles = [
+        "path",
+        "class",
+        "offered",
+        "delivered",
+        "goodput",
+        "loss",
+        "latency",
+        "p50",
+        "p99",
+        "max",
+        "jitter",
+    ];
+    let caption = "Through the limiting resource first, then by what they carry";
+    let rows: Vec<_> = order.iter().map(row).collect();
+    let open = rows.len().min(ROWS_OPEN);
+    out.push_str(&table(caption, &titles, &rows[..open]));
+    if rows.len() > open {
+        let more = rows.len() - open;
+        out.push_str(&format!("<details><summary>{more} more paths</summary>\n"));
+        out.push_str(&table("The other paths", &titles, &rows[open..]));
+        out.push_str("</details>\n");
+    }
+    out.push_str("</section>\n");
+}
+
+fn row(path: &Path) -> Vec<String> {
+    let totals = &path.totals;
+    let goodput = figures::rate(totals.goodput);
+    vec![
+        escape(&path.name),
+        escape(&path.class),
+        count_figure(totals.offered.packets, "packets", "what sources made"),
+        count_figure(totals.delivered.packets, "packets", "what sinks took"),
+        figure(&goodput, totals.goodput, "bit/s", "delivered bits per second of the run"),
+        share_figure(totals.loss, "dropped packets per offered packet"),
+        time_figure(totals.latency.mean, "mean latency"),
+        time_figure(totals.latency.p50, "half of the packets took no longer"),
+        time_figure(totals.latency.p99, "99 in 100 packets took no longer"),
+        time_figure(totals.latency.max, "longest latency"),
+        time_figure(totals.jitter, JITTER),
+    ]
+}
+
+const JITTER: &str = "mean difference of latency between consecutive packets of a flow (RFC 3393)";
+
+/// Each path: drawing, waterfall, totals, drops.
+pub(super) fn detailed(ledger: &Ledger, out: &mut String) {
+    for (rank, place) in shape::paths_by_weight(ledger).into_iter().enumerate() {
+        let path = &ledger.paths[place];
+        let class = match path.class.is_empty() {
+            true => String::new(),
+            false => format!(" <span class=\"soft\">{}</span>", escape(&path.class)),
+        };
+        let title = format!("{}{class}", escape(&path.name));
+        let label = escape(&path.name);
+        match rank < PATHS_OPEN {
+            true => out.push_str(&format!(
+                "<section aria-label=\"Path {label}\">\n<h2>Path {title}</h2>\n"
+            )),
+            false => out.push_str(&format!(
+                "<details class=\"path\"><summary>Path {title}</summary>\n<section>\n"
+            )),
+        }
+        drawing::draw(ledger, path, out);
+        stages::waterfall(ledger, path, out);
+        distribution::picture(path, out);
+        totals(path, out);
+        drops(path, out);
+        out.push_str(if rank < PATHS_OPEN { "</section>\n" } else { "</section></details>\n" });
+    }
+}
+
+fn totals(path: &Path, out: &mut String) {
+    let totals = &path.totals;
+    let amount = |count: Count, what: &str| {
+        let bytes = figure(&figures::size(count.bytes), count.bytes, "B", what);
+        let packets = count_figure(count.packets, "packets", what);
+        format!("{packets}<small>packets, {bytes}</small>")
+    };
+    let packets = |number, what: &str| {
+        format!("{}<small>packets</small>", count_figure(number, "packets", what))
+    };
+    let goodput = figures::rate(totals.goodput);
+    let mut facts = vec![
+        ("Offered", amount(totals.offered, "what sources made")),
+        ("Delivered", amount(totals.delivered, "what sinks took")),
+        ("Dropped", amount(totals.dropped, "what was dropped")),
+        ("Held at the end", packets(totals.held, "still on their way at the end")),
+        (
+            "Goodput",
+            figure(&goodput, totals.goodput, "bit/s", "delivered bits per second of the run"),
+        ),
+        ("Loss", share_figure(totals.loss, "dropped packets per offered packet")),
+    ];
+    if totals.delivered.packets > 0 {
+        let latency = &totals.latency;
+        facts
+            .push(("Latency, mean", time_figure(latency.mean, "mean latency from source to sink")));
+    }
+    // A live run knows means only where the kernel keeps its times to itself.
+    if totals.latency.max > 0.0 {
+        let latency = &totals.latency;
+        facts.extend([
+            ("Latency, p50", time_figure(latency.p50, "half of the packets took no longer")),
+            ("Latency, p99", time_figure(latency.p99, "99 in 100 packets took no longer")),
+            ("Latency, max", time_figure(latency.max, "longest latency")),
+            ("Jitter", time_figure(totals.jitter, JITTER)),
+        ]);
+    }
+    if totals.memory_multiple > 0.0 {
+        let multiple = figures::significant(totals.memory_multiple);
+        let what = "bytes over memory for each byte delivered";
+        let multiple = figure(&multiple, totals.memory_multiple, "B/B", what) + " B/B";
+        facts.push(("Memory multiple", multiple));
+    }
+    if let Some(Deadlines { made, met, late }) = totals.deadlines {
+        let lost = made.saturating_sub(met + late);
+        for (name, number, what) in [
+            ("Deadlines met", met, "that were whole in time"),
+            ("Deadlines missed", late, "that were whole too late"),
+            ("Messages lost", lost, "that were dropped, in part or whole, or still on their way"),
+        ] {
+            facts.push((name, count_figure(number, "messages", what)));
+        }
+    }
+    for (name, number, what) in [
+        ("Reordered", totals.reordered, "arrived after a later packet of their flow"),
+        ("Corrupted", totals.corrupted, "whose content was not what was sent"),
+    ] {
+        if number > 0 {
+            facts.push((name, packets(number, what)));
+        }
+    }
+    out.push_str("<h3>Totals</h3>\n");
+    facts::list(&facts, out);
+}
+
+/// What was dropped where and why, most first.
+fn drops(path: &Path, out: &mut String) {
+    let all = path.stages.iter().flat_map(|stage| {
+        stage.drops.iter().map(move |(reason, &number)| (stage.name.as_str(), reason, number))
+    });
+    let mut all: Vec<(&str, &String, u64)> = all.filter(|(_, _, number)| *number > 0).collect();
+    if all.is_empty() {
+        return;
+    }
+    all.sort_by_key(|(_, _, number)| std::cmp::Reverse(*number));
+    let offered = path.totals.offered.packets.max(1) as f64;
+    let row = |(stage, reason, number): &(&str, &String, u64)| {
+        let share = *number as f64 / offered;
+        let cells = vec![
+            escape(stage),
+            escape(reason),
+            count_figure(*number, "packets", "dropped here for this reason"),
+            share_figure(share, "of the packets offered to this path"),
+        ];
+        (false, cells)
+    };
+    out.push_str("<h3>Drops by reason</h3>\n");
+    let rows: Vec<_> = all.iter().map(row).collect();
+    let titles = ["stage", "reason", "packets", "of offered"];
+    out.push_str(&table("Most first", &titles, &rows));
+}

@@ -1,0 +1,28 @@
+//! The ledger: the balanced account of a run, the one output of every command, and how it looks: in
+//! the terminal, as one offline HTML file, as JSON, as Parquet.
+//!
+//! Writers know no file and no clock: they return text or write to what they are given.
+//!
+//! | module       | for whom                                  | makes                          |
+//! |--------------|-------------------------------------------|--------------------------------|
+//! | [`terminal`] | who asked, now                            | a table of a stated width      |
+//! | [`html`]     | who is shown it, on any screen, years on  | one file that works offline    |
+//! | [`json`]     | programs                                  | the documented, versioned JSON |
+//! | [`plots`]    | who compares with a document              | a page of figures and rows     |
+//! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
+//! | [`mod@compare`] | who has two of them                    | both side by side              |
+//! | [`columns`]  | what has tables                           | Parquet from columns, and back |
+
+pub mod columns;
+pub mod compare;
+pub mod drawing;
+pub mod figures;
+pub mod html;
+pub mod json;
+pub mod parquet;
+pub mod plots;
+mod shape;
+pub mod terminal;
+mod types;
+
+pub use types::*;

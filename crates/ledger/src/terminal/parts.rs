@@ -1,0 +1,350 @@
+//! What stands before and after the paths: header, verdict, resources, what-ifs, provenance.
+
+use super::paint::{Ink, wrap};
+use super::table::{Cell, Column, Table};
+use super::{Style, heading, path_name};
+use crate::figures;
+use crate::shape;
+use crate::{Confidence, Ledger, Resource, Source, WhatIf};
+use unicode_width::UnicodeWidthStr;
+
+/// Rows of the table of paths.
+const PATHS_MAX: usize = 12;
+/// Rows of the table of resources.
+const RESOURCES_MAX: usize = 16;
+/// Rows of the table of what-ifs.
+const WHAT_IFS_MAX: usize = 8;
+
+/// What was run, for how long, and how far its figures can be trusted.
+pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
+    for line in wrap(&style.clean(&ledger.title), style.width) {
+        out.push_str(&style.ink(Ink::Bold, &line));
+        out.push('\n');
+    }
+    let provenance = &ledger.provenance;
+    let mut facts =
+        vec![("", figures::time(ledger.duration)), ("", level(&style.clean(&provenance.level)))];
+    // A live run draws no random numbers.
+    if !shape::is_live(ledger) {
+        facts.push(("seed", provenance.seed.to_string()));
+    }
+    if !provenance.host.is_empty() {
+        facts.push(("on", style.clean(&provenance.host)));
+    }
+    joined(style, "", &facts, Ink::Dim, out);
+    if provenance.partial {
+        let words = "PARTIAL: stopped before its end; all figures are up to then.";
+        loud(style, words, out);
+    }
+    if let Some(certificate) = &ledger.certificate {
+        match certificate.kept_up {
+            true => joined(style, "", &[("kept up:", certificate.words.clone())], Ink::Plain, out),
+            false => loud(style, &format!("NOT ON TIME: {}", certificate.words), out),
+        }
+        let facts = [
+            ("within 10 us", figures::share(certificate.within_10us)),
+            ("20 us", figures::share(certificate.within_20us)),
+            ("100 us", figures::share(certificate.within_100us)),
+            ("1 ms", figures::share(certificate.within_1ms)),
+            ("worst lag", figures::time(certificate.worst_lag)),
+            ("overruns", figures::plural(certificate.overruns, "packet")),
+            ("CPU", figures::share(certificate.cpu)),
+        ];
+        joined(style, "  ", &facts, Ink::Plain, out);
+    }
+}
+
+fn level(level: &str) -> String {
+    match level {
+        "L0" => "live, L0 (no rights)".to_owned(),
+        "L1" => "live, L1 (eBPF)".to_owned(),
+        "L2" => "live, L2 (performance counters)".to_owned(),
+        "" => "level not stated".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn loud(style: &Style, words: &str, out: &mut String) {
+    for line in wrap(&style.clean(words), style.width - 2) {
+        out.push_str(&style.ink(Ink::Loud, &format!("! {line}")));
+        out.push('\n');
+    }
+}
+
+/// The one sentence that the whole ledger is for.
+pub(super) fn verdict(style: &Style, ledger: &Ledger, out: &mut String) {
+    let mark = style.pick("▌ ", "| ");
+    out.push('\n');
+    for line in wrap(&style.clean(&shape::sentence(ledger)), style.width - 2) {
+        out.push_str(&style.ink(Ink::Loud, mark));
+        out.push_str(&style.ink(Ink::Bold, &line));
+        out.push('\n');
+    }
+    let Some(verdict) = &ledger.verdict else { return };
+    let mut facts = Vec::new();
+    if let Some(resource) = &verdict.resource {
+        facts.push(("limit", style.clean(resource)));
+        facts.push(("in use", figures::share(verdict.utilisation)));
+    }
+    facts.push(("confidence", confidence(verdict.confidence).to_owned()));
+    if let Some(next) = &verdict.runner_up {
+        facts.push(("next", style.clean(next)));
+    }
+    joined(style, mark, &facts, Ink::Plain, out);
+}
+
+fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::High => "high",
+        Confidence::Medium => "medium",
+        Confidence::Low => "low",
+        Confidence::Undecided => "undecided",
+    }
+}
+
+/// Facts with dots between them, on as few lines as they need.
+pub(super) fn joined(
+    style: &Style,
+    mark: &str,
+    facts: &[(&str, String)],
+    ink: Ink,
+    out: &mut String,
+) {
+    let dot = style.pick(" · ", " - ");
+    let room = style.width - mark.width();
+    let mut lines: Vec<String> = vec![String::new()];
+    for (name, value) in facts {
+        let fact = if name.is_empty() { value.clone() } else { format!("{name} {value}") };
+        let fact = style.elide(&style.clean(&fact), room);
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(&fact),
+            Some(line) if line.width() + dot.width() + fact.width() <= room => {
+                line.push_str(dot);
+                line.push_str(&fact);
+            }
+            _ => lines.push(fact),
+        }
+    }
+    for line in lines {
+        out.push_str(&style.ink(Ink::Loud, mark));
+        out.push_str(&style.ink(ink, &line));
+        out.push('\n');
+    }
+}
+
+/// One line for each path, where they are too many to be shown stage by stage.
+pub(super) fn paths(style: &Style, ledger: &Ledger, order: &[usize], out: &mut String) {
+    heading(style, "PATHS", &format!("{} in all, these first", ledger.paths.len()), out);
+    let columns = vec![
+        Column::name("path", 16, 0),
+        Column::number("delivered", "delivered", 3),
+        Column::number("goodput", "goodput", 0),
+        Column::number("loss", "loss", 0),
+        Column::number("mean", "mean latency", 0),
+        Column::number("p99", "p99 of latency", 1),
+        Column::number("jitter", "jitter", 2),
+    ];
+    let row = |&place: &usize| {
+        let path = &ledger.paths[place];
+        let totals = &path.totals;
+        vec![
+            Cell::new(style.clean(&path_name(path).replace('·', style.pick("·", "-")))),
+            Cell::new(figures::count_cell(totals.delivered.packets)),
+            Cell::new(figures::rate(totals.goodput)),
+            Cell::new(figures::share(totals.loss)),
+            Cell::new(figures::time_cell(totals.latency.mean)),
+            Cell::new(figures::time_cell(totals.latency.p99)),
+            Cell::new(figures::time_cell(totals.jitter)),
+        ]
+    };
+    let rows = order.iter().take(PATHS_MAX).map(row).collect();
+    Table { columns, rows }.draw(style, out);
+    let more: Vec<usize> = order.iter().copied().skip(PATHS_MAX).collect();
+    if !more.is_empty() {
+        let goodput: f64 = more.iter().map(|&place| ledger.paths[place].totals.goodput).sum();
+        let words = format!("{} more paths, {} together", more.len(), figures::rate(goodput));
+        fold_line(style, &words, out);
+    }
+}
+
+fn fold_line(style: &Style, words: &str, out: &mut String) {
+    let text = format!("{} {words}", style.pick("…", "..."));
+    out.push_str("  ");
+    out.push_str(&style.ink(Ink::Dim, &style.elide(&text, style.width - 2)));
+    out.push('\n');
+}
+
+/// What stages compete for, most used first.
+pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
+    if ledger.resources.is_empty() {
+        return;
+    }
+    let legend = style.pick("█ busy  ▒ blocked  · idle", "# busy  x blocked  . idle");
+    out.push('\n');
+    out.push_str(&style.ink(Ink::Bold, "RESOURCES"));
+    out.push_str("  ");
+    out.push_str(&style.ink(Ink::Dim, legend));
+    out.push('\n');
+    let columns = vec![
+        Column::name("resource", 14, 0),
+        Column::name("kind", 6, 2),
+        Column::bar("use of time", 0),
+        Column::number("in use", "in use", 0),
+        Column::name("", 8, 0),
+        Column::number("blocked", "blocked", 3),
+        Column::number("B/B", "bytes moved per byte delivered", 4),
+        Column::bar("busy with", 1),
+    ];
+    let limiting = shape::limiting(ledger);
+    let width = match style.width {
+        0..60 => 8,
+        60..100 => 14,
+        _ => 22,
+    };
+    let by_use = shape::by_use(ledger);
+    let row = |resource: &&Resource| {
+        let limits = Some(resource.name.as_str()) == limiting;
+        let ink = if limits { Ink::Loud } else { Ink::Plain };
+        let kind = match resource.units {
+            1 => resource.kind.clone(),
+            units => format!("{} x{units}", resource.kind),
+        };
+        let mark = if limits { style.pick("◀ limits", "< limits") } else { "" };
+        vec![
+            Cell::in_ink(style.clean(&resource.name), ink),
+            Cell::in_ink(style.clean(&kind), Ink::Dim),
+            Cell::in_ink(style.split_bar(resource.busy, resource.blocked, width), ink),
+            Cell::in_ink(figures::share(shape::utilisation(resource)), ink),
+            Cell::in_ink(mark, Ink::Loud),
+            Cell::in_ink(figures::share(resource.blocked), Ink::Dim),
+            Cell::in_ink(figures::significant(resource.bytes_per_delivered_byte), Ink::Dim),
+            Cell::new(busy_with(style, resource, if style.width < 100 { 26 } else { 44 })),
+        ]
+    };
+    let rows = by_use.iter().take(RESOURCES_MAX).map(row).collect();
+    let mut table = Table { columns, rows };
+    if by_use.iter().all(|one| one.bytes_per_delivered_byte == 0.0 && one.by_stage.is_empty()) {
+        table.columns.truncate(6);
+    }
+    table.draw(style, out);
+    if let Some(next) = by_use.get(RESOURCES_MAX) {
+        let most = figures::share(shape::utilisation(next));
+        let number = by_use.len() - RESOURCES_MAX;
+        fold_line(style, &format!("{number} more resources, none in use above {most}"), out);
+    }
+}
+
+/// As many of the stages that a resource serves as there is room for, most time first. What all
+/// their names begin with, the host, is not repeated.
+fn busy_with(style: &Style, resource: &Resource, room: usize) -> String {
+    let host = shape::split(&resource.name).0;
+    let stages = shape::busy_stages(resource);
+    let mut text = String::new();
+    for (place, (name, busy)) in stages.iter().enumerate() {
+        let (own, rest) = shape::split(name);
+        let name = style.clean(if own.is_some() && own == host { rest } else { name });
+        let figure = format!(" {:.0} %", busy * 100.0);
+        let more = if place + 1 < stages.len() { 6 } else { 0 };
+        if place == 0 {
+            let name = style.elide(&name, room.saturating_sub(figure.width() + more));
+            text = name + &figure;
+        } else if text.width() + 2 + name.width() + figure.width() + more <= room {
+            text = format!("{text}, {name}{figure}");
+        } else {
+            return format!("{text}, +{}", stages.len() - place);
+        }
+    }
+    text
+}
+
+/// What each change would buy.
+pub(super) fn what_ifs(style: &Style, ledger: &Ledger, out: &mut String) {
+    let ranked = shape::ranked(ledger);
+    if ranked.is_empty() {
+        return;
+    }
+    heading(style, "WHAT IF", &format!("best first; now {}", baselines(&ranked)), out);
+    let most = ranked.iter().map(|one| one.gain).fold(f64::MIN_POSITIVE, f64::max);
+    let columns = vec![
+        Column::number("gain", "gain", 0),
+        Column::bar("", 4),
+        Column::name("change", 20, 0),
+        Column::bar("predicted", 0),
+        Column::number("measured", "measured", 2),
+        Column::number("error", "error", 3),
+    ];
+    let width = if style.width < 100 { 6 } else { 16 };
+    let row = |one: &&WhatIf| {
+        let ink = if one.gain >= 0.0005 { Ink::Good } else { Ink::Dim };
+        let measured = one.measured.map(|value| figures::metric(&one.metric, value));
+        let predicted = figures::metric(&one.metric, one.predicted);
+        vec![
+            Cell::in_ink(figures::gain(one.gain), ink),
+            Cell::in_ink(style.bar(one.gain / most, width), ink),
+            Cell::new(style.clean(&one.change)),
+            Cell::new(format!("{} {predicted}", style.clean(&one.metric))),
+            Cell::new(measured.unwrap_or_default()),
+            Cell::new(one.error.map(figures::gain).unwrap_or_default()),
+        ]
+    };
+    let shown = &ranked[..ranked.len().min(WHAT_IFS_MAX)];
+    let mut table = Table { columns, rows: shown.iter().map(row).collect() };
+    if shown.iter().all(|one| one.measured.is_none()) {
+        table.columns.truncate(4);
+    }
+    table.draw(style, out);
+    if let Some(next) = ranked.get(WHAT_IFS_MAX) {
+        let number = ranked.len() - WHAT_IFS_MAX;
+        let most = figures::gain(next.gain);
+        fold_line(style, &format!("{number} more changes, none above {most}"), out);
+    }
+}
+
+/// What is compared with: each metric as the run is.
+fn baselines(ranked: &[&WhatIf]) -> String {
+    let mut baselines: Vec<String> = Vec::new();
+    for one in ranked {
+        let text = format!("{} {}", one.metric, figures::metric(&one.metric, one.baseline));
+        if !baselines.contains(&text) {
+            baselines.push(text);
+        }
+    }
+    baselines.join(", ")
+}
+
+/// That it balances, and where the figures come from.
+pub(super) fn footer(style: &Style, ledger: &Ledger, out: &mut String) {
+    out.push('\n');
+    let balance = &ledger.balance;
+    let (latency, packets) = (balance.latency_residual, balance.packets_residual);
+    let equation = "offered = delivered + dropped + held";
+    let words = format!(
+        "Stages sum to the mean latency: residual {}. Packets, {equation}: residual {packets}.",
+        if latency == 0.0 { "0".to_owned() } else { figures::time(latency) },
+    );
+    let balanced = packets == 0 && latency == 0.0;
+    // A measurement never balances exactly; that it says by how much is its honesty.
+    let fine = balanced || (shape::is_live(ledger) && packets == 0);
+    titled(style, "BALANCE", &words, if fine { Ink::Plain } else { Ink::Loud }, out);
+    for (place, note) in ledger.notes.iter().enumerate() {
+        let title = if place == 0 { "NOTES" } else { "" };
+        titled(style, title, &style.clean(note), Ink::Plain, out);
+    }
+    let provenance = &ledger.provenance;
+    let source = |kind: &str, source: &Source| format!("{kind} {} {}", source.name, source.hash);
+    let mut facts = vec![format!("lastmeter {}", provenance.version)];
+    if !provenance.experiment.name.is_empty() {
+        facts.push(source("experiment", &provenance.experiment));
+    }
+    facts.extend(provenance.profiles.iter().map(|one| source("profile", one)));
+    titled(style, "FROM", &style.clean(&facts.join(", ")), Ink::Dim, out);
+}
+
+fn titled(style: &Style, title: &str, words: &str, ink: Ink, out: &mut String) {
+    for (place, line) in wrap(words, style.width - 9).iter().enumerate() {
+        let title = if place == 0 { title } else { "" };
+        out.push_str(&style.ink(Ink::Bold, &format!("{title:<9}")));
+        out.push_str(&style.ink(ink, line));
+        out.push('\n');
+    }
+}

@@ -1,0 +1,84 @@
+//! How ledgers look, compared with what somebody looked at.
+//!
+//! `GOLDENS=accept cargo test -p lastmeter-ledger --test report` writes the goldens anew; read the
+//! difference before committing it.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
+
+mod json;
+mod page;
+mod parquet;
+mod sample;
+
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::terminal::{self, Style};
+use unicode_width::UnicodeWidthStr;
+
+/// Compares with a file of this crate, or writes it.
+fn golden(file: &str, text: &str) {
+    let place = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var("GOLDENS").is_ok_and(|value| value == "accept") {
+        std::fs::write(&place, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&place).unwrap_or_default();
+    assert!(
+        expected == text,
+        "{file} is not what is drawn; if it should be, run with GOLDENS=accept.\n{text}"
+    );
+}
+
+fn plain(width: usize) -> Style {
+    Style { width, color: false, unicode: true }
+}
+
+#[test]
+fn a_table_of_80_columns_is_as_it_was_looked_at() {
+    golden("tests/goldens/two_hosts_80.txt", &terminal::render(&sample::ledger(), plain(80)));
+}
+
+#[test]
+fn a_table_of_120_columns_is_as_it_was_looked_at() {
+    golden("tests/goldens/two_hosts_120.txt", &terminal::render(&sample::ledger(), plain(120)));
+}
+
+/// Every shape of ledger that has to look right.
+fn all() -> [Ledger; 4] {
+    [sample::ledger(), sample::single(), sample::silent(), sample::huge()]
+}
+
+#[test]
+fn no_line_is_wider_than_asked() {
+    for ledger in all() {
+        for width in [40, 60, 72, 80, 100, 120, 200] {
+            for unicode in [true, false] {
+                let style = Style { width, color: false, unicode };
+                for line in terminal::render(&ledger, style).lines() {
+                    assert!(line.width() <= width, "{} > {width}: {line}", line.width());
+                    assert!(unicode || line.is_ascii(), "{line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let colored = terminal::render(&sample::ledger(), Style { color: true, ..plain(100) });
+    let mut text = String::new();
+    let mut rest = colored.as_str();
+    while let Some(start) = rest.find('\x1b') {
+        text.push_str(&rest[..start]);
+        let length = rest[start..].find('m').unwrap();
+        rest = &rest[start + length + 1..];
+    }
+    text.push_str(rest);
+    assert_eq!(text, terminal::render(&sample::ledger(), plain(100)));
+}
+
+#[test]
+fn many_paths_are_folded_and_counted() {
+    let text = terminal::render(&sample::huge(), plain(120));
+    assert!(text.contains("38 more paths"), "{text}");
+    assert!(text.lines().count() < 200, "{}", text.lines().count());
+    assert!(!text.contains('\x1b'));
+}

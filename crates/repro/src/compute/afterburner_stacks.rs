@@ -1,0 +1,331 @@
+//! Three stacks on Afterburner: conventional, single-copy and in user space; what each part of the card buys,
+//! and what the document expects and did not measure (J-02 to J-06, J-51, J-57, J-66 to J-68, J-75 to J-78, J-86
+//! to J-88).
+
+use super::atomic::{Profiles, limit_name};
+use super::{Computed, Setting, Value};
+use crate::Error;
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_engine::Serial;
+use lastmeter_host::copies::{self, Stack};
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::{self, Builtin, Library};
+use lastmeter_lab::reach;
+use lastmeter_lab::run::{Crew, Failure, Watch};
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::drawing::Drawing;
+use lastmeter_ledger::plots::{Plot, Series};
+
+const HOST: &str = "hp9000-730";
+const CARD: &str = "afterburner";
+/// The three stacks: a name, the host's profile and the adapter's.
+const STACKS: [(&str, &str, &str); 3] = [
+    ("conventional", "hp9000-730-conventional", "afterburner-conventional"),
+    ("single copy", HOST, CARD),
+    ("user space", "hp9000-730-user", CARD),
+];
+/// Link halves that are put into the card.
+const LINKS: [&str; 3] = ["jetstream", "oc3c", "hippi"];
+/// Data of a cell.
+const CELL: Bytes = Bytes(48);
+const GIGABIT: Rate = Rate::from_gbit(1);
+/// How long a run of a sweep is.
+const LENGTH: Duration = Duration::from_ms(400);
+/// Throughput that differs by less is the same.
+const SAME: f64 = 0.01;
+/// Our reading of "only a minor reduction".
+const MINOR: f64 = 0.03;
+const MESSAGES: [u64; 10] = [64, 128, 256, 512, 1024, 2048, 3072, 4096, 8192, 16_384];
+
+fn failed(message: String) -> Error {
+    Error::Computation { name: "afterburner-stacks", message }
+}
+
+fn pair(host: &str, adapter: &str, library: &dyn Library) -> Result<Pair, Error> {
+    Pair::read(host, adapter, library).map_err(Error::Problems)
+}
+
+/// Bits a second of data.
+fn rate(ledger: &Ledger) -> f64 {
+    ledger.paths[0].totals.goodput
+}
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = attachment(setting)?;
+    computed.extend(three(setting)?);
+    computed.extend(without(setting)?);
+    computed.extend(links()?);
+    computed.extend(expected(setting)?);
+    Ok(computed)
+}
+
+/// What a connection is made of (J-02, J-05, J-06).
+fn attachment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let hosts: f64 = setting.constants.get::<u64>("ring_hosts")? as f64;
+    // A set is a transmitter and a receiver. A cable to a switch has a set at both ends; a ring has one
+    // at each host and one at the port.
+    let (dedicated, ring) = (2.0, (hosts + 1.0) / hosts);
+    // Card, the host's and the switch's transceiver with the cable, a port's card, a part of the rest.
+    let parts = ["card", "host transceiver", "cable", "switch transceiver", "port card", "switch"];
+    Ok(vec![
+        Computed::new("J-02", "parts of a connection", Value::Number(parts.len() as f64, "parts")),
+        Computed::new(
+            "J-05",
+            "transceivers of a host, dedicated",
+            Value::Number(dedicated, "sets"),
+        ),
+        Computed::new(
+            "J-05",
+            "transceivers of a host, on a full ring",
+            Value::Number(ring, "sets"),
+        ),
+        Computed::new("J-06", "hosts that share a port's card", Value::Number(hosts, "hosts")),
+    ])
+}
+
+/// The stacks as they are drawn, and run (J-57, J-66, J-67).
+fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let segment: Bytes = setting.constants.get("segment")?;
+    let profiles = Profiles::default();
+    let mut drawn = Vec::new();
+    let mut ledgers = Vec::new();
+    for (_, host, adapter) in STACKS {
+        let pair = pair(host, adapter, &Builtin)?;
+        drawn.push(Stack::of(&pair.host, &pair.adapter));
+        ledgers.push(profiles.ledger(host, adapter, segment)?);
+    }
+    let [usual, single, user] = [0, 1, 2].map(|at| rate(&ledgers[at]));
+    let passes = |stack: &Stack| stack.send.passes().max(stack.receive.passes());
+    let copies = |stack: &Stack| stack.send.copies().max(stack.receive.copies());
+    let count = |number: u32, unit| Value::Number(number.into(), unit);
+    let touches = |host: &str| {
+        let stages = ledgers[1].paths[0].stages.iter();
+        stages.filter(|stage| stage.name.starts_with(host)).map(|stage| stage.touches).sum::<u32>()
+    };
+    Ok(vec![
+        Computed::new(
+            "J-66",
+            "passes over data in a conventional stack, each way",
+            count(passes(&drawn[0]), "passes"),
+        ),
+        Computed::new("J-66", "copies of a conventional stack", count(copies(&drawn[0]), "copies")),
+        Computed::new("J-57", "copies of a user-space stack", count(copies(&drawn[2]), "copies")),
+        Computed::new("J-67", "copies of a single-copy stack", count(copies(&drawn[1]), "copies")),
+        Computed::new("J-67", "a single copy is faster", Value::Holds(single > 1.2 * usual)),
+        Computed::new(
+            "J-57",
+            "a stack in user space carries as much as the kernel's",
+            Value::Holds(user > single * (1.0 - SAME)),
+        ),
+        Computed::new(
+            "J-76",
+            "the receiver's processor does not touch data",
+            Value::Holds(touches("receiver ") == 0 && touches("sender ") == 1),
+        ),
+    ])
+}
+
+/// The host with a stage more, at the end of its way in or out.
+fn with_stage(profiles: &mut Profiles, way: &str, stage: &str) -> Result<String, Error> {
+    let name = format!("{HOST}-{}", profiles.changed.len());
+    let text = Builtin.profile("hosts", HOST).map_err(failed)?;
+    let text = format!("{text}\n[[{way}]]\n{stage}\n");
+    profiles.changed.insert(("hosts".to_owned(), name.clone()), text);
+    Ok(name)
+}
+
+/// What each part of card and stack is good for: the run without it (J-03, J-51, J-68, J-75).
+fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let segment: Bytes = constants.get("segment")?;
+    let (sum, read): (PerByte, PerByte) = (constants.get("sum")?, constants.get("read")?);
+    let pass = |name: &str, cost: PerByte| {
+        format!(
+            "name = \"{name}\"\non = \"cpu\"\nper-byte = \"{} ps/B\"\ntouches = 1",
+            cost.as_fs() / 1_000
+        )
+    };
+    let mut profiles = Profiles::default();
+    let whole = profiles.ledger(HOST, CARD, segment)?;
+    let summing = with_stage(&mut profiles, "receive", &pass("checksum in", sum))?;
+    let summing = profiles.ledger(&summing, CARD, segment)?;
+    let apart = with_stage(&mut profiles, "send", &pass("checksum out", sum))?;
+    // An application that looks at what came finds it in memory, and not in the cache.
+    let past = with_stage(&mut profiles, "receive", &pass("read from memory", read))?;
+    let past = profiles.ledger(&past, CARD, segment)?;
+    // Calls of 4 KB, as from where Fig 9 is flat.
+    let calls = |host: &str| -> Result<Ledger, Error> {
+        let pair = pair(host, CARD, &profiles)?;
+        let text = pair.experiment(Bytes::from_kib(4), segment, LENGTH).map_err(Error::Problems)?;
+        profiles.run(text)
+    };
+    let (fused, apart) = (calls(HOST)?, calls(&apart)?);
+    let cells = profiles.ledger(HOST, CARD, CELL)?;
+    // Of 4 KB more fit the socket's buffer than the card has blocks to receive.
+    let sizes = [1, 2, 6, 8, 14].map(Bytes::from_kib);
+    let curve = sizes.into_iter().map(|size| profiles.ledger(HOST, CARD, size));
+    let curve: Vec<f64> = curve.map(|one| Ok(rate(&one?))).collect::<Result<_, Error>>()?;
+    let at = limit_name(&apart);
+    Ok(vec![
+        Computed::new(
+            "J-03",
+            "longer PDUs carry more",
+            Value::Holds(curve.windows(2).all(|two| two[0] < two[1])),
+        ),
+        Computed::new(
+            "J-03",
+            "a PDU for each cell carries less than a twentieth",
+            Value::Holds(rate(&cells) < rate(&whole) / 20.0),
+        ),
+        Computed::new(
+            "J-51",
+            "without the card's checksum the receiver reads data and is slower",
+            Value::Holds(rate(&summing) < rate(&whole) * (1.0 - SAME)),
+        ),
+        Computed::new(
+            "J-68",
+            "with a pass of its own for the checksum the sender limits",
+            Value::Holds(at == "sender.cpu" && rate(&apart) < rate(&fused) * (1.0 - SAME)),
+        ),
+        Computed::new(
+            "J-75",
+            "an application that reads its data pays for the cache being passed by",
+            Value::Holds(rate(&past) < rate(&whole) * (1.0 - SAME)),
+        ),
+    ])
+}
+
+/// One card, several link halves (J-77).
+fn links() -> Result<Vec<Computed>, Error> {
+    let profiles = Profiles::default();
+    let segment = Bytes::from_kib(14);
+    let mut found = Vec::new();
+    for link in LINKS {
+        let longest = pair(HOST, &format!("{CARD}+{link}"), &Builtin)?.adapter.packet_max;
+        let ledger = profiles.ledger(HOST, &format!("{CARD}+{link}"), segment.min(longest))?;
+        found.push((rate(&ledger), limit_name(&ledger).to_owned()));
+    }
+    let alone = rate(&profiles.ledger(HOST, CARD, segment)?);
+    let same = |at: usize| (found[at].0 / alone - 1.0).abs() < SAME;
+    Ok(vec![
+        Computed::new(
+            "J-77",
+            "the host limits behind Jetstream and behind HIPPI",
+            Value::Holds(same(0) && same(2)),
+        ),
+        Computed::new(
+            "J-77",
+            "the link limits behind ATM OC-3c",
+            Value::Holds(found[1].1.contains("->") && !same(1)),
+        ),
+    ])
+}
+
+/// A bundled network.
+fn bundled(name: &str) -> Result<Ledger, Error> {
+    let text = library::experiment(name);
+    let text = text.ok_or_else(|| failed(format!("there is no experiment `{name}`")))?;
+    let experiment = Experiment::parse(name, text, &[], &Builtin).map_err(Error::Problems)?;
+    with_crew(|crew| lastmeter_lab::run::ledger(&experiment, crew))
+}
+
+fn with_crew<T>(run: impl FnOnce(Crew<'_>) -> Result<T, Failure>) -> Result<T, Error> {
+    let watch = Watch::default();
+    run(Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).map_err(
+        |failure| match failure {
+            Failure::Problems(problems) => Error::Problems(problems),
+            failure => failed(failure.to_string()),
+        },
+    )
+}
+
+/// What the document expects of what it did not measure (J-86 to J-88).
+fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let segment: Bytes = setting.constants.get("segment")?;
+    let ring = bundled("afterburner-jetstream")?;
+    let pair = pair(HOST, CARD, &Builtin)?;
+    let text = pair.experiment(Bytes::from_kib(4), segment, LENGTH).map_err(Error::Problems)?;
+    let cable = Experiment::parse("cable", text, &[], &Builtin).map_err(Error::Problems)?;
+    let cable = with_crew(|crew| lastmeter_lab::run::ledger(&cable, crew))?;
+    let request = bundled("afterburner-request")?;
+    let busy = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| -> f64 {
+        let stages = ledger.paths.iter().flat_map(|path| &path.stages);
+        stages.filter(|stage| of(&stage.name)).map(|stage| stage.mean()).sum()
+    };
+    let whole: f64 = request.paths.iter().map(|path| path.totals.latency.mean).sum();
+    let work = busy(&request, &|name| name.contains("protocol") || name.contains("call"));
+    let hosts = with_crew(|crew| reach::hosts("afterburner+jetstream", GIGABIT, crew))?;
+    let then = hosts.iter().filter(|one| one.host.starts_with(HOST));
+    let none = then.clone().all(|one| one.times != Some(1.0));
+    let most = then.clone().map(|one| one.reached).fold(0.0, f64::max);
+    // The host ten times as fast, over a cable as it was measured.
+    let ideal = with_crew(|crew| reach::hosts(CARD, Rate::from_gbit(2), crew))?;
+    let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
+    Ok(vec![
+        Computed::new(
+            "J-86",
+            "over Jetstream's ring a stream is little slower",
+            Value::Holds((rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
+        ),
+        Computed::new(
+            "J-87",
+            "a round trip of short messages waits for calls and protocols, not for copies",
+            Value::Holds(work > 0.9 * whole),
+        ),
+        Computed::new("J-88", "no workstation of its time carries 1 Gbit/s", Value::Holds(none)),
+        Computed::new(
+            "J-88",
+            "throughput of a host that does not limit, over Afterburner",
+            Value::Number(over_cable / 1e9, "Gbit/s"),
+        ),
+        Computed::new(
+            "J-88",
+            "throughput of a host that does not limit, over Jetstream",
+            Value::Number(most / 1e6, "Mbit/s"),
+        ),
+    ])
+}
+
+/// The copies of the three stacks.
+pub(super) fn drawings(_: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
+    let one = |(name, host, adapter): (&str, &str, &str)| {
+        let pair = pair(host, adapter, &Builtin)?;
+        Ok(Drawing {
+            title: format!("Fig 7: copies of the {name} stack"),
+            caption:
+                "From the profiles. Orange: a copy by the processor; green: the card's own way; \
+                      blue: read where it stands."
+                    .to_owned(),
+            svg: copies::svg(&Stack::of(&pair.host, &pair.adapter)),
+        })
+    };
+    STACKS.into_iter().map(one).collect()
+}
+
+/// Predictions that the document does not have: the stacks over the message.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let segment: Bytes = setting.constants.get("segment")?;
+    let mut series = Vec::new();
+    for (name, host, adapter) in STACKS {
+        let pair = pair(host, adapter, &Builtin)?;
+        let mut points = Vec::new();
+        for message in MESSAGES.into_iter().map(Bytes) {
+            let text = pair.experiment(message, segment, LENGTH).map_err(Error::Problems)?;
+            let experiment =
+                Experiment::parse(name, text, &[], &Builtin).map_err(Error::Problems)?;
+            let ledger = with_crew(|crew| lastmeter_lab::run::ledger(&experiment, crew))?;
+            points.push((message.0 as f64 / 1024.0, rate(&ledger) / 8e6));
+        }
+        series.push(Series { name: name.to_owned(), points });
+    }
+    Ok(vec![
+        Plot::new(
+            "Prediction, which the document does not have: three stacks on one card",
+            "J-87. 14 KB packets; kernel copies, checksum passes and a library's call are assumed.",
+            ("message, KB", "throughput, MB/s"),
+            series,
+        )
+        .marked(vec![(4.0, "4 KB".to_owned())]),
+    ])
+}

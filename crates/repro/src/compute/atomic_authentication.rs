@@ -1,0 +1,239 @@
+//! ATOMIC-2's authentication: the ladder of Fig 12, and how fast MD5 can be at all (N-16, N-17, N-83 to N-87,
+//! N-92).
+
+use super::atomic::{ATM, ATOMIC, Added, Profiles, SAME, TCP, UDP, mbit};
+use super::{Computed, Setting, Value};
+use crate::Error;
+use crate::machines::dependency::{Instructions, md5};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::plots::{Plot, Series};
+
+/// What one step of the ladder came to.
+struct Step {
+    /// As Fig 12 calls it.
+    name: &'static str,
+    rate: f64,
+    ledger: Ledger,
+}
+
+/// Fig 12, in its order.
+fn ladder(setting: &Setting<'_>) -> Result<Vec<Step>, Error> {
+    let constants = setting.constants;
+    let cost = |name: &str| constants.get::<PerByte>(name);
+    let (touch, md5, swap) = (cost("touch")?, cost("md5")?, cost("swap")?);
+    let header: Duration = constants.get("header")?;
+    let packet: Bytes = constants.get("packet")?;
+    let optimised = md5.scale_ceil(constants.get("md5_optimised")?, 100);
+    let without_swap = PerByte::from_fs(optimised.as_fs().saturating_sub(swap.as_fs()));
+    let mut profiles = Profiles::default();
+    let mut step = |name: &'static str, hash: Option<Option<PerByte>>, both: bool| {
+        let ah = Added { name: "header", per_packet: header, per_byte: PerByte::ZERO, both: true };
+        let reads = |hash: PerByte| Added {
+            name: "hash",
+            per_packet: Duration::ZERO,
+            per_byte: PerByte::from_fs(touch.as_fs() + hash.as_fs()),
+            both,
+        };
+        let added: Vec<Added> = match hash {
+            None => Vec::new(),
+            Some(hash) => std::iter::once(ah).chain(hash.map(reads)).collect(),
+        };
+        let host = profiles.host(TCP, &added, true)?;
+        let ledger = profiles.ledger(&host, ATOMIC, packet)?;
+        Ok(Step { name, rate: ledger.paths[0].totals.goodput, ledger })
+    };
+    let steps = [
+        ("No-AH", None, true),
+        ("Null-AH", Some(None), true),
+        ("Null-Cksum", Some(Some(PerByte::ZERO)), false),
+        ("Cksum", Some(Some(PerByte::ZERO)), true),
+        ("AHA", Some(Some(cost("aha")?)), true),
+        ("Rogaway", Some(Some(cost("rogaway")?)), true),
+        ("NBO-MD5-OPT", Some(Some(without_swap)), true),
+        ("md5-opt", Some(Some(optimised)), true),
+        ("md5", Some(Some(md5)), true),
+    ];
+    steps.into_iter().map(|(name, hash, both)| step(name, hash, both)).collect()
+}
+
+pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let ladder = ladder(setting)?;
+    let named = |name: &str| {
+        let missing = || failed(format!("there is no step `{name}`"));
+        ladder.iter().find(|step| step.name == name).ok_or_else(missing)
+    };
+    let packet: Bytes = setting.constants.get("packet")?;
+    let (none, slowest) = (named("No-AH")?, named("md5")?);
+    let (null, checksum) = (named("Null-AH")?.rate, named("Cksum")?.rate);
+    let (sender, aha) = (named("Null-Cksum")?.rate, named("AHA")?.rate);
+    // Hashing at the sender alone stands beside the ladder: its receiver has less to do.
+    let both: Vec<f64> =
+        ladder.iter().filter(|step| step.name != "Null-Cksum").map(|step| step.rate).collect();
+    let mut profiles = Profiles::default();
+    let unchecked = profiles.host(TCP, &[], false)?;
+    let unchecked = profiles.rate(&unchecked, ATOMIC, packet)?;
+    let share = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| {
+        let cpu = ledger.resources.iter().find(|resource| resource.name == "sender.cpu");
+        let stages = cpu.into_iter().flat_map(|cpu| &cpu.by_stage);
+        stages.filter(|(stage, _)| of(stage)).map(|(_, share)| share).sum::<f64>()
+    };
+    let hashing = share(&slowest.ledger, &|stage| stage.ends_with("hash out"));
+    let touching = share(&none.ledger, &|stage| !stage.contains("protocol"));
+    Ok(vec![
+        Computed::new("N-83", "without authentication", mbit(none.rate)),
+        Computed::new("N-83", "with MD5", mbit(slowest.rate)),
+        Computed::new(
+            "N-84",
+            "algorithms of the ladder",
+            Value::Number(ladder.len() as f64, "algorithms"),
+        ),
+        Computed::new(
+            "N-84",
+            "each step is slower than the one before",
+            Value::Holds(both.windows(2).all(|pair| pair[1] < pair[0])),
+        ),
+        Computed::new(
+            "N-84",
+            "hashing at the sender alone is no slower than at both",
+            Value::Holds(sender >= checksum * (1.0 - SAME)),
+        ),
+        Computed::new(
+            "N-85",
+            "data touching is a significant part",
+            Value::Holds(checksum < null * 0.95),
+        ),
+        Computed::new("N-85", "the hash limits", Value::Holds(hashing > 0.5)),
+        Computed::new("N-86", "with the alternate hash", mbit(aha)),
+        Computed::new(
+            "N-86",
+            "alternate hash beside MD5",
+            Value::Number(aha / slowest.rate, "times"),
+        ),
+        Computed::new(
+            "N-16",
+            "a checksum that costs no pass brings throughput",
+            Value::Holds(unchecked > none.rate * 1.05),
+        ),
+        Computed::new("N-17", "copying and touching data limits", Value::Holds(touching > 0.5)),
+    ])
+}
+
+/// How fast hashes can be, beside what the project's RFCs say.
+pub(super) fn hashes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = bounds(setting)?;
+    computed.extend(rfcs(setting)?);
+    Ok(computed)
+}
+
+fn failed(message: String) -> Error {
+    Error::Computation { name: "atomic2-authentication", message }
+}
+
+/// A processor of RFC 1810: its clock, how many operations on integers it issues at once, what it has for MD5,
+/// and the constant with the rate that was measured.
+struct Processor {
+    measured: &'static str,
+    mhz: u64,
+    width: u64,
+    instructions: Instructions,
+}
+
+const fn processor(
+    measured: &'static str,
+    (mhz, width): (u64, u64),
+    (rotates, constant, turns): (bool, u64, bool),
+) -> Processor {
+    Processor { measured, mhz, width, instructions: Instructions { rotates, constant, turns } }
+}
+
+/// From the manufacturers' manuals; which of a chip's units take shifts and logic is not looked at.
+const PROCESSORS: [Processor; 8] = [
+    processor("md5_alpha", (190, 1), (false, 0, false)),
+    processor("md5_hp", (50, 1), (true, 1, true)),
+    processor("md5_rs6000", (80, 1), (true, 1, true)),
+    processor("md5_486", (66, 1), (true, 0, false)),
+    processor("md5_pentium", (90, 2), (true, 0, false)),
+    processor("md5_sgi", (100, 1), (false, 1, true)),
+    processor("md5_ss10", (50, 2), (false, 1, true)),
+    processor("md5_ss20", (75, 2), (false, 1, true)),
+];
+/// Bits of a block.
+const BLOCK: f64 = 512.0;
+
+/// How fast MD5 can be (N-87, N-92).
+fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let (mut below, mut near) = (true, true);
+    for one in &PROCESSORS {
+        let kernel = md5(one.instructions);
+        let (bound, schedule) = (kernel.bound(one.width), kernel.schedule(one.width));
+        let measured: Rate = setting.constants.get(one.measured)?;
+        let most = one.mhz as f64 * 1e6 * BLOCK / bound as f64;
+        below &= (measured.as_bits() as f64) < most;
+        near &= schedule as f64 <= bound as f64 * 1.1;
+    }
+    let pentium = md5(PROCESSORS[4].instructions);
+    let over = pentium.schedule(2) as f64 / pentium.bound(2) as f64 - 1.0;
+    Ok(vec![
+        Computed::new(
+            "N-87",
+            "measured rates are below what the chain allows",
+            Value::Holds(below),
+        ),
+        Computed::new(
+            "N-87",
+            "a schedule for a Pentium, over its bound",
+            Value::Number(over * 100.0, "%"),
+        ),
+        Computed::new(
+            "N-87",
+            "schedules come near the bound on every processor",
+            Value::Holds(near),
+        ),
+    ])
+}
+
+/// What the project's own RFCs say (N-92).
+fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (clock, bits): (Duration, u64) = (constants.get("pld_clock")?, constants.get("pld_bits")?);
+    let longest: Bytes = constants.get("atm_packet")?;
+    let mut profiles = Profiles::default();
+    // Packets of classical IP over ATM, which are longer than Myrinet's.
+    let text = Builtin.profile("adapters", ATM);
+    let text = text.map_err(failed)?.replace("packet-max = \"8 KiB\"", "packet-max = \"9180 B\"");
+    profiles.changed.insert(("adapters".to_owned(), "oc3c-9180".to_owned()), text);
+    let (tcp, udp) =
+        (profiles.rate(TCP, "oc3c-9180", longest)?, profiles.rate(UDP, "oc3c-9180", longest)?);
+    Ok(vec![
+        Computed::new(
+            "N-92",
+            "a checksum in hardware",
+            Value::Number(bits as f64 / clock.as_secs_f64() / 1e9, "Gbit/s"),
+        ),
+        Computed::new("N-92", "TCP over ATM", mbit(tcp)),
+        Computed::new("N-92", "UDP over ATM", mbit(udp)),
+    ])
+}
+
+/// Fig 12, and beside it what the chain of MD5's steps would allow.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let ladder = ladder(setting)?;
+    let points = (1..).zip(&ladder).map(|(place, step)| (f64::from(place), step.rate / 1e6));
+    let marks = (1..).zip(&ladder).map(|(place, step)| (f64::from(place), step.name.to_owned()));
+    let published = vec![(1.0, 90.0), (5.0, 55.0), (9.0, 30.0)];
+    Ok(vec![
+        Plot::new(
+            "Fig 12: what authentication leaves of TCP",
+            "Packets of 8 KB between two SPARC 20/71 on Myrinet. The text has three of \
+                  the nine values.",
+            ("step of the ladder", "throughput, Mbit/s"),
+            vec![
+                Series { name: "ours".to_owned(), points: points.collect() },
+                Series { name: "published (No-AH, AHA, md5)".to_owned(), points: published },
+            ],
+        )
+        .marked(marks.collect()),
+    ])
+}

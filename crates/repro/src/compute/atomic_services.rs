@@ -1,0 +1,465 @@
+//! ATOMIC-2's services: gateways with and without peer DMA (Fig 8), the file server (Fig 11), and video with and
+//! without compression (N-58 to N-62, N-71, N-78 to N-82).
+
+use super::atomic::{ATOMIC, LARGEST, Profiles, SAME, SMALL, TCP, mbit, percent};
+use super::{Computed, Setting, Value};
+use crate::Error;
+use crate::machines::forward::{Account, Forwarder, Step};
+use crate::machines::switch::cells::{mesh, proven};
+use lastmeter_base::{Bytes, Duration, PerByte};
+use lastmeter_host::profile::StageProfile;
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::Builtin;
+use lastmeter_ledger::plots::{Plot, Series};
+use lastmeter_wire::aal::encapsulation::{Llc, Multiplexed};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The second gateway, and the adapters in it.
+const PC: &str = "pentium-pro-200";
+const CARDS: [&str; 2] = ["myrinet-pci", "adaptec-oc3c"];
+/// What fast Ethernet carries.
+const FAST_ETHERNET: f64 = 100e6;
+/// Packets and frames of a run: each is the same, so few are enough.
+const COUNT: u64 = 200;
+
+fn failed(message: &str) -> Error {
+    Error::Computation { name: "atomic2-services", message: message.to_owned() }
+}
+
+/// Figs 8 and 11, and nv's video.
+pub(super) fn services(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = gateway(setting)?;
+    computed.extend(regional(setting)?);
+    computed.extend(file_server(setting)?);
+    computed.extend(video(setting)?);
+    Ok(computed)
+}
+
+/// A gateway whose processor waits for its bus, and forwards one packet after the other.
+struct Gateway {
+    /// A byte over the bus.
+    bus: PerByte,
+    /// A packet through driver and IP.
+    forward: Duration,
+    /// How often a packet crosses, and a header with peer DMA.
+    crossings: u32,
+    header: Bytes,
+}
+
+impl Gateway {
+    /// The second one, from its profile and that of its adapter.
+    fn of(host: &str, adapter: &str, header: Bytes) -> Result<Gateway, Error> {
+        let pair = Pair::read(host, adapter, &Builtin).map_err(Error::Problems)?;
+        let whole = pair.host.with(&pair.adapter);
+        let stages = || whole.receive.iter().chain(&whole.send);
+        let crosses =
+            |stage: &StageProfile| stage.buses.iter().map(|&(_, times)| times).sum::<u32>();
+        let bus = whole.resources.iter().find(|one| one.name == "pci");
+        Ok(Gateway {
+            bus: bus.ok_or_else(|| failed("the profile has no bus"))?.per_byte,
+            forward: stages().map(|stage| stage.cost.per_packet).sum(),
+            crossings: stages().map(crosses).sum(),
+            header,
+        })
+    }
+
+    /// Packets of one length, as many as there are.
+    fn run(&self, len: Bytes, peer: bool) -> Account {
+        let (bus, header) = (self.bus, self.header);
+        let crossing = move |len: Bytes| bus.time_for(len);
+        let mut route = vec![Step::fixed("forward", 0, self.forward)];
+        for at in 0..self.crossings {
+            route.push(match peer && at > 0 {
+                // From card to card; the processor gets the header alone.
+                true => Step::sized("bus", 1, move |_| bus.time_for(header)),
+                false => Step::sized("bus", 1, crossing),
+            });
+        }
+        let resources = vec![("processor".to_owned(), 1), ("bus".to_owned(), 1)];
+        let forwarder = Forwarder { resources, routes: vec![route], window: 1 };
+        forwarder.run(std::iter::repeat(len), COUNT)
+    }
+}
+
+fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let packet: Bytes = constants.get("packet")?;
+    let header: Bytes = constants.get("header")?;
+    let pc = Gateway::of(PC, CARDS[0], header)?;
+    let (bus, forward): (PerByte, Duration) = (constants.get("pci")?, constants.get("forward")?);
+    if (pc.bus, pc.forward) != (bus, forward) {
+        return Err(failed("the profiles do not have the experiment's constants"));
+    }
+    let atm = Gateway::of(PC, CARDS[1], header)?;
+    let sun = Gateway {
+        bus: constants.get("sbus")?,
+        forward: constants.get("sbus_forward")?,
+        crossings: 1,
+        header,
+    };
+    let gain = |len: Bytes| pc.run(len, true).rate / pc.run(len, false).rate - 1.0;
+    let first = sun.run(packet, false);
+    let share = first.share("processor");
+    let faster = |gateway: &Gateway| gateway.run(packet, false).rate > first.rate * (1.0 + SAME);
+    let each_brings = faster(&Gateway { forward: sun.forward * 10 / 11, ..sun })
+        && faster(&Gateway { bus: PerByte::from_fs(sun.bus.as_fs() * 10 / 11), ..sun });
+    let into_host = header.0 as f64 / packet.0 as f64;
+    let crossings = (packet.0 + header.0) as f64 / packet.0 as f64;
+    let (before, after) = (pc.run(packet, false), pc.run(packet, true));
+    Ok(vec![
+        Computed::new("N-58", "first gateway", mbit(first.rate)),
+        Computed::new(
+            "N-58",
+            "no single one of bus and processor limits it",
+            Value::Holds((0.25..0.75).contains(&share)),
+        ),
+        Computed::new(
+            "N-58",
+            "a faster bus and a faster processor each bring something",
+            Value::Holds(each_brings),
+        ),
+        Computed::new(
+            "N-58",
+            "the first gateway fills fast Ethernet",
+            Value::Holds(first.rate > FAST_ETHERNET),
+        ),
+        Computed::new(
+            "N-59",
+            "the second gateway forwards more than the first",
+            Value::Holds(before.rate > first.rate * (1.0 + SAME)),
+        ),
+        Computed::new(
+            "N-60",
+            "with the ATM card the second gateway is no longer what limits",
+            Value::Holds(atm.run(packet, false).rate > 155e6),
+        ),
+        Computed::new(
+            "N-61",
+            "crossings of the bus with peer DMA",
+            Value::Number(crossings, "crossings"),
+        ),
+        Computed::new(
+            "N-61",
+            "with peer DMA next to nothing goes into the host's memory",
+            Value::Holds(into_host < SAME),
+        ),
+        Computed::new("N-62", "gain of peer DMA in the summary", percent(gain(packet))),
+        Computed::new("N-62", "gain of peer DMA", percent(gain(packet))),
+        Computed::new("N-62", "gain of peer DMA in the text", percent(gain(packet))),
+        Computed::new("N-62", "second gateway without peer DMA", mbit(before.rate)),
+        Computed::new("N-62", "second gateway with peer DMA", mbit(after.rate)),
+        Computed::new(
+            "N-62",
+            "peer DMA gains less with small packets",
+            Value::Holds(gain(SMALL[1]) < gain(packet)),
+        ),
+    ])
+}
+
+/// Who works with whom on a circuit: how a packet is put into a PDU at one end, and taken out at the other.
+fn understood(sender: usize, receiver: usize, packet: &[u8]) -> bool {
+    let mut pdu = Vec::new();
+    match sender {
+        0 => Llc::IPV4.emit(&mut pdu),
+        1 => Llc::Bridged { fcs: false }.emit(&mut pdu),
+        2 => Multiplexed::Routed.emit(&mut pdu),
+        _ => Multiplexed::Bridged.emit(&mut pdu),
+    }
+    pdu.extend(packet);
+    let taken = match receiver {
+        0 => Llc::parse(&pdu).ok().filter(|(llc, _)| *llc == Llc::IPV4).map(|(_, rest)| rest),
+        1 => Llc::parse(&pdu)
+            .ok()
+            .filter(|(llc, _)| *llc == Llc::Bridged { fcs: false })
+            .map(|(_, rest)| rest),
+        2 => Multiplexed::Routed.parse(&pdu).ok(),
+        _ => Multiplexed::Bridged.parse(&pdu).ok(),
+    };
+    taken == Some(packet)
+}
+
+/// The regional testbed's plan of circuits, and what two ends of one have to agree on (N-56, N-57).
+fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let sites = setting.constants.get::<u64>("sites")? as usize;
+    // Half of the sites on each of the two carriers' switches, which a link joins.
+    let (scan, arc) = (sites, sites + 1);
+    let mut links: Vec<(usize, usize)> =
+        (0..sites).map(|site| (site, if site % 2 == 0 { scan } else { arc })).collect();
+    links.push((scan, arc));
+    let wrong = |message: String| failed(&message);
+    let plan = mesh(sites, &links).map_err(wrong)?;
+    let proven = proven(&plan, sites + 2).map_err(wrong)?;
+    // A subnet of four addresses for each pair of sites, and a name for each end.
+    let mut names = BTreeMap::new();
+    for (pair, circuit) in plan.iter().filter(|circuit| circuit.from < circuit.to).enumerate() {
+        for (end, (here, there)) in
+            [(circuit.from, circuit.to), (circuit.to, circuit.from)].into_iter().enumerate()
+        {
+            let address = 0x0a00_0000 + pair as u32 * 4 + 1 + end as u32;
+            names.insert(format!("site{there}.site{here}.scan.net"), address);
+        }
+    }
+    let addresses: BTreeSet<u32> = names.values().copied().collect();
+    let plan_holds = names.len() == plan.len()
+        && addresses.len() == names.len()
+        && addresses.iter().all(|address| ![0, 3].contains(&(address % 4)));
+    // Bytes that no encapsulation's header begins with.
+    let packet = [0x45; 40];
+    let matrix = (0..4).flat_map(|sender| (0..4).map(move |receiver| (sender, receiver)));
+    let working =
+        matrix.filter(|&(sender, receiver)| understood(sender, receiver, &packet)).count();
+    Ok(vec![
+        Computed::new(
+            "N-56",
+            "circuits between all pairs of sites",
+            Value::Number(plan.len() as f64, "circuits"),
+        ),
+        Computed::new(
+            "N-56",
+            "every cell comes to the site of its circuit, and to no other",
+            Value::Holds(proven),
+        ),
+        Computed::new(
+            "N-56",
+            "an address and a name for each end of each circuit",
+            Value::Holds(plan_holds),
+        ),
+        Computed::new(
+            "N-57",
+            "encapsulations at two ends that work together",
+            Value::Number(working as f64, "of 16"),
+        ),
+    ])
+}
+
+/// A client that keeps so many requests outstanding, and its server, run in the engine.
+fn writes(client: Duration, server: Duration, wait: Duration, window: u64) -> Result<f64, Error> {
+    let mut profiles = Profiles::default();
+    let mut host = |name: &str, cost: Duration, way: &str, other: &str| {
+        let text = format!(
+            "what = \"{name}\"\nsource = \"section 4.a\"\n[resources]\ncpu = {{ cpu = {{}} }}\n\
+             [[{way}]]\nname = \"{way}\"\non = \"cpu\"\nper-packet = \"{} ps\"\n\
+             [[{other}]]\nname = \"{other}\"\non = \"cpu\"\n",
+            cost.as_ps()
+        );
+        profiles.changed.insert(("hosts".to_owned(), name.to_owned()), text);
+    };
+    host("client", client, "send", "receive");
+    host("server", server, "receive", "send");
+    let ledger = profiles.run(format!(
+        "duration = \"4 s\"\n[nodes]\nclient = {{ host = {{ profile = \"client\" }} }}\n\
+         server = {{ host = {{ profile = \"server\" }} }}\n[[links]]\n\
+         between = [\"client\", \"server\"]\nrate = \"640 Mbit/s\"\ndelay = \"{} ps\"\n\
+         [[traffic]]\nname = \"writes\"\nfrom = \"client\"\nto = \"server\"\n\
+         bulk = {{ size = \"8192 B\", window = {window}, response = \"100 B\" }}\n",
+        wait.as_ps() / 2
+    ))?;
+    Ok(ledger.paths[0].totals.goodput)
+}
+
+/// The file server, and its client.
+struct Files {
+    rpc: Duration,
+    wait: Duration,
+    switch: Duration,
+    disk: Duration,
+    start: Duration,
+}
+
+impl Files {
+    fn of(setting: &Setting<'_>) -> Result<Files, Error> {
+        let time = |name: &str| setting.constants.get::<Duration>(name);
+        let (rpc, wait, switch) = (time("rpc")?, time("wait")?, time("switch")?);
+        Ok(Files { rpc, wait, switch, disk: time("disk")?, start: time("start")? })
+    }
+
+    /// So many block daemons, of which each has one request outstanding, and this server.
+    fn biods(&self, count: u64, server: Duration) -> Result<f64, Error> {
+        writes(self.rpc + self.switch, server, self.wait, count)
+    }
+
+    fn pipelined(&self, server: Duration) -> Result<f64, Error> {
+        writes(self.rpc, server, self.wait, 16)
+    }
+
+    /// Bits a second of a file whose blocks go at `rate`, with what it costs besides.
+    fn file(&self, len: Bytes, rate: f64) -> f64 {
+        let bits = len.0 as f64 * 8.0;
+        bits / (self.start.as_secs_f64() + bits / rate)
+    }
+}
+
+fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let files = Files::of(setting)?;
+    let slow: Duration = setting.constants.get("slow_disk")?;
+    let (one, four, many) = (
+        files.biods(1, Duration::ZERO)?,
+        files.biods(4, Duration::ZERO)?,
+        files.biods(16, Duration::ZERO)?,
+    );
+    let protocol = files.pipelined(Duration::ZERO)? / four - 1.0;
+    let (old, new) = (files.biods(4, files.disk)?, files.pipelined(files.disk)?);
+    let on_disk = files.pipelined(slow)? / files.biods(4, slow)? - 1.0;
+    let hundred = Bytes::from_kib(100);
+    let gain = |len| files.file(len, new) / files.file(len, old) - 1.0;
+    let (whole, small) = (new / old - 1.0, gain(hundred));
+    // What supercomputers move, of which an everyday file's gain is to be "much".
+    let bulk = [10, 100].map(|mib| gain(Bytes::from_mib(mib)));
+    let tcp = tcp_file(setting)?;
+    let little = Bytes::from_kib(8);
+    Ok(vec![
+        Computed::new(
+            "N-78",
+            "with a disk of its time pipelining would gain nothing",
+            Value::Holds(on_disk < whole / 3.0),
+        ),
+        Computed::new("N-79", "one request at a time is slowest", Value::Holds(one < four * 0.9)),
+        Computed::new("N-80", "gain of pipelined RPC", percent(protocol)),
+        Computed::new("N-80", "gain of pipelined RPC with the disk", percent(whole)),
+        Computed::new(
+            "N-44",
+            "a file of 100 KB has much of what one of 10 to 100 MB gains",
+            Value::Holds(bulk.into_iter().all(|bulk| small > bulk / 3.0 && small < bulk)),
+        ),
+        Computed::new("N-81", "gain with files of 100 KB", Value::Holds(small > whole / 3.0)),
+        Computed::new(
+            "N-81",
+            "small files: TCP is more efficient than NFS, modified or not",
+            Value::Holds(tcp(little) > files.file(little, new).max(files.file(little, old))),
+        ),
+        Computed::new(
+            "N-82",
+            "more biods bring nothing",
+            Value::Holds((many / four - 1.0).abs() < SAME),
+        ),
+    ])
+}
+
+/// Bits a second of a file over a TCP connection that is set up for it.
+fn tcp_file(setting: &Setting<'_>) -> Result<impl Fn(Bytes) -> f64, Error> {
+    let connect: Duration = setting.constants.get("connect")?;
+    let rate = Profiles::default().rate(TCP, ATOMIC, LARGEST)?;
+    Ok(move |len: Bytes| {
+        let bits = len.0 as f64 * 8.0;
+        bits / (connect.as_secs_f64() + bits / rate)
+    })
+}
+
+/// nv on one processor: grabs a frame, compresses it or not, and sends it in packets.
+struct Video {
+    grab: Duration,
+    compress: Duration,
+    packet: Duration,
+    per_byte: PerByte,
+    frame: Bytes,
+}
+
+impl Video {
+    fn of(setting: &Setting<'_>) -> Result<Video, Error> {
+        let time = |name: &str| setting.constants.get::<Duration>(name);
+        let (grab, compress, packet) = (time("grab")?, time("compress")?, time("video_packet")?);
+        let (per_byte, frame) =
+            (setting.constants.get("send_byte")?, setting.constants.get("frame")?);
+        Ok(Video { grab, compress, packet, per_byte, frame })
+    }
+
+    /// Frames a second, and what takes most of the processor.
+    fn run(&self, compressed: Option<u64>, packet: Bytes) -> Account {
+        let len = Bytes(self.frame.0 / compressed.unwrap_or(1));
+        let (each, per_byte) = (self.packet, self.per_byte);
+        let mut route = vec![Step::fixed("grab", 0, self.grab)];
+        if compressed.is_some() {
+            route.push(Step::fixed("compress", 0, self.compress));
+        }
+        route.push(Step::sized("send", 0, move |len| {
+            each * len.0.div_ceil(packet.0) + per_byte.time_for(len)
+        }));
+        let resources = vec![("processor".to_owned(), 1)];
+        let forwarder = Forwarder { resources, routes: vec![route], window: 1 };
+        forwarder.run(std::iter::repeat(len), COUNT)
+    }
+}
+
+/// Compressed and raw video (N-71).
+fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let video = Video::of(setting)?;
+    let ratio: u64 = setting.constants.get("ratio")?;
+    let (usual, raw) = (video.run(Some(ratio), SMALL[1]), video.run(None, LARGEST));
+    let wide = video.run(None, SMALL[1]);
+    let fps = |account: &Account| Value::Number(account.packets, "frames/s");
+    let compressing = usual.step("compress") > usual.step("grab").max(usual.step("send"));
+    let sending = wide.step("send") > wide.step("grab");
+    let by_packet: Vec<f64> =
+        [512, 1024, 2048, 4096, 8192].map(|len| video.run(None, Bytes(len)).packets).into();
+    Ok(vec![
+        Computed::new("N-71", "compressed", fps(&usual)),
+        Computed::new("N-71", "compressed, rate", mbit(usual.rate)),
+        Computed::new("N-71", "raw in packets of 8 KB", fps(&raw)),
+        Computed::new("N-71", "raw, rate", mbit(raw.rate)),
+        Computed::new(
+            "N-71",
+            "raw in packets of 512 B gains little",
+            Value::Holds(wide.packets < 1.25 * usual.packets),
+        ),
+        Computed::new(
+            "N-71",
+            "raw frames a second rise with the packet",
+            Value::Holds(by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
+        ),
+        Computed::new("N-71", "compression takes most of the processor", Value::Holds(compressing)),
+        Computed::new("N-71", "with small packets sending does", Value::Holds(sending)),
+    ])
+}
+
+/// Figs 8 and 11, and video over the packet.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let pc = Gateway::of(PC, CARDS[0], setting.constants.get("header")?)?;
+    let sizes: Vec<Bytes> =
+        [64, 256, 512, 1024, 1460, 2048, 3072, 4096, 6144, 8192].map(Bytes).into();
+    let series = |name: &str, of: &dyn Fn(Bytes) -> f64| {
+        let points = sizes.iter().map(|&size| (size.0 as f64 / 1024.0, of(size)));
+        Series { name: name.to_owned(), points: points.collect() }
+    };
+    let files = Files::of(setting)?;
+    let (old, new) = (files.biods(4, files.disk)?, files.pipelined(files.disk)?);
+    let tcp = tcp_file(setting)?;
+    let lengths: Vec<Bytes> =
+        [4, 8, 16, 32, 64, 100, 200, 400, 700, 1000].map(Bytes::from_kib).into();
+    let by_file = |name: &str, of: &dyn Fn(Bytes) -> f64| {
+        let points = lengths.iter().map(|&len| (len.0 as f64 / 1024.0, of(len) / 1e6));
+        Series { name: name.to_owned(), points: points.collect() }
+    };
+    let video = Video::of(setting)?;
+    let compressed = video.run(Some(setting.constants.get("ratio")?), SMALL[1]).packets;
+    Ok(vec![
+        Plot::new(
+            "Fig 8: peer DMA in a gateway",
+            "A 200 MHz Pentium Pro whose processor waits for PCI: two crossings a packet, or \
+             one and a header's.",
+            ("packet, KB", "forwarded, Mbit/s"),
+            vec![
+                series("through memory", &|size| pc.run(size, false).rate / 1e6),
+                series("peer DMA", &|size| pc.run(size, true).rate / 1e6),
+            ],
+        ),
+        Plot::new(
+            "Fig 11: files by NFS and by TCP",
+            "Pipelined RPC brings 20 % with large files; for small ones TCP stays ahead.",
+            ("file, KB", "throughput, Mbit/s"),
+            vec![
+                by_file("NFS", &|len| files.file(len, old)),
+                by_file("NFS, pipelined", &|len| files.file(len, new)),
+                by_file("TCP", &tcp),
+            ],
+        ),
+        Plot::new(
+            "Video without compression, by packet (N-71)",
+            "nv on a SPARC: raw frames pay where packets are large.",
+            ("packet, KB", "frames a second"),
+            vec![
+                series("raw", &|size| video.run(None, size).packets),
+                series("compressed", &|_| compressed),
+            ],
+        ),
+    ])
+}

@@ -1,0 +1,95 @@
+//! The VuNet's own boards, stepped by themselves: the VupBoard by its registers, the VudBoard by its
+//! arbiter, its FIFOs and its pacing counter.
+
+use super::super::{Computed, Setting, Value};
+use super::{Runs, holds, row};
+use crate::Error;
+use crate::machines::turbochannel::Bus;
+use crate::machines::vudboard::{CELL_ON_BUS, FIFO, Options, VudBoard, saturated};
+use crate::machines::vupboard::{VupBoard, receive, send};
+use lastmeter_base::{Duration, Time};
+use lastmeter_lab::library::Builtin;
+
+const RUNS: Runs<'_> =
+    Runs { name: "aurora-host-interfaces", library: &Builtin, length: Duration::ZERO };
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = registers(setting)?;
+    computed.extend(arbiter(setting)?);
+    Ok(computed)
+}
+
+/// A driver that knows only addresses.
+fn registers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut board = VupBoard::new(setting.constants.get::<u64>("port")? as usize);
+    let cell = std::array::from_fn(|at| at as u32);
+    let wrong = |error| RUNS.wrong(format!("a register that the board does not have: {error:?}"));
+    board.arrive(&cell);
+    let came = receive(&mut board).map_err(wrong)?;
+    send(&mut board, &cell).map_err(wrong)?;
+    let counts = board.counts();
+    let accesses = |count: u64, unit| Value::Number(count as f64, unit);
+    Ok(vec![
+        row("A-34", "reads of one address for a cell", accesses(counts.words_read, "reads")),
+        row("A-34", "words written for a cell", accesses(counts.words_written, "writes")),
+        row("A-34", "control signals between them", accesses(counts.controls, "writes")),
+        holds(
+            "A-34",
+            "cells come and go whole by the registers",
+            came == Some(cell) && board.leave() == Some(cell) && board.leave().is_none(),
+        ),
+    ])
+}
+
+fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let bus = Bus {
+        cycle: constants.get("turbo_cycle")?,
+        write: constants.get("dma_write_overhead")?,
+        read: constants.get("dma_read_overhead")?,
+        burst: constants.get("dma_burst")?,
+    };
+    let options = Options {
+        port: constants.get("port")?,
+        word: constants.get("board_word")?,
+        bus,
+        wait: constants.get("board_wait")?,
+        burst: 1,
+        pace: Duration::ZERO,
+    };
+    let mbit = |cells: f64| Value::Number(cells * (CELL_ON_BUS.0 * 8) as f64 / 1e6, "Mbit/s");
+    let (received, _) = saturated(options, true, false);
+    let (_, sent) = saturated(options, false, true);
+    let (first, second) = saturated(options, true, true);
+    let pace: Duration = constants.get("pace")?;
+    let (_, paced) = saturated(Options { pace, ..options }, false, true);
+    let (longer, _) = saturated(Options { burst: 4, ..options }, true, false);
+    // Cells at half of what it can receive, while it sends all it can.
+    let mut shared = VudBoard::new(options);
+    shared.queue(Time::START, 1_000_000);
+    let gap = Duration::from_secs_f64(2.0 / received);
+    (0..5000).for_each(|cell| {
+        shared.arrive(Time::START + gap * cell);
+    });
+    let counts = shared.counts();
+    Ok(vec![
+        row("A-36", "bytes of each FIFO", Value::Number(FIFO as f64, "B")),
+        row("A-36", "most bytes in a FIFO", Value::Number(counts.fifo_most as f64, "B")),
+        row("A-36", "to memory, a cell at a time", mbit(received)),
+        row("A-36", "from memory, a cell at a time", mbit(sent)),
+        holds(
+            "A-36",
+            "reception has priority over transmission",
+            first > 0.99 * received && second < 0.01 * sent,
+        ),
+        holds(
+            "A-36",
+            "transmission takes what reception leaves",
+            counts.lost == 0 && counts.sent > counts.received / 2,
+        ),
+        holds("A-36", "bursts of several cells carry more", longer > 1.5 * received),
+        row("A-37", "cells an interval of the counter", {
+            Value::Number(paced * pace.as_secs_f64(), "cells")
+        }),
+    ])
+}

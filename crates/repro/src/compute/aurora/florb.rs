@@ -1,0 +1,229 @@
+//! FLORB (A-139 to A-145): two of them back to back under OSF/1, and between two ports of a router.
+
+use super::super::{Computed, Setting, Value};
+use super::{Runs, alike, goodput, holds, limit, mbit, row};
+use crate::Error;
+use crate::machines::florb::{Card, Florb, Strobes};
+use crate::machines::forward::{Account, Forwarder, Step};
+use crate::machines::turbochannel::{Bus, Way};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate, Stream};
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::Builtin;
+use lastmeter_ledger::plots::{Plot, Series};
+use lastmeter_net::traffic::tcplib::{Application, Conversation, HEADERS, SHARES, length};
+
+const NAME: &str = "aurora-florb";
+const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_ms(500) };
+const HOST: &str = "dec3000-400-osf1";
+
+const PACKETS: u64 = 2_000;
+/// Conversations of tcplib's traffic that are counted.
+const CONVERSATIONS: u64 = 20_000;
+/// Packet sizes of the sweep (A-144).
+const SIZES: [u64; 8] = [40, 64, 128, 256, 512, 1024, 2048, 4096];
+
+struct Router {
+    florb: Florb,
+    bus: Bus,
+    kernel: Duration,
+}
+
+impl Router {
+    fn read(setting: &Setting<'_>) -> Result<Router, Error> {
+        let constants = setting.constants;
+        let florb = Florb {
+            cycle: constants.get("cycle")?,
+            block: constants.get("block")?,
+            check: constants.get("check")?,
+            packet: constants.get("packet_instructions")?,
+        };
+        let bus = Bus {
+            cycle: constants.get("turbo_cycle")?,
+            write: constants.get("dma_write_overhead")?,
+            read: constants.get("dma_read_overhead")?,
+            burst: constants.get("dma_burst")?,
+        };
+        let router = Router { florb, bus, kernel: constants.get("kernel")? };
+        router.agrees(setting)?;
+        Ok(router)
+    }
+
+    /// The profiles that `why` uses say the same.
+    fn agrees(&self, setting: &Setting<'_>) -> Result<(), Error> {
+        let pair = Pair::read(HOST, "florb", &Builtin).map_err(Error::Problems)?;
+        let Florb { cycle, block, check, packet } = self.florb;
+        let word = cycle.scale_ceil(block + check, block);
+        let per_byte = PerByte::from_fs(word.as_ps() * 1000).scale_ceil(1, 4);
+        let out = pair.adapter.send.iter().find(|added| added.stage.name == "sequence out");
+        let cost = out.map(|added| added.stage.cost);
+        if !cost
+            .is_some_and(|cost| alike(cost.per_byte, per_byte) && cost.per_packet == cycle * packet)
+        {
+            return Err(RUNS.wrong("the profile florb does not have these constants".to_owned()));
+        }
+        let protocols: Duration = setting.constants.get("protocols")?;
+        let of_host =
+            |stage: &lastmeter_host::profile::StageProfile| stage.cost.per_packet == protocols;
+        match pair.host.send.iter().chain(&pair.host.receive).all(of_host) {
+            true => Ok(()),
+            false => Err(RUNS.wrong(format!("`protocols` is not what the profile {HOST} has"))),
+        }
+    }
+
+    /// From one FLORB over the host's bus to memory, through the x-kernel, and out by the other.
+    fn forwarder(&self) -> Forwarder {
+        let names = ["FLORB in", "TURBOchannel", "cpu", "FLORB out"];
+        let (florb, bus) = (self.florb, self.bus);
+        let steps = vec![
+            Step::sized("sequence in", 0, move |len| florb.busy(len)),
+            Step::sized("to memory", 1, move |len| bus.holds(len, Way::ToMemory)),
+            Step::fixed("x-kernel", 2, self.kernel),
+            Step::sized("from memory", 1, move |len| bus.holds(len, Way::FromMemory)),
+            Step::sized("sequence out", 3, move |len| florb.busy(len)),
+        ];
+        let resources = names.map(|name| (name.to_owned(), 1)).to_vec();
+        Forwarder { resources, routes: vec![steps], window: 16 }
+    }
+
+    /// The same with packets of one length.
+    fn forward(&self, len: Bytes) -> Account {
+        self.forwarder().run(std::iter::repeat(len), PACKETS)
+    }
+}
+
+pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let router = Router::read(setting)?;
+    let mut computed = vec![row("A-139", "peak", router.florb.peak().into())];
+    let mut card = Card::new(router.florb);
+    card.fill(0, 1993);
+    let wrapped = card.step(Strobes { read: 1, write: 0b11 });
+    let both = (card.drain(0), card.drain(1)) == (Some(1993), Some(1993));
+    let one_instruction = wrapped == Ok(Some(1993)) && both && card.instructions == 1;
+    computed.push(holds(
+        "A-139",
+        "read, written and wrapped back in one instruction",
+        one_instruction,
+    ));
+    computed.extend(back_to_back(setting)?);
+    computed.extend(between_ports(setting, &router)?);
+    computed.extend(wide_area(setting)?);
+    Ok(computed)
+}
+
+/// Two of them as a link under OSF/1.
+fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let packet: Bytes = setting.constants.get("packet")?;
+    let ledger = RUNS.ledger(&RUNS.transfers(HOST, "florb", packet)?)?;
+    // Both ends limit alike; one alone has a verdict.
+    let alone = RUNS.explained(&RUNS.receives(HOST, "florb", packet)?)?;
+    let null = RUNS.ledger(&RUNS.transfers(HOST, "null-device", packet)?)?;
+    let card = ledger.resources.iter().find(|resource| resource.name == "receiver.florb");
+    let busy = card.map_or(0.0, |card| 100.0 * card.busy);
+    Ok(vec![
+        row("A-140", "back to back under OSF/1", mbit(goodput(&ledger))),
+        row("A-140", "FLORB's processor", Value::Number(busy, "%")),
+        holds("A-140", "the host's protocols limit", limit(&alone) == "receiver.cpu"),
+        holds(
+            "A-141",
+            "without hardware it is hardly faster",
+            goodput(&null) < 1.05 * goodput(&ledger),
+        ),
+    ])
+}
+
+/// The x-kernel's router with a mix of traffic, and with packets of one size each.
+fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>, Error> {
+    let segment = Bytes(setting.constants.get::<Bytes>("packet")?.0 - HEADERS.0);
+    let mixing = |router: &Router| {
+        let mut stream = Stream::new(setting.seed, NAME);
+        let packets = std::iter::repeat_with(|| length(segment, &mut stream));
+        router.forwarder().run(packets, PACKETS)
+    };
+    let mixed = mixing(router);
+    let granted = Router { bus: Bus { write: 0, read: 0, ..router.bus }, ..*router };
+    let sweep: Vec<Account> = SIZES.map(|size| router.forward(Bytes(size))).to_vec();
+    let florb = |account: &Account| account.share("FLORB in").max(account.share("FLORB out"));
+    let rises = sweep.windows(2).all(|pair| pair[1].rate > pair[0].rate);
+    let never =
+        sweep.iter().all(|account| florb(account) < 0.95 && !account.limit().starts_with("FLORB"));
+    Ok(vec![
+        row("A-142", "router, mix of traffic", mbit(mixed.rate)),
+        row("A-142", "the same if TURBOchannel were granted at once", mbit(mixing(&granted).rate)),
+        row("A-142", "FLORBs' processors", Value::Number(100.0 * florb(&mixed), "%")),
+        holds("A-143", "the I/O bus limits", mixed.limit() == "TURBOchannel"),
+        holds("A-144", "packets cost FLORB's processor less than it has", never),
+        holds("A-144", "throughput falls with the size", rises),
+        holds(
+            "A-144",
+            "very small packets bring less than a half",
+            sweep[1].rate < 0.5 * mixed.rate,
+        ),
+    ])
+}
+
+/// The router's throughput, and what it takes of its parts, by the length of packets (A-144).
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let router = Router::read(setting)?;
+    let granted = Router { bus: Bus { write: 0, read: 0, ..router.bus }, ..router };
+    let sweep = |router: &Router| SIZES.map(|size| (size, router.forward(Bytes(size))));
+    let (real, ideal) = (sweep(&router), sweep(&granted));
+    let curve = |name: &str, accounts: &[(u64, Account)], value: &dyn Fn(&Account) -> f64| {
+        let point = |(size, account): &(u64, Account)| (*size as f64, value(account));
+        Series { name: name.to_owned(), points: accounts.iter().map(point).collect() }
+    };
+    let plot = |title: &str, caption: &str, y: &str, series: Vec<Series>| {
+        Plot::new(title, caption, ("bytes of a packet", y), series)
+    };
+    let megabits = |account: &Account| account.rate / 1e6;
+    let share = |name: &'static str| move |account: &Account| 100.0 * account.share(name);
+    Ok(vec![
+        plot(
+            "ANA §3.9: the router by the length of its packets",
+            "Every word crosses TURBOchannel twice. The more often a burst asks for the bus, the \
+             less is left; below 200 bytes the x-kernel takes longer than the bus.",
+            "Mbit/s",
+            vec![
+                curve("as it is", &real, &megabits),
+                curve("if TURBOchannel were granted at once", &ideal, &megabits),
+            ],
+        ),
+        plot(
+            "ANA §3.9: what limits it",
+            "FLORB's processors never do.",
+            "% in use",
+            vec![
+                curve("TURBOchannel", &real, &share("TURBOchannel")),
+                curve("FLORB, in", &real, &share("FLORB in")),
+                curve("x-kernel", &real, &share("cpu")),
+            ],
+        ),
+    ])
+}
+
+/// What the statistics behind tcplib say of the packets of whole conversations (A-145).
+fn wide_area(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let segment: Bytes = setting.constants.get("wide_area_segment")?;
+    if SHARES[0] != (Application::Telnet, setting.constants.get("telnet_share")?) {
+        return Err(RUNS.wrong("`telnet_share` is not what the traffic kind has".to_owned()));
+    }
+    let mut stream = Stream::new(setting.seed, NAME);
+    // Packets, their bytes, and those with less than ten bytes: typed, and of bulk data.
+    let mut seen = [[0u64; 3]; 2];
+    for _ in 0..CONVERSATIONS {
+        let mut conversation = Conversation::begin(&mut stream);
+        let of = usize::from(conversation.application != Application::Telnet);
+        let rate = Rate::from_mbit(10);
+        while let Some((_, data)) = conversation.packet(segment, rate, &mut stream) {
+            seen[of][0] += 1;
+            seen[of][1] += (data + HEADERS).0;
+            seen[of][2] += u64::from(data < Bytes(10));
+        }
+    }
+    let percent = |part: u64, all: u64| Value::Number(100.0 * part as f64 / all as f64, "%");
+    let [typed, bulk] = seen;
+    Ok(vec![
+        row("A-145", "packets of bulk data", percent(bulk[0], bulk[0] + typed[0])),
+        row("A-145", "bytes of bulk data", percent(bulk[1], bulk[1] + typed[1])),
+        row("A-145", "interactive packets with less than ten bytes", percent(typed[2], typed[0])),
+    ])
+}

@@ -1,0 +1,137 @@
+//! Forwarders in software: the x-kernel's with a null
+//! interface and with an Ethernet, and flow forwarders with a processor for each port.
+
+use super::super::{Computed, Setting, Value};
+use super::{holds, row};
+use crate::Error;
+use crate::machines::forward::{Account, Forwarder, Layout, Step, per_port};
+use lastmeter_base::{Bytes, Duration, Rate};
+use std::sync::Arc;
+
+/// Packets of a run.
+const PACKETS: u64 = 20_000;
+/// The shortest that Ethernet carries, and what goes with each on the wire.
+const ETHERNET_MIN: Bytes = Bytes(64);
+const ETHERNET_FRAMING: Bytes = Bytes(20);
+
+/// What a packet costs the x-kernel on its processor: forwarding itself, and the framework.
+#[derive(Clone, Copy)]
+struct Kernel {
+    forwarding: Duration,
+    framework: Duration,
+}
+
+impl Kernel {
+    /// From a rate and the share of forwarding in it, as the document has them.
+    fn read(setting: &Setting<'_>, when: &str) -> Result<Kernel, Error> {
+        let rate: u64 = setting.constants.get(&format!("rate_{when}"))?;
+        let share: u64 = setting.constants.get(&format!("forwarding_{when}"))?;
+        let each = Duration::from_ps(1_000_000_000_000 / rate.max(1));
+        let forwarding = each.scale_ceil(share, 100);
+        Ok(Kernel { forwarding, framework: each.saturating_sub(forwarding) })
+    }
+
+    fn forwarder(self, device: Duration) -> Forwarder {
+        let resources = vec![("cpu".to_owned(), 1), ("I/O bus".to_owned(), 1)];
+        let half = device.scale_ceil(1, 2);
+        let steps = vec![
+            Step::fixed("device in", 1, half),
+            Step::fixed("framework", 0, self.framework),
+            Step::fixed("IP", 0, self.forwarding),
+            Step::fixed("device out", 1, half),
+        ];
+        Forwarder { resources, routes: vec![steps], window: 16 }
+    }
+
+    fn run(self, device: Duration) -> Account {
+        self.forwarder(device).run(std::iter::repeat(ETHERNET_MIN), PACKETS)
+    }
+}
+
+pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (before, after) = (Kernel::read(setting, "before")?, Kernel::read(setting, "after")?);
+    let rate = |value: f64| Value::Number(value, "packets/s");
+    let share = |account: &Account| {
+        let (ip, framework) = (account.step("IP"), account.step("framework"));
+        Value::Number(100.0 * ip / (ip + framework), "%")
+    };
+    let null = before.run(Duration::ZERO);
+    let extended = after.run(Duration::ZERO);
+    let bare = Kernel { framework: Duration::ZERO, ..before }.run(Duration::ZERO);
+    let ethernet = after.run(constants.get("ethernet")?);
+    let wire: Rate = constants.get("ethernet_rate")?;
+    let carried = 1.0 / wire.time_for(ETHERNET_MIN + ETHERNET_FRAMING).as_secs_f64();
+    let driver = ethernet.step("device in") + ethernet.step("device out");
+    let protocols = ethernet.step("IP") + ethernet.step("framework");
+    let mut computed = vec![
+        row("A-129", "null interface", rate(null.packets)),
+        row("A-129", "share of IP", share(&null)),
+        row(
+            "A-129",
+            "what the framework costs, as a factor",
+            Value::Number(bare.packets / null.packets, "x"),
+        ),
+        row("A-130", "null interface, after the extensions", rate(extended.packets)),
+        row("A-130", "share of forwarding", share(&extended)),
+        holds(
+            "A-130",
+            "less overhead is not all that was gained",
+            extended.step("IP") < null.step("IP"),
+        ),
+        row("A-131", "with an Ethernet", rate(ethernet.packets)),
+        holds("A-131", "less than the Ethernet carries", ethernet.packets < carried),
+        holds("A-131", "the I/O bus limits", ethernet.limit() == "I/O bus"),
+        holds("A-131", "a null interface leaves the processor", extended.limit() == "cpu"),
+        holds("A-134", "the device takes more than IP and its framework", driver > protocols),
+        holds("A-134", "IP at no cost would not help", {
+            let free = Kernel { forwarding: Duration::ZERO, ..after };
+            free.run(constants.get("ethernet")?).packets < 1.01 * ethernet.packets
+        }),
+    ];
+    computed.extend(flows(setting, after)?);
+    Ok(computed)
+}
+
+/// A processor for each port, and what parallel work inside one forwarder brings.
+fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let ip: Duration = constants.get("ip")?;
+    let link: Rate = constants.get("link")?;
+    let memory: Rate = constants.get("memory")?;
+    let smallest: Bytes = constants.get("smallest")?;
+    let run = |ports: u32, layout: Layout| {
+        let forwarder = per_port(ports, layout, ip, Arc::new(move |len| memory.time_for(len)));
+        forwarder.run(std::iter::repeat(smallest), PACKETS)
+    };
+    let (one, four) = (run(1, Layout::Fabric), run(4, Layout::Fabric));
+    let (central, mover) = (run(4, Layout::CentralBuffer), run(4, Layout::DataMover));
+    // One forwarder whose IP has several processors, behind one serial driver.
+    let driver: Duration = constants.get("ethernet")?;
+    let parallel = |processors: u32| {
+        let mut forwarder = kernel.forwarder(driver);
+        forwarder.resources[0].1 = processors;
+        forwarder.run(std::iter::repeat(ETHERNET_MIN), PACKETS).packets
+    };
+    // Buffers allocated and freed by hardware.
+    let buffers: u64 = constants.get("buffer_share")?;
+    let framework = kernel.framework.scale_ceil(100 - buffers.min(100), 100);
+    let plain = kernel.run(Duration::ZERO).packets;
+    let free_list = Kernel { framework, ..kernel }.run(Duration::ZERO).packets;
+    Ok(vec![
+        holds(
+            "A-135",
+            "a processor for each path keeps gigabit links busy",
+            four.rate / 4.0 >= link.as_bits() as f64,
+        ),
+        holds("A-136", "one memory in the middle limits", central.limit() == "memory"),
+        holds("A-136", "a data mover between buffers brings more", mover.rate > 1.5 * central.rate),
+        holds("A-146", "a forwarder's processors wait for its serial driver", {
+            parallel(4) < 1.05 * parallel(1)
+        }),
+        holds("A-146", "a processor for each port scales", {
+            (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05
+        }),
+        holds("A-147", "a free list in hardware forwards more", free_list > 1.1 * plain),
+    ])
+}

@@ -1,0 +1,222 @@
+//! Who does what (A-30, A-38, A-41 to A-43, A-67, A-137): segmentation on the board, in the processor or
+//! in between; movement, processing and delivery; both ways to an application; parts measured alone.
+
+use super::super::{Computed, Setting, Value};
+use super::{Change, Changed, Runs, goodput, holds, mbit, row};
+use crate::Error;
+use crate::machines::turbochannel::{Bus, Way};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_ledger::{Ledger, Stage};
+
+const NAME: &str = "aurora-host-interfaces";
+const HOST: &str = "dec3000-800";
+const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_secs(1) };
+/// Bursts a second that come one by one, and that are often there together.
+const FEW: u64 = 200;
+const MANY: u64 = 2000;
+/// Data of a page: 128 cells of 48 bytes.
+const PAGE: Bytes = Bytes(128 * 48);
+
+/// The three functions of an interface (§3.2.5).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Function {
+    Movement,
+    Processing,
+    Delivery,
+}
+
+impl Function {
+    /// By what serves the stage: a device moves; a processor delivers in the last stage and
+    /// processes in those before it.
+    fn of(stage: &Stage, last: bool) -> Function {
+        match stage.resource.as_deref() {
+            Some("receiver.cpu") if last => Function::Delivery,
+            Some("receiver.cpu") => Function::Processing,
+            _ => Function::Movement,
+        }
+    }
+}
+
+fn received(adapter: &str, packet: Bytes, library: &dyn Library) -> Result<Ledger, Error> {
+    let runs = Runs { name: NAME, library, length: RUNS.length };
+    runs.ledger(&runs.receives(HOST, adapter, packet)?)
+}
+
+fn changed(adapter: &str, change: Change<'_>, packet: Bytes) -> Result<Ledger, Error> {
+    let profile = format!("adapters/{adapter}");
+    received(adapter, packet, &Changed { profile: &profile, change })
+}
+
+fn receiving(ledger: &Ledger) -> Vec<&Stage> {
+    let stages = ledger.paths[0].stages.iter();
+    stages.filter(|stage| stage.name.starts_with("receiver ")).collect()
+}
+
+/// Seconds of the processor for each byte that arrives.
+fn processor(ledger: &Ledger) -> f64 {
+    let cpu = ledger.resources.iter().find(|resource| resource.name == "receiver.cpu");
+    cpu.map_or(0.0, |cpu| cpu.busy + cpu.blocked) / goodput(ledger) * 8.0
+}
+
+fn near(a: f64, b: f64, share: f64) -> bool {
+    (a / b - 1.0).abs() < share
+}
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = segmentation(setting)?;
+    computed.extend(delivery(setting)?);
+    computed.extend(latency(setting)?);
+    computed.push(from_parts()?);
+    Ok(computed)
+}
+
+/// Segmentation in software, in hardware, and scattered cell by cell (A-30, A-41 to A-43).
+fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let software = received("vudboard", PAGE, &Builtin)?;
+    let scattered = received("osiris", PAGE, &Builtin)?;
+    // A board that reassembles moves whole packets, in the bus' longest bursts.
+    let bus = Bus {
+        cycle: constants.get("turbo_cycle")?,
+        write: constants.get("dma_write_overhead")?,
+        read: constants.get("dma_read_overhead")?,
+        burst: constants.get("dma_burst")?,
+    };
+    let packets: Rate = bus.rate(PAGE, Way::ToMemory);
+    let rate = format!("{} bit/s", packets.as_bits());
+    let hardware = changed("osiris", Change::Replace("480 Mbit/s", &rate), PAGE)?;
+    let stages = receiving(&software);
+    let time = |function: Function| -> f64 {
+        let last = stages.len() - 1;
+        let of = |&(at, stage): &(usize, &&Stage)| Function::of(stage, at == last) == function;
+        let took = |stage: &Stage| stage.service.mean + stage.blocked.mean;
+        stages.iter().enumerate().filter(of).map(|(_, stage)| took(stage)).sum()
+    };
+    let [movement, processing, delivery] =
+        [Function::Movement, Function::Processing, Function::Delivery].map(time);
+    let reassembles = |ledger: &Ledger| {
+        receiving(ledger).iter().any(|stage| {
+            stage.name == "receiver reassemble" && stage.resource.as_deref() == Some("receiver.cpu")
+        })
+    };
+    let dma = |ledger: &Ledger| {
+        let dma = ledger.resources.iter().find(|known| known.name == "receiver.receive-dma");
+        dma.map_or(0.0, |dma| dma.busy + dma.blocked) / goodput(ledger)
+    };
+    let alike = near(processor(&scattered), processor(&hardware), 0.01);
+    Ok(vec![
+        holds(
+            "A-30",
+            "segmentation in software delivers least",
+            goodput(&software) < goodput(&scattered).min(goodput(&hardware)),
+        ),
+        holds("A-41", "scattered cells take the processor no more than packets", alike),
+        holds("A-41", "and the bus longer", dma(&scattered) > 1.2 * dma(&hardware)),
+        holds(
+            "A-42",
+            "movement, processing and delivery each have a part",
+            movement.min(processing).min(delivery) > 0.0,
+        ),
+        holds(
+            "A-42",
+            "the host's processing is more than movement",
+            processing + delivery > movement,
+        ),
+        holds(
+            "A-43",
+            "the processor reassembles for a reduced-complexity interface only",
+            reassembles(&software) && !reassembles(&scattered),
+        ),
+        holds(
+            "A-43",
+            "and has more to do for each byte",
+            processor(&software) > 1.2 * processor(&scattered),
+        ),
+    ])
+}
+
+/// Socket or IP handler (A-67), polled or interrupted (A-38).
+fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let handler: Duration = setting.constants.get("ip_handler")?;
+    let wrong = |message: String| RUNS.wrong(message);
+    let text = Builtin.profile("adapters", "vudboard").map_err(wrong)?;
+    let ip = format!(
+        "{text}\n[[receive]]\nname = \"IP handler\"\non = \"cpu\"\nper-packet = \"{} ps\"\n\
+         priority = \"softirq\"\nsource = \"ANA §3.1\"\n",
+        handler.as_ps()
+    );
+    let seconds = |ledger: &Ledger, len: Bytes| len.0 as f64 * 8.0 / goodput(ledger);
+    let socket = received("vudboard", PAGE, &Builtin)?;
+    let handled = changed("vudboard", Change::Whole(&ip), PAGE)?;
+    let more = seconds(&handled, PAGE) - seconds(&socket, PAGE);
+    let burst: Bytes = setting.constants.get("burst")?;
+    let polled = received("vudboard", burst, &Builtin)?;
+    let change = Change::Replace("priority = \"softirq\"", "priority = \"interrupt\"");
+    let interrupted = changed("vudboard", change, burst)?;
+    let overhead = seconds(&interrupted, burst) - seconds(&polled, burst);
+    let pair = Pair::read(HOST, "vudboard", &Builtin).map_err(Error::Problems)?;
+    let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
+    let interrupt = interrupt.map_or(0.0, Duration::as_secs_f64);
+    Ok(vec![
+        holds("A-67", "the IP handler delivers too, later by its work", {
+            near(more, handler.as_secs_f64(), 0.05)
+        }),
+        holds("A-38", "both configurations together measure an interrupt's overhead", {
+            near(overhead, interrupt, 0.05)
+        }),
+    ])
+}
+
+/// The other measure of both configurations: how late single packets are (A-38).
+fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let pair = Pair::read(HOST, "vudboard", &Builtin).map_err(Error::Problems)?;
+    let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
+    let interrupt = interrupt.unwrap_or(Duration::ZERO);
+    let burst: Bytes = setting.constants.get("burst")?;
+    let copy: PerByte = setting.constants.get("copy_3000_800")?;
+    let (copy, poll) = (copy.time_for(burst), setting.constants.get::<Duration>("poll")?);
+    // Each burst is reassembled and delivered by a copy; nothing else takes time.
+    let run = |way: &str, packets: u64| {
+        RUNS.ledger(&RUNS.parse(format!(
+            "duration = \"2 s\"\nseed = {0}\n[nodes]\nsource = {{ host = {{}} }}\n\
+             receiver = {{ host = {{ reception = {{ {way} interrupt = \"{1} ps\", \
+             switch = \"0 s\", accept = \"0 s\", demultiplex = \"0 s\", protocol = \"{2} ps\", \
+             application = \"{2} ps\", cache-miss = \"0 s\", transfer = \"0 s\", \
+             commands = \"one\" }} }} }} }}\n[[links]]\nbetween = [\"source\", \"receiver\"]\n\
+             rate = \"{3} bit/s\"\n[[traffic]]\nname = \"bursts\"\nfrom = \"source\"\n\
+             to = \"receiver\"\npoisson = {{ rate = \"{4} bit/s\", size = \"{5} B\" }}\n",
+            setting.seed,
+            interrupt.as_ps(),
+            copy.as_ps(),
+            pair.adapter.rate.as_bits(),
+            packets * burst.0 * 8,
+            burst.0,
+        ))?)
+    };
+    let interrupts = |packets| run("interrupts = {", packets);
+    let polls = format!("timed-polling = {{ period = \"{} ps\",", poll.as_ps());
+    let polled = |packets| run(&polls, packets);
+    let mean = |ledger: &Ledger| ledger.paths[0].totals.latency.mean;
+    let busy = |ledger: &Ledger| {
+        let cpu = ledger.resources.iter().find(|known| known.name == "receiver.cpu");
+        cpu.map_or(0.0, |cpu| cpu.busy)
+    };
+    let later = mean(&polled(FEW)?) - mean(&interrupts(FEW)?);
+    let (many, many_polled) = (interrupts(MANY)?, polled(MANY)?);
+    Ok(vec![
+        row("A-38", "polling delivers later, few bursts", Value::Number(1e6 * later, "us")),
+        holds("A-38", "interrupts take the processor more, many bursts", {
+            busy(&many) > 1.3 * busy(&many_polled)
+        }),
+    ])
+}
+
+/// A workstation's parts are measured alone, and say what the whole delivers (A-137).
+fn from_parts() -> Result<Computed, Error> {
+    let host = "dec3000-400";
+    let one_copy = goodput(&RUNS.ledger(&RUNS.receives(host, "null-device", PAGE)?)?);
+    // The driver copies once more than a device without one; nothing else is as slow.
+    Ok(row("A-137", "to the application, from a copy measured alone", mbit(one_copy / 2.0)))
+}

@@ -1,0 +1,400 @@
+//! VuNet's host interfaces (A-64 to A-67, A-91 to A-95, A-115, A-124 to A-126): Table 1, the receive
+//! chain, what late interrupts and deaf interfaces lose, and what a copy less would bring.
+
+use super::super::{Computed, Setting, Value};
+use super::{Change, Changed, Runs, alike, busiest, goodput, holds, limit, mbit, row};
+use crate::Error;
+use crate::machines::virtual_buffer::{Attachment, Bursts, Counts, Options, Windows, offer};
+use lastmeter_base::{Bytes, Draw, Duration, PerByte, Rate, Stream};
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::Builtin;
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::plots::{Plot, Series};
+
+const NAME: &str = "aurora-host-interfaces";
+const LENGTH: Duration = Duration::from_secs(1);
+/// How long it runs for a verdict, which repeats it with every change.
+const VERDICT: Duration = Duration::from_ms(300);
+const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: LENGTH };
+
+/// Data of a cell.
+const DATA: u64 = 48;
+/// Data of a page on its way to the network: 128 cells.
+const PAGE: Bytes = Bytes(128 * DATA);
+/// Table 1: host, adapter, column.
+const TABLE_1: [(&str, &str, &str); 6] = [
+    ("dec5000-200", "vupboard", "DEC 5000/200, PIO"),
+    ("dec5000-200", "vudboard-first-driver", "DEC 5000/200, DMA"),
+    ("dec3000-400", "vupboard", "DEC 3000/400, PIO"),
+    ("dec3000-400", "vudboard-first-driver", "DEC 3000/400, DMA"),
+    ("dec3000-400", "vudboard", "DEC 3000/400, DMA with improved driver"),
+    ("dec3000-800", "vudboard", "DEC 3000/800, DMA with improved driver"),
+];
+
+pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    agrees(setting)?;
+    let mut computed = clocks(setting)?;
+    computed.extend(table_1(setting)?);
+    computed.extend(transmission()?);
+    computed.extend(reception(setting)?);
+    computed.extend(buffers(setting)?);
+    computed.extend(interrupts(setting)?);
+    computed.extend(super::functions::rows(setting)?);
+    computed.extend(super::boards::rows(setting)?);
+    Ok(computed)
+}
+
+/// The profiles have the constants whose origin the experiment states.
+fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
+    let constants = setting.constants;
+    let check = |constant: &str, same: bool| match same {
+        true => Ok(()),
+        false => Err(RUNS.wrong(format!("`{constant}` is not what the profiles have"))),
+    };
+    let read =
+        |host: &str, adapter: &str| Pair::read(host, adapter, &Builtin).map_err(Error::Problems);
+    for (host, suffix) in
+        [("dec5000-200", "5000_200"), ("dec3000-400", "3000_400"), ("dec3000-800", "3000_800")]
+    {
+        let resources = read(host, "vudboard")?.host.resources;
+        let name = format!("copy_{suffix}");
+        let copy: PerByte = constants.get(&name)?;
+        check(
+            &name,
+            resources.iter().any(|known| known.name == "copy" && alike(known.per_byte, copy)),
+        )?;
+        if host != "dec3000-800" {
+            let name = format!("interrupt_{suffix}");
+            let interrupt: Duration = constants.get(&name)?;
+            check(&name, resources.iter().any(|known| known.interrupt == interrupt))?;
+        }
+    }
+    let Pair { adapter, .. } = read("dec3000-400", "vudboard-first-driver")?;
+    let first = adapter.receive.iter().find(|added| added.stage.name == "first driver");
+    let copies: u64 = constants.get("first_driver")?;
+    check("first_driver", first.is_some_and(|first| u64::from(first.stage.copies) == copies))?;
+    let page = adapter.send.iter().find(|added| added.stage.name == "interrupt for the page");
+    let wanted = of_page(constants.get("page_interrupt")?);
+    check("page_interrupt", page.is_some_and(|page| alike(page.stage.cost.per_byte, wanted)))
+}
+
+/// What a page's interrupt is for each byte of the page.
+fn of_page(page: Duration) -> PerByte {
+    PerByte::from_fs(page.as_ps() * 1000).scale_ceil(1, PAGE.0)
+}
+
+fn clocks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let hosts = [
+        ("DEC 5000/200", "clock_5000_200"),
+        ("DEC 5000/240", "clock_5000_240"),
+        ("DEC 3000/400", "clock_3000_400"),
+        ("DEC 3000/800", "clock_3000_800"),
+    ];
+    let clock = |(host, constant): (&str, &str)| {
+        let value = Value::Number(setting.constants.get::<u64>(constant)? as f64, "MHz");
+        Ok(row("A-91", host, value))
+    };
+    hosts.into_iter().map(clock).collect()
+}
+
+fn received(host: &str, adapter: &str, burst: Bytes) -> Result<f64, Error> {
+    let packet = if adapter == "vupboard" { burst } else { PAGE };
+    // The slowest takes a packet in half a millisecond.
+    let runs = Runs { length: LENGTH * 4, ..RUNS };
+    Ok(goodput(&runs.ledger(&runs.receives(host, adapter, packet)?)?))
+}
+
+fn table_1(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let burst: Bytes = setting.constants.get("burst")?;
+    let mut rates = Vec::new();
+    for (host, adapter, item) in TABLE_1 {
+        rates.push((item, received(host, adapter, burst)?));
+    }
+    let mut computed: Vec<Computed> =
+        rates.iter().map(|&(item, rate)| row("A-95", item, mbit(rate))).collect();
+    computed.push(row("A-92", "VupBoard on a DEC 5000, in the text", mbit(rates[0].1)));
+    computed.push(row("A-92", "VupBoard on a DEC 3000/400, in the text", mbit(rates[2].1)));
+    let rises = |of: &[usize]| of.windows(2).all(|pair| rates[pair[0]].1 < rates[pair[1]].1);
+    computed.push(holds(
+        "A-95",
+        "each step is faster than the one before",
+        rises(&[0, 1, 3, 4, 5]),
+    ));
+    computed.push(holds("A-95", "the first interface gains least from a faster host", {
+        let gain = |slow: usize, fast: usize| rates[fast].1 / rates[slow].1;
+        gain(0, 2) < gain(1, 3)
+    }));
+    Ok(computed)
+}
+
+/// From pages to the network (A-93).
+fn transmission() -> Result<Vec<Computed>, Error> {
+    let pair = Pair::read("dec3000-800", "vudboard", &Builtin).map_err(Error::Problems)?;
+    let page = pair.adapter.send.iter().find(|added| added.stage.name == "page by DMA");
+    let moved = page.map_or(Duration::ZERO, |page| page.stage.cost.per_byte.time_for(PAGE));
+    // On the bus, a cell's 48 bytes are 64.
+    let peak = (PAGE.0 / DATA * 64 * 8) as f64 / moved.as_secs_f64();
+    let many = RUNS.ledger(&RUNS.transfers("dec3000-800", "vudboard", PAGE)?)?;
+    let runs = Runs { length: VERDICT, ..RUNS };
+    let judged = runs.explained(&runs.transfers("dec3000-800", "vudboard", PAGE)?)?;
+    let change = Change::Replace("per-byte = \"73.41 ns/B\"\n", "");
+    let library = Changed { profile: "adapters/vudboard", change };
+    let runs = Runs { name: NAME, library: &library, length: LENGTH };
+    let without = runs.ledger(&runs.transfers("dec3000-800", "vudboard", PAGE)?)?;
+    Ok(vec![
+        row("A-93", "transmission of one page", mbit(peak)),
+        row("A-93", "transmission of many pages", mbit(goodput(&many))),
+        holds(
+            "A-93",
+            "the interrupt for each page limits",
+            limit(&judged) == "sender.transmit-page",
+        ),
+        holds("A-93", "without it, host processing does", busiest(&without).ends_with(".copy")),
+        holds("A-93", "and more is sent", {
+            let what_if = what_if(&judged, "sender interrupt for the page at no cost");
+            what_if > 0.3 && goodput(&without) > 1.3 * goodput(&many)
+        }),
+    ])
+}
+
+fn what_if(ledger: &Ledger, change: &str) -> f64 {
+    let found = ledger.what_ifs.iter().find(|what_if| what_if.change == change);
+    found.map_or(0.0, |what_if| what_if.gain)
+}
+
+/// From the network to the application: the chain of §4.2.2, copies, and who limits (A-94, A-124).
+fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let [raw, bus] = [constants.get::<Bytes>("cell")?, constants.get::<Bytes>("cell_on_bus")?];
+    let delivered = received("dec3000-800", "vudboard", PAGE)?;
+    let runs = Runs { length: VERDICT, ..RUNS };
+    let ledger = runs.explained(&runs.receives("dec3000-800", "vudboard", PAGE)?)?;
+    let per_cell = |bytes: Bytes| mbit(delivered * bytes.0 as f64 / DATA as f64);
+    let stages = &ledger.paths[0].stages;
+    let copies: u32 = stages.iter().map(|stage| stage.copies).sum();
+    let order = ["cells by DMA", "reassemble", "deliver"];
+    let names: Vec<&str> =
+        stages.iter().filter_map(|stage| stage.name.strip_prefix("receiver ")).collect();
+    let in_order = order.iter().all(|stage| names.contains(stage));
+    let (sar, copy) = (
+        what_if(&ledger, "receiver reassemble at no cost"),
+        what_if(&ledger, "receiver deliver at no cost"),
+    );
+    // Osiris, which has the segmentation in hardware, in the same host.
+    let hardware = RUNS.ledger(&RUNS.receives("dec3000-800", "osiris", PAGE)?)?;
+    // The same board and driver, with an interrupt for each burst in the place of polling.
+    let burst: Bytes = constants.get("burst")?;
+    let polled = RUNS.ledger(&RUNS.receives("dec3000-800", "vudboard", burst)?)?;
+    let change = Change::Replace("priority = \"softirq\"", "priority = \"interrupt\"");
+    let library = Changed { profile: "adapters/vudboard", change };
+    let runs = Runs { library: &library, ..RUNS };
+    let interrupted = runs.ledger(&runs.receives("dec3000-800", "vudboard", burst)?)?;
+    let pio = RUNS.ledger(&RUNS.receives("dec5000-240", "vup1", PAGE)?)?;
+    let reads = pio.resources.iter().find(|resource| resource.name == "receiver.bus-read");
+    let most = |resource: &lastmeter_ledger::Resource| {
+        pio.resources.iter().filter(|r| r.kind == "bus").all(|other| other.busy <= resource.busy)
+    };
+    Ok(vec![
+        row("A-94", "delivered to the application", mbit(delivered)),
+        row("A-94", "raw ATM, 53 bytes a cell", per_cell(raw)),
+        row("A-94", "on the bus, 64 bytes a cell", per_cell(bus)),
+        row("A-94", "sustained across the bus", per_cell(bus)),
+        holds("A-94", "host processing limits", limit(&ledger) == "receiver.copy"),
+        row("A-66", "copies, kernel and user", Value::Number(f64::from(copies), "copies")),
+        holds("A-64", "interface, reassembly and delivery are stages", in_order),
+        holds(
+            "A-31",
+            "polling delivers more than an interrupt for each burst",
+            goodput(&polled) > 1.2 * goodput(&interrupted),
+        ),
+        holds("A-124", "hardware segmentation brings more", sar > 0.3),
+        holds("A-124", "one copy less brings as much", (copy / sar - 1.0).abs() < 0.1),
+        holds(
+            "A-124",
+            "Osiris in the same host delivers more",
+            goodput(&hardware) > 1.3 * delivered,
+        ),
+        holds("A-116", "at the I/O bus, bus reads are what is waited for", reads.is_some_and(most)),
+    ])
+}
+
+/// A burst of data at the rate of the bus, before the host of Table 1's last row.
+struct Bench {
+    options: Options,
+    gap: Duration,
+    seed: u64,
+}
+
+impl Bench {
+    fn read(setting: &Setting<'_>) -> Result<Bench, Error> {
+        let constants = setting.constants;
+        let peak: Rate = constants.get("bus_peak")?;
+        let copy: PerByte = constants.get("copy_3000_800")?;
+        let transfer = peak.time_for(constants.get("cell_on_bus")?);
+        let options = Options {
+            port: constants.get("port")?,
+            host: constants.get::<Bytes>("kernel_buffer")?.0 / 64,
+            attachment: Attachment::Memory { deaf: Windows::ALWAYS },
+            transfer,
+            process: copy.scale_ceil(2, 1).time_for(Bytes(DATA)),
+            slices: Windows::ALWAYS,
+        };
+        Ok(Bench { options, gap: transfer, seed: setting.seed })
+    }
+
+    fn offer(&self, options: Options, bursts: Bursts, count: u64) -> Counts {
+        offer(options, bursts, count, Stream::new(self.seed, NAME))
+    }
+}
+
+/// Bursts, deafness and time slices (A-65, A-94, A-115, A-125, A-126).
+fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let bench = Bench::read(setting)?;
+    let burst: Bytes = constants.get("peak_burst")?;
+    let link: Rate = constants.get("link")?;
+    let Bench { options, gap, .. } = &bench;
+    // 64 bytes a cell on the bus.
+    let cells = burst.0 / 64;
+    let one = Bursts { cells, gap: *gap, period: Duration::from_secs(1) };
+    let lost = |options: &Options, bursts, count| bench.offer(options.clone(), bursts, count).lost;
+    let endless = Bursts { cells: 100 * cells, ..one };
+    // At the link's rate, how long may nothing be taken out of the port?
+    let at_link =
+        Bursts { cells: 2000, gap: link.time_for(Bytes(56)), period: gap.scale_ceil(8000, 1) };
+    let deaf = |time: Duration| {
+        let deaf = Windows { period: at_link.period, closed: time };
+        // A host that takes whatever comes: only deafness is in question.
+        let (host, transfer) = (u64::MAX, at_link.gap);
+        let options =
+            Options { host, transfer, attachment: Attachment::Memory { deaf }, ..options.clone() };
+        lost(&options, at_link, 3) == 0
+    };
+    let (mut low, mut high) = (Duration::ZERO, at_link.period);
+    while (high - low).as_ps() > 1_000_000 {
+        let middle = Duration::from_ps((low.as_ps() + high.as_ps()) / 2);
+        if deaf(middle) { low = middle } else { high = middle }
+    }
+    let instruction = Duration::from_ps(1_000_000 / constants.get::<u64>("clock_3000_800")?);
+    let tens = instruction * constants.get::<u64>("deaf_instructions")?;
+    let slices = Windows {
+        period: constants.get("time_slices")?,
+        closed: constants.get::<Duration>("time_slices")?.scale_ceil(1, 2),
+    };
+    // Half of what the processor could take if it had all the time: the application's share.
+    let slow = Bursts {
+        cells: 20_000,
+        gap: options.process.scale_ceil(5, 2),
+        period: Duration::from_secs(1),
+    };
+    let sliced = |attachment: Attachment| {
+        let host = u64::MAX;
+        lost(&Options { host, slices, attachment, ..options.clone() }, slow, 1)
+    };
+    let whole = Options { attachment: Attachment::Registers, ..options.clone() };
+    Ok(vec![
+        holds("A-94", "a burst of 512 Kbit at 232 Mbit/s is taken", lost(options, one, 1) == 0),
+        holds("A-94", "232 Mbit/s cannot be sustained", lost(options, endless, 1) > 0),
+        row("A-65", "longest that the interface may be deaf", low.into()),
+        holds("A-65", "tens of instructions lose nothing", deaf(tens)),
+        holds("A-115", "switch and host buffers are one", {
+            let counts = bench.offer(options.clone(), one, 1);
+            counts.lost == 0 && counts.most > options.port
+        }),
+        holds(
+            "A-126",
+            "registers lose between time slices",
+            sliced(Attachment::Registers) > slow.cells / 10,
+        ),
+        holds(
+            "A-126",
+            "memory absorbs between time slices",
+            sliced(Attachment::Memory { deaf: Windows::ALWAYS }) == 0,
+        ),
+        holds("A-126", "one task alone loses nothing with registers", lost(&whole, slow, 1) == 0),
+    ])
+}
+
+/// What late interrupts lose, and what would help (A-92, A-125).
+fn interrupts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let bench = Bench::read(setting)?;
+    let read: Duration = constants.get("vup_cell")?;
+    let prompt: Duration = constants.get("interrupt_5000_200")?;
+    let late: Duration = constants.get("late_interrupt")?;
+    let (one_in, hundred) = (constants.get::<u64>("late_share")?, 100.0);
+    let copy: PerByte = constants.get("copy_5000_200")?;
+    let process = copy.scale_ceil(4, 1).time_for(Bytes(DATA));
+    // Scan lines at the pace of a frame of 640 x 480 each 250 ms, a tenth of a second long.
+    let interburst: Duration = constants.get("interburst")?;
+    let bursts = Bursts { cells: 14, gap: Duration::from_us(1), period: interburst };
+    let count = 5000;
+    let run = |attachment: Attachment, transfer: Duration| {
+        let host = u64::MAX;
+        let options = Options { host, transfer, process, attachment, ..bench.options.clone() };
+        bench.offer(options, bursts, count).lost
+    };
+    let share = 1.0 - one_in as f64 / hundred;
+    let sometimes_late = || Attachment::Interrupt { latency: Draw::Either(share, prompt, late) };
+    let lost = run(sometimes_late(), read);
+    Ok(vec![
+        holds("A-92", "late interrupts lose cells in the switch", lost > 0),
+        holds(
+            "A-92",
+            "reads twice as fast still lose them",
+            run(sometimes_late(), read.scale_ceil(1, 2)) > 0,
+        ),
+        holds(
+            "A-92",
+            "prompt interrupts lose none",
+            run(Attachment::Interrupt { latency: Draw::Constant(prompt) }, read) == 0,
+        ),
+        holds(
+            "A-125",
+            "DMA loses none however late the processor is",
+            run(Attachment::Memory { deaf: Windows::ALWAYS }, bench.gap) == 0,
+        ),
+    ])
+}
+
+/// The chain of reception of §4.2.2, from the bus to the application (A-94).
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let constants = setting.constants;
+    let [raw, bus] = [constants.get::<Bytes>("cell")?, constants.get::<Bytes>("cell_on_bus")?];
+    let peak: Rate = constants.get("bus_peak")?;
+    let delivered = received("dec3000-800", "vudboard", PAGE)? / 1e6;
+    let of_cell = |bytes: Bytes| delivered * bytes.0 as f64 / DATA as f64;
+    let links = [
+        ("burst", peak.as_bits() as f64 / 1e6, 232.0),
+        ("bus", of_cell(bus), 134.0),
+        ("sustained", of_cell(bus), 131.0),
+        ("raw cells", of_cell(raw), 111.0),
+        ("delivered", delivered, 100.7),
+    ];
+    let series = |name: &str, value: fn(&(&str, f64, f64)) -> f64| Series {
+        name: name.to_owned(),
+        points: links
+            .iter()
+            .enumerate()
+            .flat_map(|(at, link)| [at, at + 1].map(|end| (end as f64, value(link))))
+            .collect(),
+    };
+    Ok(vec![
+        Plot::new(
+            "§4.2.2: from the bus to the application",
+            "What a burst crosses the bus with; what the bus carries, 64 bytes for each cell, \
+                  while the application gets all it can; what of that are cells of 53 bytes, and \
+                  their data. The burst's rate is given, what is delivered was fitted, and 134 and \
+                  111 follow from the lengths of a cell. The document has 131 and 134 for one bus.",
+            ("from the bus to the application", "Mbit/s"),
+            vec![series("ours", |link| link.1), series("published", |link| link.2)],
+        )
+        .marked(
+            links
+                .iter()
+                .enumerate()
+                .map(|(at, link)| (at as f64 + 0.5, link.0.to_owned()))
+                .collect(),
+        ),
+    ])
+}

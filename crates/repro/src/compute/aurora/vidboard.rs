@@ -1,0 +1,309 @@
+//! The Vidboard and its hosts (A-48, A-52, A-54, A-103 to A-106): Tables 6 and 7 by simulation.
+
+use super::super::{Computed, Setting, Value};
+use super::{Runs, alike, holds, row};
+use crate::Error;
+use crate::machines::vidboard::{
+    Board, Capture, Host, Limit, Moment, Outcome, Picture, Shaping, Site,
+};
+use lastmeter_base::{Duration, PerByte};
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::Builtin;
+use lastmeter_ledger::plots::{Plot, Series};
+
+const RUNS: Runs<'_> = Runs { name: "aurora-vidboard", library: &Builtin, length: Duration::ZERO };
+
+/// Seconds of video in each run.
+const LENGTH: Duration = Duration::from_secs(24);
+const FULL: Picture = Picture { width: 640, height: 480 };
+const QUARTER: Picture = Picture { width: 320, height: 240 };
+const SIXTEENTH: Picture = Picture { width: 160, height: 120 };
+/// Table 6.
+const BURSTS: [u64; 4] = [14, 28, 42, 56];
+const LINES: [u64; 4] = [4, 16, 120, 480];
+
+struct Study {
+    /// The DEC 5000/200 with a VupBoard, and the Alpha.
+    first: Host,
+    alpha: Host,
+    camera: Duration,
+    dither: Duration,
+    /// The Alpha's shaping.
+    shaping: Shaping,
+    interburst: [Duration; 4],
+}
+
+impl Study {
+    fn read(setting: &Setting<'_>) -> Result<Study, Error> {
+        let constants = setting.constants;
+        let video: PerByte = constants.get("video_byte")?;
+        // Half of a byte's time when its t-frame is complete, half when its frame is shown.
+        let line = video.time_for(lastmeter_base::Bytes(FULL.width));
+        let first = Host {
+            port: constants.get("port")?,
+            interrupt: constants.get("interrupt")?,
+            read: constants.get("vup_cell")?,
+            cell: Duration::ZERO,
+            t_frame: constants.get("t_frame")?,
+            frame: constants.get("frame")?,
+            dither: Duration::ZERO,
+        };
+        let alpha = Host {
+            interrupt: Duration::ZERO,
+            read: Duration::ZERO,
+            cell: line.scale_ceil(1, 2 * FULL.cells_per_line()),
+            t_frame: Duration::ZERO,
+            frame: Duration::ZERO,
+            ..first
+        };
+        let pair = Pair::read("dec5000-200", "vupboard", &Builtin).map_err(Error::Problems)?;
+        if !pair.host.resources.iter().any(|resource| resource.interrupt == first.interrupt) {
+            let message = "`interrupt` is not what the profile dec5000-200 has";
+            return Err(RUNS.wrong(message.to_owned()));
+        }
+        let interburst = |burst: u64| constants.get(&format!("interburst_{burst}"));
+        let [a, b, c, d] = BURSTS;
+        Ok(Study {
+            first,
+            alpha,
+            camera: constants.get("camera")?,
+            dither: constants.get("dither")?,
+            shaping: Shaping {
+                lines: constants.get("lines")?,
+                burst: constants.get("burst")?,
+                interburst: constants.get("interburst")?,
+                interframe: Duration::ZERO,
+            },
+            interburst: [interburst(a)?, interburst(b)?, interburst(c)?, interburst(d)?],
+        })
+    }
+
+    fn board(&self, picture: Picture, shaping: Shaping, capture: Capture) -> Board {
+        let (camera, phase, dither) = (self.camera, Duration::ZERO, Duration::ZERO);
+        Board { picture, camera, phase, capture, dither, shaping }
+    }
+
+    /// A cell of Table 6, in a run of its own.
+    fn table_6(&self, burst: usize, lines: u64) -> Outcome {
+        let shaping = Shaping {
+            lines,
+            burst: BURSTS[burst],
+            interburst: self.interburst[burst],
+            interframe: Duration::ZERO,
+        };
+        let board = self.board(FULL, shaping, Capture::Newest);
+        Site::new(&[board], self.first).run(LENGTH)
+    }
+
+    /// `picture` shown by the Alpha, dithered by the board or not.
+    fn alpha(&self, picture: Picture, dithered: bool) -> Outcome {
+        let board = self.board(picture, self.shaping, Capture::Next);
+        let dither = if dithered { self.dither } else { Duration::ZERO };
+        Site::new(&[Board { dither, ..board }], self.showing(picture)).run(LENGTH)
+    }
+
+    /// The Alpha as it shows `picture`: a frame takes as long again as its cells.
+    fn showing(&self, picture: Picture) -> Host {
+        Host { frame: self.alpha.cell * picture.cells(), ..self.alpha }
+    }
+}
+
+pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let study = Study::read(setting)?;
+    let mut computed = Vec::new();
+    if setting.wants("A-103") || setting.wants("A-52") {
+        computed.extend(table_6(&study));
+    }
+    computed.extend(table_7(&study));
+    computed.extend(aggregate(setting, &study)?);
+    computed.extend(super::windows::rows(setting)?);
+    Ok(computed)
+}
+
+fn rate(value: f64) -> Value {
+    Value::Number(value, "frames/s")
+}
+
+fn table_6(study: &Study) -> Vec<Computed> {
+    let mut computed = Vec::new();
+    let mut grid = [[0.0; 4]; 4];
+    let (mut lost, mut busiest) = (0, Limit::Processor);
+    for (at, burst) in BURSTS.into_iter().enumerate() {
+        for (column, lines) in LINES.into_iter().enumerate() {
+            let outcome = study.table_6(at, lines);
+            lost += outcome.lost;
+            grid[at][column] = outcome.rate(0);
+            if outcome.limit() != Limit::Processor {
+                busiest = outcome.limit();
+            }
+            computed.push(row("A-103", &format!("CB {burst}, LT {lines}"), rate(grid[at][column])));
+        }
+    }
+    let column_rises = |column: usize| grid[1][column] > grid[0][column];
+    let longer = grid.iter().all(|row| row.windows(2).all(|pair| pair[1] >= pair[0]));
+    let gain = |from: usize| grid[from + 1].iter().sum::<f64>() - grid[from].iter().sum::<f64>();
+    computed.extend([
+        holds("A-103", "larger t-frames are never slower", longer),
+        holds("A-103", "two lines in a burst are faster than one", (0..4).all(column_rises)),
+        holds(
+            "A-103",
+            "no larger burst gains as much as the first step",
+            gain(0) > gain(1).max(gain(2)),
+        ),
+        holds("A-52", "with these delays no cell is lost", lost == 0),
+        holds("A-103", "the host's processor limits", busiest == Limit::Processor),
+    ]);
+    // What the handler takes for a burst: the delay must not be shorter.
+    let Host { interrupt, read, .. } = study.first;
+    computed.extend(BURSTS.into_iter().map(|burst| {
+        let least: Duration = interrupt + read * burst;
+        row("A-52", &format!("handler, CB {burst}, within the interburst delay"), least.into())
+    }));
+    computed
+}
+
+fn table_7(study: &Study) -> Vec<Computed> {
+    let mut computed = Vec::new();
+    let mut limits = Vec::new();
+    for (picture, name) in [(FULL, "640x480"), (QUARTER, "320x240"), (SIXTEENTH, "160x120")] {
+        for (dithered, kind) in [(false, "black and white"), (true, "dithered colour")] {
+            let outcome = study.alpha(picture, dithered);
+            let frames = outcome.rate(0);
+            let data = frames * (picture.pixels() * 8) as f64 / 1e6;
+            let cells = frames * (picture.cells() * 56 * 8) as f64 / 1e6;
+            // 23 Mbit/s of 320x240 are those of whole cells; all others are pictures' own.
+            let counted = if (name, dithered) == ("320x240", false) { cells } else { data };
+            computed.push(row("A-104", &format!("{name}, {kind}"), rate(frames)));
+            let counted = Value::Number(counted, "Mbit/s");
+            computed.push(row("A-104", &format!("{name}, {kind}, bits"), counted));
+            limits.push(((name, dithered), outcome.limit()));
+        }
+    }
+    let limit = |wanted| limits.iter().find(|&&(of, _)| of == wanted).map(|&(_, limit)| limit);
+    let camera = limit(("320x240", false)) == Some(Limit::Camera)
+        && limit(("160x120", false)) == Some(Limit::Camera);
+    computed.extend([
+        holds("A-106", "small pictures: the camera's signal", camera),
+        holds(
+            "A-106",
+            "full resolution: the timing of host and board",
+            limit(("640x480", false)) == Some(Limit::RoundTrip),
+        ),
+        holds(
+            "A-106",
+            "eight bits of colour: the dithering firmware",
+            limit(("640x480", true)) == Some(Limit::Firmware),
+        ),
+    ]);
+    computed
+}
+
+/// Several boards at one host (A-54, A-105), and colour that the host dithers (A-106).
+fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Error> {
+    let board = study.board(FULL, study.shaping, Capture::Next);
+    let third = study.camera.scale_ceil(1, 3);
+    let boards: Vec<Board> = (0..3).map(|at| Board { phase: third * at, ..board }).collect();
+    let together = Site::new(&boards, study.showing(FULL)).run(LENGTH);
+    let bits = together.total() * (FULL.pixels() * 8) as f64 / 1e6;
+    let host_dither: Duration = setting.constants.get("host_dither")?;
+    let full_colour = Host { dither: host_dither, ..study.showing(FULL) };
+    let coloured = Site::new(&[board], full_colour).run(LENGTH);
+    // Two windows on the first host, which one alone keeps busy.
+    let shaping =
+        Shaping { lines: 480, burst: 28, interburst: study.interburst[1], ..study.shaping };
+    let window = study.board(FULL, shaping, Capture::Newest);
+    let one = Site::new(&[window], study.first).run(LENGTH).rate(0);
+    let other = Board { phase: third, ..window };
+    let two = Site::new(&[window, other], study.first).run(LENGTH);
+    let fair = (two.rate(0) / two.rate(1) - 1.0).abs() < 0.1;
+    // Table 9's WindowSink, which only shows: what a byte takes there.
+    let window_sink: Duration = setting.constants.get("window_sink")?;
+    let shown = PerByte::from_fs(window_sink.as_ps() * 1000 / QUARTER.pixels());
+    let video: PerByte = setting.constants.get("video_byte")?;
+    Ok(vec![
+        row("A-105", "all streams together", Value::Number(bits, "Mbit/s")),
+        row("A-105", "frames of 640x480 a second", rate(together.total())),
+        holds("A-105", "the host's processor limits", together.limit() == Limit::Processor),
+        holds("A-105", "a byte takes what WindowSink takes", alike_within(shown, video, 0.01)),
+        holds(
+            "A-106",
+            "24 bits of colour: the host's dithering",
+            coloured.limit() == Limit::HostDither,
+        ),
+        row(
+            "A-54",
+            "second window, share of the first alone",
+            Value::Number(100.0 * two.rate(0) / one, "%"),
+        ),
+        holds("A-54", "both windows have the same rate", fair),
+    ])
+}
+
+fn alike_within(a: PerByte, b: PerByte, share: f64) -> bool {
+    alike(a, b) || (a.as_fs() as f64 / b.as_fs() as f64 - 1.0).abs() < share
+}
+
+/// The pipeline of a frame and the beginning of the next, for two shapings of Table 6 (A-52, A-103).
+pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let study = Study::read(setting)?;
+    let plot = |burst: usize, lines: u64, length: Duration, caption: &str| {
+        let shaping = Shaping {
+            lines,
+            burst: BURSTS[burst],
+            interburst: study.interburst[burst],
+            interframe: Duration::ZERO,
+        };
+        let board = study.board(FULL, shaping, Capture::Newest);
+        let moments = Site::new(&[board], study.first).watched(length);
+        // Between two moments nothing happens.
+        let curve = |name: &str, value: fn(&Moment) -> u64| {
+            let mut points = vec![(0.0, 0.0)];
+            for moment in &moments {
+                let at = moment.at.since_start().as_secs_f64() * 1e3;
+                let (before, after) = (points[points.len() - 1].1, value(moment) as f64);
+                if before != after {
+                    points.extend([(at, before), (at, after)]);
+                }
+            }
+            let last = points[points.len() - 1].1;
+            points.push((length.as_secs_f64() * 1e3, last));
+            Series { name: name.to_owned(), points }
+        };
+        Plot::new(
+            format!("Table 6: a frame on its way, CB {}, LT {lines}", BURSTS[burst]),
+            caption,
+            ("ms", "cells, since the beginning"),
+            vec![
+                curve("sent in bursts", |moment| moment.sent),
+                curve("read by the handler", |moment| moment.read),
+                curve("in t-frames", |moment| moment.reassembled),
+                curve("shown", |moment| moment.shown),
+            ],
+        )
+        .over_time()
+    };
+    let frames = Duration::from_ms(180);
+    Ok(vec![
+        plot(
+            3,
+            16,
+            Duration::from_us(6500),
+            "Four scan lines arrive at once and an interrupt reads them cell by cell. When sixteen \
+             are there, the processor puts them together in what time the handler leaves.",
+        ),
+        plot(
+            0,
+            4,
+            frames,
+            "An interrupt for each scan line, work for every fourth: the processor has no time but \
+             for the handler, and puts the t-frames together when the last burst is read.",
+        ),
+        plot(
+            3,
+            480,
+            frames,
+            "Four scan lines in a burst and one t-frame: the board's delay between bursts is all \
+             the time of a frame, but for what it takes to show it.",
+        ),
+    ])
+}

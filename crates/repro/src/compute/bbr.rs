@@ -1,0 +1,403 @@
+//! BBR over one bottleneck, beside CUBIC: rate, round trip, what is on the way; losses; shares.
+//!
+//! The network is a file beside the rows, in `experiments/bbr`, and `lastmeter run` runs it too. Rates
+//! are counted by what receivers took; round trips and what is on the way are read from the trace.
+
+use super::runs::{self, File, Found};
+use super::{Computed, Setting, Value};
+use crate::Error;
+use lastmeter_base::{Bytes, Duration, Rate, Time};
+use lastmeter_engine::TraceKind;
+use lastmeter_ledger::plots::{Plot, Series};
+use std::collections::HashMap;
+
+const NAME: &str = "bbr";
+const FILE: File = File {
+    name: NAME,
+    text: include_str!("../../../../experiments/bbr/network.toml"),
+    collecting: false,
+    tracing: false,
+};
+const TRACED: File = File { tracing: true, ..FILE };
+const SENDER: &str = "a sends first";
+const RECEIVER: &str = "b receives first";
+const LATE: &str = "b receives late";
+/// Before this the link is not full; of a run without PROBE_RTT this and the end, in milliseconds.
+const WARM: u64 = 2000;
+const BEFORE_PROBE_RTT: u64 = 9500;
+/// Seconds of runs, of those with losses and of a minute; when the second of two comes.
+const LOSSY: u64 = 20;
+const MINUTE: u64 = 60;
+const LATER: u64 = 10;
+/// Step of what is read from a trace.
+const STEP: Duration = Duration::from_ms(1);
+/// What is plotted, and the window in which its rate is counted.
+const PLOTTED: u64 = 12;
+const RATE_STEP: u64 = 100;
+
+/// The path.
+struct Path {
+    rate: Rate,
+    round_trip: Duration,
+    packet: Bytes,
+    data: Bytes,
+}
+
+impl Path {
+    fn read(setting: &Setting<'_>) -> Result<Path, Error> {
+        let constants = setting.constants;
+        Ok(Path {
+            rate: constants.get("rate")?,
+            round_trip: constants.get("round_trip")?,
+            packet: constants.get("packet")?,
+            data: constants.get("data")?,
+        })
+    }
+
+    /// Data that the link carries in `seconds`, in bytes.
+    fn carries(&self, seconds: f64) -> f64 {
+        let share = self.data.0 as f64 / self.packet.0 as f64;
+        self.rate.as_bits() as f64 / 8.0 * seconds * share
+    }
+
+    /// Settings of a run: its length, the buffer's packets, and others.
+    fn sets(&self, length: Duration, room: u64, more: &[String]) -> Vec<String> {
+        let mut sets = vec![
+            format!("duration=\"{} ps\"", length.as_ps()),
+            format!("links.0.rate=\"{} bit/s\"", self.rate.as_bits()),
+            // A millisecond each way is in the other links.
+            format!("links.0.delay=\"{} ps\"", (self.round_trip / 2).as_ps() - 2_000_000_000),
+            format!("links.0.queue={{ drop-tail = {{ packets = {room} }} }}"),
+        ];
+        sets.extend(more.iter().cloned());
+        sets
+    }
+
+    /// Packets that rate and round trip hold.
+    fn product(&self) -> u64 {
+        let bits = self.rate.as_bits() as f64 * self.round_trip.as_secs_f64();
+        (bits / 8.0 / self.packet.0 as f64) as u64
+    }
+
+    /// The trace of the first connection, over `length`.
+    fn trace(&self, length: Duration, room: u64, control: &str) -> Result<Packets, Error> {
+        let control = format!("traffic.first.tcp.control=\"{control}\"");
+        Packets::of(&TRACED.run(&self.sets(length, room, &[control]))?, self)
+    }
+
+    /// Bytes that the first and the late connection delivered.
+    fn delivered(&self, seconds: u64, room: u64, more: &[String]) -> Result<[f64; 2], Error> {
+        let found = FILE.run(&self.sets(Duration::from_secs(seconds), room, more))?;
+        let count = |name| found.count(name, "consumed").map(|bytes| bytes as f64);
+        Ok([count(RECEIVER)?, count(LATE)?])
+    }
+}
+
+/// When the first connection's packets were sent, and when they came or were dropped.
+struct Packets {
+    sent: Vec<Time>,
+    /// When each that came did, and how long it had taken.
+    came: Vec<(Time, Duration)>,
+    dropped: Vec<Time>,
+    back: Duration,
+}
+
+impl Packets {
+    fn of(found: &Found, path: &Path) -> Result<Packets, Error> {
+        let sent = found.times(SENDER, TraceKind::Make)?;
+        let elements = &found.outcome.elements;
+        let number = |name| elements.iter().position(|report| report.name == name);
+        let (from, to) = (number(SENDER), number(RECEIVER));
+        let mut on_way = HashMap::new();
+        let (mut came, mut dropped) = (Vec::new(), Vec::new());
+        for event in &found.outcome.trace {
+            let element = Some(event.element.0 as usize);
+            match event.kind {
+                TraceKind::Make if element == from => {
+                    on_way.insert(event.packet, event.at);
+                }
+                TraceKind::Deliver if element == to => {
+                    if let Some(sent) = on_way.remove(&event.packet) {
+                        came.push((event.at, event.at.saturating_since(sent)));
+                    }
+                }
+                TraceKind::Drop(_) if on_way.remove(&event.packet).is_some() => {
+                    dropped.push(event.at);
+                }
+                _ => {}
+            }
+        }
+        Ok(Packets { sent, came, dropped, back: path.round_trip / 2 })
+    }
+
+    /// Bytes of data a second that came between two instants, if all are full.
+    fn rate(&self, from: Time, to: Time, data: Bytes) -> f64 {
+        let count = self.came.iter().filter(|(at, _)| (from..to).contains(at)).count();
+        count as f64 * data.0 as f64 / to.saturating_since(from).as_secs_f64()
+    }
+
+    /// The mean round trip of what came between two instants, in seconds: nothing waits on the way
+    /// back.
+    fn round_trip(&self, from: Time, to: Time) -> f64 {
+        let within = self.came.iter().filter(|(at, _)| (from..to).contains(at));
+        let (sum, count) = within.fold((0.0, 0), |(sum, count), (_, took)| {
+            (sum + (*took + self.back).as_secs_f64(), count + 1)
+        });
+        sum / f64::from(count.max(1))
+    }
+
+    /// Packets sent, and neither acknowledged nor dropped, at each step.
+    fn on_way(&self, length: Duration) -> Vec<(Time, i64)> {
+        let mut changes: Vec<(Time, i64)> = self.sent.iter().map(|&at| (at, 1)).collect();
+        changes.extend(self.came.iter().map(|&(at, _)| (at + self.back, -1)));
+        changes.extend(self.dropped.iter().map(|&at| (at, -1)));
+        changes.sort_unstable();
+        let (mut next, mut count) = (changes.iter().peekable(), 0);
+        let steps = length.as_ps() / STEP.as_ps();
+        let at_step = |step: u64| {
+            let now = Time::START + STEP * step;
+            while let Some((_, change)) = next.next_if(|(at, _)| *at <= now) {
+                count += change;
+            }
+            (now, count)
+        };
+        (0..steps).map(at_step).collect()
+    }
+}
+
+fn ms(ms: u64) -> Time {
+    Time::START + Duration::from_ms(ms)
+}
+
+fn holds(id: &'static str, item: &str, holds: bool) -> Computed {
+    Computed::new(id, item, Value::Holds(holds))
+}
+
+fn percent(id: &'static str, item: impl Into<String>, share: f64) -> Computed {
+    Computed::new(id, item, Value::Number(100.0 * share, "%"))
+}
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let path = Path::read(setting)?;
+    let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
+    let mut rows = Vec::new();
+    if wants(&["BBR-1", "BBR-2", "BBR-3"]) {
+        rows.extend(operating_point(&path, setting)?);
+    }
+    if wants(&["BBR-1", "BBR-4"]) {
+        rows.extend(minute(&path)?);
+    }
+    if wants(&["BBR-5"]) {
+        rows.extend(losses(&path, setting)?);
+    }
+    if wants(&["BBR-6"]) {
+        rows.extend(shares(&path)?);
+    }
+    rows.retain(|row| setting.wants(row.id));
+    Ok(rows)
+}
+
+/// Rate and round trip between PROBE_RTTs, whatever the buffer holds.
+fn operating_point(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let rooms: Vec<u64> = setting.constants.get("rooms")?;
+    let deep: u64 = setting.constants.get("room_deep")?;
+    let mut cases: Vec<(&str, u64)> = rooms.iter().map(|&room| ("bbr", room)).collect();
+    cases.push(("cubic", deep));
+    let (from, to) = (ms(WARM), ms(BEFORE_PROBE_RTT));
+    let length = to.since_start();
+    let found = runs::all(NAME, &cases, setting.means, |&(control, room)| {
+        path.trace(length, room, control)
+    })?;
+    let seconds = to.saturating_since(from).as_secs_f64();
+    let mut rows = Vec::new();
+    for (packets, room) in found.iter().zip(&rooms) {
+        let share = packets.rate(from, to, path.data) / (path.carries(seconds) / seconds);
+        let item = format!("share of the link between PROBE_RTTs, buffer of {room} packets");
+        rows.push(percent("BBR-1", item, share));
+    }
+    let least = path.round_trip.as_secs_f64();
+    let trips: Vec<f64> = found.iter().map(|found| found.round_trip(from, to) / least).collect();
+    let (cubic, bbr) = (trips[rooms.len()], &trips[1..rooms.len()]);
+    let spread = bbr.iter().all(|trip| (trip / bbr[0] - 1.0).abs() < 0.02);
+    let mean = Value::Number(bbr[0], "ratio");
+    rows.push(Computed::new("BBR-2", "mean round trip over the shortest", mean));
+    rows.push(holds("BBR-2", "mean round trip does not depend on the buffer", spread));
+    rows.push(holds("BBR-2", "CUBIC fills the same buffer", cubic > 3.0 && bbr[0] < 1.3));
+    rows.push(cycle(&found[1], path, (from, to)));
+    Ok(rows)
+}
+
+/// Probes are where more is on the way than at any time half a cycle before or after.
+fn cycle(packets: &Packets, path: &Path, (from, to): (Time, Time)) -> Computed {
+    let on_way = packets.on_way(to.since_start());
+    let apart = (path.round_trip * 4).as_ps() / STEP.as_ps();
+    let count = |step: u64| on_way.get(step as usize).map_or(0, |found| found.1);
+    let first = from.as_ps() / STEP.as_ps();
+    let mut peaks: Vec<u64> = Vec::new();
+    for step in first..on_way.len() as u64 - apart {
+        let most = (step - apart..=step + apart).map(count).max();
+        let begins = peaks.last().is_none_or(|last| step - last > apart);
+        if begins && most == Some(count(step)) {
+            peaks.push(step);
+        }
+    }
+    let trips = match peaks.as_slice() {
+        [first, .., last] => {
+            let steps = (last - first) as f64 / (peaks.len() - 1) as f64;
+            steps * STEP.as_secs_f64() / path.round_trip.as_secs_f64()
+        }
+        _ => f64::NAN,
+    };
+    Computed::new("BBR-3", "time between probes", Value::Number(trips, "round trips"))
+}
+
+/// A minute with its PROBE_RTTs.
+fn minute(path: &Path) -> Result<Vec<Computed>, Error> {
+    let length = Duration::from_secs(MINUTE);
+    let packets = path.trace(length, path.product(), "bbr")?;
+    let share = packets.rate(ms(WARM), Time::START + length, path.data) / path.carries(1.0);
+    let on_way = packets.on_way(length);
+    let full = on_way.iter().filter(|(at, _)| *at > ms(WARM));
+    // A PROBE_RTT is where less than half of the product is on the way.
+    let half = path.product() as i64 / 2;
+    let mut visits: Vec<(Time, Time, i64)> = Vec::new();
+    for &(at, count) in full.filter(|(_, count)| *count < half) {
+        match visits.last_mut() {
+            Some((_, last, least)) if at.saturating_since(*last) < path.round_trip * 2 => {
+                (*last, *least) = (at, count.min(*least));
+            }
+            _ => visits.push((at, at, count)),
+        }
+    }
+    let least: Vec<i64> = visits.iter().map(|visit| visit.2).collect();
+    let fewest = least.iter().copied().max().map_or(f64::NAN, |count| count as f64);
+    let apart = match visits.as_slice() {
+        [first, .., last] => {
+            last.0.saturating_since(first.0).as_secs_f64() / (visits.len() - 1) as f64
+        }
+        _ => f64::NAN,
+    };
+    let number = |item: &str, value, unit| Computed::new("BBR-4", item, Value::Number(value, unit));
+    Ok(vec![
+        percent("BBR-1", "share of the link in a minute", share),
+        number("fewest packets on the way", fewest, "packets"),
+        number("time between PROBE_RTTs", apart, "s"),
+    ])
+}
+
+/// Goodput over what losses leave of the link, and CUBIC's goodput.
+fn lossy(path: &Path, control: &str, percent: u64) -> Result<f64, Error> {
+    let more = [
+        format!("nodes.r2.loss.probability={}", percent as f64 / 100.0),
+        format!("traffic.first.tcp.control=\"{control}\""),
+    ];
+    let [bytes, _] = path.delivered(LOSSY, path.product(), &more)?;
+    Ok(bytes / LOSSY as f64)
+}
+
+fn losses(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut shares: Vec<u64> = setting.constants.get("losses")?;
+    let first = shares[0];
+    shares.push(setting.constants.get("loss_beyond")?);
+    let mut cases: Vec<(&str, u64)> = shares.iter().map(|&percent| ("bbr", percent)).collect();
+    cases.push(("cubic", first));
+    let found =
+        runs::all(NAME, &cases, setting.means, |&(control, loss)| lossy(path, control, loss))?;
+    let mut rows: Vec<Computed> = shares
+        .iter()
+        .zip(&found)
+        .map(|(loss, rate)| {
+            let left = path.carries(1.0) * (1.0 - *loss as f64 / 100.0);
+            percent("BBR-5", format!("{loss} % lost: goodput over what losses leave"), rate / left)
+        })
+        .collect();
+    let cubic = Rate::from_bits((found[shares.len()] * 8.0) as u64);
+    rows.push(Computed::new("BBR-5", format!("{first} % lost: CUBIC"), cubic));
+    Ok(rows)
+}
+
+/// Bytes of both between half of the minute and its end; the second comes after so many seconds.
+fn both(path: &Path, later: u64) -> Result<[f64; 2], Error> {
+    let more = [format!("traffic.late.start=\"{later} s\"")];
+    let half = path.delivered(MINUTE / 2, path.product(), &more)?;
+    let whole = path.delivered(MINUTE, path.product(), &more)?;
+    Ok([whole[0] - half[0], whole[1] - half[1]])
+}
+
+fn shares(path: &Path) -> Result<Vec<Computed>, Error> {
+    let ([a, b], [first, late]) = (both(path, 0)?, both(path, LATER)?);
+    let item = format!("share of the first where the other came {LATER} s later");
+    Ok(vec![
+        percent("BBR-6", "share of the first of two", a / (a + b)),
+        percent("BBR-6", item, first / (first + late)),
+        percent(
+            "BBR-6",
+            "two connections use the link",
+            (a + b) / path.carries(MINUTE as f64 / 2.0),
+        ),
+    ])
+}
+
+/// Rate, round trip and what is on the way over time, and goodput over losses: beside CUBIC.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let path = Path::read(setting)?;
+    let deep: u64 = setting.constants.get("room_deep")?;
+    let length = Duration::from_secs(PLOTTED);
+    let (mut rates, mut trips, mut on_way) = (Vec::new(), Vec::new(), Vec::new());
+    for (control, name) in [("bbr", "BBR"), ("cubic", "CUBIC")] {
+        let packets = path.trace(length, deep, control)?;
+        let curve = |points: Vec<(f64, f64)>| Series { name: name.to_owned(), points };
+        let rate = |from: u64| {
+            let bytes = packets.rate(ms(from), ms(from + RATE_STEP), path.data);
+            ((from + RATE_STEP) as f64 / 1e3, bytes * 8.0 / 1e6)
+        };
+        rates.push(curve((0..PLOTTED * 1000).step_by(RATE_STEP as usize).map(rate).collect()));
+        let trip = |from: u64| {
+            let trip = packets.round_trip(ms(from), ms(from + 20));
+            ((from + 10) as f64 / 1e3, trip * 1e3)
+        };
+        let some = |&(_, trip): &(f64, f64)| trip > 0.0;
+        trips.push(curve((0..PLOTTED * 1000).step_by(20).map(trip).filter(some).collect()));
+        let count = |&(at, count): &(Time, i64)| (at.since_start().as_secs_f64(), count as f64);
+        on_way.push(curve(packets.on_way(length).iter().step_by(10).map(count).collect()));
+    }
+    let losses = [0, 1, 2, 5, 10, 15, 20, 25, 30];
+    let mut under = Vec::new();
+    for (control, name) in [("bbr", "BBR"), ("cubic", "CUBIC")] {
+        let found = runs::all(NAME, &losses, setting.means, |&loss| lossy(&path, control, loss))?;
+        let points = losses.iter().zip(found).map(|(&loss, rate)| (loss as f64, rate * 8.0 / 1e6));
+        under.push(Series { name: name.to_owned(), points: points.collect() });
+    }
+    let left = |&loss: &u64| (loss as f64, path.carries(8e-6) * (1.0 - loss as f64 / 100.0));
+    let points = losses.iter().map(left).collect();
+    under.push(Series { name: "what losses leave".to_owned(), points });
+    let over_time = |title: &str, caption: &str, y: &str, series| {
+        Plot::new(title, caption, ("time, s", y), series).over_time()
+    };
+    Ok(vec![
+        over_time(
+            "Rate",
+            "Both fill the link; every 10 s BBR gives it up for 200 ms.",
+            "data that came, Mbit/s",
+            rates,
+        ),
+        over_time(
+            "Round trip",
+            "CUBIC fills the buffer of 167 packets; BBR queues for a probe and takes it away.",
+            "ms",
+            trips,
+        ),
+        over_time(
+            "On the way",
+            "33 packets fill the path. BBR probes with a quarter more every eight round trips.",
+            "packets",
+            on_way,
+        ),
+        Plot::new(
+            "Random losses",
+            "A probe at 5/4 makes losses of a fifth good; CUBIC follows the square-root law.",
+            ("packets lost, %", "goodput, Mbit/s"),
+            under,
+        ),
+    ])
+}

@@ -1,0 +1,338 @@
+//! The CIM run from its description (E-27, E-28, E-58 to E-62, E-70 to E-76), and a modern adapter
+//! beside the published arithmetic of its bus (E-39, E-40, E-126).
+
+use super::{Computed, Setting, Value};
+use crate::Error;
+use lastmeter_base::{Bytes, Duration};
+use lastmeter_host::adapter::description::{Description, Side};
+use lastmeter_host::adapter::pcie;
+use lastmeter_host::adapter::pipeline::{Outcome, run};
+use lastmeter_host::adapter::transmitter::{Phase, Variation};
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile::device;
+
+const NAME: &str = "cim-model";
+/// Messages of a measurement; the document sends 12,000.
+const MESSAGES: usize = 6_000;
+/// Small, up to one frame; then to where the transfer decides.
+pub(super) const SIZES: [u64; 9] = [44, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+
+pub(super) fn read(name: &str) -> Result<Description, Error> {
+    device::read(name, &Builtin).map_err(|message| Error::Computation { name: NAME, message })
+}
+
+/// One adapter, run again and again.
+pub(super) struct Bench {
+    pub(super) cim: Description,
+    pub(super) seed: u64,
+}
+
+impl Bench {
+    pub(super) fn run(&self, card: &Description, len: u64, depth: u64) -> Outcome {
+        run(card, Bytes(len), (depth, MESSAGES), Variation::Exponential, self.seed)
+    }
+
+    pub(super) fn mean(&self, card: &Description, len: u64, depth: u64) -> f64 {
+        self.run(card, len, depth).mean.as_secs_f64()
+    }
+
+    /// By how many percent `better` does more than the CIM as it is.
+    pub(super) fn gain(&self, better: &Description, len: u64, depth: u64) -> f64 {
+        100.0 * (self.mean(&self.cim, len, depth) / self.mean(better, len, depth) - 1.0)
+    }
+
+    /// By how many percent one more message on its way does more.
+    fn deeper(&self, len: u64, depth: u64) -> f64 {
+        let (less, more) = (self.mean(&self.cim, len, depth), self.mean(&self.cim, len, depth + 1));
+        100.0 * (less / more - 1.0)
+    }
+}
+
+fn percent(value: f64) -> Value {
+    Value::Number(value, "percent")
+}
+
+/// Figs 3.4, 5.1 to 5.4 and 5.6 to 5.10.
+pub(super) fn model(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let bench = Bench { cim: read("cim")?, seed: setting.seed };
+    agrees(setting, &bench.cim)?;
+    let mut computed = interface(&bench);
+    computed.extend(depth(&bench));
+    computed.extend(theory(&bench));
+    computed.extend(improvements(&bench));
+    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+}
+
+/// The description has the constants of Table 5.1 and the fitted one.
+fn agrees(setting: &Setting<'_>, cim: &Description) -> Result<(), Error> {
+    let constants = setting.constants;
+    let same = cim.host.per_message == constants.get::<Duration>("message_overhead")?
+        && cim.transfer.block == constants.get("segment")?
+        && cim.transfer.per_block == constants.get("segment_overhead")?
+        && cim.transfer.small == constants.get("small")?
+        && cim.transfer.per_byte_small == constants.get("per_byte_small")?
+        && cim.transfer.per_byte == constants.get("per_byte_large")?
+        && cim.network.frame == constants.get("frame")?
+        && cim.network.setup == constants.get("transmit_overhead")?
+        && cim.network.per_frame == constants.get("frame_delay")?
+        && cim.host.saved_when_simple == constants.get("interface_saving")?;
+    let message = "profiles/devices/cim.toml does not have the constants of Table 5.1".to_owned();
+    if same { Ok(()) } else { Err(Error::Computation { name: NAME, message }) }
+}
+
+fn interface(bench: &Bench) -> Vec<Computed> {
+    let cim = &bench.cim;
+    let sent = run(cim, Bytes(4096), (1, 1), Variation::None, bench.seed).commands;
+    let said: Vec<&str> = sent.iter().map(|&(.., word)| word).collect();
+    let received: Vec<&str> = cim.reception(1).iter().map(|&(_, word)| word).collect();
+    let by_card = |commands: &[(Side, &'static str)]| {
+        Value::Number(cim.interrupts(commands) as f64, "interrupts")
+    };
+    let fig_5_1 = ["write", "write ack", "address list", "address ack", "transmit ack"];
+    let fig_5_2 = ["read", "read ack", "address", "address ack", "read end"];
+    let count = |value: usize| Value::Number(value as f64, "commands");
+    let stages = Value::Number(cim.queueing.stages as f64, "stages");
+    let received_in =
+        |card: &Description| Value::Number(card.reception_stages().len() as f64, "stages");
+    let mut generic = cim.clone();
+    generic.host.transfer_ack = false;
+    let sides: Vec<(Side, &'static str)> =
+        sent.iter().map(|&(_, side, word)| (side, word)).collect();
+    vec![
+        Computed::new("E-58", "commands of a packet", count(sent.len())),
+        Computed::new("E-59", "transmission as in Fig 5.1", Value::Holds(said == fig_5_1)),
+        Computed::new("E-59", "interrupts of a transmission", by_card(&sides)),
+        Computed::new("E-60", "reception as in Fig 5.2", Value::Holds(received == fig_5_2)),
+        Computed::new("E-61", "stages, transmit", stages),
+        Computed::new("E-62", "stages, receive", received_in(cim)),
+        Computed::new("E-98", "stages of reception, generic adapter", received_in(&generic)),
+        Computed::new(
+            "E-98",
+            "interrupts of a reception, generic adapter",
+            by_card(&generic.reception(1)),
+        ),
+    ]
+}
+
+fn depth(bench: &Bench) -> Vec<Computed> {
+    let gains: Vec<f64> = SIZES.iter().map(|&len| bench.deeper(len, 1)).collect();
+    let greatest = gains.iter().copied().fold(0.0, f64::max);
+    let saturates = gains.windows(2).skip(4).all(|pair| pair[1] < pair[0]);
+    let throughput = |len: u64, depth: u64| len as f64 / bench.mean(&bench.cim, len, depth) / 1e6;
+    let near_linear = |from: u64| {
+        let factor = throughput(2 * from, 1) / throughput(from, 1);
+        (1.5..=2.0).contains(&factor)
+    };
+    let latency = |len: u64, depth: u64| bench.run(&bench.cim, len, depth).latency.mean();
+    let flat =
+        latency(2048, 1) / latency(44, 1) < 1.5 && latency(65_536, 1) / latency(4096, 1) > 3.0;
+    let with_depth = (1..4).all(|depth| latency(4096, depth + 1) > latency(4096, depth));
+    vec![
+        Computed::new("E-27", "greatest gain of depth 2", percent(greatest)),
+        Computed::new(
+            "E-27",
+            "depth 1: almost linear up to 2 KB",
+            Value::Holds([256, 512, 1024].into_iter().all(near_linear)),
+        ),
+        Computed::new("E-27", "the gain falls beyond 4 KB", Value::Holds(saturates)),
+        Computed::new(
+            "E-27",
+            "throughput with 3 MB",
+            Value::Number(throughput(3 << 20, 2), "MB/s"),
+        ),
+        Computed::new("E-27", "latency flat to 2 KB, then rising", Value::Holds(flat)),
+        Computed::new("E-27", "latency rises with depth", Value::Holds(with_depth)),
+        Computed::new(
+            "E-28",
+            "8 KB: depth 3 adds nothing to depth 2",
+            percent(bench.deeper(8192, 2)),
+        ),
+    ]
+}
+
+/// Eq 5.2 from the description's own phases.
+pub(super) fn alone(cim: &Description, len: u64) -> Duration {
+    let (free, rest) = cim.network_time(Bytes(len));
+    cim.host.per_message + cim.transfer_time(Bytes(len)) + free + rest
+}
+
+/// Eq 5.5 from the description's own phases.
+pub(super) fn overlapped(cim: &Description, len: u64) -> Duration {
+    let (free, rest) = cim.network_time(Bytes(len));
+    cim.transfer_time(Bytes(len)).max(free) + rest
+}
+
+fn theory(bench: &Bench) -> Vec<Computed> {
+    let cim = &bench.cim;
+    let error = |&len: &u64| (bench.mean(cim, len, 1) / alone(cim, len).as_secs_f64() - 1.0).abs();
+    let mean_error = 100.0 * SIZES.iter().map(error).sum::<f64>() / SIZES.len() as f64;
+    let optimistic =
+        |&len: &u64| bench.mean(cim, len, 2) >= 0.999 * overlapped(cim, len).as_secs_f64();
+    let outcome = run(cim, Bytes(4096), (2, 4), Variation::None, bench.seed);
+    let of = |id: u64, phase: Phase| {
+        let row = outcome.timeline.iter().find(|row| (row.0, row.1) == (id, phase));
+        row.map_or((Duration::ZERO, Duration::ZERO), |&(.., from, to)| {
+            (from.since_start(), to.since_start())
+        })
+    };
+    let (transfer, network) = (of(1, Phase::Transfer), of(0, Phase::Network));
+    let split = transfer.0 < network.0 && network.1 < transfer.1;
+    let delay = |depth: u64| bench.run(cim, 16_384, depth).latency.mean();
+    let slope = |from: u64, to: u64| {
+        let time = |len| cim.transfer_time(Bytes(len)).as_secs_f64();
+        (time(to) - time(from)) / (to - from) as f64
+    };
+    vec![
+        Computed::new(
+            "E-69",
+            "a byte costs less beyond 4 KB",
+            Value::Holds(slope(4096, 16_384) < slope(1024, 4096)),
+        ),
+        Computed::new("E-70", "message 2, case 2: the transfer is split", Value::Holds(split)),
+        Computed::new(
+            "E-71",
+            "theory is optimistic at depth 2",
+            Value::Holds(SIZES.iter().all(optimistic)),
+        ),
+        Computed::new("E-72", "mean error at depth 1, against Eq 5.2", percent(mean_error)),
+        Computed::new(
+            "E-73",
+            "delay rises with depth at 16 KB",
+            Value::Holds(delay(1) < delay(2) && delay(2) < delay(4)),
+        ),
+    ]
+}
+
+fn improvements(bench: &Bench) -> Vec<Computed> {
+    let simple = bench.cim.with_simple_interface();
+    let banks = bench.cim.with_two_banks();
+    let both = simple.with_two_banks();
+    let greatest = |gains: &[f64]| gains.iter().copied().fold(f64::MIN, f64::max);
+    let least = |gains: &[f64]| gains.iter().copied().fold(f64::MAX, f64::min);
+    let by_banks: Vec<f64> = SIZES.iter().map(|&len| bench.gain(&banks, len, 2)).collect();
+    let small = [512, 1024, 1536, 2048].map(|len| bench.gain(&banks, len, 2));
+    let by_both: Vec<f64> = SIZES[1..].iter().map(|&len| bench.gain(&both, len, 2)).collect();
+    let interface = |len| percent(bench.gain(&simple, len, 1));
+    let falls = [44, 256, 1024, 4096].map(|len| bench.gain(&simple, len, 1));
+    let fixed = |card: &Description, len| run(card, Bytes(len), (2, 400), Variation::None, 1).mean;
+    let certain = |len| {
+        100.0 * (fixed(&bench.cim, len).as_secs_f64() / fixed(&banks, len).as_secs_f64() - 1.0)
+    };
+    let busy = |len| bench.run(&bench.cim, len, 2).busy;
+    let (at_small, at_large) = (busy(44), busy(65_536));
+    vec![
+        Computed::new(
+            "E-74",
+            "commands with the simple interface",
+            Value::Number(simple.transmission().len() as f64, "commands"),
+        ),
+        Computed::new(
+            "E-74",
+            "interrupts with the simple interface",
+            Value::Number(simple.interrupts(&simple.transmission()) as f64, "interrupts"),
+        ),
+        Computed::new(
+            "E-75",
+            "two banks gain nothing at depth 1",
+            Value::Holds(SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
+        ),
+        Computed::new("E-76", "interface, depth 1, 44 B", interface(44)),
+        Computed::new("E-76", "interface, depth 1, 256 B", interface(256)),
+        Computed::new("E-76", "interface, depth 1, 1 KB", interface(1024)),
+        Computed::new(
+            "E-76",
+            "interface: more for smaller messages",
+            Value::Holds(falls.windows(2).all(|pair| pair[0] > pair[1])),
+        ),
+        Computed::new(
+            "E-76",
+            "banks, depth 2, small messages",
+            percent(small.iter().sum::<f64>() / 4.0),
+        ),
+        Computed::new("E-76", "banks, depth 2, greatest", percent(greatest(&by_banks))),
+        Computed::new(
+            "E-76",
+            "banks, depth 2, very large messages",
+            percent(by_banks[SIZES.len() - 1]),
+        ),
+        Computed::new("E-76", "both, depth 2, least from 256 B", percent(least(&by_both))),
+        Computed::new("E-76", "both, depth 2, greatest", percent(greatest(&by_both))),
+        Computed::new(
+            "E-76",
+            "without variation, 8 KB: more than was measured",
+            Value::Holds(certain(8192) > 35.0),
+        ),
+        Computed::new(
+            "E-76",
+            "64 KB: the transfer is busiest",
+            Value::Holds(at_large[1] > at_large[0].max(at_large[2])),
+        ),
+        Computed::new(
+            "E-76",
+            "44 B: the interface is busier than the transfer",
+            Value::Holds(at_small[0] > 10.0 * at_small[1]),
+        ),
+    ]
+}
+
+/// The lines of a bundled description.
+fn builtin_lines(name: &str) -> f64 {
+    let text = Builtin.profile(device::FOLDER, name).unwrap_or_default();
+    text.lines().count() as f64
+}
+
+/// An adapter of today from its description, beside the published arithmetic.
+pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let (simple, card) = (read("simple-nic")?, read("pcie4")?);
+    let link = |card: &Description| {
+        card.transfer.pcie.ok_or(Error::Computation { name: NAME, message: "no bus".to_owned() })
+    };
+    let gbit = |bits: f64| Value::Number(bits / 1e9, "Gbit/s");
+    let reaches = |card: &Description, len: u64| {
+        pcie::throughput(card, Bytes(len)).is_some_and(|(bus, both)| both < bus)
+    };
+    let bytes = pcie::per_packet(&simple, Bytes(512)).unwrap_or_default();
+    let bus = |len: u64| pcie::throughput(&card, Bytes(len)).map_or(0.0, |(bus, _)| bus);
+    let sizes = [64, 128, 256, 512, 1024, 1500];
+    let sent = |len: u64| {
+        let messages = run(&card, Bytes(len), (64, 4000), Variation::None, setting.seed);
+        gbit(8.0 * len as f64 / messages.mean.as_secs_f64())
+    };
+    let lines = builtin_lines("pcie4");
+    let size = |len: &u64| Value::Number(*len as f64, "B");
+    let first = sizes.iter().find(|&&len| reaches(&card, len)).unwrap_or(&0);
+    let computed = vec![
+        Computed::new("E-40", "PCIe 3.0 x8, symbols", gbit(link(&simple)?.raw())),
+        Computed::new("E-40", "PCIe 3.0 x8, transactions", gbit(link(&simple)?.transactions())),
+        Computed::new("E-40", "PCIe 4.0 x8, transactions", gbit(link(&card)?.transactions())),
+        Computed::new(
+            "E-40",
+            "simple adapter, 512 B: bytes to the host",
+            Value::Number(bytes[0], "B"),
+        ),
+        Computed::new(
+            "E-40",
+            "simple adapter, 512 B: bytes from the host",
+            Value::Number(bytes[1], "B"),
+        ),
+        Computed::new(
+            "E-40",
+            "simple adapter: 40 Gbit/s only beyond 512 B",
+            Value::Holds(!reaches(&simple, 512) && reaches(&simple, 768)),
+        ),
+        Computed::new(
+            "E-39",
+            "queues of the modern adapter",
+            Value::Number(card.host.queues as f64, "queues"),
+        ),
+        Computed::new("E-126", "modern adapter, 64 B: bus", gbit(bus(64))),
+        Computed::new("E-126", "modern adapter, 1500 B: bus", gbit(bus(1500))),
+        Computed::new("E-126", "modern adapter reaches its link from", size(first)),
+        Computed::new("E-126", "modern adapter run, 64 B sent", sent(64)),
+        Computed::new("E-126", "modern adapter run, 128 B sent", sent(128)),
+        Computed::new("E-126", "modern adapter run, 512 B sent", sent(512)),
+        Computed::new("E-126", "modern adapter run, 1500 B sent", sent(1500)),
+        Computed::new("E-126", "lines of its description", Value::Number(lines, "lines")),
+    ];
+    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+}

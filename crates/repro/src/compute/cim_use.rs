@@ -1,0 +1,406 @@
+//! The CIM as the end host used it: fragments through it, where it is best operated, and what the
+//! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
+
+use super::runs::File;
+use super::{Computed, Setting, Value};
+use crate::Error;
+use lastmeter_base::{Bytes, Duration, PerByte, Time};
+use lastmeter_host::adapter::description::{Description, Discipline};
+use lastmeter_host::adapter::pipeline::run;
+use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
+use lastmeter_lab::library::Builtin;
+use lastmeter_lab::profile::device;
+use lastmeter_ledger::{Confidence, Ledger};
+
+const NAME: &str = "cim-in-use";
+/// Packets of a measurement; the document sends 12,000.
+const PACKETS: usize = 6_000;
+/// Lengths whose verdicts are asked for, and rates beyond what the CIM can send of them.
+const SMALL: u64 = 44;
+const SMALL_RATE: &str = "400 kbit/s";
+const LARGE: u64 = 65_536;
+const LARGE_RATE: &str = "32 Mbit/s";
+/// A packet's headers: §4.4.2 has no length; as in `end-platform`.
+const HEADERS: Bytes = Bytes(64);
+/// What a word is in Table 3.1.
+const WORD: u64 = 4;
+/// §3.3.1's "roughly constant", and "no further increase", as we read them.
+const FLAT: f64 = 1.5;
+const NO_GAIN: f64 = 0.15;
+/// §5.1.3.3's "virtually unchanged", as we read it.
+const UNCHANGED: f64 = 0.25;
+
+struct Bench {
+    cim: Description,
+    seed: u64,
+    /// What the scheduler, which waits for the adapter, does for a fragment. FRAG runs before that
+    /// and beside the adapter (§3.2.4).
+    scheduler: Duration,
+}
+
+/// The computation.
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let cim = device::read("cim", &Builtin)
+        .map_err(|message| Error::Computation { name: NAME, message })?;
+    let scheduler = setting.constants.get("fragment_scheduler")?;
+    let bench = Bench { cim, seed: setting.seed, scheduler };
+    let mut computed = transfer(&bench);
+    computed.extend(operating_point(&bench));
+    computed.extend(fragments(&bench));
+    computed.extend(jitter(&bench));
+    computed.extend(features(&bench));
+    computed.extend(headers(&bench, setting.constants.get("copy")?));
+    computed.extend(verdicts(setting)?);
+    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+}
+
+/// Table 3.1's DMA into the CIM beside Table 5.1's.
+fn transfer(bench: &Bench) -> Vec<Computed> {
+    let word = |len: u64| {
+        let time = bench.cim.transfer_time(Bytes(len)).as_secs_f64();
+        time * 1e9 / (len / WORD) as f64
+    };
+    let per_word = |value| Value::Number(value, "ns/word");
+    vec![
+        Computed::new("E-14", "CIM DMA, 2 KB transfer, by Table 5.1", per_word(word(2048))),
+        Computed::new("E-14", "CIM DMA, 4 KB transfer, by Table 5.1", per_word(word(4096))),
+        Computed::new(
+            "E-14",
+            "CIM DMA, mean of both, by Table 5.1",
+            per_word((word(2048) + word(4096)) / 2.0),
+        ),
+    ]
+}
+
+impl Bench {
+    fn rate(&self, card: &Description, len: u64, depth: u64) -> f64 {
+        let outcome = run(card, Bytes(len), (depth, PACKETS), Variation::Exponential, self.seed);
+        1.0 / outcome.mean.as_secs_f64()
+    }
+
+    /// The standard deviation of a message's delay, in seconds: what the document has.
+    fn deviation(&self, card: &Description, len: u64, depth: u64) -> f64 {
+        run(card, Bytes(len), (depth, PACKETS), Variation::Exponential, self.seed).deviation
+    }
+
+    fn latency(&self, len: u64, depth: u64) -> f64 {
+        run(&self.cim, Bytes(len), (depth, PACKETS), Variation::Exponential, self.seed)
+            .latency
+            .mean()
+    }
+
+    /// Messages of `len` in fragments: fragments a second, and a message's latency.
+    fn fragmented(&self, len: u64, fragment: u64) -> (f64, f64) {
+        let count = len.div_ceil(fragment);
+        let mut card = self.cim.clone();
+        if count > 1 {
+            card.host.per_message += self.scheduler;
+        }
+        let rate = self.rate(&card, fragment.min(len), 2);
+        // The last fragment begins when those before it have made room.
+        let alone = self.latency(fragment.min(len), 2);
+        (rate, (count - 1) as f64 / rate + alone)
+    }
+}
+
+fn operating_point(bench: &Bench) -> Vec<Computed> {
+    let rate = |depth: u64| bench.rate(&bench.cim, 2048, depth);
+    let gains = [1, 2, 3].map(|depth| rate(depth + 1) / rate(depth) - 1.0);
+    let depth = gains.iter().position(|&gain| gain < NO_GAIN).map_or(0, |at| at + 1);
+    let flat = |len: &u64| bench.latency(*len, 1) < FLAT * bench.latency(44, 1);
+    let sizes = [512, 1024, 2048, 4096, 8192, 16_384];
+    let packet = sizes.into_iter().take_while(flat).last().unwrap_or(0);
+    vec![
+        Computed::new(
+            "E-28",
+            "the depth beyond which another gains little",
+            Value::Number(depth as f64, "packets"),
+        ),
+        Computed::new("E-28", "the longest packet whose latency is still flat", Bytes(packet)),
+        Computed::new(
+            "E-28",
+            "2 KB: gain of depth 2 that Eqs 5.2 and 5.5 allow",
+            Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent"),
+        ),
+        Computed::new(
+            "E-28",
+            "from 4 KB on a third gains little",
+            Value::Holds([4096, 8192, 16_384].iter().all(|&len| {
+                bench.rate(&bench.cim, len, 3) / bench.rate(&bench.cim, len, 2) - 1.0 < NO_GAIN
+            })),
+        ),
+        Computed::new(
+            "E-27",
+            "2 KB: gain of depth 2 beside that of depth 3",
+            Value::Holds(gains[0] > 3.0 * gains[1]),
+        ),
+    ]
+}
+
+/// By what share depth 2 does more than depth 1 by the formulas: Eq 5.2 over Eq 5.5, less one.
+fn allowed(cim: &Description, len: Bytes) -> f64 {
+    let (free, rest) = cim.network_time(len);
+    let transfer = cim.transfer_time(len);
+    let alone = cim.host.per_message + transfer + free + rest;
+    alone.as_secs_f64() / (transfer.max(free) + rest).as_secs_f64() - 1.0
+}
+
+fn fragments(bench: &Bench) -> Vec<Computed> {
+    let throughput = |len: u64, fragment: u64| {
+        let bytes = len.div_ceil(len.div_ceil(fragment));
+        bench.fragmented(len, fragment).0 * bytes as f64 / 1e6
+    };
+    let megabytes = |value| Value::Number(value, "MB/s");
+    let whole = bench.rate(&bench.cim, 16_384, 2) * 16_384.0 / 1e6;
+    let (one, two, four) =
+        (throughput(16_384, 1024), throughput(16_384, 2048), throughput(16_384, 4096));
+    let settled = |fragment| {
+        let of = |len| throughput(len, fragment);
+        [16_384, 32_768].iter().all(|&len| (of(len) / of(8192) - 1.0).abs() < 0.1)
+    };
+    let latencies = [2048, 4096, 8192, 16_384].map(|len| bench.fragmented(len, 2048).1);
+    // Eq 5.3, and the frames, which need the memory: whatever else overlaps, it is no faster.
+    let frames = bench.cim.network.per_frame * 16_384u64.div_ceil(bench.cim.network.frame.0);
+    let least = (bench.cim.transfer_time(Bytes(16_384)) + frames).as_secs_f64();
+    vec![
+        Computed::new("E-33", "16 KB whole, depth 2", megabytes(whole)),
+        Computed::new(
+            "E-33",
+            "16 KB whole, all of F_overhead hidden",
+            megabytes(16_384e-6 / least),
+        ),
+        Computed::new("E-33", "16 KB in fragments of 4 KB", megabytes(four)),
+        Computed::new(
+            "E-33",
+            "throughput hardly depends on the message, once in fragments",
+            Value::Holds(settled(1024) && settled(2048) && settled(4096)),
+        ),
+        Computed::new(
+            "E-33",
+            "from 1 to 2 KB gains more than from 2 to 4 KB",
+            Value::Holds(two / one > four / two && four > two),
+        ),
+        Computed::new(
+            "E-33",
+            "latency rises with the message",
+            Value::Holds(latencies.windows(2).all(|pair| pair[1] > pair[0])),
+        ),
+        Computed::new(
+            "E-34",
+            "saturation with 2 KB, depth 2",
+            Value::Number(bench.fragmented(8192, 2048).0, "packets/s"),
+        ),
+    ]
+}
+
+fn jitter(bench: &Bench) -> Vec<Computed> {
+    let simple = bench.cim.with_simple_interface();
+    let of = |card: &Description, len, depth| bench.deviation(card, len, depth);
+    let less = |len: u64| 1.0 - of(&simple, len, 1) / of(&bench.cim, len, 1);
+    // As a share of the delay itself, which a small message has less of.
+    let share = |len: u64| {
+        let saved = of(&bench.cim, len, 1) - of(&simple, len, 1);
+        saved / bench.latency(len, 1)
+    };
+    let deeper = |len: u64| {
+        let shallow = of(&bench.cim, len, 1);
+        [2, 3, 4].map(|depth| of(&bench.cim, len, depth) / shallow - 1.0)
+    };
+    let unchanged = |len| deeper(len).iter().all(|change| change.abs() < UNCHANGED);
+    let grows = |&len: &u64| deeper(len).iter().any(|&change| change > UNCHANGED);
+    vec![
+        Computed::new(
+            "E-73",
+            "4 KB: jitter virtually unchanged from depth 1 to 4",
+            Value::Holds(unchanged(4096)),
+        ),
+        Computed::new(
+            "E-73",
+            "1 KB: jitter virtually unchanged from depth 1 to 4",
+            Value::Holds(unchanged(1024)),
+        ),
+        Computed::new(
+            "E-73",
+            "jitter grows with depth at no size, as on END and not on the CIM",
+            Value::Holds(![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
+        ),
+        Computed::new(
+            "E-74",
+            "the simple interface has less jitter, for small messages most",
+            Value::Holds(less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
+        ),
+    ]
+}
+
+/// An urgent packet every 50 ms among others back to back: mean and greatest delay of the urgent
+/// ones, in seconds, each due as long after its arrival as `due`.
+fn urgent(card: &Description, due: impl Fn(u64) -> Duration) -> (f64, f64) {
+    const URGENT: u64 = 400;
+    let mut adapter = Transmitter::new(card.clone());
+    let mut delays = lastmeter_engine::Distribution::default();
+    let (mut next, mut others, mut now) = (0, URGENT, Time::START);
+    let mut waiting: Option<(Order, Time)> = None;
+    let mut arrived = std::collections::BTreeMap::new();
+    while delays.count() < URGENT {
+        let arrival = Time::START + Duration::from_ms(50) * (next + 1);
+        if waiting.is_none() && now >= arrival && next < URGENT {
+            let order =
+                Order { class: 1, due: arrival + due(next), ..Order::new(next, Bytes(1024)) };
+            (waiting, next) = (Some((order, arrival)), next + 1);
+        }
+        if let Some((order, at)) = waiting
+            && adapter.submit(now, order).is_ok()
+        {
+            arrived.insert(order.id, at);
+            waiting = None;
+        }
+        while waiting.is_none() {
+            let late = now + Duration::from_secs(1);
+            let other = Order { due: late, ..Order::new(others, Bytes(4096)) };
+            if adapter.submit(now, other).is_err() {
+                break;
+            }
+            others += 1;
+        }
+        let arrival = Time::START + Duration::from_ms(50) * (next + 1);
+        let coming = (next < URGENT).then_some(arrival).filter(|&at| at > now);
+        let Some(due) = adapter.next().into_iter().chain(coming).min() else { break };
+        now = due;
+        adapter.advance(now);
+        for event in adapter.events().filter(|event| event.what == What::TransmitAck) {
+            if let Some(at) = arrived.remove(&event.order.id) {
+                delays.record(event.at - at);
+            }
+        }
+    }
+    (delays.mean(), delays.max().as_secs_f64())
+}
+
+/// §3.3.2: what an adapter for real-time traffic should have, each as a switch of the description.
+fn features(bench: &Bench) -> Vec<Computed> {
+    let even = |_| Duration::from_ms(50);
+    let with = |depth: u64, discipline: Discipline, urgent_first: bool| {
+        let mut card = bench.cim.clone();
+        card.host.qos = true;
+        card.queueing.queues = if discipline == Discipline::Fifo { 1 } else { 2 };
+        card.queueing.discipline = discipline;
+        card.queueing.depth = depth;
+        card.transfer.urgent_first = urgent_first;
+        urgent(&card, even)
+    };
+    let deep = with(8, Discipline::Fifo, false);
+    let shallow = with(2, Discipline::Fifo, false);
+    let queues = with(8, Discipline::Priority, false);
+    let first = with(8, Discipline::Priority, true);
+    let by_date = with(8, Discipline::Edd, false);
+    let simple = urgent(&bench.cim.with_simple_interface(), even);
+    let base = urgent(&bench.cim, even);
+    vec![
+        Computed::new(
+            "E-29",
+            "a simpler interface shortens the access to the network",
+            Value::Holds(simple.0 < base.0),
+        ),
+        Computed::new("E-29", "a limited depth bounds it", Value::Holds(shallow.1 < deep.1 / 2.0)),
+        Computed::new(
+            "E-29",
+            "a queue of its own insulates what is urgent",
+            Value::Holds(queues.0 < deep.0 / 2.0),
+        ),
+        Computed::new(
+            "E-29",
+            "a transfer that can be interrupted, still more",
+            Value::Holds(first.0 < queues.0),
+        ),
+        Computed::new(
+            "E-30",
+            "the bus in the scheduler's order: urgent packets are sooner sent",
+            Value::Holds(by_date.0 < deep.0 / 2.0),
+        ),
+    ]
+}
+
+/// §4.2.2: headers apart from data save the host a copy, and cost the adapter a block.
+fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
+    let mut together = bench.cim.clone();
+    together.host.gather_per_byte = copy;
+    together.buffers.header = HEADERS;
+    let mut apart = together.clone();
+    apart.buffers.separate_headers = true;
+    let mean =
+        |card: &Description| run(card, Bytes(4096), (1, 1000), Variation::None, bench.seed).mean;
+    vec![Computed::new(
+        "E-42",
+        "4 KB: what headers in buffers of their own save",
+        mean(&together).saturating_sub(mean(&apart)),
+    )]
+}
+
+/// The CIM as a node of a network, with more than it can send.
+const SATURATED: File = File {
+    name: NAME,
+    text: include_str!("../../../../experiments/cim-in-use/saturated.toml"),
+    collecting: true,
+    tracing: false,
+};
+
+/// What the ledger says limits it, and what each improvement brings there.
+fn verdicts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    if !setting.wants("E-76") {
+        return Ok(Vec::new());
+    }
+    let of = |len: u64, rate: &str, more: &[&str]| {
+        let mut sets = vec![
+            format!("traffic.messages.constant.size={len} B"),
+            format!("traffic.messages.constant.rate={rate}"),
+        ];
+        sets.extend(more.iter().map(|&set| set.to_owned()));
+        SATURATED.explained(&sets, setting.means.parallel)
+    };
+    let goodput = |len: u64, rate: &str, set: &str| -> Result<f64, Error> {
+        let found = SATURATED.run(&[
+            format!("traffic.messages.constant.size={len} B"),
+            format!("traffic.messages.constant.rate={rate}"),
+            set.to_owned(),
+        ])?;
+        Ok(found.count("card", "sent")? as f64)
+    };
+    let (small, large) = (of(SMALL, SMALL_RATE, &[])?, of(LARGE, LARGE_RATE, &[])?);
+    let named = |ledger: &Ledger| ledger.verdict.as_ref().and_then(|v| v.resource.clone());
+    let first_two = |ledger: &Ledger| {
+        let next = ledger.verdict.as_ref().and_then(|verdict| verdict.runner_up.clone());
+        let mut both: Vec<String> = named(ledger).into_iter().chain(next).collect();
+        both.sort();
+        both
+    };
+    let gain = |len, rate, set| -> Result<f64, Error> {
+        let base = goodput(len, rate, "nodes.card.adapter.banks=1")?;
+        Ok(goodput(len, rate, set)? / base - 1.0)
+    };
+    let (interface, banks) =
+        ("nodes.card.adapter.simple-interface=true", "nodes.card.adapter.banks=2");
+    let by = |len, rate| -> Result<[f64; 2], Error> {
+        Ok([gain(len, rate, interface)?, gain(len, rate, banks)?])
+    };
+    let (at_small, at_large) = (by(SMALL, SMALL_RATE)?, by(LARGE, LARGE_RATE)?);
+    Ok(vec![
+        Computed::new(
+            "E-76",
+            "64 KB: the ledger names the transfer",
+            Value::Holds(named(&large).as_deref() == Some("card.transfer")),
+        ),
+        Computed::new(
+            "E-76",
+            "44 B: the ledger names the interface and the network's set-up, close together",
+            Value::Holds(
+                first_two(&small) == ["card.interface", "card.network"]
+                    && small.verdict.as_ref().is_some_and(|v| v.confidence != Confidence::High),
+            ),
+        ),
+        Computed::new(
+            "E-76",
+            "of the improvements the interface helps at 44 B, the banks at 64 KB",
+            Value::Holds(at_small[0] > 5.0 * at_small[1] && at_large[1] > 5.0 * at_large[0]),
+        ),
+    ])
+}

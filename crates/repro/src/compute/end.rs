@@ -1,0 +1,537 @@
+//! END's platform: what its processor can take, what it can stand for, and what protocol
+//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-57, E-77, E-78, E-80,
+//! E-127 to E-130).
+
+use super::runs::File;
+use super::{Computed, Setting, Value};
+use crate::Error;
+use crate::machines::process::{Message, Options, Organisation, Processor};
+use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_host::adapter::description::{Description, NetworkModel};
+use lastmeter_host::adapter::emulation::{Stopwatch, over_one_bus, residual, utilisation};
+use lastmeter_host::adapter::firmware;
+use lastmeter_host::adapter::hardware::Needs;
+use lastmeter_host::adapter::pipeline::run;
+use lastmeter_host::adapter::transmitter::Variation;
+use lastmeter_host::receive::control::{Adapter, Command};
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile::device;
+
+/// The computation.
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut computed = baseline(setting)?;
+    computed.extend(stack(setting)?);
+    computed.extend(processes(setting)?);
+    computed.extend(capacity(setting)?);
+    computed.extend(limits(setting)?);
+    computed.extend(scheduling(setting)?);
+    computed.extend(platform(setting)?);
+    computed.extend(sizes());
+    computed.extend(devices(setting)?);
+    computed.extend(networks(setting)?);
+    computed.extend(hardware(setting)?);
+    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+}
+
+/// Table 3.1.
+fn baseline(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let mut computed = Vec::new();
+    for (item, name) in [
+        ("context switching", "switch"),
+        ("interrupt handling", "interrupt"),
+        ("timer read", "timer"),
+        ("timer resolution", "timer_resolution"),
+        ("NP PIO, of a word", "np_pio"),
+        ("VME PIO, of a word", "vme_pio"),
+        ("VME DMA, of a word", "vme_dma"),
+        ("CIM DMA, 2 KB, of a word", "cim_dma_2"),
+        ("CIM DMA, 4 KB, of a word", "cim_dma_4"),
+    ] {
+        computed.push(Computed::new("E-14", item, constants.get::<Duration>(name)?));
+    }
+    Ok(computed)
+}
+
+/// What a message costs the protocol stack without an adapter (Fig 3.5).
+struct Stack {
+    hnet: Duration,
+    with_scheduler: Duration,
+    slow_path: Duration,
+    fragment: Duration,
+    fragment_scheduler: Duration,
+    size: Bytes,
+}
+
+impl Stack {
+    /// A message's time without fragmentation.
+    fn whole(&self, scheduler: bool) -> Duration {
+        if scheduler { self.with_scheduler } else { self.hnet }
+    }
+
+    /// A message's time with it: the slow path once, then each further fragment.
+    fn fragmented(&self, len: Bytes, scheduler: bool) -> Duration {
+        let further = len.0.div_ceil(self.size.0) - 1;
+        if further == 0 {
+            return self.whole(scheduler);
+        }
+        let each = self.fragment + if scheduler { self.fragment_scheduler } else { Duration::ZERO };
+        self.whole(scheduler) + self.slow_path + each * further
+    }
+
+    fn throughput(&self, len: Bytes, scheduler: bool) -> f64 {
+        len.0 as f64 / self.fragmented(len, scheduler).as_secs_f64()
+    }
+}
+
+fn stack(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let stack = Stack {
+        hnet: constants.get("hnet")?,
+        with_scheduler: constants.get("hnet_scheduler")?,
+        slow_path: constants.get("slow_path")?,
+        fragment: constants.get("fragment")?,
+        fragment_scheduler: constants.get("fragment_scheduler")?,
+        size: constants.get("fragment_size")?,
+    };
+    let (switch, timer): (Duration, Duration) = (constants.get("switch")?, constants.get("timer")?);
+    let cache: Duration = constants.get("scheduler_cache")?;
+    let added = stack.with_scheduler - stack.hnet;
+    let kib = Bytes::from_kib;
+    let sizes = [2, 4, 8, 16, 32].map(kib);
+    let drops = |scheduler| {
+        let curve = sizes.map(|len| stack.throughput(len, scheduler));
+        curve[1] < curve[0] && curve[1..].windows(2).all(|pair| pair[1] > pair[0])
+    };
+    let cost = |len| stack.fragmented(len, true) - stack.fragmented(len, false);
+    let jump = stack.fragmented(kib(4), false) - stack.fragmented(kib(2), false);
+    Ok(vec![
+        Computed::new("E-31", "HNET, a packet", stack.whole(false)),
+        Computed::new("E-31", "with scheduler and driver, a packet", stack.whole(true)),
+        Computed::new("E-31", "what scheduler and driver add", added),
+        Computed::new(
+            "E-31",
+            "of it left for queues and driver",
+            added.saturating_sub(cache + switch * 2 + timer),
+        ),
+        Computed::new("E-31", "4 KB beside 2 KB: the jump", jump),
+        Computed::new(
+            "E-31",
+            "up to 2 KB fragmentation costs nothing",
+            Value::Holds(stack.fragmented(kib(2), false) == stack.whole(false)),
+        ),
+        Computed::new(
+            "E-31",
+            "the slow path dominates what further fragments cost, at 4 KB",
+            Value::Holds(jump > stack.fragment * 5),
+        ),
+        Computed::new(
+            "E-31",
+            "throughput falls at 4 KB and then climbs",
+            Value::Holds(drops(false) && drops(true)),
+        ),
+        Computed::new(
+            "E-31",
+            "the scheduler costs more, the more fragments",
+            Value::Holds(sizes.windows(2).all(|pair| cost(pair[1]) > cost(pair[0]))),
+        ),
+    ])
+}
+
+/// Messages of several channels at once; how often the CPU turned, and when each was done.
+fn processed(
+    options: Options,
+    messages: impl Iterator<Item = Message>,
+) -> (u64, Vec<(u64, Duration)>) {
+    let mut cpu = Processor::new(options);
+    messages.for_each(|message| cpu.submit(lastmeter_base::Time::START, message));
+    let mut done = Vec::new();
+    while let Some(now) = cpu.next() {
+        cpu.advance(now);
+        done.extend(cpu.done().map(|(id, at)| (id, at.since_start())));
+    }
+    (cpu.switches(), done)
+}
+
+fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let options = |organisation| -> Result<Options, Error> {
+        Ok(Options {
+            organisation,
+            switch: constants.get("switch")?,
+            per_message: Duration::ZERO,
+            per_packet: constants.get("best_effort")?,
+            granularity: constants.get("granularity")?,
+        })
+    };
+    let layers = constants.get("layers")?;
+    let single =
+        |count: u64| (0..count).map(|id| Message { id, channel: id as u32 % 4, packets: 1 });
+    let of = |organisation| Ok(processed(options(organisation)?, single(100)));
+    let (by_message, _) = of(Organisation::PerMessage)?;
+    let (by_protocol, _) = of(Organisation::PerProtocol(layers))?;
+    let (by_channel, _) = of(Organisation::PerChannel)?;
+    // A long message, and a short one of another channel that comes just after.
+    let pair = [(0, 0, 15), (1, 1, 1)]
+        .map(|(id, channel, packets)| Message { id, channel, packets })
+        .into_iter();
+    let handlers = options(Organisation::PerChannel)?;
+    let (_, done) = processed(handlers, pair);
+    let short = done.iter().find(|&&(id, _)| id == 1).map_or(Duration::ZERO, |&(_, at)| at);
+    let before = (short.saturating_sub(handlers.switch * 2)).as_secs_f64()
+        / handlers.per_packet.as_secs_f64()
+        - 1.0;
+    Ok(vec![
+        Computed::new(
+            "E-12",
+            "context switches of a message, a process for each",
+            Value::Number(by_message as f64 / 100.0, "switches"),
+        ),
+        Computed::new(
+            "E-12",
+            "fewer than with a process for each protocol",
+            Value::Holds(by_message < by_protocol),
+        ),
+        Computed::new(
+            "E-80",
+            "packets of another channel before an urgent one",
+            Value::Number(before, "packets"),
+        ),
+        Computed::new(
+            "E-80",
+            "handlers of channels switch less than processes of messages",
+            Value::Holds(by_channel < by_message),
+        ),
+    ])
+}
+
+/// §4.4.1.
+fn capacity(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let number = |name| -> Result<f64, Error> { Ok(constants.get::<u64>(name)? as f64) };
+    let (single, many) = (number("best_effort_single")?, number("best_effort_many")?);
+    let (real_time, beside) = (number("real_time")?, number("best_effort_beside")?);
+    let packet = constants.get::<Bytes>("packet_max")?.0 as f64 / 1024.0;
+    let us = |seconds: f64| Value::Number(seconds * 1e6, "us");
+    let kilobytes = |value| Value::Number(value, "KB/s");
+    // An adapter that does nothing but its own processing, with a link that takes no time.
+    let limit = |name| -> Result<Value, Error> {
+        let mut card = Description::plain("END's processor");
+        card.network.processing = constants.get(name)?;
+        let outcome = run(&card, Bytes(4096), (2, 2000), Variation::None, setting.seed);
+        Ok(Value::Number(1.0 / outcome.mean.as_secs_f64(), "packets/s"))
+    };
+    let masked = |whole, overlapped| -> Result<Duration, Error> {
+        Ok(constants.get::<Duration>(whole)? - constants.get(overlapped)?)
+    };
+    let best_effort = 1.0 / many;
+    Ok(vec![
+        Computed::new("E-53", "throughput, messages of one packet", kilobytes(single * packet)),
+        Computed::new("E-53", "throughput, messages of 15 packets", kilobytes(many * packet)),
+        Computed::new("E-53", "CPU cost of a best-effort packet", us(best_effort)),
+        Computed::new(
+            "E-53",
+            "CPU cost of a real-time packet",
+            us((1.0 - beside * best_effort) / real_time),
+        ),
+        Computed::new("E-53", "best-effort packets of the emulator", limit("fifo")?),
+        Computed::new("E-53", "real-time packets of the emulator", limit("heap")?),
+        Computed::new("E-53", "masked with FIFO queues", masked("fifo", "fifo_overlapped")?),
+        Computed::new("E-53", "masked with heaps", masked("heap", "heap_overlapped")?),
+    ])
+}
+
+/// §3.4.2.2: what FIFO threads and early messages do to others.
+fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let options = |organisation| -> Result<Options, Error> {
+        Ok(Options {
+            organisation,
+            switch: constants.get("switch")?,
+            per_message: Duration::ZERO,
+            per_packet: constants.get("best_effort")?,
+            granularity: constants.get("granularity")?,
+        })
+    };
+    // `early` messages of 4 packets come at once on channel 0; then a current one on channel 1.
+    let waits = |organisation, early: u64, packets: u64| -> Result<f64, Error> {
+        let options = options(organisation)?;
+        let burst = (0..early).map(|id| Message { id, channel: 0, packets });
+        let current = Message { id: early, channel: 1, packets: 1 };
+        let (_, done) = processed(options, burst.chain([current]));
+        let at = done.iter().find(|&&(id, _)| id == early).map_or(Duration::ZERO, |&(_, at)| at);
+        // Whole packets of others: switches are less than one.
+        Ok((at.as_secs_f64() / options.per_packet.as_secs_f64() - 1.0).floor())
+    };
+    let fifo = |early, packets| waits(Organisation::PerMessage, early, packets);
+    let slots: u64 = constants.get("slots")?;
+    let (burst, packets) = (constants.get::<u64>("burst")?, 4);
+    let wasted = (burst * packets).saturating_sub(slots);
+    let number = |value| Value::Number(value, "packets");
+    let lengths = [1, 4, 15].map(|packets| fifo(1, packets));
+    let lengths = lengths.into_iter().collect::<Result<Vec<f64>, Error>>()?;
+    Ok(vec![
+        Computed::new(
+            "E-32",
+            "FIFO threads: packets of a long message before a short one",
+            number(fifo(1, 15)?),
+        ),
+        Computed::new(
+            "E-32",
+            "FIFO threads: the longer the message, the longer the delay",
+            Value::Holds(lengths.windows(2).all(|pair| pair[1] > pair[0])),
+        ),
+        Computed::new(
+            "E-32",
+            "early burst: packets processed, and then dropped for want of slots",
+            number(wasted as f64),
+        ),
+        Computed::new(
+            "E-32",
+            "a current message waits for all of the burst with FIFO threads, not with handlers",
+            Value::Holds(
+                fifo(burst, packets)? >= (burst * packets) as f64
+                    && waits(Organisation::PerChannel, burst, packets)? < 5.0,
+            ),
+        ),
+    ])
+}
+
+/// §4.3.3 and §4.3.6: the boards of an emulation, and the clock of its time device.
+fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (tick, bits): (Duration, u64) = (constants.get("tick")?, constants.get("tick_bits")?);
+    let watch = || Stopwatch::new(tick, bits as u32);
+    // Three seconds, looked at so often.
+    let measured = |every: Duration| {
+        let mut watch = watch();
+        let mut read = Duration::ZERO;
+        for look in 1..=Duration::from_secs(3).as_ps() / every.as_ps() {
+            read = watch.read((every * look).as_ps() / tick.as_ps());
+        }
+        Duration::from_secs(3).saturating_sub(read) < tick + every
+    };
+    // A host and END for each node; the time device is everybody's.
+    let boards = |nodes: u64| 2 * nodes + 1;
+    let word: Duration = constants.get("vme_dma")?;
+    let header: Bytes = constants.get("header")?;
+    let on_bus = |len: Bytes| word * len.0.div_ceil(4);
+    let (whole, head) = (on_bus(Bytes(4096)), on_bus(header));
+    let left = residual(head, whole).unwrap_or_default();
+    let alone = over_one_bus(1, head, left, 500);
+    let keeps_up =
+        |nodes: usize| over_one_bus(nodes, head, left, 500 * nodes as u64) / alone > 0.99;
+    let nodes = (1..=80).take_while(|&nodes| keeps_up(nodes)).last().unwrap_or(0);
+    Ok(vec![
+        Computed::new("E-45", "boards of two nodes", Value::Number(boards(2) as f64, "boards")),
+        Computed::new("E-49", "resolution", tick),
+        Computed::new("E-49", "wraps around every", watch().wraps_after()),
+        Computed::new(
+            "E-49",
+            "time is right where it is polled within a round, and not beyond",
+            Value::Holds(measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500))),
+        ),
+        Computed::new(
+            "E-57",
+            "nodes on one bus as fast as their network, headers only",
+            Value::Number(nodes as f64, "nodes"),
+        ),
+        Computed::new(
+            "E-57",
+            "a network faster than the bus moves headers is refused",
+            Value::Holds(residual(head, head / 2).is_none()),
+        ),
+    ])
+}
+
+/// Lines of code without tests, comments and what is empty.
+fn lines(texts: &[&str]) -> f64 {
+    let code = |text: &&str| {
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let counts = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+        text.lines().filter(counts).count()
+    };
+    texts.iter().map(code).sum::<usize>() as f64
+}
+
+macro_rules! source {
+    ($($name:literal),* $(,)?) => {
+        [$(include_str!(concat!("../../../host/src/", $name))),*]
+    };
+}
+
+/// Table 4.2 and §5.1.2: what it takes to have an adapter, and to change to another.
+fn sizes() -> Vec<Computed> {
+    let driver = source!["adapter/element.rs"];
+    let interface = source!["adapter/description.rs"];
+    let network = source!["adapter/token.rs"];
+    let time = source!["resource.rs", "adapter/engines.rs"];
+    let libraries = source!["adapter/waiting.rs", "adapter/transmitter.rs", "adapter/pipeline.rs"];
+    let all = [&interface[..], &network, &libraries].concat();
+    let number = |value| Value::Number(value, "lines");
+    let cim = Builtin.profile(device::FOLDER, "cim").unwrap_or_default();
+    let text = include_str!("../../../../experiments/cim-in-use/saturated.toml");
+    let other = text.replace("\"cim\"", "\"pcie4\"");
+    let changed = text.lines().zip(other.lines()).filter(|(one, other)| one != other).count();
+    vec![
+        Computed::new("E-56", "ours: driver", number(lines(&driver))),
+        Computed::new("E-56", "ours: interface, every adapter", number(lines(&interface))),
+        Computed::new("E-56", "ours: network interface", number(lines(&network))),
+        Computed::new("E-56", "ours: time device", number(lines(&time))),
+        Computed::new("E-56", "ours: all but driver and time device", number(lines(&all))),
+        Computed::new("E-56", "ours: the CIM's own", number(cim.lines().count() as f64)),
+        Computed::new("E-77", "ours: lines changed for another adapter", number(changed as f64)),
+    ]
+}
+
+/// §8.2: what hardware with a clock needs to be what is described.
+fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let card = |name: &str| {
+        let failed = |message| Error::Computation { name: "end-platform", message };
+        device::read(name, &Builtin).map_err(failed)
+    };
+    let period = |name| setting.constants.get::<Duration>(name);
+    let (then, now) = (period("cycle_then")?, period("cycle_now")?);
+    let cim = Needs::of(&card("cim")?, Bytes(44), then);
+    let fast = Needs::of(&card("pcie4")?, setting.constants.get("shortest")?, now);
+    let by_due = Needs::of(&card("disk")?, Bytes(8192), now);
+    let number = Value::Number;
+    let bits = |needs: &Needs| number(needs.width().unwrap_or(0) as f64, "bits");
+    Ok(vec![
+        Computed::new("E-130", "CIM at 32 MHz: datapath", bits(&cim)),
+        Computed::new("E-130", "CIM at 32 MHz: cycles of a message of 44 B", {
+            number(cim.between, "cycles")
+        }),
+        Computed::new("E-130", "100 Gbit/s at 250 MHz: datapath", bits(&fast)),
+        Computed::new("E-130", "100 Gbit/s at 250 MHz: cycles of a message of 64 B", {
+            number(fast.between, "cycles")
+        }),
+        Computed::new("E-130", "the same with this control", number(fast.taken as f64, "cycles")),
+        Computed::new("E-130", "share of the rate", number(100.0 * fast.share(), "%")),
+        Computed::new("E-130", "requests of a disk by due date: comparators", {
+            number(by_due.comparators as f64, "comparators")
+        }),
+    ])
+}
+
+/// §5.3 and §8.2: a source of traffic, the skeleton of firmware, and a device that is no adapter.
+fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let read = |name: &str| {
+        let failed = |message| Error::Computation { name: "end-platform", message };
+        device::read(name, &Builtin).map_err(failed)
+    };
+    let (cim, disk) = (read("cim")?, read("disk")?);
+    let skeleton = firmware::skeleton(&cim);
+    let mut source = Adapter::default();
+    source.control(Command::CreatePeriodic(Duration::from_us(500), Bytes(1024)));
+    let made = source.traffic().is_some();
+    source.control(Command::ClearPeriodic);
+    let gone = source.traffic().is_none();
+    let random = run(&disk, Bytes(8192), (1, 100), Variation::None, setting.seed).mean;
+    Ok(vec![
+        Computed::new(
+            "E-78",
+            "stages of the firmware's skeleton",
+            Value::Number(
+                skeleton.matches("_done(struct message *message)").count() as f64,
+                "stages",
+            ),
+        ),
+        Computed::new(
+            "E-78",
+            "each delay stands for an activity of the hardware",
+            Value::Holds(skeleton.matches("delay(message").count() == 3),
+        ),
+        Computed::new(
+            "E-78",
+            "a command makes it a source of traffic, another ends that",
+            Value::Holds(made && gone),
+        ),
+        Computed::new("E-129", "a disk in five sections: 8 KB, anywhere", random),
+    ])
+}
+
+/// The CIM before a wide-area network that loses and delays.
+const WIDE: File = File {
+    name: "end-platform",
+    text: include_str!("../../../../experiments/end-platform/wide.toml"),
+    collecting: false,
+    tracing: false,
+};
+
+/// §8.2: faults that are injected, and a network of luck.
+fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let found = WIDE.run(&[])?;
+    let (lost, passed) = (found.count("faults", "lost")?, found.count("faults", "passed")?);
+    let lost = 100.0 * lost as f64 / (lost + passed) as f64;
+    let mut card = Description::plain("a cable that others share");
+    let (slot, collisions) = (setting.constants.get("slot")?, setting.constants.get("collisions")?);
+    card.network.model = NetworkModel::Statistical { slot, collisions };
+    card.network.rate = Some(setting.constants.get("cable")?);
+    let len = Bytes(1250);
+    let waits =
+        |card: &Description| run(card, len, (1, 20_000), Variation::None, setting.seed).mean;
+    let busy = waits(&card);
+    card.network.model = NetworkModel::PointToPoint;
+    Ok(vec![
+        Computed::new("E-127", "lost behind the adapter", Value::Number(lost, "%")),
+        Computed::new("E-128", "a quarter of all attempts collide: wait", busy - waits(&card)),
+    ])
+}
+
+/// §4.3.5 and §4.4.2.
+fn limits(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let rate: Rate = constants.get("shared_network")?;
+    let processing: Duration = constants.get("fifo_overlapped")?;
+    let about: Duration = constants.get("packet_about")?;
+    let speed_up: u64 = constants.get("speed_up")?;
+    let word: Duration = constants.get("vme_dma")?;
+    let header: Bytes = constants.get("header")?;
+    let percent = |share: f64| Value::Number(100.0 * share, "%");
+    let packet = Bytes(4096);
+    let mut card = Description::plain("a shared network");
+    card.network.processing = processing;
+    card.network.rate = Some(rate);
+    let ran = |speed_up| {
+        let card = card.with_faster_processors(speed_up);
+        let mean = run(&card, packet, (2, 2000), Variation::None, setting.seed).mean;
+        rate.time_for(packet).as_secs_f64() / mean.as_secs_f64()
+    };
+    // A network as fast as the bus: 4 KB of words, and the header's.
+    let on_bus = |len: Bytes| word * len.0.div_ceil(4);
+    let (whole, head) = (on_bus(packet), on_bus(header));
+    let left = residual(head, whole);
+    let alone = over_one_bus(1, whole, Duration::ZERO, 1000);
+    let whole_of_4 = over_one_bus(4, whole, Duration::ZERO, 4000) / alone;
+    let heads_of_4 = left.map_or(0.0, |left| over_one_bus(4, head, left, 4000) / alone);
+    Ok(vec![
+        Computed::new(
+            "E-55",
+            "Eq 4.1, 32 us with 48 us",
+            percent(utilisation(processing, about, 1.0)),
+        ),
+        Computed::new(
+            "E-55",
+            "Eq 4.2, C_sf = 12",
+            percent(utilisation(processing, about, speed_up as f64)),
+        ),
+        Computed::new("E-55", "4 KB at 1 Gbit/s, run", percent(ran(1))),
+        Computed::new("E-55", "4 KB at 1 Gbit/s, C_sf = 12, run", percent(ran(speed_up))),
+        Computed::new(
+            "E-54",
+            "a header and what is left of the message's time are the message's time",
+            Value::Holds(left.is_some_and(|left| head + left == whole)),
+        ),
+        Computed::new(
+            "E-51",
+            "4 nodes, whole packets: the bus limits",
+            Value::Holds((whole_of_4 - 0.25).abs() < 0.01),
+        ),
+        Computed::new(
+            "E-51",
+            "4 nodes, headers only: each has its network's rate",
+            Value::Holds((heads_of_4 - 1.0).abs() < 0.01),
+        ),
+    ])
+}

@@ -1,0 +1,47 @@
+//! What forwarding an IP packet takes.
+
+use super::{Computed, Setting, Value};
+use crate::Error;
+use crate::machines::instructions::{Budget, Cycles, Step};
+use crate::machines::instructions::{bytes_carried, packet_min, packets_per_second};
+use lastmeter_base::Rate;
+
+/// The steps of §3.1, in its order.
+const STEPS: [&str; 5] = ["check", "checksum", "time_to_live", "route", "header"];
+
+pub(super) fn cycles(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let step = |name: &str| {
+        let (what, instructions) = (constants.what(name)?.to_owned(), constants.get(name)?);
+        Ok(Step { what, instructions })
+    };
+    let budget = Budget {
+        steps: STEPS.into_iter().map(step).collect::<Result<_, Error>>()?,
+        memory_share: (1, constants.get("instructions_per_reference")?),
+        cycle: constants.get("cycle")?,
+    };
+    let link: Rate = constants.get("link")?;
+    let rounded = Cycles::whole(budget.cycles().rounded()).times(budget.cycle);
+    let exact = budget.cycles().times(budget.cycle);
+    let instructions = Value::Number(budget.instructions() as f64, "instructions");
+    let whole = Value::Number(budget.cycles().rounded() as f64, "cycles");
+    let rate = Value::Number(packets_per_second(rounded), "packets/s");
+    let least = Value::Number(bytes_carried(link, rounded), "B");
+    let mut computed: Vec<Computed> = budget
+        .steps
+        .iter()
+        .map(|step| {
+            let value = Value::Number(step.instructions as f64, "instructions");
+            Computed::new("A-132", step.what.clone(), value)
+        })
+        .collect();
+    computed.extend([
+        Computed::new("A-132", "instructions per packet", instructions),
+        Computed::new("A-132", "cycles per packet", whole),
+        Computed::new("A-133", "packet rate", rate),
+        Computed::new("A-133", "smallest packet, from 107 cycles", least),
+        Computed::new("A-133", "smallest packet, from 106 2/3 cycles", packet_min(link, exact)),
+        Computed::new("A-134", "IP in RISC instructions", instructions),
+    ]);
+    Ok(computed)
+}

@@ -1,0 +1,95 @@
+//! The budgets of Jetstream's ring (J-16 to J-21), and a ring of old and new hosts (J-56, J-60).
+
+use super::{Computed, Setting, Value};
+use crate::Error;
+use crate::machines::ring::budget::Ring;
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
+use lastmeter_lan::timed_token::medium::{Class, Medium, Options};
+
+pub(super) fn budgets(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let ring = Ring {
+        rotation_target: constants.get("rotation_target")?,
+        rate: constants.get("rate")?,
+        nodes: constants.get("nodes")?,
+        node_delay: constants.get("node_delay")?,
+        metres: constants.get("metres")?,
+        metre_delay: constants.get("metre_delay")?,
+        frame_max: constants.get("frame_max")?,
+    };
+    let kept: Duration = constants.get("overrun_kept")?;
+    let synchronous = ring.synchronous_max(kept);
+    let mut computed = vec![
+        Computed::new("J-16", "token declared lost after", ring.token_lost_after()),
+        Computed::new("J-17", "T_transmit", ring.transmit()),
+        Computed::new("J-18", "T_prop", ring.propagation()),
+        Computed::new("J-19", "T_overrun", ring.overrun()),
+        Computed::new("J-20", "T_synch at most", synchronous),
+        Computed::new("J-20", "synchronous bandwidth", ring.synchronous_rate(synchronous)),
+        Computed::new("J-20", "synchronous access delay", ring.access_max_synchronous()),
+        Computed::new("J-21", "asynchronous access delay", ring.access_max_asynchronous()),
+    ];
+    computed.extend(mixed(setting)?);
+    Ok(computed)
+}
+
+/// A host with the synchronous service among hosts without, all of which send more asynchronous frames
+/// than the ring carries.
+fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (target, rate): (Duration, Rate) =
+        (constants.get("rotation_target")?, constants.get("rate")?);
+    let nodes: u64 = constants.get("nodes")?;
+    let (allotment, length): (Duration, Duration) =
+        (constants.get("allotment")?, constants.get("length")?);
+    let (long, short): (Bytes, Bytes) =
+        (constants.get("frame_max")?, constants.get("frame_short")?);
+    /// The host with the service.
+    const NEW: usize = 5;
+    let mut allotments = vec![Duration::ZERO; nodes as usize];
+    allotments[NEW] = allotment;
+    let options = Options {
+        target,
+        rate,
+        hops: vec![constants.get("node_delay")?; nodes as usize],
+        allotments,
+        token: Duration::ZERO,
+        framing: Bytes::ZERO,
+        packets_max: 4,
+        handler: Duration::ZERO,
+    };
+    let invalid = |message| Error::Computation { name: "jetstream-budgets", message };
+    let mut medium = Medium::new(options, Time::START).map_err(invalid)?;
+    let end = Time::START + length;
+    let (mut now, mut sent) = (Time::START, vec![[0_u64; 2]; nodes as usize]);
+    while now < end {
+        for station in 0..nodes as usize {
+            // A refusal says that there is enough to send.
+            drop(medium.enqueue(now, station, Class::Asynchronous, Packet::new(long)));
+        }
+        drop(medium.enqueue(now, NEW, Class::Synchronous, Packet::new(short)));
+        now = medium.wake().map_or(end, |wake| wake.max(now));
+        medium.advance(now, |one| sent[one.station][one.class as usize] += one.packet.len.0);
+    }
+    let [synchronous, _] = medium.services;
+    let guaranteed = rate.scale_floor(allotment.as_ps(), target.as_ps());
+    let bits = |class: Class| sent[NEW][class as usize] as f64 * 8.0 / length.as_secs_f64();
+    let (reserved, more) = (bits(Class::Synchronous), bits(Class::Asynchronous));
+    // A frame in each rotation of at most twice the target is what a reservation can count on.
+    let kept = reserved > 0.0 && synchronous.access_max <= target * 2;
+    let old = sent.iter().enumerate().filter(|&(station, _)| station != NEW);
+    let served = old.clone().all(|(_, sent)| sent[Class::Asynchronous as usize] > 0);
+    let plain = old.clone().all(|(_, sent)| sent[Class::Synchronous as usize] == 0);
+    Ok(vec![
+        Computed::new(
+            "J-56",
+            "hosts without the synchronous service beside one with it",
+            Value::Holds(kept && served && plain && medium.rotations.broken == 0),
+        ),
+        Computed::new(
+            "J-60",
+            "a host exceeds its reservation with asynchronous frames",
+            Value::Holds(kept && reserved + more > guaranteed.as_bits() as f64),
+        ),
+    ])
+}

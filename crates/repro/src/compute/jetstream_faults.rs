@@ -1,0 +1,316 @@
+//! Jetstream's ring against a hub, and against a port for each host, under the same faults (J-61); and a
+//! shared ring that carries cells, as other access methods do (J-65).
+
+use super::vunet::{holds, parse, run};
+use super::{Computed, Setting, Value};
+use crate::machines::ring::slotted::{Cell, Options as Slots, Release, Slotted};
+use crate::{Constants, Error};
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
+use lastmeter_engine::Outcome;
+use lastmeter_lan::timed_token::faults::{Faults, Part, Rates, Wiring};
+use lastmeter_lan::timed_token::medium::{Class, Medium, Options};
+use lastmeter_ledger::plots::{Plot, Series};
+
+const NAME: &str = "jetstream-faults";
+const WIRINGS: [Wiring; 3] = [Wiring::Ring, Wiring::Hub, Wiring::Ports];
+/// A cell (J-65).
+const CELL: Bytes = Bytes(53);
+/// Cells' times for which rings of slots run: 44 ms.
+const STEPS: u64 = 100_000;
+
+/// How long each wiring served its hosts, and what single faults took from it.
+struct Served {
+    /// The share of time that a host reached the switch, over all hosts.
+    shares: [f64; 3],
+    /// Fewest and most hosts that a fault took where everything else worked, the hub's own left out.
+    taken: [(usize, usize); 3],
+    /// Hosts other than the one whose part broke that a fault took at most.
+    others: [usize; 3],
+    /// Whether a host on the ring was ever missing from a hub that worked.
+    beaten: bool,
+}
+
+fn count(reach: &[bool]) -> usize {
+    reach.iter().filter(|&&works| works).count()
+}
+
+fn rates(constants: &Constants) -> Result<Rates, Error> {
+    Ok(Rates { between: constants.get("between")?, repair: constants.get("repair")? })
+}
+
+/// Runs the parts of so many hosts, and asks all wirings after every change.
+fn serve(hosts: usize, rates: Rates, length: Duration, seed: u64) -> Served {
+    let mut faults = Faults::new(hosts, rates, seed, Time::START);
+    let end = Time::START + length;
+    let mut served =
+        Served { shares: [0.0; 3], taken: [(usize::MAX, 0); 3], others: [0; 3], beaten: false };
+    let (mut now, mut broken) = (Time::START, 0_usize);
+    let mut reach = WIRINGS.map(|wiring| faults.reach(wiring));
+    while now < end {
+        let next = faults.next().min(end);
+        let seconds = (next - now).as_secs_f64();
+        for (share, reach) in served.shares.iter_mut().zip(&reach) {
+            *share += seconds * count(reach) as f64;
+        }
+        now = next;
+        while let Some((part, breaks)) = faults.advance(now) {
+            let after = WIRINGS.map(|wiring| faults.reach(wiring));
+            for (at, wiring) in WIRINGS.into_iter().enumerate() {
+                // A part that this wiring does not have takes nothing from it.
+                let has = match part {
+                    Part::Hub => false,
+                    Part::Link(0) => wiring == Wiring::Ring,
+                    _ => true,
+                };
+                let lost = count(&reach[at]).saturating_sub(count(&after[at]));
+                if breaks && has && broken == 0 {
+                    let (least, most) = &mut served.taken[at];
+                    (*least, *most) = ((*least).min(lost), (*most).max(lost));
+                    served.others[at] = served.others[at].max(lost.saturating_sub(1));
+                }
+            }
+            broken = if breaks { broken + 1 } else { broken - 1 };
+            let hub = !faults.is_broken(Part::Hub);
+            served.beaten |=
+                hub && after[0].iter().zip(&after[1]).any(|(&ring, &hub)| ring && !hub);
+            reach = after;
+        }
+    }
+    let whole = length.as_secs_f64() * hosts as f64;
+    served.shares = served.shares.map(|share| share / whole);
+    served
+}
+
+/// The same by hand: every part that is needed works.
+fn by_hand(wiring: Wiring, hosts: usize, part: f64) -> f64 {
+    let needed = match wiring {
+        Wiring::Ring => 2 * hosts + 1,
+        Wiring::Hub => 3,
+        Wiring::Ports => 2,
+    };
+    part.powi(needed as i32)
+}
+
+/// A run of packets between hosts of one ring or hub whose parts break.
+fn network(setting: &Setting<'_>, wiring: &str) -> Result<Outcome, Error> {
+    let constants = setting.constants;
+    let hosts: u64 = constants.get("hosts")?;
+    let rates = rates(constants)?;
+    let length: Duration = constants.get("run")?;
+    let (gap, len): (Duration, Bytes) = (constants.get("gap")?, constants.get("frame")?);
+    let mut text = format!(
+        "duration = \"{} ps\"\nseed = {}\n[nodes]\nport = {{ host = {{}} }}\n\
+         host = {{ host = {{}}, count = {hosts} }}\n\
+         [nodes.lan.timed-token-ring]\nwiring = \"{wiring}\"\nfaults = \"{} ps\"\n\
+         repair = \"{} ps\"\n[[links]]\nbetween = [\"port\", \"lan\"]\n\
+         [[links]]\nbetween = [\"host\", \"lan\"]\n",
+        length.as_ps(),
+        setting.seed,
+        rates.between.as_ps(),
+        rates.repair.as_ps()
+    );
+    let rate = (len.0 * 8) as f64 / gap.as_secs_f64();
+    for host in 0..hosts {
+        text += &format!(
+            "[[traffic]]\nname = \"{host}\"\nfrom = \"host.{host}\"\nto = \"host.{}\"\n\
+             phase = \"random\"\nconstant = {{ rate = \"{} bit/s\", size = \"{} B\" }}\n",
+            (host + 1) % hosts,
+            rate as u64,
+            len.0
+        );
+    }
+    run(&parse(&text, &[])?, false)
+}
+
+/// The share of packets that arrived.
+fn arrived(outcome: &Outcome) -> f64 {
+    let books = &outcome.books;
+    books.delivered as f64 / books.made as f64
+}
+
+/// Jain's index of what stations carried that always had cells to send, and whether no synchronous
+/// rotation was longer than twice the target (J-65).
+fn cells(setting: &Setting<'_>) -> Result<(f64, bool, f64), Error> {
+    let constants = setting.constants;
+    let hosts: u64 = constants.get("hosts")?;
+    let rate: Rate = constants.get("rate")?;
+    let options = Options {
+        target: constants.get("rotation_target")?,
+        rate,
+        hops: vec![constants.get("hop")?; hosts as usize + 1],
+        allotments: vec![Duration::ZERO; hosts as usize + 1],
+        token: Duration::ZERO,
+        framing: Bytes::ZERO,
+        packets_max: 4096,
+        handler: Duration::ZERO,
+    };
+    let target = options.target;
+    let failed = |message| Error::Computation { name: NAME, message };
+    let mut ring = Medium::new(options, Time::START).map_err(failed)?;
+    let end = Time::START + target * 200;
+    let (mut now, mut sent) = (Time::START, vec![0_u64; hosts as usize + 1]);
+    while now < end {
+        for station in 1..=hosts as usize {
+            while ring.enqueue(now, station, Class::Asynchronous, Packet::new(CELL)).is_ok() {}
+        }
+        now = ring.wake().map_or(end, |wake| wake.max(now));
+        ring.advance(now, |one| sent[one.station] += one.packet.len.0);
+    }
+    let carried: u64 = sent.iter().sum();
+    let squares: f64 = sent[1..].iter().map(|&sent| (sent as f64).powi(2)).sum();
+    let fair = (carried as f64).powi(2) / (hosts as f64 * squares);
+    let used = carried as f64 * 8.0 / (end - Time::START).as_secs_f64() / rate.as_bits() as f64;
+    Ok((fair, ring.rotations.max < target * 2 && sent[1..].iter().all(|&sent| sent > 0), used))
+}
+
+/// Cells a step of each host where all always send on a ring of slots: to each other at random, or all to
+/// the switch, station 0.
+fn slotted(setting: &Setting<'_>, release: Release, to_switch: bool) -> Result<Vec<f64>, Error> {
+    let constants = setting.constants;
+    let stations = constants.get::<u64>("hosts")? as usize + 1;
+    let (rate, hop): (Rate, Duration) = (constants.get("rate")?, constants.get("hop")?);
+    let slots = ((hop * stations as u64).as_ps() / rate.time_for(CELL).as_ps()) as usize;
+    let failed = |message| Error::Computation { name: NAME, message };
+    let options = Slots { stations, slots, release, cells_max: 4 };
+    let mut ring = Slotted::new(options).map_err(failed)?;
+    let mut random = Stream::new(setting.seed, "slotted");
+    let mut arrived = vec![0_u64; stations];
+    for _ in 0..STEPS {
+        for from in 0..stations {
+            let other = (from + 1 + random.below(stations as u64 - 1) as usize) % stations;
+            let to = if to_switch { 0 } else { other };
+            // What finds no room waits outside.
+            let _ = ring.enqueue(Cell { from, to });
+        }
+        ring.step(|cell| arrived[cell.from] += 1);
+    }
+    Ok(arrived.into_iter().map(|cells| cells as f64 / STEPS as f64).collect())
+}
+
+/// J-65: the access methods for cells of fixed size that the document cites.
+fn slots(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let all = |shares: &[f64]| shares.iter().sum::<f64>();
+    let fair = |shares: &[f64]| {
+        let mean = all(shares) / shares.len() as f64;
+        shares.iter().all(|share| (share / mean - 1.0).abs() < 0.05)
+    };
+    let source = slotted(setting, Release::Source, false)?;
+    let destination = slotted(setting, Release::Destination(None), false)?;
+    let free = slotted(setting, Release::Destination(None), true)?;
+    let cells: u64 = setting.constants.get("quota")?;
+    let quota = slotted(setting, Release::Destination(Some(cells)), true)?;
+    let number = |item, value, unit| Computed::new("J-65", item, Value::Number(value, unit));
+    Ok(vec![
+        holds(
+            "J-65",
+            "cells share rings of slots",
+            fair(&source) && fair(&destination) && fair(&quota[1..]) && all(&quota) > 0.9,
+        ),
+        number("slots emptied by their source: in use", 100.0 * all(&source), "%"),
+        number("slots emptied by their destination: cells a slot", all(&destination), "cells"),
+        number("all to the switch: share of the first host", 100.0 * free[1] / all(&free), "%"),
+        number("the same with quotas", 100.0 * quota[1] / all(&quota), "%"),
+    ])
+}
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let hosts = constants.get::<u64>("hosts")? as usize;
+    let served = serve(hosts, rates(constants)?, constants.get("length")?, setting.seed);
+    let [ring, hub, ports] = served.shares;
+    let [of_ring, of_hub, _] = served.taken;
+    let percent = |share: f64| Value::Number(100.0 * share, "%");
+    let number = |number: usize| Value::Number(number as f64, "hosts");
+    let sets = |sets: usize| Value::Number(sets as f64, "sets");
+    let (on_ring, on_hub) = (network(setting, "ring")?, network(setting, "hub")?);
+    let (fair, bounded, used) = cells(setting)?;
+    let cell = |id, item: &str, value| Computed::new(id, item, value);
+    let mut rows = vec![
+        cell("J-61", "fewest hosts that a fault takes from a ring", number(of_ring.0)),
+        cell("J-61", "most hosts that a damaged link or host takes from a hub", number(of_hub.1)),
+        cell("J-61", "others that a fault takes where each has a port", number(served.others[2])),
+        holds("J-61", "a ring never serves whom a working hub does not", !served.beaten),
+        holds(
+            "J-61",
+            "ports serve longest, then the hub, then the ring",
+            ports > hub && hub > ring,
+        ),
+        cell("J-61", "a host reaches the switch, ring", percent(ring)),
+        cell("J-61", "a host reaches the switch, hub", percent(hub)),
+        cell("J-61", "a host reaches the switch, port of its own", percent(ports)),
+        cell("J-61", "packets between hosts that arrive, ring", percent(arrived(&on_ring))),
+        cell("J-61", "packets between hosts that arrive, hub", percent(arrived(&on_hub))),
+        cell("J-61", "sets of transceivers, ring", sets(transceivers(Wiring::Ring, hosts))),
+        cell("J-61", "sets of transceivers, hub", sets(transceivers(Wiring::Hub, hosts))),
+        holds(
+            "J-65",
+            "cells share the ring as long frames do",
+            bounded && fair > 0.95 && used > 0.9,
+        ),
+    ];
+    rows.extend(slots(setting)?);
+    Ok(rows)
+}
+
+/// A transmitter and a receiver at each end of each link, by counting (J-05). A hub that is a part of the
+/// switch's port needs none towards it.
+fn transceivers(wiring: Wiring, hosts: usize) -> usize {
+    match wiring {
+        Wiring::Ring => hosts + 1,
+        Wiring::Hub | Wiring::Ports => 2 * hosts,
+    }
+}
+
+/// Who talks over time, and for how much of the time by the number of hosts.
+pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
+    let constants = setting.constants;
+    let hosts = constants.get::<u64>("hosts")? as usize;
+    let (rates, length): (Rates, Duration) = (rates(constants)?, constants.get("length")?);
+    let names = ["ring", "hub", "a port for each host"];
+    // As long as three faults of each part take on the average.
+    let shown = Time::START + rates.between * 3;
+    let mut faults = Faults::new(hosts, rates, setting.seed, Time::START);
+    let mut curves: [Vec<(f64, f64)>; 3] = [const { Vec::new() }; 3];
+    let mut now = Time::START;
+    while now < shown {
+        for (curve, wiring) in curves.iter_mut().zip(WIRINGS) {
+            curve.push(((now - Time::START).as_secs_f64(), count(&faults.reach(wiring)) as f64));
+        }
+        now = faults.next();
+        for (curve, wiring) in curves.iter_mut().zip(WIRINGS) {
+            // Until then as it was: a step, not a slope.
+            curve.push(((now - Time::START).as_secs_f64(), count(&faults.reach(wiring)) as f64));
+        }
+        while faults.advance(now).is_some() {}
+    }
+    let series = |(name, points): (&str, Vec<(f64, f64)>)| Series { name: name.to_owned(), points };
+    let mut by_number: [Vec<(f64, f64)>; 3] = [const { Vec::new() }; 3];
+    let mut expected: [Vec<(f64, f64)>; 3] = [const { Vec::new() }; 3];
+    for number in 1..=hosts {
+        let shares = serve(number, rates, length / 10, setting.seed).shares;
+        for (at, wiring) in WIRINGS.into_iter().enumerate() {
+            by_number[at].push((number as f64, 100.0 * shares[at]));
+            let share = by_hand(wiring, number, rates.availability());
+            expected[at].push((number as f64, 100.0 * share));
+        }
+    }
+    let mut shares: Vec<Series> = names.into_iter().zip(by_number).map(series).collect();
+    let [ring, ..] = expected;
+    shares.push(series(("ring, by hand", ring)));
+    Ok(vec![
+        Plot::new(
+            "Hosts that reach the switch (§3.5)",
+            "The same faults of hosts and links: any of them takes the ring, a hub goes around it.",
+            ("time, s", "hosts"),
+            names.into_iter().zip(curves).map(series).collect(),
+        )
+        .over_time(),
+        Plot::new(
+            "Time for which a host reaches the switch, by the number of hosts",
+            "With each host two parts more can take a ring down; hub and port do not depend on \
+             others.",
+            ("hosts", "share of time, %"),
+            shares,
+        ),
+    ])
+}

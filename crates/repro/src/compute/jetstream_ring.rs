@@ -1,0 +1,201 @@
+//! Jetstream's ring, run: rotations, access delays, recovery and bring-up (J-08 to J-61).
+
+use super::{Computed, Setting, Value};
+use crate::Error;
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
+use lastmeter_lan::timed_token::medium::{Class, Medium, Options, STATIONS_MAX};
+use lastmeter_lan::timed_token::node::{Node, Signal, bring_up};
+use lastmeter_wire::jetstream::{Header, RID_MAX};
+
+/// A ring with its load.
+struct Load {
+    options: Options,
+    /// The longest asynchronous frame.
+    frame_max: Bytes,
+    /// The synchronous frame of every station.
+    synchronous: Bytes,
+    seed: u64,
+    length: Duration,
+}
+
+impl Load {
+    /// Runs with more asynchronous frames than the ring carries, of lengths up to the longest, and
+    /// as many synchronous ones as the allotments carry. `lose` tokens are lost on the way.
+    fn saturate(&self, lose: u32) -> Result<Medium, Error> {
+        let invalid = |message| Error::Computation { name: "jetstream-ring", message };
+        let mut ring = Medium::new(self.options.clone(), Time::START).map_err(invalid)?;
+        let mut random = Stream::new(self.seed, "jetstream-ring");
+        let end = Time::START + self.length;
+        let (mut now, mut lost) = (Time::START, 0);
+        while now < end {
+            for station in 0..self.options.hops.len() {
+                let len = match random.chance(0.5) {
+                    true => self.frame_max,
+                    false => Bytes(64 + random.below(self.frame_max.0 - 63)),
+                };
+                // Full queues refuse: there is always something to send.
+                drop(ring.enqueue(now, station, Class::Asynchronous, Packet::new(len)));
+                if self.synchronous > Bytes::ZERO {
+                    let packet = Packet::new(self.synchronous);
+                    drop(ring.enqueue(now, station, Class::Synchronous, packet));
+                }
+            }
+            let next = self.length / u64::from(lose + 1) * u64::from(lost + 1);
+            if lost < lose && now > Time::START + next {
+                ring.lose_token();
+                lost += 1;
+            }
+            now = ring.wake().map_or(end, |wake| wake.max(now));
+            ring.advance(now, drop);
+        }
+        Ok(ring)
+    }
+}
+
+pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (nodes, metres): (u64, u64) = (constants.get("nodes")?, constants.get("metres")?);
+    let (target, rate): (Duration, Rate) =
+        (constants.get("rotation_target")?, constants.get("rate")?);
+    let (node_delay, metre_delay): (Duration, Duration) =
+        (constants.get("node_delay")?, constants.get("metre_delay")?);
+    let allotted: Duration = constants.get("synchronous")?;
+    let handler: Duration = constants.get("handler")?;
+    let mut hops = vec![node_delay + metre_delay * (metres / nodes); nodes as usize];
+    // What does not divide lies behind the master.
+    hops[0] += metre_delay * (metres % nodes);
+    // The master, station 0, only switches; hosts share what there is.
+    let hosts = nodes - 1;
+    let mut allotments = vec![allotted / hosts; nodes as usize];
+    allotments[0] = Duration::ZERO;
+    let load = Load {
+        options: Options {
+            target,
+            rate,
+            hops,
+            allotments,
+            token: Duration::ZERO,
+            framing: Bytes::ZERO,
+            packets_max: 4,
+            handler,
+        },
+        frame_max: constants.get("frame_max")?,
+        synchronous: Bytes((allotted / hosts).as_ps() / rate.time_for(Bytes(1)).as_ps()),
+        seed: setting.seed,
+        length: constants.get("length")?,
+    };
+    let loaded = load.saturate(0)?;
+    // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved. And what
+    // becomes of it with reserved time, and with longer frames.
+    let wait = |frame: &str, reserved: bool| -> Result<Duration, Error> {
+        let options = load.options.clone();
+        let none = vec![Duration::ZERO; nodes as usize];
+        let one = Load {
+            options: if reserved { options } else { Options { allotments: none, ..options } },
+            frame_max: constants.get(frame)?,
+            synchronous: if reserved { load.synchronous } else { Bytes::ZERO },
+            ..load
+        };
+        Ok(one.saturate(0)?.services[Class::Asynchronous as usize].access_max)
+    };
+    let counted = wait("frame_short", false)?;
+    let beside = wait("frame_short", true)?;
+    let of_ip = wait("frame_ip", false)?;
+    let long = wait("frame_max", false)?;
+    let losing = load.saturate(constants.get::<u64>("losses")? as u32)?;
+    let [synchronous, asynchronous] = loaded.services;
+    let rotations = loaded.rotations;
+    let mean = (rotations.sum / u128::from(rotations.count.max(1))) as u64;
+    let carried = rate.scale_floor(synchronous.time.as_ps(), load.length.as_ps());
+    let mut computed = vec![
+        Computed::new("J-08", "hosts on a ring", count(STATIONS_MAX as u64 - 1, "hosts")),
+        Computed::new("J-15", "longest rotation", rotations.max),
+        Computed::new("J-15", "mean rotation", Duration::from_ps(mean)),
+        Computed::new("J-18", "rotation of an idle token", loaded.latency()),
+        Computed::new("J-20", "synchronous bandwidth beside asynchronous load", carried),
+        Computed::new("J-20", "longest wait for the token, synchronous", synchronous.access_max),
+        Computed::new("J-21", "longest wait, short asynchronous frames alone", counted),
+        Computed::new("J-21", "longest wait, short frames beside reserved time", beside),
+        Computed::new("J-21", "longest wait, frames of up to 9 KB alone", of_ip),
+        Computed::new("J-21", "longest wait, frames of up to 64 KB alone", long),
+        Computed::new("J-21", "longest wait for the token, asynchronous", asynchronous.access_max),
+        Computed::new(
+            "J-42",
+            "longest time to find a lost token",
+            losing.rotations.recovery_max.saturating_sub(handler),
+        ),
+        Computed::new("J-59", "jitter of synchronous frames at most", synchronous.access_max),
+    ];
+    computed.extend(protocol(hosts as u8));
+    Ok(computed)
+}
+
+fn count(number: u64, unit: &'static str) -> Value {
+    Value::Number(number as f64, unit)
+}
+
+/// A ring of nodes with power.
+fn powered(hosts: u8) -> Vec<Node> {
+    let mut nodes: Vec<Node> = (0..=hosts).map(|at| Node::new(at == 0)).collect();
+    for node in &mut nodes {
+        node.power();
+    }
+    nodes
+}
+
+/// What the nodes do: identities, stripping, and a fault.
+fn protocol(hosts: u8) -> Vec<Computed> {
+    let mut nodes = powered(hosts);
+    let messages = bring_up(&mut nodes);
+    let in_order = nodes.iter().zip(0..).all(|(node, place)| node.rid == Some(place));
+    let counted = nodes[0].hosts.unwrap_or(0);
+    // A frame of the last host, and one whose source is nobody.
+    let own = nodes[usize::from(hosts)].clone();
+    let sent = Node { holds: true, ..own }.send(1);
+    let passed = visits(&mut nodes, usize::from(hosts), sent);
+    let orphan = sent.map(|signal| match signal {
+        Signal::Frame(header) => Signal::Frame(orphan_of(header)),
+        other => other,
+    });
+    let mut short = powered(hosts - 1);
+    bring_up(&mut short);
+    let rotations = visits(&mut short, usize::from(hosts) - 1, orphan) as f64 / f64::from(hosts);
+    let mut broken = powered(hosts);
+    broken[3] = Node::new(false);
+    let down = bring_up(&mut broken).is_none();
+    broken.remove(3);
+    let around = bring_up(&mut broken).is_some() && broken[0].hosts == Some(hosts - 1);
+    vec![
+        Computed::new(
+            "J-33",
+            "rotations of a frame without source",
+            Value::Number(rotations, "rotations"),
+        ),
+        Computed::new("J-35", "stations that a frame passes", count(passed, "stations")),
+        Computed::new("J-39", "RING_UP messages", count(messages.unwrap_or(0).into(), "messages")),
+        Computed::new("J-39", "identities are places", Value::Holds(in_order)),
+        Computed::new("J-41", "Hop_Count that comes back", count(counted.into(), "hosts")),
+        Computed::new("J-43", "identities after a host has left", Value::Holds(around)),
+        Computed::new(
+            "J-61",
+            "one dead node takes the ring down, and a hub goes around it",
+            Value::Holds(down && around),
+        ),
+    ]
+}
+
+/// A source that no host of a ring with one host less has.
+fn orphan_of(header: Header) -> Header {
+    Header { src: RID_MAX, ..header }
+}
+
+/// Nodes that a frame reaches until it is stripped, that one included.
+fn visits(nodes: &mut [Node], from: usize, frame: Option<Signal>) -> u64 {
+    let (mut signal, mut at, mut reached) = (frame, from, 0);
+    while let Some(frame) = signal.filter(|_| reached < 1000) {
+        at = (at + 1) % nodes.len();
+        reached += 1;
+        signal = nodes[at].receive(frame);
+    }
+    reached
+}

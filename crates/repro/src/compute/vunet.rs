@@ -1,0 +1,547 @@
+//! The VuNet (A-01 to A-29, A-69 to A-72, A-89, A-90, A-118 to A-121): its deployment run whole, its switch
+//! driven alone, and its signalling without time.
+
+use super::{Computed, Setting, Value};
+use crate::{Constants, Error};
+use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
+use lastmeter_engine::{Outcome, Serial};
+use lastmeter_lab::build::Changes;
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::{Experiment, Network};
+use lastmeter_lab::library::Builtin;
+use lastmeter_lab::run::{Failure, Manner, prepare};
+use lastmeter_lan::vunet::card::{Action, Card, ENTRIES, Side};
+use lastmeter_lan::vunet::connection::{Connection, Hop, Route};
+use lastmeter_lan::vunet::crossbar::Crossbar;
+use lastmeter_lan::vunet::discovery::discover;
+use lastmeter_lan::vunet::element::{BRIDGE, LINK, SWITCH};
+use lastmeter_lan::vunet::site::{End, Site};
+use lastmeter_lan::vunet::vci::{Block, Choice, SharedFile};
+use lastmeter_lan::vunet::{control_cell, data_cell, words};
+use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
+use lastmeter_wire::control::vunet::{Control, ENTRIES_MAX, Entry, Op, VCI_CONTROL, VCI_DROP};
+use std::collections::{BTreeMap, HashSet};
+
+const NAME: &str = "vunet";
+const CELL: Bytes = Bytes(VUNET_CELL_LEN as u64);
+const DEPLOYMENT: &str = include_str!("../../../../experiments/aurora-deployment/experiment.toml");
+
+pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let mut rows = Vec::new();
+    rows.extend(deployment(setting)?);
+    rows.extend(switch(setting)?);
+    rows.extend(small_networks(setting)?);
+    rows.extend(tables(setting.seed));
+    rows.extend(signalling(setting.seed)?);
+    Ok(rows)
+}
+
+pub(super) fn failed(message: impl Into<String>) -> Error {
+    Error::Computation { name: NAME, message: message.into() }
+}
+
+pub(super) fn parse(text: &str, sets: &[String]) -> Result<Experiment, Error> {
+    let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>();
+    let sets = sets.map_err(Error::Problems)?;
+    Experiment::parse(NAME, text, &sets, &Builtin).map_err(Error::Problems)
+}
+
+/// Runs an experiment as it is.
+pub(super) fn run(experiment: &Experiment, collecting: bool) -> Result<Outcome, Error> {
+    let manner = Manner { threads: 1, shuffle_ties: 0, collecting };
+    prepare(experiment, &Changes::NONE, manner, &Builtin)
+        .and_then(|mut prepared| {
+            prepared.run(&Default::default(), &Serial)?;
+            prepared.finish()
+        })
+        .map_err(|failure| match failure {
+            Failure::Problems(problems) => Error::Problems(problems),
+            failure => failed(failure.to_string()),
+        })
+}
+
+/// A counter of the elements whose names contain `part`, in their order.
+pub(super) fn counters(outcome: &Outcome, part: &str, counter: &str) -> Vec<u64> {
+    let named = outcome.elements.iter().filter(|element| element.name.contains(part));
+    let found = named.flat_map(|element| element.counters.iter());
+    found.filter(|(name, _)| *name == counter).map(|&(_, value)| value).collect()
+}
+
+pub(super) fn holds(id: &'static str, item: &str, holds: bool) -> Computed {
+    Computed::new(id, item, Value::Holds(holds))
+}
+
+fn count(id: &'static str, item: &str, number: usize, unit: &'static str) -> Computed {
+    Computed::new(id, item, Value::Number(number as f64, unit))
+}
+
+/// A-01, A-72, A-89, A-90, A-118, A-121: the deployment's file, counted and run.
+fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let length: Duration = setting.constants.get("length")?;
+    let sets = [format!("duration=\"{} ps\"", length.as_ps()), format!("seed={}", setting.seed)];
+    let experiment = parse(DEPLOYMENT, &sets)?;
+    let network = Network::new(&experiment);
+    let page = |node: usize| experiment.nodes[network.nodes[node].declared].kind.page.name;
+    let nodes = 0..network.nodes.len();
+    let of = |name: &str| nodes.clone().filter(|&node| page(node) == name).count();
+    let group = |name: &str| {
+        let is = |&node: &usize| network.nodes[node].name.starts_with(name);
+        nodes.clone().filter(is).count()
+    };
+    let attached = |node: usize| network.leaving[node].iter().map(|&hop| network.hops[hop].to);
+    let ports: Vec<usize> =
+        nodes.clone().filter(|&node| page(node) == SWITCH.name).flat_map(attached).collect();
+    let mapped = ports.iter().filter(|&&peer| [LINK.name, BRIDGE.name].contains(&page(peer)));
+    let outcome = run(&experiment, false)?;
+    let frames = counters(&outcome, " sees ", "frames");
+    let incomplete = counters(&outcome, " sees ", "incomplete");
+    let peers = counters(&outcome, " sees ", "peer");
+    // Which viewers look across the wide area.
+    let far = |place: &usize| {
+        let (from, to) =
+            (&experiment.traffic[*place].from.name, &experiment.traffic[*place].to.name);
+        (from == "board.10") != (to == "host.10")
+    };
+    let viewers: Vec<String> = outcome
+        .elements
+        .iter()
+        .map(|element| &element.name)
+        .filter(|name| name.contains(" sees "))
+        .cloned()
+        .collect();
+    let across: Vec<usize> = (0..viewers.len())
+        .filter(|&place| {
+            let traffic = experiment.traffic.iter().position(|traffic| {
+                viewers[place].contains(&format!(" sees {} of ", traffic.name))
+            });
+            traffic.as_ref().is_some_and(far)
+        })
+        .collect();
+    let cells = |place: &usize| {
+        let name = &viewers[*place];
+        let ends = outcome.paths.iter().zip(&outcome.books.paths).find(|(path, _)| {
+            // `host.0 sees video 0 of board.4` looks at the path `board.4->host.0`.
+            let (host, board) = (name.split(' ').next(), name.rsplit(' ').next());
+            path.name.split_once("->").map(|(from, to)| (Some(to), Some(from)))
+                == Some((host, board))
+        });
+        ends.map_or(0, |(_, book)| book.delivered.packets)
+    };
+    let mut near: Vec<u64> =
+        (0..frames.len()).filter(|place| !across.contains(place)).map(|p| cells(&p)).collect();
+    near.sort_unstable();
+    let median = near[near.len() / 2];
+    let as_many = across.iter().all(|place| 10 * cells(place) >= 9 * median);
+    let seen = outcome.books.dropped == 0
+        && frames.iter().all(|&frames| frames >= 5)
+        && incomplete.iter().all(|&incomplete| incomplete == 0);
+    let cameras = counters(&outcome, "board.4->", "packets_most");
+    let wide = parse(
+        DEPLOYMENT,
+        &[sets[0].clone(), sets[1].clone(), "traffic.video 0.vidboard.burst=56".to_owned()],
+    )?;
+    let wide = counters(&run(&wide, false)?, "board.4->", "packets_most");
+    // What waits behind the cell that is being sent.
+    let shaped = cameras.iter().all(|&most| most <= 28) && wide.iter().any(|&most| most > 28);
+    let mut rows = vec![
+        count("A-01", "switches", of(SWITCH.name), "switches"),
+        count("A-01", "video appliances", group("board"), "appliances"),
+        count("A-01", "hosts", group("host"), "hosts"),
+        holds("A-01", "every viewer sees whole frames of its camera", seen),
+        holds("A-89", "a viewer across the wide area needs no modification", as_many),
+        holds(
+            "A-90",
+            "signalling in band crosses a network signalled out of band",
+            across.len() == 2 && across.iter().all(|&place| peers[place] == 1),
+        ),
+        count("A-118", "ports that need ATM functions", mapped.count(), "ports"),
+        holds("A-121", "a camera shapes its traffic as the viewer says", shaped),
+    ];
+    rows.extend(discovered(&network, &page)?);
+    Ok(rows)
+}
+
+/// A-72: a daemon in the deployment's topology.
+fn discovered(
+    network: &Network,
+    page: &dyn Fn(usize) -> &'static str,
+) -> Result<Vec<Computed>, Error> {
+    let nodes = 0..network.nodes.len();
+    let switches: Vec<usize> = nodes.clone().filter(|&node| page(node) == SWITCH.name).collect();
+    let place = |node: usize| switches.iter().position(|&switch| switch == node);
+    let neighbours = |node: usize| network.leaving[node].iter().map(|&hop| network.hops[hop].to);
+    let mut site = Site::new(switches.len());
+    for node in nodes.clone().filter(|&node| page(node) == LINK.name) {
+        let ends: Vec<usize> = neighbours(node).filter_map(place).collect();
+        site.link(ends[0], ends[1]).ok_or(failed("a switch has too few ports"))?;
+    }
+    // The two bridges and what lies between them stand for one link.
+    let bridged: Vec<usize> = nodes
+        .clone()
+        .filter(|&node| page(node) == BRIDGE.name)
+        .flat_map(neighbours)
+        .filter_map(place)
+        .collect();
+    site.link(bridged[0], bridged[1]).ok_or(failed("a switch has too few ports"))?;
+    for node in nodes.filter(|&node| page(node) == "host") {
+        let switch = neighbours(node).find_map(place).ok_or(failed("a host without a switch"))?;
+        site.client(switch).ok_or(failed("a switch has too few ports"))?;
+    }
+    let mut file = SharedFile::new(0, Block::of(0, 1).map_err(failed)?);
+    let map = discover(&mut site, 11, &mut file).map_err(failed)?;
+    Ok(vec![
+        count("A-72", "switches that a daemon finds", map.switches.len(), "switches"),
+        count("A-72", "appliances and hosts that it finds", map.clients().len(), "clients"),
+    ])
+}
+
+/// Fills every input with cells for other outputs; when the last has crossed.
+fn saturated(ports: usize, rate: Rate, cells: u64, both: bool) -> Time {
+    let mut crossbar = Crossbar::new(ports, cells as usize, rate.time_for(CELL));
+    for cell in 0..cells {
+        for port in 0..if both { ports } else { ports / 2 } {
+            // In one direction only, the other half of the ports receives and does not send.
+            let to = if both {
+                (port + 1 + cell as usize % (ports - 1)) % ports
+            } else {
+                port + ports / 2
+            };
+            crossbar.enqueue(Time::START, port, to, cell).expect("there is room for all");
+        }
+    }
+    let (mut now, mut last) = (Time::START, Time::START);
+    while let Some(wake) = crossbar.wake() {
+        now = now.max(wake);
+        while let Some(moved) = crossbar.advance(now) {
+            last = last.max(moved.done);
+        }
+    }
+    last
+}
+
+/// A-14, A-18, A-19, A-22 to A-24: the switch alone.
+fn switch(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let rate: Rate = constants.get("port_rate")?;
+    let fast: Rate = constants.get("port_rate_demonstrated")?;
+    const CELLS: u64 = 5_000;
+    let capacity = |ports: usize, rate: Rate| {
+        let bits = CELL * (CELLS * ports as u64);
+        let seconds = saturated(ports, rate, CELLS, true).since_start().as_secs_f64();
+        Value::Rate(Rate::from_bits((bits.0 as f64 * 8.0 / seconds) as u64))
+    };
+    let one_way = saturated(6, rate, CELLS, false);
+    let both_ways = saturated(6, rate, CELLS, true);
+    Ok(vec![
+        count("A-14", "words of 32 bits in a cell", words(32), "words"),
+        holds("A-18", "hosts get what an ideal exchange would give them", ideal(constants)?),
+        holds("A-19", "cells of one port stay in order through the crossbar", in_order(setting)?),
+        holds("A-22", "sending does not slow receiving", both_ways == one_way),
+        count("A-23", "words of 64 bits in a cell", words(64), "words"),
+        Computed::new("A-24", "capacity of four ports", capacity(4, rate)),
+        Computed::new("A-24", "capacity of six ports", capacity(6, rate)),
+        Computed::new("A-24", "capacity of six ports at 1.5 Gbit/s", capacity(6, fast)),
+    ])
+}
+
+/// Six hosts each send what a host can to another; whether each gets within 1 % of that.
+fn ideal(constants: &Constants) -> Result<bool, Error> {
+    let rate: Rate = constants.get("port_rate")?;
+    let peak: Rate = constants.get("host_peak")?;
+    let mut crossbar = Crossbar::new(6, 256, rate.time_for(CELL));
+    let gap = peak.time_for(CELL);
+    let (mut got, mut last) = ([0u64; 6], Time::START);
+    const CELLS: u64 = 10_000;
+    for cell in 0..CELLS {
+        let now = Time::START + gap * cell;
+        for port in 0..6 {
+            let lost = crossbar.enqueue(now, port, (port + 2) % 6, ()).is_err();
+            if lost {
+                return Ok(false);
+            }
+        }
+        while let Some(at) = crossbar.wake().filter(|&at| at < now + gap) {
+            while let Some(moved) = crossbar.advance(at.max(now)) {
+                got[moved.output] += 1;
+                last = last.max(moved.done);
+            }
+        }
+    }
+    let ideal = peak.as_bits() as f64;
+    let seconds = last.since_start().as_secs_f64();
+    Ok(got.iter().all(|&cells| (cells * CELL.0 * 8) as f64 / seconds >= 0.99 * ideal))
+}
+
+fn in_order(setting: &Setting<'_>) -> Result<bool, Error> {
+    let rate: Rate = setting.constants.get("port_rate")?;
+    let fifo: u64 = setting.constants.get("fifo")?;
+    let mut random = Stream::new(setting.seed, "crossbar");
+    let mut crossbar = Crossbar::new(6, fifo as usize, rate.time_for(CELL));
+    let mut last: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    let mut now = Time::START;
+    let mut crossed = 0;
+    for cell in 1..=50_000u64 {
+        now += Duration::from_ns(random.below(250));
+        while let Some(moved) = crossbar.advance(now) {
+            let (input, cell): (usize, u64) = moved.item;
+            let before = last.insert((input, moved.output), cell).unwrap_or(0);
+            if before >= cell {
+                return Ok(false);
+            }
+            crossed += 1;
+        }
+        let (input, output) = (random.below(6) as usize, random.below(6) as usize);
+        let _ = crossbar.enqueue(now, input, output, (input, cell));
+    }
+    Ok(crossed > 10_000)
+}
+
+/// A camera, switches in a row with links, and a client.
+fn row(switches: usize, link: &str, client: &str, video: &str) -> String {
+    let mut text = String::from(
+        "duration = \"500 ms\"\n[nodes]\ncamera = { host = {} }\nclient = { host = {} }\n",
+    );
+    (0..switches).for_each(|n| text += &format!("s{n} = {{ vunet-switch = {{}} }}\n"));
+    (1..switches).for_each(|n| text += &format!("l{n} = {{ vunet-link = {{}} }}\n"));
+    let fifo = "queue = { drop-tail = { packets = 256 } }";
+    text += "[[links]]\nbetween = [\"camera\", \"s0\"]\nrate = \"700 Mbit/s\"\n\
+             queue = { drop-tail = { packets = 20000 } }\n";
+    for n in 1..switches {
+        let before = n - 1;
+        text += &format!(
+            "[[links]]\nbetween = [\"s{before}\", \"l{n}\", \"s{n}\"]\nrate = \"{link}\"\n{fifo}\n"
+        );
+    }
+    let last = switches - 1;
+    text +=
+        &format!("[[links]]\nbetween = [\"s{last}\", \"client\"]\nrate = \"{client}\"\n{fifo}\n");
+    text + &format!(
+        "[[traffic]]\nname = \"video\"\nfrom = \"camera\"\nto = \"client\"\nvidboard = {video}\n"
+    )
+}
+
+/// Pixels enough to send for half a second at 700 Mbit/s, a little faster than the port.
+const FLOOD: &str = "{ width = 4096, height = 4096, depth = 24, lines = 5, burst = 100, \
+                     burst-delay = \"60 us\", mode = \"free-run\" }";
+
+/// The rate at which cells of video arrive from the first to the last.
+fn arriving(text: &str) -> Result<f64, Error> {
+    let outcome = run(&parse(text, &["duration=\"60 ms\"".to_owned()])?, false)?;
+    let book = &outcome.books.paths[0];
+    let first = book.first_offered.ok_or(failed("no video was sent"))?;
+    let seconds = (book.last_delivered - first).as_secs_f64();
+    Ok(book.delivered.bytes as f64 * 8.0 / seconds)
+}
+
+/// A-20, A-21, A-26, A-71, A-118: one to three switches in a row, run.
+fn small_networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let link: Rate = constants.get("link_rate")?;
+    let host: Rate = constants.get("host_peak")?;
+    let written = |rate: Rate| format!("{} bit/s", rate.as_bits());
+    let through = arriving(&row(2, &written(link), "700 Mbit/s", FLOOD))?;
+    let slow = arriving(&row(1, "", &written(host), FLOOD))?;
+    let fast = arriving(&row(1, "", &written(link), FLOOD))?;
+    let near = |got: f64, wanted: Rate| (got / wanted.as_bits() as f64 - 1.0).abs() < 0.01;
+    let restart: Duration = constants.get("restart")?;
+    let verify: Duration = constants.get("verify")?;
+    let after = |verify: Duration, restart: Option<Duration>| {
+        let text = row(3, "500 Mbit/s", "232 Mbit/s", "{ width = 320, height = 240 }");
+        let mut sets = vec![format!("traffic.video.vidboard.verify=\"{} ps\"", verify.as_ps())];
+        let restart =
+            restart.map(|at| format!("nodes.l2.vunet-link.restarts-at=\"{} ps\"", at.as_ps()));
+        sets.extend(restart);
+        let outcome = run(&parse(&text, &sets)?, false)?;
+        counters(&outcome, " sees ", "frames").first().copied().ok_or(failed("nobody looks"))
+    };
+    let whole = after(verify, None)?;
+    let refreshed = after(verify, Some(restart))?;
+    let alone = after(Duration::from_secs(30), Some(restart))?;
+    let local = row(1, "", "232 Mbit/s", "{ width = 320, height = 240 }");
+    let local = counters(&run(&parse(&local, &[])?, false)?, " sees ", "frames");
+    Ok(vec![
+        Computed::new(
+            "A-20",
+            "largest burst that a client who does not read loses nothing of",
+            Value::Number(largest_burst()? as f64, "cells"),
+        ),
+        holds(
+            "A-21",
+            "clients of different clocks each get their own rate",
+            near(slow, host) && near(fast, link),
+        ),
+        Computed::new("A-26", "throughput of a link", Rate::from_bits(through as u64)),
+        holds(
+            "A-71",
+            "video comes again after a link was switched off and on",
+            // All but what the time from the fault to the next look and timeout takes.
+            4 * refreshed >= 3 * whole,
+        ),
+        holds("A-71", "without refreshing it does not", 3 * alone < whole),
+        holds("A-118", "directly attached clients need no table", local[0] > 5),
+    ])
+}
+
+/// The largest burst of which a client that does not read loses nothing.
+fn largest_burst() -> Result<u64, Error> {
+    let loses = |cells: u64| -> Result<bool, Error> {
+        let video = format!(
+            "{{ width = 640, height = 2000, lines = 100, burst = {cells}, burst-delay = \"65 ms\", \
+             mode = \"free-run\", verify = \"10 s\" }}"
+        );
+        // A client that reads a cell in 2 ms reads none while a burst comes.
+        let text = row(1, "", "200 kbit/s", &video);
+        let outcome = run(&parse(&text, &["duration=\"60 ms\"".to_owned()])?, false)?;
+        Ok(outcome.books.dropped > 0)
+    };
+    let (mut without, mut with) = (1, 1000);
+    while with - without > 1 {
+        let middle = (without + with) / 2;
+        if loses(middle)? { with = middle } else { without = middle }
+    }
+    Ok(without)
+}
+
+/// A-27 to A-29, A-119: tables, and what stays of a cell.
+fn tables(seed: u64) -> Vec<Computed> {
+    let mut random = Stream::new(seed, "tables");
+    let mut card = Card::new(1);
+    let new: Vec<(u16, u8)> =
+        (0..ENTRIES).map(|_| (random.bits() as u16, random.below(16) as u8)).collect();
+    let entries: Vec<Entry> = (0..=u16::MAX)
+        .zip(&new)
+        .map(|(vci, &(new_vci, port))| Entry { vci, new_vci, port, flags: Entry::VALID })
+        .collect();
+    for chunk in entries.chunks(ENTRIES_MAX) {
+        let control = Control { op: Op::Write, sequence: 0, token: 1, entries: chunk.to_vec() };
+        let cell = control_cell(VCI_CONTROL, 0, &control).expect("a chunk fits");
+        card.receive(Side::A, cell);
+    }
+    let is_used = |vci: &u16| card.entry(Side::A, *vci).flags & Entry::VALID != 0;
+    let mapped = (0..=u16::MAX).filter(is_used).count();
+    let read = read_back(&mut card, &entries[..4]);
+    let (mut others_stay, mut unnoticed, mut same_check, mut boundary) = (true, true, true, true);
+    for _ in 0..10_000 {
+        let mut bytes = [0; VUNET_CELL_LEN];
+        bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8);
+        // Of the second word only the error control and the port carry anything.
+        (bytes[5], bytes[6], bytes[7]) = (0, 0, bytes[7] & 15);
+        let cell = VunetCell(bytes);
+        if [VCI_CONTROL, VCI_DROP].contains(&cell.vci()) {
+            continue;
+        }
+        // The error control is random here: nearly always wrong, and nobody looks.
+        let Action::Forward(after) = card.receive(Side::A, cell) else {
+            unnoticed = false;
+            continue;
+        };
+        let mut back = after;
+        back.rewrite_vci(cell.vci());
+        back.set_port(cell.port());
+        others_stay &= back == cell && (after.vci(), after.port()) == new[usize::from(cell.vci())];
+        boundary &= VunetCell::from_atm(&after.to_atm()).payload() == after.payload()
+            && VunetCell::from_atm(&after.to_atm_checked()).header_bytes() == after.header_bytes();
+        let sent = data_cell(cell.vci(), 0, true, cell.payload());
+        same_check &= sent.to_atm().is_intact();
+    }
+    vec![
+        Computed::new(
+            "A-27",
+            "channels that a table maps",
+            Value::Number(mapped as f64 / 1024.0, "K channels"),
+        ),
+        holds("A-27", "all other bits stay", others_stay),
+        holds("A-28", "a damaged header is not noticed by any hop", unnoticed),
+        holds(
+            "A-28",
+            "the error control that the source computed is right at the far end",
+            same_check,
+        ),
+        holds("A-29", "entries written in band are read back", read),
+        holds("A-119", "cells change once at the boundary and come out as they were", boundary),
+    ]
+}
+
+fn read_back(card: &mut Card, wanted: &[Entry]) -> bool {
+    let to = Entry { vci: 0, new_vci: 99, port: 1, flags: 0 };
+    let entries = [&[to], wanted].concat();
+    let read = Control { op: Op::Read, sequence: 9, token: 1, entries };
+    let cell = control_cell(VCI_CONTROL, 0, &read).expect("four entries and the way back fit");
+    match card.receive(Side::A, cell) {
+        Action::Answer(answer) => {
+            let reply = Control::parse(answer.payload());
+            answer.vci() == 99 && reply.is_ok_and(|reply| reply.entries == wanted)
+        }
+        _ => false,
+    }
+}
+
+/// A-17, A-25, A-69, A-70: cells of applications through three switches, without time.
+fn signalling(seed: u64) -> Result<Vec<Computed>, Error> {
+    let mut site = Site::new(3);
+    site.client(0);
+    site.link(0, 1);
+    site.link(1, 2);
+    site.client(2);
+    let port = |link: usize, end: usize| site.ends[link][end].1;
+    let (host, peer) = (site.clients[0].1, site.clients[1].1);
+    let hops = vec![Hop { ahead: port(1, 0), back: host }, Hop { ahead: peer, back: port(0, 1) }];
+    let route = Route { first: port(0, 0), hops, last_back: port(1, 1) };
+    let mut file = SharedFile::new(0, Block::of(0, 2).map_err(failed)?);
+    let mut connection = Connection::new(route, 1, &mut file).map_err(failed)?;
+    let (vci, first) = connection.send_on();
+    let data = data_cell(vci, first, true, &[7; 48]);
+    let before = site.send(0, data);
+    // A switch looks at the port alone: an unknown channel passes it, and no link.
+    let beside = site.client(0).ok_or(failed("a switch has too few ports"))?;
+    let to_beside = site.send(0, data_cell(vci, site.clients[beside].1, true, &[7; 48]));
+    let by_port = matches!(to_beside[..], [End::Client(client, _)] if client == beside)
+        && before == [End::Lost("no table entry")];
+    let mut train = connection.open();
+    train.push(data);
+    let heard = site.converse(0, train);
+    let arrived = heard.iter().find(|(at, _)| *at == 1).map(|(_, cell)| *cell);
+    let mapped = arrived.is_some_and(|cell| {
+        cell.vci() == connection.peer_hears_on()
+            && cell.vci() != vci
+            && cell.payload() == data.payload()
+    });
+    Ok(vec![
+        holds("A-17", "a switch changes nothing of a cell", by_port),
+        holds("A-25", "a relay copies cells and maps their channels", mapped),
+        holds("A-69", "a connection is open without waiting for any answer", arrived.is_some()),
+        count("A-70", "channels that two applications had at once", collisions(seed)?, "channels"),
+    ])
+}
+
+/// Applications of 22 hosts take and give back channels in random order, each between reading its file and
+/// writing it while others write.
+fn collisions(seed: u64) -> Result<usize, Error> {
+    const HOSTS: usize = 22;
+    const APPLICATIONS: usize = 8;
+    let mut random = Stream::new(seed, "channels");
+    let mut files = (0..HOSTS)
+        .map(|host| Ok(SharedFile::new(host as u16, Block::of(host, HOSTS)?)))
+        .collect::<Result<Vec<_>, String>>()
+        .map_err(failed)?;
+    let mut choices: Vec<Option<Choice>> = vec![None; HOSTS * APPLICATIONS];
+    let mut held: Vec<Vec<u16>> = vec![Vec::new(); HOSTS * APPLICATIONS];
+    let (mut taken, mut collisions) = (HashSet::new(), 0);
+    for _ in 0..100_000 {
+        let place = random.below((HOSTS * APPLICATIONS) as u64) as usize;
+        let (file, who) = (&mut files[place / APPLICATIONS], (place % APPLICATIONS) as u32);
+        if random.chance(0.3) && !held[place].is_empty() {
+            let vci = held[place].swap_remove(0);
+            file.give_back(who, &[vci]).map_err(|refusal| failed(format!("{refusal:?}")))?;
+            taken.remove(&vci);
+        } else if let Some(choice) = choices[place].take() {
+            if file.take(who, &choice).is_ok() {
+                collisions += choice.vcis.iter().filter(|&&vci| !taken.insert(vci)).count();
+                held[place].extend(choice.vcis);
+            }
+        } else {
+            choices[place] = file.choose(1 + random.below(20) as usize);
+        }
+    }
+    Ok(collisions)
+}

@@ -1,0 +1,279 @@
+//! The folder of an experiment: `README.md`, `experiment.toml`, `expected.csv`.
+
+use super::compute::{self, Compute, Computed, Figures};
+use super::published::{Published, Tolerance};
+use lastmeter_base::kind::{Param, ParamKind};
+use lastmeter_lab::document::{Content, Decoder, Fault, Item, Shape};
+use lastmeter_lab::library;
+use lastmeter_lab::profile::constants::{Constants, finish, open};
+use lastmeter_lab::profile::error::Error;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The texts of experiments and profiles, by path from the root of the repository.
+///
+/// ```
+/// use lastmeter_repro::Shelf;
+/// let mut shelf = Shelf::builtin();
+/// // What a caller reads from disk goes before what the program carries with it.
+/// shelf.insert("experiments/mine/README.md", "# Mine\n");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    texts: BTreeMap<String, String>,
+}
+
+impl Shelf {
+    /// What the program carries with it.
+    pub fn builtin() -> Shelf {
+        Shelf { texts: library::texts().into_iter().collect() }
+    }
+
+    /// Puts a text on the shelf, in the place of what had this path.
+    pub fn insert(&mut self, path: &str, text: &str) {
+        self.texts.insert(path.to_owned(), text.to_owned());
+    }
+
+    fn text(&self, path: &str) -> Result<&str, Error> {
+        let missing = || Error::file(path, 1, "there is no such file");
+        self.texts.get(path).map(String::as_str).ok_or_else(missing)
+    }
+
+    /// The constants of an experiment that has published values.
+    ///
+    /// # Errors
+    /// There is none of this name, or its files are wrong.
+    pub(crate) fn constants(&self, name: &str) -> Result<Constants, Error> {
+        Experiment::read(self, name).map(|experiment| experiment.constants)
+    }
+
+    /// Every experiment that has published values, by name.
+    pub(super) fn experiments(&self) -> Result<Vec<Experiment>, Error> {
+        let name = |path: &String| {
+            let name = path.strip_prefix("experiments/")?.strip_suffix("/expected.csv")?;
+            (!name.contains('/')).then(|| name.to_owned())
+        };
+        self.texts.keys().filter_map(name).map(|name| Experiment::read(self, &name)).collect()
+    }
+}
+
+/// What an experiment's files say.
+pub(super) struct Experiment {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) question: String,
+    pub(super) system: String,
+    pub(super) compute: Compute,
+    pub(super) figures: Option<Figures>,
+    pub(super) constants: Constants,
+    pub(super) contradictions: Vec<Contradiction>,
+    /// Ids of rows that say something only where the simulation is as long as the document's.
+    pub(super) full: Vec<String>,
+    pub(super) rows: Vec<Expected>,
+}
+
+/// The keys of `experiment.toml` besides its tables.
+const HEADER: &[Param] = &[
+    Param::required("title", ParamKind::Text, "what it is called"),
+    Param::required("question", ParamKind::Text, "what it is meant to answer"),
+    Param::required("system", ParamKind::Text, "the letter that its ids begin with"),
+    Param::required("compute", ParamKind::Text, "the computation, by name"),
+    Param::optional("profile", ParamKind::Text, "no profile", "whose constants it has as well"),
+];
+/// The keys of a contradiction besides its rows.
+const CONTRADICTION: &[Param] = &[
+    Param::required("document", ParamKind::Text, "what the document says, and where"),
+    Param::required("arithmetic", ParamKind::Text, "what follows from its own numbers"),
+];
+
+/// A place where the document disagrees with itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Contradiction {
+    /// The rows that it touches, by id.
+    pub rows: Vec<String>,
+    /// What the document says, and where.
+    pub document: String,
+    /// What follows from its own numbers.
+    pub arithmetic: String,
+}
+
+/// What a row is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It repeats a constant that the computation is given: a check of typing, not a result.
+    Given,
+    /// A constant was fitted to it.
+    Fitted,
+    /// The document has the formula and its constants and does not print the value: it was worked
+    /// out by hand. That ours agrees shows that the code obeys the formula, and no more.
+    Derived,
+    /// The document prints it, and nothing of it went into the computation.
+    Predicted,
+}
+
+/// A row of `expected.csv`.
+pub(super) struct Expected {
+    pub(super) line: u64,
+    pub(super) id: String,
+    pub(super) item: String,
+    pub(super) published: Published,
+    pub(super) unit: String,
+    pub(super) tolerance: Tolerance,
+    pub(super) role: Role,
+    pub(super) section: String,
+    pub(super) note: String,
+}
+
+/// A row as it is written. The names are the columns.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    id: String,
+    item: String,
+    published: String,
+    unit: String,
+    tolerance: String,
+    role: Role,
+    section: String,
+    note: String,
+}
+
+impl Expected {
+    /// Whether `value` is computed for this row.
+    pub(super) fn is_of(&self, value: &Computed) -> bool {
+        self.id == value.id && self.item == value.item
+    }
+}
+
+impl Experiment {
+    fn read(shelf: &Shelf, name: &str) -> Result<Experiment, Error> {
+        let place = |file: &str| format!("experiments/{name}/{file}");
+        shelf.text(&place("README.md"))?;
+        let file = place("experiment.toml");
+        let (root, mut decoder) = open(&file, shelf.text(&file)?)?;
+        let besides = &["constants", "contradictions", FULL];
+        let shape = Shape { what: "a reproduction", params: HEADER, kind: None, besides };
+        let (_, header) = decoder.table(&shape, &root, "");
+        let contradictions = contradictions(&mut decoder, root.get("contradictions"));
+        let full = root.get(FULL).map(|item| ids(&mut decoder, item)).unwrap_or_default();
+        let mut constants = Constants::default();
+        if let Some(profile) = header.given::<String>("profile") {
+            let file = format!("profiles/{profile}.toml");
+            constants.add_profile(&file, shelf.text(&file)?)?;
+        }
+        constants.add(&mut decoder, root.get("constants"));
+        finish(decoder)?;
+        let called: String = header.get("compute");
+        let compute = compute::find(&called)?;
+        let figures = compute::figures(&called);
+        let system: String = header.get("system");
+        let csv = place("expected.csv");
+        let rows = from_csv(&csv, shelf.text(&csv)?, &system)?;
+        let contradicted = contradictions.iter().flat_map(|contradiction| &contradiction.rows);
+        let named = contradicted.map(|id| ("a contradiction", id));
+        for (who, id) in named.chain(full.iter().map(|id| ("`full`", id))) {
+            if !rows.iter().any(|row| row.id == *id) {
+                let found = format!("{who} names `{id}`, which {csv} does not have");
+                return Err(Error::file(&file, 1, found));
+            }
+        }
+        Ok(Experiment {
+            name: name.to_owned(),
+            title: header.get("title"),
+            question: header.get("question"),
+            system,
+            compute,
+            figures,
+            constants,
+            contradictions,
+            full,
+            rows,
+        })
+    }
+
+    /// Where the published values stand.
+    pub(super) fn csv(&self) -> String {
+        format!("experiments/{}/expected.csv", self.name)
+    }
+}
+
+fn contradictions(decoder: &mut Decoder<'_>, list: Option<&Item>) -> Vec<Contradiction> {
+    let Some(Content::List(items)) = list.map(|item| &item.content) else { return Vec::new() };
+    let shape =
+        Shape { what: "a contradiction", params: CONTRADICTION, kind: None, besides: &["rows"] };
+    let read = |item: &Item| {
+        let (_, values) = decoder.table(&shape, item, "contradictions");
+        let rows = item.get("rows").and_then(texts).unwrap_or_default();
+        if rows.is_empty() {
+            let fault = Fault::new("no rows are named", "write `rows = [\"E-64\"]`");
+            decoder.report(&item.mark, "contradictions", fault);
+        }
+        let (document, arithmetic) = (values.given("document")?, values.given("arithmetic")?);
+        Some(Contradiction { rows, document, arithmetic })
+    };
+    items.iter().filter_map(read).collect()
+}
+
+/// The key of `experiment.toml` that lists ids.
+const FULL: &str = "full";
+
+/// Ids of rows.
+fn ids(decoder: &mut Decoder<'_>, item: &Item) -> Vec<String> {
+    let found = texts(item).unwrap_or_default();
+    if found.is_empty() {
+        let fault = Fault::new("no rows are named", "write `full = [\"E-64\"]`");
+        decoder.report(&item.mark, FULL, fault);
+    }
+    found
+}
+
+/// The texts of a list of nothing else.
+fn texts(item: &Item) -> Option<Vec<String>> {
+    let Content::List(items) = &item.content else { return None };
+    let text = |item: &Item| match &item.content {
+        Content::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    items.iter().map(text).collect()
+}
+
+/// Reads published values. All reading of CSV here goes through this function.
+fn from_csv(file: &str, text: &str, system: &str) -> Result<Vec<Expected>, Error> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let headers =
+        reader.headers().map_err(|error| Error::file(file, 1, error.to_string()))?.clone();
+    let mut rows: Vec<Expected> = Vec::new();
+    for record in reader.records() {
+        let line = |at: Option<&csv::Position>| at.map_or(1, csv::Position::line);
+        let record =
+            record.map_err(|error| Error::file(file, line(error.position()), error.to_string()))?;
+        let line = line(record.position());
+        let row = record
+            .deserialize(Some(&headers))
+            .map_err(|error| error.to_string())
+            .and_then(|record| expected(line, record, system))
+            .map_err(|found| Error::file(file, line, found))?;
+        if rows.iter().any(|other| (&other.id, &other.item) == (&row.id, &row.item)) {
+            return Err(Error::file(file, line, "this id and item have a row already"));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn expected(line: u64, record: Record, system: &str) -> Result<Expected, String> {
+    let Record { id, item, published, unit, tolerance, role, section, note } = record;
+    if id.strip_prefix(system).is_none_or(|rest| !rest.starts_with('-')) {
+        return Err(format!("`{id}` is not of system {system}: ids begin with `{system}-`"));
+    }
+    if item.is_empty() || section.is_empty() {
+        return Err("item and section must not be empty: say what it is and where".to_owned());
+    }
+    let published = Published::parse(&published)?;
+    let tolerance = Tolerance::parse(&tolerance, &unit)?;
+    if !tolerance.suits(&published) {
+        return Err(format!("tolerance `{tolerance}` does not suit what is published"));
+    }
+    Ok(Expected { line, id, item, published, unit, tolerance, role, section, note })
+}

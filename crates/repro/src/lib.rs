@@ -1,0 +1,251 @@
+//! Reproductions: published tables and figures, ours beside theirs.
+//!
+//! ```text
+//! experiments/NAME/experiment.toml --constants--> computation --values--+
+//!                  expected.csv    --published values-------------------+--> rows --> table, JSON
+//! ```
+//!
+//! What is published is typed by hand from the document and never comes from this program. A
+//! computation is a function that is registered by name in [`compute`]: it may evaluate formulas or
+//! run whole experiments. `experiments/README.md` says how to add one.
+
+pub mod compute;
+pub mod dq;
+mod folder;
+pub mod fuzz;
+pub mod html;
+pub mod machines;
+mod published;
+pub mod reception;
+mod report;
+mod table;
+
+pub use folder::{Contradiction, Role, Shelf};
+pub use lastmeter_lab::profile::constants::{ConstantType, Constants, Origin, Origins};
+pub use lastmeter_lab::profile::error::Error;
+pub use published::{Published, Tolerance};
+pub use report::{Report, Row, SCHEMA, Sheet, Summary};
+pub use table::Style;
+pub(crate) use table::cells;
+
+use compute::{Computed, Kept, Setting};
+use folder::{Expected, Experiment};
+use lastmeter_engine::{Parallel, Serial};
+use lastmeter_ledger::drawing::Drawing;
+use lastmeter_ledger::plots::Plot;
+
+/// What holds for all experiments of a reproduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Names the random streams of those that simulate.
+    pub seed: u64,
+}
+
+/// Is told how far a computation of many runs has come. It changes no value.
+pub trait Observer: Sync {
+    /// So many more runs are to be done.
+    fn planned(&self, runs: u64);
+    /// One of them is done.
+    fn done(&self);
+}
+
+/// Nobody looks.
+impl Observer for () {
+    fn planned(&self, _runs: u64) {}
+    fn done(&self) {}
+}
+
+/// How much a reproduction does, and with what; its values depend on `full` alone.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// Brings the threads.
+    pub parallel: &'a dyn Parallel,
+    /// Whether long simulations have the length and the cases of the document, and not fewer.
+    pub full: bool,
+    /// Is told of each run.
+    pub observer: &'a dyn Observer,
+}
+
+impl Means<'_> {
+    /// One thread, and what takes seconds.
+    pub const PLAIN: Means<'static> = Means { parallel: &Serial, full: false, observer: &() };
+}
+
+impl std::fmt::Debug for Means<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Means").field("full", &self.full).finish_non_exhaustive()
+    }
+}
+
+/// Reproduces what `select` says: a row (`E-64`), a system (`E`), an experiment
+/// (`cim-equations`), or `all`.
+///
+/// ```
+/// use crate::{Options, Shelf, run};
+/// let report = run("J-18", &Shelf::builtin(), Options { seed: 1 })?;
+/// let row = report.rows().next().expect("J-18 has a row");
+/// assert_eq!((row.measured, row.pass), (Some(21.0), true));
+/// # Ok::<(), crate::Error>(())
+/// ```
+///
+/// # Errors
+/// Nothing is called `select`, a file of an experiment is wrong, or a computation failed.
+pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Error> {
+    let jobs = plan(select, shelf)?;
+    let sheets = jobs.into_iter().map(|job| job.run(options)).collect::<Result<_, _>>()?;
+    Ok(Report { sheets })
+}
+
+/// An experiment of which all rows or those of one id are to be reproduced.
+pub struct Job {
+    experiment: Experiment,
+    id: Option<String>,
+    kept: Kept,
+}
+
+/// The jobs that `select` means, so that a caller can run them one by one and show what it has.
+///
+/// # Errors
+/// Nothing is called `select`, or a file of an experiment is wrong.
+pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
+    let experiments = shelf.experiments()?;
+    let is = |name: &str| name.eq_ignore_ascii_case(select);
+    let all = is("all");
+    let has_row = |experiment: &Experiment| experiment.rows.iter().any(|row| is(&row.id));
+    let mut names = vec!["all".to_owned()];
+    for experiment in &experiments {
+        names.extend([experiment.name.clone(), experiment.system.clone()]);
+        names.extend(experiment.rows.iter().map(|row| row.id.clone()));
+    }
+    let job = |experiment: Experiment| {
+        let whole = all || is(&experiment.name) || is(&experiment.system);
+        let id = (!whole && has_row(&experiment)).then(|| select.to_owned());
+        (whole || id.is_some()).then(|| Job { experiment, id, kept: Kept::default() })
+    };
+    let jobs: Vec<Job> = experiments.into_iter().filter_map(job).collect();
+    match jobs.is_empty() {
+        true => Err(Error::unknown("row, system or experiment", select, names)),
+        false => Ok(jobs),
+    }
+}
+
+impl Job {
+    /// The experiment's name, for progress.
+    pub fn name(&self) -> &str {
+        &self.experiment.name
+    }
+
+    /// The figures of the document drawn from our run; none where nobody has described any.
+    ///
+    /// # Errors
+    /// The computation failed.
+    pub fn plots(&self, options: Options, means: Means<'_>) -> Result<Vec<Plot>, Error> {
+        let Some(figures) = self.experiment.figures else { return Ok(Vec::new()) };
+        let constants = &self.experiment.constants;
+        let (seed, kept) = (options.seed, &self.kept);
+        figures(&Setting { constants, seed, id: None, later: &[], means, kept })
+    }
+
+    /// What else is drawn of the document; none where nobody has described any.
+    ///
+    /// # Errors
+    /// The computation failed.
+    pub fn drawings(&self, options: Options, means: Means<'_>) -> Result<Vec<Drawing>, Error> {
+        let Some(drawings) = compute::drawings(self.name()) else { return Ok(Vec::new()) };
+        let constants = &self.experiment.constants;
+        let (seed, kept) = (options.seed, &self.kept);
+        drawings(&Setting { constants, seed, id: None, later: &[], means, kept })
+    }
+
+    /// Computes, and puts the results beside what was published.
+    ///
+    /// # Errors
+    /// The computation failed, or computed something that nothing published stands beside.
+    pub fn run(self, options: Options) -> Result<Sheet, Error> {
+        self.run_with(options, Means::PLAIN)
+    }
+
+    /// As [`Job::run`], with these means.
+    ///
+    /// # Errors
+    /// As for [`Job::run`].
+    pub fn run_with(self, options: Options, means: Means<'_>) -> Result<Sheet, Error> {
+        let Job { experiment, id, kept } = self;
+        let constants = &experiment.constants;
+        let id_given = id.as_deref();
+        let long = |of: &str| experiment.full.iter().any(|id| id.eq_ignore_ascii_case(of));
+        let means = Means { full: means.full || id_given.is_some_and(long), ..means };
+        let later = if means.full { &[][..] } else { &experiment.full[..] };
+        let seed = options.seed;
+        let setting = Setting { constants, seed, id: id_given, later, means, kept: &kept };
+        let computed = (experiment.compute)(&setting)?;
+        for value in &computed {
+            let expected = experiment.rows.iter().any(|row| row.is_of(value));
+            if !expected {
+                let item = format!("{}, {}", value.id, value.item);
+                let items = experiment.rows.iter().map(|row| format!("{}, {}", row.id, row.item));
+                return Err(Error::unknown("published value", &item, items));
+            }
+        }
+        let rows = experiment.rows.iter().filter(|row| setting.wants(&row.id));
+        let rows: Vec<Row> =
+            rows.map(|row| beside(&experiment, row, &computed)).collect::<Result<_, _>>()?;
+        let touched = |contradiction: &Contradiction| {
+            rows.iter().any(|row| contradiction.rows.contains(&row.id))
+        };
+        let later = experiment.rows.iter().filter(|row| later.contains(&row.id)).count();
+        Ok(Sheet {
+            later: later as u64,
+            contradictions: experiment.contradictions.into_iter().filter(touched).collect(),
+            constants: experiment.constants.origins(),
+            name: experiment.name,
+            system: experiment.system,
+            title: experiment.title,
+            question: experiment.question,
+            rows,
+        })
+    }
+}
+
+/// What a reader should know: what the folder says, then what the run does.
+fn note(published: &str, remark: &str) -> String {
+    match (published.is_empty(), remark.is_empty()) {
+        (_, true) => published.to_owned(),
+        (true, false) => remark.to_owned(),
+        (false, false) => format!("{published}; {remark}"),
+    }
+}
+
+/// One published value and what was computed for it, if anything was.
+fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Result<Row, Error> {
+    let value = computed.iter().find(|value| row.is_of(value));
+    let measured = value
+        .map(|computed| {
+            computed.value.in_unit(&row.unit).ok_or_else(|| {
+                let found = computed.value.units().join(", ");
+                let message = format!(
+                    "{}, {}: what is computed has no `{}`; it can be in {found}",
+                    row.id, row.item, row.unit
+                );
+                Error::file(&experiment.csv(), row.line, message)
+            })
+        })
+        .transpose()?;
+    let judgement = measured.map(|value| row.tolerance.judge(&row.published, value));
+    Ok(Row {
+        schema: SCHEMA,
+        id: row.id.clone(),
+        item: row.item.clone(),
+        published: row.published.clone(),
+        measured: measured.filter(|value| value.is_finite()),
+        error: judgement.and_then(|judgement| judgement.error),
+        tolerance: row.tolerance.to_string(),
+        pass: judgement.is_some_and(|judgement| judgement.pass),
+        note: note(&row.note, value.map_or("", |computed| &computed.remark)),
+        unit: row.unit.clone(),
+        section: row.section.clone(),
+        role: row.role,
+        experiment: experiment.name.clone(),
+        contradicted: experiment.contradictions.iter().any(|c| c.rows.contains(&row.id)),
+    })
+}

@@ -1,0 +1,289 @@
+//! Fragments of application data units on a byte link, and how they come together again.
+//!
+//! ```text
+//! type 4 | priority 4 | flags 8 | unit 16 | length 16 | CRC-8 of the header | data | at the end: CRC-32
+//!                        1 start, 2 end, 4 abort
+//! ```
+//!
+//! A unit is one or more fragments; only a more urgent unit comes between them. So a receiver needs
+//! a place for one unit of each priority. The CRC-32 is that of AAL5 over the whole unit.
+//!
+//! Source: Aurora, §2.4 names "header formats and forwarding algorithms" and gives none; these are
+//! ours (A-167).
+//!
+//! ```
+//! use crate::machines::framing::{Arrived, Reassembler, Fragment, emit};
+//! let unit = b"a whole unit";
+//! let mut line = Vec::new();
+//! emit(&Fragment::part(7, 0, unit, 0..6), &mut line)?;
+//! emit(&Fragment::part(9, 5, b"urgent", 0..6), &mut line)?;
+//! emit(&Fragment::part(7, 0, unit, 6..12), &mut line)?;
+//! let arrived = Reassembler::default().receive(&line)?;
+//! assert_eq!(arrived[0], Arrived { unit: 9, priority: 5, data: b"urgent".to_vec() });
+//! assert_eq!(arrived[1].data, unit);
+//! # Ok::<(), lastmeter_wire::Error>(())
+//! ```
+
+use lastmeter_wire::Error;
+use lastmeter_wire::crc::{crc8, crc32};
+use std::ops::Range;
+
+/// What the first four bits say.
+const TYPE: u8 = 0xa;
+/// Priorities: the greater the more urgent.
+pub const PRIORITIES: usize = 16;
+/// Bytes before a fragment's data.
+pub const HEADER_LEN: usize = 7;
+/// Bytes after the data of a unit's last fragment.
+pub const TRAILER_LEN: usize = 4;
+/// The longest unit that a receiver keeps.
+pub const UNIT_LEN_MAX: usize = 1 << 20;
+
+const START: u8 = 1;
+const END: u8 = 2;
+const ABORT: u8 = 4;
+
+/// A fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Which unit.
+    pub unit: u16,
+    /// Below [`PRIORITIES`].
+    pub priority: u8,
+    /// Whether it is the unit's first.
+    pub start: bool,
+    /// The CRC-32 of the whole unit, if it is the unit's last.
+    pub end: Option<u32>,
+    /// Whether the unit ends here unfinished.
+    pub abort: bool,
+    /// Its data.
+    pub data: &'a [u8],
+}
+
+impl<'a> Fragment<'a> {
+    /// So much of a unit.
+    pub fn part(unit: u16, priority: u8, data: &'a [u8], range: Range<usize>) -> Fragment<'a> {
+        let end = (range.end == data.len()).then(|| crc32(data));
+        let start = range.start == 0;
+        Fragment { unit, priority, start, end, abort: false, data: &data[range] }
+    }
+}
+
+/// Appends a fragment.
+///
+/// # Errors
+/// If its priority or its length do not fit.
+pub fn emit(fragment: &Fragment<'_>, bytes: &mut Vec<u8>) -> Result<(), Error> {
+    let refuse = |what, value: usize, max: usize| Error::DoesNotFit {
+        what,
+        value: value as u64,
+        max: max as u64,
+    };
+    if usize::from(fragment.priority) >= PRIORITIES {
+        return Err(refuse("fragment's priority", fragment.priority.into(), PRIORITIES - 1));
+    }
+    let len = u16::try_from(fragment.data.len())
+        .map_err(|_| refuse("fragment's data", fragment.data.len(), u16::MAX.into()))?;
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    let flags = flag(fragment.start, START)
+        | flag(fragment.end.is_some(), END)
+        | flag(fragment.abort, ABORT);
+    let start = bytes.len();
+    bytes.extend([TYPE << 4 | fragment.priority, flags]);
+    bytes.extend(fragment.unit.to_be_bytes());
+    bytes.extend(len.to_be_bytes());
+    bytes.push(crc8(&bytes[start..]));
+    bytes.extend(fragment.data);
+    bytes.extend(fragment.end.iter().flat_map(|crc| crc.to_be_bytes()));
+    Ok(())
+}
+
+/// Reads the first fragment of `bytes`, and what follows it.
+///
+/// # Errors
+/// If it is cut short, or its header is damaged or says what cannot be.
+pub fn parse(bytes: &[u8]) -> Result<(Fragment<'_>, &[u8]), Error> {
+    let short = |need| Error::Truncated { what: "fragment", need, have: bytes.len() };
+    let Some((&[kind, flags, u0, u1, l0, l1, _], rest)) = bytes.split_first_chunk::<HEADER_LEN>()
+    else {
+        return Err(short(HEADER_LEN));
+    };
+    // A header followed by its own CRC leaves zero.
+    if crc8(&bytes[..HEADER_LEN]) != 0 {
+        return Err(Error::Corrupt { what: "fragment's header" });
+    }
+    if kind >> 4 != TYPE
+        || flags & !(START | END | ABORT) != 0
+        || flags & END != 0 && flags & ABORT != 0
+    {
+        return Err(Error::Invalid { what: "fragment's header", found: kind.into() });
+    }
+    let len = usize::from(u16::from_be_bytes([l0, l1]));
+    let trailer = if flags & END == 0 { 0 } else { TRAILER_LEN };
+    if rest.len() < len + trailer {
+        return Err(short(HEADER_LEN + len + trailer));
+    }
+    let (data, rest) = rest.split_at(len);
+    let (crc, rest) = rest.split_at(trailer);
+    let fragment = Fragment {
+        unit: u16::from_be_bytes([u0, u1]),
+        priority: kind & 0xf,
+        start: flags & START != 0,
+        end: crc.first_chunk().map(|crc| u32::from_be_bytes(*crc)),
+        abort: flags & ABORT != 0,
+        data,
+    };
+    Ok((fragment, rest))
+}
+
+/// A unit that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which.
+    pub unit: u16,
+    /// How urgent it was.
+    pub priority: u8,
+    /// All of it.
+    pub data: Vec<u8>,
+}
+
+/// What a receiver did for units, which is what an end-node's processor is asked for (A-168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Fragments whose header was read.
+    pub fragments: u64,
+    /// Units that were handed on whole: one interrupt each.
+    pub units: u64,
+    /// Units that were thrown away: damaged, aborted, or too long.
+    pub discarded: u64,
+    /// Fragments that belong to no unit that was begun.
+    pub strays: u64,
+}
+
+/// Puts units together, one of each priority at a time.
+#[derive(Debug, Default)]
+pub struct Reassembler {
+    places: [Option<(u16, Vec<u8>)>; PRIORITIES],
+    /// What it did.
+    pub counts: Counts,
+}
+
+impl Reassembler {
+    /// Takes all fragments of `bytes`, and gives the units that became whole.
+    ///
+    /// # Errors
+    /// If a fragment cannot be read; those before it have been taken.
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Vec<Arrived>, Error> {
+        let mut arrived = Vec::new();
+        while !bytes.is_empty() {
+            let (fragment, rest) = parse(bytes)?;
+            arrived.extend(self.take(&fragment));
+            bytes = rest;
+        }
+        Ok(arrived)
+    }
+
+    /// Takes a fragment; gives the unit that it makes whole.
+    pub fn take(&mut self, fragment: &Fragment<'_>) -> Option<Arrived> {
+        self.counts.fragments += 1;
+        let place = &mut self.places[usize::from(fragment.priority) % PRIORITIES];
+        if fragment.start {
+            // The one before was never finished.
+            self.counts.discarded += u64::from(place.is_some());
+            *place = Some((fragment.unit, Vec::new()));
+        }
+        let Some((unit, mut data)) = place.take().filter(|(unit, _)| *unit == fragment.unit) else {
+            self.counts.strays += 1;
+            return None;
+        };
+        data.extend_from_slice(fragment.data);
+        if fragment.abort || data.len() > UNIT_LEN_MAX {
+            self.counts.discarded += 1;
+            return None;
+        }
+        match fragment.end {
+            None => {
+                *place = Some((unit, data));
+                None
+            }
+            Some(crc) if crc == crc32(&data) => {
+                self.counts.units += 1;
+                Some(Arrived { unit, priority: fragment.priority, data })
+            }
+            Some(_) => {
+                self.counts.discarded += 1;
+                None
+            }
+        }
+    }
+
+    /// Throws away what is unfinished, as after a reset of the link; says how many units that were.
+    pub fn reset(&mut self) -> u64 {
+        let open = self.places.iter_mut().filter_map(Option::take).count() as u64;
+        self.counts.discarded += open;
+        open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Units cut at random places, each interrupted by a more urgent one there.
+    fn interrupted(units: &[Vec<u8>], cut: &[prop::sample::Index]) -> Vec<u8> {
+        fn send(units: &[Vec<u8>], cut: &[prop::sample::Index], level: usize, line: &mut Vec<u8>) {
+            let Some(unit) = units.get(level) else { return };
+            let at = cut[level].index(unit.len() + 1);
+            let priority = level as u8;
+            emit(&Fragment::part(level as u16, priority, unit, 0..at), line).unwrap();
+            send(units, cut, level + 1, line);
+            if at < unit.len() {
+                emit(&Fragment::part(level as u16, priority, unit, at..unit.len()), line).unwrap();
+            }
+        }
+        let mut line = Vec::new();
+        send(units, cut, 0, &mut line);
+        line
+    }
+
+    proptest! {
+        #[test]
+        fn units_come_out_byte_for_byte_wherever_they_were_interrupted(
+            units in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 1..16),
+            cut in prop::collection::vec(any::<prop::sample::Index>(), 16),
+        ) {
+            let line = interrupted(&units, &cut);
+            let mut receiver = Reassembler::default();
+            let mut arrived = receiver.receive(&line).unwrap();
+            arrived.sort_by_key(|one| one.unit);
+            prop_assert!(arrived.iter().map(|one| &one.data).eq(&units));
+            prop_assert_eq!(receiver.reset(), 0);
+        }
+
+        #[test]
+        fn damage_is_found(
+            unit in prop::collection::vec(any::<u8>(), 1..100), at: prop::sample::Index, bit in 0u8..8,
+        ) {
+            let mut line = Vec::new();
+            emit(&Fragment::part(1, 0, &unit, 0..unit.len()), &mut line).unwrap();
+            let at = at.index(line.len());
+            line[at] ^= 1 << bit;
+            let arrived = Reassembler::default().receive(&line);
+            prop_assert!(arrived.is_err() || arrived.unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_aborted_or_reset_is_thrown_away_and_nothing_else() {
+        let mut receiver = Reassembler::default();
+        let whole = b"whole".as_slice();
+        assert_eq!(receiver.take(&Fragment::part(1, 0, whole, 0..2)), None);
+        assert_eq!(receiver.take(&Fragment::part(2, 3, whole, 0..2)), None);
+        let abort = Fragment { abort: true, start: false, ..Fragment::part(2, 3, whole, 0..0) };
+        assert_eq!(receiver.take(&abort), None);
+        assert!(receiver.take(&Fragment::part(1, 0, whole, 2..5)).is_some());
+        assert_eq!(receiver.take(&Fragment::part(4, 1, whole, 0..2)), None);
+        assert_eq!((receiver.reset(), receiver.counts.discarded, receiver.counts.units), (1, 2, 1));
+    }
+}

@@ -1,0 +1,139 @@
+//! The ledger of a receiving host: what its CPU did, what limits it, and what another way to
+//! receive would buy.
+
+use super::{Setup, Way};
+use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
+use lastmeter_engine::{Error, Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
+use lastmeter_host::receive::element::Receiver;
+use lastmeter_host::receive::{Host, Stages};
+use lastmeter_lab::close::{Close, close};
+use lastmeter_lab::livelock::{Names, livelock, shares_of};
+use lastmeter_ledger::{Confidence, Ledger, Provenance, Verdict, WhatIf};
+use lastmeter_net::sink::Sink;
+use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
+
+/// The CPU's name in the ledger.
+const CPU: &str = "host.cpu";
+/// A CPU that is busy for less has something left.
+const FULL: f64 = 0.99;
+
+/// A ledger and what it says in one word each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// With verdict, and a what-if for each other way.
+    pub ledger: Ledger,
+    /// Share of the CPU in reception: interrupts, polls and protocol.
+    pub reception: f64,
+    /// Share of the CPU in the application.
+    pub application: f64,
+}
+
+/// Runs `way` at `rate` packets a second for `length`, and each of `others` for comparison.
+///
+/// # Errors
+/// The books do not balance: a fault of the model.
+pub fn explain(
+    setup: &Setup,
+    (way, others): (&Way, &[Way]),
+    unit: Duration,
+    rate: f64,
+    length: Duration,
+) -> Result<Explained, Error> {
+    let mut ledger = run(setup, way, unit, rate, length)?;
+    let (reception, application) = shares(&ledger);
+    ledger.verdict = Some(verdict(&ledger, way, reception, application));
+    let baseline = ledger.goodput();
+    for other in others.iter().filter(|other| other.name != way.name) {
+        let predicted = run(setup, other, unit, rate, length)?.goodput();
+        ledger.what_ifs.push(WhatIf {
+            change: format!("{} instead", other.name),
+            metric: "goodput".to_owned(),
+            baseline,
+            predicted,
+            measured: None,
+            error: None,
+            gain: if baseline > 0.0 { predicted / baseline - 1.0 } else { predicted },
+        });
+    }
+    ledger.what_ifs.sort_by(|a, b| b.predicted.total_cmp(&a.predicted));
+    Ok(Explained { ledger, reception, application })
+}
+
+/// One run in the engine, so that its books are those of every other run.
+fn run(
+    setup: &Setup,
+    way: &Way,
+    unit: Duration,
+    rate: f64,
+    length: Duration,
+) -> Result<Ledger, Error> {
+    let mut graph = Graph::new(1);
+    let cpu = ResourceInfo { name: CPU.to_owned(), kind: ResourceKind::Cpu, units: 1 };
+    let cpu = graph.resource(cpu);
+    let mut stage = |name: String, on_cpu: bool| {
+        let resource = on_cpu.then_some(cpu);
+        graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+    };
+    let names = Names::new("host");
+    let stages = Stages {
+        interrupt: stage(names.interrupt, true),
+        switch: stage(names.switch, true),
+        accept: stage(names.accept, true),
+        transfer: stage(names.transfer, false),
+        protocol: stage(names.protocol, true),
+        application: stage(names.application, true),
+        polling: stage(names.polling, true),
+    };
+    let path = graph.path("network to application", "packets");
+    let header = Header::PLAIN;
+    let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header };
+    let gap = Draw::Constant(super::gap(rate));
+    let pattern = Pattern::Gaps { gap, sizes: Sizes::Constant(setup.len) };
+    let span = Span::ALWAYS;
+    let source = graph.add("source", Source::new(flow, pattern, span))?;
+    let host = Host::new(setup.options(cpu, stages), vec![(way.interface)(setup, unit)]);
+    let host = graph.add("host", Receiver::new(host))?;
+    let sink = graph.add("sink", Sink::default())?;
+    graph.connect(source, PortId(0), host, PortId(0))?;
+    graph.connect(host, PortId(0), sink, PortId(0))?;
+    let mut engine = graph.build(1)?;
+    engine.run_until(Time::START + length, &mut VirtualClock::default())?;
+    let title = format!("{} at {rate:.0} packets/s", way.name);
+    let provenance = Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: 1,
+        level: "model".to_owned(),
+        ..Provenance::default()
+    };
+    Ok(close(&engine.finish()?, Close { title, provenance }))
+}
+
+/// The CPU's shares in reception and in the application.
+fn shares(ledger: &Ledger) -> (f64, f64) {
+    ledger.resources.iter().find(|r| r.name == CPU).map_or((0.0, 0.0), shares_of)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn verdict(ledger: &Ledger, way: &Way, reception: f64, application: f64) -> Verdict {
+    if let Some(verdict) = livelock(ledger) {
+        let words = verdict.words.replace(CPU, &format!("with {}, {CPU}", way.name));
+        return Verdict { words, ..verdict };
+    }
+    let used = ledger.resources.first().map_or(0.0, |cpu| cpu.busy + cpu.blocked);
+    let (resource, words) = match used >= FULL {
+        false => (None, format!("Nothing limits: the CPU is in use for {}.", percent(used))),
+        true => (
+            Some(CPU.to_owned()),
+            format!(
+                "{CPU} limits: {} for reception and {} for the application.",
+                percent(reception),
+                percent(application)
+            ),
+        ),
+    };
+    let confidence = Confidence::High;
+    Verdict { resource, utilisation: used, confidence, runner_up: None, words }
+}

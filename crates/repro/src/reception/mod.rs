@@ -1,0 +1,111 @@
+//! Reception under load: every policy of 1997 and of today on one host, its ledger, its curves.
+//!
+//! ```text
+//! source of regular or random packets --> receiving host, one policy --> sink
+//! ```
+//!
+//! A [`Setup`] is a host and its interface; a [`Way`] is a policy with its parameters, by name.
+
+pub mod chart;
+mod ledger;
+pub mod sweep;
+mod ways;
+
+pub use ledger::{Explained, explain};
+pub use ways::{Era, Way, of_1997, of_today};
+
+use lastmeter_base::{Bytes, Draw, Duration, StageId, Time};
+use lastmeter_engine::ResourceId;
+use lastmeter_host::receive::admission::EarlyDrop;
+use lastmeter_host::receive::trial::{self, Arrivals, Outcome};
+use lastmeter_host::receive::{
+    Commands, Costs, Host, InterfaceOptions, Options, Policy, Scheduling, Stages,
+};
+
+/// A host and its interface, without its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// What reception costs.
+    pub costs: Costs,
+    /// How threads take turns.
+    pub scheduling: Scheduling,
+    /// How many commands a packet takes.
+    pub commands: Commands,
+    /// Packets that the adapter or its ring has room for.
+    pub adapter_buffers: u64,
+    /// Packets announced at once.
+    pub announced_max: u64,
+    /// Receive buffers of the host.
+    pub host_buffers: u64,
+    /// From acceptance into memory.
+    pub transfer: Duration,
+    /// Length of a packet.
+    pub len: Bytes,
+}
+
+/// The stages' numbers where nobody reads the books.
+const STAGES: Stages = Stages {
+    interrupt: StageId(0),
+    switch: StageId(1),
+    accept: StageId(2),
+    transfer: StageId(3),
+    protocol: StageId(4),
+    application: StageId(5),
+    polling: StageId(6),
+};
+
+impl Setup {
+    /// An interface with early drop, under `policy`.
+    pub fn interface(&self, policy: Box<dyn Policy>) -> InterfaceOptions {
+        InterfaceOptions {
+            policy,
+            accepts: Some(Box::new(EarlyDrop)),
+            takes: None,
+            commands: self.commands,
+            adapter_buffers: self.adapter_buffers,
+            announced_max: self.announced_max,
+            host_buffers: self.host_buffers,
+            transfer: self.transfer,
+            reservation: None,
+        }
+    }
+
+    /// The options of its host.
+    pub fn options(&self, cpu: ResourceId, stages: Stages) -> Options {
+        Options { costs: self.costs, scheduling: self.scheduling, cpu, stages }
+    }
+
+    /// A host with these interfaces.
+    pub fn host(&self, interfaces: Vec<InterfaceOptions>) -> Host {
+        Host::new(self.options(ResourceId(0), STAGES), interfaces)
+    }
+
+    /// Regular packets, so many a second.
+    pub fn periodic(&self, rate: f64) -> Arrivals {
+        // The first comes off the grid of clocks, which start with the run.
+        let start = Time::START + Duration::from_us(7);
+        Arrivals { gap: Draw::Constant(gap(rate)), len: self.len, flows: 1, start }
+    }
+
+    /// Packets at random, so many a second on average.
+    pub fn poisson(&self, rate: f64) -> Arrivals {
+        Arrivals { gap: Draw::Exponential(gap(rate)), ..self.periodic(rate) }
+    }
+
+    /// Offers `arrivals` to one interface; a fifth of `length` goes before as warm-up.
+    pub fn offer(
+        &self,
+        interface: InterfaceOptions,
+        arrivals: Arrivals,
+        seed: u64,
+        length: Duration,
+    ) -> Outcome {
+        let host = self.host(vec![interface]);
+        trial::run(host, &[arrivals], seed, length / 5, length)
+    }
+}
+
+/// The gap between packets at `rate` a second, to the picosecond.
+pub fn gap(rate: f64) -> Duration {
+    Duration::from_ps((1e12 / rate).round() as u64)
+}

@@ -1,0 +1,155 @@
+//! What comes of a reproduction: rows, sheets of one experiment each, and a summary per system.
+
+use super::folder::{Contradiction, Role};
+use super::published::Published;
+use crate::Origins;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The version of a row's JSON. It changes when a key changes its meaning or goes away.
+pub const SCHEMA: &str = "lastmeter.repro/1";
+
+/// One published value, and ours beside it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
+    /// As the list of what is reproduced has it.
+    pub id: String,
+    /// What it is, unique among the rows of this id.
+    pub item: String,
+    /// What the document says: a number, the two ends of a range, or `true` for a statement.
+    pub published: Published,
+    /// What we get, in the same unit; `None` where nothing was computed. A statement that holds
+    /// is 1.
+    pub measured: Option<f64>,
+    /// Relative to what is published, with its sign; 0 for a bound that holds.
+    pub error: Option<f64>,
+    /// How near is near enough, as `expected.csv` has it.
+    pub tolerance: String,
+    /// Whether it is.
+    pub pass: bool,
+    /// What a reader should know.
+    pub note: String,
+    /// The unit of both values, as the document has it.
+    pub unit: String,
+    /// Where the document says so.
+    pub section: String,
+    /// Whether it was given, fitted, derived or predicted.
+    pub role: Role,
+    /// The experiment that it belongs to.
+    pub experiment: String,
+    /// Whether the document contradicts itself about it.
+    pub contradicted: bool,
+}
+
+/// The rows of one experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sheet {
+    /// The name of its folder.
+    pub name: String,
+    /// The letter of the system that it belongs to.
+    pub system: String,
+    /// What it is called.
+    pub title: String,
+    /// What it is meant to answer.
+    pub question: String,
+    /// Where its constants come from.
+    pub constants: Origins,
+    /// Where the document contradicts itself about these rows.
+    pub contradictions: Vec<Contradiction>,
+    /// Rows that only a full run judges and that are left out here.
+    pub later: u64,
+    /// In the order of `expected.csv`.
+    pub rows: Vec<Row>,
+}
+
+/// What comes of a reproduction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// One for each experiment.
+    pub sheets: Vec<Sheet>,
+}
+
+/// A system in one line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// The letter.
+    pub system: String,
+    /// Rows.
+    pub rows: u64,
+    /// Rows within their tolerance.
+    pub reproduced: u64,
+    /// Rows that only repeat a constant.
+    pub given: u64,
+    /// Rows that a constant was fitted to.
+    pub fitted: u64,
+    /// Rows that were worked out by hand and are not printed.
+    pub derived: u64,
+    /// Rows that are printed, and nothing of which went into the computation.
+    pub predicted: u64,
+    /// Of all rows but the given ones that have an error: half have no larger one than this.
+    pub error_median: Option<f64>,
+    /// The largest error, given rows again left out.
+    pub error_worst: Option<f64>,
+    /// Where the constants come from.
+    pub constants: Origins,
+    /// Places where the document contradicts itself.
+    pub contradictions: u64,
+}
+
+impl Report {
+    /// Every row.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.sheets.iter().flat_map(|sheet| &sheet.rows)
+    }
+
+    /// Whether every row is within its tolerance.
+    pub fn passes(&self) -> bool {
+        self.rows().all(|row| row.pass)
+    }
+
+    /// A JSON object a row, a line each.
+    ///
+    /// # Errors
+    /// None that a row of this program can cause.
+    pub fn json_lines(&self) -> Result<String, serde_json::Error> {
+        self.rows().map(|row| serde_json::to_string(row).map(|line| line + "\n")).collect()
+    }
+
+    /// One for each system, in the order of their letters.
+    pub fn summaries(&self) -> Vec<Summary> {
+        let mut systems: BTreeMap<&str, Vec<&Sheet>> = BTreeMap::new();
+        for sheet in &self.sheets {
+            systems.entry(&sheet.system).or_default().push(sheet);
+        }
+        systems.into_iter().map(|(system, sheets)| summary(system, &sheets)).collect()
+    }
+}
+
+fn summary(system: &str, sheets: &[&Sheet]) -> Summary {
+    let mut summary = Summary { system: system.to_owned(), ..Summary::default() };
+    let mut errors = Vec::new();
+    for sheet in sheets {
+        summary.constants.document += sheet.constants.document;
+        summary.constants.assumed += sheet.constants.assumed;
+        summary.constants.fitted += sheet.constants.fitted;
+        summary.contradictions += sheet.contradictions.len() as u64;
+        for row in &sheet.rows {
+            summary.rows += 1;
+            summary.reproduced += u64::from(row.pass);
+            match row.role {
+                Role::Given => summary.given += 1,
+                Role::Fitted => summary.fitted += 1,
+                Role::Derived => summary.derived += 1,
+                Role::Predicted => summary.predicted += 1,
+            }
+            errors.extend(row.error.filter(|_| row.role != Role::Given).map(f64::abs));
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    summary.error_worst = errors.last().copied();
+    // The lower of the two in the middle: an error that some row has.
+    summary.error_median = errors.get(errors.len().saturating_sub(1) / 2).copied();
+    summary
+}

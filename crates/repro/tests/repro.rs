@@ -1,0 +1,302 @@
+//! Reproductions from end to end: what is selected, what comes of it, how it looks, what is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../../lab/tests/golden/mod.rs"]
+mod golden;
+
+use lastmeter_repro::{Error, Options, Published, Report, Role, Shelf, Style, plan, run};
+use std::sync::OnceLock;
+
+const OPTIONS: Options = Options { seed: 1 };
+
+/// Simulates for minutes; its tests stand beside its computation.
+const SLOW: &str = "qsdrr";
+
+/// Everything but that is reproduced once, for all tests.
+static ALL: OnceLock<Report> = OnceLock::new();
+
+fn reproduce(select: &str) -> Report {
+    let run = || {
+        let jobs = plan(select, &Shelf::builtin()).unwrap();
+        let jobs = jobs.into_iter().filter(|job| job.name() != SLOW);
+        Report { sheets: jobs.map(|job| job.run(OPTIONS).unwrap()).collect() }
+    };
+    if select == "all" { ALL.get_or_init(run).clone() } else { run() }
+}
+
+/// The message for the first experiment with one of its files changed.
+fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
+    let text = std::fs::read_to_string(format!("../../{path}")).unwrap();
+    let changed = change(&text);
+    assert_ne!(text, changed, "the change must change something");
+    let mut shelf = Shelf::builtin();
+    shelf.insert(path, &changed);
+    run("all", &shelf, OPTIONS).unwrap_err().to_string()
+}
+
+const TOML: &str = "experiments/cim-equations/experiment.toml";
+const CSV: &str = "experiments/cim-equations/expected.csv";
+
+/// Rows that fall short, and why is in their experiments' READMEs.
+const SHORT: &[(&str, &str)] = &[
+    ("N-54", "TCP: fast Ethernet limits its hosts"),
+    ("N-62", "gain of peer DMA in the summary"),
+    ("A-39", "sends an order of magnitude faster than programmed"),
+    ("BBR-5", "10 % lost: goodput over what losses leave"),
+    ("BBR-5", "15 % lost: goodput over what losses leave"),
+    ("BBR-6", "two connections use the link"),
+    ("E-89", "reserved for films"),
+    ("E-92", "HQoS2: misses do not grow with best effort"),
+    ("E-94", "8 TwoQ RT Pri: late"),
+    ("E-94", "7 EDF FlowCtrl: missed"),
+    ("E-94", "7 less policing: missed"),
+    ("E-14", "CIM DMA, 2 KB transfer, by Table 5.1"),
+    ("E-14", "CIM DMA, 4 KB transfer, by Table 5.1"),
+    ("E-28", "the depth beyond which another gains little"),
+    ("E-33", "16 KB whole, depth 2"),
+    ("E-34", "saturation with 2 KB, depth 2"),
+    ("E-73", "4 KB: jitter virtually unchanged from depth 1 to 4"),
+    ("J-21", "longest wait, frames of up to 64 KB alone"),
+    ("J-21", "longest wait for the token, asynchronous"),
+    ("J-62", "wait behind the longest frame, bus"),
+    ("J-62", "wait behind the longest frame, space switch"),
+    ("D-111", "1500 bytes: collapses around 50 kpps"),
+    ("A-162", "shorter packets lose less"),
+];
+
+#[test]
+fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
+    let report = reproduce("all");
+    let short: Vec<_> = report.rows().filter(|row| !row.pass).collect();
+    let named: Vec<_> = short.iter().map(|row| (row.id.as_str(), row.item.as_str())).collect();
+    assert_eq!(named, SHORT, "{short:#?}");
+    assert_eq!(report.passes(), SHORT.is_empty(), "a failing row is told");
+}
+
+/// Every network and discipline for a second: which rows hold then says nothing.
+#[test]
+fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
+    let text = include_str!("../../../experiments/qsdrr/experiment.toml");
+    let short = ["40 s", "25 s"].iter().fold(text.to_owned(), |text, length| {
+        let found = format!("value = \"{length}\"");
+        assert!(text.contains(&found), "{found}");
+        text.replace(&found, "value = \"1 s\"")
+    });
+    let mut shelf = Shelf::builtin();
+    shelf.insert("experiments/qsdrr/experiment.toml", &short);
+    let report = run(SLOW, &shelf, OPTIONS).unwrap();
+    let later = report.sheets.iter().map(|sheet| sheet.later).sum::<u64>();
+    assert_eq!((report.rows().count(), later), (43, 15));
+    let full = ["D-84", "D-86"];
+    assert!(report.rows().all(|row| !full.contains(&row.id.as_str())), "only with --full");
+    for row in report.rows() {
+        assert!(row.measured.is_some(), "{}: {}", row.id, row.item);
+        assert!(row.pass || row.role != Role::Given, "{}: {}", row.id, row.item);
+    }
+}
+
+#[test]
+fn the_rows_that_the_first_experiments_promise_are_there() {
+    let report = reproduce("all");
+    let promised = [
+        ("E-64", 1510.0, 1509.5),
+        ("E-65", 4538.0, 4537.98),
+        ("E-66", 1748.0, 1748.48),
+        ("E-67", 3258.0, 3257.98),
+        ("E-68", 2808.0, 2807.98),
+        ("E-75", 1748.0, 1748.48),
+        ("A-132", 107.0, 107.0),
+        ("A-133", 83.0, 83.0),
+        ("J-17", 979.0, 979.0),
+        ("J-18", 21.0, 21.0),
+        ("J-19", 700.0, 546.466_667),
+        ("J-20", 300.0, 288.0),
+        ("J-21", 15.0, 15.0),
+    ];
+    for (id, published, measured) in promised {
+        let is = |value: &Published| matches!(value, Published::Number { value, .. } if *value == published);
+        let found = report
+            .rows()
+            .any(|row| row.id == id && is(&row.published) && row.measured == Some(measured));
+        assert!(found, "{id}: {published} beside {measured}");
+    }
+}
+
+#[test]
+fn a_row_a_system_an_experiment_or_all_can_be_selected() {
+    let ids = |select: &str| {
+        let report = reproduce(select);
+        let mut ids: Vec<String> = report.rows().map(|row| row.id.clone()).collect();
+        ids.dedup();
+        ids
+    };
+    assert_eq!(ids("E-64"), ["E-64"]);
+    assert_eq!(ids("e-64"), ["E-64"]);
+    assert_eq!(ids("link-sharing").len(), 12);
+    let budgets = ["J-16", "J-17", "J-18", "J-19", "J-20", "J-21", "J-56", "J-60"];
+    assert_eq!(ids("jetstream-budgets"), budgets);
+    assert_eq!(ids("afterburner-stream").len(), 9);
+    assert_eq!(ids("livelock-equations"), ["E-107", "E-109", "E-110", "E-112", "E-114", "E-121"]);
+}
+
+#[test]
+fn what_is_not_there_brings_what_is_nearly_called_so() {
+    let near = |select: &str| match run(select, &Shelf::builtin(), OPTIONS).unwrap_err() {
+        Error::Unknown { near, .. } => near,
+        other => panic!("{other}"),
+    };
+    assert!(near("E-41").contains(&"E-14".to_owned()));
+    assert_eq!(near("cim-equation"), ["cim-equations"]);
+    assert!(near("jetstream").contains(&"jetstream-ring".to_owned()));
+    assert_eq!(near("liveliness"), [""; 0]);
+    let message = run("E-7", &Shelf::builtin(), OPTIONS).unwrap_err().to_string();
+    let begins = "there is no row, system or experiment `E-7`; did you mean `E-";
+    assert!(message.starts_with(begins) && message.ends_with("`?"), "{message}");
+}
+
+#[test]
+fn a_summary_says_how_much_was_given_fitted_and_predicted() {
+    let report = reproduce("all");
+    let summaries = report.summaries();
+    let systems: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
+    // The five systems, and a line for what came later.
+    assert_eq!(systems, ["A", "BBR", "D", "E", "J", "N"]);
+    for all in &summaries {
+        let by_role = all.given + all.fitted + all.derived + all.predicted;
+        assert_eq!(by_role, all.rows, "{all:?}");
+        // What is fitted proves nothing: a constant for three predicted values at the most.
+        assert!(3 * all.constants.fitted <= all.predicted, "{all:?}");
+    }
+    let budgets = &reproduce("jetstream-budgets").summaries()[0];
+    assert_eq!((budgets.constants.assumed, budgets.constants.fitted), (5, 0));
+    // One row brings only what touches it.
+    assert_eq!(reproduce("J-18").summaries()[0].contradictions, 0);
+}
+
+#[test]
+fn a_row_in_json_has_the_promised_keys() {
+    let lines = reproduce("J-19").json_lines().unwrap();
+    let row: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(lines.matches('\n').count(), 1);
+    assert_eq!(row["schema"], "lastmeter.repro/1");
+    assert_eq!(row["id"], "J-19");
+    assert_eq!(row["item"], "T_overrun");
+    assert_eq!(row["published"], 700.0);
+    assert_eq!(row["measured"], 546.466667);
+    assert_eq!(row["error"], 0.0);
+    assert_eq!(row["tolerance"], "<");
+    assert_eq!(row["pass"], true);
+    assert!(row["note"].as_str().unwrap().contains("546"));
+    assert_eq!((&row["unit"], &row["role"]), (&"us".into(), &"predicted".into()));
+    let range = reproduce("A-134").json_lines().unwrap();
+    assert!(range.contains(r#""published":[50.0,200.0],"measured":80.0,"error":0.0"#), "{range}");
+}
+
+#[test]
+fn a_value_that_falls_short_fails_and_says_by_how_much() {
+    let mut shelf = Shelf::builtin();
+    let profile = include_str!("../../../profiles/adapters/cim.toml");
+    shelf.insert("profiles/adapters/cim.toml", &profile.replace("79.75 us", "80 us"));
+    let report = run("E-64", &shelf, OPTIONS).unwrap();
+    assert!(!report.passes());
+    let row = report.rows().nth(3).unwrap();
+    // 32 frames x 0.25 us more than 3902.
+    assert_eq!((row.measured, row.error, row.pass), (Some(3910.0), Some(8.0 / 3902.0), false));
+    assert!(report.table(Style { width: 80, colour: false }).contains("FAIL E-64"));
+}
+
+#[test]
+fn a_published_value_that_nothing_computes_fails() {
+    let mut shelf = Shelf::builtin();
+    let row = "J-22,never computed,1,us,exact,predicted,§3.1,\n";
+    let path = "experiments/jetstream-budgets/expected.csv";
+    let csv = include_str!("../../../experiments/jetstream-budgets/expected.csv");
+    shelf.insert(path, &format!("{csv}{row}"));
+    let report = run("J-22", &shelf, OPTIONS).unwrap();
+    let row = report.rows().next().unwrap();
+    assert_eq!((row.measured, row.error, row.pass, row.role), (None, None, false, Role::Predicted));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_line() {
+    let cases = [
+        (
+            CSV,
+            ",exact,given,Table 5.1,\nE-63,D_segsize",
+            ",near,given,Table 5.1,\nE-63,D_segsize",
+            "experiments/cim-equations/expected.csv:2:1: `near` is no tolerance",
+        ),
+        (
+            CSV,
+            "E-64,\"T_FC, 1 KB\",1429.75,us",
+            "E-64,\"T_FC, 1 KB\",1429.75,B",
+            "expected.csv:12:1: E-64, T_FC, 1 KB: what is computed has no `B`; it can be in ps, ns, us",
+        ),
+        (
+            CSV,
+            "E-64,\"T_FC, 1 KB\",",
+            "E-64,\"T_FC, 2 KB\",",
+            "there is no published value `E-64, T_FC, 1 KB`; did you mean `E-64, T_FC, 2 KB`",
+        ),
+        (CSV, "E-64,\"T_FC, 4 KB\"", "E-64,\"T_FC, 1 KB\"", "this id and item have a row already"),
+        (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",fast", "`fast` is no number"),
+        (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",1..2", "does not suit"),
+        (CSV, "E-64,\"T_FC, 1 KB\"", "F-64,\"T_FC, 1 KB\"", "ids begin with `E-`"),
+        (CSV, "exact,given", "exact,guessed", "guessed"),
+        (TOML, "\"cim-equations\"", "\"cim-equation\"", "did you mean `cim-equations`?"),
+        (
+            TOML,
+            "title",
+            "titel",
+            "experiment.toml:1:1: titel: a reproduction has no `titel`; did you mean `title`?",
+        ),
+        (
+            TOML,
+            "\"44 B\"",
+            "44",
+            "experiment.toml:8:27: constants.small_message.value: `44` has no unit",
+        ),
+        (
+            TOML,
+            "source = \"§5.1.3.1\"",
+            "source = \"\"",
+            "experiment.toml:8:1: constants.small_message: nothing says where it comes from",
+        ),
+        (
+            TOML,
+            "small_message =",
+            "small =",
+            "constants.small: the profile has this constant already",
+        ),
+        (TOML, "small_message =", "smal_message =", "did you mean `smal_message`"),
+        (TOML, "adapters/cim", "adapters/cin", "profiles/adapters/cin.toml:1:1: there is no such"),
+        (TOML, "rows = [\"E-75\"]", "rows = [\"E-76\"]", "a contradiction names `E-76`"),
+    ];
+    let mut wrong = Vec::new();
+    for (path, from, to, message) in cases {
+        let found = refusal(path, |text| text.replacen(from, to, 1));
+        wrong.extend((!found.contains(message)).then(|| format!("{from} -> {to}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_table_fits_its_width_and_loses_nothing() {
+    let report = reproduce("all");
+    for width in [80, 100, 120] {
+        let table = report.table(Style { width, colour: false });
+        let longest = table.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(width), "{longest:?} columns of {width}\n{table}");
+        let coloured = report.table(Style { width, colour: true });
+        let colours = ["\x1b[1;31m", "\x1b[32m", "\x1b[2m", "\x1b[1m", "\x1b[0m"];
+        let stripped = colours.iter().fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(stripped, table);
+    }
+    // One experiment of every sort of row, so that the picture changes only when its form does.
+    let report = reproduce("atomic2-authentication");
+    for width in [80, 120] {
+        let table = report.table(Style { width, colour: false });
+        golden::check(&format!("tests/goldens/repro-{width}.txt"), &table);
+    }
+}

@@ -1,0 +1,170 @@
+//! Measured and predicted as text, side by side.
+
+use super::own::run_per_message;
+use super::what_if::Candidate;
+use lastmeter_ledger::Ledger;
+use lastmeter_ledger::figures;
+use lastmeter_live::predict::{self, Prediction};
+use lastmeter_live::stages::{self, Stages};
+use lastmeter_live::transfer::{Measurement, Placement, Workload};
+
+/// The same rows of several ledgers side by side: throughput, what limits, what copies and costs.
+pub fn ledgers(named: &[(&str, &Ledger)]) -> String {
+    let copies = |ledger: &Ledger| {
+        let stages = ledger.paths.first().map_or(&[][..], |path| &path.stages);
+        stages.iter().map(|stage| stage.copies).sum::<u32>()
+    };
+    let limit = |ledger: &Ledger| {
+        let verdict = ledger.verdict.as_ref();
+        verdict.and_then(|v| v.resource.clone()).unwrap_or_else(|| "nothing decided".to_owned())
+    };
+    let in_use = |ledger: &Ledger| {
+        let verdict = ledger.verdict.as_ref();
+        verdict.map_or_else(String::new, |v| format!("{:.0} %", v.utilisation * 100.0))
+    };
+    let best = |ledger: &Ledger| {
+        let first = ledger.what_ifs.first();
+        first.map_or_else(String::new, |w| format!("{} ({:+.0} %)", w.change, w.gain * 100.0))
+    };
+    type Cell<'a> = (&'a str, &'a dyn Fn(&Ledger) -> String);
+    let rows: [Cell<'_>; 7] = [
+        ("goodput", &|ledger| rate(ledger.goodput())),
+        ("bytes a second", &|ledger| format!("{:.1} MB/s", ledger.goodput() / 8e6)),
+        ("limited by", &limit),
+        ("  in use", &in_use),
+        ("copies", &|ledger| copies(ledger).to_string()),
+        ("level", &|ledger| ledger.provenance.level.clone()),
+        ("best what-if", &best),
+    ];
+    let mut lines: Vec<String> = rows.iter().map(|(what, _)| format!("{what:<16}")).collect();
+    lines.insert(0, format!("{:<16}", ""));
+    for (name, ledger) in named {
+        let cells = rows.iter().map(|(_, cell)| cell(ledger));
+        let column: Vec<String> = std::iter::once((*name).to_owned()).chain(cells).collect();
+        let width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 3;
+        for (line, cell) in lines.iter_mut().zip(column) {
+            *line += &format!("{cell:<width$}");
+        }
+    }
+    let text: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    text.join("\n")
+}
+
+/// One line of the table: what, measured, predicted, and whether they can be compared.
+type Row = (String, Option<f64>, Option<f64>, fn(f64) -> String);
+
+/// The transfer as it was measured and as the host's constants have it.
+pub fn table(m: &Measurement, found: &Stages, prediction: &Prediction) -> String {
+    let work = predict::work_of(&m.setting);
+    let modelled = |what: &str| -> f64 {
+        let named = prediction.stages.iter().filter(|s| s.name.ends_with(what));
+        named.map(|s| s.per_message(&work)).sum()
+    };
+    let measured = |names: &[&str]| -> Option<f64> {
+        let named: Vec<f64> = found
+            .stages
+            .iter()
+            .filter(|s| names.contains(&s.name.as_str()))
+            .map(|s| s.per_message)
+            .collect();
+        (!named.is_empty()).then(|| named.iter().sum())
+    };
+    let core = |name: &str| -> f64 {
+        let here = prediction.stages.iter().filter(|s| s.resource == name);
+        here.map(|s| s.per_message(&work)).sum()
+    };
+    let mut rows: Vec<Row> =
+        vec![("goodput".into(), Some(m.goodput.windows.median), Some(prediction.goodput), rate)];
+    if let Some(latency) = m.latency.filter(|_| m.setting.workload == Workload::RequestResponse) {
+        let trip = f64::from(m.setting.streams) / prediction.message_rate;
+        rows.push(("round trip, median".into(), Some(latency.p50), Some(trip), figures::time));
+        // The model has the round trip as one constant and does not divide it.
+        return render(&rows, prediction);
+    }
+    let (s, r) = (run_per_message(m, &m.sender), run_per_message(m, &m.receiver));
+    if m.setting.placement == Placement::SameCore {
+        rows.push(("CPU a message".into(), Some(s + r), Some(core("core")), figures::time));
+    } else {
+        let ends = [("sender", s, core("sender core")), ("receiver", r, core("receiver core"))];
+        for (name, run, model) in ends {
+            rows.push((format!("{name}'s CPU a message"), Some(run), Some(model), figures::time));
+        }
+    }
+    let rest = [stages::SEGMENTATION, stages::REST, stages::CROSSING];
+    let groups: [(&str, Option<f64>, &str); 4] = [
+        ("  calls", measured(&[stages::CALLS]), "calls"),
+        ("  copy in", measured(&[stages::COPY_IN]), "copy in"),
+        ("  protocol, hop, wake-up", measured(&rest), "protocol and delivery"),
+        ("  copy out", measured(&[stages::COPY_OUT]), "copy out"),
+    ];
+    for (name, value, model) in groups {
+        rows.push((name.to_owned(), value, Some(modelled(model)), figures::time));
+    }
+    render(&rows, prediction)
+}
+
+fn rate(value: f64) -> String {
+    figures::rate(value)
+}
+
+fn render(rows: &[Row], prediction: &Prediction) -> String {
+    let mut out =
+        String::from("MEASURED AND MODELLED  the model knows only this host's constants\n");
+    out.push_str(&format!("  {:<26} {:>14} {:>14} {:>8}\n", "", "measured", "modelled", "error"));
+    for (name, measured, modelled, show) in rows {
+        let text = |value: &Option<f64>| value.map_or("not separate".to_owned(), show);
+        let error = match (measured, modelled) {
+            (Some(measured), Some(modelled)) if *measured > 0.0 => {
+                figures::gain(modelled / measured - 1.0)
+            }
+            _ => String::new(),
+        };
+        out.push_str(&format!(
+            "  {name:<26} {:>14} {:>14} {error:>8}\n",
+            text(measured),
+            text(modelled)
+        ));
+    }
+    let limit = prediction.uses.first().map_or("nothing", |u| u.resource.as_str());
+    out.push_str(&format!(
+        "  The model's limit is the {limit}; it expects to be wrong by {:.0} %.\n",
+        prediction.uncertainty * 100.0
+    ));
+    out
+}
+
+/// What was applied: predicted, measured, error.
+pub fn applied(candidate: &Candidate) -> String {
+    let row = &candidate.row;
+    let show = |value| figures::metric(&row.metric, value);
+    let (Some(measured), Some(error)) = (row.measured, row.error) else {
+        return format!(
+            "WHAT IF  {} (--what-if {})\n  predicted {}, {} against {} now; not applied\n",
+            row.change,
+            candidate.change.key(),
+            show(row.predicted),
+            figures::gain(row.gain),
+            show(row.baseline)
+        );
+    };
+    let real = match row.metric.as_str() {
+        "latency" => row.baseline / measured - 1.0,
+        _ => measured / row.baseline - 1.0,
+    };
+    let within = match error.abs() <= candidate.uncertainty {
+        true => "within",
+        false => "outside",
+    };
+    format!(
+        "APPLIED  {} (--what-if {})\n  predicted {} ({}), measured {} ({})\n  error {}: {within} \
+         the {:.0} % that the model expects\n",
+        row.change,
+        candidate.change.key(),
+        show(row.predicted),
+        figures::gain(row.gain),
+        show(measured),
+        figures::gain(real),
+        figures::gain(error),
+        candidate.uncertainty * 100.0
+    )
+}

@@ -1,0 +1,69 @@
+//! What `lastmeter why` makes of a measurement: ledger, verdict, what-ifs, and words for all of it.
+//!
+//! Nothing here measures; [`lastmeter_live`] does, and these functions turn its results into the
+//! one output of every command.
+//!
+//! | module      | turns                                         | into                            |
+//! |-------------|-----------------------------------------------|---------------------------------|
+//! | `own`       | a transfer of our own and its stages          | a ledger                        |
+//! | `model`     | the prediction of the same transfer           | a ledger to stand beside it     |
+//! | `observed`  | what was seen of somebody else's program      | a ledger                        |
+//! | `judgement` | the measuring side's verdict                  | the ledger's terms              |
+//! | `change`    | one thing changed, by name (`mtu=4000`)       | another setting or another host |
+//! | `what_if`   | changes                                       | ranked predictions              |
+//! | `beside`    | measured and predicted                        | text, side by side              |
+//! | `explain`   | the name of a stage or figure                 | how it was measured             |
+//! | `reach`     | profiles of hosts, and a rate                 | which of them carries it        |
+//! | `ranking`   | predictions and measurements of a few changes | whether their order was right   |
+//! | `host`      | a calibration                                 | a table, beside older hosts     |
+
+pub mod beside;
+pub mod change;
+pub mod explain;
+pub mod host;
+pub mod judgement;
+pub mod model;
+pub mod observed;
+pub mod own;
+pub mod ranking;
+pub mod reach;
+pub mod what_if;
+
+/// Words of a setting for titles: what differs from what a reader would assume.
+pub(crate) fn words_of(setting: &lastmeter_live::transfer::Setting) -> String {
+    use lastmeter_live::transfer::{CopyIn, Placement, Workload};
+    let streams = match setting.streams {
+        1 => String::new(),
+        n => format!("{n} x "),
+    };
+    let mut words = vec![match setting.workload {
+        Workload::Stream => format!("{streams}stream of {} messages", setting.message),
+        Workload::RequestResponse => format!("{streams}request/response of {}", setting.message),
+        Workload::SmallMessages => {
+            format!("{streams}{} messages, each sent at once", setting.message)
+        }
+    }];
+    words.push(format!("MTU {}", setting.mtu));
+    words.push(if setting.offload { "GSO on" } else { "GSO off" }.to_owned());
+    let buffers = [("send", setting.send_buffer), ("receive", setting.receive_buffer)];
+    for (name, size) in buffers {
+        words.extend(size.map(|size| format!("{name} buffer {size}")));
+    }
+    words.push(
+        match setting.placement {
+            Placement::SameCore => "both ends on one core",
+            Placement::OtherCore => "ends on different cores",
+            Placement::Free => "ends where the scheduler likes",
+        }
+        .to_owned(),
+    );
+    match setting.copy_in {
+        CopyIn::Copy => {}
+        CopyIn::ZeroCopy => words.push("MSG_ZEROCOPY".to_owned()),
+        CopyIn::SendFile => words.push("sent by reference".to_owned()),
+    }
+    if !setting.copy_out {
+        words.push("data not read".to_owned());
+    }
+    words.join(", ")
+}

@@ -1,0 +1,190 @@
+//! What was seen of somebody else's program, as a ledger.
+//!
+//! The path is the connection that moved most data, as its own end sees it. A resource here is
+//! something that can limit, and busy the fraction of time in which it did; fractions of different
+//! ones may overlap, for a program can fill its CPU while its window is shut.
+
+use super::judgement;
+use lastmeter_ledger::{
+    Balance, Confidence, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Source, Stage,
+    Times, Totals, Verdict,
+};
+use lastmeter_live::observe::{Observation, Observed};
+use lastmeter_live::verdict::Limit;
+use std::collections::BTreeMap;
+
+const CPU: &str = "CPU";
+const SENDER: &str = "sending application";
+const RECEIVER: &str = "receiving application";
+const BUFFER: &str = "send buffer";
+const NETWORK: &str = "network";
+const WINDOW: &str = "receiver's window";
+
+/// Connections with a smaller part of the bytes of the busiest are not shown.
+const WEIGHTY: u64 = 100;
+
+/// Makes the ledger of `command`.
+pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
+    Ledger {
+        schema: SCHEMA.to_owned(),
+        title: format!("What limited `{command}`"),
+        duration: seen.elapsed,
+        paths: weighty(seen).map(path).collect(),
+        resources: resources(seen),
+        verdict: Some(verdict(seen)),
+        what_ifs: Vec::new(),
+        balance: Balance::default(),
+        certificate: None,
+        provenance: Provenance {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(command) },
+            level: "L0".to_owned(),
+            host,
+            ..Provenance::default()
+        },
+        notes: notes(seen),
+        series: Vec::new(),
+    }
+}
+
+/// The connections that carried something: a control connection explains nothing.
+fn weighty(seen: &Observation) -> impl Iterator<Item = &Observed> {
+    let bytes = |one: &Observed| one.sent + one.received;
+    let most = seen.connections.iter().map(bytes).max().unwrap_or(0);
+    seen.connections.iter().filter(move |one| bytes(one) > most / WEIGHTY)
+}
+
+fn verdict(seen: &Observation) -> Verdict {
+    let Some(verdict) = &seen.verdict else {
+        return Verdict {
+            resource: None,
+            utilisation: 0.0,
+            confidence: Confidence::Undecided,
+            runner_up: None,
+            words: "No TCP connection of the command was seen, so nothing can be said.".to_owned(),
+        };
+    };
+    judgement::judged(verdict, |limit| match limit {
+        Limit::SenderApplication => Some(SENDER),
+        Limit::ReceiverApplication => Some(RECEIVER),
+        Limit::SendBuffer => Some(BUFFER),
+        Limit::Network(_) => Some(NETWORK),
+        Limit::ReceiverWindow => Some(WINDOW),
+        Limit::SenderCpu | Limit::ReceiverCpu | Limit::SharedCpu => Some(CPU),
+        _ => None,
+    })
+}
+
+/// Whether the program sends on this connection more than it receives.
+fn sends(one: &Observed) -> bool {
+    one.sent >= one.received
+}
+
+fn path(one: &Observed) -> Path {
+    let (name, bytes) = match sends(one) {
+        true => (format!("{} to {}", one.local, one.remote), one.sent),
+        false => (format!("{} to {}", one.remote, one.local), one.received),
+    };
+    let packets = match sends(one) {
+        true => u64::from(one.last.data_segments_out),
+        false => u64::from(one.last.segments_in),
+    };
+    let delivered = Count { packets, bytes };
+    let repeated = u64::from(one.last.retransmits);
+    let stage = Stage {
+        name: format!("round trip {}", one.local),
+        resource: None,
+        packets,
+        bytes,
+        wait: Times { mean: one.rtt, ..Times::default() },
+        service: Times::default(),
+        blocked: Times::default(),
+        copies: 0,
+        touches: 0,
+        drops: BTreeMap::new(),
+    };
+    Path {
+        name,
+        class: match (sends(one), repeated) {
+            (true, 0) => "sends".to_owned(),
+            (true, repeated) => format!("sends, {repeated} segments repeated"),
+            (false, _) => "receives".to_owned(),
+        },
+        stages: vec![stage],
+        latencies: Vec::new(),
+        totals: Totals {
+            offered: delivered,
+            delivered,
+            dropped: Count::default(),
+            held: 0,
+            goodput: bytes as f64 * 8.0 / one.seen.max(f64::MIN_POSITIVE),
+            loss: 0.0,
+            latency: Latency { mean: one.rtt, ..Latency::default() },
+            jitter: 0.0,
+            reordered: 0,
+            corrupted: 0,
+            memory_multiple: 0.0,
+            deadlines: None,
+        },
+    }
+}
+
+fn resources(seen: &Observation) -> Vec<Resource> {
+    let f = &seen.fractions;
+    let all = [
+        (SENDER, "application", f.sender_application),
+        (BUFFER, "buffer", f.send_buffer),
+        (NETWORK, "network", f.network),
+        (WINDOW, "buffer", f.receiver_window),
+        (RECEIVER, "application", f.receiver_application),
+    ];
+    let known = seen.connections.first();
+    let hidden = |name: &str| known.is_some_and(|one| !sends(one)) && name != RECEIVER;
+    let row = |name: &str, kind: &str, busy: f64, blocked: f64| Resource {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        units: 1,
+        busy,
+        blocked,
+        idle: (1.0 - busy - blocked).max(0.0),
+        by_stage: BTreeMap::new(),
+        bytes_per_delivered_byte: 0.0,
+    };
+    // What only the sender's kernel counts is not known of a program that receives.
+    let mut rows: Vec<Resource> = all
+        .into_iter()
+        .filter(|(name, ..)| known.is_some() && !hidden(name))
+        .map(|(name, kind, share)| row(name, kind, share.clamp(0.0, 1.0), 0.0))
+        .collect();
+    let run = seen.run.clamp(0.0, 1.0);
+    rows.push(row(CPU, "cpu", run, seen.wait.clamp(0.0, 1.0 - run)));
+    rows
+}
+
+fn notes(seen: &Observation) -> Vec<String> {
+    let mut notes = vec![
+        "Each resource's use is the fraction of time in which it limited the connection that moved \
+         most data; fractions may overlap."
+            .to_owned(),
+        format!(
+            "Seen from outside in {} looks, which took {:.2} % of one CPU; {} processes, {:.2} s \
+             in user mode, {:.2} s in the kernel.",
+            seen.looks,
+            seen.cost * 100.0,
+            seen.processes,
+            seen.user,
+            seen.system
+        ),
+        "Packets are TCP segments; latency is the smoothed round-trip time.".to_owned(),
+    ];
+    let hidden = seen.connections.len() - weighty(seen).count();
+    if hidden > 0 {
+        notes.push(format!("{hidden} connections that moved next to nothing are left out."));
+    }
+    if seen.connections.first().is_some_and(|one| !sends(one)) {
+        let words = "The program receives: what limits the other end only the other end's kernel \
+                     can tell.";
+        notes.push(words.to_owned());
+    }
+    notes
+}

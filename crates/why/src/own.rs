@@ -1,0 +1,467 @@
+//! A transfer of our own, and its stages, as a ledger.
+//!
+//! The unit that travels is the application's message: a packet of this ledger is one message.
+//!
+//! | figure            | from                                                                   |
+//! |-------------------|------------------------------------------------------------------------|
+//! | service           | each stage's CPU time per message, by leaving it away                  |
+//! | wait at a core    | time that the end was ready and something else ran                     |
+//! | wait in sockets   | bytes not sent and in flight (`TCP_INFO`) over goodput: Little's law   |
+//! | blocked           | time asleep in `send`                                                  |
+//! | latency, stream   | CPU time of both ends in the whole run, and these waits                |
+//! | latency, requests | from request to answer, by the sender's clock                          |
+//! | residual          | latency less the stages: what the separate runs do not explain         |
+//!
+//! A receiver that waits for data delays no message, so that time is its core's idle time and no
+//! stage. Percentiles inside the kernel cannot be known at this level and are left at zero.
+
+use super::judgement;
+use lastmeter_ledger::{
+    Balance, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Source, Stage, Times,
+    Totals, WhatIf,
+};
+use lastmeter_live::namespace::Isolation;
+use lastmeter_live::stages::{self, Stages};
+use lastmeter_live::transfer::{Measurement, Placement, Side, Workload};
+use lastmeter_live::verdict::Verdict;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The sender's processor.
+pub const SENDER_CORE: &str = "sender.core";
+/// The receiver's processor.
+pub const RECEIVER_CORE: &str = "receiver.core";
+/// The one that both share.
+pub const SHARED_CORE: &str = "shared.core";
+/// The stage between the ends' cores.
+pub const SOCKETS: &str = "queued in sockets";
+/// The stage of a sender that computes or sleeps, or of a receiver that does.
+pub const SENDER_OWN: &str = "sender's own work";
+/// See [`SENDER_OWN`].
+pub const RECEIVER_OWN: &str = "receiver's own work";
+/// In a round trip, the time in which neither end runs.
+pub const ASLEEP: &str = "both ends asleep";
+/// The one path.
+pub(super) const PATH: &str = "sender to receiver";
+/// Work that the kernel does for either end in either's time.
+const EITHER: &str = "kernel, either end";
+
+/// Everything that the ledger of one transfer is made from.
+pub struct Account<'a> {
+    /// The transfer.
+    pub measured: &'a Measurement,
+    /// Its stages.
+    pub stages: &'a Stages,
+    /// Who limited it.
+    pub verdict: &'a Verdict,
+    /// Best first.
+    pub what_ifs: Vec<WhatIf>,
+    /// The machine, in words.
+    pub host: String,
+    /// The calibration that the what-ifs rest on.
+    pub profile: Source,
+}
+
+/// Makes the ledger.
+pub fn ledger(account: Account<'_>) -> Ledger {
+    let m = account.measured;
+    let setting = serde_json::to_string(&m.setting).unwrap_or_default();
+    let path = path(m, account.stages);
+    let sum: f64 = path.stages.iter().map(Stage::mean).sum();
+    let residual = path.totals.latency.mean - sum;
+    Ledger {
+        schema: SCHEMA.to_owned(),
+        title: format!("Why is it not faster? A {}", super::words_of(&m.setting)),
+        duration: m.elapsed,
+        balance: Balance { latency_residual: residual, packets_residual: lost(m) },
+        paths: vec![path],
+        resources: resources(m, account.stages),
+        verdict: Some(judgement::of(account.verdict, m.setting.placement)),
+        what_ifs: account.what_ifs,
+        certificate: None,
+        provenance: Provenance {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seed: 0,
+            experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(setting) },
+            profiles: vec![account.profile],
+            level: "L0".to_owned(),
+            host: account.host,
+            partial: false,
+        },
+        notes: notes(m, account.stages),
+        series: Vec::new(),
+    }
+}
+
+/// Messages that one end counted and the other did not, over the whole run.
+fn lost(m: &Measurement) -> i64 {
+    let total = |side: &Side| -> u64 {
+        side.threads.iter().map(|t| t.samples.last().map_or(0, |s| s.messages)).sum()
+    };
+    total(&m.sender) as i64 - total(&m.receiver) as i64
+}
+
+/// Seconds between two messages of one stream.
+fn period(m: &Measurement) -> f64 {
+    f64::from(m.setting.streams) / m.message_rate.max(f64::MIN_POSITIVE)
+}
+
+/// CPU seconds of an end per message in the whole run.
+pub fn run_per_message(m: &Measurement, side: &Side) -> f64 {
+    side.run_per_byte.median * m.setting.message.0 as f64
+}
+
+fn is_round_trip(m: &Measurement) -> bool {
+    m.setting.workload == Workload::RequestResponse
+}
+
+/// Seconds that bytes lie in the sender's socket, sent or not, by Little's law.
+fn in_sockets(m: &Measurement) -> f64 {
+    match is_round_trip(m) {
+        true => 0.0, // Nothing waits behind anything.
+        false => held(m) / (m.goodput.mean / 8.0).max(f64::MIN_POSITIVE),
+    }
+}
+
+/// Bytes not sent or in flight, mean.
+fn held(m: &Measurement) -> f64 {
+    if is_round_trip(m) {
+        return 0.0; // What is on its way at an instant is one message or none.
+    }
+    let tcp = &m.sender.tcp;
+    tcp.not_sent + tcp.unacked * f64::from(tcp.segment)
+}
+
+fn path(m: &Measurement, found: &Stages) -> Path {
+    let messages = (m.message_rate * m.elapsed).round() as u64;
+    let bytes = messages * m.setting.message.0;
+    let period = period(m);
+    let (s, r) = (&m.sender.activity, &m.receiver.activity);
+    let mut stages: Vec<Stage> = found.stages.iter().map(|s| stage(m, s, messages)).collect();
+    let (sender_core, receiver_core) = cores(m.setting.placement);
+    let own = |name: &str, core: &str, share: f64| Stage {
+        service: mean(share * period),
+        ..empty(name, Some(core), messages, bytes)
+    };
+    if m.sender.application > 0.0 {
+        stages.insert(0, own(SENDER_OWN, sender_core, m.sender.application));
+    }
+    if m.receiver.application > 0.0 {
+        stages.push(own(RECEIVER_OWN, receiver_core, m.receiver.application));
+    }
+    if let Some(first) = stages.first_mut() {
+        first.wait = mean(s.wait * period);
+        // Between request and answer the sender is blocked because the others work.
+        first.blocked = mean(if is_round_trip(m) { 0.0 } else { s.blocked * period });
+    }
+    if let Some(last) = stages.last_mut() {
+        last.wait.mean += r.wait * period;
+    }
+    let place = stages.iter().position(|s| s.resource.as_deref() == Some(receiver_core));
+    let between = match is_round_trip(m) {
+        true => {
+            let asleep = (1.0 - s.run - s.wait - r.run - r.wait - s.paused - r.paused).max(0.0);
+            Stage { wait: mean(asleep * period), ..empty(ASLEEP, None, messages, bytes) }
+        }
+        false => Stage { wait: mean(in_sockets(m)), ..empty(SOCKETS, None, messages, bytes) },
+    };
+    let place = match m.setting.placement {
+        Placement::SameCore => stages.len().saturating_sub(1),
+        _ => place.unwrap_or(stages.len()),
+    };
+    stages.insert(place, between);
+    Path {
+        name: PATH.to_owned(),
+        class: format!("messages of {}", m.setting.message),
+        totals: totals(m, messages, bytes),
+        stages,
+        latencies: Vec::new(),
+    }
+}
+
+fn mean(seconds: f64) -> Times {
+    Times { mean: seconds.max(0.0), p50: 0.0, p99: 0.0 }
+}
+
+fn empty(name: &str, resource: Option<&str>, packets: u64, bytes: u64) -> Stage {
+    Stage {
+        name: name.to_owned(),
+        resource: resource.map(str::to_owned),
+        packets,
+        bytes,
+        wait: Times::default(),
+        service: Times::default(),
+        blocked: Times::default(),
+        copies: 0,
+        touches: 0,
+        drops: BTreeMap::new(),
+    }
+}
+
+/// The names of the ends' processors.
+fn cores(placement: Placement) -> (&'static str, &'static str) {
+    match placement {
+        Placement::SameCore => (SHARED_CORE, SHARED_CORE),
+        _ => (SENDER_CORE, RECEIVER_CORE),
+    }
+}
+
+fn stage(m: &Measurement, found: &stages::Stage, packets: u64) -> Stage {
+    let (sender, receiver) = cores(m.setting.placement);
+    let copies = u32::from(found.name == stages::COPY_IN || found.name == stages::COPY_OUT);
+    // Between hosts of one machine the sender's call carries a packet as far as the receiver's
+    // socket; from the wake-up on it is the receiver.
+    let late = found.side == "receiver" || found.name == stages::CROSSING;
+    let core = if late { receiver } else { sender };
+    Stage {
+        service: mean(found.per_message),
+        copies,
+        touches: 2 * copies, // A copy reads and writes each byte.
+        ..empty(&found.name, Some(core), packets, packets * m.setting.message.0)
+    }
+}
+
+fn totals(m: &Measurement, messages: u64, bytes: u64) -> Totals {
+    let waits = (m.sender.activity.wait + m.receiver.activity.wait) * period(m);
+    let own = (m.sender.application + m.receiver.application) * period(m);
+    let run = run_per_message(m, &m.sender) + run_per_message(m, &m.receiver);
+    let blocked = m.sender.activity.blocked * period(m);
+    let latency = match m.latency {
+        Some(l) => Latency { mean: l.mean, p50: l.p50, p99: l.p99, max: l.max },
+        None => Latency { mean: run + waits + own + blocked + in_sockets(m), ..Latency::default() },
+    };
+    let held = (held(m) / m.setting.message.0 as f64).round() as u64;
+    let all = Count { packets: messages + held, bytes: bytes + held * m.setting.message.0 };
+    Totals {
+        offered: all,
+        delivered: Count { packets: messages, bytes },
+        dropped: Count::default(),
+        held,
+        goodput: m.goodput.windows.median,
+        loss: 0.0,
+        latency,
+        jitter: 0.0,
+        reordered: 0,
+        corrupted: 0,
+        memory_multiple: 0.0,
+        deadlines: None,
+    }
+}
+
+/// The processors, with what their time went into.
+fn resources(m: &Measurement, found: &Stages) -> Vec<Resource> {
+    let share = |name: &str| {
+        let stage = found.stages.iter().find(|s| s.name == name);
+        stage.map_or(0.0, |s| s.per_message.max(0.0) * m.message_rate)
+    };
+    if m.setting.placement == Placement::SameCore {
+        let total: f64 = found.stages.iter().map(|s| s.per_message.max(0.0)).sum();
+        let parts = found
+            .stages
+            .iter()
+            .map(|s| (s.name.clone(), s.per_message.max(0.0) / total.max(f64::MIN_POSITIVE)));
+        return vec![core(SHARED_CORE, &[&m.sender, &m.receiver], parts.collect())];
+    }
+    let one = |name: &str, side: &Side, copy: &str| {
+        let own = (share(copy) / (side.activity.run * f64::from(m.setting.streams))).min(1.0);
+        let mut parts = BTreeMap::from([(EITHER.to_owned(), 1.0 - own)]);
+        if own > 0.0 {
+            parts.insert(copy.to_owned(), own);
+        }
+        core(name, &[side], parts)
+    };
+    vec![
+        one(SENDER_CORE, &m.sender, stages::COPY_IN),
+        one(RECEIVER_CORE, &m.receiver, stages::COPY_OUT),
+    ]
+}
+
+/// A processor, or a few of them; `parts` say how what was busy divides, and sum to one.
+fn core(name: &str, sides: &[&Side], parts: BTreeMap<String, f64>) -> Resource {
+    let threads = || sides.iter().flat_map(|side| &side.threads);
+    let units = threads().map(|t| t.core).collect::<BTreeSet<_>>().len().max(1);
+    let sum = |what: fn(&Side) -> f64| -> f64 {
+        let all = sides.iter().map(|side| what(side) * side.threads.len() as f64);
+        all.sum::<f64>() / units as f64
+    };
+    let busy = sum(|s| s.activity.run).min(1.0);
+    // Our threads wait for each other too; what nobody of us ran while one waited, others ran.
+    let blocked = sum(|s| s.activity.wait).min(1.0 - busy);
+    Resource {
+        name: name.to_owned(),
+        kind: "cpu".to_owned(),
+        units: units as u32,
+        busy,
+        blocked,
+        idle: 1.0 - busy - blocked,
+        by_stage: parts.into_iter().map(|(stage, part)| (stage, part * busy)).collect(),
+        bytes_per_delivered_byte: 0.0,
+    }
+}
+
+fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
+    let mut notes = Vec::new();
+    let how = match m.isolation {
+        Isolation::UserNamespace => "two network namespaces of an unprivileged user, a veth pair",
+        Isolation::Root => "two network namespaces made as root, a veth pair",
+        Isolation::Loopback => "the loopback interface, because namespaces are not allowed here",
+    };
+    notes.push(format!("Measured between two processes over {how}; kernel {}.", m.kernel));
+    notes.push("A packet of this ledger is a message of the application.".to_owned());
+    let spread = &m.goodput.windows;
+    notes.push(format!(
+        "Goodput is the median of {} windows, half of them within {:.1} % of each other; others \
+         used {:.2} CPUs meanwhile.",
+        spread.samples,
+        spread.relative() * 100.0,
+        m.others
+    ));
+    let sure: Vec<String> =
+        found.stages.iter().map(|s| format!("{} ±{:.2} us", s.name, s.uncertainty * 1e6)).collect();
+    notes.push(format!("Uncertainty per message: {}.", sure.join("; ")));
+    if m.setting.placement != Placement::SameCore {
+        let at = |name: &str| found.stages.iter().any(|s| s.name == name && s.side == "both");
+        let both: Vec<&str> = stages::NAMES.into_iter().filter(|name| at(name)).collect();
+        notes.push(format!(
+            "The kernel works for either end in either's time: {} cannot be divided between the \
+             cores.",
+            both.join("; ")
+        ));
+    }
+    if is_round_trip(m) {
+        notes.push(
+            "What an end does after its message left costs CPU but no time of the round trip, so \
+             the stages may exceed the latency: then the residual is negative."
+                .to_owned(),
+        );
+    }
+    notes.push(format!(
+        "The first run repeated at the end cost {:+.2} us a message: drift that the stages may \
+         hide.",
+        found.residual * 1e6
+    ));
+    notes.extend(found.notes.iter().map(|note| sentence(note)));
+    notes.extend(m.notes.iter().map(|note| sentence(note)));
+    notes
+}
+
+/// A note as a sentence.
+pub(super) fn sentence(note: &str) -> String {
+    let mut letters = note.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let end = if note.ends_with('.') { "" } else { "." };
+    format!("{first}{}{end}", letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_live::counters::CounterChange;
+    use lastmeter_live::statistics::Spread;
+    use lastmeter_live::transfer::{Activity, Goodput, Setting, TcpChange, Thread};
+
+    fn spread(value: f64) -> Spread {
+        Spread { median: value, low: value, high: value, samples: 25 }
+    }
+
+    /// One end that runs `run` of the time; 100 000 messages of 64 KiB a second.
+    fn side(run: f64, wait: f64, core: usize) -> Side {
+        let message = Setting::PLAIN.message.0 as f64;
+        Side {
+            activity: Activity { run, wait, paused: 0.0, blocked: 1.0 - run - wait },
+            application: 0.0,
+            user: 0.0,
+            system: run,
+            voluntary: 0,
+            involuntary: 0,
+            calls: 100_000,
+            bytes: 100_000 * Setting::PLAIN.message.0,
+            buffer: 1 << 20,
+            tcp: TcpChange { not_sent: 2.0 * message, ..TcpChange::default() },
+            zero_copy_copied: None,
+            run_per_byte: spread(run / 1e5 / message),
+            threads: vec![Thread {
+                user: 0.0,
+                system: run,
+                voluntary: 0,
+                involuntary: 0,
+                core,
+                latencies: Vec::new(),
+                zero_copy_copied: None,
+                samples: Vec::new(),
+            }],
+        }
+    }
+
+    fn measured(placement: Placement) -> Measurement {
+        let rate = 1e5 * Setting::PLAIN.message.0 as f64 * 8.0;
+        let same = placement == Placement::SameCore;
+        Measurement {
+            setting: Setting { placement, ..Setting::PLAIN },
+            isolation: Isolation::UserNamespace,
+            kernel: "6".to_owned(),
+            date: 0,
+            elapsed: 1.0,
+            goodput: Goodput { windows: spread(rate), mean: rate, disturbed: 0 },
+            message_rate: 1e5,
+            sender: side(if same { 0.6 } else { 0.9 }, 0.05, 0),
+            receiver: side(if same { 0.35 } else { 0.7 }, 0.02, usize::from(!same)),
+            latency: None,
+            counters: CounterChange::default(),
+            relay: None,
+            foreign: 0.0,
+            others: 0.0,
+            crowd: 0.0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn found(total: f64) -> Stages {
+        let part = |name: &str, side: &str, share: f64| stages::Stage {
+            name: name.to_owned(),
+            side: side.to_owned(),
+            per_message: total * share,
+            per_byte: 0.0,
+            per_packet: 0.0,
+            uncertainty: 1e-7,
+            method: String::new(),
+        };
+        let stages = vec![
+            part(stages::CALLS, "both", 0.1),
+            part(stages::COPY_IN, "sender", 0.2),
+            part(stages::REST, "both", 0.5),
+            part(stages::COPY_OUT, "receiver", 0.2),
+        ];
+        Stages { total, stages, residual: 0.0, notes: Vec::new() }
+    }
+
+    #[test]
+    fn the_books_balance_and_every_core_is_whole() {
+        for placement in [Placement::OtherCore, Placement::SameCore] {
+            let m = measured(placement);
+            let run = m.sender.activity.run + m.receiver.activity.run;
+            // The stages of the separate runs cost 1 us less than the whole run.
+            let stages = found(run / 1e5 - 1e-6);
+            let ledger = ledger(Account {
+                measured: &m,
+                stages: &stages,
+                verdict: &lastmeter_live::verdict::of(&m),
+                what_ifs: Vec::new(),
+                host: String::new(),
+                profile: Source::default(),
+            });
+            let residual = ledger.balance.latency_residual;
+            assert!((residual - 1e-6).abs() < 1e-9, "{residual}");
+            for resource in &ledger.resources {
+                let whole = resource.busy + resource.blocked + resource.idle;
+                assert!((whole - 1.0).abs() < 1e-12, "{resource:?}");
+                let parts: f64 = resource.by_stage.values().sum();
+                assert!((parts - resource.busy).abs() < 1e-12, "{resource:?}");
+            }
+            let json = serde_json::to_string(&ledger).unwrap();
+            assert_eq!(serde_json::from_str::<Ledger>(&json).unwrap(), ledger);
+            // Two messages lie in the socket: 20 us at this rate.
+            let queued = ledger.paths[0].stages.iter().find(|s| s.name == SOCKETS).unwrap();
+            assert!((queued.wait.mean - 20e-6).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What each change would buy, predicted from the host's constants and set beside the measurement.
+//!
+//! The model's ratio of changed to unchanged is applied to what was measured: what the model gets
+//! wrong in both cancels.
+
+use super::change::Change;
+use lastmeter_ledger::WhatIf;
+use lastmeter_live::Result;
+use lastmeter_live::calibrate::Calibration;
+use lastmeter_live::predict::{Prediction, predict};
+use lastmeter_live::transfer::{Measurement, Setting, Workload};
+
+/// A change and what it is predicted to buy.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The change.
+    pub change: Change,
+    /// As the ledger says it.
+    pub row: WhatIf,
+    /// The relative error that the prediction expects.
+    pub uncertainty: f64,
+}
+
+/// The metric of a setting, and its value in a prediction.
+fn metric(setting: &Setting, prediction: &Prediction) -> f64 {
+    match setting.workload {
+        Workload::RequestResponse => f64::from(setting.streams) / prediction.message_rate,
+        _ => prediction.goodput,
+    }
+}
+
+/// The metric's name and its measured value.
+fn measured_metric(m: &Measurement) -> (&'static str, f64) {
+    match m.latency {
+        Some(latency) if m.setting.workload == Workload::RequestResponse => {
+            ("latency", latency.p50)
+        }
+        _ => ("goodput", m.goodput.windows.median),
+    }
+}
+
+/// How much better than `baseline`.
+fn gain(metric: &str, baseline: f64, value: f64) -> f64 {
+    match metric {
+        "latency" => baseline / value - 1.0,
+        _ => value / baseline - 1.0,
+    }
+}
+
+/// Predicts each change, best first.
+///
+/// # Errors
+/// When the calibration lacks a constant, or a change gives what cannot be run.
+pub fn predicted(
+    calibration: &Calibration,
+    measured: &Measurement,
+    changes: &[Change],
+) -> Result<Vec<Candidate>> {
+    let setting = &measured.setting;
+    let now = metric(setting, &predict(calibration, setting)?);
+    let (name, baseline) = measured_metric(measured);
+    let mut all = Vec::new();
+    for change in changes {
+        let changed = change.setting(setting);
+        let prediction = predict(&change.host(calibration), &changed)?;
+        let value = baseline * metric(&changed, &prediction) / now;
+        let row = WhatIf {
+            change: change.words(),
+            metric: name.to_owned(),
+            baseline,
+            predicted: value,
+            measured: None,
+            error: None,
+            gain: gain(name, baseline, value),
+        };
+        all.push(Candidate { change: *change, row, uncertainty: prediction.uncertainty });
+    }
+    all.sort_by(|a, b| b.row.gain.total_cmp(&a.row.gain));
+    Ok(all)
+}
+
+/// The best change that can be applied and leaves the program its use.
+pub fn best(candidates: &[Candidate]) -> Option<usize> {
+    candidates.iter().position(|one| one.change.is_useful())
+}
+
+/// Writes into a candidate what applying it gave.
+pub fn applied(candidate: &mut Candidate, measured: &Measurement) {
+    let (_, value) = measured_metric(measured);
+    candidate.row.measured = Some(value);
+    candidate.row.error = Some(candidate.row.predicted / value - 1.0);
+}
