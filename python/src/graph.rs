@@ -172,15 +172,9 @@ impl Graph {
         let queue = self::queue(py, queue)?;
         let seed = self.seed;
         let graph = self.open()?;
-        let resource = graph.resource(ResourceInfo { name: name.to_owned(), kind, units: 1 });
+        let resource = graph.resource(ResourceInfo::new(name.to_owned(), kind));
         let (stage, resource_of_stage) = (format!("{name} service"), Some(resource));
-        let stage = graph.stage(StageInfo {
-            name: stage,
-            resource: resource_of_stage,
-            copies: 0,
-            touches: 0,
-            memory: 0,
-        });
+        let stage = graph.stage(StageInfo::new(stage, resource_of_stage));
         let site = Site { seed, rate, name, ..Site::ANYWHERE };
         let server = queue::serve(&queue, &site, service, stage, resource);
         self.element(py, name, server)
@@ -208,8 +202,7 @@ impl Graph {
         if timers > TIMERS_MAX {
             return Err(wrong(py, format!("{timers} timers; {TIMERS_MAX} are most")));
         }
-        let info =
-            StageInfo { name: name.to_owned(), resource: None, copies: 0, touches: 0, memory: 0 };
+        let info = StageInfo::new(name.to_owned(), None);
         let stage = self.open()?.stage(info);
         let (object, shared) = (element.clone().unbind(), self.shared.clone());
         self.foreign = true;
@@ -235,7 +228,7 @@ impl Graph {
         let graph = self.open()?;
         let stage = (!delay.is_zero()).then(|| {
             let name = format!("edge {}.{output} to {}.{input}", from.0, to.0);
-            graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 })
+            graph.stage(StageInfo::new(name, None))
         });
         let joined = graph.connect_after(from, PortId(output), to, PortId(input), delay, stage);
         joined.map_err(|error| wrong(py, error))

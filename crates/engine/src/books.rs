@@ -46,6 +46,30 @@ pub struct ResourceInfo {
     pub kind: ResourceKind,
     /// How many packets it can serve at once.
     pub units: u32,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl ResourceInfo {
+    /// One that serves a packet at a time.
+    pub fn new(name: impl Into<String>, kind: ResourceKind) -> ResourceInfo {
+        ResourceInfo { name: name.into(), kind, units: 1, place: Place::default() }
+    }
+}
+
+/// Where a resource or a stage stands in what is modelled, so that nobody has to read it out of its
+/// name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The node that it is part of: `s.3`; `None` for a link's.
+    pub host: Option<String>,
+    /// The name that it shares with the same thing at the other members of a counted node: `s.cpu`
+    /// for `s.3.cpu`; `None` where it has no like.
+    pub group: Option<String>,
+    /// What it is for, in the words of its kind: `reception`, `application`, `propagation`.
+    pub role: Option<&'static str>,
+    /// Where its constants come from: document and table.
+    pub source: Option<String>,
 }
 
 /// A stage as the graph declares it.
@@ -61,6 +85,16 @@ pub struct StageInfo {
     pub touches: u32,
     /// How often each byte crosses memory.
     pub memory: u32,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl StageInfo {
+    /// One that moves no byte over memory.
+    pub fn new(name: impl Into<String>, resource: Option<ResourceId>) -> StageInfo {
+        let (copies, touches, memory) = (0, 0, 0);
+        StageInfo { name: name.into(), resource, copies, touches, memory, place: Place::default() }
+    }
 }
 
 /// A path and class of traffic as the graph declares it.

@@ -33,7 +33,7 @@ mod trace;
 mod world;
 
 pub use books::{
-    Books, Count, Deadlines, DropKey, PathBook, PathInfo, ResourceInfo, ResourceKind, Row,
+    Books, Count, Deadlines, DropKey, PathBook, PathInfo, Place, ResourceInfo, ResourceKind, Row,
 };
 pub use books::{ResourceId, ResourceUse, StageInfo};
 pub use clock::{Clock, Control, VirtualClock, Wake};

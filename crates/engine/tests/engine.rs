@@ -267,10 +267,10 @@ fn gossips_with(
             let name = format!("gossip {index}");
             let path = graph.path(name.clone(), "gossip");
             let (copies, touches, memory) = (0, 0, 0);
-            let info = StageInfo { name: name.clone(), resource: None, copies, touches, memory };
+            let info = StageInfo { copies, touches, memory, ..StageInfo::new(name.clone(), None) };
             let stage = graph.stage(info);
             let kind = ResourceKind::Engine;
-            let resource = graph.resource(ResourceInfo { name: name.clone(), kind, units: 1 });
+            let resource = graph.resource(ResourceInfo::new(name.clone(), kind));
             let meter = Meter::new(resource);
             let (sent, manner) = (0, manner(index));
             graph.add(name, Gossip { path, stage, outputs, meter, sent, manner }).unwrap()
@@ -283,8 +283,7 @@ fn gossips_with(
             // A loop without delay would be cut by its random ends alone.
             let delay = if to <= *from { delay.max(us(1)) } else { delay };
             let name = format!("edge {} {output}", from.0);
-            let stage =
-                graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 });
+            let stage = graph.stage(StageInfo::new(name, None));
             graph.connect_after(*from, PortId(output), to, PortId(0), delay, Some(stage)).unwrap();
         }
     }
@@ -553,9 +552,9 @@ fn adding_an_element_moves_no_other_elements_draws() {
         let mut graph = Graph::new(9);
         graph.tracing = true;
         let path = graph.path("a", "b");
-        let info = StageInfo { name: "s".into(), resource: None, copies: 0, touches: 0, memory: 0 };
+        let info = StageInfo::new("s", None);
         let stage = graph.stage(info);
-        let info = ResourceInfo { name: "r".into(), kind: ResourceKind::Engine, units: 2 };
+        let info = ResourceInfo { units: 2, ..ResourceInfo::new("r", ResourceKind::Engine) };
         let resource = graph.resource(info);
         let gossip = || Gossip {
             path,
@@ -624,7 +623,7 @@ fn an_element_that_hides_time_is_found_out() {
 #[test]
 fn a_resource_that_nobody_accounts_for_is_found_out() {
     let mut graph = Graph::new(1);
-    let info = ResourceInfo { name: "cpu".into(), kind: ResourceKind::Cpu, units: 1 };
+    let info = ResourceInfo::new("cpu", ResourceKind::Cpu);
     graph.resource(info);
     let error = run(graph, at(1)).unwrap_err();
     let resource = "cpu".to_owned();

@@ -43,8 +43,7 @@ fn classes() -> [Class; 2] {
 /// Mean sojourn of each class in microseconds, class 0 first in priority.
 fn measure(seed: u64, preemptive: bool) -> [f64; 2] {
     let mut graph = Graph::new(seed);
-    let resource =
-        graph.resource(ResourceInfo { name: "cpu".into(), kind: ResourceKind::Cpu, units: 1 });
+    let resource = graph.resource(ResourceInfo::new("cpu", ResourceKind::Cpu));
     let options = Options {
         units: 1,
         discipline: Discipline::Priority,
@@ -54,13 +53,7 @@ fn measure(seed: u64, preemptive: bool) -> [f64; 2] {
     let options = ResourceOptions { id: resource, options, per_byte: PerByte::ZERO };
     let stages = (0..2u8)
         .map(|class| Stage {
-            id: graph.stage(StageInfo {
-                name: format!("class {class}"),
-                resource: Some(resource),
-                copies: 0,
-                touches: 0,
-                memory: 0,
-            }),
+            id: graph.stage(StageInfo::new(format!("class {class}"), Some(resource))),
             queue: Box::new(DropTail::new(u64::MAX, Bytes(u64::MAX))),
             full: Full::Drop,
             resource: 0,

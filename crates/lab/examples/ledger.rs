@@ -46,16 +46,15 @@ fn run() -> Result<Ledger, Failure> {
         .collect();
     let line = Service::Line { rate: Rate::from_gbit(10), framing: Bytes(38) };
     stations.insert(3, ("link.transmit", "link", ResourceKind::Wire, line));
-    let none = StageInfo { name: String::new(), resource: None, copies: 0, touches: 0, memory: 0 };
+    let none = StageInfo::new(String::new(), None);
     for (name, resource, kind, service) in stations {
-        let resource = graph.resource(ResourceInfo { name: resource.to_owned(), kind, units: 1 });
+        let resource = graph.resource(ResourceInfo::new(resource.to_owned(), kind));
         let copies = u32::from(kind == ResourceKind::Cpu);
         let stage = graph.stage(StageInfo {
-            name: name.to_owned(),
-            resource: Some(resource),
             copies,
             touches: copies,
             memory: 1 + copies,
+            ..StageInfo::new(name.to_owned(), Some(resource))
         });
         let queue = DropTail::new(64, Bytes(u64::MAX));
         let next = graph.add(name, Server::new(queue, service, stage, resource))?;

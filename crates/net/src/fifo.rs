@@ -332,11 +332,12 @@ mod tests {
         let mut servers = Vec::new();
         let stage = |graph: &mut Graph, name: &str, resource| {
             let name = name.to_owned();
-            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+            graph.stage(StageInfo::new(name, resource))
         };
         for name in ["first", "second"] {
             let (kind, units) = (ResourceKind::Wire, 1);
-            let resource = graph.resource(ResourceInfo { name: name.to_owned(), kind, units });
+            let resource =
+                graph.resource(ResourceInfo { units, ..ResourceInfo::new(name.to_owned(), kind) });
             let stage = stage(&mut graph, name, Some(resource));
             let made = server((packets, Bytes(bytes)), service.clone(), stage, resource);
             servers.push(graph.add_boxed(name.to_owned(), made).unwrap());

@@ -240,8 +240,7 @@ mod tests {
         let mut graph = Graph::new(1);
         let cells = graph.path("adapter", "cells");
         let name = "reassembly".to_owned();
-        let stage =
-            graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 });
+        let stage = graph.stage(StageInfo::new(name, None));
         let [cut, join] =
             ["cut", "join"].map(|name| graph.add(name, Sar::new(cells, stage, Bytes(8))).unwrap());
         let loses = graph.add("loses", Loses { lost, seen: 0 }).unwrap();

@@ -41,7 +41,7 @@ fn unlimited() -> DropTail {
 
 fn stage(graph: &mut Graph, name: &str) -> StageId {
     let name = name.to_owned();
-    graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 })
+    graph.stage(StageInfo::new(name, None))
 }
 
 /// Poisson arrivals, one every `gap`, through servers in a row.
@@ -53,11 +53,7 @@ fn tandem(seed: u64, gap: Duration, sizes: Sizes, services: &[Service], end: Dur
     let mut last = graph.add("source", Source::new(flow, pattern, Span::ALWAYS)).unwrap();
     for (index, service) in services.iter().enumerate() {
         let name = format!("server {index}");
-        let resource = graph.resource(ResourceInfo {
-            name: name.clone(),
-            kind: ResourceKind::Engine,
-            units: 1,
-        });
+        let resource = graph.resource(ResourceInfo::new(name.clone(), ResourceKind::Engine));
         let stage = stage(&mut graph, &name);
         let server = Server::new(unlimited(), service.clone(), stage, resource);
         let server = graph.add(name, server).unwrap();
@@ -153,8 +149,7 @@ fn a_regulated_flow_meets_its_delay_bound_and_comes_close_to_it() {
     // The regulator itself passes in no time what it lets through.
     let instant = Service::Cost(Cost::FREE);
     let names = ["regulator", "link"];
-    let info =
-        |name: &str| ResourceInfo { name: name.to_owned(), kind: ResourceKind::Wire, units: 1 };
+    let info = |name: &str| ResourceInfo::new(name.to_owned(), ResourceKind::Wire);
     let resources = names.map(|name| graph.resource(info(name)));
     let stages = names.map(|name| stage(&mut graph, name));
     let regulator = Server::new(bucket, instant, stages[0], resources[0]);

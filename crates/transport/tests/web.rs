@@ -21,15 +21,9 @@ const COUNTED: Duration = Duration::from_secs(10);
 fn run(costs: Costs, remedy: Remedy) -> Outcome {
     let mut graph = Graph::new(1);
     let (there, back) = (graph.path("requests", "web"), graph.path("responses", "web"));
-    let info = ResourceInfo { name: "cpu".into(), kind: ResourceKind::Cpu, units: 1 };
+    let info = ResourceInfo::new("cpu", ResourceKind::Cpu);
     let resource = graph.resource(info);
-    let stage = |name: &str, resource| StageInfo {
-        name: name.into(),
-        resource,
-        copies: 0,
-        touches: 0,
-        memory: 0,
-    };
+    let stage = |name: &str, resource| StageInfo::new(name, resource);
     let handling = graph.stage(stage("handling", Some(resource)));
     let ways = [graph.stage(stage("there", None)), graph.stage(stage("back", None))];
     let exchange =

@@ -87,7 +87,7 @@ impl Builder<'_, '_> {
 
     pub(super) fn port_resource(&mut self, name: String, kind: ResourceKind) -> ResourceId {
         self.resources.insert(name.clone());
-        self.graph.resource(ResourceInfo { name, kind, units: 1 })
+        self.graph.resource(ResourceInfo::new(name, kind))
     }
 
     /// Leads hops that arrive to their ports, and ports to the hops that leave.
@@ -148,7 +148,7 @@ impl Builder<'_, '_> {
             resources.insert(name.clone());
             let speed = changes.speed.get(&name).copied().unwrap_or((1, 1));
             let speed = if trunk_free { FREE } else { speed };
-            (graph.resource(ResourceInfo { name, kind: ResourceKind::Engine, units: 1 }), speed)
+            (graph.resource(ResourceInfo::new(name, ResourceKind::Engine)), speed)
         };
         let to = (stages, records);
         let made =
@@ -180,7 +180,7 @@ impl Builder<'_, '_> {
             resources.insert(name.clone());
             let speed = changes.speed.get(&name).copied().unwrap_or((1, 1));
             let speed = if free { FREE } else { speed };
-            (graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units: 1 }), speed)
+            (graph.resource(ResourceInfo::new(name, ResourceKind::Wire)), speed)
         };
         let made = fat_tree::assemble(
             &mut self.graph,

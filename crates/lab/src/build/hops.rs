@@ -111,7 +111,7 @@ impl Builder<'_, '_> {
         queue: &Nested,
     ) -> Result<Input, Error> {
         self.resources.insert(name.to_owned());
-        let resource = self.graph.resource(ResourceInfo { name: name.to_owned(), kind, units: 1 });
+        let resource = self.graph.resource(ResourceInfo::new(name.to_owned(), kind));
         let stage = self.stage(stage, (!shared).then_some(resource));
         let (rate, framing) = match service {
             Service::Line { rate, framing } => (Some(rate), framing),

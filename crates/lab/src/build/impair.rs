@@ -17,7 +17,7 @@ impl Builder<'_, '_> {
         let resource = kind.serves.then(|| {
             let name = single.name.clone();
             self.resources.insert(name.clone());
-            self.graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units: 1 })
+            self.graph.resource(ResourceInfo::new(name, ResourceKind::Wire))
         });
         let stage = format!("{} {}", declared.name, kind.page.name);
         let free = self.is_free(&stage);

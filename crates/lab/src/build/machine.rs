@@ -61,7 +61,7 @@ impl Builder<'_, '_> {
         self.resources.insert(name.clone());
         let (numerator, denominator) = self.speed(&name);
         let ResourceProfile { kind, units, discipline, .. } = *resource;
-        let id = self.graph.resource(ResourceInfo { name, kind, units });
+        let id = self.graph.resource(ResourceInfo { units, ..ResourceInfo::new(name, kind) });
         let options = Options {
             units,
             discipline,
@@ -92,10 +92,9 @@ impl Builder<'_, '_> {
             stage.buses.iter().filter(|(bus, _)| is_memory(bus)).map(|&(_, times)| times).sum();
         let StageProfile { copies, touches, .. } = *stage;
         let graph = &mut self.graph;
-        *self
-            .stages
-            .entry(name.clone())
-            .or_insert_with(|| graph.stage(StageInfo { name, resource, copies, touches, memory }))
+        *self.stages.entry(name.clone()).or_insert_with(|| {
+            graph.stage(StageInfo { copies, touches, memory, ..StageInfo::new(name, resource) })
+        })
     }
 
     fn stage_of(

@@ -273,9 +273,10 @@ impl Builder<'_, '_> {
     /// because each has its own.
     fn stage(&mut self, name: String, resource: Option<ResourceId>) -> StageId {
         let graph = &mut self.graph;
-        *self.stages.entry(name.clone()).or_insert_with(|| {
-            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
-        })
+        *self
+            .stages
+            .entry(name.clone())
+            .or_insert_with(|| graph.stage(StageInfo::new(name, resource)))
     }
 
     fn report_whole(&mut self, fault: Fault) {

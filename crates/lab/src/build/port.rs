@@ -90,7 +90,7 @@ impl Builder<'_, '_> {
             let (name, resource) = (name.clone(), (!shared).then_some(resources[resource]));
             let graph = &mut self.graph;
             *stage = *self.stages.entry(name.clone()).or_insert_with(|| {
-                graph.stage(StageInfo { name, resource, copies: 0, touches, memory })
+                graph.stage(StageInfo { touches, memory, ..StageInfo::new(name, resource) })
             });
         }
         Machine::new(options, Names::of(resources, stages))

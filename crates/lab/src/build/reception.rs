@@ -31,7 +31,7 @@ impl Builder<'_, '_> {
         let names = Names::new(&declared.name);
         let name = format!("{}.cpu", single.name);
         self.resources.insert(name.clone());
-        let info = ResourceInfo { name: name.clone(), kind: ResourceKind::Cpu, units: 1 };
+        let info = ResourceInfo::new(name.clone(), ResourceKind::Cpu);
         let cpu = self.graph.resource(info);
         let shared = declared.count.is_some();
         let mut stage = |name: &str, on_cpu: bool| {

@@ -60,7 +60,7 @@ impl Builder<'_, '_> {
         let name = single.name.clone();
         self.resources.insert(name.clone());
         let kind = ResourceKind::Wire;
-        let resource = self.graph.resource(ResourceInfo { name: name.clone(), kind, units: 1 });
+        let resource = self.graph.resource(ResourceInfo::new(name.clone(), kind));
         let access = self.stage(access, Some(resource));
         let propagation = self.stage(propagation, None);
         let table = &self.flows.tables[&node];

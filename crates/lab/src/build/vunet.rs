@@ -101,7 +101,8 @@ impl Builder<'_, '_> {
         let name = single.name.clone();
         let shared = declared.count.is_some();
         self.resources.insert(name.clone());
-        let info = ResourceInfo { name, kind: ResourceKind::Engine, units: ports as u32 };
+        let info =
+            ResourceInfo { units: ports as u32, ..ResourceInfo::new(name, ResourceKind::Engine) };
         let resource = self.graph.resource(info);
         let stage = self.stage(stage, (!shared).then_some(resource));
         let crossbar = Crossbar::new(ports, depth, cell_time);
@@ -150,7 +151,9 @@ impl Builder<'_, '_> {
         };
         self.resources.insert(name.clone());
         let units = options.channels as u32;
-        let resource = self.graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units });
+        let resource = self
+            .graph
+            .resource(ResourceInfo { units, ..ResourceInfo::new(name, ResourceKind::Wire) });
         let [transmit, skew] = stages;
         let stages = channels::Stages {
             transmit: self.stage(transmit, (!shared).then_some(resource)),
@@ -207,7 +210,9 @@ impl Builder<'_, '_> {
         let order = format!("{} order", declared.name);
         self.resources.insert(name.clone());
         let units = 2 * options.delays.len() as u32;
-        let resource = self.graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units });
+        let resource = self
+            .graph
+            .resource(ResourceInfo { units, ..ResourceInfo::new(name, ResourceKind::Wire) });
         let stages = stripe::Stages {
             transmit: self.stage(transmit, (!shared).then_some(resource)),
             propagation: self.stage(propagation, None),
@@ -299,7 +304,7 @@ impl Builder<'_, '_> {
             };
             self.resources.insert(name.clone());
             let speed = self.speed(&name);
-            let info = ResourceInfo { name, kind: ResourceKind::Engine, units: 1 };
+            let info = ResourceInfo::new(name, ResourceKind::Engine);
             let resource = self.graph.resource(info);
             ((resource, self.stage(format!("{traffic} {doing}"), None)), speed)
         };

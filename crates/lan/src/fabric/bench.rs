@@ -75,11 +75,11 @@ impl Element for Blaster {
 
 fn stage(graph: &mut Graph, name: &str) -> StageId {
     let name = name.to_owned();
-    graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 })
+    graph.stage(StageInfo::new(name, None))
 }
 
 fn resource(graph: &mut Graph, name: String) -> ResourceId {
-    graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units: 1 })
+    graph.resource(ResourceInfo::new(name, ResourceKind::Wire))
 }
 
 fn blast(

@@ -375,12 +375,12 @@ mod tests {
         let path = graph.path("path", "class");
         let mut stage = |name: &str| {
             let name = name.to_owned();
-            graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 })
+            graph.stage(StageInfo::new(name, None))
         };
         let (line, queue) = (stage("line"), stage("queue"));
         let mut wire = |name: &str| {
             let (name, kind) = (name.to_owned(), ResourceKind::Wire);
-            graph.resource(ResourceInfo { name, kind, units: 1 })
+            graph.resource(ResourceInfo::new(name, kind))
         };
         // 6 us and 12 us for a packet.
         let port = ((Rate::from_gbit(2), wire("line")), (Rate::from_gbit(1), wire("link")));

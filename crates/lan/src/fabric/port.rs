@@ -417,11 +417,10 @@ mod tests {
         for (us, busy, moved) in [(7, 7, 3000), (50, 30, 7500), (115, 45, 12_000)] {
             let mut graph = Graph::new(1);
             let path = graph.path("path", "class");
-            let info = ResourceInfo { name: "line".into(), kind: ResourceKind::Wire, units: 1 };
+            let info = ResourceInfo::new("line", ResourceKind::Wire);
             let line = (Rate::from_gbit(2), graph.resource(info));
             let name = "input".to_owned();
-            let stage =
-                graph.stage(StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 });
+            let stage = graph.stage(StageInfo::new(name, None));
             let period = Duration::from_us(500);
             let rules = Rules { allocation: None, period, room: Bytes::from_mib(1) }.into();
             let directory = Directory::of(&[(NodeId(0), 0)]);

@@ -96,10 +96,10 @@ fn run(length: Duration, collecting: bool) -> Outcome {
     let mut graph = Graph::new(1);
     graph.collecting = collecting;
     let name = "ring".to_owned();
-    let resource = graph.resource(ResourceInfo { name, kind: ResourceKind::Wire, units: 1 });
+    let resource = graph.resource(ResourceInfo::new(name, ResourceKind::Wire));
     let mut stage = |name: &str, resource| {
         let name = name.to_owned();
-        graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+        graph.stage(StageInfo::new(name, resource))
     };
     let stages = (stage("access", Some(resource)), stage("propagation", None));
     let nodes: Vec<(NodeId, usize)> =

@@ -366,11 +366,11 @@ mod tests {
             handler: Duration::from_us(30),
         };
         let medium = Medium::new(options, Time::START).unwrap();
-        let info = ResourceInfo { name: "ring".to_owned(), kind: ResourceKind::Wire, units: 1 };
+        let info = ResourceInfo::new("ring", ResourceKind::Wire);
         let resource = graph.resource(info);
         let mut stage = |name: &str, resource| {
             let name = name.to_owned();
-            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+            graph.stage(StageInfo::new(name, resource))
         };
         let stages = (stage("access", Some(resource)), stage("propagation", None));
         let nodes: Vec<(NodeId, usize)> = (0..stations).map(|i| (NodeId(i as u32), i)).collect();

@@ -173,11 +173,11 @@ mod tests {
 
     fn run(gap: Duration, over: u8, cells: u64, skew: Duration) -> Outcome {
         let mut graph = Graph::new(1);
-        let info = ResourceInfo { name: "channels".into(), kind: ResourceKind::Wire, units: 4 };
+        let info = ResourceInfo { units: 4, ..ResourceInfo::new("channels", ResourceKind::Wire) };
         let resource = graph.resource(info);
         let mut stage = |name: &str, resource| {
             let name = name.to_owned();
-            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+            graph.stage(StageInfo::new(name, resource))
         };
         let stages =
             Stages { transmit: stage("channel", Some(resource)), skew: stage("skew", None) };

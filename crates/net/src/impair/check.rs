@@ -122,9 +122,11 @@ impl Trial {
         let name = "trial".to_owned();
         // Without units it has no time to account for where the element has no wire.
         let units = u32::from(self.wire);
-        let resource =
-            graph.resource(ResourceInfo { name: name.clone(), kind: ResourceKind::Wire, units });
-        let stage = StageInfo { name, resource: None, copies: 0, touches: 0, memory: 0 };
+        let resource = graph.resource(ResourceInfo {
+            units,
+            ..ResourceInfo::new(name.clone(), ResourceKind::Wire)
+        });
+        let stage = StageInfo::new(name, None);
         let stage = graph.stage(stage);
         let trial = graph.add_boxed("trial".to_owned(), make(stage, resource)).unwrap();
         let list = Arc::new(Mutex::new(Vec::new()));

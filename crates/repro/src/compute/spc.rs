@@ -97,7 +97,7 @@ impl Card {
         };
         let mut graph = Graph::new(1);
         let mut resource = |name: &str, kind: ResourceKind| {
-            graph.resource(ResourceInfo { name: name.to_owned(), kind, units: 1 })
+            graph.resource(ResourceInfo::new(name.to_owned(), kind))
         };
         let resources = [
             resource("pci", ResourceKind::Bus),
@@ -115,7 +115,7 @@ impl Card {
         ];
         let stages = stages.map(|(name, resource, memory)| {
             let (name, resource) = (name.to_owned(), Some(resources[resource]));
-            graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory })
+            graph.stage(StageInfo { memory, ..StageInfo::new(name, resource) })
         });
         let names = Names::of(resources, stages);
         let gap = Duration::from_ps(1_000_000_000_000 / offered.max(1));

@@ -58,11 +58,9 @@ fn run(case: &Case) -> Result<Found, Error> {
 fn build(case: &Case) -> Result<Outcome, lastmeter_engine::Error> {
     let mut graph = Graph::new(case.seed);
     let (there, back) = (graph.path("requests", "web"), graph.path("responses", "web"));
-    let cpu = ResourceInfo { name: "cpu".to_owned(), kind: ResourceKind::Cpu, units: 1 };
+    let cpu = ResourceInfo::new("cpu", ResourceKind::Cpu);
     let cpu = graph.resource(cpu);
-    let mut stage = |name: &str, resource| {
-        graph.stage(StageInfo { name: name.to_owned(), resource, copies: 0, touches: 0, memory: 0 })
-    };
+    let mut stage = |name: &str, resource| graph.stage(StageInfo::new(name.to_owned(), resource));
     let handling = stage("handling", Some(cpu));
     let ways = [stage("there", None), stage("back", None)];
     let exchange = Exchange {

@@ -68,11 +68,11 @@ fn run(
     length: Duration,
 ) -> Result<Ledger, Error> {
     let mut graph = Graph::new(1);
-    let cpu = ResourceInfo { name: CPU.to_owned(), kind: ResourceKind::Cpu, units: 1 };
+    let cpu = ResourceInfo::new(CPU.to_owned(), ResourceKind::Cpu);
     let cpu = graph.resource(cpu);
     let mut stage = |name: String, on_cpu: bool| {
         let resource = on_cpu.then_some(cpu);
-        graph.stage(StageInfo { name, resource, copies: 0, touches: 0, memory: 0 })
+        graph.stage(StageInfo::new(name, resource))
     };
     let names = Names::new("host");
     let stages = Stages {
