@@ -230,7 +230,7 @@ impl Worker {
             if now >= end {
                 return (told, late, worst, self.port.lost());
             }
-            let idle = self.port.next().saturating_since(shared.now()).min(NAP);
+            let idle = self.port.ready_at().saturating_since(shared.now()).min(NAP);
             if !idle.is_zero() {
                 let wall = std::time::Duration::from_nanos(idle.as_ps() / 1000) * shared.slow;
                 std::thread::sleep(wall);

@@ -157,7 +157,7 @@ impl Port {
     }
 
     /// When something is due next: a packet's end on the link, one for the fabric, or a period.
-    pub fn next(&self) -> Time {
+    pub fn ready_at(&self) -> Time {
         let packet = self.voqs.ready_at().map(|ready| ready.max(self.input_free));
         let link = self.queue.front().map(|&len| self.link_free + self.options.link.time_for(len));
         packet.into_iter().chain(link).fold(self.tells, Time::min)

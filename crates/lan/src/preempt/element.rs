@@ -137,7 +137,7 @@ impl AduLink {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>) {
-        match self.link.wake() {
+        match self.link.ready_at() {
             Some(wake) => {
                 cx.arm(END, wake);
                 if !self.busy {

@@ -273,7 +273,7 @@ impl Link {
     }
 
     /// When the fragment on the line ends.
-    pub fn wake(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         self.fragment.map(|fragment| fragment.ends)
     }
     /// How long a unit takes with nobody in the way.

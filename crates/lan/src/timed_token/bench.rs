@@ -79,7 +79,7 @@ fn medium(quick: bool) -> Box<dyn FnMut() -> Work> {
     Box::new(move || {
         let mut units = 0;
         for _ in 0..rounds {
-            let now = ring.wake().expect("there is always something to send");
+            let now = ring.ready_at().expect("there is always something to send");
             ring.advance(now, |sent| back.push(sent));
             units += back.len() as u64;
             for sent in back.drain(..) {

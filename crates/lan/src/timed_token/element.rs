@@ -220,7 +220,7 @@ impl Ring {
         while faults.advance(now).is_some() {}
         let hosts = faults.reach(*wiring);
         let hub_works = *wiring == Wiring::Hub && !faults.is_broken(Part::Hub);
-        let (next, works) = (faults.next(), hub_works || hosts.contains(&true));
+        let (next, works) = (faults.ready_at(), hub_works || hosts.contains(&true));
         let members: Vec<bool> = std::iter::once(works).chain(hosts).collect();
         cx.arm(FAULT, next);
         if members.iter().enumerate().all(|(at, &member)| self.medium.is_member(at) == member) {
@@ -234,7 +234,7 @@ impl Ring {
         }
         let connected = members[1..].iter().filter(|&&member| member).count();
         self.on_ring.record(now, connected as u64);
-        match self.medium.wake() {
+        match self.medium.ready_at() {
             Some(wake) => cx.arm(TOKEN, wake),
             None => cx.disarm(TOKEN),
         }
@@ -285,7 +285,7 @@ impl Element for Ring {
     fn start(&mut self, cx: &mut Context<'_>) {
         if let Some((faults, _)) = &self.faults {
             self.on_ring.record(cx.now(), self.medium.stations() as u64 - 1);
-            cx.arm(FAULT, faults.next());
+            cx.arm(FAULT, faults.ready_at());
         }
     }
     fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
@@ -308,7 +308,7 @@ impl Element for Ring {
         if let Err(packet) = self.medium.enqueue(now, station, class, packet) {
             self.refused += 1;
             cx.drop(packet, Some(self.access), "full");
-        } else if let Some(wake) = self.medium.wake() {
+        } else if let Some(wake) = self.medium.ready_at() {
             cx.arm(TOKEN, wake);
         }
     }
@@ -317,7 +317,7 @@ impl Element for Ring {
             return self.reconnect(cx);
         }
         self.advance(cx);
-        if let Some(wake) = self.medium.wake() {
+        if let Some(wake) = self.medium.ready_at() {
             cx.arm(TOKEN, wake);
         }
     }

@@ -100,7 +100,7 @@ impl Faults {
     }
 
     /// When a part breaks or is repaired next.
-    pub fn next(&self) -> Time {
+    pub fn ready_at(&self) -> Time {
         self.lives.iter().map(|life| life.changes).min().expect("there is a hub")
     }
 
@@ -216,7 +216,7 @@ mod tests {
             let mut faults = Faults::new(hosts, RATES, seed, Time::START);
             let (mut last, mut count) = (Time::START, 0);
             while count < 400 {
-                let now = faults.next();
+                let now = faults.ready_at();
                 prop_assert!(now >= last, "never early");
                 last = now;
                 let before = [Wiring::Hub, Wiring::Ports].map(|wiring| faults.reach(wiring));
@@ -247,7 +247,7 @@ mod tests {
         let end = Time::START + Duration::from_secs(200_000);
         let (mut last, mut worked) = (Time::START, Duration::ZERO);
         while last < end {
-            let next = faults.next().min(end);
+            let next = faults.ready_at().min(end);
             if !faults.is_broken(Part::Host(1)) {
                 worked += next - last;
             }
@@ -263,7 +263,7 @@ mod tests {
         let first = |hosts| {
             let mut faults = Faults::new(hosts, RATES, 3, Time::START);
             loop {
-                let now = faults.next();
+                let now = faults.ready_at();
                 if let Some((Part::Host(1), _)) = faults.advance(now) {
                     return now;
                 }

@@ -245,7 +245,7 @@ impl Medium {
     }
 
     /// When it should be advanced next; `None` while nothing waits.
-    pub fn wake(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         if self.waiting == 0 {
             return None;
         }

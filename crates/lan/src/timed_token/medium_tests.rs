@@ -48,7 +48,7 @@ fn put(ring: &mut Medium, now: Time, station: usize, class: Class, len: u64) {
 /// Advances until nothing waits: who sent, from when to when.
 fn run(ring: &mut Medium) -> Vec<(usize, Time, Time)> {
     let mut all = Vec::new();
-    while let Some(wake) = ring.wake() {
+    while let Some(wake) = ring.ready_at() {
         ring.advance(wake, |sent| all.push((sent.station, sent.started, sent.ended)));
     }
     all
@@ -166,7 +166,7 @@ fn j_42_a_lost_token_is_replaced_within_two_rotations_and_a_handler() {
         let mut ring = ring(jetstream(16, Duration::ZERO));
         let mut now = Time::START;
         for step in 0..200 {
-            let at = ring.wake().map_or(now + US(random.below(50)), |wake| wake.max(now));
+            let at = ring.ready_at().map_or(now + US(random.below(50)), |wake| wake.max(now));
             ring.advance(at, |_| {});
             now = at;
             let len = Bytes(64 + random.below(65_000));
@@ -199,7 +199,7 @@ fn worst(options: &Options, frame: u64) -> Medium {
     // Whole allotments, as soon as the token is held.
     for station in 0..options.hops.len() {
         if station == 1 {
-            let wake = ring.wake().unwrap();
+            let wake = ring.ready_at().unwrap();
             ring.advance(wake, |_| {});
         }
         let bytes = options.allotments[station].as_ps() / rate.time_for(Bytes(1)).as_ps();
@@ -266,7 +266,7 @@ fn random_ring(seed: u64, share: f64) -> (Medium, Budget) {
     let (mut now, load) = (Time::START, random.unit());
     let mut synchronous = vec![Duration::ZERO; stations];
     while ring.rotations.count < 60 * stations as u64 {
-        let wake = ring.wake().unwrap_or(now + latency);
+        let wake = ring.ready_at().unwrap_or(now + latency);
         now = wake.max(now);
         ring.advance(now, |sent| {
             if sent.class == Class::Synchronous {
@@ -325,5 +325,5 @@ fn j_61_a_ring_that_comes_up_with_fewer_serves_those_and_loses_what_the_others_h
     ring.advance(end, |_| {});
     ring.enqueue(end, 1, Class::Asynchronous, Packet::new(Bytes(64))).unwrap();
     assert_eq!(ring.bring_up(&[false; 4], end).len(), 1);
-    assert_eq!((ring.wake(), ring.packets()), (None, 0));
+    assert_eq!((ring.ready_at(), ring.packets()), (None, 0));
 }

@@ -120,7 +120,7 @@ impl<T> Crossbar<T> {
     }
 
     /// When [`Crossbar::advance`] has something again; `None` while nothing waits.
-    pub fn wake(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         let firsts = self.inputs.iter().zip(&self.in_free);
         let ready = |(input, &free): (&VecDeque<(Time, usize, T)>, &Time)| {
             input.front().map(|&(_, output, _)| free.max(self.out_free[output]))
@@ -142,7 +142,7 @@ mod tests {
     /// Runs to the end: who crossed where and when.
     fn drain(crossbar: &mut Crossbar<u64>, mut now: Time) -> Vec<(usize, u64, Time)> {
         let mut all = Vec::new();
-        while let Some(at) = crossbar.wake() {
+        while let Some(at) = crossbar.ready_at() {
             now = now.max(at);
             while let Some(moved) = crossbar.advance(now) {
                 all.push((moved.output, moved.item, moved.done));

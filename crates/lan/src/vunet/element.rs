@@ -293,7 +293,7 @@ impl Switch {
             }
             cx.send_at(PortId(output as u16), item, done);
         }
-        if let Some(wake) = self.crossbar.wake() {
+        if let Some(wake) = self.crossbar.ready_at() {
             cx.arm(CROSS, wake);
         }
     }

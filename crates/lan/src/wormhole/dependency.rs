@@ -3,6 +3,9 @@
 //! A worm on one channel of its path waits for the next. Routes are free of deadlock if no channel
 //! waits, through any number of others, for itself (and for routes by destination, only if).
 //!
+//! The same holds of frames in a switch with cut-through and flow control, which hold one channel while
+//! they wait for the next (HPL-93-37 §3.5, J-64).
+//!
 //! Source: Dally & Seitz, Deadlock-Free Message Routing in Multiprocessor Interconnection Networks,
 //! IEEE Transactions on Computers 36(5), 1987, Theorem 1.
 
@@ -81,6 +84,7 @@ mod tests {
     use super::super::topology::Topology;
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashSet;
 
     fn cycle(topology: &Topology, manner: Manner) -> Option<Vec<Channel>> {
         let routes = Routes::new(topology, manner, &Faults::default());
@@ -108,5 +112,75 @@ mod tests {
         let found = cycle(&ring, Manner::Shortest).unwrap();
         assert_eq!(found.len(), 6, "all the way around");
         assert_eq!(cycle(&ring, Manner::UpDown), None);
+    }
+
+    fn circle(channels: usize, routes: &[Vec<usize>]) -> Option<Vec<Channel>> {
+        Dependencies::of(channels, routes.iter().map(Vec::as_slice)).cycle()
+    }
+
+    /// Every state that frames on these routes can come to, each channel held by one frame at most: whether
+    /// in some of them frames wait for ever.
+    fn explored(routes: &[Vec<usize>], channels: usize) -> bool {
+        // Who holds each channel: the route, and how far it has come.
+        type State = Vec<Option<(usize, usize)>>;
+        let first: State = vec![None; channels];
+        let mut known = HashSet::from([first.clone()]);
+        let mut left = vec![first];
+        while let Some(state) = left.pop() {
+            let mut moves = Vec::new();
+            let mut stuck = true;
+            for (channel, &held) in state.iter().enumerate() {
+                let Some((route, at)) = held else { continue };
+                let mut next = state.clone();
+                next[channel] = None;
+                match routes[route].get(at + 1) {
+                    None => moves.push(next),
+                    Some(&to) if state[to].is_none() => {
+                        next[to] = Some((route, at + 1));
+                        moves.push(next);
+                    }
+                    Some(_) => continue,
+                }
+                stuck = false;
+            }
+            // Frames that are there and none of which can move.
+            if stuck && state.iter().any(Option::is_some) {
+                return true;
+            }
+            for (route, channels) in routes.iter().enumerate() {
+                if state[channels[0]].is_none() {
+                    let mut next = state.clone();
+                    next[channels[0]] = Some((route, 0));
+                    moves.push(next);
+                }
+            }
+            left.extend(moves.into_iter().filter(|next| known.insert(next.clone())));
+        }
+        false
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+        #[test]
+        fn j_64_a_circle_is_found_exactly_where_frames_can_wait_for_ever(
+            picks in prop::collection::vec(prop::collection::vec(0usize..4, 1..4), 1..4),
+        ) {
+            // A route uses no channel twice.
+            let route = |pick: &Vec<usize>| {
+                let mut seen = HashSet::new();
+                pick.iter().copied().filter(|&channel| seen.insert(channel)).collect::<Vec<_>>()
+            };
+            let routes: Vec<Vec<usize>> = picks.iter().map(route).collect();
+            prop_assert_eq!(circle(4, &routes).is_some(), explored(&routes, 4), "{:?}", routes);
+        }
+    }
+
+    #[test]
+    fn j_64_a_ring_of_switches_has_a_circle_and_a_tree_has_none() {
+        // Channel n leads from switch n to switch n + 1 of four.
+        let around: Vec<Vec<usize>> = (0..4).map(|n| vec![n, (n + 1) % 4]).collect();
+        assert_eq!(circle(4, &around).map(|circle| circle.len()), Some(4));
+        assert_eq!(circle(4, &around[..3]), None);
     }
 }

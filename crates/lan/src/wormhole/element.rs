@@ -209,7 +209,7 @@ impl Wormhole {
             cx.send(PortId(self.ports[one.to] as u16), packet);
         }
         self.passed = passed;
-        if let Some(wake) = self.lan.wake() {
+        if let Some(wake) = self.lan.ready_at() {
             cx.arm(WAKE, wake.max(cx.now()));
         }
     }
@@ -252,7 +252,7 @@ impl Element for Wormhole {
         }
         self.waiting[port] += 1;
         self.packets.insert(self.next, packet);
-        if let Some(wake) = self.lan.wake() {
+        if let Some(wake) = self.lan.ready_at() {
             cx.arm(WAKE, wake.max(cx.now()));
         }
     }

@@ -216,7 +216,7 @@ impl Lan {
     }
 
     /// When something will happen next; `None` if nothing will, whatever stands.
-    pub fn wake(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         self.events.peek().map(|&Reverse((at, _))| at)
     }
     /// Worms at interfaces and on their way.
@@ -457,7 +457,7 @@ pub fn all_to_all(
         }
     }
     let mut arrived = 0;
-    while let Some(at) = lan.wake() {
+    while let Some(at) = lan.ready_at() {
         lan.advance(at, &mut |passed| arrived += u64::from(passed.arrived));
     }
     match lan.deadlock() {
@@ -529,7 +529,7 @@ mod tests {
                 lan.send(Time::START, from, to, Bytes(len), flow as u64).unwrap();
             }
         }
-        while let Some(at) = lan.wake().filter(|&at| at <= end) {
+        while let Some(at) = lan.ready_at().filter(|&at| at <= end) {
             let mut done = Vec::new();
             lan.advance(at, &mut |passed| done.push(passed));
             for passed in done {

@@ -146,7 +146,7 @@ fn processed(
     let mut cpu = Processor::new(options);
     messages.for_each(|message| cpu.submit(lastmeter_base::Time::START, message));
     let mut done = Vec::new();
-    while let Some(now) = cpu.next() {
+    while let Some(now) = cpu.ready_at() {
         cpu.advance(now);
         done.extend(cpu.done().map(|(id, at)| (id, at.since_start())));
     }

@@ -68,7 +68,7 @@ fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             drop(medium.enqueue(now, station, Class::Asynchronous, Packet::new(long)));
         }
         drop(medium.enqueue(now, NEW, Class::Synchronous, Packet::new(short)));
-        now = medium.wake().map_or(end, |wake| wake.max(now));
+        now = medium.ready_at().map_or(end, |wake| wake.max(now));
         medium.advance(now, |one| sent[one.station][one.class as usize] += one.packet.len.0);
     }
     let [synchronous, _] = medium.services;

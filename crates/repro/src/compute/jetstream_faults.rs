@@ -47,7 +47,7 @@ fn serve(hosts: usize, rates: Rates, length: Duration, seed: u64) -> Served {
     let (mut now, mut broken) = (Time::START, 0_usize);
     let mut reach = WIRINGS.map(|wiring| faults.reach(wiring));
     while now < end {
-        let next = faults.next().min(end);
+        let next = faults.ready_at().min(end);
         let seconds = (next - now).as_secs_f64();
         for (share, reach) in served.shares.iter_mut().zip(&reach) {
             *share += seconds * count(reach) as f64;
@@ -153,7 +153,7 @@ fn cells(setting: &Setting<'_>) -> Result<(f64, bool, f64), Error> {
         for station in 1..=hosts as usize {
             while ring.enqueue(now, station, Class::Asynchronous, Packet::new(CELL)).is_ok() {}
         }
-        now = ring.wake().map_or(end, |wake| wake.max(now));
+        now = ring.ready_at().map_or(end, |wake| wake.max(now));
         ring.advance(now, |one| sent[one.station] += one.packet.len.0);
     }
     let carried: u64 = sent.iter().sum();
@@ -276,7 +276,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         for (curve, wiring) in curves.iter_mut().zip(WIRINGS) {
             curve.push(((now - Time::START).as_secs_f64(), count(&faults.reach(wiring)) as f64));
         }
-        now = faults.next();
+        now = faults.ready_at();
         for (curve, wiring) in curves.iter_mut().zip(WIRINGS) {
             // Until then as it was: a step, not a slope.
             curve.push(((now - Time::START).as_secs_f64(), count(&faults.reach(wiring)) as f64));

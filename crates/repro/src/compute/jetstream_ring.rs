@@ -45,7 +45,7 @@ impl Load {
                 ring.lose_token();
                 lost += 1;
             }
-            now = ring.wake().map_or(end, |wake| wake.max(now));
+            now = ring.ready_at().map_or(end, |wake| wake.max(now));
             ring.advance(now, drop);
         }
         Ok(ring)

@@ -3,13 +3,13 @@
 
 use super::vunet::holds;
 use super::{Computed, Setting, Value};
-use crate::machines::switch::deadlock::circle;
 use crate::machines::switch::line::{Frame, Line, Preemption};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
 use lastmeter_lan::timed_token::medium::{Class, Medium, Options};
 use lastmeter_lan::timed_token::node::{Attached, Node, Signal, bring_up};
 use lastmeter_lan::timed_token::unit::AtmUnit;
+use lastmeter_lan::wormhole::dependency::Dependencies;
 use lastmeter_wire::aal::aal5;
 use lastmeter_wire::atm::{Circuit, Header};
 use lastmeter_wire::jetstream;
@@ -127,7 +127,7 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
         ring.advance(now, drop);
         // Full queues refuse nothing here: there is one frame at a time.
         drop(ring.enqueue(now, 1, Class::Asynchronous, Packet::new(Bytes(1500))));
-        while let Some(wake) = ring.wake() {
+        while let Some(wake) = ring.ready_at() {
             ring.advance(wake, drop);
         }
     }
@@ -148,7 +148,7 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
             }
         }
         let next = due[1..].iter().copied().min().unwrap_or(end);
-        now = ring.wake().map_or(next, |wake| wake.min(next)).max(now + Duration::from_ps(1));
+        now = ring.ready_at().map_or(next, |wake| wake.min(next)).max(now + Duration::from_ps(1));
         ring.advance(now, drop);
     }
     let spoken = ring.services[Class::Synchronous as usize];
@@ -235,9 +235,15 @@ fn cut_through(constants: &Constants) -> Result<Vec<Computed>, Error> {
         holds("J-64", "without cut-through a long frame costs its whole length again", {
             stored > Duration::from_us(500) && cut < Duration::from_us(1)
         }),
-        holds("J-64", "switches in a ring can deadlock", circle(&ring).is_some()),
-        holds("J-64", "switches in a tree cannot", circle(&tree).is_none()),
+        holds("J-64", "switches in a ring can deadlock", circular(&ring)),
+        holds("J-64", "switches in a tree cannot", !circular(&tree)),
     ])
+}
+
+/// Whether frames on these routes, as channels from 0, can wait for each other in a circle.
+fn circular(routes: &[Vec<usize>]) -> bool {
+    let channels = routes.iter().flatten().max().map_or(0, |last| last + 1);
+    Dependencies::of(channels, routes.iter().map(Vec::as_slice)).cycle().is_some()
 }
 
 fn atm_unit() -> Result<bool, Error> {

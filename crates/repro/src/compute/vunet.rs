@@ -210,7 +210,7 @@ fn saturated(ports: usize, rate: Rate, cells: u64, both: bool) -> Time {
         }
     }
     let (mut now, mut last) = (Time::START, Time::START);
-    while let Some(wake) = crossbar.wake() {
+    while let Some(wake) = crossbar.ready_at() {
         now = now.max(wake);
         while let Some(moved) = crossbar.advance(now) {
             last = last.max(moved.done);
@@ -260,7 +260,7 @@ fn ideal(constants: &Constants) -> Result<bool, Error> {
                 return Ok(false);
             }
         }
-        while let Some(at) = crossbar.wake().filter(|&at| at < now + gap) {
+        while let Some(at) = crossbar.ready_at().filter(|&at| at < now + gap) {
             while let Some(moved) = crossbar.advance(at.max(now)) {
                 got[moved.output] += 1;
                 last = last.max(moved.done);

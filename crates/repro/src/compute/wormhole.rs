@@ -76,7 +76,7 @@ fn saturate(
         }
     }
     let end = Time::START + length;
-    while let Some(at) = lan.wake().filter(|&at| at <= end) {
+    while let Some(at) = lan.ready_at().filter(|&at| at <= end) {
         let mut done = Vec::new();
         lan.advance(at, &mut |passed| done.push(passed));
         for passed in done {
@@ -367,7 +367,7 @@ fn paced(
     let mut again = greedy.is_some();
     loop {
         let due = next.iter().enumerate().min_by_key(|&(_, at)| *at);
-        let wake = lan.wake().unwrap_or(Time::MAX);
+        let wake = lan.ready_at().unwrap_or(Time::MAX);
         let at = due.map_or(wake, |(_, &at)| at.min(wake));
         if at >= end {
             break;

@@ -110,7 +110,7 @@ mod tests {
                 lan.send(Time::START, from, to, Bytes(len), flow as u64).unwrap();
             }
             let mut kept = true;
-            while let Some(at) = lan.wake().filter(|&at| at <= end) {
+            while let Some(at) = lan.ready_at().filter(|&at| at <= end) {
                 let mut done = Vec::new();
                 lan.advance(at, &mut |passed| done.push(passed));
                 for passed in done {

@@ -148,7 +148,7 @@ pub fn run(senders: &[Sender], options: Options) -> Vec<Came> {
     let end = Time::START + options.length;
     let mut order = 0;
     loop {
-        let next = links.iter().filter_map(Link::wake).min();
+        let next = links.iter().filter_map(Link::ready_at).min();
         let arrival = arrivals.peek().map(|&Reverse((at, ..))| at);
         let Some(now) = next.into_iter().chain(arrival).min().filter(|&now| now <= end) else {
             return came;

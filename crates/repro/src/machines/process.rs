@@ -126,7 +126,7 @@ impl Processor {
     }
 
     /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         self.until
     }
 
@@ -214,7 +214,7 @@ mod tests {
         }
         let mut last = Time::START;
         let mut ended = Vec::new();
-        while let Some(now) = cpu.next() {
+        while let Some(now) = cpu.ready_at() {
             cpu.advance(now);
             ended.extend(cpu.done().map(|(id, _)| id));
             last = now;
@@ -244,7 +244,7 @@ mod tests {
         for id in 0..10 {
             alone.submit(Time::START, Message { id, channel: 7, packets: 15 });
         }
-        while let Some(now) = alone.next() {
+        while let Some(now) = alone.ready_at() {
             alone.advance(now);
         }
         assert_eq!(alone.switches(), 1);

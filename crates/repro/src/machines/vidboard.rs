@@ -286,7 +286,7 @@ impl Stream {
         self.state = State::Until(complete + colours);
     }
 
-    fn next(&self) -> Option<Time> {
+    fn ready_at(&self) -> Option<Time> {
         match self.state {
             State::Idle(_) => None,
             State::Until(at) | State::Sends { at, .. } => Some(at),
@@ -341,13 +341,13 @@ impl Site {
     }
 
     /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
-        self.boards.iter().filter_map(Stream::next).chain(self.cpu.next()).min()
+    pub fn ready_at(&self) -> Option<Time> {
+        self.boards.iter().filter_map(Stream::ready_at).chain(self.cpu.next()).min()
     }
 
     /// Does everything that is due by `now`, in order; the processor before the boards.
     pub fn advance(&mut self, now: Time) {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
+        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             match self.cpu.next() == Some(due) {
                 true => self.done(due),
                 false => self.send(due),
@@ -366,7 +366,7 @@ impl Site {
 
     /// The first board that is due goes on.
     fn send(&mut self, now: Time) {
-        let due = self.boards.iter().position(|stream| stream.next() == Some(now));
+        let due = self.boards.iter().position(|stream| stream.ready_at() == Some(now));
         let Some(index) = due else { return };
         let stream = &mut self.boards[index];
         let Shaping { burst: cells, interburst, interframe, .. } = stream.board.shaping;

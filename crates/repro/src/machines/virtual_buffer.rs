@@ -151,13 +151,13 @@ impl VirtualBuffer {
     }
 
     /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         [self.moving, self.processing].into_iter().flatten().min()
     }
 
     /// Does everything that is due by `now`.
     pub fn advance(&mut self, now: Time) {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
+        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             if self.moving == Some(due) {
                 self.moving = None;
                 self.port -= 1;
@@ -237,7 +237,7 @@ pub fn offer(options: Options, bursts: Bursts, count: u64, stream: Stream) -> Co
             buffer.arrive(begin + bursts.gap * cell);
         }
     }
-    while let Some(due) = buffer.next() {
+    while let Some(due) = buffer.ready_at() {
         buffer.advance(due);
     }
     buffer.counts()
@@ -318,7 +318,7 @@ mod tests {
                 prop_assert!(counts.port_most <= 256);
                 prop_assert_eq!(counts.offered, counts.lost + counts.delivered + buffer.held());
             }
-            while let Some(due) = buffer.next() {
+            while let Some(due) = buffer.ready_at() {
                 buffer.advance(due);
             }
             prop_assert_eq!(buffer.held(), 0);

@@ -127,7 +127,7 @@ impl VudBoard {
     }
 
     /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         let over = [self.data, self.dma].into_iter().flatten().map(|(_, until)| until);
         let asks = (self.dma.is_none() && self.wants_dma()).then_some(self.asks);
         let sends = self.data.is_none() && !self.flows() && self.transmit_fifo >= CELL;
@@ -137,7 +137,7 @@ impl VudBoard {
 
     /// Does everything that is due by `now`.
     pub fn advance(&mut self, now: Time) {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
+        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             self.end(due);
             self.turn(due);
         }
@@ -240,7 +240,7 @@ pub fn saturated(options: Options, receives: bool, sends: bool) -> (f64, f64) {
         board.queue(Time::START, u64::MAX / 2);
     }
     // The port is filled up whenever something happens.
-    while let Some(now) = board.next().or(receives.then_some(Time::START)) {
+    while let Some(now) = board.ready_at().or(receives.then_some(Time::START)) {
         if now.since_start() > LENGTH {
             break;
         }
@@ -304,7 +304,7 @@ mod tests {
         board.advance(Time::START + ns(14 * 40 + 24 * 40 - 1));
         assert_eq!((board.counts().received, board.held()), (0, 1));
         board.advance(in_memory);
-        assert_eq!((board.counts().received, board.held(), board.next()), (1, 0, None));
+        assert_eq!((board.counts().received, board.held(), board.ready_at()), (1, 0, None));
     }
 
     proptest! {
@@ -322,7 +322,7 @@ mod tests {
                 let Counts { arrived, lost, received, .. } = board.counts();
                 prop_assert_eq!(arrived, lost + received + board.held());
             }
-            while let Some(due) = board.next() {
+            while let Some(due) = board.ready_at() {
                 board.advance(due);
             }
             let counts = board.counts();

@@ -217,7 +217,7 @@ impl Manager {
     }
 
     /// When [`Manager::expire`] has something to do.
-    pub fn next(&self) -> Option<Time> {
+    pub fn expires_at(&self) -> Option<Time> {
         let entries = self.entries.values().map(|entry| match self.waits(entry) {
             true => entry.again.min(entry.until),
             false => entry.until,

@@ -18,7 +18,7 @@
 //!
 //! A machine without input or output: whoever runs it carries [`Frame`]s over links
 //! ([`Node::transmit`], [`Node::sent`], [`Node::arrive`]) and control messages between managers
-//! ([`Node::messages`], [`Node::control`]), and wakes it ([`Node::next`], [`Node::expire`]). A task that
+//! ([`Node::messages`], [`Node::control`]), and wakes it ([`Node::expires_at`], [`Node::expire`]). A task that
 //! is to block waits for what [`Node::told`] says. How the sender learns of a queue is a name service's
 //! business: an [`Address`] is all that it has to hand out. A queue that is full loses messages.
 //!
@@ -363,8 +363,8 @@ impl Node {
     }
 
     /// When [`Node::expire`] has something to do.
-    pub fn next(&self) -> Option<Time> {
-        self.manager.next()
+    pub fn expires_at(&self) -> Option<Time> {
+        self.manager.expires_at()
     }
 
     /// Repeats what was not answered.

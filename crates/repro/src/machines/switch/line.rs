@@ -118,7 +118,7 @@ impl Line {
     }
 
     /// When something happens next.
-    pub fn wake(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         self.current.as_ref().map(|&(_, _, until)| until)
     }
 
