@@ -1100,11 +1100,12 @@ function drawPaths(view) {
   const choice = make("select", { "aria-label": "Which path", onchange: (event) => { shown.path = Number(event.target.value); drawPaths(shown.view); } },
     ...part.rows.map((one, index) => make("option", { value: index }, `${one.name}, ${one.class}`)));
   choice.value = String(shown.path);
-  const whole = path.stages.reduce((sum, one) => sum + one.wait.mean + one.service.mean + one.blocked.mean, 0) || 1;
+  const mean = (times) => times?.mean ?? 0;
+  const whole = path.stages.reduce((sum, one) => sum + mean(one.wait) + mean(one.service) + mean(one.blocked), 0) || 1;
   let so = 0;
   const limit = view.verdict?.resource;
   const rows = path.stages.map((one) => {
-    const [wait, service, blocked] = [one.wait.mean, one.service.mean, one.blocked.mean];
+    const [wait, service, blocked] = [mean(one.wait), mean(one.service), mean(one.blocked)];
     const drops = Object.entries(one.drops).map(([reason, count]) => `${show.packets(count)} ${reason}`).join(", ");
     const made = make("tr", { class: limit && one.resource === limit ? "limits" : "" }, make("th", { scope: "row", title: one.resource ? `served by ${one.resource}` : "pure delay" }, one.name),
       make("td", { class: "bars" }, bar([["wait", wait / whole], ["serve", service / whole], ["blocked", blocked / whole]], so / whole)),
@@ -1114,7 +1115,8 @@ function drawPaths(view) {
     return made;
   });
   const totals = path.totals;
-  const facts = `Mean ${show.time(totals.latency.mean)}, half within ${show.time(totals.latency.p50)}, 99 in 100 within ${show.time(totals.latency.p99)}; `
+  const latency = totals.latency ? `Mean ${show.time(totals.latency.mean)}, median ${show.time(totals.latency.p50)}, p99 ${show.time(totals.latency.p99)}; ` : "";
+  const facts = latency
     + `${show.rate(totals.goodput)}; ${show.packets(totals.delivered.packets)} of ${show.packets(totals.offered.packets)} packets arrived.`;
   const more = path.stages_count > path.stages.length ? make("p", { class: "soft" }, `The first ${path.stages.length} of ${path.stages_count} stages; the files have all.`) : null;
   keepOpen($("paths"), make("h3", {}, "Where the time goes"), part.count > 1 ? choice : make("span", {}, `${path.name}, ${path.class}`),

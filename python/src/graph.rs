@@ -281,7 +281,7 @@ impl Graph {
         let outcome = engine.finish().map_err(fault)?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let level = "model".to_owned();
-        let provenance = Provenance { version, seed, level, ..Provenance::default() };
+        let provenance = Provenance { version, seed: Some(seed), level, ..Provenance::default() };
         Ok(Ledger::new(close(&outcome, Close { title: title.to_owned(), provenance })))
     }
 

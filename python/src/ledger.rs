@@ -43,14 +43,7 @@ impl Ledger {
     /// A ledger from its JSON, as `run --json` prints it or a folder of results has it.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Ledger> {
-        let inner: ledger::Ledger = serde_json::from_str(text).map_err(|error| wrong(py, error))?;
-        match inner.schema == ledger::SCHEMA {
-            true => Ok(Ledger::new(inner)),
-            false => {
-                let (found, known) = (&inner.schema, ledger::SCHEMA);
-                Err(wrong(py, format!("this is a `{found}`; this version reads `{known}`")))
-            }
-        }
+        ledger::json::from_json(text).map(Ledger::new).map_err(|error| wrong(py, error))
     }
 
     /// What was run.

@@ -79,8 +79,8 @@ def test_a_ledger_is_kept_and_read_again(ledger: lm.Ledger, tmp_path: Path) -> N
     assert again == ledger
     kept = pyarrow.parquet.read_table(tmp_path / "stages.parquet")
     assert kept.to_pydict() == pa.table(ledger.stages).to_pydict()
-    with pytest.raises(lm.Problems, match="this version reads"):
-        lm.Ledger.from_json(ledger.to_json().replace("lastmeter.ledger/1", "lastmeter.ledger/9"))
+    with pytest.raises(lm.Problems, match="this program reads"):
+        lm.Ledger.from_json(ledger.to_json().replace("lastmeter.ledger/2", "lastmeter.ledger/9"))
     with pytest.raises(lm.Problems):
         lm.Ledger.from_json("{}")
 

@@ -2,8 +2,7 @@
 
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_ledger::compare::Comparison;
-use lastmeter_ledger::html;
-use lastmeter_ledger::{Ledger, SCHEMA};
+use lastmeter_ledger::{Ledger, html, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,12 +49,5 @@ fn read(path: &Path) -> Result<Ledger, Complaint> {
     let complain =
         |error: &dyn std::fmt::Display| Complaint(format!("`{}`: {error}", file.display()));
     let text = fs::read_to_string(&file).map_err(|error| complain(&error))?;
-    let ledger: Ledger = serde_json::from_str(&text).map_err(|error| complain(&error))?;
-    match ledger.schema == SCHEMA {
-        true => Ok(ledger),
-        false => {
-            let hint = format!("this is `{}`, not `{SCHEMA}`", ledger.schema);
-            Err(complain(&hint))
-        }
-    }
+    json::from_json(&text).map_err(|error| complain(&error))
 }

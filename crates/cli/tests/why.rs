@@ -56,7 +56,7 @@ fn a_command_keeps_its_exit_status_and_its_ledger_stays_alone() {
     let output = run(&["--json", "why", "--", "sh", "-c", "echo to the user; exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     let ledger: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(ledger["schema"], "lastmeter.ledger/1");
+    assert_eq!(ledger["schema"], "lastmeter.ledger/2");
     assert_eq!(ledger["provenance"]["level"], "L0");
     assert_eq!(ledger["verdict"]["confidence"], "undecided");
     assert!(String::from_utf8_lossy(&output.stderr).contains("to the user"));

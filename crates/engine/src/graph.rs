@@ -1,6 +1,6 @@
 //! Elements joined by edges, and the names that the ledger gives to what they do.
 
-use crate::books::{PathInfo, ResourceId, ResourceInfo, StageInfo};
+use crate::books::{PathInfo, Place, ResourceId, ResourceInfo, StageInfo};
 use crate::{Element, ElementId, Error, PortId};
 use lastmeter_base::{Duration, PathId, StageId, Visits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,6 +152,11 @@ impl Graph {
         assert!(self.stages.len() < Visits::STAGES_MAX as usize, "a stage beyond the millionth");
         self.stages.push(info);
         StageId(self.stages.len() as u32 - 1)
+    }
+
+    /// Where each resource stands, with its name, for whoever knows better than its element.
+    pub fn places(&mut self) -> impl Iterator<Item = (&str, &mut Place)> {
+        self.resources.iter_mut().map(|info| (info.name.as_str(), &mut info.place))
     }
 
     /// Declares a path and class of traffic.

@@ -71,7 +71,8 @@ fn run() -> Result<Ledger, Failure> {
     graph.connect(last, PortId(0), sink, PortId(0))?;
     let mut engine = graph.build(1)?;
     engine.run_until(Time::START + Duration::from_ms(500), &mut VirtualClock::default())?;
-    let provenance = Provenance { seed: 7, level: "model".to_owned(), ..Provenance::default() };
+    let provenance =
+        Provenance { seed: Some(7), level: "model".to_owned(), ..Provenance::default() };
     let title = "1500-byte packets, Poisson, alice to bob".to_owned();
     Ok(close(&engine.finish()?, Close { title, provenance }))
 }
@@ -82,7 +83,7 @@ fn main() -> Result<(), Failure> {
     let busiest = ledger.resources.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
     ledger.verdict = busiest.map(|one| Verdict {
         resource: Some(one.name.clone()),
-        utilisation: one.busy,
+        utilisation: Some(one.busy),
         confidence: Confidence::Low,
         runner_up: None,
         words: format!("{} limits: it is busy {:.1} % of the time.", one.name, one.busy * 100.0),

@@ -2,8 +2,8 @@
 
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use lastmeter_ledger::{
-    Balance, Count, Deadlines, Latency, Ledger, Path, Provenance, Quantile, Resource, SCHEMA,
-    Series, Stage, Step, Times, Totals,
+    Count, Deadlines, Latency, Ledger, Path, Place, Provenance, Quantile, Resource, Series, Stage,
+    Step, Times, Totals,
 };
 use std::collections::BTreeMap;
 
@@ -33,29 +33,17 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
         .collect();
     let made = outcome.books.made as i64;
     let found = (outcome.books.delivered + outcome.books.dropped + outcome.held) as i64;
-    // The engine has proved the exact balance; this is what floating point leaves of it.
-    let residual = |path: &Path| {
-        let stages: f64 = path.stages.iter().map(Stage::mean).sum();
-        let difference = (path.totals.latency.mean - stages).abs();
-        if difference < 1e-12 { 0.0 } else { difference }
-    };
-    let latency_residual = paths.iter().map(residual).fold(0.0, f64::max);
-    let mut provenance = close.provenance;
-    provenance.partial = outcome.stopped;
-    Ledger {
-        schema: SCHEMA.to_owned(),
-        title: close.title,
-        duration,
-        resources: resources(outcome),
-        paths,
-        verdict: None,
-        what_ifs: Vec::new(),
-        balance: Balance { latency_residual, packets_residual: made - found },
-        certificate: None,
-        provenance,
-        notes: Vec::new(),
-        series: series(outcome),
-    }
+    let provenance = Provenance { partial: outcome.stopped, ..close.provenance };
+    let mut ledger = Ledger::new(close.title, duration, paths, resources(outcome), provenance);
+    ledger.balance.packets_residual = made - found;
+    ledger.series = series(outcome);
+    ledger
+}
+
+/// Where something stands, as the ledger says it.
+fn place(place: &lastmeter_engine::Place) -> Place {
+    let lastmeter_engine::Place { host, group, role, source } = place.clone();
+    Place { host, group, role: role.map(str::to_owned), source }
 }
 
 fn series(outcome: &Outcome) -> Vec<Series> {
@@ -97,17 +85,14 @@ fn stages(outcome: &Outcome, book: &PathBook) -> Vec<Stage> {
     // Stages that dropped everything, and drops outside any stage, come last.
     for (stage, by_reason) in drops {
         let info = stage.map(|stage| &outcome.stages[stage as usize]);
+        let resource = info.and_then(|info| info.resource).map(|id| resource_name(outcome, id));
+        let name = info.map_or("elsewhere", |info| &info.name);
         stages.push(Stage {
-            name: info.map_or("elsewhere", |info| &info.name).to_owned(),
-            resource: info.and_then(|info| info.resource).map(|id| resource_name(outcome, id)),
-            packets: 0,
-            bytes: 0,
-            wait: Times::default(),
-            service: Times::default(),
-            blocked: Times::default(),
-            copies: info.map_or(0, |info| info.copies),
-            touches: info.map_or(0, |info| info.touches),
+            place: info.map(|info| place(&info.place)).unwrap_or_default(),
+            copies: info.map(|info| info.copies),
+            touches: info.map(|info| info.touches),
             drops: by_reason,
+            ..Stage::new(name, resource.as_deref(), Count::default())
         });
     }
     stages
@@ -115,17 +100,17 @@ fn stages(outcome: &Outcome, book: &PathBook) -> Vec<Stage> {
 
 fn stage(outcome: &Outcome, row: &Row, delivered: u64, drops: BTreeMap<String, u64>) -> Stage {
     let info = &outcome.stages[row.stage.0 as usize];
+    let resource = info.resource.map(|id| resource_name(outcome, id));
+    let passed = Count { packets: row.passed.packets, bytes: row.passed.bytes };
     Stage {
-        name: info.name.clone(),
-        resource: info.resource.map(|id| resource_name(outcome, id)),
-        packets: row.passed.packets,
-        bytes: row.passed.bytes,
-        wait: times(&row.wait, delivered),
-        service: times(&row.service, delivered),
-        blocked: times(&row.blocked, delivered),
-        copies: info.copies,
-        touches: info.touches,
+        place: place(&info.place),
+        wait: Some(times(&row.wait, delivered)),
+        service: Some(times(&row.service, delivered)),
+        blocked: Some(times(&row.blocked, delivered)),
+        copies: Some(info.copies),
+        touches: Some(info.touches),
         drops,
+        ..Stage::new(info.name.as_str(), resource.as_deref(), passed)
     }
 }
 
@@ -136,8 +121,8 @@ fn resource_name(outcome: &Outcome, id: lastmeter_engine::ResourceId) -> String 
 fn times(distribution: &Distribution, delivered: u64) -> Times {
     Times {
         mean: distribution.sum() as f64 / delivered.max(1) as f64 / 1e12,
-        p50: distribution.percentile(0.5).as_secs_f64(),
-        p99: distribution.percentile(0.99).as_secs_f64(),
+        p50: Some(distribution.percentile(0.5).as_secs_f64()),
+        p99: Some(distribution.percentile(0.99).as_secs_f64()),
     }
 }
 
@@ -153,30 +138,31 @@ fn totals(outcome: &Outcome, book: &PathBook, duration: f64) -> Totals {
             u128::from(info.memory) * u128::from(row.passed.bytes)
         })
         .sum();
+    let goodput = match duration > 0.0 {
+        true => book.delivered.bytes as f64 * 8.0 / duration,
+        false => 0.0,
+    };
+    let latency = Latency {
+        mean: book.latency.mean(),
+        p50: Some(book.latency.percentile(0.5).as_secs_f64()),
+        p99: Some(book.latency.percentile(0.99).as_secs_f64()),
+        max: Some(book.latency.max().as_secs_f64()),
+    };
     Totals {
-        offered: count(book.offered),
-        delivered: count(book.delivered),
-        dropped: count(dropped),
-        held: book.offered.packets - book.delivered.packets - dropped.packets,
-        goodput: match duration > 0.0 {
-            true => book.delivered.bytes as f64 * 8.0 / duration,
-            false => 0.0,
-        },
-        loss: dropped.packets as f64 / offered,
-        latency: Latency {
-            mean: book.latency.mean(),
-            p50: book.latency.percentile(0.5).as_secs_f64(),
-            p99: book.latency.percentile(0.99).as_secs_f64(),
-            max: book.latency.max().as_secs_f64(),
-        },
-        jitter: book.variation.mean(),
-        reordered: book.reordered,
-        corrupted: book.corrupted,
-        memory_multiple: crossings as f64 / book.delivered.bytes.max(1) as f64,
+        offered: Some(count(book.offered)),
+        dropped: Some(count(dropped)),
+        held: Some(book.offered.packets - book.delivered.packets - dropped.packets),
+        loss: Some(dropped.packets as f64 / offered),
+        latency: (book.delivered.packets > 0).then_some(latency),
+        jitter: Some(book.variation.mean()),
+        reordered: Some(book.reordered),
+        corrupted: Some(book.corrupted),
+        memory_multiple: Some(crossings as f64 / book.delivered.bytes.max(1) as f64),
         deadlines: match book.deadlines {
             lastmeter_engine::Deadlines { made: 0, met: 0, late: 0 } => None,
             lastmeter_engine::Deadlines { made, met, late } => Some(Deadlines { made, met, late }),
         },
+        ..Totals::new(count(book.delivered), goodput)
     }
 }
 
@@ -202,15 +188,23 @@ fn resources(outcome: &Outcome) -> Vec<Resource> {
             let stage_name = |stage: u32| outcome.stages[stage as usize].name.clone();
             let by_stage =
                 used.by_stage.iter().map(|(stage, &busy)| (stage_name(stage.0), share(busy)));
+            let mut by_role: BTreeMap<String, f64> = BTreeMap::new();
+            for (stage, busy) in &used.by_stage {
+                if let Some(role) = outcome.stages[stage.0 as usize].place.role {
+                    *by_role.entry(role.to_owned()).or_default() += share(*busy);
+                }
+            }
             Resource {
                 name: info.name.clone(),
                 kind: info.kind.name().to_owned(),
+                place: place(&info.place),
                 units: info.units,
                 busy: share(used.busy()),
-                blocked: share(used.blocked),
+                blocked: Some(share(used.blocked)),
                 idle: share(used.idle),
                 by_stage: by_stage.collect(),
-                bytes_per_delivered_byte: used.moved as f64 / delivered.max(1) as f64,
+                by_role,
+                bytes_per_delivered_byte: Some(used.moved as f64 / delivered.max(1) as f64),
             }
         })
         .collect()

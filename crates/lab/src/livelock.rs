@@ -2,10 +2,10 @@
 
 use lastmeter_ledger::{Confidence, Ledger, Resource, Verdict};
 
-/// What stages of reception are called between their host and their own name.
-const RECEPTION: &str = " reception: ";
-/// What the application's stage is called after its host.
-const APPLICATION: &str = " application";
+/// The role of stages that receive: interrupts, polls and the protocol.
+pub const RECEPTION: &str = "reception";
+/// The role of the stage that stands for what the packets are for.
+pub const APPLICATION: &str = "application";
 /// A CPU that is busy for less has something left.
 const FULL: f64 = 0.99;
 /// An application that gets less of the CPU has as good as nothing.
@@ -33,14 +33,14 @@ pub struct Names {
 impl Names {
     /// The names at this host.
     pub fn new(host: &str) -> Names {
-        let reception = |stage: &str| format!("{host}{RECEPTION}{stage}");
+        let reception = |stage: &str| format!("{host} reception: {stage}");
         Names {
             interrupt: reception("interrupt entry"),
             switch: format!("{host} thread switch"),
             accept: reception("first command"),
             transfer: format!("{host} adapter transfer"),
             protocol: reception("protocol"),
-            application: format!("{host}{APPLICATION}"),
+            application: format!("{host} application"),
             polling: reception("polling"),
         }
     }
@@ -48,21 +48,15 @@ impl Names {
 
 /// A resource's shares in reception and in applications.
 pub fn shares_of(resource: &Resource) -> (f64, f64) {
-    resource.by_stage.iter().fold(
-        (0.0, 0.0),
-        |(reception, application), (stage, share)| match stage.as_str() {
-            stage if stage.contains(RECEPTION) => (reception + share, application),
-            stage if stage.ends_with(APPLICATION) => (reception, application + share),
-            _ => (reception, application),
-        },
-    )
+    let share = |role: &str| resource.by_role.get(role).copied().unwrap_or(0.0);
+    (share(RECEPTION), share(APPLICATION))
 }
 
 /// The verdict on a host that receives and does nothing else, where there is one: receive livelock.
 pub fn livelock(ledger: &Ledger) -> Option<Verdict> {
     let of = |resource: &Resource| {
         let (reception, application) = shares_of(resource);
-        let used = resource.busy + resource.blocked;
+        let used = resource.utilisation();
         let starved = used >= FULL && application < STARVED && reception > application;
         starved.then(|| (resource.name.clone(), used, reception, application))
     };
@@ -74,7 +68,7 @@ pub fn livelock(ledger: &Ledger) -> Option<Verdict> {
         percent(application)
     );
     let (resource, confidence) = (Some(name), Confidence::High);
-    Some(Verdict { resource, utilisation, confidence, runner_up: None, words })
+    Some(Verdict { resource, utilisation: Some(utilisation), confidence, runner_up: None, words })
 }
 
 fn percent(share: f64) -> String {

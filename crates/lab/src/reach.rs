@@ -114,7 +114,7 @@ fn one(host: &str, pair: &Pair, target: Rate, crew: Crew<'_>) -> Result<Carried,
 
 /// What is in use most.
 fn limit(ledger: &Ledger) -> String {
-    let used = |one: &&lastmeter_ledger::Resource| one.busy + one.blocked;
+    let used = |one: &&lastmeter_ledger::Resource| one.utilisation();
     let most = ledger.resources.iter().max_by(|a, b| used(a).total_cmp(&used(b)));
     most.map_or(String::new(), |one| one.name.clone())
 }

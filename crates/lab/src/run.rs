@@ -4,12 +4,12 @@ use crate::build::{Captures, Changes, build};
 use crate::close::{Close, close};
 use crate::document::Problem;
 use crate::experiment::Experiment;
-use crate::explain::{Change, Effect, Shuffle, candidates, group_of, rank, shuffled, verdict};
+use crate::explain::{Change, Effect, Shuffle, candidates, rank, shuffled, verdict};
 use crate::library::Library;
 use lastmeter_base::Time;
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
 use lastmeter_lan::fabric::network;
-use lastmeter_ledger::{Ledger, Provenance, Source};
+use lastmeter_ledger::{Ledger, Provenance, Resource, Source};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -240,7 +240,7 @@ pub fn closing(experiment: &Experiment) -> Close {
         title: experiment.title.clone(),
         provenance: Provenance {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            seed: experiment.seed,
+            seed: Some(experiment.seed),
             experiment: Source { name: experiment.title.clone(), hash: experiment.hash.clone() },
             profiles: experiment.profile_sources.clone(),
             level: "model".to_owned(),
@@ -377,10 +377,9 @@ fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
     let mut changes = Changes::NONE;
     match change {
         Change::Faster { group, numerator, denominator } => {
-            let names = baseline.resources.iter().map(|resource| &resource.name);
-            let members = names.filter(|name| group_of(name) == *group);
-            changes.speed =
-                members.map(|name| (name.clone(), (*numerator, *denominator))).collect();
+            let members = baseline.resources.iter().filter(|one| one.group() == group);
+            let faster = |one: &Resource| (one.name.clone(), (*numerator, *denominator));
+            changes.speed = members.map(faster).collect();
         }
         Change::Free { stage } => {
             changes.free.insert(stage.clone());

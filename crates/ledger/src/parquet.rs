@@ -12,12 +12,14 @@
 //! | `resources` | resource                 | `resource`                 |
 //! | `uses`      | stage that a resource served | `resource`, `stage`    |
 //! | `what_ifs`  | change                   | -                          |
+//! | `latencies` | share of a path's packets | `path`, `class`           |
+//! | `series`    | step of a quantity over time | -                      |
 //!
-//! Values are SI base units, as in the JSON, and columns are named as its fields are. Pages are
+//! What was not measured is null. Values are SI base units, as in the JSON, and columns are named as its fields are. Pages are
 //! compressed with Snappy.
 
 use super::columns::{Columns, Values};
-use crate::{Ledger, Path, Times};
+use crate::{Ledger, Path, Place, Times};
 use std::io::{Result, Write};
 
 /// Which part of a ledger a file holds.
@@ -35,12 +37,24 @@ pub enum Table {
     Uses,
     /// A row for each change.
     WhatIfs,
+    /// A row for each share of each path's distribution of latency.
+    Latencies,
+    /// A row for each step of each quantity over time.
+    Series,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 6] =
-        [Table::Paths, Table::Stages, Table::Drops, Table::Resources, Table::Uses, Table::WhatIfs];
+    pub const ALL: [Table; 8] = [
+        Table::Paths,
+        Table::Stages,
+        Table::Drops,
+        Table::Resources,
+        Table::Uses,
+        Table::WhatIfs,
+        Table::Latencies,
+        Table::Series,
+    ];
 
     /// The name, and what its file should be called, without `.parquet`.
     ///
@@ -56,6 +70,8 @@ impl Table {
             Table::Resources => "resources",
             Table::Uses => "uses",
             Table::WhatIfs => "what_ifs",
+            Table::Latencies => "latencies",
+            Table::Series => "series",
         }
     }
 
@@ -68,6 +84,8 @@ impl Table {
             Table::Resources => resources(ledger),
             Table::Uses => uses(ledger),
             Table::WhatIfs => what_ifs(ledger),
+            Table::Latencies => latencies(ledger),
+            Table::Series => series(ledger),
         }
     }
 }
@@ -75,14 +93,13 @@ impl Table {
 /// Writes one table of a ledger as a Parquet file.
 ///
 /// ```
-/// use lastmeter_engine::Graph;
-/// use lastmeter_lab::close::{Close, close};
 /// use lastmeter_ledger::parquet::{Table, write};
-/// let outcome = Graph::new(1).build(1)?.finish()?;
+/// use lastmeter_ledger::{Ledger, Provenance};
+/// let ledger = Ledger::new("empty", 1.0, Vec::new(), Vec::new(), Provenance::default());
 /// let mut file = Vec::new();
-/// write(&close(&outcome, Close::default()), Table::Stages, &mut file)?;
+/// write(&ledger, Table::Stages, &mut file)?;
 /// assert_eq!(&file[..4], b"PAR1");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
@@ -99,14 +116,36 @@ fn begun<T>(ledger: &Ledger, rows: &[T]) -> Columns {
     let mut columns = Columns::default();
     columns.add("experiment", same(&provenance.experiment.name));
     columns.add("experiment_hash", same(&provenance.experiment.hash));
-    columns.add("seed", Values::Count(rows.iter().map(|_| provenance.seed).collect()));
+    columns.add("seed", Values::CountOrNone(rows.iter().map(|_| provenance.seed).collect()));
     columns
 }
 
-fn times<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Times) {
-    columns.real(&format!("{name}_mean"), rows, |row| value(row).mean);
-    columns.real(&format!("{name}_p50"), rows, |row| value(row).p50);
-    columns.real(&format!("{name}_p99"), rows, |row| value(row).p99);
+/// Adds a column of numbers that may not be known.
+fn real<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Option<f64>) {
+    columns.add(name, Values::RealOrNone(rows.iter().map(value).collect()));
+}
+
+/// Adds a column of counts that may not be known.
+fn count<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Option<u64>) {
+    columns.add(name, Values::CountOrNone(rows.iter().map(value).collect()));
+}
+
+fn times<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Option<Times>) {
+    real(columns, &format!("{name}_mean"), rows, |row| Some(value(row)?.mean));
+    real(columns, &format!("{name}_p50"), rows, |row| value(row)?.p50);
+    real(columns, &format!("{name}_p99"), rows, |row| value(row)?.p99);
+}
+
+/// Adds where each row stands.
+fn place<T>(columns: &mut Columns, rows: &[T], value: impl Fn(&T) -> Place) {
+    let mut column = |name, part: fn(Place) -> Option<String>| {
+        let texts = rows.iter().map(|row| part(value(row)));
+        columns.add(name, Values::TextOrNone(texts.collect()));
+    };
+    column("host", |place| place.host);
+    column("group", |place| place.group);
+    column("role", |place| place.role);
+    column("source", |place| place.source);
 }
 
 fn paths(ledger: &Ledger) -> Columns {
@@ -114,27 +153,26 @@ fn paths(ledger: &Ledger) -> Columns {
     let mut columns = begun(ledger, &rows);
     columns.text("path", &rows, |path| &path.name);
     columns.text("class", &rows, |path| &path.class);
-    columns.count("offered_packets", &rows, |path| path.totals.offered.packets);
-    columns.count("offered_bytes", &rows, |path| path.totals.offered.bytes);
+    count(&mut columns, "offered_packets", &rows, |path| Some(path.totals.offered?.packets));
+    count(&mut columns, "offered_bytes", &rows, |path| Some(path.totals.offered?.bytes));
     columns.count("delivered_packets", &rows, |path| path.totals.delivered.packets);
     columns.count("delivered_bytes", &rows, |path| path.totals.delivered.bytes);
-    columns.count("dropped_packets", &rows, |path| path.totals.dropped.packets);
-    columns.count("dropped_bytes", &rows, |path| path.totals.dropped.bytes);
-    columns.count("held", &rows, |path| path.totals.held);
+    count(&mut columns, "dropped_packets", &rows, |path| Some(path.totals.dropped?.packets));
+    count(&mut columns, "dropped_bytes", &rows, |path| Some(path.totals.dropped?.bytes));
+    count(&mut columns, "held", &rows, |path| path.totals.held);
     columns.real("goodput", &rows, |path| path.totals.goodput);
-    columns.real("loss", &rows, |path| path.totals.loss);
-    columns.real("latency_mean", &rows, |path| path.totals.latency.mean);
-    columns.real("latency_p50", &rows, |path| path.totals.latency.p50);
-    columns.real("latency_p99", &rows, |path| path.totals.latency.p99);
-    columns.real("latency_max", &rows, |path| path.totals.latency.max);
-    columns.real("jitter", &rows, |path| path.totals.jitter);
-    columns.count("reordered", &rows, |path| path.totals.reordered);
-    columns.count("corrupted", &rows, |path| path.totals.corrupted);
-    columns.real("memory_multiple", &rows, |path| path.totals.memory_multiple);
-    let deadlines = |path: &&Path| path.totals.deadlines.unwrap_or_default();
-    columns.count("messages", &rows, |path| deadlines(path).made);
-    columns.count("deadlines_met", &rows, |path| deadlines(path).met);
-    columns.count("deadlines_late", &rows, |path| deadlines(path).late);
+    real(&mut columns, "loss", &rows, |path| path.totals.loss);
+    real(&mut columns, "latency_mean", &rows, |path| Some(path.totals.latency?.mean));
+    real(&mut columns, "latency_p50", &rows, |path| path.totals.latency?.p50);
+    real(&mut columns, "latency_p99", &rows, |path| path.totals.latency?.p99);
+    real(&mut columns, "latency_max", &rows, |path| path.totals.latency?.max);
+    real(&mut columns, "jitter", &rows, |path| path.totals.jitter);
+    count(&mut columns, "reordered", &rows, |path| path.totals.reordered);
+    count(&mut columns, "corrupted", &rows, |path| path.totals.corrupted);
+    real(&mut columns, "memory_multiple", &rows, |path| path.totals.memory_multiple);
+    count(&mut columns, "messages", &rows, |path| Some(path.totals.deadlines?.made));
+    count(&mut columns, "deadlines_met", &rows, |path| Some(path.totals.deadlines?.met));
+    count(&mut columns, "deadlines_late", &rows, |path| Some(path.totals.deadlines?.late));
     columns
 }
 
@@ -150,13 +188,14 @@ fn stages(ledger: &Ledger) -> Columns {
     columns.text("stage", &rows, |row| &row.2.name);
     let served_by = rows.iter().map(|row| row.2.resource.clone());
     columns.add("resource", Values::TextOrNone(served_by.collect()));
+    place(&mut columns, &rows, |row| row.2.place.clone());
     columns.count("packets", &rows, |row| row.2.packets);
     columns.count("bytes", &rows, |row| row.2.bytes);
     times(&mut columns, "wait", &rows, |row| row.2.wait);
     times(&mut columns, "service", &rows, |row| row.2.service);
     times(&mut columns, "blocked", &rows, |row| row.2.blocked);
-    columns.count("copies", &rows, |row| u64::from(row.2.copies));
-    columns.count("touches", &rows, |row| u64::from(row.2.touches));
+    count(&mut columns, "copies", &rows, |row| row.2.copies.map(u64::from));
+    count(&mut columns, "touches", &rows, |row| row.2.touches.map(u64::from));
     columns.count("drops", &rows, |row| row.2.drops.values().sum());
     columns
 }
@@ -180,11 +219,12 @@ fn resources(ledger: &Ledger) -> Columns {
     let mut columns = begun(ledger, &rows);
     columns.text("resource", &rows, |row| &row.name);
     columns.text("kind", &rows, |row| &row.kind);
+    place(&mut columns, &rows, |row| row.place.clone());
     columns.count("units", &rows, |row| u64::from(row.units));
     columns.real("busy", &rows, |row| row.busy);
-    columns.real("blocked", &rows, |row| row.blocked);
+    real(&mut columns, "blocked", &rows, |row| row.blocked);
     columns.real("idle", &rows, |row| row.idle);
-    columns.real("bytes_per_delivered_byte", &rows, |row| row.bytes_per_delivered_byte);
+    real(&mut columns, "bytes_per_delivered_byte", &rows, |row| row.bytes_per_delivered_byte);
     let limits = |name: &String| {
         let verdict = ledger.verdict.as_ref();
         u64::from(verdict.is_some_and(|verdict| verdict.resource.as_ref() == Some(name)))
@@ -215,5 +255,30 @@ fn what_ifs(ledger: &Ledger) -> Columns {
     columns.add("measured", Values::RealOrNone(rows.iter().map(|row| row.measured).collect()));
     columns.add("error", Values::RealOrNone(rows.iter().map(|row| row.error).collect()));
     columns.real("gain", &rows, |row| row.gain);
+    columns
+}
+
+fn latencies(ledger: &Ledger) -> Columns {
+    let paths = ledger.paths.iter();
+    let rows: Vec<_> =
+        paths.flat_map(|path| path.latencies.iter().map(move |one| (path, *one))).collect();
+    let mut columns = begun(ledger, &rows);
+    columns.text("path", &rows, |row| &row.0.name);
+    columns.text("class", &rows, |row| &row.0.class);
+    columns.real("share", &rows, |row| row.1.share);
+    columns.real("latency", &rows, |row| row.1.latency);
+    columns
+}
+
+fn series(ledger: &Ledger) -> Columns {
+    let all = ledger.series.iter();
+    let rows: Vec<_> = all.flat_map(|one| one.steps.iter().map(move |step| (one, *step))).collect();
+    let mut columns = begun(ledger, &rows);
+    columns.text("series", &rows, |row| &row.0.name);
+    columns.text("unit", &rows, |row| &row.0.unit);
+    columns.real("step", &rows, |row| row.0.step);
+    columns.real("at", &rows, |row| row.1.at);
+    columns.real("least", &rows, |row| row.1.least);
+    columns.real("most", &rows, |row| row.1.most);
     columns
 }

@@ -1,12 +1,11 @@
 //! What every picture of a ledger needs to know first: hosts, hops, ranks, what to fold.
 
-use crate::{Ledger, Path, Resource, Stage, Verdict, WhatIf};
+use crate::{Ledger, Path, Resource, Stage, Times, Verdict, WhatIf};
 use std::ops::Range;
 
 /// Stages of a path that follow each other on one resource: one box of its drawing.
 pub(super) struct Hop<'a> {
-    /// The host that it is in: what stands before the first dot of the resource's name. `None` on
-    /// the wire, and where names have no dot.
+    /// The host that it is in; `None` on the wire.
     pub host: Option<&'a str>,
     /// The name without the host.
     pub name: &'a str,
@@ -59,23 +58,19 @@ pub(super) fn hops<'a>(ledger: &'a Ledger, path: &'a Path) -> Vec<Hop<'a>> {
 fn hop<'a>(ledger: &'a Ledger, stage: &'a Stage, place: usize) -> Hop<'a> {
     let full_name = stage.resource.as_deref().unwrap_or(&stage.name);
     let resource = ledger.resources.iter().find(|r| Some(&r.name) == stage.resource.as_ref());
-    let (host, name) = split(full_name);
     let on_wire = resource.is_some_and(|resource| resource.kind == "wire");
-    // A delay belongs to a host only where something else of that host is a resource.
-    let known = |host: &&str| ledger.resources.iter().any(|r| split(&r.name).0 == Some(host));
-    let host = host.filter(|_| !on_wire).filter(|host| stage.resource.is_some() || known(host));
-    let name = if host.is_some() { name } else { full_name };
+    let stands = resource.map_or(&stage.place, |resource| &resource.place);
+    let host = stands.host.as_deref().filter(|_| !on_wire);
+    let name = within(host, full_name);
     let mean = stage.mean();
     let delay = if stage.resource.is_none() { mean } else { 0.0 };
     Hop { host, name, resource, full_name, stages: place..place + 1, mean, delay }
 }
 
-/// The host of a name, and the rest: `bob.cpu` is the `cpu` of `bob`.
-pub(super) fn split(name: &str) -> (Option<&str>, &str) {
-    match name.split_once('.') {
-        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => (Some(host), rest),
-        _ => (None, name),
-    }
+/// A name without the host that it is shown in: within `bob`, `bob.cpu` is the `cpu`.
+pub(super) fn within<'a>(host: Option<&str>, name: &'a str) -> &'a str {
+    let rest = host.and_then(|host| name.strip_prefix(host)?.strip_prefix('.'));
+    rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
 /// The resource that the verdict names.
@@ -88,18 +83,13 @@ pub(super) fn is_live(ledger: &Ledger) -> bool {
     matches!(ledger.provenance.level.as_str(), "L0" | "L1" | "L2")
 }
 
-/// Share of the time for which a resource could not take more: it served, or was held up.
-pub(super) fn utilisation(resource: &Resource) -> f64 {
-    resource.busy + resource.blocked
-}
-
 /// The resources, most used first; the limiting one first of all.
 pub(super) fn by_use(ledger: &Ledger) -> Vec<&Resource> {
     let limiting = limiting(ledger);
     let mut resources: Vec<&Resource> = ledger.resources.iter().collect();
     resources.sort_by(|a, b| {
         let other = |r: &Resource| Some(r.name.as_str()) != limiting;
-        let by_utilisation = utilisation(b).total_cmp(&utilisation(a));
+        let by_utilisation = b.utilisation().total_cmp(&a.utilisation());
         other(a).cmp(&other(b)).then(by_utilisation).then_with(|| a.name.cmp(&b.name))
     });
     resources
@@ -140,11 +130,12 @@ pub(super) fn paths_by_weight(ledger: &Ledger) -> Vec<usize> {
 pub(super) fn sentence(ledger: &Ledger) -> String {
     match &ledger.verdict {
         Some(Verdict { words, .. }) if !words.trim().is_empty() => words.trim().to_owned(),
-        Some(Verdict { resource: Some(name), utilisation, .. }) => {
-            format!("{name} limits: in use {} of the time.", super::figures::share(*utilisation))
+        Some(Verdict { resource: Some(name), utilisation: Some(used), .. }) => {
+            format!("{name} limits: in use {} of the time.", super::figures::share(*used))
         }
+        Some(Verdict { resource: Some(name), .. }) => format!("{name} limits."),
         Some(_) => "The data do not decide what limits.".to_owned(),
-        None if ledger.paths.iter().all(|path| path.totals.offered.packets == 0) => {
+        None if ledger.paths.iter().all(|path| path.totals.offered_packets() == 0) => {
             "Nothing was offered, so nothing limits.".to_owned()
         }
         None => "This ledger has no verdict.".to_owned(),
@@ -152,17 +143,19 @@ pub(super) fn sentence(ledger: &Ledger) -> String {
 }
 
 /// Which part of a stage's time varies most: its name, where it begins within the stage (seconds),
-/// and its 99th percentile.
-pub(super) fn widest(stage: &Stage) -> (&'static str, f64, f64) {
-    let (wait, service, blocked) = (&stage.wait, &stage.service, &stage.blocked);
+/// and its 99th percentile, where it is known.
+pub(super) fn widest(stage: &Stage) -> (&'static str, f64, Option<f64>) {
+    let [wait, service, blocked] =
+        [stage.wait, stage.service, stage.blocked].map(Option::unwrap_or_default);
     let parts = [
         ("wait", 0.0, wait),
         ("service", wait.mean, service),
         ("blocked", wait.mean + service.mean, blocked),
     ];
+    let spread = |times: Times| times.p99.unwrap_or(0.0) - times.mean;
     let mut widest = parts[0];
     for part in parts {
-        if part.2.p99 - part.2.mean > widest.2.p99 - widest.2.mean {
+        if spread(part.2) > spread(widest.2) {
             widest = part;
         }
     }
@@ -225,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_dot_has_no_host() {
-        assert_eq!(split("bob.cpu"), (Some("bob"), "cpu"));
-        assert_eq!(split("bob.nic.dma"), (Some("bob"), "nic.dma"));
-        assert_eq!(split("server"), (None, "server"));
-        assert_eq!(split(".x"), (None, ".x"));
+    fn a_name_is_shown_without_the_host_that_it_stands_in() {
+        assert_eq!(within(Some("bob"), "bob.nic.dma"), "nic.dma");
+        assert_eq!(within(Some("b"), "bob.cpu"), "bob.cpu");
+        assert_eq!(within(Some("s.3"), "s.3.cpu"), "cpu");
+        assert_eq!(within(None, "bob.cpu"), "bob.cpu");
     }
 }

@@ -1,7 +1,7 @@
 //! The types of the ledger.
 //!
 //! Its JSON is documented here, in the schema that [`json_schema`] makes from these types, and
-//! versioned by [`SCHEMA`]. Values are SI base units (seconds, bits per second, bytes, packets);
+//! versioned by [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI base units (seconds, bits per second, bytes, packets);
 //! names carry no unit. Maps are ordered, so that equal runs give equal bytes.
 
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of the ledger's JSON. It changes when a field changes its meaning or goes away.
-pub const SCHEMA: &str = "lastmeter.ledger/1";
+pub const SCHEMA: &str = "lastmeter.ledger/2";
 
 /// The balanced account of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,22 +99,48 @@ pub struct Stage {
     pub name: String,
     /// What serves it; `None` for pure delay.
     pub resource: Option<String>,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub place: Place,
     /// Visits of delivered packets.
     pub packets: u64,
     /// Bytes of those visits.
     pub bytes: u64,
     /// Seconds from arrival until service began.
-    pub wait: Times,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Times>,
     /// Seconds of service.
-    pub service: Times,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Times>,
     /// Seconds held up in or after service.
-    pub blocked: Times,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Times>,
     /// How often it copies each byte.
-    pub copies: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u32>,
     /// How often a processor reads or writes each byte.
-    pub touches: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touches: Option<u32>,
     /// Packets dropped here, by reason.
     pub drops: BTreeMap<String, u64>,
+}
+
+/// Where a stage or a resource stands, so that nobody has to read it out of its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Place {
+    /// The node that it is part of; absent for a link's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The name that it shares with the same thing at the other members of a counted node: `s.cpu` for
+    /// `s.3.cpu`; absent where it has no like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// What it is for: `reception`, `application`, `propagation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Where its constants come from: document and table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// A distribution of times, in seconds. The mean is over delivered packets, so that the means of
@@ -123,37 +149,55 @@ pub struct Stage {
 pub struct Times {
     /// Sum over visits, divided by delivered packets.
     pub mean: f64,
-    /// Half of the visits took no longer.
-    pub p50: f64,
-    /// 99 in 100 took no longer.
-    pub p99: f64,
+    /// The median visit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
+    /// The 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+}
+
+impl Times {
+    /// A mean whose percentiles are not known.
+    pub fn mean(mean: f64) -> Times {
+        Times { mean, p50: None, p99: None }
+    }
 }
 
 /// A path end to end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// What sources made.
-    pub offered: Count,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<Count>,
     /// What sinks took.
     pub delivered: Count,
     /// What was dropped.
-    pub dropped: Count,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<Count>,
     /// What was still on its way at the end.
-    pub held: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<u64>,
     /// Delivered bits per second of the run.
     pub goodput: f64,
     /// Dropped packets per offered packet.
-    pub loss: f64,
-    /// Seconds from source to sink.
-    pub latency: Latency,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Seconds from source to sink; absent where nothing was delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// Mean difference of latency between consecutive packets of a flow, in seconds (RFC 3393).
-    pub jitter: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<f64>,
     /// Packets that arrived after a later one of their flow.
-    pub reordered: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordered: Option<u64>,
     /// Packets whose content was not what was sent.
-    pub corrupted: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupted: Option<u64>,
     /// Bytes over memory for each byte delivered.
-    pub memory_multiple: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_multiple: Option<f64>,
     /// What became of messages that were due at some instant; `None` where there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadlines: Option<Deadlines>,
@@ -185,12 +229,47 @@ pub struct Count {
 pub struct Latency {
     /// The mean.
     pub mean: f64,
-    /// Half of the packets took no longer.
-    pub p50: f64,
-    /// 99 in 100 took no longer.
-    pub p99: f64,
+    /// The median packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
+    /// The 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
     /// The longest.
-    pub max: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+impl Totals {
+    /// What was delivered, at this many bits a second; the rest is not known.
+    pub fn new(delivered: Count, goodput: f64) -> Totals {
+        Totals {
+            offered: None,
+            delivered,
+            dropped: None,
+            held: None,
+            goodput,
+            loss: None,
+            latency: None,
+            jitter: None,
+            reordered: None,
+            corrupted: None,
+            memory_multiple: None,
+            deadlines: None,
+        }
+    }
+    /// Mean seconds from source to sink; zero where nothing was delivered.
+    pub fn latency_mean(&self) -> f64 {
+        self.latency.map_or(0.0, |latency| latency.mean)
+    }
+    /// Packets dropped, as far as is known.
+    pub fn dropped_packets(&self) -> u64 {
+        self.dropped.map_or(0, |dropped| dropped.packets)
+    }
+    /// Packets that sources made; those delivered where it is not known.
+    pub fn offered_packets(&self) -> u64 {
+        self.offered.unwrap_or(self.delivered).packets
+    }
 }
 
 /// What stages compete for. The three shares sum to one.
@@ -200,18 +279,52 @@ pub struct Resource {
     pub name: String,
     /// `cpu`, `bus`, `engine` or `wire`.
     pub kind: String,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub place: Place,
     /// How many packets it can serve at once.
     pub units: u32,
     /// Share of the time for which it served.
     pub busy: f64,
     /// Share of the time for which it was taken and could not go on.
-    pub blocked: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<f64>,
     /// Share of the time for which it had nothing to do.
     pub idle: f64,
     /// Share of the time for which it served each stage; these sum to `busy`.
     pub by_stage: BTreeMap<String, f64>,
+    /// The same by the role of the stages, as far as they have one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_role: BTreeMap<String, f64>,
     /// Bytes that it moved for each byte delivered on any path.
-    pub bytes_per_delivered_byte: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_delivered_byte: Option<f64>,
+}
+
+impl Resource {
+    /// One of which only its use is known, as shares of the time.
+    pub fn new(name: impl Into<String>, kind: &str, busy: f64, blocked: Option<f64>) -> Resource {
+        Resource {
+            name: name.into(),
+            kind: kind.to_owned(),
+            place: Place::default(),
+            units: 1,
+            busy,
+            blocked,
+            idle: (1.0 - busy - blocked.unwrap_or(0.0)).max(0.0),
+            by_stage: BTreeMap::new(),
+            by_role: BTreeMap::new(),
+            bytes_per_delivered_byte: None,
+        }
+    }
+    /// Share of the time for which it could not take more: it served, or was held up.
+    pub fn utilisation(&self) -> f64 {
+        self.busy + self.blocked.unwrap_or(0.0)
+    }
+    /// The name that it shares with its like, else its own.
+    pub fn group(&self) -> &str {
+        self.place.group.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// What limits the paths.
@@ -219,8 +332,9 @@ pub struct Resource {
 pub struct Verdict {
     /// The limiting resource; `None` where the data do not decide or nothing limits.
     pub resource: Option<String>,
-    /// Its busy and blocked share.
-    pub utilisation: f64,
+    /// Its busy and blocked share; absent where no resource is named and none is known to be busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
     /// How sure: `high`, `medium`, `low`, or `undecided`.
     pub confidence: Confidence,
     /// The resource that comes next.
@@ -322,16 +436,18 @@ pub struct Lag {
 pub struct Provenance {
     /// The version of Lastmeter.
     pub version: String,
-    /// The seed of all random streams.
-    pub seed: u64,
+    /// The seed of all random streams; absent in a live run, which draws none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// The experiment's name and the hash of its text with all overrides.
     pub experiment: Source,
     /// Every profile that was used.
     pub profiles: Vec<Source>,
     /// `model`, or the privilege level of a live run: `L0`, `L1`, `L2`.
     pub level: String,
-    /// The machine of a live run; empty in a model, whose result depends on no machine.
-    pub host: String,
+    /// The machine of a live run; absent in a model, whose result depends on no machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Whether the run was stopped before its end; then all figures are up to `duration`.
     pub partial: bool,
 }
@@ -345,30 +461,130 @@ pub struct Source {
     pub hash: String,
 }
 
+impl Stage {
+    /// A stage of which nothing is known yet but what passed it.
+    pub fn new(name: impl Into<String>, resource: Option<&str>, passed: Count) -> Stage {
+        Stage {
+            name: name.into(),
+            resource: resource.map(str::to_owned),
+            place: Place::default(),
+            packets: passed.packets,
+            bytes: passed.bytes,
+            wait: None,
+            service: None,
+            blocked: None,
+            copies: None,
+            touches: None,
+            drops: BTreeMap::new(),
+        }
+    }
+    /// Mean seconds that a delivered packet spent here, as far as is known.
+    pub fn mean(&self) -> f64 {
+        self.wait_mean() + self.service_mean() + self.blocked_mean()
+    }
+    /// Mean seconds until service began; zero where it is not known.
+    pub fn wait_mean(&self) -> f64 {
+        self.wait.map_or(0.0, |times| times.mean)
+    }
+    /// Mean seconds of service; zero where it is not known.
+    pub fn service_mean(&self) -> f64 {
+        self.service.map_or(0.0, |times| times.mean)
+    }
+    /// Mean seconds held up; zero where it is not known.
+    pub fn blocked_mean(&self) -> f64 {
+        self.blocked.map_or(0.0, |times| times.mean)
+    }
+}
+
+impl Provenance {
+    /// Of a run at this level: `model`, or the privilege level of a live run.
+    pub fn new(version: &str, level: &str) -> Provenance {
+        Provenance { version: version.to_owned(), level: level.to_owned(), ..Provenance::default() }
+    }
+}
+
 impl Ledger {
+    /// The account of a run over `duration` seconds: the one way to make one. It computes what is left
+    /// over between latency and stages; what packets leave over, and all that follows from other runs,
+    /// is added by whoever knows it.
+    ///
+    /// ```
+    /// use lastmeter_ledger::{Count, Latency, Ledger, Path, Provenance, Stage, Times, Totals};
+    /// let passed = Count { packets: 10, bytes: 15_000 };
+    /// let service = Some(Times::mean(12e-6));
+    /// let stage = Stage { service, ..Stage::new("a->b transmit", Some("a->b"), passed) };
+    /// let latency = Some(Latency { mean: 12e-6, p50: None, p99: None, max: None });
+    /// let totals = Totals { latency, ..Totals::new(passed, 1.2e8) };
+    /// let path = Path::new("a->b", "bulk", vec![stage], totals);
+    /// let ledger = Ledger::new("A link", 1e-3, vec![path], Vec::new(), Provenance::new("1", "model"));
+    /// assert_eq!(ledger.balance.latency_residual, 0.0);
+    /// ```
+    pub fn new(
+        title: impl Into<String>,
+        duration: f64,
+        paths: Vec<Path>,
+        resources: Vec<Resource>,
+        provenance: Provenance,
+    ) -> Ledger {
+        let latency_residual = paths.iter().map(Path::residual).fold(0.0, larger);
+        Ledger {
+            schema: SCHEMA.to_owned(),
+            title: title.into(),
+            duration,
+            paths,
+            resources,
+            verdict: None,
+            what_ifs: Vec::new(),
+            balance: Balance { latency_residual, packets_residual: 0 },
+            certificate: None,
+            provenance,
+            notes: Vec::new(),
+            series: Vec::new(),
+        }
+    }
     /// Delivered bits per second over all paths.
     pub fn goodput(&self) -> f64 {
         self.paths.iter().map(|path| path.totals.goodput).sum()
     }
-    /// Mean latency over all delivered packets, in seconds.
+    /// Mean latency over all delivered packets, in seconds; zero where nothing was delivered.
     pub fn latency(&self) -> f64 {
         let delivered = |path: &Path| path.totals.delivered.packets as f64;
-        let sum: f64 = self.paths.iter().map(|p| delivered(p) * p.totals.latency.mean).sum();
+        let sum: f64 = self.paths.iter().map(|p| delivered(p) * p.totals.latency_mean()).sum();
         let packets: f64 = self.paths.iter().map(delivered).sum();
         if packets > 0.0 { sum / packets } else { 0.0 }
     }
     /// Dropped packets per offered packet over all paths.
     pub fn loss(&self) -> f64 {
-        let offered: u64 = self.paths.iter().map(|path| path.totals.offered.packets).sum();
-        let dropped: u64 = self.paths.iter().map(|path| path.totals.dropped.packets).sum();
+        let offered: u64 = self.paths.iter().map(|path| path.totals.offered_packets()).sum();
+        let dropped: u64 = self.paths.iter().map(|path| path.totals.dropped_packets()).sum();
         if offered > 0 { dropped as f64 / offered as f64 } else { 0.0 }
     }
 }
 
-impl Stage {
-    /// Mean seconds that a delivered packet spent here.
-    pub fn mean(&self) -> f64 {
-        self.wait.mean + self.service.mean + self.blocked.mean
+/// The residual that is further from zero.
+fn larger(a: f64, b: f64) -> f64 {
+    if b.abs() > a.abs() { b } else { a }
+}
+
+/// Less than this is what floating point leaves of an exact balance, in seconds.
+const ROUNDING: f64 = 1e-12;
+
+impl Path {
+    /// A path whose latencies are not known one by one.
+    pub fn new(
+        name: impl Into<String>,
+        class: impl Into<String>,
+        stages: Vec<Stage>,
+        totals: Totals,
+    ) -> Path {
+        let (name, class) = (name.into(), class.into());
+        Path { name, class, stages, totals, latencies: Vec::new() }
+    }
+    /// Mean latency that no stage accounts for, in seconds; negative where the stages sum to more.
+    fn residual(&self) -> f64 {
+        let stages: f64 = self.stages.iter().map(Stage::mean).sum();
+        let left = self.totals.latency.map_or(0.0, |latency| latency.mean - stages);
+        if left.abs() < ROUNDING { 0.0 } else { left }
     }
 }
 

@@ -84,7 +84,7 @@ fn a_stage_that_only_crosses_a_bus_is_offered_at_no_cost() {
     let ledger = with_crew(|crew| historic("dec5000-240", "cop6", packet, packet, crew));
     let name = "sender load words";
     let stage = ledger.paths[0].stages.iter().find(|stage| stage.name == name).unwrap();
-    assert!(stage.service.mean == 0.0 && stage.blocked.mean > 0.0, "{stage:?}");
+    assert!(stage.service_mean() == 0.0 && stage.blocked_mean() > 0.0, "{stage:?}");
     let change = format!("{name} at no cost");
     let what_if = ledger.what_ifs.iter().find(|what_if| what_if.change == change).unwrap();
     assert!(what_if.gain >= 0.0, "{what_if:?}");

@@ -132,7 +132,7 @@ fn e_11_a_ledger_shows_the_protocols_of_hartos() {
     }
     let of = |stage: &str| {
         let is = |name: &str| name == format!("source {stage}");
-        path.stages.iter().find(|one| is(&one.name)).unwrap().service.mean
+        path.stages.iter().find(|one| is(&one.name)).unwrap().service_mean()
     };
     let sent: f64 = ["FRAG", "HNET", "link scheduler"].into_iter().map(of).sum();
     assert!((sent / 340e-6 - 1.0).abs() < 0.01, "{sent} s a fragment");

@@ -12,7 +12,7 @@ use lastmeter_live::transfer::{Measurement, Placement, Workload};
 pub fn ledgers(named: &[(&str, &Ledger)]) -> String {
     let copies = |ledger: &Ledger| {
         let stages = ledger.paths.first().map_or(&[][..], |path| &path.stages);
-        stages.iter().map(|stage| stage.copies).sum::<u32>()
+        stages.iter().filter_map(|stage| stage.copies).sum::<u32>()
     };
     let limit = |ledger: &Ledger| {
         let verdict = ledger.verdict.as_ref();
@@ -20,7 +20,8 @@ pub fn ledgers(named: &[(&str, &Ledger)]) -> String {
     };
     let in_use = |ledger: &Ledger| {
         let verdict = ledger.verdict.as_ref();
-        verdict.map_or_else(String::new, |v| format!("{:.0} %", v.utilisation * 100.0))
+        let used = verdict.and_then(|verdict| verdict.utilisation);
+        used.map_or_else(String::new, |used| format!("{:.0} %", used * 100.0))
     };
     let best = |ledger: &Ledger| {
         let first = ledger.what_ifs.first();

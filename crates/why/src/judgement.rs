@@ -30,7 +30,7 @@ pub(super) fn judged(
     let runner_up = verdict.runner_up.filter(|(_, fraction)| *fraction > 0.0);
     Verdict {
         resource: named.map(str::to_owned),
-        utilisation: if named.is_some() { verdict.fraction } else { 0.0 },
+        utilisation: named.map(|_| verdict.fraction),
         confidence,
         runner_up: runner_up.and_then(|(limit, _)| name(limit)).map(str::to_owned),
         words: verdict.words.clone(),

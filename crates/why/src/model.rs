@@ -2,12 +2,11 @@
 
 use super::own::{RECEIVER_CORE, SENDER_CORE, SHARED_CORE};
 use lastmeter_ledger::{
-    Balance, Confidence, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Source, Stage,
-    Times, Totals, Verdict,
+    Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Source, Stage, Times, Totals,
+    Verdict,
 };
 use lastmeter_live::predict::{self, Prediction, StageCost};
 use lastmeter_live::transfer::{Setting, Workload};
-use std::collections::BTreeMap;
 
 /// Makes the ledger of one second of the predicted transfer. A packet of it is one message; the
 /// latency is the service of one message at both ends, for a model of costs knows no queues.
@@ -18,46 +17,21 @@ pub fn ledger(setting: &Setting, prediction: &Prediction, profile: Source) -> Le
         prediction.stages.iter().map(|cost| stage(setting, cost, count)).collect();
     let mean = stages.iter().map(Stage::mean).sum();
     let text = serde_json::to_string(setting).unwrap_or_default();
-    let totals = Totals {
-        offered: count,
-        delivered: count,
-        dropped: Count::default(),
-        held: 0,
-        goodput: prediction.goodput,
-        loss: 0.0,
-        latency: Latency { mean, ..Latency::default() },
-        jitter: 0.0,
-        reordered: 0,
-        corrupted: 0,
-        memory_multiple: 0.0,
-        deadlines: None,
+    let latency = Some(Latency { mean, ..Latency::default() });
+    let totals = Totals { latency, ..Totals::new(count, prediction.goodput) };
+    let provenance = Provenance {
+        experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(text) },
+        profiles: vec![profile],
+        ..Provenance::new(env!("CARGO_PKG_VERSION"), "model")
     };
-    Ledger {
-        schema: SCHEMA.to_owned(),
-        title: format!("Predicted: a {}", super::words_of(setting)),
-        duration: 1.0,
-        resources: resources(&stages, setting, prediction),
-        paths: vec![Path {
-            name: super::own::PATH.to_owned(),
-            class: format!("messages of {}", setting.message),
-            stages,
-            totals,
-            latencies: Vec::new(),
-        }],
-        verdict: verdict(setting, prediction),
-        what_ifs: Vec::new(),
-        balance: Balance::default(),
-        certificate: None,
-        provenance: Provenance {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(text) },
-            profiles: vec![profile],
-            level: "model".to_owned(),
-            ..Provenance::default()
-        },
-        notes: prediction.notes.iter().map(|note| super::own::sentence(note)).collect(),
-        series: Vec::new(),
-    }
+    let resources = resources(&stages, setting, prediction);
+    let class = format!("messages of {}", setting.message);
+    let path = Path::new(super::own::PATH, class, stages, totals);
+    let title = format!("Predicted: a {}", super::words_of(setting));
+    let mut ledger = Ledger::new(title, 1.0, vec![path], resources, provenance);
+    ledger.verdict = verdict(setting, prediction);
+    ledger.notes = prediction.notes.iter().map(|note| super::own::sentence(note)).collect();
+    ledger
 }
 
 fn resource(name: &str) -> &str {
@@ -73,18 +47,14 @@ fn stage(setting: &Setting, cost: &StageCost, count: Count) -> Stage {
     let work = predict::work_of(setting);
     let service = cost.per_message(&work).max(0.0);
     let copies = u32::from(cost.name.starts_with("copy"));
+    let core = resource(&cost.resource);
     Stage {
-        name: cost.name.clone(),
-        resource: Some(resource(&cost.resource).to_owned()),
-        packets: count.packets,
-        bytes: count.bytes,
-        wait: Times::default(),
+        place: super::own::end(core),
         // In a model of constants every message costs the same.
-        service: Times { mean: service, p50: service, p99: service },
-        blocked: Times::default(),
-        copies,
-        touches: 2 * copies,
-        drops: BTreeMap::new(),
+        service: Some(Times { mean: service, p50: Some(service), p99: Some(service) }),
+        copies: Some(copies),
+        touches: Some(2 * copies),
+        ..Stage::new(cost.name.as_str(), Some(core), count)
     }
 }
 
@@ -93,19 +63,11 @@ fn resources(stages: &[Stage], setting: &Setting, prediction: &Prediction) -> Ve
     for stage in stages {
         let Some(name) = &stage.resource else { continue };
         let place = all.iter().position(|one| one.name == *name).unwrap_or_else(|| {
-            all.push(Resource {
-                name: name.clone(),
-                kind: "cpu".to_owned(),
-                units: 1,
-                busy: 0.0,
-                blocked: 0.0,
-                idle: 1.0,
-                by_stage: BTreeMap::new(),
-                bytes_per_delivered_byte: 0.0,
-            });
+            let place = super::own::end(name);
+            all.push(Resource { place, ..Resource::new(name, "cpu", 0.0, None) });
             all.len() - 1
         });
-        let share = stage.service.mean * prediction.message_rate;
+        let share = stage.service.map_or(0.0, |service| service.mean) * prediction.message_rate;
         all[place].by_stage.insert(stage.name.clone(), share);
     }
     let round_trip = setting.workload == Workload::RequestResponse;
@@ -139,7 +101,7 @@ fn verdict(setting: &Setting, prediction: &Prediction) -> Option<Verdict> {
     };
     Some(Verdict {
         resource: Some(name.to_owned()),
-        utilisation: 1.0,
+        utilisation: Some(1.0),
         confidence,
         runner_up: next.map(|next| resource(&next.resource).to_owned()),
         words,

@@ -6,12 +6,11 @@
 
 use super::judgement;
 use lastmeter_ledger::{
-    Balance, Confidence, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Source, Stage,
-    Times, Totals, Verdict,
+    Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Source, Stage, Times, Totals,
+    Verdict,
 };
 use lastmeter_live::observe::{Observation, Observed};
 use lastmeter_live::verdict::Limit;
-use std::collections::BTreeMap;
 
 const CPU: &str = "CPU";
 const SENDER: &str = "sending application";
@@ -25,26 +24,17 @@ const WEIGHTY: u64 = 100;
 
 /// Makes the ledger of `command`.
 pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
-    Ledger {
-        schema: SCHEMA.to_owned(),
-        title: format!("What limited `{command}`"),
-        duration: seen.elapsed,
-        paths: weighty(seen).map(path).collect(),
-        resources: resources(seen),
-        verdict: Some(verdict(seen)),
-        what_ifs: Vec::new(),
-        balance: Balance::default(),
-        certificate: None,
-        provenance: Provenance {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(command) },
-            level: "L0".to_owned(),
-            host,
-            ..Provenance::default()
-        },
-        notes: notes(seen),
-        series: Vec::new(),
-    }
+    let provenance = Provenance {
+        experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(command) },
+        host: Some(host),
+        ..Provenance::new(env!("CARGO_PKG_VERSION"), "L0")
+    };
+    let paths = weighty(seen).map(path).collect();
+    let title = format!("What limited `{command}`");
+    let mut ledger = Ledger::new(title, seen.elapsed, paths, resources(seen), provenance);
+    ledger.verdict = Some(verdict(seen));
+    ledger.notes = notes(seen);
+    ledger
 }
 
 /// The connections that carried something: a control connection explains nothing.
@@ -58,7 +48,7 @@ fn verdict(seen: &Observation) -> Verdict {
     let Some(verdict) = &seen.verdict else {
         return Verdict {
             resource: None,
-            utilisation: 0.0,
+            utilisation: None,
             confidence: Confidence::Undecided,
             runner_up: None,
             words: "No TCP connection of the command was seen, so nothing can be said.".to_owned(),
@@ -91,42 +81,17 @@ fn path(one: &Observed) -> Path {
     };
     let delivered = Count { packets, bytes };
     let repeated = u64::from(one.last.retransmits);
-    let stage = Stage {
-        name: format!("round trip {}", one.local),
-        resource: None,
-        packets,
-        bytes,
-        wait: Times { mean: one.rtt, ..Times::default() },
-        service: Times::default(),
-        blocked: Times::default(),
-        copies: 0,
-        touches: 0,
-        drops: BTreeMap::new(),
+    let name_of_stage = format!("round trip {}", one.local);
+    let stage =
+        Stage { wait: Some(Times::mean(one.rtt)), ..Stage::new(name_of_stage, None, delivered) };
+    let class = match (sends(one), repeated) {
+        (true, 0) => "sends".to_owned(),
+        (true, repeated) => format!("sends, {repeated} segments repeated"),
+        (false, _) => "receives".to_owned(),
     };
-    Path {
-        name,
-        class: match (sends(one), repeated) {
-            (true, 0) => "sends".to_owned(),
-            (true, repeated) => format!("sends, {repeated} segments repeated"),
-            (false, _) => "receives".to_owned(),
-        },
-        stages: vec![stage],
-        latencies: Vec::new(),
-        totals: Totals {
-            offered: delivered,
-            delivered,
-            dropped: Count::default(),
-            held: 0,
-            goodput: bytes as f64 * 8.0 / one.seen.max(f64::MIN_POSITIVE),
-            loss: 0.0,
-            latency: Latency { mean: one.rtt, ..Latency::default() },
-            jitter: 0.0,
-            reordered: 0,
-            corrupted: 0,
-            memory_multiple: 0.0,
-            deadlines: None,
-        },
-    }
+    let goodput = bytes as f64 * 8.0 / one.seen.max(f64::MIN_POSITIVE);
+    let latency = Some(Latency { mean: one.rtt, ..Latency::default() });
+    Path::new(name, class, vec![stage], Totals { latency, ..Totals::new(delivered, goodput) })
 }
 
 fn resources(seen: &Observation) -> Vec<Resource> {
@@ -140,24 +105,14 @@ fn resources(seen: &Observation) -> Vec<Resource> {
     ];
     let known = seen.connections.first();
     let hidden = |name: &str| known.is_some_and(|one| !sends(one)) && name != RECEIVER;
-    let row = |name: &str, kind: &str, busy: f64, blocked: f64| Resource {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        units: 1,
-        busy,
-        blocked,
-        idle: (1.0 - busy - blocked).max(0.0),
-        by_stage: BTreeMap::new(),
-        bytes_per_delivered_byte: 0.0,
-    };
     // What only the sender's kernel counts is not known of a program that receives.
     let mut rows: Vec<Resource> = all
         .into_iter()
         .filter(|(name, ..)| known.is_some() && !hidden(name))
-        .map(|(name, kind, share)| row(name, kind, share.clamp(0.0, 1.0), 0.0))
+        .map(|(name, kind, share)| Resource::new(name, kind, share.clamp(0.0, 1.0), None))
         .collect();
     let run = seen.run.clamp(0.0, 1.0);
-    rows.push(row(CPU, "cpu", run, seen.wait.clamp(0.0, 1.0 - run)));
+    rows.push(Resource::new(CPU, "cpu", run, Some(seen.wait.clamp(0.0, 1.0 - run))));
     rows
 }
 

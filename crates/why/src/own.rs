@@ -13,12 +13,11 @@
 //! | residual          | latency less the stages: what the separate runs do not explain         |
 //!
 //! A receiver that waits for data delays no message, so that time is its core's idle time and no
-//! stage. Percentiles inside the kernel cannot be known at this level and are left at zero.
+//! stage. What cannot be known at this level (percentiles inside the kernel, bytes over memory) is absent.
 
 use super::judgement;
 use lastmeter_ledger::{
-    Balance, Count, Latency, Ledger, Path, Provenance, Resource, SCHEMA, Source, Stage, Times,
-    Totals, WhatIf,
+    Count, Latency, Ledger, Path, Place, Provenance, Resource, Source, Stage, Times, Totals, WhatIf,
 };
 use lastmeter_live::namespace::Isolation;
 use lastmeter_live::stages::{self, Stages};
@@ -65,31 +64,21 @@ pub struct Account<'a> {
 pub fn ledger(account: Account<'_>) -> Ledger {
     let m = account.measured;
     let setting = serde_json::to_string(&m.setting).unwrap_or_default();
-    let path = path(m, account.stages);
-    let sum: f64 = path.stages.iter().map(Stage::mean).sum();
-    let residual = path.totals.latency.mean - sum;
-    Ledger {
-        schema: SCHEMA.to_owned(),
-        title: format!("Why is it not faster? A {}", super::words_of(&m.setting)),
-        duration: m.elapsed,
-        balance: Balance { latency_residual: residual, packets_residual: lost(m) },
-        paths: vec![path],
-        resources: resources(m, account.stages),
-        verdict: Some(judgement::of(account.verdict, m.setting.placement)),
-        what_ifs: account.what_ifs,
-        certificate: None,
-        provenance: Provenance {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            seed: 0,
-            experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(setting) },
-            profiles: vec![account.profile],
-            level: "L0".to_owned(),
-            host: account.host,
-            partial: false,
-        },
-        notes: notes(m, account.stages),
-        series: Vec::new(),
-    }
+    let provenance = Provenance {
+        experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(setting) },
+        profiles: vec![account.profile],
+        host: Some(account.host),
+        ..Provenance::new(env!("CARGO_PKG_VERSION"), "L0")
+    };
+    let title = format!("Why is it not faster? A {}", super::words_of(&m.setting));
+    let paths = vec![path(m, account.stages)];
+    let resources = resources(m, account.stages);
+    let mut ledger = Ledger::new(title, m.elapsed, paths, resources, provenance);
+    ledger.balance.packets_residual = lost(m);
+    ledger.verdict = Some(judgement::of(account.verdict, m.setting.placement));
+    ledger.what_ifs = account.what_ifs;
+    ledger.notes = notes(m, account.stages);
+    ledger
 }
 
 /// Messages that one end counted and the other did not, over the whole run.
@@ -138,9 +127,11 @@ fn path(m: &Measurement, found: &Stages) -> Path {
     let (s, r) = (&m.sender.activity, &m.receiver.activity);
     let mut stages: Vec<Stage> = found.stages.iter().map(|s| stage(m, s, messages)).collect();
     let (sender_core, receiver_core) = cores(m.setting.placement);
+    let passed = Count { packets: messages, bytes };
     let own = |name: &str, core: &str, share: f64| Stage {
+        place: end(core),
         service: mean(share * period),
-        ..empty(name, Some(core), messages, bytes)
+        ..Stage::new(name, Some(core), passed)
     };
     if m.sender.application > 0.0 {
         stages.insert(0, own(SENDER_OWN, sender_core, m.sender.application));
@@ -154,47 +145,38 @@ fn path(m: &Measurement, found: &Stages) -> Path {
         first.blocked = mean(if is_round_trip(m) { 0.0 } else { s.blocked * period });
     }
     if let Some(last) = stages.last_mut() {
-        last.wait.mean += r.wait * period;
+        last.wait = mean(last.wait.map_or(0.0, |wait| wait.mean) + r.wait * period);
     }
     let place = stages.iter().position(|s| s.resource.as_deref() == Some(receiver_core));
     let between = match is_round_trip(m) {
         true => {
             let asleep = (1.0 - s.run - s.wait - r.run - r.wait - s.paused - r.paused).max(0.0);
-            Stage { wait: mean(asleep * period), ..empty(ASLEEP, None, messages, bytes) }
+            Stage { wait: mean(asleep * period), ..Stage::new(ASLEEP, None, passed) }
         }
-        false => Stage { wait: mean(in_sockets(m)), ..empty(SOCKETS, None, messages, bytes) },
+        false => Stage { wait: mean(in_sockets(m)), ..Stage::new(SOCKETS, None, passed) },
     };
     let place = match m.setting.placement {
         Placement::SameCore => stages.len().saturating_sub(1),
         _ => place.unwrap_or(stages.len()),
     };
     stages.insert(place, between);
-    Path {
-        name: PATH.to_owned(),
-        class: format!("messages of {}", m.setting.message),
-        totals: totals(m, messages, bytes),
-        stages,
-        latencies: Vec::new(),
-    }
+    let class = format!("messages of {}", m.setting.message);
+    Path::new(PATH, class, stages, totals(m, messages, bytes))
 }
 
-fn mean(seconds: f64) -> Times {
-    Times { mean: seconds.max(0.0), p50: 0.0, p99: 0.0 }
+fn mean(seconds: f64) -> Option<Times> {
+    Some(Times::mean(seconds.max(0.0)))
 }
 
-fn empty(name: &str, resource: Option<&str>, packets: u64, bytes: u64) -> Stage {
-    Stage {
-        name: name.to_owned(),
-        resource: resource.map(str::to_owned),
-        packets,
-        bytes,
-        wait: Times::default(),
-        service: Times::default(),
-        blocked: Times::default(),
-        copies: 0,
-        touches: 0,
-        drops: BTreeMap::new(),
-    }
+/// Which end a core belongs to.
+pub(super) fn end(core: &str) -> Place {
+    let host = match core {
+        SENDER_CORE => Some("sender"),
+        RECEIVER_CORE => Some("receiver"),
+        SHARED_CORE => Some("shared"),
+        _ => None,
+    };
+    Place { host: host.map(str::to_owned), ..Place::default() }
 }
 
 /// The names of the ends' processors.
@@ -212,11 +194,13 @@ fn stage(m: &Measurement, found: &stages::Stage, packets: u64) -> Stage {
     // socket; from the wake-up on it is the receiver.
     let late = found.side == "receiver" || found.name == stages::CROSSING;
     let core = if late { receiver } else { sender };
+    let passed = Count { packets, bytes: packets * m.setting.message.0 };
     Stage {
+        place: end(core),
         service: mean(found.per_message),
-        copies,
-        touches: 2 * copies, // A copy reads and writes each byte.
-        ..empty(&found.name, Some(core), packets, packets * m.setting.message.0)
+        copies: Some(copies),
+        touches: Some(2 * copies), // A copy reads and writes each byte.
+        ..Stage::new(found.name.as_str(), Some(core), passed)
     }
 }
 
@@ -226,24 +210,19 @@ fn totals(m: &Measurement, messages: u64, bytes: u64) -> Totals {
     let run = run_per_message(m, &m.sender) + run_per_message(m, &m.receiver);
     let blocked = m.sender.activity.blocked * period(m);
     let latency = match m.latency {
-        Some(l) => Latency { mean: l.mean, p50: l.p50, p99: l.p99, max: l.max },
+        Some(l) => Latency { mean: l.mean, p50: Some(l.p50), p99: Some(l.p99), max: Some(l.max) },
         None => Latency { mean: run + waits + own + blocked + in_sockets(m), ..Latency::default() },
     };
     let held = (held(m) / m.setting.message.0 as f64).round() as u64;
     let all = Count { packets: messages + held, bytes: bytes + held * m.setting.message.0 };
+    // TCP loses nothing; segments that it repeats are no packets of this ledger.
     Totals {
-        offered: all,
-        delivered: Count { packets: messages, bytes },
-        dropped: Count::default(),
-        held,
-        goodput: m.goodput.windows.median,
-        loss: 0.0,
-        latency,
-        jitter: 0.0,
-        reordered: 0,
-        corrupted: 0,
-        memory_multiple: 0.0,
-        deadlines: None,
+        offered: Some(all),
+        dropped: Some(Count::default()),
+        held: Some(held),
+        loss: Some(0.0),
+        latency: Some(latency),
+        ..Totals::new(Count { packets: messages, bytes }, m.goodput.windows.median)
     }
 }
 
@@ -287,14 +266,10 @@ fn core(name: &str, sides: &[&Side], parts: BTreeMap<String, f64>) -> Resource {
     // Our threads wait for each other too; what nobody of us ran while one waited, others ran.
     let blocked = sum(|s| s.activity.wait).min(1.0 - busy);
     Resource {
-        name: name.to_owned(),
-        kind: "cpu".to_owned(),
+        place: end(name),
         units: units as u32,
-        busy,
-        blocked,
-        idle: 1.0 - busy - blocked,
         by_stage: parts.into_iter().map(|(stage, part)| (stage, part * busy)).collect(),
-        bytes_per_delivered_byte: 0.0,
+        ..Resource::new(name, "cpu", busy, Some(blocked))
     }
 }
 
@@ -452,7 +427,7 @@ mod tests {
             let residual = ledger.balance.latency_residual;
             assert!((residual - 1e-6).abs() < 1e-9, "{residual}");
             for resource in &ledger.resources {
-                let whole = resource.busy + resource.blocked + resource.idle;
+                let whole = resource.utilisation() + resource.idle;
                 assert!((whole - 1.0).abs() < 1e-12, "{resource:?}");
                 let parts: f64 = resource.by_stage.values().sum();
                 assert!((parts - resource.busy).abs() < 1e-12, "{resource:?}");
@@ -461,7 +436,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Ledger>(&json).unwrap(), ledger);
             // Two messages lie in the socket: 20 us at this rate.
             let queued = ledger.paths[0].stages.iter().find(|s| s.name == SOCKETS).unwrap();
-            assert!((queued.wait.mean - 20e-6).abs() < 1e-12);
+            assert!((queued.wait_mean() - 20e-6).abs() < 1e-12);
         }
     }
 }

@@ -127,10 +127,11 @@ pub fn run(
     }
     let mut ledger = close(&outcome, closing(experiment));
     // What the file's traffic stands for came from real programs.
-    ledger.paths.retain(|path| path.class == "live" || path.totals.offered.packets > 0);
+    ledger.paths.retain(|path| path.class == "live" || path.totals.offered_packets() > 0);
     ledger.certificate = Some(certificate::certificate(&measured, options.demand));
     ledger.provenance.level = "L0".to_owned();
-    ledger.provenance.host = machine();
+    ledger.provenance.host = Some(machine());
+    ledger.provenance.seed = None;
     // A run that its program ended is whole.
     ledger.provenance.partial = outcome.stopped && !(measured.led && measured.status.is_some());
     ledger.notes = notes(&measured);

@@ -115,7 +115,7 @@ pub fn trial(
     let certificate = ledger.certificate.expect("a live run has a certificate");
     let flooded = measured.flooded.unwrap_or_default();
     let received = measured.received.get(1).copied().unwrap_or(0);
-    let dropped = ledger.paths.iter().map(|path| path.totals.dropped.packets).sum();
+    let dropped = ledger.paths.iter().map(|path| path.totals.dropped_packets()).sum();
     let frames = [flooded.sent, flooded.behind + flooded.refused, received];
     Ok(Trial { rate: rate as f64, certificate, frames, dropped })
 }

@@ -3,7 +3,7 @@
 use super::events::Figures;
 use super::work::COURSE;
 use crate::{Complaint, results};
-use lastmeter_ledger::Ledger;
+use lastmeter_ledger::{Ledger, json};
 use lastmeter_live::token;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -181,7 +181,8 @@ impl Store {
         if length > LEDGER_MAX {
             return Err(format!("the ledger has {length} bytes: download it instead"));
         }
-        let ledger: Ledger = serde_json::from_reader(BufReader::with_capacity(1 << 20, file))
+        let ledger = serde_json::from_reader(BufReader::with_capacity(1 << 20, file))
+            .and_then(json::from_value)
             .map_err(|error| format!("the ledger cannot be read: {error}"))?;
         let ledger = Arc::new(ledger);
         read.insert(0, (id, ledger.clone()));

@@ -32,10 +32,10 @@ pub(super) fn view(ledger: &Ledger, from_path: usize, from_resource: usize) -> V
             "goodput": ledger.goodput(),
             "latency": ledger.latency(),
             "loss": ledger.loss(),
-            "offered": sum(|path| path.totals.offered.packets),
+            "offered": sum(|path| path.totals.offered_packets()),
             "delivered": sum(|path| path.totals.delivered.packets),
-            "dropped": sum(|path| path.totals.dropped.packets),
-            "held": sum(|path| path.totals.held),
+            "dropped": sum(|path| path.totals.dropped_packets()),
+            "held": sum(|path| path.totals.held.unwrap_or(0)),
         },
         "paths": { "from": from_path, "count": ledger.paths.len(), "rows": paths },
         "resources": { "from": from_resource, "count": ledger.resources.len(), "rows": resources },
@@ -74,7 +74,7 @@ fn resource(resource: &Resource) -> Value {
 /// The most used first; equal ones in the order of the ledger.
 fn by_use(ledger: &Ledger) -> Vec<&Resource> {
     let mut resources: Vec<&Resource> = ledger.resources.iter().collect();
-    let used = |resource: &Resource| resource.busy + resource.blocked;
+    let used = |resource: &Resource| resource.utilisation();
     resources.sort_by(|a, b| used(b).total_cmp(&used(a)));
     resources
 }
@@ -119,12 +119,12 @@ impl Sums {
         let paths = &ledger.paths;
         let bytes = |path: &Path| path.totals.delivered.bytes as f64;
         let packets = |path: &Path| path.totals.delivered.packets as f64;
-        let used = |one: &Resource| (one.busy + one.blocked) * ledger.duration;
+        let used = |one: &Resource| (one.utilisation()) * ledger.duration;
         Sums {
             at: ledger.duration,
             delivered: paths.iter().map(packets).sum(),
-            latency: paths.iter().map(|path| packets(path) * path.totals.latency.mean).sum(),
-            dropped: paths.iter().map(|path| path.totals.dropped.packets as f64).sum(),
+            latency: paths.iter().map(|path| packets(path) * path.totals.latency_mean()).sum(),
+            dropped: paths.iter().map(|path| path.totals.dropped_packets() as f64).sum(),
             bytes: paths.iter().take(CURVES).map(bytes).collect(),
             used: ledger.resources.iter().take(CURVES).map(used).collect(),
             all_bytes: paths.iter().map(bytes).sum(),

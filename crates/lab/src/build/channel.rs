@@ -384,7 +384,7 @@ mod tests {
             assert_eq!(deadlines(&ledger, class).late, 0, "{class}");
         }
         let film = ledger.paths.iter().find(|path| path.class == "film").unwrap();
-        assert!(film.totals.dropped.packets > 100, "{:?}", film.totals.dropped);
+        assert!(film.totals.dropped_packets() > 100, "{:?}", film.totals.dropped);
         assert_eq!(film.totals.deadlines.unwrap().late, 0, "what is sent at all is in time");
     }
 

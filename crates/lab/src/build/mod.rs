@@ -33,7 +33,7 @@ use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, Time};
-use lastmeter_engine::{Element, ElementId, Error, Graph, PortId, ResourceId, StageInfo};
+use lastmeter_engine::{Element, ElementId, Error, Graph, Place, PortId, ResourceId, StageInfo};
 use lastmeter_lan::vunet::vci::SharedFile;
 use lastmeter_net::queue::{Buffers, Promise, Site};
 use lastmeter_net::tap::Tape;
@@ -190,6 +190,7 @@ pub fn build_between(
         builder.report_whole(Fault::new(error.to_string(), right));
     }
     builder.check_changes();
+    builder.place_resources();
     match builder.reporter.is_empty() {
         true => Ok(Built {
             graph: builder.graph,
@@ -265,6 +266,19 @@ impl Builder<'_, '_> {
         (numerator.max(1), denominator.max(1))
     }
 
+    /// Says of each resource which host it is in, and which of other members are its like.
+    fn place_resources(&mut self) {
+        let hosts = self.network.nodes.iter().map(|node| node.name.as_str());
+        let hosts: BTreeSet<&str> = hosts.collect();
+        for (name, place) in self.graph.places() {
+            let mut dots = name.match_indices('.').map(|(at, _)| &name[..at]);
+            let host = dots.rfind(|host| hosts.contains(host)).map(str::to_owned);
+            place.host = place.host.take().or(host);
+            let group = Some(group_of(name)).filter(|group| group != name);
+            place.group = place.group.take().or(group);
+        }
+    }
+
     fn is_free(&self, stage: &str) -> bool {
         self.changes.free.contains(stage)
     }
@@ -272,11 +286,21 @@ impl Builder<'_, '_> {
     /// The stage of this name; members of a counted node share it, and then it names no resource,
     /// because each has its own.
     fn stage(&mut self, name: String, resource: Option<ResourceId>) -> StageId {
+        self.stage_for(name, None, resource)
+    }
+
+    /// [`Builder::stage`] with a role.
+    fn stage_for(
+        &mut self,
+        name: String,
+        role: Option<&'static str>,
+        resource: Option<ResourceId>,
+    ) -> StageId {
         let graph = &mut self.graph;
-        *self
-            .stages
-            .entry(name.clone())
-            .or_insert_with(|| graph.stage(StageInfo::new(name, resource)))
+        *self.stages.entry(name.clone()).or_insert_with(|| {
+            let place = Place { role, ..Place::default() };
+            graph.stage(StageInfo { place, ..StageInfo::new(name, resource) })
+        })
     }
 
     fn report_whole(&mut self, fault: Fault) {
@@ -306,4 +330,39 @@ struct Made {
     input: Option<Input>,
     /// Where packets leave it, and the hop that they take there.
     outputs: Vec<(Output, usize)>,
+}
+
+/// The name of a resource without the numbers of replicas: `s.3->r1` belongs to `s->r1`.
+fn group_of(resource: &str) -> String {
+    let mut group = String::with_capacity(resource.len());
+    let mut rest = resource;
+    while let Some(dot) = rest.find('.') {
+        group.push_str(&rest[..dot]);
+        let after = &rest[dot + 1..];
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        if digits == 0 {
+            group.push('.');
+        }
+        rest = &after[digits..];
+    }
+    group + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_belong_to_one_group() {
+        let cases = [
+            ("s.3->r1", "s->r1"),
+            ("r1->d.12", "r1->d"),
+            ("alice.cpu", "alice.cpu"),
+            ("s.3.cpu", "s.cpu"),
+            ("a.b.", "a.b."),
+        ];
+        for (name, group) in cases {
+            assert_eq!(group_of(name), group);
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use super::{Builder, Input};
-use crate::livelock::Names;
+use crate::livelock::{APPLICATION, Names, RECEPTION};
 use lastmeter_base::Duration;
 use lastmeter_base::kind::Nested;
 use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
@@ -34,17 +34,18 @@ impl Builder<'_, '_> {
         let info = ResourceInfo::new(name.clone(), ResourceKind::Cpu);
         let cpu = self.graph.resource(info);
         let shared = declared.count.is_some();
-        let mut stage = |name: &str, on_cpu: bool| {
-            self.stage(name.to_owned(), (on_cpu && !shared).then_some(cpu))
+        let mut stage = |name: &str, role: Option<&'static str>, on_cpu: bool| {
+            self.stage_for(name.to_owned(), role, (on_cpu && !shared).then_some(cpu))
         };
+        let receives = Some(RECEPTION);
         let stages = Stages {
-            interrupt: stage(&names.interrupt, true),
-            switch: stage(&names.switch, true),
-            accept: stage(&names.accept, true),
-            transfer: stage(&names.transfer, false),
-            protocol: stage(&names.protocol, true),
-            application: stage(&names.application, true),
-            polling: stage(&names.polling, true),
+            interrupt: stage(&names.interrupt, receives, true),
+            switch: stage(&names.switch, None, true),
+            accept: stage(&names.accept, receives, true),
+            transfer: stage(&names.transfer, None, false),
+            protocol: stage(&names.protocol, receives, true),
+            application: stage(&names.application, Some(APPLICATION), true),
+            polling: stage(&names.polling, receives, true),
         };
         let costs = self.changed(kind::costs(&described), &name, &names);
         let options = Options { costs, scheduling: kind::scheduling(&described), cpu, stages };

@@ -6,4 +6,4 @@ mod what_if;
 
 pub use shuffle::{Shuffle, TOLERANCE, shuffled};
 pub use verdict::verdict;
-pub use what_if::{Change, Effect, WHAT_IFS_MAX, candidates, group_of, rank};
+pub use what_if::{Change, Effect, WHAT_IFS_MAX, candidates, rank};

@@ -33,9 +33,9 @@ pub fn shuffled(ordinary: &Ledger, others: &[Ledger]) -> Shuffle {
         };
         let (value, values) = of(|totals| totals.goodput);
         totals.push((format!("goodput of {name}"), value, values));
-        let (value, values) = of(|totals| totals.latency.mean);
+        let (value, values) = of(|totals| totals.latency_mean());
         totals.push((format!("mean latency of {name}"), value, values));
-        let (value, values) = of(|totals| totals.loss);
+        let (value, values) = of(|totals| totals.loss.unwrap_or(0.0));
         totals.push((format!("loss of {name}"), value, values));
     }
     for (name, value, values) in totals {

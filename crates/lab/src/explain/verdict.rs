@@ -6,7 +6,7 @@
 //! resource in use most is so because it waits for the one that helps most: a processor that is held
 //! while bytes cross a bus. Where nothing alone helps because several are always in use, these limit together.
 
-use super::what_if::{Change, Effect, by_goodput, group_of};
+use super::what_if::{Change, Effect, by_goodput};
 use crate::livelock::livelock;
 use lastmeter_ledger::{Confidence, Ledger, Verdict};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const SENSITIVITY_CLEAR: f64 = 2.0;
 
 /// Judges a run by its ledger and by what changes do to it. `None` where nothing was offered.
 pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
-    let offered: u64 = ledger.paths.iter().map(|path| path.totals.offered.packets).sum();
+    let offered: u64 = ledger.paths.iter().map(|path| path.totals.offered_packets()).sum();
     if offered == 0 {
         return None;
     }
@@ -41,8 +41,8 @@ pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
 fn by_utilisation(ledger: &Ledger) -> Vec<(String, f64)> {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for resource in &ledger.resources {
-        let share = shares.entry(group_of(&resource.name)).or_default();
-        *share = share.max(resource.busy + resource.blocked);
+        let share = shares.entry(resource.group().to_owned()).or_default();
+        *share = share.max(resource.utilisation());
     }
     highest_first(shares.into_iter().collect())
 }
@@ -76,7 +76,7 @@ fn several_limit(ledger: &Ledger, utilised: &[(String, f64)]) -> Option<Verdict>
     let least = percent(full.last()?.1);
     Some(Verdict {
         resource: Some(first.to_owned()),
-        utilisation: full.first()?.1,
+        utilisation: Some(full.first()?.1),
         confidence: Confidence::Medium,
         runner_up: Some(second.to_owned()),
         words: format!(
@@ -88,7 +88,7 @@ fn several_limit(ledger: &Ledger, utilised: &[(String, f64)]) -> Option<Verdict>
 
 fn nothing_limits(ledger: &Ledger, utilised: &[(String, f64)]) -> Verdict {
     let busiest = utilised.first();
-    let utilisation = busiest.map_or(0.0, |&(_, share)| share);
+    let utilisation = busiest.map(|&(_, share)| share);
     let mut words = match ledger.loss() {
         loss if loss > 0.0 => {
             format!("Throughput is lost ({}), but no single change brings it back", percent(loss))
@@ -157,16 +157,22 @@ fn something_limits(
             &format!(" {other} is busier ({}), but speeding it up helps less.", percent(*share));
     }
     let runner_up = runner_up.map(|(name, _)| name.clone());
-    Verdict { resource: Some(name.clone()), utilisation, confidence, runner_up, words }
+    Verdict {
+        resource: Some(name.clone()),
+        utilisation: Some(utilisation),
+        confidence,
+        runner_up,
+        words,
+    }
 }
 
 /// Whether `other` is in use mostly by waiting, and no busier by its own work than `limit`.
 fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
     let of = |name: &str, share: fn(&lastmeter_ledger::Resource) -> f64| {
-        let group = ledger.resources.iter().filter(|resource| group_of(&resource.name) == name);
+        let group = ledger.resources.iter().filter(|resource| resource.group() == name);
         group.map(share).fold(0.0, f64::max)
     };
-    let (busy, blocked) = (of(other, |r| r.busy), of(other, |r| r.blocked));
+    let (busy, blocked) = (of(other, |r| r.busy), of(other, |r| r.blocked.unwrap_or(0.0)));
     blocked > busy && busy < of(limit, |r| r.busy)
 }
 
@@ -188,7 +194,7 @@ fn drops(ledger: &Ledger, utilised: &[(String, f64)], best: (&str, f64)) -> Opti
         percent(best.1)
     );
     let (confidence, runner_up) = (Confidence::Medium, Some(busiest));
-    Some(Verdict { resource: None, utilisation: most_used, confidence, runner_up, words })
+    Some(Verdict { resource: None, utilisation: Some(most_used), confidence, runner_up, words })
 }
 
 /// Throughput depends on speed, but nothing is busy: senders wait for answers.
@@ -202,7 +208,7 @@ fn round_trips(ledger: &Ledger, utilised: &[(String, f64)], most_used: f64) -> V
     }
     Verdict {
         resource: None,
-        utilisation: most_used,
+        utilisation: Some(most_used),
         confidence: Confidence::Medium,
         runner_up: utilised.first().map(|(name, _)| name.clone()),
         words,
@@ -213,7 +219,7 @@ fn undecided(utilised: &[(String, f64)]) -> Verdict {
     let (name, share) = utilised.first().cloned().unwrap_or_default();
     Verdict {
         resource: None,
-        utilisation: share,
+        utilisation: Some(share),
         confidence: Confidence::Undecided,
         runner_up: Some(name).filter(|name| !name.is_empty()),
         words: "The data do not decide: throughput can be raised, but by no single resource."

@@ -103,21 +103,22 @@ impl Measures {
     /// Those of a ledger.
     pub fn of(ledger: &Ledger) -> Measures {
         let totals = || ledger.paths.iter().map(|path| &path.totals);
-        let worst = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-        let share = |resource: &&lastmeter_ledger::Resource| resource.busy + resource.blocked;
+        let worst =
+            |values: &mut dyn Iterator<Item = Option<f64>>| values.flatten().fold(0.0, f64::max);
+        let share = |resource: &&lastmeter_ledger::Resource| resource.utilisation();
         // Of equally busy resources, the first: results do not depend on chance.
         let busiest = ledger.resources.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)));
         Measures {
             goodput: ledger.goodput(),
             latency: ledger.latency(),
-            latency_p99: worst(&mut totals().map(|totals| totals.latency.p99)),
-            latency_max: worst(&mut totals().map(|totals| totals.latency.max)),
+            latency_p99: worst(&mut totals().map(|totals| totals.latency?.p99)),
+            latency_max: worst(&mut totals().map(|totals| totals.latency?.max)),
             jitter: worst(&mut totals().map(|totals| totals.jitter)),
             loss: ledger.loss(),
             memory_multiple: worst(&mut totals().map(|totals| totals.memory_multiple)),
-            offered: totals().map(|totals| totals.offered.packets).sum(),
+            offered: totals().map(|totals| totals.offered_packets()).sum(),
             delivered: totals().map(|totals| totals.delivered.packets).sum(),
-            dropped: totals().map(|totals| totals.dropped.packets).sum(),
+            dropped: totals().map(|totals| totals.dropped_packets()).sum(),
             busy: busiest.as_ref().map_or(0.0, share),
             busiest: busiest.map(|resource| resource.name.clone()),
         }
@@ -127,7 +128,7 @@ impl Measures {
 impl Row {
     /// The row of a run that gave a ledger.
     pub(super) fn of(point: u64, replicate: u64, ledger: &Ledger) -> Row {
-        let seed = ledger.provenance.seed;
+        let seed = ledger.provenance.seed.unwrap_or_default();
         let paths = Table::Paths.columns(ledger);
         Row { point, replicate, seed, result: Ok(Measures::of(ledger)), paths }
     }

@@ -33,7 +33,7 @@ pub(super) fn picture(path: &Path, out: &mut String) {
         "Distribution of latency: from {} to {}, half within {}",
         time(least),
         time(most),
-        time(path.totals.latency.p50)
+        time(path.totals.latency.and_then(|latency| latency.p50).unwrap_or(most))
     );
     out.push_str(
         "<h3>How latency is distributed</h3>\n<p class=\"soft\">The share of packets that took \

@@ -31,14 +31,10 @@ pub(super) fn draw(ledger: &Ledger, path: &Path, out: &mut String) {
 fn label(ledger: &Ledger, path: &Path, hops: &[Hop<'_>]) -> String {
     let words = |hop: &Hop<'_>| match hop.resource {
         Some(resource) if limits(ledger, hop) => {
-            format!(
-                "{} {}, which limits",
-                hop.full_name,
-                figures::share(shape::utilisation(resource))
-            )
+            format!("{} {}, which limits", hop.full_name, figures::share(resource.utilisation()))
         }
         Some(resource) => {
-            format!("{} {}", hop.full_name, figures::share(shape::utilisation(resource)))
+            format!("{} {}", hop.full_name, figures::share(resource.utilisation()))
         }
         None => format!("{} {}", hop.full_name, time(hop.mean)),
     };
@@ -77,7 +73,7 @@ struct Group<'a, 'b> {
 fn parts<'a, 'b>(ledger: &Ledger, hops: &'b [Hop<'a>]) -> Vec<Part<'a, 'b>> {
     let weight = |hop: &Hop<'_>| match hop.resource {
         _ if limits(ledger, hop) => f64::INFINITY,
-        Some(resource) => shape::utilisation(resource),
+        Some(resource) => resource.utilisation(),
         None => 0.0,
     };
     let weights: Vec<f64> = hops.iter().map(weight).collect();
@@ -269,7 +265,7 @@ impl Sheet {
         out.push_str(&rect("box", x, width, " rx=\"3\""));
         if let Some(resource) = hop.resource {
             let busy = resource.busy.clamp(0.0, 1.0) * width;
-            let held = (resource.blocked.clamp(0.0, 1.0) * width).min(width - busy);
+            let held = (resource.blocked.unwrap_or(0.0).clamp(0.0, 1.0) * width).min(width - busy);
             out.push_str(&rect("use", x, busy, ""));
             if held > 0.0 {
                 out.push_str(&rect("held", x + busy, held, " opacity=\"0.35\""));
@@ -277,7 +273,7 @@ impl Sheet {
         }
         out.push_str(&rect("edge", x, width, " rx=\"3\""));
         let figure = match hop.resource {
-            Some(resource) => share(shape::utilisation(resource)),
+            Some(resource) => share(resource.utilisation()),
             None => time(hop.mean),
         };
         let number = hop.stages.len();
@@ -305,7 +301,7 @@ impl Sheet {
         let limits = limits(ledger, hop);
         let class = if limits { "limits" } else { "" };
         out.push_str(&format!("<g class=\"{class}\"><title>{}</title>", title(path, hop)));
-        let used = hop.resource.map(|resource| shape::utilisation(resource).clamp(0.0, 1.0));
+        let used = hop.resource.map(|resource| resource.utilisation().clamp(0.0, 1.0));
         let name = escape(&shorten(hop.name, if self.tall { 26 } else { 20 }));
         let delay =
             if hop.delay > 0.0 { format!(", {} away", time(hop.delay)) } else { String::new() };
@@ -400,12 +396,13 @@ fn title(path: &Path, hop: &Hop<'_>) -> String {
             escape(hop.full_name),
             escape(&one.kind),
             share(one.busy),
-            share(one.blocked)
+            share(one.blocked.unwrap_or(0.0))
         ),
         None => format!("{}: pure delay", escape(hop.full_name)),
     };
     for stage in &path.stages[hop.stages.clone()] {
-        let parts = [stage.wait.mean, stage.service.mean, stage.blocked.mean].map(time);
+        let parts = [stage.wait, stage.service, stage.blocked]
+            .map(|times| times.map_or_else(|| "not measured".to_owned(), |times| time(times.mean)));
         let [wait, service, blocked] = parts;
         words.push_str(&format!(
             "\n{}: wait {wait}, service {service}, blocked {blocked}",

@@ -16,12 +16,10 @@ pub(super) fn run(ledger: &Ledger, out: &mut String) {
     let duration = time_figure(ledger.duration, "length of the run, in its own time");
     let mut words = vec![duration, level];
     // A live run draws no random numbers.
-    if !shape::is_live(ledger) {
-        words.push(format!("seed {}", provenance.seed));
+    if let Some(seed) = provenance.seed.filter(|_| !shape::is_live(ledger)) {
+        words.push(format!("seed {seed}"));
     }
-    if !provenance.host.is_empty() {
-        words.push(format!("on {}", escape(&provenance.host)));
-    }
+    words.extend(provenance.host.as_ref().map(|host| format!("on {}", escape(host))));
     words.retain(|word| !word.is_empty());
     out.push_str(&format!("<p class=\"soft\">{}</p>\n", words.join(" · ")));
 }
@@ -57,7 +55,7 @@ pub(super) fn verdict(ledger: &Ledger, out: &mut String) {
         if let Some(resource) = &verdict.resource {
             facts.push(("Limiting resource", escape(resource)));
             let what = "share of the time for which it served or was held up";
-            facts.push(("In use", share_figure(verdict.utilisation, what)));
+            facts.extend(verdict.utilisation.map(|used| ("In use", share_figure(used, what))));
         }
         facts.push(("Confidence", confidence(verdict.confidence).to_owned()));
         let runner_up = verdict.runner_up.as_deref().map_or("none".to_owned(), escape);
@@ -68,8 +66,8 @@ pub(super) fn verdict(ledger: &Ledger, out: &mut String) {
         let goodput = crate::figures::rate(totals.goodput);
         let what = "delivered bits per second of the run";
         facts.push(("Goodput", figure(&goodput, totals.goodput, "bit/s", what)));
-        if totals.delivered.packets > 0 {
-            let mean = time_figure(totals.latency.mean, "mean latency from source to sink");
+        if let Some(latency) = totals.latency {
+            let mean = time_figure(latency.mean, "mean latency from source to sink");
             facts.push(("Mean latency", mean));
         }
     }
@@ -146,8 +144,8 @@ pub(super) fn provenance(ledger: &Ledger, out: &mut String) {
     };
     let mut facts =
         vec![("Lastmeter", escape(&provenance.version)), ("Schema", escape(&ledger.schema))];
-    if !shape::is_live(ledger) {
-        facts.push(("Seed", provenance.seed.to_string()));
+    if let Some(seed) = provenance.seed.filter(|_| !shape::is_live(ledger)) {
+        facts.push(("Seed", seed.to_string()));
     }
     if !provenance.experiment.name.is_empty() {
         facts.push(("Experiment", source(&provenance.experiment)));

@@ -41,13 +41,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// deserve attention first, and says how many others the files beside it have.
 ///
 /// ```
-/// use lastmeter_engine::Graph;
-/// use lastmeter_lab::close::{Close, close};
 /// use lastmeter_ledger::html::render;
-/// let outcome = Graph::new(1).build(1)?.finish()?;
-/// let ledger = close(&outcome, Close { title: "fish & chips".into(), ..Close::default() });
+/// use lastmeter_ledger::{Ledger, Provenance};
+/// let (paths, resources) = (Vec::new(), Vec::new());
+/// let ledger = Ledger::new("fish & chips", 1.0, paths, resources, Provenance::default());
 /// assert!(render(&ledger).contains("<h1>fish &amp; chips</h1>"));
-/// # Ok::<(), lastmeter_engine::Error>(())
 /// ```
 pub fn render(ledger: &Ledger) -> String {
     let mut out = begin(&ledger.title);

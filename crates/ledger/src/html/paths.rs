@@ -1,8 +1,8 @@
 //! The paths: all of them in one table where there are several, each with its drawing and stages.
 
-use super::text::{count_figure, escape, figure, share_figure, time_figure};
+use super::text::{count_figure, escape, figure, known, share_figure, time_figure};
 use super::{distribution, drawing, facts, stages, table};
-use crate::{Count, Deadlines, Ledger, Path};
+use crate::{Count, Deadlines, Latency, Ledger, Path};
 use crate::{figures, shape};
 
 /// Paths that are open when the page is; the others unfold.
@@ -49,21 +49,25 @@ pub(super) fn overview(ledger: &Ledger, out: &mut String) {
 fn row(path: &Path) -> Vec<String> {
     let totals = &path.totals;
     let goodput = figures::rate(totals.goodput);
+    let of = |part: fn(Latency) -> Option<f64>| totals.latency.and_then(part);
     vec![
         escape(&path.name),
         escape(&path.class),
-        count_figure(totals.offered.packets, "packets", "what sources made"),
+        known(totals.offered, |offered| {
+            count_figure(offered.packets, "packets", "what sources made")
+        }),
         count_figure(totals.delivered.packets, "packets", "what sinks took"),
         figure(&goodput, totals.goodput, "bit/s", "delivered bits per second of the run"),
-        share_figure(totals.loss, "dropped packets per offered packet"),
-        time_figure(totals.latency.mean, "mean latency"),
-        time_figure(totals.latency.p50, "half of the packets took no longer"),
-        time_figure(totals.latency.p99, "99 in 100 packets took no longer"),
-        time_figure(totals.latency.max, "longest latency"),
-        time_figure(totals.jitter, JITTER),
+        known(totals.loss, |loss| share_figure(loss, LOSS)),
+        known(of(|latency| Some(latency.mean)), |mean| time_figure(mean, "mean latency")),
+        known(of(|latency| latency.p50), |p50| time_figure(p50, "median latency")),
+        known(of(|latency| latency.p99), |p99| time_figure(p99, "99th percentile of latency")),
+        known(of(|latency| latency.max), |max| time_figure(max, "longest latency")),
+        known(totals.jitter, |jitter| time_figure(jitter, JITTER)),
     ]
 }
 
+const LOSS: &str = "dropped packets per offered packet";
 const JITTER: &str = "mean difference of latency between consecutive packets of a flow (RFC 3393)";
 
 /// Each path: drawing, waterfall, totals, drops.
@@ -104,37 +108,31 @@ fn totals(path: &Path, out: &mut String) {
         format!("{}<small>packets</small>", count_figure(number, "packets", what))
     };
     let goodput = figures::rate(totals.goodput);
-    let mut facts = vec![
-        ("Offered", amount(totals.offered, "what sources made")),
-        ("Delivered", amount(totals.delivered, "what sinks took")),
-        ("Dropped", amount(totals.dropped, "what was dropped")),
-        ("Held at the end", packets(totals.held, "still on their way at the end")),
-        (
-            "Goodput",
-            figure(&goodput, totals.goodput, "bit/s", "delivered bits per second of the run"),
-        ),
-        ("Loss", share_figure(totals.loss, "dropped packets per offered packet")),
-    ];
+    let mut facts = Vec::new();
+    facts.extend(totals.offered.map(|all| ("Offered", amount(all, "what sources made"))));
+    facts.push(("Delivered", amount(totals.delivered, "what sinks took")));
+    facts.extend(totals.dropped.map(|all| ("Dropped", amount(all, "what was dropped"))));
+    let held = |held| ("Held at the end", packets(held, "still on their way at the end"));
+    facts.extend(totals.held.map(held));
+    let what = "delivered bits per second of the run";
+    facts.push(("Goodput", figure(&goodput, totals.goodput, "bit/s", what)));
+    facts.extend(totals.loss.map(|loss| ("Loss", share_figure(loss, LOSS))));
     if totals.delivered.packets > 0 {
-        let latency = &totals.latency;
-        facts
-            .push(("Latency, mean", time_figure(latency.mean, "mean latency from source to sink")));
+        let of = |part: fn(Latency) -> Option<f64>| totals.latency.and_then(part);
+        for (name, time, what) in [
+            ("Latency, mean", of(|latency| Some(latency.mean)), "mean latency from source to sink"),
+            ("Latency, p50", of(|latency| latency.p50), "median latency"),
+            ("Latency, p99", of(|latency| latency.p99), "99th percentile of latency"),
+            ("Latency, max", of(|latency| latency.max), "longest latency"),
+            ("Jitter", totals.jitter, JITTER),
+        ] {
+            facts.extend(time.map(|time| (name, time_figure(time, what))));
+        }
     }
-    // A live run knows means only where the kernel keeps its times to itself.
-    if totals.latency.max > 0.0 {
-        let latency = &totals.latency;
-        facts.extend([
-            ("Latency, p50", time_figure(latency.p50, "half of the packets took no longer")),
-            ("Latency, p99", time_figure(latency.p99, "99 in 100 packets took no longer")),
-            ("Latency, max", time_figure(latency.max, "longest latency")),
-            ("Jitter", time_figure(totals.jitter, JITTER)),
-        ]);
-    }
-    if totals.memory_multiple > 0.0 {
-        let multiple = figures::significant(totals.memory_multiple);
+    if let Some(times) = totals.memory_multiple.filter(|&times| times > 0.0) {
+        let multiple = figures::significant(times);
         let what = "bytes over memory for each byte delivered";
-        let multiple = figure(&multiple, totals.memory_multiple, "B/B", what) + " B/B";
-        facts.push(("Memory multiple", multiple));
+        facts.push(("Memory multiple", figure(&multiple, times, "B/B", what) + " B/B"));
     }
     if let Some(Deadlines { made, met, late }) = totals.deadlines {
         let lost = made.saturating_sub(met + late);
@@ -150,9 +148,8 @@ fn totals(path: &Path, out: &mut String) {
         ("Reordered", totals.reordered, "arrived after a later packet of their flow"),
         ("Corrupted", totals.corrupted, "whose content was not what was sent"),
     ] {
-        if number > 0 {
-            facts.push((name, packets(number, what)));
-        }
+        let some = number.filter(|&number| number > 0);
+        facts.extend(some.map(|number| (name, packets(number, what))));
     }
     out.push_str("<h3>Totals</h3>\n");
     facts::list(&facts, out);
@@ -168,7 +165,7 @@ fn drops(path: &Path, out: &mut String) {
         return;
     }
     all.sort_by_key(|(_, _, number)| std::cmp::Reverse(*number));
-    let offered = path.totals.offered.packets.max(1) as f64;
+    let offered = path.totals.offered_packets().max(1) as f64;
     let row = |(stage, reason, number): &(&str, &String, u64)| {
         let share = *number as f64 / offered;
         let cells = vec![

@@ -1,7 +1,7 @@
 //! What every resource did with its time: busy by stage, blocked, idle; always the whole of it.
 
 use super::table;
-use super::text::{escape, figure, percent, share, share_figure};
+use super::text::{escape, figure, known, percent, share, share_figure};
 use crate::{Ledger, Resource};
 use crate::{figures, shape};
 
@@ -36,7 +36,7 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
 
 fn bars(ledger: &Ledger, resources: &[&Resource], out: &mut String) {
     let words = |resource: &&Resource| {
-        format!("{} {}", resource.name, figures::share(shape::utilisation(resource)))
+        format!("{} {}", resource.name, figures::share(resource.utilisation()))
     };
     let label = resources.iter().map(words).collect::<Vec<String>>().join(", ");
     let label = escape(&label);
@@ -66,8 +66,9 @@ fn bar(ledger: &Ledger, resource: &Resource, out: &mut String) {
     let others: f64 = stages.iter().skip(PARTS_MAX).map(|(_, busy)| busy).sum();
     let title = format!("{name} busy with other stages: {}", share(others));
     part("s0", others, &title, "others");
-    let title = format!("{name} blocked: taken and could not go on, {}", share(resource.blocked));
-    part("held", resource.blocked, &title, "");
+    let blocked = resource.blocked.unwrap_or(0.0);
+    let title = format!("{name} blocked: taken and could not go on, {}", share(blocked));
+    part("held", blocked, &title, "");
     let title = format!("{name} idle: {}", share(resource.idle));
     part("idle", resource.idle, &title, "");
     let kind = match resource.units {
@@ -78,9 +79,9 @@ fn bar(ledger: &Ledger, resource: &Resource, out: &mut String) {
         true => ("row limits", " <span class=\"tag\">◀ limits</span>"),
         false => ("row", ""),
     };
-    let used = share_figure(shape::utilisation(resource), "busy and blocked share of the time");
-    let held = match resource.blocked > 0.0 {
-        true => format!("<small>{} blocked</small>", share(resource.blocked)),
+    let used = share_figure(resource.utilisation(), "busy and blocked share of the time");
+    let held = match blocked > 0.0 {
+        true => format!("<small>{} blocked</small>", share(blocked)),
         false => String::new(),
     };
     out.push_str(&format!(
@@ -93,9 +94,7 @@ fn bar(ledger: &Ledger, resource: &Resource, out: &mut String) {
 
 /// The name of a stage within its resource's bar, without the host that both have.
 fn short(resource: &Resource, stage: &str, busy: f64) -> String {
-    let (own, rest) = shape::split(stage);
-    let same = own.is_some() && own == shape::split(&resource.name).0;
-    format!("{} {}", escape(if same { rest } else { stage }), share(busy))
+    format!("{} {}", escape(shape::within(resource.place.host.as_deref(), stage)), share(busy))
 }
 
 fn resources_table(ledger: &Ledger, resources: &[&Resource]) -> String {
@@ -115,20 +114,19 @@ fn resources_table(ledger: &Ledger, resources: &[&Resource]) -> String {
             .iter()
             .map(|(name, busy)| format!("{} {}", escape(name), share_figure(*busy, "of the time")))
             .collect();
-        let moved = resource.bytes_per_delivered_byte;
         let cells = vec![
             escape(&resource.name),
             escape(&resource.kind),
             resource.units.to_string(),
             share_figure(resource.busy, "share of the time for which it served"),
-            share_figure(resource.blocked, "share of the time for which it was held up"),
+            known(resource.blocked, |blocked| {
+                share_figure(blocked, "share of the time for which it was held up")
+            }),
             share_figure(resource.idle, "share of the time for which it had nothing to do"),
-            figure(
-                &figures::significant(moved),
-                moved,
-                "B/B",
-                "bytes moved per byte delivered on any path",
-            ),
+            known(resource.bytes_per_delivered_byte, |moved| {
+                let what = "bytes moved per byte delivered on any path";
+                figure(&figures::significant(moved), moved, "B/B", what)
+            }),
             stages.join("<br>"),
         ];
         (limits, cells)

@@ -1,7 +1,9 @@
 //! The waterfall: where the mean latency goes, stage by stage, each beginning where the last ended.
 
 use super::table;
-use super::text::{count_figure, escape, name, percent, share, share_figure, time, time_figure};
+use super::text::{
+    count_figure, escape, known, name, percent, share, share_figure, time, time_figure,
+};
 use crate::shape::{self, Line};
 use crate::{Ledger, Path, Stage, Times};
 
@@ -18,7 +20,7 @@ pub(super) fn waterfall(ledger: &Ledger, path: &Path, out: &mut String) {
     }
     out.push_str("<h3>Where the mean latency goes</h3>\n");
     out.push_str(KEY);
-    let total = path.totals.latency.mean;
+    let total = path.totals.latency_mean();
     let starts = starts(path);
     let axis = axis(path, &starts);
     let label = format!("Waterfall of the mean latency, {}: {}", time(total), summary(path));
@@ -75,10 +77,10 @@ fn starts(path: &Path) -> Vec<f64> {
 fn axis(path: &Path, starts: &[f64]) -> f64 {
     // Live, stages need not sum to the latency exactly; nothing may leave the picture.
     let sum = path.stages.iter().map(Stage::mean).sum();
-    let total = path.totals.latency.mean.max(1e-12).max(sum);
+    let total = path.totals.latency_mean().max(1e-12).max(sum);
     let end = |(stage, start): (&Stage, &f64)| {
         let (_, offset, p99) = shape::widest(stage);
-        start + offset + p99
+        start + offset + p99.unwrap_or(0.0)
     };
     let farthest = path.stages.iter().zip(starts).map(end).fold(total, f64::max);
     farthest.min(total * AXIS_MAX) * 1.02
@@ -102,23 +104,24 @@ fn row(ledger: &Ledger, path: &Path, place: usize, start: f64, axis: f64) -> Str
     let mut bars = String::new();
     let mut at = start;
     for (part, times) in
-        [("wait", &stage.wait), ("service", &stage.service), ("blocked", &stage.blocked)]
+        [("wait", stage.wait), ("service", stage.service), ("blocked", stage.blocked)]
     {
+        let Some(times) = times else { continue };
         if times.mean > 0.0 {
+            let spread = times.p99.map_or_else(String::new, |p99| format!(", p99 {}", time(p99)));
             bars.push_str(&format!(
                 "<rect class=\"{part}\" x=\"{}\" y=\"5\" width=\"{}\" height=\"16\"><title>{}: \
-                 {part} {}, p99 {}</title></rect>",
+                 {part} {}{spread}</title></rect>",
                 percent(at / axis),
                 percent(times.mean / axis),
                 escape(&stage.name),
                 time(times.mean),
-                time(times.p99),
             ));
         }
         at += times.mean;
     }
     bars.push_str(&whisker(stage, start, axis));
-    let share_of = share(mean / path.totals.latency.mean.max(1e-12));
+    let share_of = share(mean / path.totals.latency_mean().max(1e-12));
     format!(
         "<div class=\"{class}\"><div class=\"label\">{}<small>{served}</small></div>\
          <svg class=\"bar\" aria-hidden=\"true\">{bars}</svg>\
@@ -130,7 +133,7 @@ fn row(ledger: &Ledger, path: &Path, place: usize, start: f64, axis: f64) -> Str
 
 /// From where the part that varies most begins to its 99th percentile.
 fn whisker(stage: &Stage, start: f64, axis: f64) -> String {
-    let (name, offset, p99) = shape::widest(stage);
+    let (name, offset, Some(p99)) = shape::widest(stage) else { return String::new() };
     let from = start + stage.mean();
     let to = start + offset + p99;
     if to <= from {
@@ -199,7 +202,7 @@ fn stages_table(ledger: &Ledger, path: &Path) -> String {
         "touches",
         "drops",
     ];
-    let total = path.totals.latency.mean.max(1e-12);
+    let total = path.totals.latency_mean().max(1e-12);
     let row = |stage: &Stage| {
         let limits =
             stage.resource.is_some() && stage.resource.as_deref() == shape::limiting(ledger);
@@ -212,14 +215,18 @@ fn stages_table(ledger: &Ledger, path: &Path) -> String {
             share_figure(mean / total, "of the mean latency"),
         ];
         for (times, what) in [
-            (&stage.wait, "from arrival until service began"),
-            (&stage.service, "in service"),
-            (&stage.blocked, "held up in or after service"),
+            (stage.wait, "from arrival until service began"),
+            (stage.service, "in service"),
+            (stage.blocked, "held up in or after service"),
         ] {
             cells.extend(times_cells(times, what));
         }
-        cells.push(count_figure(u64::from(stage.copies), "", "how often it copies each byte"));
-        cells.push(count_figure(u64::from(stage.touches), "", "how often a CPU touches each byte"));
+        for (times, what) in [
+            (stage.copies, "how often it copies each byte"),
+            (stage.touches, "how often a CPU touches each byte"),
+        ] {
+            cells.push(known(times, |times| count_figure(u64::from(times), "", what)));
+        }
         cells.push(count_figure(shape::dropped(stage), "packets", "dropped here"));
         (limits, cells)
     };
@@ -227,7 +234,8 @@ fn stages_table(ledger: &Ledger, path: &Path) -> String {
     table("In path order; means over delivered packets, percentiles over visits", &titles, &rows)
 }
 
-fn times_cells(times: &Times, what: &str) -> [String; 3] {
-    [("mean", times.mean), ("p50", times.p50), ("p99", times.p99)]
-        .map(|(name, value)| time_figure(value, &format!("{name}, {what}")))
+fn times_cells(times: Option<Times>, what: &str) -> [String; 3] {
+    let of = |part: fn(Times) -> Option<f64>| times.and_then(part);
+    [("mean", of(|t| Some(t.mean))), ("p50", of(|t| t.p50)), ("p99", of(|t| t.p99))]
+        .map(|(name, value)| known(value, |value| time_figure(value, &format!("{name}, {what}"))))
 }

@@ -74,6 +74,11 @@ pub(super) fn count_figure(number: u64, unit: &str, what: &str) -> String {
     figure(&shown, number, unit, what)
 }
 
+/// What is not known is a dash.
+pub(super) fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "<span title=\"not measured\">–</span>".to_owned(), shown)
+}
+
 /// A place on a picture, in percent of its width, short and never out of it.
 pub(super) fn percent(share: f64) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };

@@ -31,7 +31,7 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
     let limiting = shape::limiting(ledger);
     let weight = |hop: &Hop<'_>| match hop.resource {
         Some(resource) if Some(resource.name.as_str()) == limiting => f64::INFINITY,
-        Some(resource) => shape::utilisation(resource),
+        Some(resource) => resource.utilisation(),
         None => 0.0,
     };
     let weights: Vec<f64> = hops.iter().map(weight).collect();
@@ -83,7 +83,7 @@ fn joint(style: &Style, hops: &[Hop<'_>], place: usize) -> &'static str {
 
 fn piece(style: &Style, hop: &Hop<'_>, limiting: Option<&str>) -> Piece {
     let name = style.elide(&style.clean(hop.name), NAME_MAX);
-    let percent = |resource| format!("{:.0} %", shape::utilisation(resource) * 100.0);
+    let percent = |resource: &crate::Resource| format!("{:.0} %", resource.utilisation() * 100.0);
     let figure = match hop.resource {
         Some(resource) if hop.delay > 0.0 => {
             format!("{} + {}", percent(resource), figures::time(hop.delay))

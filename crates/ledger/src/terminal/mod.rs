@@ -2,7 +2,7 @@
 //!
 //! No line is wider than asked. Where there is no room, names are shortened in their middle and
 //! columns go, and the table says which; where there are too many rows, the small ones are folded
-//! into one that says how many they are. Colour repeats what words and marks say already.
+//! into one that says how many they are. What was not measured is a dash. Colour repeats what words and marks say already.
 
 mod drawing;
 mod paint;
@@ -12,11 +12,17 @@ mod table;
 
 use crate::figures;
 use crate::shape;
-use crate::{Count, Deadlines, Ledger, Path, Totals};
+use crate::{Count, Deadlines, Latency, Ledger, Path, Series};
 use paint::Ink;
 
 /// Paths that are shown stage by stage.
 const PATHS_DETAILED: usize = 3;
+/// Shares of packets whose latency is shown besides the median, the 99th percentile and the longest.
+const SHARES: [f64; 4] = [0.01, 0.1, 0.9, 0.95];
+/// Quantities over time that have a line.
+const SERIES_MAX: usize = 8;
+/// Steps of such a line.
+const SPARKS: usize = 32;
 /// Narrower than this nothing reads well, so nothing is drawn narrower.
 const WIDTH_MIN: usize = 40;
 
@@ -34,14 +40,12 @@ pub struct Style {
 /// Draws a ledger.
 ///
 /// ```
-/// use lastmeter_engine::Graph;
-/// use lastmeter_lab::close::{Close, close};
 /// use lastmeter_ledger::terminal::{Style, render};
-/// let outcome = Graph::new(1).build(1)?.finish()?;
-/// let ledger = close(&outcome, Close { title: "an empty graph".into(), ..Close::default() });
+/// use lastmeter_ledger::{Ledger, Provenance};
+/// let (paths, resources) = (Vec::new(), Vec::new());
+/// let ledger = Ledger::new("an empty graph", 0.0, paths, resources, Provenance::default());
 /// let text = render(&ledger, Style { width: 80, color: false, unicode: true });
 /// assert!(text.contains("an empty graph"));
-/// # Ok::<(), lastmeter_engine::Error>(())
 /// ```
 pub fn render(ledger: &Ledger, style: Style) -> String {
     let style = Style { width: style.width.max(WIDTH_MIN), ..style };
@@ -58,6 +62,7 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
         path(&style, ledger, &ledger.paths[place], &mut out);
     }
     parts::resources(&style, ledger, &mut out);
+    series(&style, ledger, &mut out);
     parts::what_ifs(&style, ledger, &mut out);
     parts::footer(&style, ledger, &mut out);
     out
@@ -71,51 +76,50 @@ fn path(style: &Style, ledger: &Ledger, path: &Path, out: &mut String) {
         stages::draw(style, ledger, path, out);
     }
     out.push('\n');
-    totals(style, &path.totals, out);
+    totals(style, path, out);
 }
 
 /// What went in, what came out, and how late.
-fn totals(style: &Style, totals: &Totals, out: &mut String) {
+fn totals(style: &Style, path: &Path, out: &mut String) {
+    let totals = &path.totals;
     let packets = |packets| figures::plural(packets, "packet");
     let amount =
         |count: Count| format!("{}, {}", packets(count.packets), figures::size(count.bytes));
-    let mut traffic =
-        vec![("offered", amount(totals.offered)), ("delivered", amount(totals.delivered))];
+    let mut traffic = Vec::new();
+    traffic.extend(totals.offered.map(|offered| ("offered", amount(offered))));
+    traffic.push(("delivered", amount(totals.delivered)));
     for (name, number) in [
-        ("dropped", totals.dropped.packets),
+        ("dropped", totals.dropped.map(|dropped| dropped.packets)),
         ("held at the end", totals.held),
         ("reordered", totals.reordered),
         ("corrupted", totals.corrupted),
     ] {
-        if number > 0 {
-            traffic.push((name, packets(number)));
-        }
+        let some = number.filter(|&number| number > 0);
+        traffic.extend(some.map(|number| (name, packets(number))));
     }
     parts::joined(style, "  ", &traffic, Ink::Plain, out);
-    let mut flow =
-        vec![("goodput", figures::rate(totals.goodput)), ("loss", figures::share(totals.loss))];
+    let mut flow = vec![("goodput", figures::rate(totals.goodput))];
+    flow.extend(totals.loss.map(|loss| ("loss", figures::share(loss))));
     if totals.delivered.packets == 0 {
         return parts::joined(style, "  ", &flow, Ink::Plain, out);
     }
-    // A live run without performance counters does not know it.
-    if totals.memory_multiple > 0.0 {
-        let multiple = figures::significant(totals.memory_multiple);
+    if let Some(multiple) = totals.memory_multiple.filter(|&multiple| multiple > 0.0) {
+        let multiple = figures::significant(multiple);
         flow.push(("over memory", format!("{multiple} bytes for each delivered")));
     }
     parts::joined(style, "  ", &flow, Ink::Plain, out);
-    let latency = &totals.latency;
+    let of = |part: fn(Latency) -> Option<f64>| totals.latency.and_then(part);
     let times = [
-        ("latency mean", latency.mean),
-        ("p50", latency.p50),
-        ("p99", latency.p99),
-        ("max", latency.max),
+        ("latency mean", of(|latency| Some(latency.mean))),
+        ("p50", of(|latency| latency.p50)),
+        ("p99", of(|latency| latency.p99)),
+        ("max", of(|latency| latency.max)),
         ("jitter", totals.jitter),
     ];
-    // Where only the mean is known, the others would be false zeros.
-    let known = if latency.mean > 0.0 && latency.max == 0.0 { 1 } else { times.len() };
-    let times: Vec<(&str, String)> =
-        times[..known].iter().map(|(name, seconds)| (*name, figures::time(*seconds))).collect();
+    let known = times.into_iter().filter_map(|(name, time)| Some((name, figures::time(time?))));
+    let times: Vec<(&str, String)> = known.collect();
     parts::joined(style, "  ", &times, Ink::Plain, out);
+    spread(style, path, out);
     if let Some(Deadlines { made, met, late }) = totals.deadlines {
         let deadlines = [
             ("deadlines", format!("{} of {} met", figures::count(met), figures::count(made))),
@@ -123,6 +127,58 @@ fn totals(style: &Style, totals: &Totals, out: &mut String) {
             ("lost or on their way", figures::count(made.saturating_sub(met + late))),
         ];
         parts::joined(style, "  ", &deadlines, Ink::Plain, out);
+    }
+}
+
+/// Quantities over time: from the least to the greatest value, and the greatest of each part of the run.
+fn series(style: &Style, ledger: &Ledger, out: &mut String) {
+    let all: Vec<&Series> = ledger.series.iter().filter(|one| !one.steps.is_empty()).collect();
+    if all.is_empty() {
+        return;
+    }
+    heading(style, "OVER TIME", "least to greatest; each mark the greatest of a part", out);
+    let value = |series: &Series, value: f64| match series.unit.as_str() {
+        "s" => figures::time(value),
+        unit => format!("{value:.0} {unit}"),
+    };
+    for one in all.iter().take(SERIES_MAX) {
+        let least = one.steps.iter().map(|step| step.least).fold(f64::INFINITY, f64::min);
+        let most = one.steps.iter().map(|step| step.most).fold(0.0, f64::max);
+        let facts = [
+            ("", one.name.clone()),
+            ("", format!("{} to {}", value(one, least), value(one, most))),
+            ("", sparks(style, one, most)),
+        ];
+        parts::joined(style, "  ", &facts, Ink::Plain, out);
+    }
+    if all.len() > SERIES_MAX {
+        let more = all.len() - SERIES_MAX;
+        parts::joined(style, "  ", &[("and", format!("{more} more"))], Ink::Dim, out);
+    }
+}
+
+/// The greatest value of each part of the run as a row of bars.
+fn sparks(style: &Style, series: &Series, most: f64) -> String {
+    let levels: Vec<char> = style.pick("▁▂▃▄▅▆▇█", "._-~=+*#").chars().collect();
+    let parts = series.steps.len().min(SPARKS);
+    let mark = |part: usize| {
+        let (from, to) =
+            (part * series.steps.len() / parts, (part + 1) * series.steps.len() / parts);
+        let top = series.steps[from..to].iter().map(|step| step.most).fold(0.0, f64::max);
+        let share = if most > 0.0 { top / most } else { 0.0 };
+        levels[((share * levels.len() as f64) as usize).min(levels.len() - 1)]
+    };
+    (0..parts).map(mark).collect()
+}
+
+/// The shares of the distribution of latency that the totals do not have.
+fn spread(style: &Style, path: &Path, out: &mut String) {
+    let shown = path.latencies.iter().filter(|one| SHARES.contains(&one.share));
+    let facts: Vec<(&str, String)> = shown
+        .map(|one| ("", format!("{:.0} % {}", one.share * 100.0, figures::time(one.latency))))
+        .collect();
+    if !facts.is_empty() {
+        parts::joined(style, "  latency within: ", &facts, Ink::Dim, out);
     }
 }
 

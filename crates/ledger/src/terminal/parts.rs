@@ -25,11 +25,11 @@ pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
     let mut facts =
         vec![("", figures::time(ledger.duration)), ("", level(&style.clean(&provenance.level)))];
     // A live run draws no random numbers.
-    if !shape::is_live(ledger) {
-        facts.push(("seed", provenance.seed.to_string()));
+    if let Some(seed) = provenance.seed.filter(|_| !shape::is_live(ledger)) {
+        facts.push(("seed", seed.to_string()));
     }
-    if !provenance.host.is_empty() {
-        facts.push(("on", style.clean(&provenance.host)));
+    if let Some(host) = &provenance.host {
+        facts.push(("on", style.clean(host)));
     }
     joined(style, "", &facts, Ink::Dim, out);
     if provenance.partial {
@@ -84,7 +84,7 @@ pub(super) fn verdict(style: &Style, ledger: &Ledger, out: &mut String) {
     let mut facts = Vec::new();
     if let Some(resource) = &verdict.resource {
         facts.push(("limit", style.clean(resource)));
-        facts.push(("in use", figures::share(verdict.utilisation)));
+        facts.extend(verdict.utilisation.map(|used| ("in use", figures::share(used))));
     }
     facts.push(("confidence", confidence(verdict.confidence).to_owned()));
     if let Some(next) = &verdict.runner_up {
@@ -144,6 +144,9 @@ pub(super) fn paths(style: &Style, ledger: &Ledger, order: &[usize], out: &mut S
         Column::number("p99", "p99 of latency", 1),
         Column::number("jitter", "jitter", 2),
     ];
+    let known = |value: Option<f64>, words: fn(f64) -> String| {
+        Cell::new(value.map_or("-".to_owned(), words))
+    };
     let row = |&place: &usize| {
         let path = &ledger.paths[place];
         let totals = &path.totals;
@@ -151,10 +154,10 @@ pub(super) fn paths(style: &Style, ledger: &Ledger, order: &[usize], out: &mut S
             Cell::new(style.clean(&path_name(path).replace('·', style.pick("·", "-")))),
             Cell::new(figures::count_cell(totals.delivered.packets)),
             Cell::new(figures::rate(totals.goodput)),
-            Cell::new(figures::share(totals.loss)),
-            Cell::new(figures::time_cell(totals.latency.mean)),
-            Cell::new(figures::time_cell(totals.latency.p99)),
-            Cell::new(figures::time_cell(totals.jitter)),
+            known(totals.loss, figures::share),
+            known(totals.latency.map(|latency| latency.mean), figures::time_cell),
+            known(totals.latency.and_then(|latency| latency.p99), figures::time_cell),
+            known(totals.jitter, figures::time_cell),
         ]
     };
     let rows = order.iter().take(PATHS_MAX).map(row).collect();
@@ -202,6 +205,9 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
         _ => 22,
     };
     let by_use = shape::by_use(ledger);
+    let dim = |value: Option<f64>, words: fn(f64) -> String| {
+        Cell::in_ink(value.map_or("-".to_owned(), words), Ink::Dim)
+    };
     let row = |resource: &&Resource| {
         let limits = Some(resource.name.as_str()) == limiting;
         let ink = if limits { Ink::Loud } else { Ink::Plain };
@@ -213,22 +219,26 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
         vec![
             Cell::in_ink(style.clean(&resource.name), ink),
             Cell::in_ink(style.clean(&kind), Ink::Dim),
-            Cell::in_ink(style.split_bar(resource.busy, resource.blocked, width), ink),
-            Cell::in_ink(figures::share(shape::utilisation(resource)), ink),
+            Cell::in_ink(
+                style.split_bar(resource.busy, resource.blocked.unwrap_or(0.0), width),
+                ink,
+            ),
+            Cell::in_ink(figures::share(resource.utilisation()), ink),
             Cell::in_ink(mark, Ink::Loud),
-            Cell::in_ink(figures::share(resource.blocked), Ink::Dim),
-            Cell::in_ink(figures::significant(resource.bytes_per_delivered_byte), Ink::Dim),
+            dim(resource.blocked, figures::share),
+            dim(resource.bytes_per_delivered_byte, figures::significant),
             Cell::new(busy_with(style, resource, if style.width < 100 { 26 } else { 44 })),
         ]
     };
     let rows = by_use.iter().take(RESOURCES_MAX).map(row).collect();
     let mut table = Table { columns, rows };
-    if by_use.iter().all(|one| one.bytes_per_delivered_byte == 0.0 && one.by_stage.is_empty()) {
+    let moves = |one: &&Resource| one.bytes_per_delivered_byte.is_some_and(|bytes| bytes > 0.0);
+    if by_use.iter().all(|one| !moves(one) && one.by_stage.is_empty()) {
         table.columns.truncate(6);
     }
     table.draw(style, out);
     if let Some(next) = by_use.get(RESOURCES_MAX) {
-        let most = figures::share(shape::utilisation(next));
+        let most = figures::share(next.utilisation());
         let number = by_use.len() - RESOURCES_MAX;
         fold_line(style, &format!("{number} more resources, none in use above {most}"), out);
     }
@@ -237,12 +247,11 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
 /// As many of the stages that a resource serves as there is room for, most time first. What all
 /// their names begin with, the host, is not repeated.
 fn busy_with(style: &Style, resource: &Resource, room: usize) -> String {
-    let host = shape::split(&resource.name).0;
+    let host = resource.place.host.as_deref();
     let stages = shape::busy_stages(resource);
     let mut text = String::new();
     for (place, (name, busy)) in stages.iter().enumerate() {
-        let (own, rest) = shape::split(name);
-        let name = style.clean(if own.is_some() && own == host { rest } else { name });
+        let name = style.clean(shape::within(host, name));
         let figure = format!(" {:.0} %", busy * 100.0);
         let more = if place + 1 < stages.len() { 6 } else { 0 };
         if place == 0 {

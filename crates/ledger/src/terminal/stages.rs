@@ -19,7 +19,8 @@ const BAR: usize = 9;
 /// Draws the table, and under it what was dropped and why.
 pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String) {
     // Where stages hold nothing up, zeros would only take room.
-    let blocked = path.stages.iter().any(|stage| stage.blocked.p99 + stage.blocked.mean > 0.0);
+    let held = |times: Times| times.p99.unwrap_or(0.0) + times.mean > 0.0;
+    let blocked = path.stages.iter().any(|stage| stage.blocked.is_some_and(held));
     let dropped = path.stages.iter().any(|stage| shape::dropped(stage) > 0);
     let weights: Vec<f64> = path.stages.iter().map(|stage| weight(path, stage)).collect();
     let lines = shape::fold(&weights, STAGES_MAX);
@@ -31,8 +32,10 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
     // Mostly each stage served just what was delivered, which the totals say already.
     let uneven = path.stages.iter().any(|stage| stage.packets != path.totals.delivered.packets);
     // A live run knows means only where the kernel keeps its times to itself.
-    let spread = path.stages.iter().any(|s| s.wait.p99 + s.service.p99 + s.blocked.p99 > 0.0);
-    let copied = path.stages.iter().any(|stage| stage.copies + stage.touches > 0);
+    let wide = |times: Times| times.p99.is_some_and(|p99| p99 > 0.0);
+    let parts = path.stages.iter().flat_map(|s| [s.wait, s.service, s.blocked]);
+    let spread = parts.flatten().any(wide);
+    let copied = path.stages.iter().any(|s| s.copies.unwrap_or(0) + s.touches.unwrap_or(0) > 0);
     let unused = |title: &str| match title {
         "blocked" => !blocked,
         "p99 " => !blocked || !spread,
@@ -56,7 +59,7 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
 
 /// The small stages are folded, never those that dropped.
 fn weight(path: &Path, stage: &Stage) -> f64 {
-    let mean = path.totals.latency.mean;
+    let mean = path.totals.latency_mean();
     let share = if mean > 0.0 { stage.mean() / mean } else { 0.0 };
     share + if shape::dropped(stage) > 0 { 1.0 } else { 0.0 }
 }
@@ -82,7 +85,7 @@ fn columns() -> [Column; 13] {
 fn row(style: &Style, ledger: &Ledger, path: &Path, stage: &Stage) -> Vec<Cell> {
     let limits = stage.resource.is_some() && stage.resource.as_deref() == shape::limiting(ledger);
     let ink = if limits { Ink::Loud } else { Ink::Plain };
-    let total = path.totals.latency.mean;
+    let total = path.totals.latency_mean();
     let share = if total > 0.0 { stage.mean() / total } else { 0.0 };
     let resource = stage.resource.as_deref().map_or("-".to_owned(), |name| style.clean(name));
     let time = |seconds: f64| {
@@ -93,10 +96,13 @@ fn row(style: &Style, ledger: &Ledger, path: &Path, stage: &Stage) -> Vec<Cell> 
         let ink = if number > 0 { Ink::Plain } else { Ink::Dim };
         Cell::in_ink(figures::count_cell(number), ink)
     };
-    let pair = |times: &Times| [time(times.mean), time(times.p99)];
-    let [wait, wait_p99] = pair(&stage.wait);
-    let [service, service_p99] = pair(&stage.service);
-    let [blocked, blocked_p99] = pair(&stage.blocked);
+    let known = |seconds: Option<f64>| seconds.map_or_else(unknown, time);
+    let pair = |times: Option<Times>| {
+        [known(times.map(|times| times.mean)), known(times.and_then(|times| times.p99))]
+    };
+    let [wait, wait_p99] = pair(stage.wait);
+    let [service, service_p99] = pair(stage.service);
+    let [blocked, blocked_p99] = pair(stage.blocked);
     vec![
         Cell::in_ink(style.clean(&stage.name), ink),
         Cell::in_ink(resource, ink),
@@ -118,17 +124,25 @@ fn share_bar(style: &Style, share: f64) -> String {
     format!("{} {:>6}", style.bar(share, BAR), figures::share(share))
 }
 
-fn work(copies: u32, touches: u32) -> Cell {
+fn unknown() -> Cell {
+    Cell::in_ink("-".to_owned(), Ink::Dim)
+}
+
+fn work(copies: Option<u32>, touches: Option<u32>) -> Cell {
+    let (Some(copies), Some(touches)) = (copies, touches) else { return unknown() };
     let ink = if copies + touches > 0 { Ink::Plain } else { Ink::Dim };
     Cell::in_ink(format!("{copies}/{touches}"), ink)
 }
 
 fn folded(style: &Style, path: &Path, stages: &[Stage]) -> Vec<Cell> {
     let mean: f64 = stages.iter().map(Stage::mean).sum();
-    let total = path.totals.latency.mean;
+    let total = path.totals.latency_mean();
     let share = if total > 0.0 { mean / total } else { 0.0 };
-    let sum = |part: fn(&Stage) -> f64| {
-        Cell::in_ink(figures::time_cell(stages.iter().map(part).sum()), Ink::Dim)
+    let sum = |part: fn(&Stage) -> Option<Times>| {
+        let mut known = stages.iter().filter_map(part).map(|times| times.mean).peekable();
+        let some = known.peek().is_some();
+        let sum: f64 = known.sum();
+        if some { Cell::in_ink(figures::time_cell(sum), Ink::Dim) } else { unknown() }
     };
     let empty = || Cell::new("");
     let text = format!("{} {} more stages", style.pick("…", "..."), stages.len());
@@ -138,11 +152,11 @@ fn folded(style: &Style, path: &Path, stages: &[Stage]) -> Vec<Cell> {
         empty(),
         Cell::in_ink(figures::time_cell(mean), Ink::Dim),
         Cell::in_ink(share_bar(style, share), Ink::Dim),
-        sum(|stage| stage.wait.mean),
+        sum(|stage| stage.wait),
         empty(),
-        sum(|stage| stage.service.mean),
+        sum(|stage| stage.service),
         empty(),
-        sum(|stage| stage.blocked.mean),
+        sum(|stage| stage.blocked),
         empty(),
         work(stages.iter().map(|one| one.copies).sum(), stages.iter().map(|one| one.touches).sum()),
         empty(),

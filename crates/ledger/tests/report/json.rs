@@ -2,13 +2,13 @@
 
 use crate::{all, golden};
 use lastmeter_ledger::json;
-use lastmeter_ledger::{Ledger, json_schema};
+use lastmeter_ledger::{Latency, json_schema};
 use serde_json::Value;
 
 #[test]
 fn the_json_reads_back_as_the_same_ledger() {
     for ledger in all() {
-        let back: Ledger = serde_json::from_str(&json::to_json(&ledger)).unwrap();
+        let back = json::from_json(&json::to_json(&ledger)).unwrap();
         assert!(back == ledger, "{}", ledger.title);
     }
 }
@@ -91,4 +91,21 @@ fn is(name: &Value, value: &Value) -> bool {
         "number" => value.is_number(),
         other => panic!("the check does not know the type `{other}`"),
     }
+}
+
+/// Written by the program while version 1 was the version.
+#[test]
+fn a_ledger_of_version_1_is_read_without_its_false_zeros() {
+    let model = json::from_json(include_str!("../version-1/model.json")).unwrap();
+    let totals = &model.paths[0].totals;
+    assert_eq!((totals.reordered, totals.memory_multiple), (Some(0), Some(0.0)), "counted");
+    assert_eq!((model.provenance.seed, model.provenance.host.as_deref()), (Some(1), None));
+    let observed = json::from_json(include_str!("../version-1/observed.json")).unwrap();
+    let totals = &observed.paths[0].totals;
+    assert_eq!((totals.jitter, totals.memory_multiple, totals.reordered), (None, None, None));
+    assert!(matches!(totals.latency, Some(Latency { p50: None, p99: None, max: None, .. })));
+    assert!(observed.provenance.host.is_some() && observed.provenance.seed.is_none());
+    let later = json::to_json(&model).replace("lastmeter.ledger/2", "lastmeter.ledger/3");
+    let error = json::from_json(&later).unwrap_err().to_string();
+    assert!(error.contains("`lastmeter.ledger/3`; this program reads"), "{error}");
 }

@@ -1,7 +1,6 @@
 //! A small ledger with every part filled in, made by hand, for tests of how ledgers look.
 
 use lastmeter_ledger::*;
-use std::collections::BTreeMap;
 
 fn latencies() -> Vec<Quantile> {
     let known =
@@ -11,23 +10,28 @@ fn latencies() -> Vec<Quantile> {
 
 /// Microseconds as (mean, p99); half of the visits took the mean.
 fn times((mean, p99): (f64, f64)) -> Times {
-    Times { mean: mean / 1e6, p50: mean / 1e6, p99: p99 / 1e6 }
+    Times { mean: mean / 1e6, p50: Some(mean / 1e6), p99: Some(p99 / 1e6) }
+}
+
+/// Here, names say the host.
+fn place(name: &str) -> Place {
+    let host = name.split_once('.').map(|(host, _)| host.to_owned());
+    Place { host, ..Place::default() }
 }
 
 type Part = (f64, f64);
 
 fn stage(name: &str, resource: &str, parts: [Part; 3], work: [u32; 2]) -> Stage {
+    let passed = Count { packets: 131_118, bytes: 131_118 * 1500 };
+    let served = (!resource.is_empty()).then_some(resource);
     Stage {
-        name: name.to_owned(),
-        resource: (!resource.is_empty()).then(|| resource.to_owned()),
-        packets: 131_118,
-        bytes: 131_118 * 1500,
-        wait: times(parts[0]),
-        service: times(parts[1]),
-        blocked: times(parts[2]),
-        copies: work[0],
-        touches: work[1],
-        drops: BTreeMap::new(),
+        place: place(resource),
+        wait: Some(times(parts[0])),
+        service: Some(times(parts[1])),
+        blocked: Some(times(parts[2])),
+        copies: Some(work[0]),
+        touches: Some(work[1]),
+        ..Stage::new(name, served, passed)
     }
 }
 
@@ -53,14 +57,10 @@ fn stages() -> Vec<Stage> {
 fn resource(name: &str, kind: &str, busy: &[(&str, f64)], blocked: f64, moved: f64) -> Resource {
     let total: f64 = busy.iter().map(|(_, share)| share).sum();
     Resource {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        units: 1,
-        busy: total,
-        blocked,
-        idle: 1.0 - total - blocked,
+        place: place(name),
         by_stage: busy.iter().map(|&(stage, share)| (stage.to_owned(), share)).collect(),
-        bytes_per_delivered_byte: moved,
+        bytes_per_delivered_byte: Some(moved),
+        ..Resource::new(name, kind, total, Some(blocked))
     }
 }
 
@@ -81,18 +81,21 @@ fn resources() -> Vec<Resource> {
 fn totals() -> Totals {
     let count = |packets: u64| Count { packets, bytes: packets * 1500 };
     Totals {
-        offered: count(135_000),
-        delivered: count(131_118),
-        dropped: count(3_870),
-        held: 12,
-        goodput: 131_118.0 * 12_000.0,
-        loss: 3_870.0 / 135_000.0,
-        latency: Latency { mean: 71.2e-6, p50: 58.6e-6, p99: 203.4e-6, max: 311.9e-6 },
-        jitter: 7.3e-6,
-        reordered: 0,
-        corrupted: 0,
-        memory_multiple: 5.03,
-        deadlines: None,
+        offered: Some(count(135_000)),
+        dropped: Some(count(3_870)),
+        held: Some(12),
+        loss: Some(3_870.0 / 135_000.0),
+        latency: Some(Latency {
+            mean: 71.2e-6,
+            p50: Some(58.6e-6),
+            p99: Some(203.4e-6),
+            max: Some(311.9e-6),
+        }),
+        jitter: Some(7.3e-6),
+        reordered: Some(0),
+        corrupted: Some(0),
+        memory_multiple: Some(5.03),
+        ..Totals::new(count(131_118), 131_118.0 * 12_000.0)
     }
 }
 
@@ -154,7 +157,7 @@ pub(crate) fn ledger() -> Ledger {
         resources: resources(),
         verdict: Some(Verdict {
             resource: Some("bob.cpu".to_owned()),
-            utilisation: 0.9834,
+            utilisation: Some(0.9834),
             confidence: Confidence::High,
             runner_up: Some("alice.cpu".to_owned()),
             words: "bob.cpu limits the path: it is busy 98.3 % of the time, and 74.7 % of that \
@@ -166,14 +169,14 @@ pub(crate) fn ledger() -> Ledger {
         certificate: None,
         provenance: Provenance {
             version: "0.1.0".to_owned(),
-            seed: 7,
+            seed: Some(7),
             experiment: source("two-hosts", "9f2c4e7a1b3d5f60"),
             profiles: vec![
                 source("pc-2024", "0a1b2c3d4e5f6071"),
                 source("nic-10g", "1122334455667788"),
             ],
             level: "model".to_owned(),
-            host: String::new(),
+            host: None,
             partial: false,
         },
         notes: Vec::new(),
@@ -190,7 +193,8 @@ pub(crate) fn single() -> Ledger {
     ledger.paths[0].name = "customers".to_owned();
     ledger.paths[0].class = String::new();
     ledger.paths[0].stages = vec![stage];
-    ledger.paths[0].totals.latency.mean = 10e-6;
+    ledger.paths[0].totals.latency =
+        Some(Latency { mean: 10e-6, p50: Some(58.6e-6), p99: Some(203.4e-6), max: Some(311.9e-6) });
     ledger.resources = vec![resource("server", "engine", &[("server", 0.9)], 0.0, 1.0)];
     ledger.verdict = None;
     ledger.what_ifs.clear();
@@ -205,18 +209,11 @@ pub(crate) fn silent() -> Ledger {
     path.stages.clear();
     path.latencies.clear();
     path.totals = Totals {
-        offered: Count::default(),
-        delivered: Count::default(),
-        dropped: Count::default(),
-        held: 0,
-        goodput: 0.0,
-        loss: 0.0,
-        latency: Latency::default(),
-        jitter: 0.0,
-        reordered: 0,
-        corrupted: 0,
-        memory_multiple: 0.0,
-        deadlines: None,
+        offered: Some(Count::default()),
+        dropped: Some(Count::default()),
+        held: Some(0),
+        loss: Some(0.0),
+        ..Totals::new(Count::default(), 0.0)
     };
     ledger.resources[0].by_stage.clear();
     (ledger.resources[0].busy, ledger.resources[0].idle) = (0.0, 1.0);
@@ -239,7 +236,8 @@ pub(crate) fn huge() -> Ledger {
             for (number, stage) in path.stages.iter_mut().enumerate() {
                 stage.name = format!("{} {place}.{number}", stage.name);
             }
-            path.totals.latency.mean = path.stages.iter().map(Stage::mean).sum();
+            let mean = path.stages.iter().map(Stage::mean).sum();
+            path.totals.latency = path.totals.latency.map(|all| Latency { mean, ..all });
             path.stages[3].name = long.clone();
             path.stages[4].drops.insert(long.clone(), 3);
             path
@@ -250,7 +248,7 @@ pub(crate) fn huge() -> Ledger {
     ledger.resources[0].name = long.clone();
     ledger.provenance.partial = true;
     ledger.provenance.level = "L1".to_owned();
-    ledger.provenance.host = "testbed 4, Linux 6.1".to_owned();
+    ledger.provenance.host = Some("testbed 4, Linux 6.1".to_owned());
     ledger.certificate = Some(Certificate {
         kept_up: false,
         within_10us: 0.41,

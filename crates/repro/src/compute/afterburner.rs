@@ -142,9 +142,9 @@ impl Model {
         let stream = &ledger.paths[0];
         let copies = |host: &str| {
             let stages = stream.stages.iter().filter(|stage| stage.name.starts_with(host));
-            Value::Number(stages.map(|stage| f64::from(stage.copies)).sum(), "copies")
+            Value::Number(stages.map(|stage| f64::from(stage.copies.unwrap_or(0))).sum(), "copies")
         };
-        let multiple = Value::Number(stream.totals.memory_multiple, "B/B");
+        let multiple = Value::Number(stream.totals.memory_multiple.unwrap_or(0.0), "B/B");
         let peak = self.pair.host.resources.iter().find(|known| known.name == "card-to-memory");
         let peak = peak.map_or(0.0, |peak| 1e9 / peak.per_byte.as_fs() as f64);
         Ok(vec![

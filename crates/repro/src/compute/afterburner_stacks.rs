@@ -101,7 +101,10 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let count = |number: u32, unit| Value::Number(number.into(), unit);
     let touches = |host: &str| {
         let stages = ledgers[1].paths[0].stages.iter();
-        stages.filter(|stage| stage.name.starts_with(host)).map(|stage| stage.touches).sum::<u32>()
+        stages
+            .filter(|stage| stage.name.starts_with(host))
+            .filter_map(|stage| stage.touches)
+            .sum::<u32>()
     };
     Ok(vec![
         Computed::new(
@@ -253,7 +256,7 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let stages = ledger.paths.iter().flat_map(|path| &path.stages);
         stages.filter(|stage| of(&stage.name)).map(|stage| stage.mean()).sum()
     };
-    let whole: f64 = request.paths.iter().map(|path| path.totals.latency.mean).sum();
+    let whole: f64 = request.paths.iter().map(|path| path.totals.latency_mean()).sum();
     let work = busy(&request, &|name| name.contains("protocol") || name.contains("call"));
     let hosts = with_crew(|crew| reach::hosts("afterburner+jetstream", GIGABIT, crew))?;
     let then = hosts.iter().filter(|one| one.host.starts_with(HOST));

@@ -131,7 +131,7 @@ enum Limit {
 
 /// The name of what is in use most.
 pub(super) fn limit_name(ledger: &Ledger) -> &str {
-    let used = |resource: &&lastmeter_ledger::Resource| resource.busy + resource.blocked;
+    let used = |resource: &&lastmeter_ledger::Resource| resource.utilisation();
     let most = ledger.resources.iter().max_by(|a, b| used(a).total_cmp(&used(b)));
     most.map_or("", |resource| resource.name.as_str())
 }
@@ -228,7 +228,7 @@ fn round_trips(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Compute
         command.0,
         command.0
     ))?;
-    let latency: f64 = ledger.paths.iter().map(|path| path.totals.latency.mean).sum();
+    let latency: f64 = ledger.paths.iter().map(|path| path.totals.latency_mean()).sum();
     let transactions = ledger.paths[0].totals.delivered.packets as f64 / 0.2;
     let wanted = Value::Number(1000.0, "/s");
     Ok(vec![

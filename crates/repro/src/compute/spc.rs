@@ -133,7 +133,8 @@ impl Card {
         graph.connect(port, PortId(0), sink, PortId(0)).map_err(failed)?;
         let mut engine = graph.build(1).map_err(failed)?;
         engine.run_until(Time::START + length, &mut VirtualClock::default()).map_err(failed)?;
-        let provenance = Provenance { seed: 1, level: "model".to_owned(), ..Provenance::default() };
+        let provenance =
+            Provenance { seed: Some(1), level: "model".to_owned(), ..Provenance::default() };
         let close_as = Close { title: "Smart Port Card".to_owned(), provenance };
         let ledger = close(&engine.finish().map_err(failed)?, close_as);
         let rate = ledger.paths[0].totals.delivered.packets as f64 / length.as_secs_f64();
@@ -318,7 +319,7 @@ fn by_size(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let crossings = |card: &Card, resource: &str| -> Result<f64, Error> {
         let ledger = card.offer(longest, card.most(longest)? as u64)?.ledger;
         let moved = ledger.resources.iter().find(|known| known.name == resource);
-        let bytes = moved.map_or(0.0, |moved| moved.bytes_per_delivered_byte);
+        let bytes = moved.and_then(|moved| moved.bytes_per_delivered_byte).unwrap_or(0.0);
         Ok(bytes * longest.0 as f64 / (Options::cells(longest) * CELL.0) as f64)
     };
     let number = |value, unit| Value::Number(value, unit);

@@ -3,12 +3,14 @@
 
 use super::{Setup, Way};
 use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
-use lastmeter_engine::{Error, Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
+use lastmeter_engine::{
+    Error, Graph, Place, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
+};
 use lastmeter_host::receive::element::Receiver;
 use lastmeter_host::receive::{Host, Stages};
 use lastmeter_lab::close::{Close, close};
-use lastmeter_lab::livelock::{Names, livelock, shares_of};
-use lastmeter_ledger::{Confidence, Ledger, Provenance, Verdict, WhatIf};
+use lastmeter_lab::livelock::{APPLICATION, Names, RECEPTION, livelock, shares_of};
+use lastmeter_ledger::{Confidence, Ledger, Provenance, Resource, Verdict, WhatIf};
 use lastmeter_net::sink::Sink;
 use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
@@ -70,19 +72,20 @@ fn run(
     let mut graph = Graph::new(1);
     let cpu = ResourceInfo::new(CPU.to_owned(), ResourceKind::Cpu);
     let cpu = graph.resource(cpu);
-    let mut stage = |name: String, on_cpu: bool| {
-        let resource = on_cpu.then_some(cpu);
-        graph.stage(StageInfo::new(name, resource))
+    let mut stage = |name: String, role: Option<&'static str>, on_cpu: bool| {
+        let place = Place { role, ..Place::default() };
+        graph.stage(StageInfo { place, ..StageInfo::new(name, on_cpu.then_some(cpu)) })
     };
+    let receives = Some(RECEPTION);
     let names = Names::new("host");
     let stages = Stages {
-        interrupt: stage(names.interrupt, true),
-        switch: stage(names.switch, true),
-        accept: stage(names.accept, true),
-        transfer: stage(names.transfer, false),
-        protocol: stage(names.protocol, true),
-        application: stage(names.application, true),
-        polling: stage(names.polling, true),
+        interrupt: stage(names.interrupt, receives, true),
+        switch: stage(names.switch, None, true),
+        accept: stage(names.accept, receives, true),
+        transfer: stage(names.transfer, None, false),
+        protocol: stage(names.protocol, receives, true),
+        application: stage(names.application, Some(APPLICATION), true),
+        polling: stage(names.polling, receives, true),
     };
     let path = graph.path("network to application", "packets");
     let header = Header::PLAIN;
@@ -101,7 +104,7 @@ fn run(
     let title = format!("{} at {rate:.0} packets/s", way.name);
     let provenance = Provenance {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: 1,
+        seed: Some(1),
         level: "model".to_owned(),
         ..Provenance::default()
     };
@@ -122,7 +125,7 @@ fn verdict(ledger: &Ledger, way: &Way, reception: f64, application: f64) -> Verd
         let words = verdict.words.replace(CPU, &format!("with {}, {CPU}", way.name));
         return Verdict { words, ..verdict };
     }
-    let used = ledger.resources.first().map_or(0.0, |cpu| cpu.busy + cpu.blocked);
+    let used = ledger.resources.first().map_or(0.0, Resource::utilisation);
     let (resource, words) = match used >= FULL {
         false => (None, format!("Nothing limits: the CPU is in use for {}.", percent(used))),
         true => (
@@ -135,5 +138,5 @@ fn verdict(ledger: &Ledger, way: &Way, reception: f64, application: f64) -> Verd
         ),
     };
     let confidence = Confidence::High;
-    Verdict { resource, utilisation: used, confidence, runner_up: None, words }
+    Verdict { resource, utilisation: Some(used), confidence, runner_up: None, words }
 }

@@ -57,7 +57,7 @@ fn receiving(ledger: &Ledger) -> Vec<&Stage> {
 /// Seconds of the processor for each byte that arrives.
 fn processor(ledger: &Ledger) -> f64 {
     let cpu = ledger.resources.iter().find(|resource| resource.name == "receiver.cpu");
-    cpu.map_or(0.0, |cpu| cpu.busy + cpu.blocked) / goodput(ledger) * 8.0
+    cpu.map_or(0.0, |cpu| cpu.utilisation()) / goodput(ledger) * 8.0
 }
 
 fn near(a: f64, b: f64, share: f64) -> bool {
@@ -91,7 +91,7 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let time = |function: Function| -> f64 {
         let last = stages.len() - 1;
         let of = |&(at, stage): &(usize, &&Stage)| Function::of(stage, at == last) == function;
-        let took = |stage: &Stage| stage.service.mean + stage.blocked.mean;
+        let took = |stage: &Stage| stage.service_mean() + stage.blocked_mean();
         stages.iter().enumerate().filter(of).map(|(_, stage)| took(stage)).sum()
     };
     let [movement, processing, delivery] =
@@ -103,7 +103,7 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let dma = |ledger: &Ledger| {
         let dma = ledger.resources.iter().find(|known| known.name == "receiver.receive-dma");
-        dma.map_or(0.0, |dma| dma.busy + dma.blocked) / goodput(ledger)
+        dma.map_or(0.0, |dma| dma.utilisation()) / goodput(ledger)
     };
     let alike = near(processor(&scattered), processor(&hardware), 0.01);
     Ok(vec![
@@ -198,7 +198,7 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let interrupts = |packets| run("interrupts = {", packets);
     let polls = format!("timed-polling = {{ period = \"{} ps\",", poll.as_ps());
     let polled = |packets| run(&polls, packets);
-    let mean = |ledger: &Ledger| ledger.paths[0].totals.latency.mean;
+    let mean = |ledger: &Ledger| ledger.paths[0].totals.latency_mean();
     let busy = |ledger: &Ledger| {
         let cpu = ledger.resources.iter().find(|known| known.name == "receiver.cpu");
         cpu.map_or(0.0, |cpu| cpu.busy)

@@ -171,7 +171,7 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let ledger = runs.explained(&runs.receives("dec3000-800", "vudboard", PAGE)?)?;
     let per_cell = |bytes: Bytes| mbit(delivered * bytes.0 as f64 / DATA as f64);
     let stages = &ledger.paths[0].stages;
-    let copies: u32 = stages.iter().map(|stage| stage.copies).sum();
+    let copies: u32 = stages.iter().filter_map(|stage| stage.copies).sum();
     let order = ["cells by DMA", "reassemble", "deliver"];
     let names: Vec<&str> =
         stages.iter().filter_map(|stage| stage.name.strip_prefix("receiver ")).collect();

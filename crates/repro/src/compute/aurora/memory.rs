@@ -74,9 +74,11 @@ pub(in super::super) fn multiple(setting: &Setting<'_>) -> Result<Vec<Computed>,
     let server = run_text(&server(plenty), true)?;
     let processor = |ledger: &Ledger| {
         let cpu = ledger.resources.iter().find(|resource| resource.name == "receiver.cpu");
-        cpu.map_or(0.0, |cpu| cpu.busy + cpu.blocked)
+        cpu.map_or(0.0, |cpu| cpu.utilisation())
     };
-    let multiple = |ledger: &Ledger| Value::Number(ledger.paths[0].totals.memory_multiple, "B/B");
+    let multiple = |ledger: &Ledger| {
+        Value::Number(ledger.paths[0].totals.memory_multiple.unwrap_or(0.0), "B/B")
+    };
     Ok(vec![
         row("A-138", "crossings of memory, least", multiple(&two)),
         row("A-138", "crossings with the protocols' copy", multiple(&four)),

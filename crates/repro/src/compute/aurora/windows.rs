@@ -131,7 +131,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 }
 
 fn used(resource: &Resource) -> f64 {
-    resource.busy + resource.blocked
+    resource.utilisation()
 }
 
 /// Whether the processor is in use for dithering more than for any other stage.
