@@ -26,7 +26,7 @@ def load(
     >>> lm.load("mm2")
     Traceback (most recent call last):
         ...
-    lastmeter.Problems: there is no file and no bundled experiment `mm2`: did you mean `mm1`?
+    lastmeter.Problems: there is no file or bundled experiment `mm2`: did you mean `mm1`?
     """
     return Experiment.load(name, set=dict(set or {}), seed=seed)
 
