@@ -185,7 +185,7 @@ function scan(text) {
   return { text, tokens, keys, values, places };
 }
 
-/** What stands at a place: the path, whether a key or a value is written there, and the word so far. */
+/** The context at a position: the path, whether a key or a value is being written, and the word so far. */
 function contextAt(scanned, at) {
   const { text, places } = scanned;
   let word = text.slice(0, at).match(/[A-Za-z0-9_-]*$/)[0];
@@ -217,7 +217,7 @@ function learn(words) {
   }
 }
 
-/** The name that a schema is referred to by: `rate`, `time`, `queue`. */
+/** The name by which a schema is referenced: `rate`, `time`, `queue`. */
 const typeName = (schema) => {
   const reference = schema?.$ref || schema?.allOf?.[0]?.$ref;
   return reference ? reference.split("/").pop() : null;
@@ -227,7 +227,7 @@ const resolve = (schema) => {
   return name ? known.schema.definitions[name] : schema;
 };
 
-/** The schema of what stands at a path; `null` where nothing may stand. */
+/** The schema at a path; `null` where nothing is allowed. */
 function schemaAt(path) {
   let schema = known.schema;
   for (const part of path) {
@@ -249,7 +249,7 @@ const SAMPLES = {
 SAMPLES.draw = SAMPLES.time;
 SAMPLES.sizes = SAMPLES.size;
 
-/** What to write for a value that nobody has chosen yet; `|` is where one goes on writing. */
+/** The text inserted for a value not chosen yet; `|` is where the caret goes. */
 function template(schema) {
   const name = typeName(schema), inner = resolve(schema);
   const fallback = schema.default ?? inner?.default;
@@ -269,7 +269,7 @@ function template(schema) {
 const text = $("text");
 let scanned = scan("");
 
-/** What can be written at a place. */
+/** The completions at a position. */
 function completions(context) {
   if (!context || context.mode === "comment" || context.mode === "after") return [];
   if (context.header) return headers(context);
@@ -337,10 +337,10 @@ function valuesFor(context) {
   return items;
 }
 
-/** Where the caret stands after something is written; no text has it. */
+/** Marks the caret's position after an insertion; no text contains it. */
 const CARET = "\u0001";
 
-/** Lets the user's undo take back what the page writes; where he is not in the text, he stays where he is. */
+/** Inserts so that the user's undo reverts it; focus outside the text stays where it is. */
 function write(from, to, insert) {
   const caret = insert.indexOf(CARET);
   const plain = insert.replace(CARET, "");
@@ -399,7 +399,7 @@ function accept() {
   write(item.from ?? context.from, context.mode === "string" ? context.to : text.selectionEnd, item.insert.replace("|", CARET));
 }
 
-/** How wide a letter is. */
+/** The width of a character. */
 const letter = (() => {
   let width = 0;
   return () => {
@@ -415,7 +415,7 @@ const letter = (() => {
 })();
 const LINE = 20, PAD = 8;
 
-/** Puts something below a place of the text. */
+/** Places something below a position in the text. */
 function place(element, at, back = 0) {
   const line = scanned.text.slice(0, at).split("\n").length;
   const column = lineTo(scanned.text, at).length - back;
@@ -433,7 +433,7 @@ function place(element, at, back = 0) {
 const PAINTED_MAX = 100_000;
 let problems = [];
 
-/** The first and last place of what a problem means. */
+/** The first and last position of a problem. */
 function spanOf(problem) {
   const lines = scanned.text.split("\n");
   const before = lines.slice(0, problem.line - 1).reduce((sum, line) => sum + line.length + 1, 0);
@@ -481,7 +481,7 @@ function follow() {
 
 let bubbleLine = 0;
 
-/** What is wrong, at its place: in the line of the caret, or where a run found it. */
+/** A problem at its place: in the line of the caret, or where a run found it. */
 function bubble() {
   const line = scanned.text.slice(0, text.selectionStart).split("\n").length;
   const problem = problems.find((one) => one.here && one.line === (bubbleLine || line));
@@ -543,7 +543,7 @@ function scale(value, factor) {
   write(value.from, value.to, unit ? `${written} ${unit}` : written);
 }
 
-/** Paths as `--set` takes them: traffic by its name. */
+/** A path as `--set` takes it: traffic by its name. */
 function shownPath(path) {
   if (path[0] !== "traffic" || path.length < 2) return path.join(".");
   const name = scanned.values.find((one) => one.path[0] === "traffic" && one.path[1] === path[1] && one.path[2] === "name");
@@ -552,7 +552,7 @@ function shownPath(path) {
 
 const byPath = (found) => new Map(found.values.map((value) => [value.path.join("."), value.text]));
 
-/** What differs from the text as it was opened. */
+/** The differences from the text as opened. */
 function changes() {
   const before = byPath(scan(opened.text)), now = byPath(scanned);
   const list = [];
@@ -606,7 +606,7 @@ function reveal(at) {
 
 /** `key` is `bundled/NAME` or `file/PATH`; `text` and `hash` are as they were opened. */
 let opened = { key: "", text: "", hash: null };
-/** The key of the experiment that was asked for last: an answer about an earlier one comes too late. */
+/** The key of the experiment requested last: answers about earlier ones are stale. */
 let awaited = "";
 let folder = "";
 const isFile = () => opened.key.startsWith("file/");
@@ -646,7 +646,7 @@ const checkSoon = later(250, async () => {
   }
 });
 
-/** Shows problems: in the list, in the margin, and at their places. */
+/** Shows problems in the list, in the margin, and in the text. */
 function take(list) {
   const name = opened.key.replace(/^[a-z]+\//, "");
   problems = list.map((problem) => ({ ...problem, here: problem.file === name }));
@@ -763,14 +763,14 @@ $("filter").addEventListener("input", drawShelf);
 /* ---------- runs ---------- */
 
 let runs = [];
-/** The run that is shown, as it was last heard of. */
+/** The run that is shown, as last reported. */
 let shown = null;
 const chosen = new Set();
 let stream = null, followed = null;
 const isOver = (record) => ["done", "stopped", "failed"].includes(record.stands);
 const STANDS = { waiting: "waiting", running: "running", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
 
-/** Hears what happens to all runs, and how this one goes. */
+/** Subscribes to changes of all runs, and to the progress of this one. */
 function listen(id) {
   followed = id;
   stream?.close();
@@ -788,7 +788,7 @@ function listen(id) {
 }
 document.addEventListener("visibilitychange", () => listen(followed));
 
-/** Without a run that was asked for, the newest of this experiment is shown: so a reload finds it. */
+/** If no run was requested, the newest of this experiment is shown, so that a reload finds it. */
 function pickRun() {
   if (shown || !opened.key) return;
   const own = runs.filter((record) => record.experiment === opened.key);
@@ -840,7 +840,7 @@ function clearRun() {
   if (followed !== null) listen(null);
 }
 
-/** News of the run that is shown. */
+/** An update of the run that is shown. */
 function hear(news) {
   if (!shown || news.id !== shown.id) return;
   if (news.gone) {
@@ -890,14 +890,14 @@ function drawState(news) {
   $("state").replaceChildren(...parts);
 }
 
-/** Reads the part of a ledger that is looked at; whoever turned the page meanwhile wants another. */
+/** Fetches the visible part of a ledger, unless the user has paged on meanwhile. */
 async function look(own) {
   const { paths, resources } = own;
   const view = await ask(`/api/runs/${own.id}/ledger?paths=${paths}&resources=${resources}`);
   if (own.paths === paths && own.resources === resources) own.view = view;
 }
 
-/** A run has come to its end: its ledger is in a file, of which parts are shown. */
+/** A run has ended: its ledger is in a file, of which parts are shown. */
 async function finish() {
   const own = shown;
   if (own.record.stands === "failed") {
@@ -966,7 +966,7 @@ function drawChosen() {
 
 /* ---------- what a run shows ---------- */
 
-/** A bar of shares, each with its class and what it is. */
+/** A bar of shares, each with its class and label. */
 function bar(parts, offset = 0) {
   const made = make("div", { class: "bar", "aria-hidden": "true" });
   const piece = (kind, share) => {
@@ -986,7 +986,7 @@ function table(caption, titles, rows) {
 
 const key = (...entries) => make("div", { class: "key" }, ...entries.map(([kind, label]) => make("span", {}, bar([[kind, 1]]), label)));
 
-/** The run before this one of the same experiment that has figures. */
+/** The previous run of the same experiment that has figures. */
 function before() {
   return runs.find((record) => record.id < shown.id && record.experiment === shown.record.experiment && record.figures && record.stands === "done" && record.quick === shown.record.quick);
 }
@@ -1053,7 +1053,7 @@ function pager(part, size, act) {
     `${show.packets(part.from + 1)} to ${show.packets(last)} of ${show.packets(part.count)}`, button("next →", part.from + size, last >= part.count));
 }
 
-/** Another part of the ledger; only of a run that is over. */
+/** Another part of the ledger; only of a finished run. */
 async function page(change) {
   Object.assign(shown, change);
   if (!isOver(shown.record)) return;
@@ -1082,7 +1082,7 @@ function drawResources(view) {
     table("Utilisation of each resource", ["resource", "", "busy", "blocked", "~mostly by"], rows), pager(part, 50, (resources) => page({ resources })));
 }
 
-/** Replaces what is in a box, and leaves the keyboard where it was. */
+/** Replaces a box's content and keeps the keyboard focus. */
 function keepOpen(box, ...children) {
   const scrolled = box.querySelector(".table")?.scrollLeft;
   const focus = document.activeElement?.closest?.("#paths select, .table");
