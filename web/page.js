@@ -79,7 +79,7 @@ const figure = (kind, value, unit, what) => make("span", { title: `${what}: exac
 
 /* ---------- the text of an experiment ---------- */
 
-/** Reads TOML as far as it goes, and never gives up: what is half written has a context, too.
+/** Parses TOML leniently: half-written text has a context, too.
  *  Gives tokens to paint, keys and values with their paths, and for each place what stands there. */
 function scan(text) {
   const tokens = [], keys = [], values = [], places = [];
