@@ -24,7 +24,7 @@ use lastmeter_lab::experiment::{Experiment, LiveHost};
 use lastmeter_lab::library::Library;
 use lastmeter_lab::run::{Failure, closing};
 use lastmeter_ledger::Ledger;
-use lastmeter_live::clock::Manner;
+use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::flood::Flood;
 use lastmeter_live::session::{End, Measured, Program, Session};
 use lastmeter_live::site::{HostOptions, Kind};
@@ -46,7 +46,7 @@ pub struct Options {
     /// Hosts that are interfaces which the user names: host and interface.
     pub attached: Vec<(String, String)>,
     /// How the clock waits.
-    pub manner: Manner,
+    pub manner: WaitOptions,
     /// What the certificate asks for.
     pub demand: Demand,
     /// Programs: the host (`None` is the first), the words, and whether the run ends with it.
@@ -102,7 +102,7 @@ pub fn run(
     let session = lastmeter_live::session::Options {
         ends: ends(&hosts, &options.attached)?,
         kind: options.kind,
-        manner: options.manner,
+        wait: options.manner,
         programs: programs(&hosts, &options.programs)?,
         keep: options.twin,
         flood: options.flood.map(|flood| (0, flood)),

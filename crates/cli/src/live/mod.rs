@@ -12,7 +12,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::run::Failure;
 use lastmeter_ledger as report;
-use lastmeter_live::clock::Manner;
+use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::port::Offload;
 use lastmeter_live::site::Kind;
 use std::path::PathBuf;
@@ -221,7 +221,7 @@ fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint>
         })
         .collect::<Result<_, Complaint>>()?;
     let programs = programs::programs(common, arguments, attached.is_empty())?;
-    let manner = Manner { spin, core: arguments.pin, strict };
+    let manner = WaitOptions { spin, core: arguments.pin, strict };
     Ok(Options { kind, attached, manner, demand, programs, twin: arguments.twin, flood: None })
 }
 
