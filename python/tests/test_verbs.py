@@ -76,7 +76,7 @@ def test_addresses_are_looked_up() -> None:
     table = ROOT / "examples" / "routes" / "table.txt"
     [answer] = lm.lookup(table, ["128.252.153.160"])
     assert (answer["prefix"], answer["next_hop"]) == ("128.252.153.160/28", 4)
-    with pytest.raises(lm.Problems, match="no address"):
+    with pytest.raises(lm.Problems, match="not an address"):
         lm.lookup(table, ["128.252.153"])
     with pytest.raises(OSError):
         lm.lookup(table / "nothing", [])
