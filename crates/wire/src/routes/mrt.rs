@@ -305,7 +305,7 @@ mod tests {
         let mut early = Vec::new();
         put(&mut early, RIB_IPV4_UNICAST, &[0; 8]);
         assert!(
-            parse(&early).is_err_and(|error| error.reason.contains("before the table of peers"))
+            parse(&early).is_err_and(|error| error.reason.contains("before the peer table"))
         );
         let twice = [file.clone(), file].concat();
         assert!(parse(&twice).is_err_and(|error| error.reason.contains("appears again")));
