@@ -115,9 +115,9 @@ const ECHO: u64 = 1 << (ORIGIN_BITS + COUNT_BITS);
 /// order. Nothing here depends on the thread on which an element runs.
 #[inline]
 fn order(due: Time, origin: u32, count: u64) -> u64 {
-    let coin = due.as_ps().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ORIGIN_BITS);
+    let hash = due.as_ps().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ORIGIN_BITS);
     // The highest differing bit decides which of a pair is the lesser; no two become equal.
-    (u64::from(origin) ^ coin) << COUNT_BITS | count
+    (u64::from(origin) ^ hash) << COUNT_BITS | count
 }
 
 impl Place {
