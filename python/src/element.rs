@@ -46,7 +46,9 @@ impl Shared {
             return Ok(known);
         }
         if reasons.len() == REASONS_MAX {
-            let words = format!("more than {REASONS_MAX} distinct drop reasons; use few, without details of the packet");
+            let words = format!(
+                "more than {REASONS_MAX} distinct drop reasons; use few, without details of the packet"
+            );
             return Err(PyRuntimeError::new_err(words));
         }
         // There are few, and the books refer to them after the graph is gone.

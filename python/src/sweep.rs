@@ -81,7 +81,9 @@ impl Plan {
                 (design::latin(&factors, count()?, drawn), words)
             }
             other => {
-                return Err(fault(format!("`{other}` is not a design: write grid, zip, random or lhs")));
+                return Err(fault(format!(
+                    "`{other}` is not a design: write grid, zip, random or lhs"
+                )));
             }
         };
         let until = until.map(Until::parse).transpose().map_err(fault)?;

@@ -129,7 +129,7 @@ def test_traffic_is_sent_to_an_agent(tmp_path: Path) -> None:
     [flow] = found["flows"]
     assert flow["sent"] == 500 == flow["received"] + flow["sink"]["damaged"] + flow["lost"]
     plan.write_text(PLAN.format(at="nowhere"))
-    with pytest.raises(lm.Problems, match="is no agent"):
+    with pytest.raises(lm.Problems, match="is not an agent"):
         lm.blast(plan)
 
 

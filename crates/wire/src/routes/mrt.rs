@@ -304,9 +304,7 @@ mod tests {
         assert_eq!(gzip.to_string(), "offset 0: compressed with gzip: decompress it first");
         let mut early = Vec::new();
         put(&mut early, RIB_IPV4_UNICAST, &[0; 8]);
-        assert!(
-            parse(&early).is_err_and(|error| error.reason.contains("before the peer table"))
-        );
+        assert!(parse(&early).is_err_and(|error| error.reason.contains("before the peer table")));
         let twice = [file.clone(), file].concat();
         assert!(parse(&twice).is_err_and(|error| error.reason.contains("appears again")));
     }
