@@ -1,7 +1,7 @@
 "use strict";
-// The page of `lastmeter serve`. Parts, in order: helpers, figures, the text of an experiment (reading,
-// completing, painting it), the shelf, checking and saving, runs, what a run shows, comparing, the start.
-// Nothing here is made from HTML in strings: names in experiments and ledgers stay text.
+// The page of `lastmeter serve`. Sections, in order: helpers, figures, the experiment's text (parsing,
+// completion, highlighting), the list of experiments, checking and saving, runs, results, comparison, start-up.
+// No HTML is built from strings: names in experiments and ledgers stay text.
 
 /* ---------- helpers ---------- */
 
@@ -30,7 +30,7 @@ async function ask(path, method = "GET", body) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new Fault(0, "The program does not answer. Is `lastmeter serve` still running?");
+    throw new Fault(0, "The server does not respond. Is `lastmeter serve` still running?");
   }
   const json = (answer.headers.get("content-type") || "").startsWith("application/json");
   const value = json ? await answer.json() : { fault: await answer.text() };
@@ -74,12 +74,12 @@ const show = {
 const gain = (share) => `${share >= 0 ? "+" : "−"}${digits(Math.abs(share) * 100)}\u00a0%`;
 const seconds = (value) => (value < 1 ? "less than a second" : value < 90 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`);
 
-/** A figure that says exactly how much it is. */
+/** A figure whose tooltip has the exact value. */
 const figure = (kind, value, unit, what) => make("span", { title: `${what}: exactly ${value} ${unit}` }, show[kind](value));
 
 /* ---------- the text of an experiment ---------- */
 
-/** Reads TOML as far as it goes, and never gives up: what is half written has a context, too.
+/** Parses TOML leniently: half-written text has a context, too.
  *  Gives tokens to paint, keys and values with their paths, and for each place what stands there. */
 function scan(text) {
   const tokens = [], keys = [], values = [], places = [];
@@ -185,7 +185,7 @@ function scan(text) {
   return { text, tokens, keys, values, places };
 }
 
-/** What stands at a place: the path, whether a key or a value is written there, and the word so far. */
+/** The context at a position: the path, whether a key or a value is being written, and the word so far. */
 function contextAt(scanned, at) {
   const { text, places } = scanned;
   let word = text.slice(0, at).match(/[A-Za-z0-9_-]*$/)[0];
@@ -217,7 +217,7 @@ function learn(words) {
   }
 }
 
-/** The name that a schema is referred to by: `rate`, `time`, `queue`. */
+/** The name by which a schema is referenced: `rate`, `time`, `queue`. */
 const typeName = (schema) => {
   const reference = schema?.$ref || schema?.allOf?.[0]?.$ref;
   return reference ? reference.split("/").pop() : null;
@@ -227,7 +227,7 @@ const resolve = (schema) => {
   return name ? known.schema.definitions[name] : schema;
 };
 
-/** The schema of what stands at a path; `null` where nothing may stand. */
+/** The schema at a path; `null` where nothing is allowed. */
 function schemaAt(path) {
   let schema = known.schema;
   for (const part of path) {
@@ -249,7 +249,7 @@ const SAMPLES = {
 SAMPLES.draw = SAMPLES.time;
 SAMPLES.sizes = SAMPLES.size;
 
-/** What to write for a value that nobody has chosen yet; `|` is where one goes on writing. */
+/** The text inserted for a value not chosen yet; `|` is where the caret goes. */
 function template(schema) {
   const name = typeName(schema), inner = resolve(schema);
   const fallback = schema.default ?? inner?.default;
@@ -269,7 +269,7 @@ function template(schema) {
 const text = $("text");
 let scanned = scan("");
 
-/** What can be written at a place. */
+/** The completions at a position. */
 function completions(context) {
   if (!context || context.mode === "comment" || context.mode === "after") return [];
   if (context.header) return headers(context);
@@ -299,7 +299,7 @@ function keysFor(context) {
   const items = [];
   for (const [name, schema] of Object.entries(inner?.properties || {})) {
     if (written.has(name) || (chosen && kinds.has(name))) continue;
-    const needed = (inner.required || []).includes(name) ? "needed: " : "";
+    const needed = (inner.required || []).includes(name) ? "required: " : "";
     const what = schema.description || resolve(schema)?.description || "";
     items.push({ label: name, insert: follows ? name : `${name} = ${template(schema)}`, what: needed + what, first: needed || kinds.has(name) });
   }
@@ -337,10 +337,10 @@ function valuesFor(context) {
   return items;
 }
 
-/** Where the caret stands after something is written; no text has it. */
+/** Marks the caret's position after an insertion; no text contains it. */
 const CARET = "\u0001";
 
-/** Lets the user's undo take back what the page writes; where he is not in the text, he stays where he is. */
+/** Inserts so that the user's undo reverts it; focus outside the text stays where it is. */
 function write(from, to, insert) {
   const caret = insert.indexOf(CARET);
   const plain = insert.replace(CARET, "");
@@ -353,7 +353,7 @@ function write(from, to, insert) {
   text.setSelectionRange(from, to);
   if (!document.execCommand("insertText", false, plain)) text.setRangeText(plain, from, to, "end");
   if (caret >= 0) {
-    // A sample in quotes is selected, so that typing replaces it.
+    // A quoted sample is selected, so that typing replaces it.
     const after = plain.slice(caret);
     const sample = plain[caret - 1] === '"' ? after.indexOf('"') : 0;
     text.setSelectionRange(from + caret, from + caret + Math.max(sample, 0));
@@ -399,7 +399,7 @@ function accept() {
   write(item.from ?? context.from, context.mode === "string" ? context.to : text.selectionEnd, item.insert.replace("|", CARET));
 }
 
-/** How wide a letter is. */
+/** The width of a character. */
 const letter = (() => {
   let width = 0;
   return () => {
@@ -415,7 +415,7 @@ const letter = (() => {
 })();
 const LINE = 20, PAD = 8;
 
-/** Puts something below a place of the text. */
+/** Places something below a position in the text. */
 function place(element, at, back = 0) {
   const line = scanned.text.slice(0, at).split("\n").length;
   const column = lineTo(scanned.text, at).length - back;
@@ -433,11 +433,11 @@ function place(element, at, back = 0) {
 const PAINTED_MAX = 100_000;
 let problems = [];
 
-/** The first and last place of what a problem means. */
+/** The first and last position of a problem. */
 function spanOf(problem) {
   const lines = scanned.text.split("\n");
   const before = lines.slice(0, problem.line - 1).reduce((sum, line) => sum + line.length + 1, 0);
-  // The program counts characters, a browser counts units of 16 bits.
+  // The program counts characters, a browser counts UTF-16 units.
   const units = [...(lines[problem.line - 1] || "")].slice(0, problem.column - 1).join("").length;
   const from = Math.min(before + units, scanned.text.length);
   const token = scanned.tokens.find((one) => one.from <= from && from < one.to);
@@ -447,7 +447,7 @@ function spanOf(problem) {
 
 function paint() {
   const bad = problems.filter((problem) => problem.here).map(spanOf);
-  // A very long text has no colours: there would be more pieces than a browser likes.
+  // A very long text is not highlighted: it would need too many DOM nodes.
   const tokens = scanned.text.length > PAINTED_MAX ? [] : scanned.tokens;
   const cuts = [0, scanned.text.length, ...tokens.flatMap((one) => [one.from, one.to]), ...bad.flat()];
   const places = [...new Set(cuts)].sort((a, b) => a - b);
@@ -481,7 +481,7 @@ function follow() {
 
 let bubbleLine = 0;
 
-/** What is wrong, at its place: in the line of the caret, or where a run found it. */
+/** A problem at its place: in the line of the caret, or where a run found it. */
 function bubble() {
   const line = scanned.text.slice(0, text.selectionStart).split("\n").length;
   const problem = problems.find((one) => one.here && one.line === (bubbleLine || line));
@@ -504,17 +504,17 @@ function hint() {
   const key = at && scanned.keys.find((one) => one.from <= text.selectionStart && text.selectionStart <= one.to);
   const value = scanned.values.find((one) => one.from <= text.selectionStart && text.selectionStart <= one.to);
   let path = key ? key.path : value ? value.path : at && at.key.length ? at.path.concat(at.key) : null;
-  // One of a list is explained as the list.
+  // An item of a list is explained as the list.
   if (path && /^\d+$/.test(path[path.length - 1]) && !schemaAt(path)?.properties) path = path.slice(0, -1);
   const out = $("hint");
   const schema = path && schemaAt(path);
   if (!schema) {
-    out.replaceChildren("Ctrl+Space shows what can be written.");
+    out.replaceChildren("Ctrl+Space shows what can be written here.");
     return;
   }
   const inner = resolve(schema);
   const focused = out.contains(document.activeElement) ? document.activeElement.textContent : null;
-  const fallback = schema.default !== undefined ? ` Without it: ${schema.default}.` : "";
+  const fallback = schema.default !== undefined ? ` Default: ${schema.default}.` : "";
   out.replaceChildren(make("b", {}, shownPath(path)), `: ${schema.description || inner?.description || ""}.${fallback}`);
   if (value && quantity(value)) {
     for (const [label, factor] of FACTORS) out.append(make("button", { onclick: () => scale(value, factor) }, label));
@@ -543,7 +543,7 @@ function scale(value, factor) {
   write(value.from, value.to, unit ? `${written} ${unit}` : written);
 }
 
-/** Paths as `--set` takes them: traffic by its name. */
+/** A path as `--set` takes it: traffic by its name. */
 function shownPath(path) {
   if (path[0] !== "traffic" || path.length < 2) return path.join(".");
   const name = scanned.values.find((one) => one.path[0] === "traffic" && one.path[1] === path[1] && one.path[2] === "name");
@@ -552,7 +552,7 @@ function shownPath(path) {
 
 const byPath = (found) => new Map(found.values.map((value) => [value.path.join("."), value.text]));
 
-/** What differs from the text as it was opened. */
+/** The differences from the text as opened. */
 function changes() {
   const before = byPath(scan(opened.text)), now = byPath(scanned);
   const list = [];
@@ -569,7 +569,7 @@ const NUMBERS_MAX = 60;
 
 function drawNumbers() {
   const before = byPath(scan(opened.text));
-  // A seed is a name: half of it is nothing.
+  // A seed is an identifier: halving it means nothing.
   const all = scanned.values.filter((value) => quantity(value) && value.path[0] !== "seed").slice(0, NUMBERS_MAX);
   const body = $("numbers");
   const focused = document.activeElement?.dataset?.number;
@@ -606,7 +606,7 @@ function reveal(at) {
 
 /** `key` is `bundled/NAME` or `file/PATH`; `text` and `hash` are as they were opened. */
 let opened = { key: "", text: "", hash: null };
-/** The key of the experiment that was asked for last: an answer about an earlier one comes too late. */
+/** The key of the experiment requested last: answers about earlier ones are stale. */
 let awaited = "";
 let folder = "";
 const isFile = () => opened.key.startsWith("file/");
@@ -641,12 +641,12 @@ const checkSoon = later(250, async () => {
   if (!found.problems.length) {
     $("title").textContent = found.title || opened.key;
     $("question").textContent = found.question;
-    $("checked").replaceChildren(make("span", { class: "fine" }, "✔ In order. "),
-      make("span", { class: "soft" }, `It runs ${show.time(found.duration)} of its own time.`));
+    $("checked").replaceChildren(make("span", { class: "fine" }, "✔ Valid. "),
+      make("span", { class: "soft" }, `It simulates ${show.time(found.duration)}.`));
   }
 });
 
-/** Shows problems: in the list, in the margin, and at their places. */
+/** Shows problems in the list, in the margin, and in the text. */
 function take(list) {
   const name = opened.key.replace(/^[a-z]+\//, "");
   problems = list.map((problem) => ({ ...problem, here: problem.file === name }));
@@ -754,28 +754,28 @@ function drawShelf() {
         one.title || one.name, make("small", {}, one.name))));
     return rows.length ? [make("h3", {}, title), make("ul", {}, ...rows)] : [];
   };
-  const more = lists.more ? [make("p", { class: "soft" }, "There are more files than are listed.")] : [];
+  const more = lists.more ? [make("p", { class: "soft" }, "There are more files than listed.")] : [];
   const all = [...part(`In ${folder}`, "file/"), ...more, ...part("Bundled", "bundled/")];
-  $("list").replaceChildren(...(all.length ? all : [make("p", { class: "soft" }, "None of this name.")]));
+  $("list").replaceChildren(...(all.length ? all : [make("p", { class: "soft" }, "None with this name.")]));
 }
 $("filter").addEventListener("input", drawShelf);
 
 /* ---------- runs ---------- */
 
 let runs = [];
-/** The run that is shown, as it was last heard of. */
+/** The run that is shown, as last reported. */
 let shown = null;
 const chosen = new Set();
 let stream = null, followed = null;
 const isOver = (record) => ["done", "stopped", "failed"].includes(record.stands);
-const STANDS = { waiting: "waits", running: "runs", stopping: "is stopping", done: "done", stopped: "stopped", failed: "failed" };
+const STANDS = { waiting: "waiting", running: "running", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
 
-/** Hears what happens to all runs, and how this one goes. */
+/** Subscribes to changes of all runs, and to the progress of this one. */
 function listen(id) {
   followed = id;
   stream?.close();
   stream = null;
-  // A page that nobody sees gives its connection to one that somebody does.
+  // A hidden page gives up its connection for one that is visible.
   if (document.hidden) return;
   const own = stream = new EventSource(id ? `/api/events?run=${id}` : "/api/events");
   own.addEventListener("open", () => { $("link").textContent = ""; $("link").className = "link"; });
@@ -788,7 +788,7 @@ function listen(id) {
 }
 document.addEventListener("visibilitychange", () => listen(followed));
 
-/** Without a run that was asked for, the newest of this experiment is shown: so a reload finds it. */
+/** If no run was requested, the newest of this experiment is shown, so that a reload finds it. */
 function pickRun() {
   if (shown || !opened.key) return;
   const own = runs.filter((record) => record.experiment === opened.key);
@@ -840,7 +840,7 @@ function clearRun() {
   if (followed !== null) listen(null);
 }
 
-/** News of the run that is shown. */
+/** An update of the run that is shown. */
 function hear(news) {
   if (!shown || news.id !== shown.id) return;
   if (news.gone) {
@@ -874,7 +874,7 @@ function drawState(news) {
   const parts = [];
   if (record.note) parts.push(make("p", { class: "soft" }, "With ", make("code", {}, record.note)));
   if (over) {
-    if (record.stands === "stopped") parts.push(make("p", { class: "fault" }, "Stopped: the figures are of what had run until then."));
+    if (record.stands === "stopped") parts.push(make("p", { class: "fault" }, "Stopped: the figures cover what had run until then."));
     if (record.stands === "done") parts.push(make("p", { class: "soft" }, `Done in ${record.took.toFixed(1)} s${record.quick ? ", a tenth of the time and no what-ifs" : ""}.`));
     if (record.stands === "failed") parts.push(make("p", { class: "fault" }, `It failed: ${record.words}`));
   } else {
@@ -882,22 +882,22 @@ function drawState(news) {
     const share = asks ? progress.done / progress.of : progress.share;
     $("bar").value = share;
     const left = !asks && share > 0.02 && news.elapsed > 1 ? `, about ${seconds(news.elapsed / share - news.elapsed)} left` : "";
-    $("left").textContent = record.stands === "waiting" ? "waits for its turn"
-      : record.stands === "stopping" ? "is stopping"
-        : asks ? `asking what if: ${progress.done} of ${progress.of}` : `${Math.floor(share * 100)} %${left}`;
+    $("left").textContent = record.stands === "waiting" ? "waiting for its turn"
+      : record.stands === "stopping" ? "stopping"
+        : asks ? `what-ifs: ${progress.done} of ${progress.of}` : `${Math.floor(share * 100)} %${left}`;
     $("stop").disabled = record.stands === "stopping";
   }
   $("state").replaceChildren(...parts);
 }
 
-/** Reads the part of a ledger that is looked at; whoever turned the page meanwhile wants another. */
+/** Fetches the visible part of a ledger, unless the user has paged on meanwhile. */
 async function look(own) {
   const { paths, resources } = own;
   const view = await ask(`/api/runs/${own.id}/ledger?paths=${paths}&resources=${resources}`);
   if (own.paths === paths && own.resources === resources) own.view = view;
 }
 
-/** A run has come to its end: its ledger is in a file, of which parts are shown. */
+/** A run has ended: its ledger is in a file, of which parts are shown. */
 async function finish() {
   const own = shown;
   if (own.record.stands === "failed") {
@@ -935,10 +935,10 @@ function drawRuns() {
     const title = all && record.experiment !== opened.key ? ` ${record.title}` : "";
     const name = make("button", { "data-at": `show ${record.id}`, title: "Show this run", onclick: () => showOther(record) }, `${record.id}`);
     const act = isOver(record)
-      ? make("button", { title: "Forget this run and its results", "aria-label": `Forget run ${record.id}`, onclick: () => ask(`/api/runs/${record.id}`, "DELETE").catch(() => {}) }, "×")
+      ? make("button", { title: "Delete this run and its results", "aria-label": `Delete run ${record.id}`, onclick: () => ask(`/api/runs/${record.id}`, "DELETE").catch(() => {}) }, "×")
       : make("button", { onclick: () => stop(record.id) }, "Stop");
     return make("tr", { class: record.id === shown?.id ? "open" : "" }, make("td", {}, pick), make("th", { scope: "row", class: "left" }, name, title,
-      make("span", { class: "note" }, record.note || (record.quick ? "quick" : "as it stands"))),
+      make("span", { class: "note" }, record.note || (record.quick ? "quick" : "unchanged"))),
     make("td", {}, STANDS[record.stands]), cell("rate", "goodput", "bit/s"), cell("time", "latency", "s"),
     make("td", { class: "wide" }, figures?.limits || ""), make("td", {}, act));
   };
@@ -966,7 +966,7 @@ function drawChosen() {
 
 /* ---------- what a run shows ---------- */
 
-/** A bar of shares, each with its class and what it is. */
+/** A bar of shares, each with its class and label. */
 function bar(parts, offset = 0) {
   const made = make("div", { class: "bar", "aria-hidden": "true" });
   const piece = (kind, share) => {
@@ -986,7 +986,7 @@ function table(caption, titles, rows) {
 
 const key = (...entries) => make("div", { class: "key" }, ...entries.map(([kind, label]) => make("span", {}, bar([[kind, 1]]), label)));
 
-/** The run before this one of the same experiment that has figures. */
+/** The previous run of the same experiment that has figures. */
 function before() {
   return runs.find((record) => record.id < shown.id && record.experiment === shown.record.experiment && record.figures && record.stands === "done" && record.quick === shown.record.quick);
 }
@@ -1014,7 +1014,7 @@ function drawView() {
     fact("loss", "share", totals.loss, "of one", "dropped packets per offered packet", { key: "loss", up: false }),
     fact("delivered", "packets", totals.delivered, "packets", "packets that arrived"),
     fact("dropped", "packets", totals.dropped, "packets", "packets dropped, for any reason"),
-    fact(over ? "ran" : "so far", "time", view.duration, "s", "of its own time"),
+    fact(over ? "simulated" : "so far", "time", view.duration, "s", "simulated time"),
   );
   drawWhatIfs(view);
   drawResources(view);
@@ -1024,7 +1024,7 @@ function drawView() {
 function drawVerdict(view, over) {
   const verdict = view.verdict;
   if (!verdict) {
-    const words = !over ? "The ledger so far. What limits it is said when all has run." : shown.record.quick ? "A quick run asks no what-ifs, and so says not what limits it." : "";
+    const words = !over ? "The ledger so far. The verdict comes when all has run." : shown.record.quick ? "A quick run has no what-ifs, and so no verdict." : "";
     $("verdict").replaceChildren(words ? make("p", { class: "words-of quiet" }, words) : "");
     return;
   }
@@ -1042,18 +1042,18 @@ function drawWhatIfs(view) {
     return make("tr", {}, make("th", { scope: "row" }, one.change), make("td", { class: "bars" }, bar([[one.gain >= 0 ? "good" : "worse", Math.abs(one.gain) / most]])),
       make("td", {}, gain(one.gain)), make("td", { class: "wide" }, `${one.metric} `, figure(kind, one.predicted, unit, `${one.metric}, predicted`)));
   });
-  $("what-ifs").replaceChildren(make("h3", {}, "What if"), table("Each change, run again by the model; the best first", ["change", "", "better by", "~then"], rows));
+  $("what-ifs").replaceChildren(make("h3", {}, "What if"), table("Each change, run again in the model, best first", ["change", "", "better by", "~predicted"], rows));
 }
 
 function pager(part, size, act) {
   if (part.count <= part.rows.length) return null;
   const last = Math.min(part.from + part.rows.length, part.count);
   const button = (label, from, off) => make("button", { disabled: off, onclick: () => act(from) }, label);
-  return make("div", { class: "more" }, button("← before", Math.max(0, part.from - size), part.from === 0),
+  return make("div", { class: "more" }, button("← previous", Math.max(0, part.from - size), part.from === 0),
     `${show.packets(part.from + 1)} to ${show.packets(last)} of ${show.packets(part.count)}`, button("next →", part.from + size, last >= part.count));
 }
 
-/** Another part of the ledger; only of a run that is over. */
+/** Another part of the ledger; only of a finished run. */
 async function page(change) {
   Object.assign(shown, change);
   if (!isOver(shown.record)) return;
@@ -1075,14 +1075,14 @@ function drawResources(view) {
     const most = uses.length ? `${uses[0][0]}` : "";
     return make("tr", { class: one.name === limit ? "limits" : "" }, make("th", { scope: "row" }, one.name, one.name === limit ? " ◀ limits" : ""),
       make("td", { class: "bars" }, bar([["serve", one.busy], ["blocked", one.blocked]])),
-      make("td", {}, figure("share", one.busy, "of one", "busy")), make("td", {}, one.blocked > 0 ? figure("share", one.blocked, "of one", "held up") : ""),
+      make("td", {}, figure("share", one.busy, "of one", "busy")), make("td", {}, one.blocked > 0 ? figure("share", one.blocked, "of one", "blocked") : ""),
       make("td", { class: "wide" }, most));
   });
-  keepOpen($("resources"), make("h3", {}, "Resources"), key(["serve", "busy"], ["blocked", "held up"]),
-    table("How busy each was", ["resource", "", "busy", "held up", "~most for"], rows), pager(part, 50, (resources) => page({ resources })));
+  keepOpen($("resources"), make("h3", {}, "Resources"), key(["serve", "busy"], ["blocked", "blocked"]),
+    table("Utilisation of each resource", ["resource", "", "busy", "blocked", "~mostly by"], rows), pager(part, 50, (resources) => page({ resources })));
 }
 
-/** Replaces what is in a box, and leaves the keyboard where it was. */
+/** Replaces a box's content and keeps the keyboard focus. */
 function keepOpen(box, ...children) {
   const scrolled = box.querySelector(".table")?.scrollLeft;
   const focus = document.activeElement?.closest?.("#paths select, .table");
@@ -1110,7 +1110,7 @@ function drawPaths(view) {
     const made = make("tr", { class: limit && one.resource === limit ? "limits" : "" }, make("th", { scope: "row", title: one.resource ? `served by ${one.resource}` : "pure delay" }, one.name),
       make("td", { class: "bars" }, bar([["wait", wait / whole], ["serve", service / whole], ["blocked", blocked / whole]], so / whole)),
       make("td", {}, wait > 0 ? figure("time", wait, "s", "mean wait") : ""), make("td", {}, service > 0 ? figure("time", service, "s", "mean service") : ""),
-      make("td", { class: "wide" }, blocked > 0 ? figure("time", blocked, "s", "mean time held up") : ""), make("td", {}, drops));
+      make("td", { class: "wide" }, blocked > 0 ? figure("time", blocked, "s", "mean time blocked") : ""), make("td", {}, drops));
     so += wait + service + blocked;
     return made;
   });
@@ -1120,8 +1120,8 @@ function drawPaths(view) {
     + `${show.rate(totals.goodput)}; ${show.packets(totals.delivered.packets)} of ${show.packets(totals.offered.packets)} packets arrived.`;
   const more = path.stages_count > path.stages.length ? make("p", { class: "soft" }, `The first ${path.stages.length} of ${path.stages_count} stages; the files have all.`) : null;
   keepOpen($("paths"), make("h3", {}, "Where the time goes"), part.count > 1 ? choice : make("span", {}, `${path.name}, ${path.class}`),
-    pager(part, 20, (paths) => page({ paths, path: 0 })), make("p", { class: "soft" }, facts), key(["wait", "waits"], ["serve", "is served"], ["blocked", "is held up"]),
-    table("Mean time of a delivered packet at each stage, in path order", ["stage", "", "waits", "is served", "~is held up", "dropped"], rows), more);
+    pager(part, 20, (paths) => page({ paths, path: 0 })), make("p", { class: "soft" }, facts), key(["wait", "wait"], ["serve", "service"], ["blocked", "blocked"]),
+    table("Mean time of a delivered packet at each stage, in path order", ["stage", "", "wait", "service", "~blocked", "dropped"], rows), more);
 }
 
 function drawFiles() {
@@ -1142,7 +1142,7 @@ let charts = [];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5], [1, 4]];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The three pictures of a run over its time; those that are there are only given new points. */
+/** The three plots of a run over simulated time; existing ones only get new points. */
 function drawCourse() {
   const course = shown.course;
   if (!course || !course.points?.length) return;
@@ -1151,8 +1151,8 @@ function drawCourse() {
   const pictures = [
     { title: "Goodput", kind: "rate", names: several ? ["all paths", ...course.paths] : course.paths,
       data: several ? [column((p) => p.goodput), ...course.paths.map((_, index) => column((p) => p.paths[index]))] : [column((p) => p.goodput)] },
-    { title: "Mean latency of the packets that arrive", kind: "time", names: ["latency"], data: [column((p) => p.latency)] },
-    { title: "Use of resources", kind: "share", names: course.resources, data: course.resources.map((_, index) => column((p) => p.used[index])) },
+    { title: "Mean latency of packets delivered", kind: "time", names: ["latency"], data: [column((p) => p.latency)] },
+    { title: "Utilisation of resources", kind: "share", names: course.resources, data: course.resources.map((_, index) => column((p) => p.used[index])) },
   ].filter((picture) => picture.data.length);
   const times = column((p) => p.at);
   const fits = charts.length === pictures.length && charts.every((chart, index) => chart.series.length === pictures[index].data.length + 1);
@@ -1165,7 +1165,7 @@ function drawCourse() {
   }
   for (const chart of charts) chart.destroy();
   charts = [];
-  $("course").replaceChildren(make("h3", {}, "Over its time"));
+  $("course").replaceChildren(make("h3", {}, "Over simulated time"));
   for (const picture of pictures) drawChart(times, picture);
 }
 
@@ -1185,11 +1185,11 @@ function drawChart(times, picture) {
       value: (_, value) => (value === null || value === undefined ? "" : show[picture.kind](value)),
     }))],
   }, [times, ...picture.data], at);
-  // The table is made when it is looked at, and again when there are new points.
+  // The table is made when it is opened, and again when there are new points.
   chart.fill = (times, picture) => {
     if (!details.open) { details.querySelector(".table")?.remove(); return; }
     const rows = times.map((time, row) => make("tr", {}, make("th", { scope: "row" }, show.time(time)),
-      ...picture.data.map((column) => make("td", {}, column[row] === null ? "none arrived" : show[picture.kind](column[row])))));
+      ...picture.data.map((column) => make("td", {}, column[row] === null ? "none delivered" : show[picture.kind](column[row])))));
     details.querySelector(".table")?.remove();
     details.append(table(`${picture.title}, from the time before to this one`, ["time", ...picture.names], rows));
   };
@@ -1228,7 +1228,7 @@ $("compare").addEventListener("click", async () => {
 });
 
 function drawCompared(found, first, second) {
-  const note = (id) => runs.find((record) => record.id === id)?.note || "as it stands";
+  const note = (id) => runs.find((record) => record.id === id)?.note || "unchanged";
   const units = { time: "s", rate: "bit/s", share: "of one", packets: "packets", number: "" };
   const part = (caption, lines) => {
     const rows = lines.rows.map((line) => {
@@ -1241,9 +1241,9 @@ function drawCompared(found, first, second) {
   };
   const verdict = (index, id) => make("p", {}, make("b", {}, `Run ${id}`), ` (${note(id)}): ${found.verdicts[index] || "no verdict"}`);
   $("compared").replaceChildren(...[verdict(0, first), verdict(1, second),
-    found.same ? make("p", { class: "soft" }, "Both are of the same text and seed.") : null,
-    ...part("Totals", found.totals), ...part("Mean time at each stage, the largest change first", found.stages),
-    ...part("Use of each resource, the largest change first", found.resources)].filter(Boolean));
+    found.same ? make("p", { class: "soft" }, "Both have the same text and seed.") : null,
+    ...part("Totals", found.totals), ...part("Mean time at each stage, largest change first", found.stages),
+    ...part("Utilisation of each resource, largest change first", found.resources)].filter(Boolean));
 }
 
 /* ---------- the keyboard ---------- */

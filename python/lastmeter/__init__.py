@@ -5,7 +5,7 @@
 >>> ledger.verdict["resource"]
 'bob.cpu'
 
-Numbers are SI base units: seconds, bits per second, bytes. What is written has its unit.
+Numbers are in SI base units: seconds, bits per second, bytes. Text has its unit.
 """
 
 from . import _lastmeter

@@ -1,4 +1,4 @@
-"""The program ``lastmeter``, as the package brings it: ``python -m lastmeter``."""
+"""The program ``lastmeter`` as part of the package: ``python -m lastmeter``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _lastmeter
 
 def main() -> int:
     """Runs the program with this process's arguments."""
-    # The program's own handling of Ctrl-C: the first keeps what there is, the second ends it.
+    # The program handles Ctrl-C itself: the first keeps the results so far, the second ends it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("LASTMETER_PYTHON", sys.executable)
     return _lastmeter.program(["lastmeter", *sys.argv[1:]])

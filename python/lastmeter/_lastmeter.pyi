@@ -1,4 +1,4 @@
-"""The part of the package that is written in Rust. Documentation stands with the objects."""
+"""The part of the package that is written in Rust. The objects have their documentation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike

@@ -1,4 +1,4 @@
-"""Goes on with the sweep in a folder, on a cluster: ``python -m lastmeter.cluster FOLDER ADDRESS``.
+"""Continues the sweep in a folder on a cluster: ``python -m lastmeter.cluster FOLDER ADDRESS``.
 
 ``lastmeter sweep ... --out FOLDER --cluster ADDRESS`` calls this.
 """
@@ -14,11 +14,11 @@ from .sweeping import work
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Gives the program's exit status: 0 done, 1 fell short, 2 bad input."""
+    """Returns the exit status: 0 done, 1 fell short, 2 bad input."""
     parser = argparse.ArgumentParser(prog="lastmeter.cluster", description=__doc__)
     parser.add_argument("folder", help="the folder of a sweep")
     parser.add_argument("address", help="a Dask scheduler, local:N, or slurm:N")
-    parser.add_argument("--json", action="store_true", help="print the result for programs")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     said = parser.parse_args(arguments)
     try:
         swept = Sweep.open(said.folder)

@@ -12,11 +12,11 @@ class Element:
     """Something with numbered ports that reacts to packets and to its own timers.
 
     Derive from it and write ``receive``; ``Graph.add`` puts it into a graph. A handler runs to
-    completion at one instant; what it does through its context is done when it returns.
+    completion at one instant; its actions on the context are carried out when it returns.
 
     >>> import lastmeter as lm
     >>> class Delay(lm.Element):
-    ...     '''Keeps each packet for a millisecond.'''
+    ...     '''Holds each packet for a millisecond.'''
     ...     def start(self, cx):
     ...         self.queue = []
     ...     def receive(self, cx, port, packet):
@@ -37,7 +37,7 @@ class Element:
     """
 
     timers: int = 1
-    """How many timers it uses."""
+    """Number of timers it uses."""
 
     def start(self, cx: Context) -> None:
         """Called once, before the first packet."""

@@ -1,4 +1,4 @@
-"""Networks, built in Python: the same experiment as a file would say."""
+"""Networks built in Python, equivalent to an experiment file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def load(
 ) -> Experiment:
     """Reads an experiment: a file, a folder with an ``experiment.toml``, or a bundled one by name.
 
-    ``set`` changes things as ``--set`` does: text stands as it is written.
+    ``set`` overrides values as ``--set`` does: text is taken as written.
 
     >>> import lastmeter as lm
     >>> lm.load("mm1", set={"traffic.customers.poisson.rate": "1 Gbit/s"}).title
@@ -26,7 +26,7 @@ def load(
     >>> lm.load("mm2")
     Traceback (most recent call last):
         ...
-    lastmeter.Problems: there is no file and no bundled experiment `mm2`: did you mean `mm1`?
+    lastmeter.Problems: there is no file or bundled experiment `mm2`: did you mean `mm1`?
     """
     return Experiment.load(name, set=dict(set or {}), seed=seed)
 
@@ -39,14 +39,14 @@ def parse(
     set: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> Experiment:
-    """Reads the text of an experiment file; ``folder`` is where captures are looked for."""
+    """Reads the text of an experiment file; captures are looked for in ``folder``."""
     return Experiment.parse(text, name=name, folder=folder, set=dict(set or {}), seed=seed)
 
 
 class Network:
-    """A network in the making: hosts, routers and links, and the traffic through them.
+    """A network under construction: hosts, routers and links, and the traffic through them.
 
-    Names of kinds and parameters are those of experiment files (``kinds`` has them all); where a
+    Kinds and parameters are named as in experiment files (``kinds`` lists them all); where a
     parameter has a dash, write an underscore.
 
     >>> import lastmeter as lm
@@ -73,14 +73,14 @@ class Network:
     def node(self, name: str, kind: str, *, count: int | None = None, **parameters: Any) -> Network:
         """Adds a node of any kind: ``node("s", "station", service={"exponential": "1 us"})``."""
         if name in self._nodes:
-            raise ValueError(f"there is a node `{name}` already")
+            raise ValueError(f"a node `{name}` exists already")
         self._nodes[name] = {kind: _named(parameters)}
         if count is not None:
             self._nodes[name]["count"] = count
         return self
 
     def host(self, name: str, *, count: int | None = None, **parameters: Any) -> Network:
-        """Adds a host, with a ``profile`` and an ``adapter`` where it has them."""
+        """Adds a host, optionally with a ``profile`` and an ``adapter``."""
         return self.node(name, "host", count=count, **parameters)
 
     def router(self, name: str, *, count: int | None = None, **parameters: Any) -> Network:
@@ -88,7 +88,7 @@ class Network:
         return self.node(name, "router", count=count, **parameters)
 
     def link(self, *between: str, **parameters: Any) -> Network:
-        """Joins nodes; more than two are a chain of equal links."""
+        """Links nodes; more than two form a chain of equal links."""
         self._links.append({"between": list(between), **_named(parameters)})
         return self
 
@@ -100,7 +100,7 @@ class Network:
 
     @property
     def toml(self) -> str:
-        """The experiment as a file would say it, for ``lastmeter run``."""
+        """The experiment as the text of a file, for ``lastmeter run``."""
         lines = [f"{key} = {to_toml(value)}" for key, value in self._head.items()]
         lines += ["", "[nodes]"]
         lines += [f"{to_toml(name)} = {to_toml(node)}" for name, node in self._nodes.items()]
@@ -122,7 +122,7 @@ class Network:
         threads: int | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> Run:
-        """Runs it; as ``Experiment.run``."""
+        """Runs it, as ``Experiment.run``."""
         return self.experiment().run(
             what_ifs=what_ifs, shuffle_ties=shuffle_ties, threads=threads, progress=progress
         )

@@ -1,6 +1,6 @@
-"""The program itself, for what measures this machine: in a process of its own.
+"""The program in a process of its own, for measurements of this machine.
 
-An interpreter and its threads would disturb what is measured.
+An interpreter and its threads would disturb them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def run_again() -> list[str]:
 
 
 def command(arguments: Sequence[str]) -> tuple[int, str]:
-    """Runs the program with these arguments, in a process of its own; gives its exit status (0 or
-    1: fell short) and what it printed. Bad input is an error.
+    """Runs the program with these arguments, in a process of its own; returns its exit status (0, or
+    1: fell short) and its output. Bad input is an error.
 
     >>> import lastmeter as lm
     >>> status, text = lm.command(["run", "mm1", "--quick", "--json"])
@@ -36,7 +36,7 @@ def command(arguments: Sequence[str]) -> tuple[int, str]:
     line = [sys.executable, "-m", "lastmeter", *arguments]
     done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1):
-        error = Problems(done.stderr.strip() or f"the program ended with {done.returncode}")
+        error = Problems(done.stderr.strip() or f"the program exited with {done.returncode}")
         error.problems = []
         raise error
     return done.returncode, done.stdout
@@ -49,8 +49,8 @@ def why(
     message: str = "4 KiB",
     packet: str = "14 KiB",
 ) -> Ledger:
-    """Explains a transfer: with ``host`` and ``adapter`` one of another time, modelled from their
-    profiles, else one on this machine, measured.
+    """Explains a transfer: with ``host`` and ``adapter``, between historic hosts, modelled from their
+    profiles; else one on this machine, measured.
 
     ``options`` are those of ``lastmeter why``: ``why("--mtu", "9000")``.
 
@@ -60,7 +60,7 @@ def why(
     """
     if host is not None or adapter is not None:
         if host is None or adapter is None or options:
-            raise TypeError("a modelled transfer has a host and an adapter, and no other options")
+            raise TypeError("a modelled transfer requires a host and an adapter, and takes no other options")
         return _lastmeter.historic(host, adapter, message=message, packet=packet)
     _, text = command(["why", "--json", *options])
     return Ledger.from_json(text)
@@ -77,8 +77,8 @@ def live(experiment: str, *options: str) -> Ledger:
 
 
 def blast(plan: str | PathLike[str], *options: str) -> dict[str, Any]:
-    """Sends and counts traffic between hosts, as a plan says; their agents are started with
-    ``lastmeter blast serve``. What became of each flow is in ``flows``.
+    """Sends and counts traffic between hosts, following a plan; start their agents with
+    ``lastmeter blast serve``. The result of each flow is in ``flows``.
 
     >>> import lastmeter as lm
     >>> found = lm.blast("plan.toml")                               # doctest: +SKIP
@@ -101,8 +101,8 @@ def bench(name: str = "", *, quick: bool = False) -> list[dict[str, Any]]:
 
 
 def dq(*options: str) -> list[dict[str, Any]]:
-    """Runs the stress load of distributed queueing on threads; what its cells tell beside what was
-    published.
+    """Runs the stress load of distributed queueing on threads; the figures from its backlog cells
+    beside the published ones.
 
     >>> import lastmeter as lm
     >>> found = lm.dq("--quick")                                    # doctest: +SKIP
@@ -114,5 +114,5 @@ def dq(*options: str) -> list[dict[str, Any]]:
 def compare(
     first: Ledger, second: Ledger, names: tuple[str, str] = ("first", "second")
 ) -> dict[str, Any]:
-    """Two ledgers side by side; as ``Ledger.compare``."""
+    """Two ledgers side by side, as ``Ledger.compare``."""
     return first.compare(second, names)

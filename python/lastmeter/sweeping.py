@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _TASK_SECONDS = 0.5
-"""A task of a cluster should take about so long: sending it takes a few milliseconds."""
+"""Target length of a cluster's task: sending it takes a few milliseconds."""
 _FLUSH_SECONDS = 2.0
-"""Rows are written at most so often."""
+"""Shortest time between writes of rows."""
 _ATTEMPTS = 3
-"""A run whose machine was lost so often is given up."""
+"""A run is given up after losing its machine this many times."""
 
 
 def sweep(
@@ -42,16 +42,16 @@ def sweep(
 ) -> Sweep:
     """Runs an experiment many times, with different values and seeds.
 
-    ``over`` has a key of the experiment and its values: a list, or text as behind ``--over KEY=``
+    ``over`` has a key of the experiment and its values: a list, or text as in ``--over KEY=...``
     (``"1 ms..1 s log / 4"``). ``design`` makes points of them: every combination (``grid``), the
-    first values together and then the second ones (``zip``), or ``count`` points drawn at
+    first values together, then the second ones (``zip``), or ``count`` points drawn at
     ``random`` or as a Latin hypercube (``lhs``). Each point is run with ``seeds`` seeds, the same
     ones at all points, and with ``until="goodput 2 %"`` until the 95 % confidence interval of a
-    measure is so narrow, ``most`` times at most.
+    measure is that narrow, at most ``most`` times.
 
-    With ``out``, the rows stand in a Parquet data set as soon as they are there; Ctrl-C keeps them,
-    and ``resume=True`` goes on. ``cluster`` is the address of a Dask scheduler, ``"local:2"``,
-    ``"slurm:8"`` (jobs, by dask-jobqueue), or a Dask client or cluster; it makes the same rows.
+    With ``out``, rows are saved to a Parquet data set while the sweep runs; Ctrl-C keeps them, and
+    ``resume=True`` continues. ``cluster`` is the address of a Dask scheduler, ``"local:2"``,
+    ``"slurm:8"`` (jobs, by dask-jobqueue), or a Dask client or cluster; the rows are the same.
 
     >>> import lastmeter as lm
     >>> swept = lm.sweep(lm.load("mm1", set={"duration": "2 ms"}),
@@ -95,7 +95,7 @@ def work(
     cluster: Any = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> None:
-    """Does what is left of a sweep, here or on a cluster."""
+    """Does the rest of a sweep, here or on a cluster."""
     tell = progress if progress is not None else _Line()
     try:
         if cluster is None:
@@ -114,7 +114,7 @@ def work(
 
 
 def connect(cluster: Any) -> tuple[Any, list[Any]]:
-    """A Dask client for what somebody calls a cluster, and what is to be closed afterwards."""
+    """A Dask client for the ``cluster`` argument, and what to close afterwards."""
     import distributed
 
     if isinstance(cluster, distributed.Client):
@@ -140,7 +140,7 @@ def connect(cluster: Any) -> tuple[Any, list[Any]]:
 
 
 def jobqueue() -> Any:
-    """The package dask-jobqueue, which would take Ctrl-C for itself when it is imported."""
+    """The package dask-jobqueue, which on import would install its own Ctrl-C handler."""
     handler = signal.getsignal(signal.SIGINT)
     import dask_jobqueue
 
@@ -150,13 +150,13 @@ def jobqueue() -> Any:
 
 
 def _task(text: str) -> tuple[bytes, float]:
-    """What a machine of the cluster does: rows, and how long they took."""
+    """The work of a machine in the cluster: returns rows, and how long they took."""
     began = time.perf_counter()
     return run_task(text), time.perf_counter() - began
 
 
 def _on_cluster(swept: Sweep, client: Any, tell: Callable[[int, int], object]) -> None:
-    """Hands runs out in tasks of about half a second; a run whose machine is lost is done again.
+    """Hands out runs in tasks of about half a second; a run whose machine is lost is repeated.
 
     A row is entered when its task's result is here, and once: the schedule refuses it twice.
     """
@@ -172,7 +172,7 @@ def _on_cluster(swept: Sweep, client: Any, tell: Callable[[int, int], object]) -
     try:
         while True:
             places = max(1, sum(client.nthreads().values()))
-            # Two tasks for each place: the next is there when one is done.
+            # Two tasks per slot: when one is done, the next is already there.
             while len(running) < 2 * places:
                 runs = swept.take(size)
                 if not runs:
@@ -192,7 +192,7 @@ def _on_cluster(swept: Sweep, client: Any, tell: Callable[[int, int], object]) -
                 swept.give_back(runs)
                 if max(lost[run] for run in runs) >= _ATTEMPTS:
                     raise
-                # Alone, so that one that ends its machine takes no others with it.
+                # Alone, so that a run that kills its machine affects no others.
                 size = 1
                 continue
             future.release()
@@ -213,7 +213,7 @@ def _on_cluster(swept: Sweep, client: Any, tell: Callable[[int, int], object]) -
 
 
 class _Line:
-    """How far a sweep is, in a line of a terminal, with the time left."""
+    """A sweep's progress in one line of the terminal, with the time left."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

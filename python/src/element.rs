@@ -1,8 +1,8 @@
 //! Elements written in Python, and what their handlers are given.
 //!
-//! A handler is given a [`Context`] whose acts are done when it returns, in their order, at its instant:
-//! as an element in Rust may not call others, neither may one in Python. What an element holds back is
-//! accounted to a stage of its own, so that the books balance by themselves.
+//! A handler is given a [`Context`] whose actions are carried out when it returns, in order, at its instant:
+//! like one in Rust, an element may not call others. Time for which an element holds packets back is
+//! accounted to a stage of its own, so that the books always balance.
 
 use crate::problem::wrong;
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, PathId, Quantity, Rate};
@@ -16,17 +16,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Different reasons to drop that the elements of one graph may have.
+/// Limit on the distinct drop reasons of one graph's elements.
 const REASONS_MAX: usize = 64;
 
-/// What the elements of a graph that are written in Python share.
+/// State shared by a graph's elements written in Python.
 #[derive(Default)]
 pub(super) struct Shared {
     /// The first exception that a handler raised.
     pub(super) failure: Mutex<Option<PyErr>>,
-    /// Packets that Python let go of and that had gone nowhere.
+    /// Packets that Python released without sending, delivering or dropping them.
     pub(super) forgotten: AtomicU64,
-    /// Reasons to drop, which the books keep for as long as the program runs.
+    /// Drop reasons, which live as long as the program.
     reasons: Mutex<BTreeSet<&'static str>>,
     pub(super) watch: Watch,
 }
@@ -46,10 +46,12 @@ impl Shared {
             return Ok(known);
         }
         if reasons.len() == REASONS_MAX {
-            let words = format!("more than {REASONS_MAX} reasons to drop; a reason is a kind");
+            let words = format!(
+                "more than {REASONS_MAX} distinct drop reasons; use few, without details of the packet"
+            );
             return Err(PyRuntimeError::new_err(words));
         }
-        // There are few, and a book speaks of them after the graph is gone.
+        // There are few, and the books refer to them after the graph is gone.
         let kept: &'static str = Box::leak(reason.to_owned().into_boxed_str());
         reasons.insert(kept);
         Ok(kept)
@@ -66,7 +68,7 @@ pub(super) fn time(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     })?;
     match (0.0..=1e6).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(wrong(value.py(), format!("{seconds} s is no time of a run"))),
+        false => Err(wrong(value.py(), format!("{seconds} s is not a time within a run"))),
     }
 }
 
@@ -89,14 +91,14 @@ pub(super) fn rate(py: Python<'_>, text: &str) -> PyResult<Rate> {
     Rate::parse(text).map_err(|error| wrong(py, error))
 }
 
-/// A packet. It has one owner: who sends, delivers or drops it has it no longer.
+/// A packet. It has one owner: whoever sends, delivers or drops it no longer has it.
 #[pyclass(module = "lastmeter")]
 pub(crate) struct Packet {
-    /// `None` once it has gone.
+    /// `None` once it is gone.
     inner: Option<Inner>,
-    /// Whether it is going, by an act of this handler.
+    /// Whether an action of this handler sends, delivers or drops it.
     going: bool,
-    /// Whether the element has said itself where the packet's time went.
+    /// Whether the element itself has accounted for the packet's time.
     accounted: bool,
     /// When this element got it.
     arrived: Time,
@@ -119,7 +121,7 @@ impl Packet {
 }
 
 pub(super) fn gone() -> PyErr {
-    PyRuntimeError::new_err("this packet was sent, delivered or dropped already")
+    PyRuntimeError::new_err("this packet has already been sent, delivered or dropped")
 }
 
 impl Drop for Packet {
@@ -158,7 +160,7 @@ impl Packet {
         self.here_mut()?.flow = FlowId(flow);
         Ok(())
     }
-    /// Its place within its flow, from 0.
+    /// Its sequence number within its flow, from 0.
     #[getter]
     fn seq(&self) -> PyResult<u64> {
         Ok(self.here()?.seq)
@@ -178,7 +180,7 @@ impl Packet {
         self.here_mut()?.class = class;
         Ok(())
     }
-    /// The path of the ledger that it is accounted to.
+    /// The path in the ledger to which it is accounted.
     #[getter]
     fn path(&self) -> PyResult<u32> {
         Ok(self.here()?.path.0)
@@ -198,7 +200,7 @@ impl Packet {
     }
 }
 
-/// One thing that a handler did.
+/// An action of a handler.
 enum Act {
     Make(Py<Packet>),
     Send(u16, Py<Packet>, Time),
@@ -208,7 +210,7 @@ enum Act {
     Disarm(u32),
 }
 
-/// What a handler may do, for as long as it runs.
+/// What a handler may do while it runs.
 #[pyclass(module = "lastmeter")]
 pub(crate) struct Context {
     now: Time,
@@ -227,7 +229,7 @@ impl Context {
         Ok(())
     }
     fn stream(&mut self) -> PyResult<&mut Stream> {
-        let over = "this context was of a handler that has returned";
+        let over = "this context belongs to a handler that has returned";
         self.stream.as_mut().ok_or_else(|| PyRuntimeError::new_err(over))
     }
     fn timer(&self, timer: u32) -> PyResult<u32> {
@@ -239,7 +241,7 @@ impl Context {
             }
         }
     }
-    /// The packet goes, by the act that follows.
+    /// Takes the packet, for the action that follows.
     fn take(&mut self, packet: &Bound<'_, Packet>) -> PyResult<Py<Packet>> {
         self.stream()?;
         let mut inside = packet.borrow_mut();
@@ -256,8 +258,8 @@ impl Context {
     fn now(&self) -> f64 {
         self.now.since_start().as_secs_f64()
     }
-    /// Sends a packet out of a port, now, or when `after` has passed: what is sent through one port
-    /// leaves in the order of sending.
+    /// Sends a packet out of a port, now or `after` a time: packets leave a port in the order in which they
+    /// were sent.
     #[pyo3(signature = (port, packet, *, after=None))]
     fn send(
         &mut self,
@@ -275,13 +277,13 @@ impl Context {
         let packet = self.take(packet)?;
         self.act(Act::Deliver(packet))
     }
-    /// The packet ends here, for a reason in a word or two.
+    /// Drops the packet, for a reason in a word or two.
     fn drop(&mut self, packet: &Bound<'_, Packet>, reason: &str) -> PyResult<()> {
         let reason = self.shared.reason(reason)?;
         let packet = self.take(packet)?;
         self.act(Act::Drop(packet, reason))
     }
-    /// A new packet, accounted to a path from now on.
+    /// Makes a packet, accounted to a path from now on.
     fn make(&mut self, py: Python<'_>, path: u32, size: &Bound<'_, PyAny>) -> PyResult<Py<Packet>> {
         if path >= self.paths {
             return Err(wrong(py, format!("there is no path {path}: `Graph.path` makes one")));
@@ -307,21 +309,21 @@ impl Context {
         let at = match (after, at) {
             (Some(after), None) => self.now.saturating_add(time(after)?),
             (None, Some(at)) => Time::START + time(at)?,
-            _ => return Err(PyTypeError::new_err("say `after` or `at`")),
+            _ => return Err(PyTypeError::new_err("give `after` or `at`")),
         };
         self.act(Act::Arm(timer, at))
     }
-    /// Makes sure that a timer does not expire.
+    /// Disarms a timer.
     #[pyo3(signature = (timer=0))]
     fn disarm(&mut self, timer: u32) -> PyResult<()> {
         let timer = self.timer(timer)?;
         self.act(Act::Disarm(timer))
     }
-    /// A number from 0 to below 1, from the element's own stream.
+    /// A random number in [0, 1) from the element's own stream.
     fn random(&mut self) -> PyResult<f64> {
         Ok(self.stream()?.unit())
     }
-    /// A time in seconds, exponentially distributed with this mean.
+    /// A random time in seconds, exponentially distributed with this mean.
     fn exponential(&mut self, mean: &Bound<'_, PyAny>) -> PyResult<f64> {
         let draw = Draw::Exponential(time(mean)?);
         Ok(draw.sample(self.stream()?).as_secs_f64())
@@ -334,13 +336,13 @@ pub(super) struct Foreign {
     pub(super) stage: StageId,
     pub(super) timers: u32,
     pub(super) paths: u32,
-    /// What it has got or made and not let go.
+    /// The packets that it received or made and still holds.
     pub(super) held: u64,
     pub(super) shared: Arc<Shared>,
 }
 
 impl Foreign {
-    /// Calls a handler and does what it did.
+    /// Calls a handler and carries out its actions.
     fn call(
         &mut self,
         cx: &mut Engine<'_>,
@@ -349,7 +351,7 @@ impl Foreign {
         timer: Option<TimerId>,
     ) {
         if self.shared.failed() {
-            // The run is ending; what comes of it is the exception.
+            // The run is ending; its result is the exception.
             if let Some((_, packet)) = arrived {
                 cx.drop(packet, None, "an element failed");
             }
@@ -423,8 +425,8 @@ impl Foreign {
         }
     }
 
-    /// The packet, with the time that it spent here: held back as waiting, then until it departs
-    /// as service.
+    /// The packet with the time that it spent here: held back counts as waiting, then until departure as
+    /// service.
     fn release(
         &mut self,
         py: Python<'_>,

@@ -80,7 +80,7 @@ impl Experiment {
         Experiment::new(py, found.name, text, found.folder, sets(set, seed)?)
     }
 
-    /// Reads the text of an experiment file; `folder` is where the names of captures start from.
+    /// Reads the text of an experiment file; names of captures are relative to `folder`.
     #[staticmethod]
     #[pyo3(signature = (text, *, name="experiment", folder=None, set=None, seed=None))]
     fn parse(
@@ -94,7 +94,7 @@ impl Experiment {
         Experiment::new(py, name.to_owned(), text, folder, sets(set, seed)?)
     }
 
-    /// A copy with something changed, as by `--set`.
+    /// A copy with changes, as with `--set`.
     #[pyo3(signature = (set=None, *, seed=None))]
     fn change(
         &self,
@@ -116,22 +116,22 @@ impl Experiment {
     fn text(&self) -> &str {
         &self.text
     }
-    /// What it is called.
+    /// Its title.
     #[getter]
     fn title(&self) -> &str {
         &self.inner.title
     }
-    /// What it is meant to answer.
+    /// The question that it answers.
     #[getter]
     fn question(&self) -> &str {
         &self.inner.question
     }
-    /// How long it runs, in seconds.
+    /// How long it runs, in simulated seconds.
     #[getter]
     fn duration(&self) -> f64 {
         self.inner.duration.as_secs_f64()
     }
-    /// What names its random streams.
+    /// The seed of its random streams.
     #[getter]
     fn seed(&self) -> u64 {
         self.inner.seed
@@ -147,11 +147,11 @@ impl Experiment {
         self.inner.nodes.iter().map(|node| node.name.clone()).collect()
     }
 
-    /// Runs it: once, and with `what_ifs` again with each change that might help.
+    /// Runs it once, and with `what_ifs` again with each change that might help.
     ///
-    /// The interpreter's lock is free meanwhile. `progress` is called now and then with the share
-    /// that is done, from 0 to 1, of the run itself and then of the what-ifs. Ctrl-C ends the run,
-    /// and so does an exception of `progress`. `pcap` writes what crosses links: `{"a->b": "file"}`.
+    /// The interpreter's lock is released meanwhile. `progress` is called periodically with the share
+    /// done, from 0 to 1, of the run itself and then of the what-ifs. Ctrl-C or an exception in `progress`
+    /// ends the run. `pcap` captures links in files: `{"a->b": "file"}`.
     #[pyo3(signature = (
         *, what_ifs=true, quick=false, shuffle_ties=0, threads=None, progress=None, pcap=None
     ))]
@@ -199,8 +199,7 @@ impl Experiment {
         Ok(Run { ledger: Arc::new(ledger), left_out, shuffle })
     }
 
-    /// Runs it with something changed: resources so many times as fast, stages that cost nothing,
-    /// every buffer so many times as large.
+    /// Runs it with changes: factors for the speed of resources, stages at no cost, a factor for all buffers.
     ///
     /// >>> import lastmeter as lm
     /// >>> tandem = lm.load("tandem", set={"duration": "5 ms"})
@@ -216,12 +215,12 @@ impl Experiment {
         buffers: f64,
     ) -> PyResult<Ledger> {
         let ratio = |times: f64| {
-            // Engines count in whole numbers; a thousandth is fine enough for a question.
+            // Engines use whole numbers; a resolution of a thousandth suffices.
             const PARTS: u64 = 1000;
             let parts = (times * PARTS as f64).round();
             match (1.0..1e12).contains(&parts) {
                 true => Ok((parts as u64, PARTS)),
-                false => Err(wrong(py, format!("{times} times is too much or too little"))),
+                false => Err(wrong(py, format!("a factor of {times} is out of range"))),
             }
         };
         let faster = speed.into_iter().flatten();
@@ -247,7 +246,7 @@ impl Experiment {
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 #[pyclass(frozen, module = "lastmeter")]
 pub(crate) struct Run {
     ledger: Arc<lastmeter_ledger::Ledger>,
@@ -257,7 +256,7 @@ pub(crate) struct Run {
 
 #[pymethods]
 impl Run {
-    /// The account of it.
+    /// Its ledger.
     #[getter]
     fn ledger(&self) -> Ledger {
         Ledger { inner: self.ledger.clone() }
@@ -267,8 +266,8 @@ impl Run {
     fn left_out(&self) -> usize {
         self.left_out
     }
-    /// What random orders of simultaneous events moved: `runs`, `tolerance`, `moved`; `None` where
-    /// nobody asked.
+    /// What random orders of simultaneous events changed: `runs`, `tolerance`, `moved`; `None` unless
+    /// requested.
     #[getter]
     fn shuffle<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let json = self.shuffle.as_ref().map(serde_json::to_string);

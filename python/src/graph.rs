@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// (['odd'], 0.5)
 #[pyclass(module = "lastmeter")]
 pub(crate) struct Graph {
-    /// `None` once it has run. Elements may move between threads and not be looked at by two.
+    /// `None` once it has run. Elements are `Send` and not `Sync`.
     elements: Mutex<Option<Elements>>,
     seed: u64,
     foreign: bool,
@@ -60,7 +60,7 @@ impl Graph {
         self.elements.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
     fn open(&mut self) -> PyResult<&mut Elements> {
-        let over = "this graph has run; make another one";
+        let over = "this graph has already run; make another one";
         self.elements().as_mut().ok_or_else(|| PyRuntimeError::new_err(over))
     }
     fn element(&mut self, py: Python<'_>, name: &str, element: Box<dyn Element>) -> PyResult<u32> {
@@ -75,7 +75,7 @@ impl Graph {
     }
 }
 
-/// The queue that a dict describes, read as a link's would be.
+/// The queue that a dict describes, parsed like a link's.
 fn queue(py: Python<'_>, described: Option<&Bound<'_, PyDict>>) -> PyResult<Nested> {
     let words = match described {
         Some(dict) => crate::value::to_toml(dict.as_any())?,
@@ -90,7 +90,7 @@ fn queue(py: Python<'_>, described: Option<&Bound<'_, PyDict>>) -> PyResult<Nest
     let experiment = Experiment::parse("queue", text, &[], &Builtin);
     let experiment = experiment.map_err(|list| crate::problem::problems(py, &list))?;
     let queue = experiment.links.first().and_then(|link| link.values.given("queue"));
-    queue.ok_or_else(|| wrong(py, "this is no queue"))
+    queue.ok_or_else(|| wrong(py, "this is not a queue"))
 }
 
 #[pymethods]
@@ -116,8 +116,8 @@ impl Graph {
         Ok(path.0)
     }
 
-    /// Packets of one size at a rate, evenly spaced or as a Poisson process; `packets` of them at
-    /// most.
+    /// A source of packets of one size at a rate, evenly spaced or as a Poisson process; at most `packets` of
+    /// them.
     #[pyo3(signature = (name, path, *, rate, size, poisson=false, packets=None, flow=0))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn source(
@@ -144,9 +144,9 @@ impl Graph {
         self.element(py, name, Box::new(Source::new(flow, pattern, span)))
     }
 
-    /// A queue and what serves it: a line of some `rate`, or a `service` of a constant time (or,
-    /// with `exponential`, of that mean). `queue` is as in experiments:
-    /// `{"drop-tail": {"packets": 10}}`. Adds a resource of this name and a stage to the ledger.
+    /// A queue and its server: a line with a `rate`, or a constant `service` time (with `exponential`, its
+    /// mean). `queue` is as in experiments: `{"drop-tail": {"packets": 10}}`. Adds a resource of this
+    /// name and a stage to the ledger.
     #[pyo3(signature = (name, *, rate=None, service=None, exponential=false, queue=None))]
     fn server(
         &mut self,
@@ -167,7 +167,7 @@ impl Graph {
                 let draw = if exponential { Draw::Exponential(mean) } else { Draw::Constant(mean) };
                 (Service::Draw(draw), ResourceKind::Engine, None)
             }
-            _ => return Err(PyTypeError::new_err("say `rate` or `service`")),
+            _ => return Err(PyTypeError::new_err("give `rate` or `service`")),
         };
         let queue = self::queue(py, queue)?;
         let seed = self.seed;
@@ -185,13 +185,13 @@ impl Graph {
         self.element(py, name, Box::new(Sink::default()))
     }
 
-    /// An element written in Python: an `Element`, with `receive` and, where it wants, `start` and
-    /// `expire`. What it holds back becomes a stage of its own in the ledger.
+    /// An element written in Python: an `Element` with `receive` and optionally `start` and `expire`. The
+    /// time for which it holds packets back is a stage of its own in the ledger.
     fn add(&mut self, py: Python<'_>, name: &str, element: &Bound<'_, PyAny>) -> PyResult<u32> {
         const TIMERS_MAX: u32 = 1024;
         for handler in ["start", "receive", "expire"] {
             if !element.hasattr(handler)? {
-                let words = format!("an element has a `{handler}`: derive it from `Element`");
+                let words = format!("an element must have `{handler}`: derive it from `Element`");
                 return Err(PyTypeError::new_err(words));
             }
         }
@@ -200,19 +200,19 @@ impl Graph {
             None => 1,
         };
         if timers > TIMERS_MAX {
-            return Err(wrong(py, format!("{timers} timers; {TIMERS_MAX} are most")));
+            return Err(wrong(py, format!("{timers} timers; at most {TIMERS_MAX} are allowed")));
         }
         let info = StageInfo::new(name.to_owned(), None);
         let stage = self.open()?.stage(info);
         let (object, shared) = (element.clone().unbind(), self.shared.clone());
         self.foreign = true;
-        // Paths are declared before what makes packets for them.
+        // Paths are declared before the sources that use them.
         let paths = self.paths;
         let foreign = Foreign { object, stage, timers, paths, held: 0, shared };
         self.element(py, name, Box::new(foreign))
     }
 
-    /// Joins an output port to an input port, `delay` away.
+    /// Connects an output port to an input port, with a `delay`.
     #[pyo3(signature = (source, target, *, output=0, input=0, delay=None))]
     fn connect(
         &mut self,
@@ -234,14 +234,14 @@ impl Graph {
         joined.map_err(|error| wrong(py, error))
     }
 
-    /// Joins port 0 of each to port 0 of the next.
+    /// Connects port 0 of each to port 0 of the next.
     #[pyo3(signature = (*elements))]
     fn chain(&mut self, py: Python<'_>, elements: Vec<u32>) -> PyResult<()> {
         elements.windows(2).try_for_each(|pair| self.connect(py, pair[0], pair[1], 0, 0, None))
     }
 
-    /// Runs it for so long, in its own time, and closes the books. Ctrl-C ends the run, and so does
-    /// an exception of an element, which is raised here.
+    /// Runs it for this simulated time and closes the books. Ctrl-C ends the run, as does an exception in an
+    /// element, which is raised here.
     #[pyo3(signature = (duration, *, title="graph"))]
     fn run(
         &mut self,
@@ -270,12 +270,12 @@ impl Graph {
         }
         let fault = |error: lastmeter_engine::Error| EngineError::new_err(error.to_string());
         let engine = ran.map_err(fault)?;
-        // Packets that Python keeps are held; those that it let go of are nowhere.
+        // Packets that Python still references are held; those that it released are lost track of.
         let forgotten = shared.forgotten.load(Ordering::Relaxed);
         if forgotten > 0 {
             return Err(EngineError::new_err(format!(
-                "{forgotten} packets were forgotten: an element sends, delivers, drops or keeps \
-                 each that it gets or makes"
+                "{forgotten} packets were lost track of: an element must send, deliver, drop or keep \
+                 each packet that it receives or makes"
             )));
         }
         let outcome = engine.finish().map_err(fault)?;

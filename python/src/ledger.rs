@@ -40,7 +40,7 @@ impl Ledger {
 
 #[pymethods]
 impl Ledger {
-    /// A ledger from its JSON, as `run --json` prints it or a folder of results has it.
+    /// A ledger from its JSON, as printed by `run --json` or in a folder of results.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Ledger> {
         ledger::json::from_json(text).map(Ledger::new).map_err(|error| wrong(py, error))
@@ -51,7 +51,7 @@ impl Ledger {
     fn title(&self) -> &str {
         &self.inner.title
     }
-    /// How long the run was, in seconds of its own time.
+    /// How long the run was, in simulated seconds.
     #[getter]
     fn duration(&self) -> f64 {
         self.inner.duration
@@ -77,12 +77,12 @@ impl Ledger {
         self.inner.provenance.partial
     }
     /// What limits the paths: `resource`, `utilisation`, `confidence`, `runner_up`, `words`; `None`
-    /// where nothing was asked or offered.
+    /// where no what-ifs were run or nothing was offered.
     #[getter]
     fn verdict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.part(py, "verdict")
     }
-    /// What is left over where there should be nothing.
+    /// The residuals of the balance, which should be zero.
     #[getter]
     fn balance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.part(py, "balance")
@@ -92,7 +92,7 @@ impl Ledger {
     fn provenance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.part(py, "provenance")
     }
-    /// What a reader should know of the figures.
+    /// Notes on the figures.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.inner.notes.clone()
@@ -107,7 +107,7 @@ impl Ledger {
     fn stages(&self) -> PyResult<Table> {
         self.table(Part::Stages)
     }
-    /// A row for each reason for which a stage dropped.
+    /// A row for each reason for which a stage dropped packets.
     #[getter]
     fn drops(&self) -> PyResult<Table> {
         self.table(Part::Drops)
@@ -128,7 +128,7 @@ impl Ledger {
         self.table(Part::WhatIfs)
     }
 
-    /// All of it, as its JSON has it.
+    /// All of it, as in its JSON.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &self.to_json())
     }
@@ -140,7 +140,7 @@ impl Ledger {
     fn to_html(&self) -> String {
         report::html::render(&self.inner)
     }
-    /// As the terminal shows it.
+    /// As shown in the terminal.
     #[pyo3(signature = (width=100, color=false))]
     pub(crate) fn to_text(&self, width: usize, color: bool) -> String {
         let style = report::terminal::Style { width: width.max(60), color, unicode: true };
@@ -167,7 +167,7 @@ impl Ledger {
         dict.set_item("text", comparison.text(100))?;
         Ok(dict)
     }
-    /// Writes ledger.json, ledger.html and the tables as Parquet into a folder; gives the page.
+    /// Writes ledger.json, ledger.html and the tables as Parquet into a folder; returns the page's path.
     fn save(&self, py: Python<'_>, folder: PathBuf) -> PyResult<PathBuf> {
         lastmeter::results::write(&folder, &self.inner).map_err(|error| complaint(py, error))
     }
@@ -185,7 +185,7 @@ impl Ledger {
         self.inner == other.inner
     }
     fn _repr_html_(&self) -> String {
-        // A page of its own, so that its style and a notebook's do not meet.
+        // A document of its own, so that its style and a notebook's do not interfere.
         let page = self.to_html().replace('&', "&amp;").replace('"', "&quot;");
         format!(
             "<iframe srcdoc=\"{page}\" style=\"width:100%;height:760px;border:0\" \

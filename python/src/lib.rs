@@ -1,5 +1,5 @@
-//! The glue between Lastmeter and Python: the module `lastmeter._lastmeter`, which the package
-//! `lastmeter` is made of.
+//! The glue between Lastmeter and Python: the module `lastmeter._lastmeter` behind the package
+//! `lastmeter`.
 //!
 //! | module       | gives Python                                            |
 //! |--------------|---------------------------------------------------------|
@@ -10,7 +10,7 @@
 //! | `reproduce`  | published values, ours beside them                      |
 //! | `element`    | packets, and elements written in Python                 |
 //! | `graph`      | graphs of elements, some of them written in Python      |
-//! | `verbs`      | what else the program can do                            |
+//! | `verbs`      | the program's other commands                            |
 //! | `watched`    | long work: without the interpreter's lock, with Ctrl-C  |
 
 mod element;
@@ -27,7 +27,7 @@ mod watched;
 
 use pyo3::prelude::*;
 
-/// What `lastmeter` is made of; use the package, whose names are documented.
+/// The native part of `lastmeter`; use the package, whose names are documented.
 #[pymodule]
 mod _lastmeter {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Errors: what is wrong with what the user wrote, with the place of each problem.
+//! Errors: problems in what the user wrote, each with its place.
 
 use lastmeter::Complaint;
 use lastmeter_lab::document::Problem;
@@ -11,7 +11,7 @@ create_exception!(
     lastmeter,
     Problems,
     PyValueError,
-    "Something is wrong with an experiment, an override, a plan or a name.\n\n\
+    "An experiment, an override, a plan or a name has problems.\n\n\
      `problems` is a list of dicts with the file, line, column and key of each, what was found, \
      and what would be right."
 );
@@ -19,7 +19,7 @@ create_exception!(
     lastmeter,
     EngineError,
     PyRuntimeError,
-    "The model is at fault: books that do not balance, or a run that makes no progress."
+    "A bug in the model: books that do not balance, or a run that makes no progress."
 );
 
 /// Problems, as people read them and as data.
@@ -34,20 +34,20 @@ pub(crate) fn problems(py: Python<'_>, problems: &[Problem]) -> PyErr {
     error
 }
 
-/// A text of ours as an error without place.
+/// A message as an error without place.
 pub(crate) fn wrong(py: Python<'_>, words: impl std::fmt::Display) -> PyErr {
     let error = Problems::new_err(words.to_string());
-    // A list that cannot be made leaves the words, which say all.
+    // If the list cannot be made, the message still says all.
     let _ = error.value(py).setattr("problems", pyo3::types::PyList::empty(py));
     error
 }
 
-/// A complaint of the program's.
+/// An error of the program.
 pub(crate) fn complaint(py: Python<'_>, Complaint(words): Complaint) -> PyErr {
     wrong(py, words.trim_end())
 }
 
-/// Why a run gave no ledger.
+/// Why a run has no ledger.
 pub(crate) fn failure(py: Python<'_>, failure: Failure) -> PyErr {
     match failure {
         Failure::Problems(list) => problems(py, &list),

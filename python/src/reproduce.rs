@@ -10,7 +10,7 @@ use lastmeter_repro::{Error, Means, Options, Report, Row, Shelf, Style, plan};
 use pyo3::prelude::*;
 use std::sync::Mutex;
 
-/// What comes of a reproduction: a row for each published value.
+/// The result of a reproduction: a row for each published value.
 #[pyclass(frozen, module = "lastmeter")]
 pub(crate) struct Reproduction {
     report: Report,
@@ -26,7 +26,7 @@ fn error(py: Python<'_>, error: Error) -> PyErr {
 /// Reproduces published tables and figures: a row (`E-64`), a system (`A`, `J`, `N`, `D`, `E`), an
 /// experiment (`cim-equations`), or `all`.
 ///
-/// `progress` is called now and then with the share of the experiments that are done.
+/// `progress` is called periodically with the share of the experiments done.
 ///
 /// >>> import lastmeter as lm
 /// >>> row = lm.repro("J-18").rows.rows()[0]
@@ -49,7 +49,7 @@ pub(crate) fn repro(
     let work = || {
         let mut sheets = Vec::new();
         for job in jobs {
-            // Between two experiments: a computation has no way to be stopped.
+            // Checked between experiments: a computation cannot be interrupted.
             if watch.control.stopped() {
                 break;
             }
@@ -115,7 +115,7 @@ impl Reproduction {
     fn summaries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &serde_json::to_string(&self.report.summaries()).unwrap_or_default())
     }
-    /// A JSON object for each row, a line each.
+    /// One JSON object per row, one per line.
     fn to_json_lines(&self) -> String {
         self.report.json_lines().unwrap_or_default()
     }
@@ -123,7 +123,7 @@ impl Reproduction {
     fn to_html(&self) -> String {
         lastmeter_repro::html::render(&self.report, &[], &[])
     }
-    /// As the terminal shows it.
+    /// As shown in the terminal.
     #[pyo3(signature = (width=100))]
     fn to_text(&self, width: usize) -> String {
         self.report.table(Style { width, colour: false })

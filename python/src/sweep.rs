@@ -17,7 +17,7 @@ use pyo3::types::{PyDict, PyString};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Everything that the rows of a sweep depend on, as data: whoever has it computes the same rows.
+/// Everything that the rows of a sweep depend on, as data: the same plan gives the same rows.
 ///
 /// >>> import lastmeter as lm
 /// >>> plan = lm.Plan.make(
@@ -42,9 +42,9 @@ fn factor(key: &str, values: &Bound<'_, PyAny>) -> PyResult<Result<Factor, Strin
 
 #[pymethods]
 impl Plan {
-    /// Plans a sweep of an experiment over factors: lists of values, or text as behind `--over KEY=`
+    /// Plans a sweep of an experiment over factors: lists of values, or text as in `--over KEY=...`
     /// (`"1 ms..1 s log / 4"`). `design` is `grid`, `zip`, `random` or `lhs`, the last two with
-    /// `count` points. Each value is tried before anything runs.
+    /// `count` points. Each value is checked before anything runs.
     #[staticmethod]
     #[pyo3(signature = (
         experiment, over, *, design="grid", count=None, seeds=None, until=None, most=None,
@@ -69,7 +69,7 @@ impl Plan {
             factors.push(factor(&key.extract::<String>()?, &values)?.map_err(fault)?);
         }
         let drawn = seed.unwrap_or(1);
-        let count = || count.ok_or_else(|| fault(format!("`{design}` needs `count` points")));
+        let count = || count.ok_or_else(|| fault(format!("`{design}` requires `count`")));
         let (points, words) = match design {
             "grid" => (design::grid(&factors), "grid".to_owned()),
             "zip" => (design::list(&factors), "values taken together".to_owned()),
@@ -81,7 +81,9 @@ impl Plan {
                 (design::latin(&factors, count()?, drawn), words)
             }
             other => {
-                return Err(fault(format!("`{other}` is no design: grid, zip, random or lhs")));
+                return Err(fault(format!(
+                    "`{other}` is not a design: write grid, zip, random or lhs"
+                )));
             }
         };
         let until = until.map(Until::parse).transpose().map_err(fault)?;
@@ -133,8 +135,8 @@ impl Plan {
         };
         self.inner.points.iter().map(point).collect()
     }
-    /// These runs (point, replicate) as a task for another machine: text for `run_task`, with no
-    /// more of the plan than it needs.
+    /// These runs (point, replicate) as a task for another machine: text for `run_task`, with only the part of
+    /// the plan that it needs.
     fn task(&self, py: Python<'_>, runs: Vec<(u64, u64)>) -> PyResult<String> {
         let mut numbers: Vec<u64> = runs.iter().map(|&(point, _)| point).collect();
         numbers.sort_unstable();
@@ -154,7 +156,7 @@ impl Plan {
         });
         Ok(task.to_string())
     }
-    /// The experiment of one run, so that it can be looked at more closely.
+    /// The experiment of one run, for closer inspection.
     fn experiment(&self, py: Python<'_>, point: u64, replicate: u64) -> PyResult<Experiment> {
         let sets = self.inner.sets_of(Run { point, replicate });
         let folder = self.inner.folder.as_ref().map(PathBuf::from);
@@ -170,11 +172,11 @@ impl Plan {
     }
 }
 
-/// Does the runs of a task that `Plan.task` made, one after the other, and gives their rows for
-/// `Sweep.enter`: what a machine of a cluster does.
+/// Executes the runs of a task from `Plan.task`, one after another, and returns their rows for `Sweep.enter`:
+/// what a cluster's machine does.
 #[pyfunction]
 pub(crate) fn run_task(py: Python<'_>, task: &str) -> PyResult<Vec<u8>> {
-    let fault = |words: &str| wrong(py, format!("this is no task of a sweep: {words}"));
+    let fault = |words: &str| wrong(py, format!("this is not a task of a sweep: {words}"));
     let task: serde_json::Value =
         serde_json::from_str(task).map_err(|error| fault(&error.to_string()))?;
     if task["version"] != env!("CARGO_PKG_VERSION") {
@@ -192,7 +194,7 @@ pub(crate) fn run_task(py: Python<'_>, task: &str) -> PyResult<Vec<u8>> {
     if numbers.len() != plan.points.len() {
         return Err(fault("its points have no numbers"));
     }
-    // A cluster's worker is no main thread, whose signals could be looked at.
+    // A cluster's worker is not a main thread, so its signals cannot be checked.
     let rows = py.detach(|| {
         let disk = Disk::new(plan.folder.as_ref().map(PathBuf::from));
         let watch = Watch::default();
@@ -207,20 +209,20 @@ pub(crate) fn run_task(py: Python<'_>, task: &str) -> PyResult<Vec<u8>> {
     serde_json::to_vec(&rows).map_err(|error| wrong(py, error))
 }
 
-/// A sweep: its plan, what of it is done, and where its rows are kept.
+/// A sweep: its plan, what of it is done, and where its rows are saved.
 ///
-/// Usually made by `sweep`. With a folder, rows stand in its data set as soon as they are flushed.
+/// Usually made by `sweep`. With a folder, flushed rows are in its data set.
 #[pyclass(frozen, module = "lastmeter")]
 pub(crate) struct Sweep {
     plan: sweep::Plan,
     schedule: Mutex<Schedule>,
-    kept: Mutex<Kept>,
+    saved: Mutex<Saved>,
 }
 
-struct Kept {
+struct Saved {
     folder: Option<Folder>,
     rows: Vec<Row>,
-    /// From here on, rows are not in the folder yet.
+    /// Rows from this index on are not in the folder yet.
     written: usize,
 }
 
@@ -231,18 +233,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Sweep {
     fn new(plan: sweep::Plan, schedule: Schedule, folder: Option<Folder>, rows: Vec<Row>) -> Sweep {
         let written = rows.len();
-        let kept = Mutex::new(Kept { folder, rows, written });
-        Sweep { plan, schedule: Mutex::new(schedule), kept }
+        let saved = Mutex::new(Saved { folder, rows, written });
+        Sweep { plan, schedule: Mutex::new(schedule), saved }
     }
 
     fn with_report<T>(&self, look: impl FnOnce(&Report<'_>) -> T) -> T {
         let schedule = locked(&self.schedule);
-        let kept = locked(&self.kept);
-        look(&Report::new(&self.plan, &kept.rows, &schedule))
+        let saved = locked(&self.saved);
+        look(&Report::new(&self.plan, &saved.rows, &schedule))
     }
 
     fn sorted(&self) -> Vec<Row> {
-        let mut rows = locked(&self.kept).rows.clone();
+        let mut rows = locked(&self.saved).rows.clone();
         rows.sort_by_key(|row| (row.point, row.replicate));
         rows
     }
@@ -250,7 +252,7 @@ impl Sweep {
 
 #[pymethods]
 impl Sweep {
-    /// Begins the sweep of a plan; with `out`, makes the folder of its data set.
+    /// Starts the sweep of a plan; with `out`, creates the folder of its data set.
     #[staticmethod]
     #[pyo3(signature = (plan, out=None))]
     fn begin(py: Python<'_>, plan: &Plan, out: Option<PathBuf>) -> PyResult<Sweep> {
@@ -260,7 +262,7 @@ impl Sweep {
         let schedule = Schedule::new(&plan);
         Ok(Sweep::new(plan, schedule, folder, Vec::new()))
     }
-    /// Opens the sweep in a folder, to go on with it or to read it.
+    /// Opens the sweep in a folder, to continue or to read it.
     #[staticmethod]
     fn open(py: Python<'_>, out: PathBuf) -> PyResult<Sweep> {
         let (folder, rows) = Folder::open(&out).map_err(|error| complaint(py, error))?;
@@ -269,8 +271,8 @@ impl Sweep {
         Ok(Sweep::new(plan, schedule, Some(folder), rows))
     }
 
-    /// Does what is left, on all cores or as many threads as are given. `progress` is called now
-    /// and then with the runs that are done and those that there will be, as far as is known.
+    /// Does the remaining runs, on all cores or the given number of threads. `progress` is called
+    /// periodically with the number of runs done and expected.
     #[pyo3(signature = (*, threads=None, progress=None))]
     fn work(
         &self,
@@ -283,10 +285,10 @@ impl Sweep {
         let watch = Watch::default();
         let crew = Crew { parallel: &pool, threads: pool.count(), library: &disk, watch: &watch };
         let work = || -> Result<(), Complaint> {
-            let mut kept = locked(&self.kept);
-            let added = local(&self.plan, &self.schedule, kept.folder.as_mut(), crew)?;
-            kept.rows.extend(added);
-            kept.written = kept.rows.len();
+            let mut saved = locked(&self.saved);
+            let added = local(&self.plan, &self.schedule, saved.folder.as_mut(), crew)?;
+            saved.rows.extend(added);
+            saved.written = saved.rows.len();
             Ok(())
         };
         let tell = |py: Python<'_>| {
@@ -297,14 +299,14 @@ impl Sweep {
         watched(py, &watch, tell, work)?.map_err(|error| complaint(py, error))
     }
 
-    /// Takes up to so many runs (point, replicate), for another machine; fewer where more depend on
-    /// what is not done yet.
+    /// Takes up to `count` runs (point, replicate) for another machine; fewer where the rest depend on runs not
+    /// done yet.
     fn take(&self, count: usize) -> Vec<(u64, u64)> {
         let mut schedule = locked(&self.schedule);
         let next = std::iter::from_fn(|| schedule.take()).take(count);
         next.map(|run| (run.point, run.replicate)).collect()
     }
-    /// Gives back runs that were taken and will not come.
+    /// Returns runs that were taken and will not be done.
     fn give_back(&self, runs: Vec<(u64, u64)>) {
         let mut schedule = locked(&self.schedule);
         // The last one given back is the next one taken.
@@ -312,42 +314,42 @@ impl Sweep {
             schedule.give_back(Run { point, replicate });
         }
     }
-    /// Enters the rows that `run_task` gave, each exactly once.
+    /// Enters the rows from `run_task`, each exactly once.
     fn enter(&self, py: Python<'_>, rows: &[u8]) -> PyResult<usize> {
         let rows: Vec<Row> = serde_json::from_slice(rows).map_err(|error| wrong(py, error))?;
         let mut schedule = locked(&self.schedule);
-        let mut kept = locked(&self.kept);
+        let mut saved = locked(&self.saved);
         let count = rows.len();
         for row in rows {
             schedule.enter(&row).map_err(|words| wrong(py, words))?;
-            kept.rows.push(row);
+            saved.rows.push(row);
         }
         Ok(count)
     }
-    /// Writes what is not in the folder yet.
+    /// Writes the rows that are not in the folder yet.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        let mut kept = locked(&self.kept);
-        let Kept { folder, rows, written } = &mut *kept;
+        let mut saved = locked(&self.saved);
+        let Saved { folder, rows, written } = &mut *saved;
         if let Some(folder) = folder {
             folder.add(&rows[*written..]).map_err(|error| complaint(py, error))?;
         }
         *written = rows.len();
         Ok(())
     }
-    /// Writes what is not in the folder yet, and the result point by point.
+    /// Writes the rows that are not in the folder yet, and the result of each point.
     fn conclude(&self, py: Python<'_>) -> PyResult<()> {
         self.flush(py)?;
         let schedule = locked(&self.schedule);
-        let kept = locked(&self.kept);
-        match &kept.folder {
+        let saved = locked(&self.saved);
+        match &saved.folder {
             Some(folder) => folder
-                .conclude(&Report::new(&self.plan, &kept.rows, &schedule))
+                .conclude(&Report::new(&self.plan, &saved.rows, &schedule))
                 .map_err(|error| complaint(py, error)),
             None => Ok(()),
         }
     }
 
-    /// Runs that are done, runs that failed, and runs that there will be, as far as is known.
+    /// Runs done, runs failed, and runs expected so far.
     #[getter]
     fn progress(&self) -> (u64, u64, u64) {
         locked(&self.schedule).progress()
@@ -362,19 +364,19 @@ impl Sweep {
     fn plan(&self) -> Plan {
         Plan { inner: self.plan.clone() }
     }
-    /// A row for each run: which it was, the factors, figures over all paths, why it failed.
+    /// A row for each run: its identity, the factors, figures over all paths, why it failed.
     #[getter]
     fn runs(&self) -> PyResult<Table> {
         Table::new(sweep::runs(&self.plan, &self.sorted()))
     }
-    /// A row for each path and class of the runs that were done since the sweep was begun or
-    /// opened; the data set in the folder has all.
+    /// A row for each path and class of the runs done since the sweep was started or opened; the data
+    /// set in the folder has all.
     #[getter]
     fn paths(&self) -> PyResult<Table> {
         let columns = sweep::paths(&self.plan, &self.sorted());
         Table::new(if columns.rows() > 0 { columns } else { Columns::default() })
     }
-    /// The result as JSON has it: a mean with its 95 % interval for each measure of each point.
+    /// The result as in its JSON: for each measure of each point, a mean with its 95 % confidence interval.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let json = self.with_report(|report| report.json().to_string());
         loads(py, &json)

@@ -1,5 +1,5 @@
-//! Tables, through the Arrow C data interface: polars, pandas, pyarrow and DuckDB read them where
-//! they are.
+//! Tables through the Arrow C data interface: polars, pandas, pyarrow and DuckDB read them without
+//! copying.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, UInt64Type};
@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 use std::sync::Arc;
 
-/// A table: columns with names, in SI base units.
+/// A table: named columns in SI base units.
 ///
-/// Whatever knows Arrow reads it without copying: `polars.DataFrame(table)`,
+/// Anything that supports Arrow reads it without copying: `polars.DataFrame(table)`,
 /// `pyarrow.table(table)`, `duckdb.sql("from table")`, or the shortcuts below.
 ///
 /// >>> import lastmeter as lm
@@ -30,7 +30,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of these columns, whose numbers are not copied.
+    /// The table of these columns, without copying.
     pub(crate) fn new(columns: Columns) -> PyResult<Table> {
         let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) =
             columns.0.into_iter().map(array).unzip();
@@ -129,7 +129,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The protocol lets a producer ignore a wish that it cannot fulfil.
+        // The protocol lets a producer ignore a requested schema.
         drop(requested_schema);
         let batches = [Ok(self.batch.clone())];
         let reader = RecordBatchIterator::new(batches, self.batch.schema());

@@ -4,12 +4,12 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// JSON as Python has it.
+/// JSON as Python objects.
 pub(crate) fn loads<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (json,))
 }
 
-/// A value as it stands in an experiment file.
+/// A value as written in an experiment file.
 ///
 /// >>> from lastmeter import _lastmeter
 /// >>> _lastmeter.to_toml({"drop-tail": {"packets": 200}})
@@ -44,12 +44,12 @@ pub(crate) fn to_toml(value: &Bound<'_, PyAny>) -> PyResult<String> {
     }
     let found = value.get_type().name()?;
     Err(PyTypeError::new_err(format!(
-        "a {found} cannot stand in an experiment: give text, a number, a flag, a list or a dict"
+        "a {found} cannot be a value in an experiment: give text, a number, a flag, a list or a dict"
     )))
 }
 
 fn quoted(text: &str) -> String {
-    // A text of JSON is one of TOML as well.
+    // A JSON string is also a TOML string.
     serde_json::Value::from(text).to_string()
 }
 
@@ -61,8 +61,8 @@ fn key(text: &str) -> String {
     }
 }
 
-/// The overrides of a dict, as `--set` has them: text stands as it is, so that `"10 Mbit/s"` is a
-/// rate and `"3"` a number.
+/// The overrides of a dict, as for `--set`: text is taken as written, so that `"10 Mbit/s"` is a rate and
+/// `"3"` a number.
 pub(crate) fn sets(set: Option<&Bound<'_, PyDict>>, seed: Option<u64>) -> PyResult<Vec<String>> {
     let mut sets = Vec::new();
     for (key, value) in set.into_iter().flatten() {
@@ -72,7 +72,7 @@ pub(crate) fn sets(set: Option<&Bound<'_, PyDict>>, seed: Option<u64>) -> PyResu
     Ok(sets)
 }
 
-/// One value as it stands behind `KEY=`.
+/// One value as written after `KEY=`.
 pub(crate) fn level(value: &Bound<'_, PyAny>) -> PyResult<String> {
     match value.cast::<PyString>() {
         Ok(text) => Ok(text.to_string()),

@@ -1,4 +1,4 @@
-//! What else the program can do.
+//! The program's other commands.
 
 use crate::ledger::Ledger;
 use crate::problem::{failure, wrong};
@@ -20,7 +20,7 @@ pub(crate) fn experiments() -> Vec<String> {
     lastmeter_lab::library::experiments()
 }
 
-/// What can be said of a kind of node, queue or traffic; without a name, of all.
+/// The parameters of a kind of node, queue or traffic; without a name, of all.
 ///
 /// >>> import lastmeter as lm
 /// >>> lm.kinds("drop-tail")["family"]
@@ -48,7 +48,7 @@ fn page(py: Python<'_>, name: &str) -> PyResult<&'static lastmeter_base::kind::P
     pages::find(name).map_err(|near| {
         let hint = match near {
             Some(near) => format!("did you mean `{}`?", near.name),
-            None => "`kinds()` has them all".to_owned(),
+            None => "`kinds()` lists them all".to_owned(),
         };
         wrong(py, format!("there is no kind `{name}`: {hint}"))
     })
@@ -60,7 +60,7 @@ pub(crate) fn schema<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     loads(py, &lastmeter_lab::schema::text())
 }
 
-/// Looks addresses up in a routing table (text or MRT) and says how each answer was found.
+/// Looks addresses up in a routing table (text or MRT) and shows how each answer was found.
 #[pyfunction]
 pub(crate) fn lookup<'py>(
     py: Python<'py>,
@@ -72,7 +72,7 @@ pub(crate) fn lookup<'py>(
     let tables = tables.map_err(|error| wrong(py, format!("`{}`, {error}", file.display())))?;
     let answer = |text: String| {
         let address: Result<IpAddr, _> = text.parse();
-        let address = address.map_err(|_| wrong(py, format!("`{text}` is no address")))?;
+        let address = address.map_err(|_| wrong(py, format!("`{text}` is not an address")))?;
         let json = serde_json::to_string(&tables.explain(address));
         loads(py, &json.unwrap_or_default())
     };
@@ -80,7 +80,7 @@ pub(crate) fn lookup<'py>(
 }
 
 /// Measures this host: memory, system calls, context switches, timers, the path from socket to
-/// socket. Takes about fifteen seconds. Gives its constants, and the same as a profile (TOML).
+/// socket. Takes about 15 s. Returns its constants, and the same as a profile (TOML).
 #[pyfunction]
 pub(crate) fn calibrate<'py>(py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, String)> {
     let watch = Watch::default();
@@ -91,8 +91,7 @@ pub(crate) fn calibrate<'py>(py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, St
     Ok((loads(py, &json)?, toml))
 }
 
-/// A transfer between two hosts of another time, modelled from their profiles, with verdict and
-/// what-ifs.
+/// A transfer between two historic hosts, modelled from their profiles, with verdict and what-ifs.
 #[pyfunction]
 #[pyo3(signature = (host, adapter, *, message="4 KiB", packet="14 KiB"))]
 pub(crate) fn historic(
@@ -111,13 +110,13 @@ pub(crate) fn historic(
     ledger.map(Ledger::new).map_err(|error| failure(py, error))
 }
 
-/// Runs the program `lastmeter` with these arguments, its name first; gives its exit status.
+/// Runs the program `lastmeter` with these arguments, its name first; returns its exit status.
 #[pyfunction]
 pub(crate) fn program(py: Python<'_>, arguments: Vec<String>) -> u8 {
     py.detach(|| lastmeter::program(arguments.into_iter().map(Into::into)))
 }
 
-/// Says how a helper process is started, which has to import this module.
+/// Sets the command that starts a helper process, which has to import this module.
 #[pyfunction]
 pub(crate) fn started_by(command: Vec<String>) {
     worker::is_started_by(command.into_iter().map(Into::into).collect());

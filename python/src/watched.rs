@@ -1,5 +1,4 @@
-//! Long work: without the interpreter's lock, while somebody watches for Ctrl-C and says how far
-//! it is.
+//! Long work: without the interpreter's lock, while Ctrl-C is watched for and progress is reported.
 
 use lastmeter::threads::Threads;
 use lastmeter_lab::run::Watch;
@@ -8,12 +7,11 @@ use pyo3::prelude::*;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often signals are looked at and progress is told.
+/// How often signals are checked and progress is reported.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Does `work` in a thread of its own, without the lock. Meanwhile `tell` is called now and then
-/// with the lock; where it fails, or Ctrl-C was pressed, the work is asked to stop, and that error
-/// is what comes of it.
+/// Does `work` in a thread of its own, without the lock. Meanwhile `tell` is called periodically with the
+/// lock; if it fails or Ctrl-C was pressed, the work is stopped and that error is returned.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     watch: &Watch,
@@ -25,7 +23,7 @@ pub(crate) fn watched<T: Send>(
             let (done, waiting) = channel();
             let thread = scope.spawn(move || {
                 let result = work();
-                // Nobody listens any more only if this thread is being waited for.
+                // The receiver is gone only if this thread is already being joined.
                 let _ = done.send(());
                 result
             });
@@ -53,7 +51,7 @@ pub(crate) fn watched<T: Send>(
     })
 }
 
-/// As many threads as were asked for, or as there are cores.
+/// The requested number of threads, or one per core.
 pub(crate) fn threads(py: Python<'_>, threads: Option<usize>) -> PyResult<Threads> {
     Threads::new(threads).map_err(|words| crate::problem::wrong(py, words))
 }

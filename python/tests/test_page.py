@@ -129,7 +129,7 @@ def open_experiment(page: Page, name: str) -> None:
     link = page.get_by_role("link", name=name)
     link.click()
     expect(link).to_have_attribute("aria-current", "true")
-    expect(page.locator("#checked")).to_contain_text("In order")
+    expect(page.locator("#checked")).to_contain_text("Valid")
 
 
 def write(page: Page, text: str) -> None:
@@ -145,7 +145,7 @@ def run(page: Page) -> None:
 
 def done(page: Page) -> None:
     expect(page.locator("#state")).to_contain_text("Done in")
-    expect(page.locator("#facts")).to_contain_text("ran")
+    expect(page.locator("#facts")).to_contain_text("simulated")
 
 
 def delivered(page: Page) -> int:
@@ -203,7 +203,7 @@ def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
     expect(words.get_by_role("option", selected=True)).to_contain_text("codel")
     text.press("Tab")
     assert "queue = { codel = { } }" in re.sub(r" +", " ", text.input_value())
-    expect(page.locator("#checked")).to_contain_text("In order")
+    expect(page.locator("#checked")).to_contain_text("Valid")
     # A choice inside of a kind, asked for.
     text.press("Control+Space")
     expect(words).to_contain_text("target")
@@ -250,7 +250,7 @@ def test_a_mistake_is_shown_at_its_place_and_mended(page: Page) -> None:
     bubble = page.locator("#bubble")
     expect(bubble).to_be_visible()
     bubble.get_by_role("button", name="Write station").click()
-    expect(page.locator("#checked")).to_contain_text("In order")
+    expect(page.locator("#checked")).to_contain_text("Valid")
 
 
 def test_a_run_that_fails_says_where_and_the_page_goes_on(page: Page) -> None:
@@ -283,7 +283,7 @@ def test_a_run_is_followed_reloaded_and_stopped(page: Page) -> None:
     assert delivered(page) > first
     expect(page.locator("#course .chart")).to_have_count(3)
     page.locator("#stop").click()
-    expect(page.locator("#state")).to_contain_text("Stopped: the figures are of what had run")
+    expect(page.locator("#state")).to_contain_text("Stopped: the figures cover what had run")
     expect(page.locator("#runs")).to_contain_text("stopped")
 
 
@@ -292,12 +292,12 @@ def test_two_tabs_see_the_same_run_and_keep_their_own_text(page: Page, server: S
     other = page.context.new_page()
     faults = watch(other, server)
     other.goto(page.url)
-    expect(other.locator("#checked")).to_contain_text("In order")
+    expect(other.locator("#checked")).to_contain_text("Valid")
     changed = QUEUE.format(duration="1000 s")
     write(other, changed)
     run(page)
     expect(page.locator("#facts")).to_contain_text("so far")
-    row = other.locator("#runs tr", has_text="runs").first
+    row = other.locator("#runs tr", has_text="running").first
     row.get_by_role("button", name=re.compile(r"^\d+$")).click()
     expect(other.locator("#facts")).to_contain_text("so far")
     other.locator("#stop").click()
@@ -416,7 +416,7 @@ def test_everything_fits_and_is_reached_by_keyboard(browser: Browser, server: Se
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.goto(f"{server.url}#file/queue.toml")
-    expect(page.locator("#checked")).to_contain_text("In order")
+    expect(page.locator("#checked")).to_contain_text("Valid")
     page.locator("#quick").check()
     run(page)
     done(page)
@@ -454,7 +454,7 @@ def test_when_the_program_ends_the_page_says_so(browser: Browser, tmp_path: Path
     context = browser.new_context()
     page = context.new_page()
     page.goto(server.url)
-    expect(page.locator("#checked")).to_contain_text("In order")
+    expect(page.locator("#checked")).to_contain_text("Valid")
     began = time.monotonic()
     server.close()
     assert time.monotonic() - began < 30

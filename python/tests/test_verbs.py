@@ -76,7 +76,7 @@ def test_addresses_are_looked_up() -> None:
     table = ROOT / "examples" / "routes" / "table.txt"
     [answer] = lm.lookup(table, ["128.252.153.160"])
     assert (answer["prefix"], answer["next_hop"]) == ("128.252.153.160/28", 4)
-    with pytest.raises(lm.Problems, match="no address"):
+    with pytest.raises(lm.Problems, match="not an address"):
         lm.lookup(table, ["128.252.153"])
     with pytest.raises(OSError):
         lm.lookup(table / "nothing", [])
@@ -129,7 +129,7 @@ def test_traffic_is_sent_to_an_agent(tmp_path: Path) -> None:
     [flow] = found["flows"]
     assert flow["sent"] == 500 == flow["received"] + flow["sink"]["damaged"] + flow["lost"]
     plan.write_text(PLAN.format(at="nowhere"))
-    with pytest.raises(lm.Problems, match="is no agent"):
+    with pytest.raises(lm.Problems, match="is not an agent"):
         lm.blast(plan)
 
 

@@ -71,7 +71,7 @@ impl fmt::Display for Bytes {
         if let Some((size, unit)) = BINARY.into_iter().find(exact) {
             return write!(f, "{} {unit}", self.0 / size);
         }
-        // Packet sizes read best as they are.
+        // Packet sizes read best in bytes.
         match DECIMAL.into_iter().find(|&(size, _)| self.0 >= size && self.0 >= 100_000) {
             Some((size, unit)) => {
                 crate::text::write_significant(f, self.0 as f64 / size as f64)?;

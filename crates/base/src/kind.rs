@@ -1,5 +1,5 @@
-//! What a thing that experiments can name looks like from outside: one description, from which
-//! everything that speaks of its parameters is made.
+//! The description of a kind, that is, anything that experiments can name: one page, from which everything
+//! about its parameters is generated.
 //!
 //! ```text
 //!            +--> decoding a TOML file, with its messages
@@ -7,15 +7,15 @@
 //!            +--> the page that `lastmeter kinds NAME` prints
 //! ```
 //!
-//! A page stands in the file of the thing that it describes, so that the two change together.
+//! A page is in the file of the kind that it describes, so that the two change together.
 
 use crate::{Bytes, Draw, Duration, PerByte, Rate};
 use std::collections::BTreeMap;
 
-/// A thing that experiments can name, described.
+/// The description of a kind.
 #[derive(Debug)]
 pub struct Page {
-    /// As experiments write it.
+    /// Its name in experiments.
     pub name: &'static str,
     /// What it can be used as.
     pub family: Family,
@@ -23,42 +23,42 @@ pub struct Page {
     pub what: &'static str,
     /// A drawing of its ports.
     pub ports: &'static str,
-    /// What can be said about it.
+    /// Its parameters.
     pub params: &'static [Param],
-    /// Where it is described, with the section; empty where it needs no source.
+    /// Its source, with the section; empty where it needs none.
     pub source: &'static str,
     /// Where it differs from its source, and why.
     pub deviations: &'static [&'static str],
-    /// What it counts, and what each count means.
+    /// Its counters, with their meanings.
     pub counters: &'static [(&'static str, &'static str)],
-    /// An experiment that shows it, and runs.
+    /// A runnable example experiment.
     pub example: &'static str,
-    /// Where it stands in the source.
+    /// Its place in the source code.
     pub place: SourcePlace,
 }
 
-/// What a thing can be used as. In a file, exactly one kind of a family is written as the key of a
-/// table: `queue = { drop-tail = { packets = 200 } }`.
+/// What a kind can be used as. In a file, exactly one kind of a family is the key of a table:
+/// `queue = { drop-tail = { packets = 200 } }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// The file as a whole, and its parts that come in one kind only.
+    /// The file as a whole, and parts of which there is only one kind.
     Experiment,
     /// A node of the network.
     Node,
     /// A queue discipline.
     Queue,
-    /// What sends packets.
+    /// A source of packets.
     Traffic,
-    /// A file that describes a host, and its parts that come in one kind only.
+    /// A file that describes a host, and parts of which there is only one kind.
     Profile,
     /// What the stages of a host compete for.
     Resource,
-    /// A way for a host to receive.
+    /// A host's reception policy.
     Reception,
 }
 
 impl Family {
-    /// As it is called in messages.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Family::Experiment => "part of an experiment",
@@ -81,7 +81,7 @@ pub struct SourcePlace {
     pub line: u32,
 }
 
-/// The [`SourcePlace`] at which it is written.
+/// The [`SourcePlace`] of the invocation.
 #[macro_export]
 macro_rules! here {
     () => {
@@ -89,27 +89,27 @@ macro_rules! here {
     };
 }
 
-/// One thing that can be said about a kind.
+/// A parameter of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Param {
     /// The key in the file.
     pub name: &'static str,
     /// What may be written.
     pub kind: ParamKind,
-    /// What holds where nothing is written.
+    /// The default.
     pub default: Fallback,
     /// What it means.
     pub what: &'static str,
 }
 
-/// What holds where a parameter is not written.
+/// The meaning of an omitted parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// It must be written.
+    /// It is required.
     Required,
-    /// As if this had been written.
+    /// This default.
     Written(&'static str),
-    /// Nothing is; in words, what that means.
+    /// No value; the text says what that means.
     Absent(&'static str),
 }
 
@@ -120,9 +120,9 @@ pub enum ParamKind {
     Time,
     /// `"1500 B"`, both bounds included.
     Size {
-        /// The least number of bytes.
+        /// The minimum in bytes.
         min: u64,
-        /// The greatest number of bytes.
+        /// The maximum in bytes.
         max: u64,
     },
     /// `"10 Gbit/s"`.
@@ -131,16 +131,16 @@ pub enum ParamKind {
     PerByte,
     /// A whole number, both bounds included.
     Integer {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The greatest.
+        /// The maximum.
         max: u64,
     },
     /// A number, both bounds included.
     Number {
-        /// The least.
+        /// The minimum.
         min: f64,
-        /// The greatest.
+        /// The maximum.
         max: f64,
     },
     /// Any text.
@@ -162,44 +162,44 @@ pub enum ParamKind {
     Node,
     /// Names of nodes, at least this many.
     Nodes(usize),
-    /// When each of several rates begins: `[["0 s", "10 Mbit/s"], ["2 s", "0 bit/s"]]`.
+    /// Rates with their start times: `[["0 s", "10 Mbit/s"], ["2 s", "0 bit/s"]]`.
     Rates,
-    /// From when until when: `[["1 s", "2 s"], ["5 s", "6 s"]]`.
+    /// Time intervals: `[["1 s", "2 s"], ["5 s", "6 s"]]`.
     Windows,
     /// Whole numbers in a list, both bounds included: `[1, 3]`.
     Integers {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The greatest.
+        /// The maximum.
         max: u64,
     },
 }
 
-/// The longest packet that an experiment may speak of. With [`RATE_MIN`] and [`TIME_MAX`] it keeps
-/// every sum of times within the 213 days that an instant can express.
+/// The longest packet allowed in an experiment. With [`RATE_MIN`] and [`TIME_MAX`] it keeps every sum of
+/// times within the 213 days that an instant can express.
 pub const PACKET_MAX: Bytes = Bytes::from_mib(16);
-/// The slowest rate that an experiment may speak of.
+/// The slowest rate allowed in an experiment.
 pub const RATE_MIN: Rate = Rate::from_bits(1_000);
-/// Most line time for framing that an experiment may speak of, in bytes.
+/// The most framing overhead allowed in an experiment, in bytes of line time.
 pub const FRAMING_MAX: u64 = 65_536;
-/// The longest time that an experiment may speak of.
+/// The longest time allowed in an experiment.
 pub const TIME_MAX: Duration = Duration::from_secs(100_000);
 
 impl ParamKind {
     /// The length of a packet.
     pub const PACKET: ParamKind = ParamKind::Size { min: 1, max: PACKET_MAX.0 };
-    /// A length that packets share or fill: of a buffer, a burst.
+    /// The length of a buffer or a burst.
     pub const BUFFER: ParamKind = ParamKind::Size { min: 1, max: 1 << 30 };
-    /// A number of things, at least one.
+    /// A count, at least one.
     pub const COUNT: ParamKind = ParamKind::Integer { min: 1, max: i64::MAX as u64 };
 }
 
 impl Param {
-    /// A parameter that must be written.
+    /// A required parameter.
     pub const fn required(name: &'static str, kind: ParamKind, what: &'static str) -> Param {
         Param { name, kind, default: Fallback::Required, what }
     }
-    /// A parameter that is as if `written` where it is not.
+    /// A parameter with the default `written`.
     pub const fn or(
         name: &'static str,
         kind: ParamKind,
@@ -208,7 +208,7 @@ impl Param {
     ) -> Param {
         Param { name, kind, default: Fallback::Written(written), what }
     }
-    /// A parameter that may be left out, which then means `absent`.
+    /// An optional parameter; `absent` says what leaving it out means.
     pub const fn optional(
         name: &'static str,
         kind: ParamKind,
@@ -269,12 +269,12 @@ impl PartialEq for Nested {
     }
 }
 
-/// Why values that each fit their parameters cannot stand together.
+/// Why values that are each valid cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// The parameter that is wrong, which is written.
+    /// The parameter at fault, which is given.
     pub param: &'static str,
-    /// Which of its numbers, from 0, where it is a list.
+    /// The index of the item, from 0, where it is a list.
     pub index: Option<usize>,
     /// What is wrong with it.
     pub found: String,
@@ -287,7 +287,7 @@ impl Misfit {
     pub fn new(param: &'static str, found: String, right: impl Into<String>) -> Misfit {
         Misfit { param, index: None, found, right: right.into() }
     }
-    /// Its number `index`, from 0, is wrong.
+    /// Its item `index`, from 0, is wrong.
     pub fn at(self, index: usize) -> Misfit {
         Misfit { index: Some(index), ..self }
     }
@@ -323,15 +323,15 @@ impl Values {
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
-    /// The value of a parameter that the page requires or gives a default.
+    /// The value of a parameter that is required or has a default.
     ///
-    /// Panics where the page does not: then the page and the code that builds from it disagree.
+    /// Panics otherwise: then the page and the code that builds from it disagree.
     pub fn get<T: Typed>(&self, name: &str) -> T {
         self.given(name).unwrap_or_else(|| panic!("no page declares a default for `{name}`"))
     }
     /// The value of a parameter that may be absent.
     ///
-    /// Panics where it is of another type: then the page and the code that builds from it disagree.
+    /// Panics if it has another type: then the page and the code that builds from it disagree.
     pub fn given<T: Typed>(&self, name: &str) -> Option<T> {
         self.0.get(name).map(|value| {
             T::typed(value).unwrap_or_else(|| panic!("`{name}` is declared as another type"))
@@ -339,7 +339,7 @@ impl Values {
     }
 }
 
-/// A type that values of parameters can have.
+/// A type of parameter values.
 pub trait Typed: Sized {
     /// The value, if it is of this type.
     fn typed(value: &Value) -> Option<Self>;

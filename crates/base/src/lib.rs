@@ -1,7 +1,7 @@
-//! Units, packets and random streams: what every other crate of Lastmeter speaks in.
+//! Units, packets and random streams: the common vocabulary of all crates of Lastmeter.
 //!
 //! Nothing here knows of an engine, a clock or a file. Arithmetic on units is checked in release
-//! builds too, because a wrapped picosecond is a wrong result that looks like a right one.
+//! builds too, because an overflow would give a wrong result that looks right.
 
 pub mod bench;
 mod bytes;

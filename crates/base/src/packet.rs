@@ -4,13 +4,13 @@ use crate::{Bytes, Duration, Time, prefetch};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Which path of the ledger a packet belongs to.
+/// The path in the ledger to which a packet belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
-/// Which flow of its path a packet belongs to.
+/// The flow of its path to which a packet belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
-/// A node of the modelled network, as forwarding tables know it.
+/// A node of the modelled network, as in forwarding tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 /// A stage of the ledger.
@@ -20,48 +20,48 @@ pub struct StageId(pub u32);
 /// The two bits of explicit congestion notification (RFC 3168 §5; RFC 9331 for `Ect1`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// Its ends do not understand marks: congestion drops it.
+    /// Not ECN-capable: congestion drops it.
     #[default]
     NotCapable,
-    /// Its ends understand marks, and want as many as a scalable control expects (L4S).
+    /// ECN-capable, with a scalable congestion control (L4S).
     Ect1,
-    /// Its ends understand marks.
+    /// ECN-capable.
     Ect0,
-    /// It has met congestion.
+    /// Congestion experienced.
     Ce,
 }
 
 impl Ecn {
-    /// Whether a mark can stand for a drop.
+    /// Whether it can be marked instead of dropped.
     #[inline]
     pub fn is_capable(self) -> bool {
         self != Ecn::NotCapable
     }
 }
 
-/// Words that a packed transport header may take.
+/// Most words of a packed transport header.
 pub const TRANSPORT_WORDS: usize = 6;
 
 /// A packet has one owner at a time; a refusal gives it back.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
 
-/// What a packet is made of. Content is optional: most models only need lengths.
+/// The fields of a packet. Content is optional: most models only need lengths.
 ///
-/// In this order what every hop reads and writes lies in the first cache line, the record of the first
-/// hops in the second and of some more in the third, a transport's header in the fourth, and what few
-/// models need in the fifth: a packet that has waited is in no near cache, and each line that a hop touches
-/// costs more than all that the hop computes.
+/// They are ordered by cache line: the first has what every hop reads and writes, the second the record of
+/// the first hops and the third of some more, the fourth a transport's header, and the fifth what few models
+/// need. A packet that has waited is no longer in a near cache, and each line that a hop touches costs more
+/// than all its computation.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Body {
-    /// Length on the wire that it is on, or in memory where it is in memory.
+    /// Length on its present wire, or in memory.
     pub len: Bytes,
     /// Scratch of the element that holds it: usually when it arrived there.
     pub entered: Time,
     /// Where it is going.
     pub destination: NodeId,
-    /// The path of the ledger that it is accounted to.
+    /// The path in the ledger to which it is accounted.
     pub path: PathId,
     /// Its flow within the path.
     pub flow: FlowId,
@@ -69,13 +69,13 @@ pub struct Body {
     pub class: u8,
     /// Congestion notification.
     pub ecn: Ecn,
-    /// Hops that it still has to go, this one included, where its source knows.
+    /// Remaining hops, including this one, if its source knows.
     pub hops: u8,
     /// Whether this cell or fragment is the last one of its packet.
     pub ends: bool,
     /// When its source made it.
     pub born: Time,
-    /// Its place within the flow, from 0.
+    /// Its sequence number within the flow, from 0.
     pub seq: u64,
     /// Unique in a run: the element that made it and that element's count.
     pub id: u64,
@@ -84,29 +84,29 @@ pub struct Body {
     far: Far,
 }
 
-/// What many models do not need of a packet: it is reached through the [`Body`].
+/// Fields that many models do not need; reached through the [`Body`].
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Far {
-    /// The header of the transport that it belongs to, packed by that; zeros where there is none.
+    /// The transport's packed header; zeros where there is none.
     pub transport: [u64; TRANSPORT_WORDS],
     /// What a sink expects to find: `content_tag(path, flow, seq)`.
     pub tag: u64,
-    /// When it should have left the stage that holds it, or arrived at its end: set by its source
-    /// and moved on by disciplines that keep deadlines.
+    /// Its deadline at the present stage, or at its destination: set by its source and updated by disciplines
+    /// that keep deadlines.
     pub deadline: Time,
-    /// By how much it is ahead of its kind (negative) or behind it so far, in picoseconds: carried
-    /// from hop to hop by FIFO+.
+    /// How far it is ahead (negative) or behind its class's average so far, in picoseconds: carried from hop to
+    /// hop by FIFO+.
     pub behind: i64,
     /// Real bytes, where there are any.
     pub content: Vec<u8>,
 }
 
-/// Five lines, of which most models use two to four.
+/// Five cache lines, of which most models use two to four.
 const _: () = assert!(size_of::<Body>() == 320);
 
 impl Body {
-    /// As new, but for the room that it has; the record's words stay where they are.
+    /// Resets all fields and keeps allocated memory.
     #[inline]
     fn reset(&mut self, new_len: Bytes) {
         let Body { len, entered, destination, path, flow, class, ecn, hops, ends, born, .. } = self;
@@ -160,22 +160,21 @@ impl Packet {
         Packet(Box::new(Body { len, ..Body::default() }))
     }
 
-    /// Asks for what the next hop will read and write.
+    /// Prefetches what the next hop will read and write.
     #[inline(always)]
     pub fn prefetch(&self) {
         prefetch(&self.0.len);
         prefetch(&self.0.visits.first);
     }
 
-    /// Asks for the end of its record, which in a long one lies behind what [`Packet::prefetch`] has asked
-    /// for.
+    /// Prefetches the end of its record, which in a long one lies beyond what [`Packet::prefetch`] covers.
     #[inline(always)]
     pub fn prefetch_record(&self) {
         self.0.visits.first.get(self.0.visits.len as usize).into_iter().for_each(prefetch);
     }
 
-    /// Asks for what its end will read and write: the transport's header, and the rest, which is reset
-    /// when the packet is used again, mostly at once.
+    /// Prefetches what its destination will read and write: the transport's header, and the rest, which is reset
+    /// when the packet is reused, usually at once.
     #[inline(always)]
     pub fn prefetch_rest(&self) {
         prefetch(&self.0.far.transport);
@@ -189,21 +188,21 @@ impl Packet {
     }
 }
 
-/// One stage in a packet's life.
+/// A packet's visit to one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// From arrival until the stage's resource began to serve it.
     pub wait: Duration,
     /// While the resource served it.
     pub service: Duration,
-    /// While service was interrupted, or over but the packet could not go on.
+    /// While service was interrupted, or over but the packet could not leave.
     pub blocked: Duration,
-    /// Which stage.
+    /// The stage.
     pub stage: StageId,
 }
 
-/// The stages of a packet's life so far, packed: most hops neither wait nor block, and the record
-/// of thousands of packets in flight has to fit into a cache.
+/// A packet's visits so far, packed: most hops neither wait nor block, and the records of thousands of
+/// packets in flight have to fit into a cache.
 ///
 /// ```text
 /// stage 20 | form 2 | time 42        form 0: only service, which is `time`
@@ -229,8 +228,8 @@ pub struct Visit {
 pub struct Visits {
     /// Words in all.
     len: u32,
-    /// Not of the record but of the packet whose it is, where its first line has room: that nothing
-    /// has been written to its [`Far`] since it was made or used again.
+    /// Belongs to the packet and not the record, and is here because its first line has room: nothing has been
+    /// written to its [`Far`] since it was made or reused.
     far_is_new: bool,
     first: [u64; WORDS_WITHIN],
     /// Those beyond `first`.
@@ -244,23 +243,23 @@ impl Clone for Visits {
     }
 }
 
-/// The rest of a long record. It stays with the packet when that is used again.
+/// The rest of a long record. It stays with the packet when that is reused.
 #[derive(Clone, Default)]
 struct More {
     words: [u64; WORDS_MORE],
     beyond: Vec<u64>,
 }
 
-/// Words of the record that a packet has room for itself: eight hops with a delay that neither wait nor
-/// block, as many as a fat tree has.
+/// Words of the record within the packet: eight hops with a delay that neither wait nor block, as many as in
+/// a fat tree.
 const WORDS_WITHIN: usize = 17;
-/// Words that a longer record has room for at once.
+/// Initial capacity of a longer record, in words.
 const WORDS_MORE: usize = 24;
 
 const TIME_BITS: u32 = 42;
 const FORM_BITS: u32 = 2;
 const STAGE_SHIFT: u32 = TIME_BITS + FORM_BITS;
-/// Of form 3: the wait's lower and upper part, the service, and where the stage begins.
+/// Of form 3: the bit positions of the wait's lower and upper part, the service, and the stage.
 const WAIT_LOW_BITS: u32 = 18;
 const WAIT_HIGH_BITS: u32 = 10;
 const WAIT_BITS: u32 = WAIT_LOW_BITS + WAIT_HIGH_BITS;
@@ -307,7 +306,7 @@ impl Visits {
         self.len += 1;
     }
 
-    /// Long records stay out of line, so that each hop's code has registers for the short ones.
+    /// Not inlined, to leave registers for short records in each hop's code.
     #[inline(never)]
     fn set_more(&mut self, at: usize, word: u64) {
         self.more.get_or_insert_default().set(at, word);
@@ -329,14 +328,14 @@ impl Visits {
         Decoded(within.iter().chain(more).chain(beyond).copied())
     }
 
-    /// The same if they are few, as most packets' are: then it takes less.
+    /// The same for few visits, as most packets have: a cheaper path.
     #[inline]
     pub fn iter_few(&self) -> Option<impl Iterator<Item = Visit> + '_> {
         let words = self.first.get(..self.len as usize)?;
         Some(Decoded(words.iter().copied()))
     }
 
-    /// How far the record has come, for [`Visits::rewind`].
+    /// The present end of the record, for [`Visits::rewind`].
     #[inline]
     pub fn mark(&self) -> usize {
         self.len as usize
@@ -348,7 +347,7 @@ impl Visits {
         self.len = self.len.min(u32::try_from(mark).unwrap_or(u32::MAX));
     }
 
-    /// Forgets all visits and keeps the room for them.
+    /// Forgets all visits and keeps the memory for them.
     #[inline]
     pub fn clear(&mut self) {
         self.rewind(0);
@@ -374,7 +373,7 @@ impl More {
     }
 }
 
-/// Visits by the words of their record.
+/// Iterates over visits, decoding the words of their record.
 struct Decoded<I>(I);
 
 impl<I: Iterator<Item = u64>> Iterator for Decoded<I> {
@@ -410,7 +409,7 @@ impl fmt::Debug for Visits {
     }
 }
 
-/// Packets that have served and wait to be used again, so that a run does not allocate per packet.
+/// Used packets kept for reuse, so that a run does not allocate per packet.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Pool};
@@ -425,7 +424,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// More packets than this are given back to the allocator.
+    /// Packets beyond this number are returned to the allocator.
     const FREE_MAX: usize = 65_536;
 
     /// A packet of `len` with every other field at its default.
@@ -439,7 +438,7 @@ impl Pool {
             None => Packet::new(len),
         }
     }
-    /// Takes a packet back.
+    /// Returns a packet to the pool.
     #[inline]
     pub fn give(&mut self, packet: Packet) {
         // It is the next to be taken.

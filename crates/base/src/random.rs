@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
-    /// The stream that `name` has under `seed`.
+    /// The stream of `name` under `seed`.
     pub fn new(seed: u64, name: &str) -> Stream {
         // FNV-1a over the name, then the generator's own SplitMix64 expansion.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -56,9 +56,9 @@ pub enum Draw {
     Constant(Duration),
     /// Memoryless, with this mean.
     Exponential(Duration),
-    /// Equally likely between the two, both included.
+    /// Uniform between the two, inclusive.
     Uniform(Duration, Duration),
-    /// The first with the given probability, else the second: the simplest with a large variance.
+    /// The first with the given probability, else the second: the simplest distribution with a large variance.
     Either(f64, Duration, Duration),
 }
 
@@ -108,7 +108,7 @@ pub fn content_tag(path: u32, flow: u32, seq: u64) -> u64 {
     mix(mix(u64::from(path) << 32 | u64::from(flow)) ^ seq)
 }
 
-/// SplitMix64's finaliser: a bijection whose output bits all depend on all input bits.
+/// SplitMix64's finaliser: a bijection in which every output bit depends on every input bit.
 fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

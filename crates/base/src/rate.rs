@@ -14,7 +14,7 @@ use std::fmt;
 pub struct Rate(u64);
 
 impl Rate {
-    /// `bits` per second. Panics on zero: a link without rate is a link that is not there.
+    /// `bits` per second. Panics on zero: a link without a rate does not exist.
     pub const fn from_bits(bits: u64) -> Rate {
         assert!(bits > 0, "a rate of zero");
         Rate(bits)
@@ -42,7 +42,7 @@ impl Rate {
         let exact = (u128::from(bytes.0) * 8 * u128::from(PS)).div_ceil(self.0.into());
         Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
     }
-    /// Time in which `bytes` are surely not exceeded at this rate: exact, rounded down.
+    /// Time in which at most `bytes` are sent at this rate: exact, rounded down.
     pub fn time_within(self, bytes: Bytes) -> Duration {
         let exact = u128::from(bytes.0) * 8 * 1_000_000_000_000 / u128::from(self.0);
         Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
@@ -76,15 +76,15 @@ pub struct PerByte(u64);
 impl PerByte {
     /// Costs nothing per byte.
     pub const ZERO: PerByte = PerByte(0);
-    /// `fs` femtoseconds a byte.
+    /// `fs` femtoseconds per byte.
     pub const fn from_fs(fs: u64) -> PerByte {
         PerByte(fs)
     }
-    /// Femtoseconds a byte.
+    /// Femtoseconds per byte.
     pub const fn as_fs(self) -> u64 {
         self.0
     }
-    /// What a memory, bus or CPU that moves `rate` takes per byte, rounded up to a femtosecond.
+    /// Time per byte of a memory, bus or CPU that moves data at `rate`, rounded up to a femtosecond.
     pub const fn from_rate(rate: Rate) -> PerByte {
         PerByte(8_000_000_000_000_000u64.div_ceil(rate.0))
     }
@@ -115,7 +115,7 @@ impl fmt::Display for PerByte {
     }
 }
 
-/// What a stage costs the resource that serves it.
+/// The cost of a stage on its resource.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Cost, Duration, PerByte};

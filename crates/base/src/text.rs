@@ -1,5 +1,5 @@
-//! Quantities as text with a unit, as they stand in experiment files, profiles and on the command
-//! line. A bare number is an error that says what to write.
+//! Quantities as text with a unit, as in experiment files, profiles and on the command line. A bare number is
+//! an error that says what to write.
 
 use crate::{Bytes, Duration, PerByte, Rate};
 use std::fmt;
@@ -15,7 +15,7 @@ use std::fmt;
 pub trait Quantity: Sized {
     /// What it is called in messages: "rate".
     const NAME: &'static str;
-    /// The units that are understood, with their size in the smallest unit.
+    /// The known units, with their size in the smallest unit.
     const UNITS: &'static [(&'static str, u64)];
     /// The two units that the message for a bare number proposes.
     const PROPOSED: [&'static str; 2];
@@ -33,13 +33,16 @@ pub trait Quantity: Sized {
         let smallest = parse_smallest(text, Self::NAME, Self::UNITS, Self::PROPOSED)?;
         if smallest == 0 && !Self::ZERO_ALLOWED {
             let found = format!("`{}` is zero", text.trim());
-            return Err(QuantityError { found, right: format!("a {} is positive", Self::NAME) });
+            return Err(QuantityError {
+                found,
+                right: format!("a {} must be positive", Self::NAME),
+            });
         }
         Ok(Self::from_smallest(smallest))
     }
 }
 
-/// Why a text is not a quantity; whoever wrote the text can mend it.
+/// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
     /// What is wrong with it.
@@ -124,7 +127,7 @@ impl Quantity for PerByte {
     fn from_smallest(count: u64) -> PerByte {
         PerByte::from_fs(count)
     }
-    /// Also reads a rate: "32.3 MB/s" is what a copy that runs at this rate costs per byte.
+    /// Also reads a rate: "32.3 MB/s" is the time per byte of a copy at this rate.
     fn parse(text: &str) -> Result<PerByte, QuantityError> {
         if text.trim_end().ends_with("/s") {
             return Rate::parse(text).map(PerByte::from_rate);
@@ -149,8 +152,10 @@ fn parse_smallest(
     if number.is_empty() {
         let right = format!("write a number and a unit, like \"10 {}\"", proposed[0]);
         return match trimmed.starts_with('-') {
-            true => fail(format!("`{trimmed}` is negative"), format!("a {name} never is")),
-            false => fail(format!("`{trimmed}` is no {name}"), right),
+            true => {
+                fail(format!("`{trimmed}` is negative"), format!("a {name} cannot be negative"))
+            }
+            false => fail(format!("`{trimmed}` is not a {name}"), right),
         };
     }
     if unit.is_empty() {
@@ -164,18 +169,18 @@ fn parse_smallest(
             Some(near) => format!("did you mean \"{number} {near}\"?"),
             None => format!("the units of a {name} are {}", known.collect::<Vec<_>>().join(", ")),
         };
-        return fail(format!("`{unit}` is no unit of a {name}"), right);
+        return fail(format!("`{unit}` is not a unit of a {name}"), right);
     };
     let Some((mantissa, decimals)) = decimal(number) else {
         let right = "write digits with at most one point, like 2.5".to_owned();
-        return fail(format!("`{number}` is no decimal number"), right);
+        return fail(format!("`{number}` is not a decimal number"), right);
     };
     let scaled = mantissa.checked_mul(u128::from(size));
     let divisor = 10u128.pow(decimals);
     match scaled {
         Some(scaled) if !scaled.is_multiple_of(divisor) => {
             let right = "leave out some decimals".to_owned();
-            fail(format!("`{trimmed}` is finer than a {name} can be"), right)
+            fail(format!("`{trimmed}` is finer than the resolution of a {name}"), right)
         }
         Some(scaled) => match u64::try_from(scaled / divisor) {
             Ok(count) => Ok(count),
@@ -193,7 +198,7 @@ fn most(units: &[(&str, u64)]) -> String {
     })
 }
 
-/// The digits of `number` without its point, and how many of them stood behind it.
+/// The digits of `number` without its point, and how many of them were decimals.
 fn decimal(number: &str) -> Option<(u128, u32)> {
     const DIGITS_MAX: usize = 24;
     let plain: String = number.chars().filter(|&c| c != '_').collect();
@@ -208,7 +213,7 @@ fn decimal(number: &str) -> Option<(u128, u32)> {
         .map(|mantissa| (mantissa, fraction.len() as u32))
 }
 
-/// The unit that was probably meant: the same letters in another case, or a usual other spelling.
+/// The unit that was probably meant: the same letters in another case, or a common alternative spelling.
 fn nearest<'a>(unit: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     const SPELLINGS: [(&str, &str); 14] = [
         ("bps", "bit/s"),
@@ -269,16 +274,19 @@ mod tests {
     fn says_what_would_be_right() {
         let cases = [
             ("10", "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\""),
-            ("10 Mbps", "`Mbps` is no unit of a rate: did you mean \"10 Mbit/s\"?"),
-            ("10 gbit/s", "`gbit/s` is no unit of a rate: did you mean \"10 Gbit/s\"?"),
-            ("fast", "`fast` is no rate: write a number and a unit, like \"10 Mbit/s\""),
-            ("-1 Mbit/s", "`-1 Mbit/s` is negative: a rate never is"),
-            ("0 Mbit/s", "`0 Mbit/s` is zero: a rate is positive"),
+            ("10 Mbps", "`Mbps` is not a unit of a rate: did you mean \"10 Mbit/s\"?"),
+            ("10 gbit/s", "`gbit/s` is not a unit of a rate: did you mean \"10 Gbit/s\"?"),
+            ("fast", "`fast` is not a rate: write a number and a unit, like \"10 Mbit/s\""),
+            ("-1 Mbit/s", "`-1 Mbit/s` is negative: a rate cannot be negative"),
+            ("0 Mbit/s", "`0 Mbit/s` is zero: a rate must be positive"),
             (
                 "1.2.3 Mbit/s",
-                "`1.2.3` is no decimal number: write digits with at most one point, like 2.5",
+                "`1.2.3` is not a decimal number: write digits with at most one point, like 2.5",
             ),
-            ("0.5 bit/s", "`0.5 bit/s` is finer than a rate can be: leave out some decimals"),
+            (
+                "0.5 bit/s",
+                "`0.5 bit/s` is finer than the resolution of a rate: leave out some decimals",
+            ),
             (
                 "99999999999 Tbit/s",
                 "`99999999999 Tbit/s` is larger than a rate can be: \

@@ -44,14 +44,14 @@ impl Time {
     pub const fn saturating_since(self, earlier: Time) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
-    /// `self + by`, or [`Time::MAX`] where that lies beyond the range.
+    /// `self + by`, or [`Time::MAX`] if that is out of range.
     pub const fn saturating_add(self, by: Duration) -> Time {
         Time(self.0.saturating_add(by.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Duration = Duration(0);
     /// The longest time that can be expressed.
     pub const MAX: Duration = Duration(u64::MAX);
@@ -90,7 +90,7 @@ impl Duration {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / PS_PER_SECOND
     }
-    /// Whether this is no time at all.
+    /// Whether this is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -100,7 +100,7 @@ impl Duration {
     }
     /// `self * numerator / denominator` rounded up, exact in between.
     ///
-    /// Panics if the result lies beyond 213 days or `denominator` is zero.
+    /// Panics if the result exceeds 213 days or `denominator` is zero.
     pub fn scale_ceil(self, numerator: u64, denominator: u64) -> Duration {
         let scaled = (u128::from(self.0) * u128::from(numerator)).div_ceil(denominator.into());
         Duration(u64::try_from(scaled).expect("duration beyond 213 days"))

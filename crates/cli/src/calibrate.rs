@@ -9,14 +9,14 @@ use std::path::PathBuf;
 /// Measure this host and write its constants as a profile.
 ///
 /// Memory, system calls, context switches, timers, and the path from socket to socket, each with
-/// unit, method and spread. Takes about fifteen seconds. The profile is kept for `lastmeter why`.
+/// unit, method and spread. Takes about 15 s. The profile is cached for `lastmeter why`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Write the profile here as well [default: only where `why` looks for it]
+    /// Also write the profile here [default: only to the cache that `why` reads]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Put this host beside hosts of the 1990s
+    /// Compare this host with hosts of the 1990s
     #[arg(long)]
     table: bool,
 }

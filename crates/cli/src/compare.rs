@@ -1,4 +1,4 @@
-//! `lastmeter compare`: two ledgers, one beside the other.
+//! `lastmeter compare`: two ledgers side by side.
 
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_ledger::compare::Comparison;
@@ -6,13 +6,13 @@ use lastmeter_ledger::{Ledger, html, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Put two ledgers side by side: totals, stages and resources, the largest change first.
+/// Put two ledgers side by side: totals, stages and resources, largest change first.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A ledger.json, or the folder of results that has one
+    /// A ledger.json, or a folder of results that contains one
     first: PathBuf,
-    /// What is compared with it
+    /// The ledger to compare it with
     second: PathBuf,
     /// Write the comparison as one HTML file
     #[arg(long, value_name = "FILE")]
@@ -36,7 +36,8 @@ pub(crate) fn compare(common: &Common, arguments: &Arguments) -> Result<Ended, C
     }
     if let Some(out) = out {
         let name = out.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| Complaint(format!("`{}` is no file", out.display())))?;
+        let name =
+            name.ok_or_else(|| Complaint(format!("`{}` is not a file name", out.display())))?;
         let folder = out.parent().unwrap_or(Path::new(""));
         results::save(folder, name, html::compare::render(&comparison).as_bytes())?;
         output::note(&format!("Written to {}", out.display()));

@@ -1,8 +1,8 @@
-//! `lastmeter dq`: distributed queueing on threads, in real time, and what its cells show.
+//! `lastmeter dq`: distributed queueing on threads, in real time, and what its backlog cells show.
 //!
-//! Eight ports run on threads of their own, as the processors of the prototype did. They hand each other
-//! packets and cells of backlogs, and nothing else; a monitor keeps the cells, and all figures are drawn
-//! from those (D-122, D-124, D-125).
+//! Eight ports run on threads of their own, as the processors of the prototype did. They exchange packets
+//! and backlog cells, and nothing else; a monitor records the cells, and all figures are drawn from those
+//! (D-122, D-124, D-125).
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_base::{Bytes, Duration, Time};
@@ -16,22 +16,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-/// Run the stress load of distributed queueing on eight threads, and draw what their cells tell
+/// Run the stress load of distributed queueing on eight threads, and plot the backlogs they report
 ///
-/// Exits with 1 when the threads told of too many periods late, so that the figures are not to be trusted.
+/// Exits with 1 when the threads reported too many periods late, so that the figures cannot be trusted.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Draw the cells of this capture instead of running anything
+    /// Plot the cells of this capture instead of running anything
     #[arg(long, value_name = "FILE", conflicts_with_all = ["capture", "slow"])]
     replay: Option<PathBuf>,
-    /// Write all cells of backlogs here, as a pcap file
+    /// Write all backlog cells to this pcap file
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Write Figs 19 to 21 as one HTML page here
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Let a second of the experiment take so many seconds
+    /// Slow the experiment down by this factor
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = slow())]
     slow: u32,
 }
@@ -46,12 +46,12 @@ Examples:
   lastmeter dq --capture dq.pcap --out dq.html   keep the cells, and draw what they tell
   lastmeter dq --replay dq.pcap                  the same from the cells alone";
 
-/// A port sleeps at most so long of its own time: then it looks for packets and cells.
+/// A port sleeps at most this long in its own time, then looks for packets and cells.
 const NAP: Duration = Duration::from_us(100);
-/// A period that is told of later than by half of it is late, and this share of them may be.
+/// A period reported more than half a period late counts as late; this share of them may be.
 const LATE_MAX: f64 = 0.1;
 
-/// What a port finds in its box.
+/// What a port receives.
 enum Mail {
     Packet(Bytes),
     Cell(Cell),
@@ -75,10 +75,10 @@ impl Shared {
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 struct Ran {
     cells: Vec<(Time, Cell)>,
-    /// Periods that were told of, how many of them late, and the worst lateness.
+    /// Periods reported, how many of them late, and the worst lateness.
     told: u64,
     late: u64,
     worst: Duration,
@@ -105,7 +105,7 @@ pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Compla
             let share = ran.late as f64 / ran.told.max(1) as f64;
             kept_up = share <= LATE_MAX;
             output::note(&format!(
-                "{} of {} periods told of late, the worst by {}; {} B lost",
+                "{} of {} periods reported late, worst {}; {} B lost",
                 ran.late, ran.told, ran.worst, ran.lost
             ));
             let parsed = ran.cells.iter().map(|(_, cell)| Backlogs::parse(cell));
@@ -114,7 +114,7 @@ pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Compla
     };
     let samples = dq::samples(&cells, options, load);
     if samples.is_empty() {
-        return Err(Complaint("there is no period of which all ports have told".to_owned()));
+        return Err(Complaint("there is no period that all ports have reported".to_owned()));
     }
     if let Some(path) = &arguments.out {
         let page = html::curves("Distributed queueing on threads", &dq::plots(&samples, load));
@@ -139,7 +139,7 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), Complaint> {
     Ok(())
 }
 
-/// Runs the load on a thread for each port, and keeps the cells as they come.
+/// Runs the load on one thread per port, and records the cells as they arrive.
 fn run(options: Options, load: Load, slow: u32) -> Result<Ran, Complaint> {
     let shared = Shared { options, load, began: Instant::now(), slow, stage: AtomicUsize::new(0) };
     let (boxes, mail): (Vec<_>, Vec<_>) = (0..options.ports).map(|_| channel()).unzip();
@@ -171,7 +171,7 @@ fn run(options: Options, load: Load, slow: u32) -> Result<Ran, Complaint> {
         drop(monitor);
         ran.cells.extend(captured);
         for thread in threads {
-            // A thread that panics ends the program with its own words.
+            // A thread that panics ends the program with its own message.
             let Ok((told, late, worst, lost)) = thread.join() else { continue };
             ran.told += told;
             ran.late += late;
@@ -194,7 +194,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Until the end: periods told of, how many late, the worst lateness, and bytes lost.
+    /// Runs until the end: periods reported, how many late, the worst lateness, and bytes lost.
     fn run(mut self, shared: &Shared, end: Time) -> (u64, u64, Duration, u64) {
         let period = shared.options.period;
         let (mut told, mut late, mut worst) = (0, 0, Duration::ZERO);
@@ -211,7 +211,7 @@ impl Worker {
             self.port.advance(now, &mut sent);
             for sent in sent.drain(..) {
                 match sent {
-                    // Whoever has ended takes nothing more.
+                    // A port that has ended takes nothing more.
                     Sent::Packet { output, len } => {
                         drop(self.boxes[output].send(Mail::Packet(len)))
                     }

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing what only the program reads: any bytes in, no panic out.
+//! Entry points for fuzzing what only the program reads: any bytes in, no panic.
 
 use crate::blast::plan::plan;
 use lastmeter_lab::fuzz::refused;
@@ -8,7 +8,7 @@ use lastmeter_wire::fuzz::Target;
 /// All of them.
 pub const TARGETS: &[Target] = &[Target { name: "fuzz_blast_plan", run: fuzz_blast_plan }];
 
-/// A plan: refused, or one that can be carried out.
+/// A plan: refused, or valid.
 pub fn fuzz_blast_plan(bytes: &[u8]) {
     match plan("fuzz.toml", bytes, &Builtin) {
         Err(problems) => refused("fuzz.toml", &problems),

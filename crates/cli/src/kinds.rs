@@ -1,4 +1,4 @@
-//! `lastmeter kinds`: what can be said in experiments, made from the code.
+//! `lastmeter kinds`: the reference of what experiments can contain, generated from the code.
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_lab::historic;
@@ -6,22 +6,22 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
 use lastmeter_lab::{kinds, schema};
 
-/// Print what can be said in experiments, made from the code.
+/// Print the reference of what experiments can contain, generated from the code.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A kind; without one, all are listed
+    /// A kind; without one, lists them all
     name: Option<String>,
     /// Draw an adapter, or a host's copies, as SVG
     #[arg(long, requires = "name")]
     svg: bool,
-    /// Print an adapter's control in Verilog, with a bench
+    /// Print an adapter's control logic in Verilog, with a test bench
     #[arg(long, requires = "name", conflicts_with = "svg")]
     verilog: bool,
-    /// Print the JSON Schema of experiment files instead
+    /// Print the JSON Schema of experiment files
     #[arg(long, conflicts_with = "name")]
     schema: bool,
-    /// Print all of them as one HTML page instead: the reference manual
+    /// Print the whole reference manual as one HTML page
     #[arg(long, conflicts_with_all = ["name", "schema"])]
     html: bool,
 }
@@ -32,7 +32,7 @@ Examples:
   lastmeter kinds token-bucket
   lastmeter kinds cim                     an adapter in five sections, drawn
   lastmeter kinds pcie4 --svg > pcie4.svg
-  lastmeter kinds cim --verilog > cim.v   its control, for a simulator or an FPGA
+  lastmeter kinds cim --verilog > cim.v   its control logic, for a simulator or an FPGA
   lastmeter kinds --html > manual.html    all of them as one page
   lastmeter kinds hp9000-730+afterburner  the copies of a host with an adapter, drawn
   lastmeter kinds --schema > experiment.schema.json";
@@ -51,7 +51,7 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         None => {
             output::print(&kinds::list_text());
             let adapters = Builtin.names(device::FOLDER).join(", ");
-            output::print(&format!("Adapters in five sections, drawn as well: {adapters}\n"));
+            output::print(&format!("Adapters in five sections, also drawn: {adapters}\n"));
         }
         Some(name) if name.contains('+') && !arguments.verilog => {
             let drawn = historic::copies(name, arguments.svg, &Builtin);

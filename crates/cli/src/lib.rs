@@ -1,8 +1,8 @@
 //! The program `lastmeter`: the one place that opens files, reads clocks and starts threads for
-//! models. What the Python package needs of that is public.
+//! models. What the Python package needs of it is public.
 //!
-//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input. `why -- COMMAND` ends with
-//! the command's own.
+//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input. `why -- COMMAND` exits with the
+//! command's own status.
 
 mod bench;
 pub mod blast;
@@ -48,23 +48,23 @@ Examples:
   lastmeter sweep mm1 --over traffic.customers.poisson.rate='1 Gbit/s,4 Gbit/s' --seeds 5
                                                the same with other values, all cores
   lastmeter serve                              the same in a browser: change a number, press Run
-  lastmeter kinds drop-tail                    what can be said about a queue
-  lastmeter repro E                            reproduce what one document published
+  lastmeter kinds drop-tail                    the parameters of a queue
+  lastmeter repro E                            reproduce what one document publishes
   lastmeter bench engine                       how fast the models run";
 
-/// What all commands take.
+/// Options of all commands.
 #[derive(clap::Args)]
 struct Common {
-    /// Print a machine-readable result on standard output, and nothing else there
+    /// Print only a machine-readable result on standard output
     #[arg(long, global = true)]
     json: bool,
-    /// Name the random streams by this number instead of the experiment's own
+    /// Use this seed instead of the experiment's own
     #[arg(long, global = true, value_name = "N")]
     seed: Option<u64>,
     /// Do less: a tenth of the simulated time, no what-ifs, small benchmarks
     #[arg(long, global = true)]
     quick: bool,
-    /// Use so many threads [default: as many as there are cores]
+    /// Number of threads [default: number of cores]
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
 }
@@ -79,7 +79,7 @@ enum Command {
     Run(run::Arguments),
     /// Run programs behind a modelled network, in real time, and certify that it kept up
     Live(live::Arguments),
-    /// Send and count traffic between hosts, as a plan says
+    /// Send and count traffic between hosts, following a plan
     Blast(blast::Arguments),
     /// Run an experiment many times, with different values and seeds
     Sweep(sweep::Arguments),
@@ -89,13 +89,13 @@ enum Command {
     Repro(repro::Arguments),
     /// Open a page in the browser that edits, runs and compares experiments
     Serve(serve::Arguments),
-    /// Print what can be said in experiments, made from the code
+    /// Print the reference of what experiments can contain, generated from the code
     Kinds(kinds::Arguments),
-    /// Look addresses up in a routing table, and say how each answer was found
+    /// Look addresses up in a routing table, and show how each answer was found
     Lookup(lookup::Arguments),
-    /// Run the stress load of distributed queueing on threads, and draw what their cells tell
+    /// Run the stress load of distributed queueing on threads, and plot the backlogs they report
     Dq(dq::Arguments),
-    /// Run benchmarks, beside peers where these are installed
+    /// Run benchmarks, compared with peers that are installed
     Bench(bench::Arguments),
 }
 
@@ -105,11 +105,11 @@ enum Ended {
     Done,
     /// It ran, but the result fell short.
     Short,
-    /// A command was run for the user, and ended with this status.
+    /// A command was run for the user, and exited with this status.
     Status(u8),
 }
 
-/// Bad input or a fault, already in words for the user.
+/// Bad input or a fault, as a message for the user.
 #[derive(Debug)]
 pub struct Complaint(pub String);
 
@@ -119,12 +119,12 @@ impl<T: std::fmt::Display> From<T> for Complaint {
     }
 }
 
-/// Runs the program with these arguments, its name first; gives its exit status.
+/// Runs the program with these arguments, its name first; returns its exit status.
 pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let Arguments { common, command } = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Whoever closed the pipe has seen enough.
+            // The reader closed the pipe: it has seen enough.
             let _ = error.print();
             return error.exit_code().try_into().unwrap_or(2);
         }

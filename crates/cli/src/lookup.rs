@@ -5,13 +5,13 @@ use crate::{Common, Complaint, Ended, output};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Look addresses up in a routing table, and say how each answer was found.
+/// Look addresses up in a routing table, and show how each answer was found.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The table: `PREFIX NEXT-HOP` in each line, or an MRT dump (TABLE_DUMP_V2)
     file: PathBuf,
-    /// What to look up; without any, the table's size is said
+    /// Addresses to look up; without any, prints the table's size
     addresses: Vec<IpAddr>,
 }
 
@@ -19,11 +19,9 @@ const EXAMPLES: &str = "\
 Examples:
   lastmeter lookup table.txt 128.252.153.160
   lastmeter lookup rib.20260101.0000 2001:db8::1 192.0.2.1 --json
-  lastmeter lookup table.txt                     prefixes, and bytes for each";
+  lastmeter lookup table.txt                     prefixes, and bytes per prefix";
 
-/// A table's bytes.
-///
-/// Files longer than this are no tables: a full dump of all peers is a few hundred megabytes.
+/// The largest file read as a table, in bytes: a full dump of all peers is a few hundred megabytes.
 const FILE_MAX: u64 = 4 << 30;
 
 /// Reads a table from a file.
@@ -31,7 +29,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Complaint> {
     let fault = |error| Complaint(format!("cannot read `{}`: {error}", path.display()));
     let length = std::fs::metadata(path).map_err(fault)?.len();
     if length > FILE_MAX {
-        return Err(Complaint(format!("`{}` is {length} bytes long: no table is", path.display())));
+        return Err(Complaint(format!(
+            "`{}` has {length} bytes, too many for a table",
+            path.display()
+        )));
     }
     std::fs::read(path).map_err(fault)
 }
@@ -48,7 +49,7 @@ pub(crate) fn lookup(common: &Common, arguments: &Arguments) -> Result<Ended, Co
             (false, 0) => format!("{family}: no prefixes"),
             (false, _) => {
                 let each = bytes as f64 / count as f64;
-                format!("{family}: {count} prefixes, {bytes} bytes, {each:.1} for each")
+                format!("{family}: {count} prefixes, {bytes} bytes, {each:.1} per prefix")
             }
         };
         output::print(&line("IPv4", tables.v4.len(), tables.v4.memory().total()));

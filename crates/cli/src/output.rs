@@ -5,14 +5,14 @@ use std::io::{IsTerminal, Write};
 
 /// Narrower terminals than this are treated as if they were this wide.
 const WIDTH_MIN: usize = 60;
-/// How wide output is where there is no terminal.
+/// The width where there is no terminal.
 const WIDTH_DEFAULT: usize = 100;
 
 /// Prints `text` on standard output.
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    // Whoever closed the pipe has seen enough.
+    // The reader closed the pipe: it has seen enough.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn note(text: &str) {
 
 /// Prints what is wrong on standard error.
 pub(crate) fn complain(text: &str) {
-    // Problems with a place come rendered, and say themselves that they are errors.
+    // Problems with a place come rendered, with `error:` already in front.
     let colours = |c: char| c == '\u{1b}' || c == '[' || c == 'm' || c == ';' || c.is_ascii_digit();
     let is_rendered = text.trim_start_matches(colours).starts_with("error");
     let _ = match is_rendered {
@@ -32,17 +32,17 @@ pub(crate) fn complain(text: &str) {
     };
 }
 
-/// Whether people read standard output, in colours.
+/// Whether standard output is a terminal that shows colours.
 pub(crate) fn colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Whether people read standard error, in colours.
+/// Whether standard error is a terminal that shows colours.
 pub(crate) fn error_colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// How many columns there are to print on.
+/// The width of the terminal, in columns.
 pub(crate) fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));

@@ -1,4 +1,4 @@
-//! A progress bar on a terminal, and Ctrl-C: the first asks to stop and keep what there is, the
+//! A progress bar on a terminal, and Ctrl-C: the first stops the work and keeps its results so far, the
 //! second ends the program.
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How often the bar is drawn.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Runs `work` with a bar that shows how far `watch` has come; Ctrl-C stops what it watches.
+/// Runs `work` with a bar that shows the progress in `watch`; Ctrl-C stops the work.
 pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
     let look = |bar: &ProgressBar| {
         let (first, done, runs) = watch.progress();
@@ -26,7 +26,7 @@ pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
     drawn(watch, ProgressBar::new(STEPS), look, work)
 }
 
-/// Runs `work` with a bar that `look` keeps up to date; Ctrl-C stops what is watched.
+/// Runs `work` with a bar that `look` updates; Ctrl-C stops the work.
 pub(crate) fn drawn<T>(
     watch: &Arc<Watch>,
     bar: ProgressBar, // Draws nothing where standard error is no terminal.
@@ -34,7 +34,7 @@ pub(crate) fn drawn<T>(
     work: impl FnOnce() -> T,
 ) -> T {
     let stopping = watch.clone();
-    // A second handler cannot be set; commands that run one thing after another share the first.
+    // Only one handler can be set; commands that run several things in sequence share it.
     let _ = ctrlc::set_handler(move || {
         if stopping.control.stopped() {
             std::process::exit(130);
@@ -49,8 +49,8 @@ pub(crate) fn drawn<T>(
     })
 }
 
-/// Ends the drawing when the work has ended, by a panic too: the scope waits for its threads before
-/// it lets a panic through.
+/// Ends the drawing when the work has ended, even by a panic: the scope joins its threads before it
+/// propagates a panic.
 struct Finish<'a> {
     finished: &'a AtomicBool,
     drawing: &'a Thread,
@@ -63,7 +63,7 @@ impl Drop for Finish<'_> {
     }
 }
 
-/// Of a bar that shows a share.
+/// The steps of a bar that shows a share.
 const STEPS: u64 = 1000;
 
 fn draw(bar: &ProgressBar, look: &(dyn Fn(&ProgressBar) + Sync), finished: &AtomicBool) {

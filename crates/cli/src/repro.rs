@@ -1,4 +1,4 @@
-//! `lastmeter repro`: what was published, and ours beside it.
+//! `lastmeter repro`: published values, ours beside them.
 
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
@@ -19,16 +19,16 @@ pub(crate) struct Arguments {
     /// A row (E-64), a system (A, J, N, D, E), an experiment (cim-equations), or all
     #[arg(default_value = "all")]
     select: String,
-    /// Simulate as long and as many cases as the documents did: minutes instead of seconds
+    /// Simulate as long and as many cases as the documents: minutes instead of seconds
     #[arg(long)]
     full: bool,
-    /// With `livelock`: every way to receive, of 1997 and of today, on a host of today
+    /// With `livelock`: every reception policy, of 1997 and of today, on a host of today
     #[arg(long)]
     modern: bool,
-    /// With --modern: a host that `lastmeter calibrate --out FILE` has written [default: a bundled one]
+    /// With --modern: a host profile written by `lastmeter calibrate --out FILE` [default: a bundled one]
     #[arg(long, value_name = "FILE", requires = "modern")]
     host: Option<PathBuf>,
-    /// Write one HTML page here: each table and figure, ours over theirs; with --modern the chart
+    /// Write one HTML page here: each table and figure, ours over theirs; with --modern, the chart
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -36,19 +36,19 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   lastmeter repro                 everything
-  lastmeter repro J               what the document on Jetstream publishes
+  lastmeter repro J               everything published on Jetstream
   lastmeter repro qsdrr --full    one experiment, with all its cases
   lastmeter repro E-64 --json     one row, for programs
   lastmeter repro dq-stress --out dq.html
-                                  a page that draws the figures and steps through them
+                                  a page that plots the figures and steps through them
   lastmeter repro --out all.html  everything as one page
   lastmeter repro livelock --modern --out livelock.html
-                                  every way to receive, then and now, on one chart";
+                                  every reception policy, then and now, on one chart";
 
-/// How often the bar is drawn, so that its clock moves during a long run.
+/// How often the bar is redrawn, so that its clock moves during a long run.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Experiments, and runs of those that consist of many, on standard error.
+/// Progress through the experiments and their runs, on standard error.
 struct Bar(ProgressBar);
 
 impl Bar {
@@ -125,7 +125,7 @@ const MODERN: &str = include_str!("../../../profiles/calibrated/epyc-2-cores.tom
 
 fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.select != "livelock" {
-        return Err(Complaint("--modern goes with `lastmeter repro livelock`".to_owned()));
+        return Err(Complaint("--modern requires `lastmeter repro livelock`".to_owned()));
     }
     let text = match &arguments.host {
         Some(path) => std::fs::read_to_string(path)

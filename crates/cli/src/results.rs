@@ -7,11 +7,11 @@ use lastmeter_ledger::parquet::Table;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a folder of results holds.
+/// The files in a folder of results.
 pub(crate) const JSON: &str = "ledger.json";
 const HTML: &str = "ledger.html";
 
-/// Writes everything that a folder of results holds; gives the page that people will want to open.
+/// Writes a folder of results; returns the path of its HTML page.
 ///
 /// # Errors
 /// A file cannot be written; says which.
@@ -26,7 +26,7 @@ pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
     Ok(folder.join(HTML))
 }
 
-/// Writes one file into a folder, which is made if it is missing.
+/// Writes one file into a folder, creating the folder if needed.
 pub(crate) fn save(folder: &Path, name: &str, content: &[u8]) -> Result<(), Complaint> {
     let complain = |path: &Path, error: std::io::Error| {
         Complaint(format!("cannot write `{}`: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! A routing table from a file, and what a lookup in it visits, for people and for programs.
+//! A routing table from a file, and the path of a lookup in it, as text and JSON.
 //!
 //! ```
 //! use crate::route::Tables;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The shape of the JSON answer.
+/// The schema of the JSON answer.
 pub const SCHEMA: &str = "lastmeter.lookup/1";
 
 /// Both families' tables of a file.
@@ -29,7 +29,7 @@ pub struct Tables {
     next_hops: Vec<IpAddr>,
 }
 
-/// Why a file gave no tables.
+/// Why a file has no tables.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -62,7 +62,7 @@ impl Tables {
         let v6 = load(&v6, Options::IPV6).map_err(Error::Full)?;
         Ok(Tables { v4, v6, next_hops: routes.next_hops })
     }
-    /// What a lookup of `address` visits, and its answer.
+    /// The nodes that a lookup of `address` visits, and its answer.
     pub fn explain(&self, address: IpAddr) -> Answer {
         match address {
             IpAddr::V4(ip) => {
@@ -105,12 +105,12 @@ impl Tables {
     }
 }
 
-/// What a lookup visited, and its answer.
+/// The nodes that a lookup visited, and its answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What was looked up.
+    /// The address looked up.
     pub address: IpAddr,
     /// The longest prefix that matches.
     pub prefix: Option<String>,
@@ -124,7 +124,7 @@ pub struct Answer {
     pub nodes: Vec<Node>,
 }
 
-/// An entry of the arrays that a search begins in.
+/// An entry of the arrays in which a search starts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     /// How many bits chose it.
@@ -138,11 +138,11 @@ pub struct Entry {
 /// A node of the tree.
 #[derive(Clone, Debug, Serialize)]
 pub struct Node {
-    /// The first bit that it looks at.
+    /// The first bit that it examines.
     pub depth: u32,
     /// Which pair of words it stands at.
     pub address: u32,
-    /// The address' bits that it looks at.
+    /// The address bits that it examines.
     pub bits: String,
     /// Its internal prefix bitmap, by level.
     pub internal: String,
@@ -156,7 +156,7 @@ pub struct Node {
     pub rank: Option<u32>,
     /// Its next hop.
     pub next_hop: Option<u32>,
-    /// The place of the child that the search goes on in.
+    /// The index of the child in which the search continues.
     pub child: Option<u32>,
 }
 

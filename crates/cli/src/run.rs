@@ -19,19 +19,19 @@ use std::sync::Arc;
 pub(crate) struct Arguments {
     /// The file, the folder, or the name of a bundled experiment
     experiment: String,
-    /// Change one thing of the file; may be given several times
+    /// Override one value of the file; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
     /// Write ledger.json, ledger.html and tables in Parquet into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Write what crosses a link into a pcapng file that Wireshark opens; may be given several times
+    /// Capture a link's packets in a pcapng file, for Wireshark; may be given several times
     #[arg(long = "pcap", value_name = "LINK=FILE")]
     pcaps: Vec<String>,
-    /// Repeat the run with N random orders of simultaneous events, and say what that moves
+    /// Repeat the run with N random orders of simultaneous events, and report what that changes
     #[arg(long, value_name = "N", default_value_t = 0)]
     shuffle_ties: u64,
-    /// Do not run again with each change: no verdict, no what-ifs
+    /// Run once only: no verdict, no what-ifs
     #[arg(long)]
     no_what_ifs: bool,
 }
@@ -89,7 +89,7 @@ fn overrides(common: &Common, arguments: &Arguments) -> Result<Vec<Override>, Co
         .collect()
 }
 
-/// Problems, as people or programs read them.
+/// Problems, as text or JSON.
 pub(crate) fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
     if common.json {
         let problems =
@@ -99,7 +99,7 @@ pub(crate) fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
     rendered(problems)
 }
 
-/// Problems, each with the line that it is in.
+/// Problems, each with its line.
 pub(crate) fn rendered(problems: &[Problem]) -> Complaint {
     let colours = output::error_colours();
     let rendered: Vec<String> = problems.iter().map(|problem| problem.render(colours)).collect();
@@ -118,7 +118,7 @@ fn show(common: &Common, explained: &Explained) {
     }
     output::print(&report::terminal::render(ledger, output::style()));
     if explained.left_out > 0 {
-        output::note(&format!("{} changes more were not tried.", explained.left_out));
+        output::note(&format!("{} more changes were not tried.", explained.left_out));
     }
     if let Some(shuffle) = &explained.shuffle {
         output::print(&words(shuffle));
@@ -130,7 +130,7 @@ fn words(shuffle: &Shuffle) -> String {
     let percent = tolerance * 100.0;
     match moved.is_empty() {
         true => format!(
-            "In {runs} random orders of simultaneous events no total moved by more than \
+            "In {runs} random orders of simultaneous events no total changed by more than \
              {percent} % and the verdict stayed."
         ),
         false => format!(

@@ -1,5 +1,5 @@
-//! Threads for models, behind the engine's trait: rayon's pool, and others for what must run at the
-//! same time.
+//! Threads for models, behind the engine's trait: rayon's pool, and further ones for what must run
+//! concurrently.
 
 use lastmeter_lab::Parallel;
 use std::io;
@@ -14,15 +14,15 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// A pool of `threads`, or of as many as there are cores.
+    /// A pool of `threads` threads, or of one per core.
     ///
     /// # Errors
-    /// The machine gives none.
+    /// The system has none left.
     pub fn new(threads: Option<usize>) -> Result<Threads, String> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
         Ok(Threads { pool: pool.map_err(|error| format!("no threads: {error}"))? })
     }
-    /// How many there are.
+    /// Number of threads.
     pub fn count(&self) -> usize {
         self.pool.current_num_threads()
     }
@@ -36,7 +36,7 @@ impl Parallel for Threads {
             }
         });
     }
-    // In threads besides the pool's, which may be busy with what waits for this.
+    // In extra threads: the pool's may be busy with work that waits for this.
     fn run_together(&self, tasks: &mut [&mut (dyn FnMut() + Send)]) -> bool {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let nested = self.pool.current_thread_index().is_some();
@@ -44,7 +44,7 @@ impl Parallel for Threads {
         if nested || others.len() >= self.count().min(cores) {
             return false;
         }
-        // None begins before all are there: it would wait for one that the machine did not give.
+        // None starts before all exist: it would wait for one that the system did not provide.
         let all_there = OnceLock::new();
         thread::scope(|scope| {
             let spawned: io::Result<Vec<_>> = others
@@ -63,13 +63,13 @@ impl Parallel for Threads {
                 first();
             }
             for thread in spawned.into_iter().flatten() {
-                // A scope would tell of a panic, and not what it said.
+                // A scope would report that there was a panic, and not its message.
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             }
             is_complete
         })
     }
-    // From outside, each call would put this thread to sleep and wake another.
+    // From outside the pool, each call would put this thread to sleep and wake another.
     fn within(&self, work: &mut (dyn FnMut() + Send)) {
         self.pool.install(work);
     }

@@ -1,5 +1,4 @@
-//! The world outside: experiments, profiles and captures as files, before those that the program
-//! carries with it.
+//! Files: experiments, profiles and captures on disk, which take precedence over bundled ones.
 
 use crate::Complaint;
 use lastmeter_lab::library::{Builtin, Library, Output};
@@ -16,24 +15,26 @@ pub struct Found {
     pub name: String,
     /// Its bytes.
     pub text: Vec<u8>,
-    /// Where the names of files in it start from; `None` for a bundled one.
+    /// The folder that file names in it are relative to; `None` for a bundled one.
     pub folder: Option<PathBuf>,
 }
 
-/// Files longer than this are no experiments.
+/// Files longer than this are not experiments.
 const TEXT_MAX: u64 = 64 << 20;
 
 /// Finds an experiment: a file, a folder with an `experiment.toml`, or a bundled one by name.
 ///
 /// # Errors
-/// There is none; says what was probably meant.
+/// There is none; suggests what was probably meant.
 pub fn experiment(named: &str) -> Result<Found, Complaint> {
     let path = Path::new(named);
     let path = if path.is_dir() { path.join("experiment.toml") } else { path.to_owned() };
     if path.is_file() {
         let length = fs::metadata(&path).map(|metadata| metadata.len())?;
         if length > TEXT_MAX {
-            return Err(Complaint(format!("`{named}` is {length} bytes long: no experiment is")));
+            return Err(Complaint(format!(
+                "`{named}` has {length} bytes, too many for an experiment"
+            )));
         }
         let text = fs::read(&path)
             .map_err(|error| Complaint(format!("cannot read `{}`: {error}", path.display())))?;
@@ -59,13 +60,13 @@ fn not_found(named: &str) -> String {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the bundled experiments are {}", names.join(", ")),
     };
-    format!("there is no file and no bundled experiment `{named}`: {hint}")
+    format!("there is no file or bundled experiment `{named}`: {hint}")
 }
 
-/// Files on disk first, then what the program carries with it.
+/// Files on disk first, then bundled ones.
 pub struct Disk {
     folder: Option<PathBuf>,
-    /// Where to write what crosses a link, until it is asked for.
+    /// Captures to write, by link, until the model takes them.
     taps: Mutex<BTreeMap<String, Output>>,
 }
 
@@ -75,14 +76,14 @@ impl Disk {
         Disk { folder, taps: Mutex::default() }
     }
 
-    /// Will write what crosses a link into a file: `LINK=FILE`.
+    /// Adds a capture of a link: `LINK=FILE`.
     ///
     /// # Errors
-    /// The text names no file, or one that cannot be written.
+    /// The text does not name a file, or one that cannot be written.
     pub fn add_tap(&self, text: &str) -> Result<(), Complaint> {
         let Some((link, path)) = text.split_once('=') else {
             let hint = "write a link and a file, like --pcap 'alice->bob=out.pcapng'";
-            return Err(Complaint(format!("`{text}` names no file: {hint}")));
+            return Err(Complaint(format!("`{text}` does not name a file: {hint}")));
         };
         let file = File::create(path)
             .map_err(|error| Complaint(format!("cannot write `{path}`: {error}")))?;
@@ -91,10 +92,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Complains of a tap that no link has asked for; `links` are those that there are.
+    /// Rejects a capture that no link has taken; `links` are the existing ones.
     ///
     /// # Errors
-    /// There is such a tap; says what was probably meant.
+    /// There is such a capture; suggests what was probably meant.
     pub fn check_taps(&self, links: &[&str]) -> Result<(), Complaint> {
         let taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(link) = taps.keys().next() else { return Ok(()) };
@@ -103,11 +104,11 @@ impl Disk {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the links are {}", links.join(", ")),
         };
-        Err(Complaint(format!("nothing crosses a link `{link}`: {hint}")))
+        Err(Complaint(format!("there is no link `{link}` to capture: {hint}")))
     }
 
     fn profile_path(&self, folder: &str, name: &str) -> Option<PathBuf> {
-        // A profile beside the experiment wins over a bundled one of the same name.
+        // A profile beside the experiment takes precedence over a bundled one of the same name.
         let path = self.folder.as_ref()?.join("profiles").join(folder).join(format!("{name}.toml"));
         path.is_file().then_some(path)
     }

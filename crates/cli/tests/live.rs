@@ -11,7 +11,7 @@ use lastmeter_engine::Control;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::Builtin;
-use lastmeter_live::clock::Manner;
+use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::flood::Flood;
 use lastmeter_live::port::Offload;
 use lastmeter_live::site::{HostOptions, Kind, Site, clean};
@@ -129,7 +129,7 @@ fn options(kind: Kind) -> Options {
     Options {
         kind,
         attached: Vec::new(),
-        manner: Manner::SLEEPING,
+        manner: WaitOptions::SLEEPING,
         // Others may build on the machine meanwhile.
         demand: Demand { share: 0.5, tolerance: Duration::from_ms(20) },
         programs: Vec::new(),
@@ -316,7 +316,7 @@ fn port_disappears() {
 fn strict() {
     let flood = Some(flood(2_000.0, 100, 0.3));
     let strict = Some(Duration::from_ns(1));
-    let manner = Manner { strict, ..Manner::SLEEPING };
+    let manner = WaitOptions { strict, ..WaitOptions::SLEEPING };
     let report = go(&parse(EXPERIMENT, &[]), &Options { flood, manner, ..options(Kind::Packet) });
     assert!(report.ledger.duration < 0.3, "{}", report.ledger.duration);
     let certificate = report.ledger.certificate.unwrap();

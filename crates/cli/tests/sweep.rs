@@ -71,7 +71,7 @@ fn another_sweep_is_not_mixed_in() {
     assert_eq!(sweep("1 Gbit/s", &[]).status.code(), Some(0));
     let again = sweep("1 Gbit/s", &[]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("go on with --resume"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("continue with --resume"));
     assert_eq!(sweep("1 Gbit/s", &["--resume"]).status.code(), Some(0));
     let other = sweep("2 Gbit/s", &["--resume"]);
     assert_eq!(other.status.code(), Some(2));

@@ -25,10 +25,10 @@ fn words(output: &Output) -> String {
 #[test]
 fn bad_input_is_answered_with_what_would_be_right() {
     let cases: [(&[&str], &str); 10] = [
-        (&["--mtu", "9000", "--", "true"], "leave the options before `--` away"),
+        (&["--mtu", "9000", "--", "true"], "leave out the options before `--`"),
         (&["--what-if", "mtuu=4000"], "did you mean `mtu`?"),
         (&["--what-if", "mtu"], "write `mtu=9000`"),
-        (&["--what-if", "cpu=2", "--apply"], "leave --apply away"),
+        (&["--what-if", "cpu=2", "--apply"], "leave out --apply"),
         (&["--what-if", "mtu=1500"], "changes nothing"),
         (&["--mtu", "12"], "between 576 B and 65535 B"),
         (&["--message", "10"], "write \"10 B\""),

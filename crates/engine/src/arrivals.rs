@@ -1,16 +1,16 @@
-//! What is on its way to an element that may run ahead.
+//! Packets on their way to an element that may run ahead (lookahead).
 //!
 //! ```text
 //! now        shortest delay of its inputs
 //! |--------------------------------------|
-//!  known: nothing comes between these     what is sent from now on
+//!  known: no further arrivals            anything sent from now on
 //! ```
 //!
-//! Nothing that is sent from now on comes to it before the shortest delay of its inputs has passed, and
-//! nobody hears of what it does before that comes to them. So it is given what is due before then in a
-//! row: one event for all, and what it needs is in a near cache after the first.
+//! Nothing sent from now on arrives before the shortest delay of its inputs has passed, and nobody observes
+//! what it does until its packets arrive. So it receives all packets due before then in one batch: one event
+//! for all, and its state is in a near cache after the first.
 
-use crate::events::{Asks, Event, Events, Key, Target};
+use crate::events::{Event, Events, Key, Prefetch, Target};
 use crate::world::{NOBODY, World};
 use crate::{Element, Foreseen, Look, PortId};
 use lastmeter_base::{Duration, Packet, Time};
@@ -21,11 +21,11 @@ pub(crate) struct Arrivals {
     pub(crate) element: u32,
     /// The shortest delay of its inputs.
     delay: Duration,
-    /// Whose event stands for the first of them.
+    /// Whose event represents the first of them.
     event: Target,
-    /// When that is due; [`Key::NEVER`] if there is none. That there may be later ones does no harm.
+    /// When that is due; [`Key::NEVER`] if there is none. Later ones may exist and are harmless.
     queued: Key,
-    /// In the order in which they are due, if `is_sorted`.
+    /// In order of arrival, if `is_sorted`.
     waiting: Vec<Arrival>,
     is_sorted: bool,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Arrival {
 }
 
 impl Arrivals {
-    /// `flight` is one of its own, on which there is never a packet.
-    pub(crate) fn new(element: u32, delay: Duration, flight: u32, asks: Asks) -> Arrivals {
-        let (event, queued) = (Target::flight(flight, asks), Key::NEVER);
+    /// `flight` is one of its own, which never carries a packet.
+    pub(crate) fn new(element: u32, delay: Duration, flight: u32, prefetch: Prefetch) -> Arrivals {
+        let (event, queued) = (Target::flight(flight, prefetch), Key::NEVER);
         Arrivals { element, delay, event, queued, waiting: Vec::new(), is_sorted: true }
     }
 
@@ -63,8 +63,8 @@ impl Arrivals {
         }
     }
 
-    /// An event of it is due; gives what is on its way in order, and how much of that comes before anything
-    /// that is not known yet and by `last`. `None` if an earlier event has taken its place.
+    /// Its event is due; returns its arrivals in order, and how many of them come before anything not yet known
+    /// and by `last`. `None` if an earlier event has superseded it.
     pub(crate) fn begin(&mut self, key: Key, last: Time) -> Option<(Vec<Arrival>, usize)> {
         if key != self.queued {
             return None;
@@ -80,25 +80,25 @@ impl Arrivals {
         Some((waiting, known))
     }
 
-    /// The first `received` of what [`Arrivals::begin`] gave have been; the others are due later.
+    /// The first `received` of those from [`Arrivals::begin`] are done; the others are due later.
     pub(crate) fn end(&mut self, mut waiting: Vec<Arrival>, received: usize, events: &mut Events) {
         waiting.drain(..received);
         let first = waiting.first().map(|next| next.due);
-        // What it has sent to itself.
+        // Packets that it has sent to itself.
         for arrival in std::mem::replace(&mut self.waiting, waiting) {
             self.put(arrival, events);
         }
         first.into_iter().for_each(|due| self.queue(due, events));
     }
 
-    /// Asks for the first packets.
+    /// Prefetches the first packets.
     pub(crate) fn prefetch(&self) {
         self.waiting.iter().take(PACKET).for_each(Arrival::prefetch);
     }
 
-    /// Whether its element has a last look at each packet.
+    /// Whether its element prefetches at the last moment for each packet.
     pub(crate) fn looks_again(&self) -> bool {
-        self.event.asks.late()
+        self.event.prefetch.late()
     }
 
     /// How many there are.
@@ -114,13 +114,13 @@ impl Arrival {
     }
 }
 
-/// So many packets before its turn something of one is asked for, each where the one before says where
-/// it is: itself, what its element foresees, what that says, and what is on the edge that it goes to.
+/// How many packets ahead each step of a prefetch is done, each step following a pointer from the previous
+/// one: the packet, its element's first and second prefetch, and the edge that it will take.
 const PACKET: usize = 10;
 const FORESEEN: usize = 6;
 const FORESEEN_AGAIN: usize = 3;
 
-/// The edges along which the packets will be sent that have had their first look and not their last.
+/// The output edges of packets between their first and last prefetch.
 pub(crate) type Sends = [u32; FORESEEN - FORESEEN_AGAIN];
 
 /// An element that runs ahead.
@@ -128,7 +128,7 @@ pub(crate) type Sends = [u32; FORESEEN - FORESEEN_AGAIN];
 pub(crate) struct Runner<'a> {
     pub(crate) me: usize,
     pub(crate) element: &'a dyn Element,
-    /// Whether it has a last look at each packet.
+    /// Whether it prefetches at the last moment for each packet.
     pub(crate) looks_again: bool,
 }
 
@@ -144,7 +144,7 @@ impl Runner<'_> {
 }
 
 impl World {
-    /// Asks for what an element will need first that begins to run ahead.
+    /// Prefetches what an element needs first when it starts to run ahead.
     pub(crate) fn begin_look_ahead(&self, next: &[Arrival], runner: Runner<'_>) -> Sends {
         let mut sends = [NOBODY; FORESEEN - FORESEEN_AGAIN];
         next.iter().take(PACKET).for_each(Arrival::prefetch);
@@ -155,7 +155,7 @@ impl World {
         sends
     }
 
-    /// The same a step nearer to each packet that comes after the next.
+    /// Advances the prefetch of each later packet by one step.
     #[inline(always)]
     pub(crate) fn look_ahead_of(&self, next: &[Arrival], runner: Runner<'_>, sends: &mut Sends) {
         next.get(PACKET).into_iter().for_each(Arrival::prefetch);
@@ -165,7 +165,7 @@ impl World {
         sends.rotate_left(1);
     }
 
-    /// Gives the edge along which the packet will be sent, and asks for it.
+    /// Returns the edge along which the packet will be sent, and prefetches it.
     #[inline(always)]
     fn first_look(&self, arrival: &Arrival, runner: Runner<'_>) -> u32 {
         let Some(packet) = &arrival.packet else { return NOBODY };

@@ -1,8 +1,8 @@
 //! The books: every packet and every picosecond of a run, by path, stage and resource.
 //!
-//! A packet carries the record of its stages and is entered when it is delivered. So the stages of
-//! a path sum to the latency of exactly the packets that arrived, to the picosecond, whatever was
-//! dropped or is still on its way.
+//! A packet carries the record of its stages and is entered when it is delivered. So the stages of a path sum
+//! to the latency of exactly the packets that arrived, to the picosecond, regardless of packets dropped or in
+//! flight.
 
 use crate::{Distribution, Error, Meter};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, Time, Visit};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId(pub u32);
 
-/// What sort of thing stages compete for.
+/// The kind of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
     /// A processor of a host or an adapter.
@@ -26,7 +26,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// As it stands in the ledger.
+    /// Its name in the ledger.
     pub fn name(self) -> &'static str {
         match self {
             ResourceKind::Cpu => "cpu",
@@ -37,12 +37,12 @@ impl ResourceKind {
     }
 }
 
-/// A resource as the graph declares it.
+/// A resource declared by the graph.
 #[derive(Clone, Debug)]
 pub struct ResourceInfo {
     /// Unique in the graph.
     pub name: String,
-    /// What sort of thing it is.
+    /// Its kind.
     pub kind: ResourceKind,
     /// How many packets it can serve at once.
     pub units: u32,
@@ -72,7 +72,7 @@ pub struct Place {
     pub source: Option<String>,
 }
 
-/// A stage as the graph declares it.
+/// A stage declared by the graph.
 #[derive(Clone, Debug)]
 pub struct StageInfo {
     /// Unique in the graph.
@@ -97,7 +97,7 @@ impl StageInfo {
     }
 }
 
-/// A path and class of traffic as the graph declares it.
+/// A path and class of traffic declared by the graph.
 #[derive(Clone, Debug)]
 pub struct PathInfo {
     /// Unique in the graph together with the class.
@@ -127,14 +127,14 @@ impl Count {
     }
 }
 
-/// Messages that were due at some instant, where sources and sinks speak of any.
+/// Messages with deadlines, where sources and sinks report any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deadlines {
     /// Messages that sources made.
     pub made: u64,
-    /// Those that were whole at their sinks in time.
+    /// Those complete at their sinks in time.
     pub met: u64,
-    /// Those that were whole later than they should have been.
+    /// Those complete after their deadline.
     pub late: u64,
 }
 
@@ -154,23 +154,21 @@ pub struct DropKey {
 pub struct Row {
     /// Which stage.
     pub stage: StageId,
-    /// Sum over visits of the visit's place in its packet's record, to order rows by.
+    /// Sum over visits of the visit's index in its packet's record, used to order rows.
     position: u64,
     /// Packets and bytes that passed.
     pub passed: Count,
-    /// A time that has come again and again, and is not counted below yet: at a constant rate all are the
-    /// same.
+    /// A repeated time not yet counted below: at a constant rate all are equal.
     last_service: Repeated,
-    /// Waiting times. Those of packets that need not wait, and were not held up, are counted when the books
-    /// are closed.
+    /// Waiting times. Packets that neither waited nor were blocked are counted when the books are closed.
     pub wait: Distribution,
     /// Service times.
     pub service: Distribution,
-    /// Times held up.
+    /// Blocked times.
     pub blocked: Distribution,
 }
 
-/// A time that has come in a row since so many packets had passed: while it comes, nothing is written.
+/// A time repeated since a given packet count: while it repeats, nothing is written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Repeated {
     time: Duration,
@@ -178,7 +176,7 @@ struct Repeated {
 }
 
 impl Repeated {
-    /// A packet comes with `time`, after `passed` others.
+    /// A packet has `time`, after `passed` others.
     #[inline]
     fn record(&mut self, time: Duration, passed: u64, into: &mut Distribution) {
         if time != self.time {
@@ -187,7 +185,7 @@ impl Repeated {
         }
     }
 
-    /// Counts the times of the packets that have `passed` and are not counted yet.
+    /// Counts the times of the `passed` packets that are not counted yet.
     #[inline]
     fn settle(&mut self, passed: u64, into: &mut Distribution) {
         into.record_many(self.time, passed - self.since);
@@ -222,11 +220,11 @@ impl Row {
         self.passed.add(len);
     }
 
-    /// Counts the visits that are only remembered so far.
+    /// Counts the pending repeated visits.
     fn settle(&mut self) {
         let passed = self.passed.packets;
         self.last_service.settle(passed, &mut self.service);
-        // Only the others are in there.
+        // Only the other visits are in there.
         self.wait.record_many(Duration::ZERO, passed - self.wait.count());
         self.blocked.record_many(Duration::ZERO, passed - self.blocked.count());
     }
@@ -251,9 +249,9 @@ impl Row {
 /// The books of one path.
 #[derive(Clone, Debug, Default)]
 pub struct PathBook {
-    /// What sources made.
+    /// Offered by sources.
     pub offered: Count,
-    /// What sinks took.
+    /// Delivered to sinks.
     pub delivered: Count,
     /// End-to-end latencies of delivered packets.
     pub latency: Distribution,
@@ -269,7 +267,7 @@ pub struct PathBook {
     pub corrupted: u64,
     /// Messages with deadlines.
     pub deadlines: Deadlines,
-    /// What was dropped, where and why.
+    /// Drops, by place and reason.
     pub dropped: BTreeMap<DropKey, Count>,
     rows: Vec<Row>,
     /// Where a stage's row is, by stage, plus one.
@@ -358,12 +356,12 @@ impl PathBook {
     }
 }
 
-/// What a resource did, over all its units.
+/// A resource's use, over all its units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUse {
     /// Picoseconds served, by stage.
     pub by_stage: BTreeMap<StageId, u128>,
-    /// Picoseconds taken but held up.
+    /// Picoseconds blocked.
     pub blocked: u128,
     /// Picoseconds idle.
     pub idle: u128,
@@ -462,7 +460,7 @@ impl Books {
         }
     }
 
-    /// Checks every balance that the ledger promises.
+    /// Checks every balance that the ledger guarantees.
     pub(crate) fn check(
         &self,
         now: Time,

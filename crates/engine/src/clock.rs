@@ -1,33 +1,33 @@
-//! Where time comes from: the only difference between a model and a live run.
+//! The source of time: the only difference between a model and a live run.
 
 use lastmeter_base::Time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Why a clock returned. Time may have gone on beyond the deadline meanwhile: events that are due
-/// by the instant given are handled in order, each at its own time.
+/// Why a clock returned. Time may have passed the deadline: events due by the given instant are handled in
+/// order, each at its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// It is now this time, and the deadline has been reached.
     At(Time),
     /// It is now this time, and a port has input.
     Input(Time),
-    /// The run shall end now.
+    /// The run must end now.
     Stop,
 }
 
-/// Waits for deadlines; a live clock waits for input as well.
+/// Waits for deadlines; a live clock also waits for input.
 pub trait Clock {
-    /// Waits for `deadline`, or without one for input alone.
+    /// Waits for `deadline`, or without one only for input.
     fn wait(&mut self, deadline: Option<Time>) -> Wake;
 
-    /// Whether it is at every deadline at once. Then it is not asked for each, only now and then.
+    /// Whether it jumps to every deadline. Then it is called only every so many events.
     fn jumps(&self) -> bool {
         false
     }
 }
 
-/// Lets somebody outside a run watch it and end it.
+/// Lets other threads watch a run and end it.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -35,15 +35,15 @@ pub struct Control {
 }
 
 impl Control {
-    /// Asks the run to end soon; what it has done until then is kept.
+    /// Requests the run to end soon; its results so far are kept.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
-    /// Whether the run was asked to end.
+    /// Whether the run was requested to end.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-    /// How far the run had come when it last said so.
+    /// The run's last reported progress.
     pub fn now(&self) -> Time {
         Time::from_ps(self.now.load(Ordering::Relaxed))
     }
@@ -59,7 +59,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that tells `control` how far it is and ends when told to.
+    /// A clock that reports progress to `control` and ends when told to.
     pub fn watched(control: Arc<Control>) -> VirtualClock {
         VirtualClock { control: Some(control) }
     }

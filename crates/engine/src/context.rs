@@ -1,4 +1,4 @@
-//! All that an element may do to the outside world.
+//! An element's interface to the outside world.
 
 use crate::books::DropKey;
 use crate::trace::TraceKind;
@@ -6,7 +6,7 @@ use crate::world::World;
 use crate::{PortId, TimerId};
 use lastmeter_base::{Bytes, Packet, PathId, StageId, Stream, Time};
 
-/// How many bits of a packet's number count what its element has made.
+/// Bits of a packet's number that count its element's packets.
 const MADE_BITS: u32 = 40;
 
 /// What a handler is given: the time, and the ways to act.
@@ -27,16 +27,15 @@ impl<'a> Context<'a> {
         self.world.now
     }
 
-    /// Sends out of `port`. The peer receives it at this same instant, after the handler has
-    /// returned, or later by the delay of the edge. Sent to nowhere, it is dropped and counted.
+    /// Sends out of `port`. The peer receives it at this instant, after the handler has returned, or later by
+    /// the delay of the edge. If the port is not connected, it is dropped and counted.
     #[inline]
     pub fn send(&mut self, port: PortId, packet: Packet) {
         self.send_at(port, packet, self.world.now);
     }
 
-    /// Sends out of `port` a packet whose last bit leaves at `departs`, now or later. Whoever has
-    /// begun to send something need not wake up to see it leave. What is sent through one port
-    /// departs in the order of sending.
+    /// Sends out of `port` a packet whose last bit leaves at `departs`, now or later, so that the sender need
+    /// not wake up at the departure. Packets leave a port in the order of sending.
     #[inline]
     pub fn send_at(&mut self, port: PortId, packet: Packet, departs: Time) {
         self.trace(TraceKind::Send(port), packet.id);
@@ -63,7 +62,7 @@ impl<'a> Context<'a> {
         self.world.arm(self.me, timer.0, at);
     }
 
-    /// Makes sure that `timer` does not expire.
+    /// Disarms `timer`.
     pub fn disarm(&mut self, timer: TimerId) {
         self.world.disarm(self.me, timer.0);
     }
@@ -92,29 +91,29 @@ impl<'a> Context<'a> {
         self.world.pool.give(packet);
     }
 
-    /// The packet ends here, at `stage`, for `reason`.
+    /// Drops the packet, at `stage`, for `reason`.
     pub fn drop(&mut self, packet: Packet, stage: Option<StageId>, reason: &'static str) {
         self.trace(TraceKind::Drop(reason), packet.id);
         self.world.books.drop(&packet, DropKey { stage, reason });
         self.world.pool.give(packet);
     }
 
-    /// Notes that a packet arrived after a later one of its flow.
+    /// Counts a packet that arrived after a later one of its flow.
     pub fn note_reordered(&mut self, path: PathId) {
         self.world.books.paths[path.0 as usize].reordered += 1;
     }
 
-    /// Notes that a packet did not carry what its source sent.
+    /// Counts a packet whose content is not what its source sent.
     pub fn note_corrupted(&mut self, path: PathId) {
         self.world.books.paths[path.0 as usize].corrupted += 1;
     }
 
-    /// Notes that a message was made which is due at some instant.
+    /// Counts a new message with a deadline.
     pub fn note_message(&mut self, path: PathId) {
         self.world.books.paths[path.0 as usize].deadlines.made += 1;
     }
 
-    /// Notes that such a message is whole at its sink, in time or not.
+    /// Counts such a message as complete at its sink, in time or late.
     pub fn note_arrival(&mut self, path: PathId, in_time: bool) {
         let deadlines = &mut self.world.books.paths[path.0 as usize].deadlines;
         match in_time {
@@ -129,7 +128,7 @@ impl<'a> Context<'a> {
         self.world.books.collecting
     }
 
-    /// The element's own random stream, named by the seed and the element's name.
+    /// The element's own random stream, derived from the seed and the element's name.
     #[inline]
     pub fn rng(&mut self) -> &mut Stream {
         &mut self.world.makers[self.me].stream

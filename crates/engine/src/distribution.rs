@@ -1,4 +1,4 @@
-//! Times in a histogram: exact count, sum, least and greatest; percentiles within 0.8 %.
+//! A histogram of times: exact count, sum, minimum and maximum; percentiles within 0.8 %.
 //!
 //! Buckets are linear within each power of two (as in HdrHistogram).
 
@@ -20,7 +20,7 @@ pub struct Distribution {
     count: u64,
     sum: u128,
     greatest: u64,
-    /// `u64::MAX - least`, so that zero is the right start.
+    /// `u64::MAX - minimum`, so that zero is the right start.
     least_complement: u64,
     buckets: Vec<u64>,
 }
@@ -53,7 +53,7 @@ impl Distribution {
         self.least_complement = self.least_complement.max(u64::MAX - value);
     }
 
-    /// Adds everything that `other` has.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Distribution) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -65,7 +65,7 @@ impl Distribution {
         self.least_complement = self.least_complement.max(other.least_complement);
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -80,11 +80,11 @@ impl Distribution {
             count => self.sum as f64 / count as f64 / 1e12,
         }
     }
-    /// The greatest value; zero without values.
+    /// The maximum; zero without values.
     pub fn max(&self) -> Duration {
         Duration::from_ps(self.greatest)
     }
-    /// The least value; zero without values.
+    /// The minimum; zero without values.
     pub fn min(&self) -> Duration {
         match self.count {
             0 => Duration::ZERO,
@@ -98,14 +98,14 @@ impl Distribution {
         for (bucket, &count) in self.buckets.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                // The least and the greatest are known exactly.
+                // Minimum and maximum are exact.
                 let middle = Duration::from_ps(middle_of(bucket));
                 return middle.clamp(self.min(), self.max());
             }
         }
         Duration::ZERO
     }
-    /// The histogram: each bucket that has any, as (least value, width, count).
+    /// The histogram: each non-empty bucket as (lower bound, width, count).
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, Duration, u64)> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
         filled.map(|(bucket, &count)| {

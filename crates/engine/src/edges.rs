@@ -1,14 +1,14 @@
-//! Outputs joined to inputs, and what is on its way between them.
+//! Edges from outputs to inputs, and the packets in flight on them.
 //!
 //! ```text
 //! [ Edge | Edge | Edge | ... ]       read for each packet that is sent, and never written
-//!     |             `------------ an edge to where packets wait otherwise needs no more
+//!     |             `------------ an edge whose packets wait elsewhere has no flight
 //!     v
-//! [ Flight | Flight | ... ]          the packets on their way; an event says when the first arrives
+//! [ Flight | Flight | ... ]          the packets in flight; one event for the first arrival
 //! ```
 
 use crate::PortId;
-use crate::events::{Asks, Event, Events, Key, Target};
+use crate::events::{Event, Events, Key, Prefetch, Target};
 use lastmeter_base::{Duration, Packet, StageId, prefetch};
 use std::collections::VecDeque;
 
@@ -17,16 +17,15 @@ use std::collections::VecDeque;
 #[repr(align(32))]
 pub(crate) struct Edge {
     pub(crate) delay: Duration,
-    /// The ledger's name for the delay, or [`NO_STAGE`].
+    /// The ledger's stage for the delay, or [`NO_STAGE`].
     pub(crate) stage: StageId,
-    /// Where packets are on their way along it, in the part where it ends; [`NO_FLIGHT`] where they wait
-    /// otherwise.
+    /// Its flight, in the partition where it ends; [`NO_FLIGHT`] where its packets wait elsewhere.
     pub(crate) flight: u32,
     pub(crate) to: End,
 }
 
 const _: () = assert!(size_of::<Edge>() == 32);
-/// No delay that the ledger knows; stages have smaller numbers.
+/// No stage; real ones have smaller numbers.
 pub(crate) const NO_STAGE: StageId = StageId(u32::MAX);
 pub(crate) const NO_FLIGHT: u32 = u32::MAX;
 
@@ -41,17 +40,17 @@ pub(crate) enum End {
     Last(u32, PortId),
     /// Another partition.
     There(u16),
-    /// Nowhere: what is sent is dropped and counted.
+    /// Not connected: packets are dropped and counted.
     Nowhere,
 }
 
-/// What is on its way along an edge that ends in this partition. It takes one cache line.
+/// The packets in flight on an edge that ends in this partition. It takes one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Flight {
     pub(crate) to: End,
-    pub(crate) asks: Asks,
-    /// The oldest packet; an event says when it arrives. Most edges of a large graph have no other.
+    pub(crate) prefetch: Prefetch,
+    /// The oldest packet, for whose arrival there is an event. Most edges of a large graph have no other.
     pub(crate) first: Option<Packet>,
     /// Those behind it, oldest first.
     pub(crate) rest: VecDeque<(Key, Packet)>,
@@ -76,20 +75,20 @@ impl Edge {
 
 impl Flight {
     /// One on which there is nothing.
-    pub(crate) fn new(to: End, asks: Asks) -> Flight {
-        Flight { to, asks, first: None, rest: VecDeque::new() }
+    pub(crate) fn new(to: End, prefetch: Prefetch) -> Flight {
+        Flight { to, prefetch, first: None, rest: VecDeque::new() }
     }
 
-    /// How many packets are on their way.
+    /// Number of packets in flight.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.rest.len()
     }
 
-    /// Puts a packet on its way; one event stands for all that are on it. `index` is its own.
+    /// Adds a packet; there is one event for the whole flight. `index` is its own.
     #[inline]
     pub(crate) fn fly(&mut self, index: u32, due: Key, packet: Packet, events: &mut Events) {
         if self.first.is_none() {
-            events.push(Event { key: due, target: Target::flight(index, self.asks) });
+            events.push(Event { key: due, target: Target::flight(index, self.prefetch) });
             self.first = Some(packet);
             return;
         }
@@ -97,20 +96,20 @@ impl Flight {
         self.rest.push_back((due, packet));
     }
 
-    /// The oldest packet on its way arrives; gives it, and when the next one will.
+    /// The oldest packet arrives; returns it, and the arrival of the next one.
     #[inline]
     pub(crate) fn land(&mut self) -> (Packet, Option<Key>) {
-        let packet = self.first.take().expect("a flight's event stands for a packet");
+        let packet = self.first.take().expect("a flight with an event has a packet");
         let Some((due, next)) = self.rest.pop_front() else { return (packet, None) };
         if self.rest.is_empty() {
-            // From the beginning again: a ring that few are on stays in few lines of a cache.
+            // Restart at the beginning: a ring with few packets stays in few cache lines.
             self.rest.clear();
         }
         self.first = Some(next);
         (packet, Some(due))
     }
 
-    /// Asks for the next packet that arrives, and for what says when the one behind it will.
+    /// Prefetches the next arriving packet, and the arrival time of the one after it.
     #[inline(always)]
     pub(crate) fn prefetch(&self) {
         self.first.iter().for_each(Packet::prefetch);

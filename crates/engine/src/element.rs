@@ -1,4 +1,4 @@
-//! What an element is, and what it reports at the end.
+//! Elements, and their reports at the end of a run.
 
 use crate::{Context, Meter, Series};
 use lastmeter_base::{NodeId, Packet, Time};
@@ -9,13 +9,13 @@ pub struct ElementId(pub u32);
 /// A port of an element; inputs and outputs are numbered separately, each from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u16);
-/// A timer of an element, from 0 to what [`Element::timers`] says.
+/// A timer of an element, from 0 to below [`Element::timers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerId(pub u32);
 
 impl TimerId {
-    /// What `expire` of an element that takes input is told when a live clock woke up for input
-    /// instead of for a deadline.
+    /// Passed to `expire` of an element that takes input when a live clock woke up for input instead of a
+    /// deadline.
     pub const INPUT: TimerId = TimerId(u32::MAX);
 }
 
@@ -45,105 +45,104 @@ pub trait Element: Send {
 
     /// A timer that was set with [`Context::arm`] has expired.
     ///
-    /// A wall clock may wake up late, and then several deadlines are handled in a row. Each still
-    /// runs at the instant at which it was due, so that lateness shifts departures and nothing else.
-    /// Compute the next deadline from the last one.
+    /// A wall clock may wake up late, and then several deadlines are handled in sequence. Each still runs at
+    /// the instant at which it was due, so that lateness only shifts departures. Compute the next deadline
+    /// from the last one.
     fn expire(&mut self, _cx: &mut Context<'_>, timer: TimerId) {
         unreachable!("{timer:?} was never armed")
     }
 
-    /// What is going to happen to the element after a few other events, so that it may ask for the
-    /// memory that it will need (`lastmeter_base::prefetch`). It changes nothing, and is called as
-    /// [`Element::foresees`] says. Gives the output that it will send through, if it can tell.
+    /// Announces an event a few events ahead, so that the element can prefetch the memory that it will need
+    /// (`lastmeter_base::prefetch`). It changes nothing, and is called as [`Element::foresees`] requests.
+    /// Returns the output through which it will send, if known.
     fn foresee(&self, _next: Foreseen<'_>, _look: Look) -> Option<PortId> {
         None
     }
 
-    /// How early [`Element::foresee`] is worth its calls: where an element has far more state than a
-    /// processor's caches hold.
+    /// How early to call [`Element::foresee`]: worthwhile if an element has far more state than a processor's
+    /// caches hold.
     fn foresees(&self) -> Foresight {
         Foresight::None
     }
 
-    /// Where the packet will go that its timer sends next, where it has decided that already: for whoever
-    /// receives it at once and asks for memory early.
+    /// The destination of the packet that its timer sends next, if already decided, so that its receiver can
+    /// prefetch.
     fn sends_next(&self) -> Option<NodeId> {
         None
     }
 
-    /// Whether it may run ahead of the others: whether it can be given packets before they are due, one
-    /// after the other, each as if it came in its time. So it is where all that leads to it has a delay:
-    /// what comes to it within the shortest of these is known. It must share nothing with other elements
-    /// that any of them changes. What it sends is an event of its own even if it comes to its peer at the
-    /// same instant.
+    /// Whether it may run ahead of the others: be given packets before they are due, in a batch, each at its own
+    /// instant. This applies if every edge into it has a delay: arrivals within the shortest of these are known.
+    /// It must share no mutable state with other elements. What it sends is an event of its own even if it
+    /// arrives at the same instant.
     fn runs_ahead(&self) -> bool {
         false
     }
 
-    /// Whether packets end here: whether what it receives is delivered or dropped, and changes nothing but
-    /// what it reports. Then it may be given packets after they were due, each as if it came in its time. If a
-    /// flow ends at such an element and at others, what its latency varies by may be told in another order.
+    /// Whether packets end here: whether received packets are delivered or dropped, and change nothing but its
+    /// report. Then it may be given packets after they were due, each at its own instant. If a flow ends at such
+    /// an element and at others, its jitter may be recorded in another order.
     fn is_end(&self) -> bool {
         false
     }
 
-    /// How many timers the element uses: one for each resource that it serves.
+    /// Number of timers: one for each resource that it serves.
     fn timers(&self) -> u32 {
         1
     }
 
-    /// Whether it handles few packets for so many outputs, as what only tells others what is new:
-    /// then these do not count where a graph is cut into parts that shall take equally long.
+    /// Whether it handles few packets for its many outputs, as an element that only sends notifications: then
+    /// these do not count as load when a graph is partitioned.
     fn is_seldom_busy(&self) -> bool {
         false
     }
 
-    /// Whether it is told of a live clock's input, with [`TimerId::INPUT`]: only ports are.
+    /// Whether it is notified of a live clock's input, with [`TimerId::INPUT`]: only ports are.
     fn takes_input(&self) -> bool {
         false
     }
 
-    /// Counters, the packets still held, and what the element's resources did.
+    /// Counters, the packets still held, and the use of the element's resources.
     fn report(&self, _out: &mut Report) {}
 }
 
-/// How early an element asks for memory.
+/// How early an element prefetches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Foresight {
     /// Not at all.
     #[default]
     None,
-    /// Just before: a [`Look::Last`]. The element itself, and what the engine knows of it, are in a cache
-    /// anyway: there are few, or each handles many events in a row.
+    /// One event ahead: a [`Look::Last`]. The element itself, and the engine's data on it, are in a cache
+    /// anyway: there are few elements, or each handles many events in a row.
     Next,
-    /// Some events before: a [`Look::First`]. Before that the engine asks for the element.
+    /// Some events ahead: a [`Look::First`]. Before that the engine prefetches the element.
     Early,
-    /// Both. What was asked for the first time says where the rest is. For thousands of elements, each
-    /// with tens of events between two of its own.
+    /// Both: the first prefetch brings the pointers for the second. For thousands of elements, each with tens
+    /// of events between two of its own.
     Steps,
 }
 
-/// Which look an element has at what is going to happen to it.
+/// The stage of an element's prefetch for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Whatever it reads may still be far from the processor.
+    /// What it reads may not be in a cache yet.
     First,
-    /// What it asked for at its first look has come.
+    /// What it prefetched first has arrived.
     Last,
 }
 
-/// What is going to happen to an element.
+/// An upcoming event of an element.
 #[derive(Clone, Copy, Debug)]
 pub enum Foreseen<'a> {
     /// It will receive this packet on this input.
     Packet(PortId, &'a Packet),
     /// One of its timers will expire.
     Timer,
-    /// A timer of whoever sends to it at once will expire, who may know where the packet will go.
+    /// A timer of an element that sends to it without delay will expire; the packet's destination, if known.
     Neighbour(Option<NodeId>),
 }
 
-/// What an element says of itself at the end of a run.
+/// An element's report at the end of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     pub(crate) now: Time,
@@ -159,12 +158,12 @@ impl Report {
     pub fn now(&self) -> Time {
         self.now
     }
-    /// States that `packets` are still held: in a queue, in service, in flight.
+    /// Reports `packets` as still held: in a queue, in service, in flight.
     pub fn held(&mut self, packets: u64) {
         self.held += packets;
     }
-    /// States that `packets` wait here that have been sent on already, to depart later: whoever asks
-    /// finds them here, and the edge that they are on accounts for them.
+    /// Reports `packets` as waiting here that were already sent, to depart later: they show here, and the edge
+    /// that they are on accounts for them.
     pub fn waiting(&mut self, packets: u64) {
         self.waiting += packets;
     }
@@ -172,11 +171,11 @@ impl Report {
     pub fn count(&mut self, name: &'static str, value: u64) {
         self.counters.push((name, value));
     }
-    /// How a quantity went over time, and its unit: `ps` for a time, else a word.
+    /// A quantity over time, and its unit: `ps` for a time, else a word.
     pub fn series(&mut self, name: &'static str, unit: &'static str, series: &Series) {
         self.series.push((name, unit, series.clone()));
     }
-    /// What one unit of a resource did during the run.
+    /// The use of one unit of a resource during the run.
     pub fn meter(&mut self, meter: &Meter) {
         self.meters.push(meter.closed_at(self.now));
     }

@@ -6,10 +6,9 @@
 //!  a row, thrown into its buckets      each as long as all buckets
 //! ```
 //!
-//! What comes to such an element changes nothing that anybody does: so it is no event. It waits, unsorted,
-//! among what is due at about the same time; whatever is in a bucket is sorted when that has ended, and
-//! received then, each packet at its instant, one after each event, so that what they need is asked for in
-//! time.
+//! A packet for such an element affects nothing else, so it is not an event. It waits unsorted in a bucket
+//! with others due at about the same time; the bucket is sorted when it has ended, and its packets are then
+//! received, each at its instant, one after each event, so that their memory is prefetched in time.
 
 use crate::PortId;
 use crate::events::Key;
@@ -27,37 +26,36 @@ pub(crate) struct Ending {
 
 #[derive(Debug)]
 pub(crate) struct Ends {
-    /// Those whose turn it is, the earliest last.
+    /// Those to be received next, the earliest last.
     due: Vec<Ending>,
     /// When the first bucket ends; [`Time::MAX`] if nothing waits.
     next_ends: Time,
-    /// The first bucket: its time by the width.
+    /// The first bucket: its time divided by the width.
     next: u64,
     buckets: Vec<Vec<Ending>>,
     /// Each row at its number modulo [`ROWS`]; that of the buckets is empty.
     rows: Vec<Vec<Ending>>,
     beyond: Vec<Ending>,
-    /// The width of a bucket is two to this power, in picoseconds.
+    /// Log2 of the width of a bucket in picoseconds.
     shift: u32,
     len: usize,
-    /// The first row of [`ROWS`], and how many packets have been taken since it began.
+    /// The first row of [`ROWS`], and how many packets have been taken since it started.
     since: u64,
     taken: u64,
 }
 
-/// Two to this power buckets are a row.
+/// Log2 of the buckets in a row.
 const ROW_BITS: u32 = 8;
 const ROWS: u64 = 64;
-/// So many packets should end in the width of a bucket, or up to twice as many; beyond so many it is chosen
-/// anew.
+/// Target number of packets per bucket, up to twice that; beyond the second limit the width is chosen again.
 const EACH: u64 = 4;
 const EACH_MAX: u64 = 32;
 /// The width before anything is known, 66 ns, and the greatest, 1 s.
 const SHIFT_FIRST: u32 = 16;
 const SHIFT_MAX: u32 = 40;
-/// So many packets before its turn one is asked for.
+/// How many packets ahead one is prefetched.
 const AHEAD: usize = 4;
-/// The same for what the packet says where to find.
+/// The same for data that the packet points to.
 const RECORD_AHEAD: usize = 2;
 
 impl Default for Ends {
@@ -78,7 +76,7 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// How many packets there are.
+    /// Number of packets.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -93,7 +91,7 @@ impl Ends {
     #[inline]
     pub(crate) fn put(&mut self, ending: Ending, now: Time) {
         if self.len == 0 {
-            // Mostly what comes later is due later.
+            // Packets added later are usually due later.
             self.begin(ending.due.at());
         } else if ending.due.at().as_ps() >> self.shift < self.next {
             self.begin_again(now);
@@ -102,8 +100,8 @@ impl Ends {
         self.throw(ending);
     }
 
-    /// Something is due before the first bucket, which therefore is that of the present instant from now on:
-    /// whatever came until then would wait for it.
+    /// A packet is due before the first bucket, so the buckets restart at the present instant; otherwise
+    /// earlier packets would wait for that bucket.
     #[cold]
     fn begin_again(&mut self, now: Time) {
         let mut waiting = self.take_all();
@@ -111,7 +109,7 @@ impl Ends {
         waiting.drain(..).for_each(|ending| self.throw(ending));
     }
 
-    /// What is in any bucket or row, or beyond these.
+    /// All packets in buckets, rows, or beyond.
     fn take_all(&mut self) -> Vec<Ending> {
         let mut all = std::mem::take(&mut self.beyond);
         self.rows.iter_mut().chain(&mut self.buckets).for_each(|part| all.append(part));
@@ -131,7 +129,7 @@ impl Ends {
         }
     }
 
-    /// Begins where nothing is in any bucket or row.
+    /// Starts when all buckets and rows are empty.
     fn begin(&mut self, at: Time) {
         self.set_next(at.as_ps() >> self.shift);
         self.since = self.next >> ROW_BITS;
@@ -143,7 +141,7 @@ impl Ends {
         self.next_ends = Time::from_ps(next.saturating_add(1).saturating_mul(1 << self.shift));
     }
 
-    /// The next of the packets whose turn it is; asks for one that comes soon after it.
+    /// The next packet to be received; prefetches a later one.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Ending> {
         let next = self.due.pop()?;
@@ -161,11 +159,10 @@ impl Ends {
         Some(next)
     }
 
-    /// Makes it the turn of the next packets: of one bucket that has ended by `until`, and if `all` shall be
-    /// received that are due by then, of one that has not. There are none whose turn it was before. Says
-    /// whether there are any now.
+    /// Takes the next packets: of a bucket that has ended by `until`, or, if `all` due by then must be received,
+    /// of one that has not. None may be left from before. Returns whether there are any now.
     pub(crate) fn load(&mut self, until: Time, all: bool) -> bool {
-        debug_assert!(self.due.is_empty(), "one bucket after the other");
+        debug_assert!(self.due.is_empty(), "one bucket at a time");
         while self.due.is_empty() && self.len > 0 {
             let bucket = &mut self.buckets[self.next as usize & ((1 << ROW_BITS) - 1)];
             if until < self.next_ends {
@@ -183,7 +180,7 @@ impl Ends {
                 self.spread((self.due.len() as u64, 1), until);
             }
         }
-        // Those that one handler has sent to come at once have equal keys, and stay in their order.
+        // Packets sent by one handler without delay have equal keys, and stay in order.
         self.due.reverse();
         self.due.sort_by_key(|ending| Reverse(ending.due));
         let first = self.due.len().saturating_sub(AHEAD);
@@ -191,8 +188,8 @@ impl Ends {
         !self.due.is_empty()
     }
 
-    /// A row has ended: the next that is not empty is thrown into buckets, if it has begun by `until`. What is
-    /// not over is not left out, because something may still come that is due then.
+    /// A row has ended: distributes the next non-empty one over buckets, if it has started by `until`. A row that
+    /// has not ended is not skipped, because more packets may still be added to it.
     fn turn(&mut self, until: Time) {
         let rows = self.next >> ROW_BITS..self.since + ROWS;
         let mut filled = rows.filter(|row| !self.rows[(row % ROWS) as usize].is_empty());
@@ -209,19 +206,19 @@ impl Ends {
         self.rows[(row % ROWS) as usize] = waiting;
     }
 
-    /// Buckets that have passed since the first row began.
+    /// Buckets passed since the first row started.
     fn passed(&self) -> u64 {
         self.next - (self.since << ROW_BITS)
     }
 
-    /// Whether one bucket had so many that others should begin, and enough to pay for that.
+    /// Whether one bucket had so many packets that the width should change, and enough to pay for that.
     fn is_crowded(&self) -> bool {
         let taken = self.due.len() as u64;
         taken > EACH_MAX && taken * 8 > self.len as u64
     }
 
-    /// Rows begin anew with the first packet, of the width that would have been right for so many `taken`
-    /// from so many buckets; at most twice as wide as before, since many may follow few.
+    /// Restarts the rows with the first packet, with the width that would have suited the `taken` packets in
+    /// that many buckets; at most twice as wide as before, since many may follow few.
     fn spread(&mut self, (taken, buckets): (u64, u64), until: Time) {
         let wanted = EACH * buckets.max(1);
         let wider = (wanted.ilog2() as i32 - taken.max(1).ilog2() as i32).min(1);
@@ -244,7 +241,7 @@ mod tests {
         Ending { due, to: 0, input: PortId(0), packet: Packet::new(Bytes(1)) }
     }
 
-    /// Whatever the times are, everything ends once, in its order, and none is missing at the end of a step.
+    /// Whatever the times, every packet ends once, in order, and none is missing at the end of a step.
     fn check(
         seed: u64,
         steps: f64,

@@ -1,15 +1,15 @@
-//! What can go wrong with a graph or a run.
+//! Errors of a graph or a run.
 
 use lastmeter_base::Time;
 use std::fmt;
 
-/// Why a graph cannot be built or a run did not end well.
+/// Why a graph cannot be built or a run failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Two elements have one name; whoever builds the graph can rename one.
+    /// Two elements have the same name: rename one.
     NameTaken(String),
-    /// An output was connected twice; whoever builds the graph can add an element that copies.
+    /// An output was connected twice: add an element that copies.
     PortTaken {
         /// The element whose output it is.
         element: String,
@@ -18,12 +18,12 @@ pub enum Error {
     },
     /// More elements, edges or ports than a graph can hold.
     TooLarge {
-        /// What there are too many of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: u64,
     },
-    /// Events went on for ever at one instant; the named element was the last to act.
+    /// Events continued without end at one instant; the named element was the last to act.
     NoProgress {
         /// The instant.
         at: Time,
@@ -32,18 +32,18 @@ pub enum Error {
         /// Handlers that ran at that instant.
         handlers: u64,
     },
-    /// Packets were created that were neither delivered, dropped nor held: a fault of an element.
+    /// Packets were made that were neither delivered, dropped nor held: a bug in an element.
     PacketsUnbalanced {
         /// Packets that sources made.
         made: u64,
-        /// Packets that sinks took.
+        /// Packets delivered to sinks.
         delivered: u64,
         /// Packets dropped, each with a reason.
         dropped: u64,
         /// Packets that elements and edges still hold.
         held: u64,
     },
-    /// A path's stages do not add up to its latency: a fault of an element.
+    /// A path's stages do not add up to its latency: a bug in an element.
     LatencyUnbalanced {
         /// The path.
         path: String,
@@ -52,7 +52,7 @@ pub enum Error {
         /// Sum over all stages, picoseconds.
         stages: u128,
     },
-    /// A resource was not accounted for from start to end: a fault of an element.
+    /// A resource was not accounted for from start to end: a bug in an element.
     ResourceUnbalanced {
         /// The resource.
         resource: String,
@@ -66,14 +66,14 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NameTaken(name) => write!(f, "two elements are called `{name}`"),
+            Error::NameTaken(name) => write!(f, "two elements are named `{name}`"),
             Error::PortTaken { element, port } => {
                 write!(f, "output {port} of `{element}` is connected twice")
             }
             Error::TooLarge { what, limit } => write!(f, "more than {limit} {what}"),
             Error::NoProgress { at, element, handlers } => write!(
                 f,
-                "no progress: {handlers} handlers ran at {at} without time moving on; \
+                "no progress: {handlers} handlers ran at {at} without time advancing; \
                  `{element}` was the last"
             ),
             Error::PacketsUnbalanced { made, delivered, dropped, held } => write!(

@@ -2,21 +2,20 @@
 //!
 //! ```text
 //! due soonest                                                             due latest
-//! [ run, sorted | late: what came since ]  [ bucket | bucket | ... | bucket ]  [ far ]
+//! [ run, sorted | late: added since     ]  [ bucket | bucket | ... | bucket ]  [ far ]
 //! ```
 //!
-//! Few events are one heap: `late`. Many are thrown into buckets by time, unsorted, and a bucket is
-//! sorted when its turn comes; so an event costs the same however many there are, and what it costs
-//! stays in the nearest cache. What falls before the next bucket goes to `late`, what lies beyond the
-//! last to `far`. Whether there are buckets, and how wide they are, follows from the events
-//! themselves; the order in which they come out does not depend on it.
+//! Few events are in one heap: `late`. Many are put unsorted into buckets by time, and a bucket is sorted
+//! when its turn comes; so the cost of an event does not depend on their number, and the data stays in the
+//! nearest cache. Events before the next bucket go to `late`, those beyond the last to `far`. Whether there
+//! are buckets, and how wide, follows from the events themselves and does not affect their order.
 
 use crate::Foresight;
 use crate::heap::Heap;
 use lastmeter_base::{Time, prefetch};
 use std::cmp::{Ordering, Reverse};
 
-/// When an event is due and who wins a tie.
+/// When an event is due, and its tie-break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     at: u64,
@@ -27,7 +26,7 @@ impl Key {
     /// Later than every event.
     pub(crate) const NEVER: Key = Key { at: u64::MAX, order: u64::MAX };
 
-    /// `order` tells apart what is due at one instant: see `world::order`.
+    /// `order` breaks ties at one instant: see `world::order`.
     #[inline]
     pub(crate) fn new(at: Time, order: u64) -> Key {
         Key { at: at.as_ps(), order }
@@ -40,8 +39,8 @@ impl Key {
     pub(crate) fn order(self) -> u64 {
         self.order
     }
-    /// As one number: comparing is two instructions, and choosing the lesser of two needs no branch,
-    /// which a processor could not predict.
+    /// As one number: comparing takes two instructions, and choosing the lesser of two needs no (unpredictable)
+    /// branch.
     #[inline]
     fn as_number(self) -> u128 {
         u128::from(self.at) << 64 | u128::from(self.order)
@@ -69,7 +68,7 @@ impl Ord for Key {
     }
 }
 
-/// A key and what it is for.
+/// A key and its target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) key: Key,
@@ -81,39 +80,39 @@ pub(crate) struct Event {
 pub(crate) struct Target {
     /// A timer's slot, or a flight where the high bit is set.
     place: u32,
-    pub(crate) asks: Asks,
+    pub(crate) prefetch: Prefetch,
 }
 
-/// Which element asks for memory before an event, and when.
+/// Which element prefetches before an event, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asks(u32);
+pub(crate) struct Prefetch(u32);
 
-impl Asks {
+impl Prefetch {
     const EARLY: u32 = 1 << 31;
     const LATE: u32 = 1 << 30;
 
-    pub(crate) fn new(element: u32, foresight: Foresight) -> Asks {
-        debug_assert!(element < Asks::LATE);
-        Asks(match foresight {
+    pub(crate) fn new(element: u32, foresight: Foresight) -> Prefetch {
+        debug_assert!(element < Prefetch::LATE);
+        Prefetch(match foresight {
             Foresight::None => element,
-            Foresight::Next => element | Asks::LATE,
-            Foresight::Early => element | Asks::EARLY,
-            Foresight::Steps => element | Asks::EARLY | Asks::LATE,
+            Foresight::Next => element | Prefetch::LATE,
+            Foresight::Early => element | Prefetch::EARLY,
+            Foresight::Steps => element | Prefetch::EARLY | Prefetch::LATE,
         })
     }
     #[inline(always)]
     pub(crate) fn element(self) -> usize {
-        (self.0 & !(Asks::EARLY | Asks::LATE)) as usize
+        (self.0 & !(Prefetch::EARLY | Prefetch::LATE)) as usize
     }
     /// Two events ahead.
     #[inline(always)]
     pub(crate) fn early(self) -> bool {
-        self.0 & Asks::EARLY != 0
+        self.0 & Prefetch::EARLY != 0
     }
     /// One event ahead.
     #[inline(always)]
     pub(crate) fn late(self) -> bool {
-        self.0 & Asks::LATE != 0
+        self.0 & Prefetch::LATE != 0
     }
 }
 
@@ -121,14 +120,14 @@ impl Target {
     const FLIGHT: u32 = 1 << 31;
 
     #[inline]
-    pub(crate) fn timer(slot: u32, asks: Asks) -> Target {
+    pub(crate) fn timer(slot: u32, prefetch: Prefetch) -> Target {
         debug_assert!(slot < Target::FLIGHT);
-        Target { place: slot, asks }
+        Target { place: slot, prefetch }
     }
     #[inline]
-    pub(crate) fn flight(index: u32, asks: Asks) -> Target {
+    pub(crate) fn flight(index: u32, prefetch: Prefetch) -> Target {
         debug_assert!(index < Target::FLIGHT);
-        Target { place: index | Target::FLIGHT, asks }
+        Target { place: index | Target::FLIGHT, prefetch }
     }
     #[inline(always)]
     pub(crate) fn is_flight(self) -> bool {
@@ -149,18 +148,18 @@ impl Target {
 pub(crate) struct Events {
     /// Sorted, the earliest last.
     run: Vec<Event>,
-    /// How many of them there were when they were sorted, where nothing was known ahead.
+    /// Their number when they were sorted, if nothing was known ahead.
     loaded: usize,
-    /// Below so many of them the next bucket is sorted: [`RUN_LEAST`], none where there are no buckets.
+    /// With fewer than this the next bucket is sorted: [`RUN_LEAST`], or 0 without buckets.
     run_least: usize,
-    /// Whatever was pushed before the first bucket since the run was sorted.
+    /// Events before the first bucket, pushed since the run was sorted.
     late: Heap,
     buckets: Buckets,
     /// Beyond the last bucket.
     far: Heap,
-    /// Pops until the buckets are looked at again.
+    /// Pops until the buckets are reviewed.
     check_in: usize,
-    /// Pops between the last look and the next, and the earliest event at the last.
+    /// Pops between the last review and the next, and the earliest event at the last.
     pops: usize,
     since: u64,
 }
@@ -171,19 +170,19 @@ struct Buckets {
     /// The first event of each chain; a power of two of them, or none.
     heads: Vec<u32>,
     chained: Vec<Chained>,
-    /// The first of the places of `chained` that are free.
+    /// The first free entry of `chained`.
     free: u32,
-    /// How far the chain of the next bucket has been asked for.
+    /// How far the chain of the next bucket has been prefetched.
     asked: u32,
-    /// How many events there are.
+    /// Number of events.
     len: usize,
-    /// The width of a bucket is two to this power, in picoseconds.
+    /// Log2 of the width of a bucket in picoseconds.
     shift: u32,
-    /// The first bucket begins so many widths after the start; without buckets everything is before.
+    /// The start of the first bucket, in widths; without buckets everything is before it.
     first: u64,
 }
 
-/// In one line of a cache, never in two.
+/// Within one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Chained {
@@ -194,16 +193,16 @@ struct Chained {
 
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
-/// From so many events on there are buckets, and below so few there are none.
+/// Buckets are used from this many events on, and given up below the second number.
 const BUCKETS_FROM: usize = 512;
 const BUCKETS_UNTIL: usize = 128;
-/// So many events should fall due in the width of a bucket; beyond these others it is chosen anew.
+/// Target number of events per bucket; outside the other limits the width is chosen again.
 const EACH: u64 = 8;
 const EACH_MIN: u64 = 3;
 const EACH_MAX: u64 = 24;
-/// So many events are known ahead, where there are buckets.
+/// Events known ahead, if there are buckets.
 pub(crate) const RUN_LEAST: usize = 12;
-/// Pops between two looks at the buckets, at least.
+/// Minimum pops between two reviews of the buckets.
 const CHECK_EVERY: usize = 4096;
 
 impl Default for Buckets {
@@ -246,7 +245,7 @@ impl Events {
         self.run.last().map_or(late, |event| if event.key < late { event.key } else { late })
     }
 
-    /// Takes out the next event if it is due by `until`.
+    /// Removes the next event if it is due by `until`.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<Event> {
         self.check_in -= 1;
@@ -278,33 +277,33 @@ impl Events {
         }
     }
 
-    /// Whether an event that is put down now for `at` will be among those that are known ahead; not if
-    /// it comes before all of them, or if none are.
+    /// Whether an event pushed now for `at` will be among those known ahead; not if it precedes all of them, or
+    /// if none are.
     #[inline]
     pub(crate) fn will_know(&self, at: Time) -> bool {
         at.as_ps() >> self.buckets.shift >= self.buckets.first
     }
 
-    /// What is due after the next `ahead` events, as far as that is known already.
+    /// The target after the next `ahead` events, if known already.
     #[inline]
     pub(crate) fn ahead(&self, ahead: usize) -> Option<Target> {
         let place = self.run.len().checked_sub(ahead + 1)?;
         self.run.get(place).map(|event| event.target)
     }
 
-    /// The next `N` events, the earliest last, if so many are known already.
+    /// The next `N` events, the earliest last, if that many are known already.
     #[inline]
     pub(crate) fn known<const N: usize>(&self) -> Option<&[Event; N]> {
         self.run.last_chunk()
     }
 
-    /// Whether the last event taken out was the first of those that are known ahead.
+    /// Whether the last event removed was the first of those known ahead.
     #[inline]
     pub(crate) fn has_just_loaded(&self) -> bool {
         self.run.len() + 1 == self.loaded
     }
 
-    /// Sorts the next bucket; if nothing is known ahead, the next that is not empty.
+    /// Sorts the next bucket; if nothing is known ahead, the next non-empty one.
     #[inline(never)]
     fn load(&mut self) {
         let Events { run, loaded, late, buckets, far, .. } = self;
@@ -327,12 +326,12 @@ impl Events {
             }
         }
         run[known..].sort_unstable_by_key(|event| Reverse(event.key));
-        // What was known comes first.
+        // Events already known come first.
         run.rotate_left(known);
         *loaded = if known == 0 { run.len() } else { 0 };
     }
 
-    /// Chooses buckets anew where there should be others.
+    /// Chooses the buckets again if they no longer suit.
     #[cold]
     fn look(&mut self) {
         let next = self.first();
@@ -393,7 +392,7 @@ impl Buckets {
         self.len += 1;
     }
 
-    /// Asks for one more event of the next bucket: each says where the one behind it is.
+    /// Prefetches one more event of the next bucket: each links to the one after it.
     #[inline]
     fn ask(&mut self) {
         if let Some(chained) = self.chained.get(self.asked as usize) {
@@ -435,10 +434,10 @@ mod tests {
     use lastmeter_base::Stream;
     use std::collections::BinaryHeap;
 
-    const NOBODY: Asks = Asks(0);
+    const NOBODY: Prefetch = Prefetch(0);
 
-    /// Any mix of calls, beside a plain heap: `spread` is how far ahead events are pushed, `keep` how
-    /// many there are in the middle.
+    /// Any mix of calls, compared with a plain heap: `spread` is how far ahead events are pushed, `keep` their
+    /// typical number.
     fn compare(seed: u64, spread: impl Fn(&mut Stream) -> u64, keep: usize) {
         let mut stream = Stream::new(seed, "events");
         let mut events = Events::default();
@@ -471,7 +470,7 @@ mod tests {
             // Few distinct times, so that ties are common.
             compare(seed, |stream| stream.below(50), keep);
             compare(seed, |stream| stream.below(1 << 30), keep);
-            // Times of very different size, as a fast network's beside its retransmission timers.
+            // Times of very different scale, as a fast network's and its retransmission timers'.
             compare(seed, |stream| 1 << stream.below(40), keep);
             compare(seed, |stream| 1 << (stream.below(2) * 38), keep);
         }

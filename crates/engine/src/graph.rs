@@ -1,4 +1,4 @@
-//! Elements joined by edges, and the names that the ledger gives to what they do.
+//! Elements connected by edges, and the ledger's resources, stages and paths.
 
 use crate::books::{PathInfo, Place, ResourceId, ResourceInfo, StageInfo};
 use crate::{Element, ElementId, Error, PortId};
@@ -10,7 +10,7 @@ pub const ELEMENTS_MAX: usize = 1 << 24;
 /// A graph holds at most this many edges.
 pub const EDGES_MAX: usize = 1 << 30;
 
-/// What is going to run.
+/// A graph to run.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Packet};
@@ -39,7 +39,7 @@ pub struct Graph {
     pub collecting: bool,
     /// Whether the run keeps a trace of its events.
     pub tracing: bool,
-    /// Where not zero, simultaneous events run in a random order that this number names.
+    /// If not zero, simultaneous events run in a random order seeded by this number.
     pub shuffle_ties: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct EdgeSpec {
 }
 
 impl Graph {
-    /// An empty graph whose random streams are named under `seed`.
+    /// An empty graph with random streams derived from `seed`.
     pub fn new(seed: u64) -> Graph {
         Graph {
             seed,
@@ -82,7 +82,7 @@ impl Graph {
         self.add_boxed(name.into(), Box::new(element))
     }
 
-    /// Adds an element that is already behind a pointer.
+    /// Adds a boxed element.
     ///
     /// # Errors
     /// As [`Graph::add`].
@@ -102,7 +102,7 @@ impl Graph {
         Ok(id)
     }
 
-    /// Joins an output to an input: what is sent is received at the same instant.
+    /// Connects an output to an input: packets arrive at the same instant.
     ///
     /// # Errors
     /// If the output is connected already or the graph is full.
@@ -116,8 +116,8 @@ impl Graph {
         self.connect_after(from, output, to, input, Duration::ZERO, None)
     }
 
-    /// Joins an output to an input that is `delay` away. Order is kept, any number of packets may
-    /// be on the way, and a `stage` makes the delay a row of the ledger.
+    /// Connects an output to an input with a `delay`. Order is kept, any number of packets may be in flight,
+    /// and a `stage` makes the delay a row of the ledger.
     ///
     /// # Errors
     /// As [`Graph::connect`].
@@ -165,7 +165,7 @@ impl Graph {
         PathId(self.paths.len() as u32 - 1)
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.elements.len()
     }

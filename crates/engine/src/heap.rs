@@ -1,6 +1,6 @@
-//! A heap of events with four children a node.
+//! A heap of events with four children per node.
 //!
-//! Most handlers re-arm what just expired; therefore `pop` leaves a hole at the root, which the next
+//! Most handlers re-arm the timer that just expired; so `pop` leaves a hole at the root, which the next
 //! `push` fills with a single walk down.
 
 use crate::events::{Event, Key};
@@ -65,7 +65,7 @@ impl Heap {
 
     fn fill(&mut self) {
         self.hole = false;
-        let last = self.heap.pop().expect("a hole stands for an element of the heap");
+        let last = self.heap.pop().expect("a hole counts as an element of the heap");
         if !self.heap.is_empty() {
             self.sink(last);
         }
@@ -114,7 +114,7 @@ impl Heap {
     }
 }
 
-/// Where the earliest of four siblings stands, found without a branch.
+/// The index of the earliest of four siblings, found without a branch.
 #[inline]
 fn least_of_four(children: &[Event]) -> usize {
     let key = |offset: usize| children[offset & (ARITY - 1)].key;

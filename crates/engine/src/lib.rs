@@ -1,16 +1,17 @@
-//! The discrete-event engine: elements with ports and timers, a graph that joins them, a clock that
-//! says when, and the books that account for every packet and every picosecond.
+//! The discrete-event engine: elements with ports and timers, a graph that connects them, a clock, and the
+//! books that account for every packet and every picosecond.
 //!
 //! ```text
 //!     Graph --build--> Engine --run_until--> Outcome
 //!                        |  elements (receive, expire)
-//!                        |  events   (time, origin, the origin's own count)
+//!                        |  events   (time, tie-break of origins, the origin's own count)
 //!                        '  books    (paths x stages, resources, conservation)
 //! ```
 //!
 //! A handler runs to completion at one instant and calls no other element: what it sends is
-//! delivered after it returns. Simultaneous events run in the order (time, origin, the origin's own
-//! count), which does not depend on how many threads the run uses.
+//! delivered after it returns. When two elements cause events at the same instant, a hash of that instant
+//! picks the order; events of one element run in the order in which it caused them. This does not depend on
+//! the number of threads.
 
 mod arrivals;
 mod books;

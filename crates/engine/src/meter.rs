@@ -1,12 +1,12 @@
-//! What one unit of a resource does from the start of a run to its end.
+//! The use of one unit of a resource from the start of a run to its end.
 
 use crate::ResourceId;
 use lastmeter_base::{Bytes, Duration, StageId, Time};
 
 /// Accounts for one unit of a resource (one core, one wire): busy for a stage, blocked, or idle.
 ///
-/// The three are measured from the changes between them, not derived from one another, so that the
-/// balance at the end of a run is a check and not a tautology.
+/// The three are measured independently, from the changes between them, so that the balance at the end of a
+/// run is a check and not a tautology.
 ///
 /// ```
 /// use lastmeter_base::{Duration, StageId, Time};
@@ -25,7 +25,7 @@ pub struct Meter {
     blocked: Duration,
     idle: Duration,
     moved: Bytes,
-    /// The stages served at once, one entry a job, as indices of `by_stage`.
+    /// The stages served concurrently, one entry per job, as indices of `by_stage`.
     shared: Vec<usize>,
 }
 
@@ -53,8 +53,8 @@ impl Meter {
             shared: Vec::new(),
         }
     }
-    /// A meter of a unit that until `now` has served one stage and been idle, for whoever knows how
-    /// long each; `served` is `None` where it has served nothing.
+    /// A meter of a unit that until `now` has served one stage for a known time and otherwise been idle;
+    /// `served` is `None` if it has served nothing.
     pub fn of(
         resource: ResourceId,
         now: Time,
@@ -71,8 +71,8 @@ impl Meter {
         let index = self.index(stage);
         self.change(now, State::Busy(index));
     }
-    /// From `now` on the unit serves several jobs at once, one for each of `stages`. Time is
-    /// divided equally between them.
+    /// From `now` on the unit serves several jobs concurrently, one for each of `stages`. Time is divided equally
+    /// between them.
     pub fn share(&mut self, now: Time, stages: impl Iterator<Item = StageId>) {
         self.settle(now);
         let mut shared = std::mem::take(&mut self.shared);
@@ -89,12 +89,12 @@ impl Meter {
             self.by_stage.len() - 1
         })
     }
-    /// From `now` on the unit has nothing to do.
+    /// From `now` on the unit is idle.
     #[inline]
     pub fn rest(&mut self, now: Time) {
         self.change(now, State::Idle);
     }
-    /// From `now` on the unit is taken, but cannot go on.
+    /// From `now` on the unit is blocked: taken, but unable to continue.
     pub fn block(&mut self, now: Time) {
         self.change(now, State::Blocked);
     }
@@ -125,7 +125,7 @@ impl Meter {
         let jobs = self.shared.len() as u64;
         let mut left = elapsed;
         for (place, &index) in self.shared.iter().enumerate() {
-            // What does not divide goes to the first ones, a picosecond each.
+            // The remainder goes to the first ones, a picosecond each.
             let part = left.scale_ceil(1, jobs - place as u64);
             self.by_stage[index].1 += part;
             left = left - part;
@@ -135,12 +135,12 @@ impl Meter {
     /// The same meter with the time up to `now` accounted for.
     pub(crate) fn closed_at(&self, now: Time) -> Meter {
         let mut closed = self.clone();
-        // A live service may end a little before the handler that notices it.
+        // A live service may end slightly before the handler that notices it.
         closed.settle(now.max(self.since));
         closed
     }
 
-    /// Which resource this is a unit of.
+    /// The resource of this unit.
     pub fn resource(&self) -> ResourceId {
         self.resource
     }

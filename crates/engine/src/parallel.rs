@@ -1,11 +1,11 @@
-//! Cutting a graph where edges have delay, so that its parts can run at once.
+//! Partitioning a graph at edges with delay, so that its parts can run concurrently.
 
 use crate::arrivals::Arrivals;
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
 use crate::edges::{Edge, End, Flight, NO_FLIGHT, NO_STAGE};
 use crate::ends::Ends;
-use crate::events::{Asks, Events, Key};
+use crate::events::{Events, Key, Prefetch};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition};
 use crate::trace::Trace;
@@ -16,16 +16,16 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// Runs tasks at once and returns when all are done. Threads belong to whoever implements it.
+/// Runs tasks concurrently and returns when all are done. The implementation provides the threads.
 pub trait Parallel: Sync {
     /// Runs every task once.
     fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]);
-    /// Runs all tasks at the same time, each in a thread of its own, so that they may wait for one
-    /// another; `false` if it cannot, and then it has run none.
+    /// Runs all tasks at the same time, each in a thread of its own, so that they may wait for one another;
+    /// returns `false`, having run none, if it cannot.
     fn run_together(&self, _tasks: &mut [&mut (dyn FnMut() + Send)]) -> bool {
         false
     }
-    /// Runs `work`, which calls [`Parallel::run`] many times, where that is cheapest.
+    /// Runs `work`, which calls [`Parallel::run`] many times, on the thread where that is cheapest.
     fn within(&self, work: &mut (dyn FnMut() + Send)) {
         work();
     }
@@ -44,15 +44,15 @@ impl Parallel for Serial {
 const SLOTS_MAX: u64 = 1 << 31;
 
 impl Engine {
-    /// How many parts the graph was cut into.
+    /// Number of partitions.
     pub fn parts(&self) -> usize {
         self.partitions.len()
     }
 
-    /// Runs up to and including `end` in virtual time, all parts at once.
+    /// Runs up to and including `end` in virtual time, all partitions concurrently.
     ///
     /// # Errors
-    /// If events go on for ever at one instant.
+    /// If events continue without end at one instant.
     pub fn run_parallel(
         &mut self,
         end: Time,
@@ -77,7 +77,7 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
         .map(|edge| edge.delay)
         .min();
     let Graph { seed, elements, mut edges, stages, resources, paths, collecting, .. } = graph;
-    // By output, so that each element's edges are in a row.
+    // By output, so that each element's edges are contiguous.
     edges.sort_by_key(|edge| (edge.from, edge.output));
     let mut builders: Vec<Builder> =
         (0..parts).map(|_| Builder { collecting, ..Builder::default() }).collect();
@@ -114,7 +114,7 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
     Ok(Engine::new(partitions, lookahead, names, (stages, resources, paths)))
 }
 
-/// A partition that is being put together.
+/// A partition under construction.
 #[derive(Default)]
 struct Builder {
     elements: Vec<Box<dyn Element>>,
@@ -141,8 +141,8 @@ impl Builder {
             return Err(Error::TooLarge { what: "timers", limit: SLOTS_MAX });
         }
         let owner = self.elements.len() as u32;
-        let asks = Asks::new(owner, element.foresees());
-        let timer = Timer { owner, asks, due: Key::NEVER, queued: Time::MAX };
+        let prefetch = Prefetch::new(owner, element.foresees());
+        let timer = Timer { owner, prefetch, due: Key::NEVER, queued: Time::MAX };
         self.timers.extend((0..timers).map(|_| timer));
         let (first_edge, edges) = (0, 0);
         let (runs_ahead, count) = (element.runs_ahead(), 0);
@@ -153,19 +153,19 @@ impl Builder {
         Ok(())
     }
 
-    /// Reserves the flight of an edge from another partition. These come before all others, so that
-    /// their numbers are known at once.
+    /// Reserves the flight of an edge from another partition. These come before all others, so that their
+    /// numbers are known at once.
     fn far_flight(&mut self, to: End) -> u32 {
-        self.far.push(Flight::new(to, Asks::new(0, Foresight::None)));
+        self.far.push(Flight::new(to, Prefetch::new(0, Foresight::None)));
         self.far.len() as u32 - 1
     }
 
     fn connect(&mut self, from: usize, edge: &EdgeSpec, (to, flight): (End, u32)) {
         let outputs = &mut self.outputs[from];
-        // Outputs that are not connected lead nowhere.
+        // Unconnected outputs.
         let port = edge.output.0 as usize;
         outputs.resize_with(outputs.len().max(port + 1), || Edge::NOWHERE);
-        // Only what is collected is recorded.
+        // Only collected data is recorded.
         let stage = edge.stage.filter(|_| self.collecting).unwrap_or(NO_STAGE);
         outputs[port] = Edge { delay: edge.delay, stage, flight, to };
     }
@@ -179,11 +179,11 @@ impl Builder {
         }
         let foresees = |element: u32| self.elements[element as usize].foresees();
         if salt != 0 {
-            // Then an edge alone knows the order of what comes along it at one instant.
+            // Then only an edge knows the order of its packets at one instant.
             places.iter_mut().for_each(|place| place.runs_ahead = false);
         }
         if salt == 0 && trace.is_none() {
-            // A trace tells who received what in the midst of what else they did.
+            // A trace records arrivals in order with all other events.
             for to in ends(&mut edges, &mut flights) {
                 if let End::Here(element, input) = *to
                     && self.elements[element as usize].is_end()
@@ -196,12 +196,12 @@ impl Builder {
         for edge in &mut edges {
             if let End::Here(..) = edge.to {
                 edge.flight = flights.len() as u32;
-                flights.push(Flight::new(edge.to, Asks::new(0, Foresight::None)));
+                flights.push(Flight::new(edge.to, Prefetch::new(0, Foresight::None)));
             }
         }
         for flight in &mut flights {
             if let End::Here(to, _) = flight.to {
-                flight.asks = Asks::new(to, foresees(to));
+                flight.prefetch = Prefetch::new(to, foresees(to));
             }
         }
         let mut timers = self.timers;
@@ -213,11 +213,11 @@ impl Builder {
                     edges[place.first_edge as usize]
                 && foresees(to) == Foresight::Steps
             {
-                timer.asks = Asks::new(to, Foresight::Steps);
+                timer.prefetch = Prefetch::new(to, Foresight::Steps);
             }
         }
         let foresight = match timers.is_empty() {
-            true => Foresight::None, // Steps look at some timer.
+            true => Foresight::None, // Prefetch steps need some timer.
             false => self.elements.iter().map(|one| one.foresees()).max().unwrap_or_default(),
         };
         let world = World {
@@ -247,15 +247,15 @@ impl Builder {
     }
 }
 
-/// Where edges and flights lead.
+/// The destinations of edges and flights.
 fn ends<'a>(edges: &'a mut [Edge], flights: &'a mut [Flight]) -> impl Iterator<Item = &'a mut End> {
     let of_edges = edges.iter_mut().map(|edge| &mut edge.to);
     of_edges.chain(flights.iter_mut().map(|flight| &mut flight.to))
 }
 
-/// Leads all edges to elements that may run ahead to their arrivals, and gives these, each with a flight of
-/// its own. Elements to which something comes at once may not, and where packets end there are none. What
-/// the first `flights` bring from other parts comes after the end of a round, and so does no harm.
+/// Directs all edges to elements that may run ahead to their arrivals, and returns these, each with a flight
+/// of its own. Elements with an input without delay may not, and elements where packets end have none. What
+/// the first `flights` bring from other partitions comes after the end of a round, and so is harmless.
 fn arrivals(
     edges: &mut [Edge],
     flights: &mut Vec<Flight>,
@@ -277,10 +277,10 @@ fn arrivals(
         place.runs_ahead &= !delay.is_zero();
         if place.runs_ahead && has_arrivals[to] {
             let (me, flight) = (all.len() as u32, (flights.len() + own.len()) as u32);
-            let asks = Asks::new(to as u32, foresees(to as u32));
+            let prefetch = Prefetch::new(to as u32, foresees(to as u32));
             number[to] = Some(me);
-            all.push(Arrivals::new(to as u32, delay, flight, asks));
-            own.push(Flight::new(End::Ahead(me, PortId(0)), asks));
+            all.push(Arrivals::new(to as u32, delay, flight, prefetch));
+            own.push(Flight::new(End::Ahead(me, PortId(0)), prefetch));
         }
     }
     for to in ends(edges, flights) {
@@ -294,8 +294,8 @@ fn arrivals(
     all
 }
 
-/// All elements, each beside the first that sends to it at once: an event of one is then mostly one of the
-/// other, and what the engine knows of both lies in the same lines of a cache.
+/// All elements, each next to the first that sends to it without delay: an event of one is then usually also
+/// one of the other, and the engine's data on both shares cache lines.
 fn in_pairs(count: usize, edges: &[EdgeSpec]) -> Vec<usize> {
     let mut pair: Vec<Option<u32>> = vec![None; count];
     for edge in edges.iter().filter(|edge| edge.delay.is_zero() && edge.output == PortId(0)) {
@@ -309,8 +309,8 @@ fn in_pairs(count: usize, edges: &[EdgeSpec]) -> Vec<usize> {
     order
 }
 
-/// Says for each element which part it belongs to. Elements joined without delay stay together;
-/// these groups are put in a row, neighbours beside neighbours, and the row is cut by weight.
+/// Assigns each element to a part. Elements connected without delay stay together; these groups are put in a
+/// sequence, neighbours next to each other, which is cut by weight.
 fn assign(graph: &Graph, parts: usize) -> Vec<u32> {
     let count = graph.len();
     if parts == 1 || count == 0 {
@@ -346,13 +346,13 @@ fn assign(graph: &Graph, parts: usize) -> Vec<u32> {
             used.push(part);
         }
     }
-    // Parts that stayed empty are left out.
+    // Empty parts are left out.
     let dense = |part: u32| used.iter().position(|&used| used == part).unwrap_or(0) as u32;
     group_of.iter().map(|&group| dense(part_of_group[group as usize])).collect()
 }
 
-/// Groups in an order in which each comes next that has most of its neighbours before it and fewest
-/// after it; so a cut anywhere divides few neighbours. Starts again where nothing is joined.
+/// Orders groups greedily: next comes the one with most neighbours before it and fewest after it, so that a
+/// cut anywhere separates few neighbours. Restarts at each connected component.
 fn in_a_row(group_of: &[u32], neighbours: &[Vec<u32>]) -> Vec<u32> {
     let mut seen = vec![false; group_of.len()];
     let mut before = vec![0i64; group_of.len()];

@@ -1,31 +1,31 @@
-//! Running the parts of a graph, round by round.
+//! Running the partitions of a graph, round by round.
 //!
 //! ```text
-//!     part 0:  take in | decide | run | hand over and tell | wait .
-//!     part 1:  take in | decide | run | hand over and tell | wait ' all have told
+//!     part 0:  take in | decide | run | hand over, announce | wait .
+//!     part 1:  take in | decide | run | hand over, announce | wait ' all have announced
 //! ```
 //!
 //! In each round every part runs up to the earliest event of all parts plus the shortest delay
-//! between two parts; nothing sent in a round can arrive within it. What crosses carries its
-//! (time, origin, count), so parts see it exactly where one thread would. Each part decides by
-//! itself how far to run, and all decide the same: from what all have told.
+//! between two parts (the lookahead); nothing sent in a round can arrive within it. A packet that crosses
+//! carries its key, so parts handle it exactly where one thread would. Each part decides by itself how far
+//! to run, and all decide the same, from what all have announced.
 
 use crate::Error;
 use crate::clock::{Control, VirtualClock};
 use crate::edges::Crossing;
 use crate::parallel::Parallel;
-use crate::run::{Engine, Partition, Stuck};
+use crate::run::{Engine, NoProgress, Partition};
 use lastmeter_base::{Duration, Time};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// A run is looked at for progress and stopping at least this often.
+/// A run is checked for progress and stopping at least this often.
 const ROUNDS_MIN: u64 = 256;
-/// How often a part looks whether all others have come before it falls asleep: for at most 200 us,
-/// since parts of the same weight mostly differ by less in a round, and to be woken takes 50 us.
+/// How often a part spins waiting for the others before it sleeps: for at most 200 us, since parts of equal
+/// weight usually differ by less in a round, and waking up takes 50 us.
 const LOOKS_MAX: usize = 8000;
-/// The same when it has slept again and again, each time half as long: where another program keeps a
-/// processor from the others, they come no earlier because somebody looks.
+/// The lower limit, reached by halving each time it has slept: if another program occupies a processor,
+/// spinning does not help.
 const LOOKS_MIN: usize = LOOKS_MAX / 16;
 
 impl Engine {
@@ -68,13 +68,13 @@ impl Engine {
             result.map_err(|stuck| self.no_progress(number, stuck))?;
         }
         self.now = now;
-        // Only a request makes a run end before its time.
+        // A run ends early only on request.
         self.stopped |= now < end;
         Ok(())
     }
 }
 
-/// Makes `work` on each part a task, and has `run` run these.
+/// Makes `work` on each part a task, and passes these to `run`.
 fn at_once<'a, R>(
     parts: &mut [Part<'a>],
     work: fn(&mut Part<'a>),
@@ -91,31 +91,31 @@ struct Part<'a> {
     partition: &'a mut Partition,
     number: usize,
     rounds: &'a Rounds<'a>,
-    /// Rounds that it has run.
+    /// Rounds run.
     round: usize,
-    /// Up to when it has run.
+    /// The time up to which it has run.
     now: Time,
     over: bool,
-    /// How often it looks for others before it falls asleep.
+    /// How often it spins before it sleeps.
     looks: usize,
-    result: Result<(), Stuck>,
+    result: Result<(), NoProgress>,
 }
 
 impl<'a> Part<'a> {
     /// Runs every round, while all others do so in threads of their own.
     fn run_all(&mut self) {
-        let meeting = &self.rounds.meeting;
-        let guard = CallsOff(meeting);
+        let barrier = &self.rounds.barrier;
+        let guard = BreaksOnPanic(barrier);
         loop {
             self.run_one();
-            if self.over || !meeting.wait(self.round, &mut self.looks) {
+            if self.over || !barrier.wait(self.round, &mut self.looks) {
                 break;
             }
         }
         std::mem::forget(guard); // It did not panic.
     }
 
-    /// Runs one round, if there is one more. All parts have told of the one before.
+    /// Runs one round, if there is one more. All parts have announced the previous one.
     fn run_one(&mut self) {
         let told = self.told();
         for from in 0..self.rounds.parts {
@@ -131,7 +131,7 @@ impl<'a> Part<'a> {
         self.tell();
     }
 
-    /// Hands over what crosses to other parts, and tells when something is due next.
+    /// Hands over packets that cross to other parts, and announces when its next event is due.
     fn tell(&mut self) {
         let (told, world) = (self.told(), &mut self.partition.world);
         for (to, outbox) in world.outboxes.iter_mut().enumerate() {
@@ -143,37 +143,37 @@ impl<'a> Part<'a> {
         if self.number == 0 {
             self.rounds.control.reached(self.now);
         }
-        // One asks for all: a request may come while some have told and others have not.
+        // One decides for all: a request may come between the announcements of parts.
         if self.result.is_err() || self.number == 0 && self.rounds.control.stopped() {
             told.enough.store(true, Ordering::Relaxed);
         }
     }
 
-    fn told(&self) -> &'a Told {
+    fn told(&self) -> &'a Announced {
         &self.rounds.told[self.round % 2]
     }
 }
 
-/// What the parts of a run share.
+/// State shared by the parts of a run.
 struct Rounds<'a> {
     parts: usize,
     end: Time,
-    /// How much later than the first event a round ends.
+    /// The lookahead: how long after the first event a round ends.
     window: Duration,
     control: &'a Control,
-    /// Of this round and of the one before, which some may still read.
-    told: [Told; 2],
-    meeting: Meeting,
+    /// Of this round and of the previous one, which some may still be reading.
+    told: [Announced; 2],
+    barrier: Barrier,
 }
 
 impl Rounds<'_> {
     fn new(parts: usize, end: Time, window: Duration, control: &Control) -> Rounds<'_> {
-        let told = [Told::new(parts), Told::new(parts)];
-        Rounds { parts, end, window, control, told, meeting: Meeting::new(parts) }
+        let told = [Announced::new(parts), Announced::new(parts)];
+        Rounds { parts, end, window, control, told, barrier: Barrier::new(parts) }
     }
 
-    /// Up to when all run that have run up to `now`; `None` at the end.
-    fn last(&self, now: Time, told: &Told) -> Option<Time> {
+    /// The end of the next round, after `now`; `None` at the end.
+    fn last(&self, now: Time, told: &Announced) -> Option<Time> {
         if now >= self.end || told.enough.load(Ordering::Relaxed) {
             return None;
         }
@@ -185,19 +185,19 @@ impl Rounds<'_> {
     }
 }
 
-/// What the parts have told after a round.
-struct Told {
-    /// When the first event of each is due, or what it has sent to another.
+/// The parts' announcements after a round.
+struct Announced {
+    /// When the first event of each part is due, or its first packet to another.
     next: Vec<AtomicU64>,
-    /// Whether the run shall end.
+    /// Whether the run must end.
     enough: AtomicBool,
-    /// What crosses, by from where and by where to.
+    /// Crossing packets, by source and by destination.
     boxes: Vec<Mutex<Vec<Crossing>>>,
 }
 
-impl Told {
-    fn new(parts: usize) -> Told {
-        Told {
+impl Announced {
+    fn new(parts: usize) -> Announced {
+        Announced {
             next: (0..parts).map(|_| AtomicU64::default()).collect(),
             enough: AtomicBool::default(),
             boxes: (0..parts * parts).map(|_| Mutex::default()).collect(),
@@ -206,30 +206,29 @@ impl Told {
 
     fn open(&self, from: usize, to: usize) -> MutexGuard<'_, Vec<Crossing>> {
         let crossing = &self.boxes[from * self.next.len() + to];
-        crossing.lock().expect("nothing panics that has a box open")
+        crossing.lock().expect("nothing panics while it holds an outbox")
     }
 }
 
-/// Where threads wait for each other: at first awake, since it mostly takes longer to fall asleep
-/// and be woken.
-struct Meeting {
+/// A barrier at which threads first spin, since sleeping and waking usually take longer.
+struct Barrier {
     parts: usize,
-    /// How often parts have come, all together.
+    /// Total arrivals of all parts.
     came: AtomicUsize,
-    /// Whether one never will again.
+    /// Whether one has panicked.
     off: AtomicBool,
-    /// How many sleep.
+    /// How many are asleep.
     asleep: Mutex<usize>,
     bell: Condvar,
 }
 
-impl Meeting {
-    fn new(parts: usize) -> Meeting {
+impl Barrier {
+    fn new(parts: usize) -> Barrier {
         let (came, off) = (AtomicUsize::default(), AtomicBool::default());
-        Meeting { parts, came, off, asleep: Mutex::default(), bell: Condvar::default() }
+        Barrier { parts, came, off, asleep: Mutex::default(), bell: Condvar::default() }
     }
 
-    /// Waits until all have come so many times; says whether they have, or the meeting is off.
+    /// Waits until all have arrived this many times; returns whether they have, or the barrier is broken.
     fn wait(&self, times: usize, looks: &mut usize) -> bool {
         let all = times * self.parts;
         let all_came = || self.came.load(Ordering::Acquire) >= all;
@@ -248,14 +247,14 @@ impl Meeting {
         let mut asleep = self.asleep();
         while !all_came() && !self.off.load(Ordering::Acquire) {
             *asleep += 1;
-            asleep = self.bell.wait(asleep).expect("nothing panics that holds the lock");
+            asleep = self.bell.wait(asleep).expect("nothing panics while holding the lock");
             *asleep -= 1;
         }
         all_came()
     }
 
-    /// Wakes those that sleep. Who is about to fall asleep either counts when the lock is free here, or
-    /// sees what has changed.
+    /// Wakes sleepers. A thread about to sleep either is counted once the lock is free here, or sees the
+    /// change.
     fn wake(&self) {
         let some_sleep = *self.asleep() > 0;
         if some_sleep {
@@ -264,14 +263,14 @@ impl Meeting {
     }
 
     fn asleep(&self) -> MutexGuard<'_, usize> {
-        self.asleep.lock().expect("nothing panics that holds the lock")
+        self.asleep.lock().expect("nothing panics while holding the lock")
     }
 }
 
-/// Calls a meeting off when its owner panics, who drops it then: the others would wait for ever.
-struct CallsOff<'a>(&'a Meeting);
+/// Breaks a barrier when its owner panics, which drops it: otherwise the others would wait forever.
+struct BreaksOnPanic<'a>(&'a Barrier);
 
-impl Drop for CallsOff<'_> {
+impl Drop for BreaksOnPanic<'_> {
     fn drop(&mut self) {
         self.0.off.store(true, Ordering::Release);
         self.0.wake();

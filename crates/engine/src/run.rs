@@ -1,4 +1,4 @@
-//! Running a graph, and what comes of it.
+//! Running a graph, and the outcome.
 
 use crate::arrivals::{Arrival, Runner};
 use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
@@ -11,13 +11,12 @@ use crate::world::World;
 use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId};
 use lastmeter_base::{Packet, Time};
 
-/// Handlers that may run at one instant before the run is said to make no progress.
+/// Handlers that may run at one instant before the run counts as making no progress.
 pub const PROGRESS_LIMIT: u64 = 10_000_000;
-/// Events that are handled before a clock that jumps is asked again: to ask for each would cost a
-/// twentieth of a run.
+/// Events handled between two calls of a clock that jumps: a call for each would cost a twentieth of a run.
 const EVENTS_BETWEEN_WAITS: usize = 4096;
 
-/// A graph that can run.
+/// A graph that is ready to run.
 pub struct Engine {
     pub(crate) partitions: Vec<Partition>,
     /// Shortest delay of an edge between two partitions; `None` where there is none.
@@ -30,8 +29,8 @@ pub struct Engine {
     pub(crate) stopped: bool,
 }
 
-/// The elements that one thread runs. Each event writes to it: no two share a line of a cache, nor the one
-/// that a processor fetches with it.
+/// The elements that one thread runs. Each event writes to it: no two share a cache line, nor an adjacent
+/// one that a processor fetches with it.
 #[repr(align(128))]
 pub(crate) struct Partition {
     pub(crate) elements: Vec<Box<dyn Element>>,
@@ -44,34 +43,34 @@ pub(crate) struct Partition {
     started: bool,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// When it ended.
     pub now: Time,
     /// Whether it was stopped before its end.
     pub stopped: bool,
-    /// How many handlers ran.
+    /// Number of handlers run.
     pub handled: u64,
     /// The balanced books.
     pub books: Books,
     /// Packets that elements and edges still held.
     pub held: u64,
-    /// What each element said of itself, in the order in which they were added.
+    /// Each element's report, in the order in which they were added.
     pub elements: Vec<ElementReport>,
-    /// The stages that the books speak of.
+    /// The stages in the books.
     pub stages: Vec<StageInfo>,
-    /// The resources that the books speak of.
+    /// The resources in the books.
     pub resources: Vec<ResourceInfo>,
-    /// The paths that the books speak of.
+    /// The paths in the books.
     pub paths: Vec<PathInfo>,
-    /// The trace, where one was asked for.
+    /// The trace, if requested.
     pub trace: Vec<TraceEvent>,
-    /// Events that the trace had no room for.
+    /// Events that did not fit in the trace.
     pub trace_left_out: u64,
 }
 
-/// What an element said of itself.
+/// An element's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementReport {
     /// Its name.
@@ -85,11 +84,11 @@ pub struct ElementReport {
 }
 
 impl Graph {
-    /// Makes the graph ready to run in at most `partitions` parts at once, cut where edges have
-    /// delay. The result of a run does not depend on how many there are.
+    /// Prepares the graph to run in at most `partitions` concurrent parts, cut at edges with delay. The result
+    /// of a run does not depend on their number.
     ///
     /// # Errors
-    /// If an element asks for more timers than events can name.
+    /// If an element has more timers than events can address.
     pub fn build(self, partitions: usize) -> Result<Engine, Error> {
         crate::parallel::partition(self, partitions)
     }
@@ -122,17 +121,17 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn no_progress(&self, partition: usize, stuck: Stuck) -> Error {
+    pub(crate) fn no_progress(&self, partition: usize, stuck: NoProgress) -> Error {
         let world = &self.partitions[partition].world;
         let element = self.names[world.places[stuck.element].id.0 as usize].clone();
         Error::NoProgress { at: world.now, element, handlers: PROGRESS_LIMIT }
     }
 
-    /// What has come of the run so far, as [`Engine::finish`] would give it now; the run can go on.
-    /// The trace is left out.
+    /// The outcome so far, as [`Engine::finish`] would return it now, without the trace; the run can
+    /// continue.
     ///
     /// # Errors
-    /// If packets, latencies or resources do not balance: a fault of an element.
+    /// If packets, latencies or resources do not balance: a bug in an element.
     pub fn so_far(&self) -> Result<Outcome, Error> {
         let infos = (self.stages.clone(), self.resources.clone(), self.paths.clone());
         self.collect().outcome(self, infos)
@@ -141,7 +140,7 @@ impl Engine {
     /// Ends the run: collects every report, closes the books and proves that they balance.
     ///
     /// # Errors
-    /// If packets, latencies or resources do not balance: a fault of an element.
+    /// If packets, latencies or resources do not balance: a bug in an element.
     pub fn finish(mut self) -> Result<Outcome, Error> {
         let collected = self.collect();
         let (mut trace, mut trace_left_out) = (Vec::new(), 0);
@@ -161,7 +160,7 @@ impl Engine {
         Ok(Outcome { trace, trace_left_out, ..outcome })
     }
 
-    /// What the parts and the elements say now, put together.
+    /// The combined reports of the partitions and elements.
     fn collect(&self) -> Collected {
         let now = self.now;
         let mut books = Books::new(self.paths.len(), self.resources.len(), true);
@@ -186,7 +185,7 @@ impl Engine {
     }
 }
 
-/// What is put together from the parts of an engine.
+/// The combined reports of an engine's partitions.
 struct Collected {
     books: Books,
     held: u64,
@@ -219,7 +218,7 @@ impl Collected {
 }
 
 /// A partition that made no progress, and the element that acted last.
-pub(crate) struct Stuck {
+pub(crate) struct NoProgress {
     element: usize,
 }
 
@@ -236,9 +235,9 @@ impl Partition {
     }
 
     /// Calls every element's `start`, once.
-    pub(crate) fn start(&mut self) -> Result<(), Stuck> {
+    pub(crate) fn start(&mut self) -> Result<(), NoProgress> {
         if !std::mem::replace(&mut self.started, true) {
-            // Starts count as events of their own, in the order of the elements.
+            // Each `start` counts as an event of its own, in the order of the elements.
             let mut order: Vec<usize> = (0..self.elements.len()).collect();
             order.sort_by_key(|&me| self.world.places[me].id);
             for me in order {
@@ -250,21 +249,21 @@ impl Partition {
         Ok(())
     }
 
-    /// Runs up to and including `end`; says whether the clock stopped it before.
-    pub(crate) fn run(&mut self, clock: &mut impl Clock, end: Time) -> Result<bool, Stuck> {
+    /// Runs up to and including `end`; returns whether the clock stopped it before.
+    pub(crate) fn run(&mut self, clock: &mut impl Clock, end: Time) -> Result<bool, NoProgress> {
         self.start()?;
         loop {
             let next = self.world.events.next();
             let deadline = next.map_or(end, |next| next.min(end));
             match clock.wait(Some(deadline)) {
                 Wake::Stop => {
-                    // At the end of the instant to which any element has run ahead.
+                    // At the latest instant to which any element has run ahead.
                     let until = self.world.ahead_until.max(self.world.now);
                     self.handle_due(until, usize::MAX)?;
                     self.advance(until);
                     return Ok(true);
                 }
-                // What is due comes first, at its own time: a wake-up that is late moves no event.
+                // Due events come first, each at its own time: a late wake-up moves no event.
                 Wake::Input(now) => {
                     let now = now.min(end);
                     self.handle_due(now, usize::MAX)?;
@@ -275,7 +274,7 @@ impl Partition {
                     self.handle_due(end, EVENTS_BETWEEN_WAITS)?;
                 }
                 Wake::At(now) => {
-                    // What is due at `end` itself is still handled.
+                    // Events due at `end` itself are still handled.
                     self.handle_due(now.min(end), usize::MAX)?;
                     self.advance(now.min(end));
                     if now >= end {
@@ -295,10 +294,9 @@ impl Partition {
         }
     }
 
-    /// Handles the events that are due by `until`, each at the instant at which it is due; at most
-    /// `events_max` of them.
+    /// Handles the events due by `until`, each at its own instant; at most `events_max` of them.
     #[inline]
-    fn handle_due(&mut self, until: Time, events_max: usize) -> Result<(), Stuck> {
+    fn handle_due(&mut self, until: Time, events_max: usize) -> Result<(), NoProgress> {
         for _ in 0..events_max {
             let Some(event) = self.world.events.pop(until) else {
                 return self.end_due(until, true);
@@ -323,30 +321,29 @@ impl Partition {
         Ok(())
     }
 
-    /// The oldest packet on its way along an edge arrives.
+    /// The oldest packet in flight on an edge arrives.
     #[inline]
-    fn land(&mut self, flight: usize, key: Key, until: Time) -> Result<(), Stuck> {
+    fn land(&mut self, flight: usize, key: Key, until: Time) -> Result<(), NoProgress> {
         let state = &mut self.world.flights[flight];
         let (to, input) = match state.to {
             End::Here(to, input) => (to, input),
             End::Ahead(arrivals, _) => return self.run_ahead(arrivals as usize, key, until),
-            _ => unreachable!("what ends somewhere has no events"),
+            _ => unreachable!("packets that end have no events"),
         };
         let (packet, next) = state.land();
         if let Some(key) = next {
             if !self.world.events.will_know(key.at()) {
                 state.prefetch();
             }
-            let target = Target::flight(flight as u32, state.asks);
+            let target = Target::flight(flight as u32, state.prefetch);
             self.world.events.push(crate::events::Event { key, target });
         }
         self.receive(to, input, packet)
     }
 
-    /// An element receives what is known to come to it, each packet at the instant at which it is due,
-    /// unless one of its own timers comes before.
+    /// An element receives its known arrivals, each at its own instant, until one of its own timers comes first.
     #[inline(never)]
-    fn run_ahead(&mut self, arrivals: usize, key: Key, until: Time) -> Result<(), Stuck> {
+    fn run_ahead(&mut self, arrivals: usize, key: Key, until: Time) -> Result<(), NoProgress> {
         let began = self.world.arrivals[arrivals].begin(key, until);
         let Some((mut waiting, known)) = began else { return Ok(()) };
         let (now, to) = (self.world.now, self.world.arrivals[arrivals].element);
@@ -379,10 +376,9 @@ impl Partition {
         result
     }
 
-    /// Packets are received that end by `until`: those of buckets that have ended, and all others, too, if
-    /// `all` shall be.
+    /// Receives packets that end by `until`: those of buckets that have ended, and with `all` the others, too.
     #[inline(never)]
-    fn end_due(&mut self, until: Time, all: bool) -> Result<(), Stuck> {
+    fn end_due(&mut self, until: Time, all: bool) -> Result<(), NoProgress> {
         loop {
             while self.end_next()? {}
             if !self.world.ends.load(until, all) || !all {
@@ -391,9 +387,9 @@ impl Partition {
         }
     }
 
-    /// The next packet is received that ends, at the instant at which it is due, if it is known which.
+    /// Receives the next ending packet, at its own instant, if it is known which.
     #[inline(always)]
-    fn end_next(&mut self) -> Result<bool, Stuck> {
+    fn end_next(&mut self) -> Result<bool, NoProgress> {
         let Some(Ending { due, to, input, packet }) = self.world.ends.next() else {
             return Ok(false);
         };
@@ -405,14 +401,14 @@ impl Partition {
     }
 
     #[inline]
-    fn expire(&mut self, me: usize, timer: TimerId) -> Result<(), Stuck> {
+    fn expire(&mut self, me: usize, timer: TimerId) -> Result<(), NoProgress> {
         self.count(me)?;
         self.note(me, TraceKind::Expire(timer.0), 0);
         self.elements[me].expire(&mut Context::new(me, &mut self.world), timer);
         Ok(())
     }
 
-    fn handle_input(&mut self) -> Result<(), Stuck> {
+    fn handle_input(&mut self) -> Result<(), NoProgress> {
         for index in 0..self.inputs.len() {
             self.begin(self.world.cause);
             self.expire(self.inputs[index], TimerId::INPUT)?;
@@ -421,9 +417,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Delivers what has been sent without delay, in the order of sending.
+    /// Delivers packets sent without delay, in the order of sending.
     #[inline(always)]
-    fn deliver_ready(&mut self) -> Result<(), Stuck> {
+    fn deliver_ready(&mut self) -> Result<(), NoProgress> {
         while let Some((to, port, packet)) = self.world.ready.pop_front() {
             self.receive(to, port, packet)?;
         }
@@ -431,7 +427,7 @@ impl Partition {
     }
 
     #[inline(always)]
-    fn receive(&mut self, to: u32, port: PortId, packet: Packet) -> Result<(), Stuck> {
+    fn receive(&mut self, to: u32, port: PortId, packet: Packet) -> Result<(), NoProgress> {
         let me = to as usize;
         self.count(me)?;
         self.note(me, TraceKind::Receive(port), packet.id);
@@ -440,11 +436,11 @@ impl Partition {
     }
 
     #[inline]
-    fn count(&mut self, me: usize) -> Result<(), Stuck> {
-        // One counter, not two: a processor would wait for the second's reset to reach its cache.
+    fn count(&mut self, me: usize) -> Result<(), NoProgress> {
+        // One counter, not two: a processor would stall on the second's reset.
         self.handled += 1;
         match self.handled - self.handled_before > PROGRESS_LIMIT {
-            true => Err(Stuck { element: me }),
+            true => Err(NoProgress { element: me }),
             false => Ok(()),
         }
     }

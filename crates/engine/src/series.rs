@@ -1,12 +1,11 @@
-//! A quantity over time, in a bounded number of steps however long the run is.
+//! A quantity over time, in a bounded number of steps whatever the run's length.
 
 use lastmeter_base::{Duration, Time};
 
-/// Steps of a series, at most.
+/// Most steps of a series.
 pub const STEPS_MAX: usize = 512;
 
-/// What a quantity was: its least and greatest value in each step of time, in whole units that its owner
-/// names.
+/// A quantity's minimum and maximum in each time step, in whole units defined by its owner.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
@@ -21,17 +20,17 @@ pub const STEPS_MAX: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     width: Duration,
-    /// Whether steps become wider when they do not do, or the rest is left out.
+    /// Whether steps become wider when there are too many, or the rest is left out.
     widens: bool,
     steps: Vec<Option<(u64, u64)>>,
 }
 
 impl Series {
-    /// Of a run of any length: steps become twice as wide where there would be too many.
+    /// Of a run of any length: steps become twice as wide when there would be too many.
     pub fn whole_run() -> Series {
         Series { width: Duration::from_us(1), widens: true, steps: Vec::new() }
     }
-    /// Of the beginning alone, in steps of `width`.
+    /// Only of the beginning, in steps of `width`.
     pub fn beginning(width: Duration) -> Series {
         Series { width: width.max(Duration::from_ps(1)), widens: false, steps: Vec::new() }
     }
@@ -81,7 +80,7 @@ impl Series {
     pub fn width(&self) -> Duration {
         self.width
     }
-    /// When each step begins in which something was recorded, with the least and greatest value.
+    /// The start of each non-empty step, with its minimum and maximum.
     pub fn steps(&self) -> impl Iterator<Item = (Time, (u64, u64))> + '_ {
         let starts = (0..).map(|place| Time::START + self.width * place);
         starts.zip(&self.steps).filter_map(|(at, step)| Some((at, (*step)?)))

@@ -1,9 +1,9 @@
-//! What happened, in order: for debugging, for looking at one packet's life, for comparing runs.
+//! A trace of all events in order: for debugging, for following one packet, for comparing runs.
 
 use crate::{ElementId, PortId};
 use lastmeter_base::Time;
 
-/// More events than this are not kept; the trace says how many were left out.
+/// The most events kept; the trace reports how many were left out.
 pub const TRACE_MAX: usize = 1 << 22;
 
 /// One event of a trace.
@@ -11,13 +11,13 @@ pub const TRACE_MAX: usize = 1 << 22;
 pub struct TraceEvent {
     /// When.
     pub at: Time,
-    /// The order of the event that caused it, then its place among what that event caused.
+    /// The order of the event that caused it, then its index among those that event caused.
     pub(crate) cause: (u64, u32),
-    /// Whose handler it was.
+    /// The element whose handler ran.
     pub element: ElementId,
     /// What happened.
     pub kind: TraceKind,
-    /// Which packet, where there was one.
+    /// The packet, if any.
     pub packet: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// A new event of the engine begins.
+    /// A new event of the engine starts.
     pub(crate) fn begin(&mut self) {
         self.place = 0;
     }

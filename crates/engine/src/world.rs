@@ -1,10 +1,10 @@
-//! All of a partition but its elements: events, edges, timers, packets on their way, books.
+//! A partition's state except its elements: events, edges, timers, packets in flight, books.
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::books::Books;
 use crate::edges::{Crossing, Edge, End, Flight, NO_STAGE};
 use crate::ends::{Ending, Ends};
-use crate::events::{Asks, Event, Events, Key, RUN_LEAST, Target};
+use crate::events::{Event, Events, Key, Prefetch, RUN_LEAST, Target};
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, Look, PortId};
 use lastmeter_base::{
@@ -13,7 +13,7 @@ use lastmeter_base::{
 use std::collections::VecDeque;
 use std::hint::select_unpredictable;
 
-/// What the engine knows of an element besides the element itself, and needs for each event.
+/// The engine's data on an element, needed for each event.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Place {
@@ -22,13 +22,13 @@ pub(crate) struct Place {
     pub(crate) edges: u32,
     pub(crate) first_timer: u32,
     pub(crate) timers: u32,
-    /// Whether it may run ahead. Then whatever it sends is an event of its own.
+    /// Whether it may run ahead. Then everything it sends is an event of its own.
     pub(crate) runs_ahead: bool,
     /// Events that it has caused.
     pub(crate) count: u64,
 }
 
-/// What only elements need that make packets or draw at random.
+/// Data only for elements that make packets or draw random numbers.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Maker {
@@ -36,18 +36,18 @@ pub(crate) struct Maker {
     pub(crate) stream: Stream,
 }
 
-/// A timer. Re-arming to a later time leaves the pending event where it is; when that comes up, it
-/// is put back at the right place. So a timer that moves with every packet costs no heap work.
+/// A timer. Re-arming to a later time leaves the pending event in place; when that comes up, it is
+/// rescheduled. So a timer that moves with every packet costs no heap operation.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Timer {
     pub(crate) owner: u32,
-    /// Its owner, or one to whom that sends at once.
-    pub(crate) asks: Asks,
+    /// Its owner, or an element to which that sends without delay.
+    pub(crate) prefetch: Prefetch,
     /// [`Key::NEVER`] while it is not set.
     pub(crate) due: Key,
-    /// When the pending event is due that speaks for this timer; [`Time::MAX`] if there is none. That
-    /// there may be an older one at the same instant does no harm: it puts back what is due.
+    /// When this timer's pending event is due; [`Time::MAX`] if there is none. An older one at the same
+    /// instant is harmless.
     pub(crate) queued: Time,
 }
 
@@ -59,7 +59,7 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) now: Time,
-    /// The order of the event that is being handled.
+    /// The order of the event being handled.
     pub(crate) cause: u64,
     pub(crate) ready: VecDeque<(u32, PortId, Packet)>,
     pub(crate) events: Events,
@@ -69,60 +69,59 @@ pub(crate) struct World {
     /// By element, as `places`.
     pub(crate) makers: Vec<Maker>,
     pub(crate) timers: Vec<Timer>,
-    /// How often any timer has been set or stopped.
+    /// How often any timer was armed or disarmed.
     pub(crate) timer_changes: u64,
-    /// What is on its way to each element that may run ahead.
+    /// Arrivals of each element that may run ahead.
     pub(crate) arrivals: Vec<Arrivals>,
-    /// How far any of them has come.
+    /// The latest time that any of them has reached.
     pub(crate) ahead_until: Time,
-    /// What is on its way to where it ends.
+    /// Packets on their way to elements where they end.
     pub(crate) ends: Ends,
     pub(crate) pool: Pool,
     pub(crate) books: Books,
     pub(crate) trace: Option<Trace>,
-    /// What crosses to each partition.
+    /// Packets that cross to each partition.
     pub(crate) outboxes: Vec<Vec<Crossing>>,
-    /// When the first of `outboxes` is due.
+    /// When the first packet in `outboxes` is due.
     pub(crate) crosses_at: Time,
-    /// Shuffles the order of simultaneous events, where not zero.
+    /// If not zero, shuffles the order of simultaneous events.
     pub(crate) salt: u64,
-    /// How early any element asks for memory, at the most.
+    /// The earliest prefetch of any element.
     pub(crate) foresight: Foresight,
-    /// An edge that will soon be sent along, or [`NOBODY`].
+    /// An edge that will soon be used, or [`NOBODY`].
     pub(crate) sends_along: u32,
 }
 
-/// So many events before its turn something of one is asked for, each where the one before says where
-/// it is: its edge or timer, what the engine knows of the element, the element, the packet.
+/// How many events ahead each step of a prefetch is done, each step following a pointer from the previous
+/// one: the edge or timer, the engine's data on the element, the element, the packet.
 const TARGET: usize = 10;
 const PLACE: usize = 8;
 const ELEMENT: usize = 6;
 const PACKET: usize = 5;
 const FORESEEN: usize = 3;
 const FORESEEN_AGAIN: usize = 1;
-const _: () = assert!(TARGET < RUN_LEAST, "what is asked for first is known by then");
-/// How an order's 64 bits are shared: [`ECHO`], who caused the event, and the origin's own count.
+const _: () = assert!(TARGET < RUN_LEAST, "the first target to prefetch is known by then");
+/// The fields of an order's 64 bits: [`ECHO`], the origin of the event, and the origin's own count.
 const ORIGIN_BITS: u32 = 24;
 const COUNT_BITS: u32 = 39;
-/// Set where somebody who may run ahead sends what arrives at the same instant: that comes after all
-/// else, because it may have been sent long before or just now.
+/// Set if an element that may run ahead sends a packet that arrives at the same instant: that comes after all
+/// others, because it may have been sent long before or just now.
 const ECHO: u64 = 1 << (ORIGIN_BITS + COUNT_BITS);
 
-/// Who comes first of events that are due at the same instant: the lesser one.
+/// The tie-break of events due at the same instant: the lesser one comes first.
 ///
-/// Between two origins a coin decides that is tossed anew at each instant, by its time alone: were it
-/// always the origin of the lower number, then of connections that send in step the same ones would
-/// always find room in a queue. What one origin causes stays in order. Nothing here depends on which
-/// thread an element runs on.
+/// Between two origins, a hash of the instant picks the order: if the lower origin always won, the same ones
+/// of several synchronised connections would always find room in a queue. Events of one origin stay in
+/// order. Nothing here depends on the thread on which an element runs.
 #[inline]
 fn order(due: Time, origin: u32, count: u64) -> u64 {
-    let coin = due.as_ps().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ORIGIN_BITS);
-    // Which of a pair is the lesser hangs on the highest bit in which they differ; no two become one.
-    (u64::from(origin) ^ coin) << COUNT_BITS | count
+    let hash = due.as_ps().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ORIGIN_BITS);
+    // The highest differing bit decides which of a pair is the lesser; no two become equal.
+    (u64::from(origin) ^ hash) << COUNT_BITS | count
 }
 
 impl Place {
-    /// The order of the event that it has caused last, if that is due at `due`.
+    /// The order of the last event that it caused, if that is due at `due`.
     #[inline]
     fn order(&self, salt: u64, due: Time) -> u64 {
         let order = order(due, self.id.0, self.count);
@@ -132,14 +131,14 @@ impl Place {
         }
     }
 
-    /// When the next thing is due that it causes, which may be the present instant.
+    /// When its next event is due, which may be the present instant.
     #[inline]
     fn next_key(&mut self, salt: u64, due: Time, is_now: bool) -> Key {
         let echo = u64::from(is_now) * ECHO;
         Key::new(due, self.next_order(salt, due) | echo)
     }
 
-    /// The order that it gives to the next event that it causes.
+    /// The order of the next event that it causes.
     #[inline]
     fn next_order(&mut self, salt: u64, due: Time) -> u64 {
         self.count += 1;
@@ -148,20 +147,20 @@ impl Place {
     }
 }
 
-/// Where in memory one of `all` is.
+/// The address of one of `all`.
 #[inline(always)]
 fn at<T>(all: &[T], index: usize) -> usize {
     address(all) + index * size_of::<T>()
 }
 
 impl World {
-    /// Whether an event of `me` would come before the one that is being handled, at the same instant.
+    /// Whether an event of `me` would come before the one being handled, at the same instant.
     #[inline]
     pub(crate) fn precedes(&self, me: usize) -> bool {
         self.places[me].order(self.salt, self.now) < self.cause
     }
 
-    /// Sends `packet` out of `port` at `departs`; gives it back where the port leads nowhere.
+    /// Sends `packet` out of `port` at `departs`; returns it if the port is not connected.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -175,7 +174,7 @@ impl World {
             return Some(packet);
         }
         let edge = &self.edges[(place.first_edge + u32::from(port.0)) as usize];
-        // What departs beyond the end of time never arrives.
+        // A departure beyond the range of time never arrives.
         let at = departs.saturating_add(edge.delay);
         if edge.stage != NO_STAGE {
             packet.visit(edge.stage, Duration::ZERO, edge.delay, Duration::ZERO);
@@ -197,7 +196,7 @@ impl World {
                         self.ready.push_back((to, input, packet));
                         return None;
                     }
-                    // After what is due before it.
+                    // After all earlier ones.
                     true => Key::new(at, self.cause),
                     false => place.next_key(self.salt, at, is_now),
                 };
@@ -218,14 +217,14 @@ impl World {
         None
     }
 
-    /// Hands a packet to another partition; out of line, to keep what every hop does short.
+    /// Hands a packet to another partition; not inlined, to keep the code of every hop short.
     #[inline(never)]
     fn cross(&mut self, partition: u32, crossing: Crossing) {
         self.crosses_at = self.crosses_at.min(crossing.due.at());
         self.outboxes[partition as usize].push(crossing);
     }
 
-    /// Puts what has crossed from another partition on its way.
+    /// Puts packets from another partition in flight.
     pub(crate) fn take_in(&mut self, crossed: &mut Vec<Crossing>) {
         for Crossing { flight, due, packet } in crossed.drain(..) {
             let state = &mut self.flights[flight as usize];
@@ -245,17 +244,17 @@ impl World {
     #[inline]
     pub(crate) fn arm(&mut self, me: usize, timer: u32, at: Time) {
         let place = &mut self.places[me];
-        assert!(timer < place.timers, "timer {timer} of an element that has {}", place.timers);
+        assert!(timer < place.timers, "timer {timer} of an element with {}", place.timers);
         let slot = (place.first_timer + timer) as usize;
         let at = at.max(self.now);
         let key = Key::new(at, place.next_order(self.salt, at));
         self.timer_changes += 1;
         let state = &mut self.timers[slot];
         state.due = key;
-        // At the same instant an event of its own comes first anyway, unless orders are shuffled.
+        // At the same instant an event of its own comes first anyway, unless ties are shuffled.
         if at < state.queued || (at == state.queued && self.salt != 0) {
             state.queued = at;
-            let target = Target::timer(slot as u32, state.asks);
+            let target = Target::timer(slot as u32, state.prefetch);
             self.events.push(Event { key, target });
         }
     }
@@ -274,13 +273,13 @@ impl World {
         self.timers[slot as usize].due = Key::NEVER;
     }
 
-    /// Whether the event of this timer really is due; puts it back where it was re-armed.
+    /// Whether this timer is really due; reschedules its event if it was re-armed.
     #[inline]
     pub(crate) fn expires(&mut self, event: Event) -> Option<(u32, u32)> {
         let slot = event.target.slot();
         let timer = &mut self.timers[slot];
         if timer.queued != event.key.at() {
-            return None; // An earlier event has taken its place.
+            return None; // Superseded by an earlier event.
         }
         timer.queued = Time::MAX;
         let due = timer.due;
@@ -297,7 +296,7 @@ impl World {
         Some((owner, slot as u32 - self.places[owner as usize].first_timer))
     }
 
-    /// Asks for what the next events will need, a step nearer to the packet with each event: in a large
+    /// Prefetches what the next events will need, one step nearer to the packet with each event: in a large
     /// graph none of it is in a near cache.
     #[inline]
     pub(crate) fn look_ahead(&mut self, elements: &[Box<dyn Element>]) {
@@ -313,7 +312,7 @@ impl World {
         match self.foresight {
             Foresight::None => {}
             Foresight::Next => {
-                if foreseen_again.asks.late() {
+                if foreseen_again.prefetch.late() {
                     self.foresee(foreseen_again, Look::Last, elements);
                 }
             }
@@ -321,19 +320,19 @@ impl World {
                 self.prefetch_place(place, elements);
                 self.prefetch_element(element, elements);
                 self.prefetch_flight(self.sends_along);
-                if foreseen_again.asks.late() {
+                if foreseen_again.prefetch.late() {
                     self.foresee(foreseen_again, Look::Last, elements);
                 }
                 self.sends_along = NOBODY;
-                if foreseen.asks.early() {
+                if foreseen.prefetch.early() {
                     let output = self.foresee(foreseen, Look::First, elements);
-                    self.sends_along = self.prefetch_edge(foreseen.asks.element(), output);
+                    self.sends_along = self.prefetch_edge(foreseen.prefetch.element(), output);
                 }
             }
         }
     }
 
-    /// What comes first after a pause in what was known ahead.
+    /// The prefetch after a gap in the events known ahead.
     #[inline(never)]
     fn look_first(&self, elements: &[Box<dyn Element>]) {
         let until = |ahead| (0..ahead).filter_map(|ahead| self.events.ahead(ahead));
@@ -353,7 +352,7 @@ impl World {
 
     #[inline(always)]
     fn prefetch_place(&self, target: Target, elements: &[Box<dyn Element>]) {
-        for element in [target.asks.element(), self.owner_of(target)] {
+        for element in [target.prefetch.element(), self.owner_of(target)] {
             prefetch_address(at(&self.places, element));
             prefetch_address(at(elements, element));
         }
@@ -361,15 +360,15 @@ impl World {
 
     #[inline(always)]
     fn prefetch_element(&self, target: Target, elements: &[Box<dyn Element>]) {
-        let (to, by) = (target.asks.element(), self.owner_of(target));
+        let (to, by) = (target.prefetch.element(), self.owner_of(target));
         prefetch_lines::<4, _>(&*elements[to]);
         prefetch_lines::<1, _>(&*elements[by]);
-        // Whoever does not ask itself and sends at once mostly makes what it sends.
+        // An element that does not prefetch itself and sends without delay usually makes its packets.
         prefetch_address(at(&self.makers, by));
         prefetch_address(at(&self.timers, self.places[to].first_timer as usize));
     }
 
-    /// Whose timer expires. Of a packet's event some other's that is at hand: there is no branch.
+    /// The owner of the timer that expires. For a packet's event, some arbitrary timer's: avoids a branch.
     #[inline(always)]
     fn owner_of(&self, target: Target) -> usize {
         let slot = select_unpredictable(target.is_flight(), 0, target.slot());
@@ -380,24 +379,23 @@ impl World {
     fn prefetch_packet(&self, target: Target) {
         let slot = select_unpredictable(target.is_flight(), target.slot(), 0);
         let Some(flight) = self.flights.get(slot) else { return };
-        // What every hop needs, and the record of the first hops.
+        // The lines that every hop needs, and the record of the first hops.
         let packet = flight.first.as_ref().map_or(address(flight), |packet| address(&**packet));
         prefetch_address(packet);
         prefetch_address(packet + 64);
-        // Which comes due next, when the first has landed.
+        // The one due next, after the first arrival.
         prefetch_address(flight.rest.front().map_or(address(flight), address));
     }
 
-    /// Tells an element what is going to happen to it; gives through which output it will send: the
-    /// first, if it does not say.
+    /// Announces an event to an element; returns the output through which it will send: the first, if unknown.
     #[inline(always)]
     fn foresee(&self, target: Target, look: Look, elements: &[Box<dyn Element>]) -> u32 {
-        let to = target.asks.element();
+        let to = target.prefetch.element();
         let next = match target.as_flight().map(|flight| &self.flights[flight]) {
             Some(Flight { first: Some(packet), to: End::Here(_, input), .. }) => {
                 Foreseen::Packet(*input, packet)
             }
-            // They lie elsewhere, where there are any.
+            // They are stored elsewhere, if any.
             Some(flight) => return self.look_at_arrivals(flight.to, look),
             None => match self.timers[target.slot()].owner as usize {
                 owner if owner == to => Foreseen::Timer,
@@ -412,7 +410,7 @@ impl World {
         elements[to].foresee(next, look).map_or(0, |output| output.0.into())
     }
 
-    /// Asks for the first packets that come to an element that may run ahead.
+    /// Prefetches the first arrivals of an element that may run ahead.
     #[inline(never)]
     fn look_at_arrivals(&self, to: End, look: Look) -> u32 {
         if let End::Ahead(arrivals, _) = to
@@ -423,7 +421,7 @@ impl World {
         0
     }
 
-    /// Asks for the edge of an element's output; gives which it is.
+    /// Prefetches the edge of an element's output; returns its index.
     #[inline(always)]
     pub(crate) fn prefetch_edge(&self, from: usize, output: u32) -> u32 {
         let edge = self.places[from].first_edge + output;
@@ -431,7 +429,7 @@ impl World {
         edge
     }
 
-    /// Asks for where a packet will be put that is sent along an edge, if that has been asked for.
+    /// Prefetches where a packet sent along an edge will be stored, if the edge itself has been prefetched.
     #[inline(always)]
     pub(crate) fn prefetch_flight(&self, edge: u32) {
         let edge = self.edges.get(edge as usize);
@@ -439,7 +437,7 @@ impl World {
         flight.into_iter().for_each(prefetch);
     }
 
-    /// Packets that are on an edge or about to be received.
+    /// Packets in flight or about to be received.
     pub(crate) fn on_the_way(&self) -> u64 {
         let flying: usize = self.flights.iter().map(Flight::len).sum();
         let arriving: usize = self.arrivals.iter().map(Arrivals::len).sum();
@@ -463,7 +461,7 @@ mod tests {
     #[test]
     fn of_two_origins_each_wins_at_half_of_the_instants() {
         for (a, b) in [(0, 1), (1, 2), (5, 6), (3, 4096), (100, (1 << 24) - 1)] {
-            // Instants on grids that links make: 24 us, 1.2 ms, and one of odd picoseconds.
+            // Instants on typical link grids: 24 us, 1.2 ms, and one of odd picoseconds.
             for step in [24_000_000_u64, 1_200_000_000, 26_881] {
                 let wins = (1..=1000_u64).filter(|&n| {
                     let due = Time::from_ps(n * step);

@@ -1,4 +1,4 @@
-//! What the program and its helper processes say to each other: JSON with a length in front.
+//! Messages between the program and its helper processes: JSON prefixed by its length.
 //!
 //! ```text
 //! | length, u32 little endian | JSON |
@@ -44,7 +44,7 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<O
     serde_json::from_slice(&json).map(Some).map_err(io::Error::other)
 }
 
-/// Sends a descriptor, with one byte of data as the kernel asks for (unix(7)).
+/// Sends a descriptor, with one byte of data as the kernel requires (unix(7)).
 pub(crate) fn send_descriptor(to: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -68,7 +68,7 @@ pub(crate) fn receive_descriptor(from: &UnixStream) -> io::Result<OwnedFd> {
     found.next().ok_or_else(|| io::Error::other("no descriptor came"))
 }
 
-/// What came instead of an answer, as an error about having been asked to `doing`.
+/// An unexpected reply to the request to `doing`, as an error.
 pub(crate) fn instead(doing: &str, found: impl std::fmt::Debug) -> Error {
     Error::Worker { doing: doing.to_owned(), found: format!("{found:?}") }
 }

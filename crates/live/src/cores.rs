@@ -1,4 +1,4 @@
-//! Which cores may be used, and staying on one.
+//! The allowed cores, and pinning to one.
 
 use crate::error::{Doing, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -6,18 +6,18 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The cores that this process may run on, in rising order.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report them.
 pub fn allowed() -> Result<Vec<usize>> {
-    let set = sched_getaffinity(None).doing(|| "asking which cores are allowed".to_owned())?;
+    let set = sched_getaffinity(None).doing(|| "reading the allowed cores".to_owned())?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
-/// The same, as the kernel takes it.
+/// The same, in the kernel's form.
 pub(crate) fn set() -> Result<CpuSet> {
-    sched_getaffinity(None).doing(|| "asking which cores are allowed".to_owned())
+    sched_getaffinity(None).doing(|| "reading the allowed cores".to_owned())
 }
 
-/// Keeps the calling thread on `core`; `None` leaves it free.
+/// Pins the calling thread to `core`; `None` leaves it free.
 pub(crate) fn pin(core: Option<usize>) -> Result<()> {
     let Some(core) = core else { return Ok(()) };
     let mut set = CpuSet::new();
@@ -25,11 +25,11 @@ pub(crate) fn pin(core: Option<usize>) -> Result<()> {
     sched_setaffinity(None, &set).doing(|| format!("moving to core {core}"))
 }
 
-/// Runs `work` on `core` and gives the thread its freedom back.
+/// Runs `work` on `core` and restores the thread's affinity.
 pub(crate) fn pinned<T>(core: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let before = sched_getaffinity(None).doing(|| "asking which cores are allowed".to_owned())?;
+    let before = sched_getaffinity(None).doing(|| "reading the allowed cores".to_owned())?;
     pin(Some(core))?;
     let result = work();
-    sched_setaffinity(None, &before).doing(|| "giving the core back".to_owned())?;
+    sched_setaffinity(None, &before).doing(|| "restoring the affinity".to_owned())?;
     result
 }

@@ -1,8 +1,8 @@
-//! The kernel's counters in procfs, and what changed in them between two looks.
+//! The kernel's counters in procfs, and their change between two readings.
 //!
-//! CPU times have the kernel's tick as resolution (10 ms as printed), and softirqs that run while
-//! a thread is in the kernel are charged to that thread: that is why stages are found by
-//! difference and not read here.
+//! CPU times have the resolution of the kernel's tick (10 ms as printed), and softirqs that run while
+//! a thread is in the kernel are charged to that thread: so stages are measured by difference and not
+//! read here.
 
 use crate::error::{Doing, Result};
 use serde::{Deserialize, Serialize};
@@ -12,24 +12,24 @@ use std::fs;
 /// `USER_HZ`: the unit in which procfs prints CPU times, fixed at 100 a second.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Seconds that one CPU spent in each way.
+/// Seconds that one CPU spent in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// Running programs.
     pub user: f64,
-    /// In the kernel for programs.
+    /// In the kernel on behalf of programs.
     pub system: f64,
-    /// With nothing to do, waiting for disks included.
+    /// Idle, including waiting for disks.
     pub idle: f64,
     /// In hardware interrupts.
     pub interrupt: f64,
     /// In softirqs outside any thread.
     pub softirq: f64,
-    /// Taken away by the hypervisor.
+    /// Stolen by the hypervisor.
     pub steal: f64,
 }
 
-/// One look at the counters of the machine and of one or more network namespaces.
+/// One reading of the counters of the machine and of one or more network namespaces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     cpus: Vec<CpuTime>,
@@ -39,7 +39,7 @@ pub(crate) struct Counters {
     network: Vec<BTreeMap<String, u64>>,
 }
 
-/// What changed between two looks.
+/// The change between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CounterChange {
     /// Per CPU, in order.
@@ -50,11 +50,11 @@ pub struct CounterChange {
     pub context_switches: u64,
     /// Softirqs on all CPUs, by kind (`NET_RX`).
     pub softirqs: BTreeMap<String, u64>,
-    /// Drops, retransmissions and their like that happened, by name, summed over the namespaces.
+    /// Drops, retransmissions and the like, by name, summed over the namespaces.
     pub troubles: BTreeMap<String, u64>,
 }
 
-/// Names in /proc/net/snmp and /proc/net/netstat that mean lost or repeated work.
+/// Counters in /proc/net/snmp and /proc/net/netstat that mean lost or repeated work.
 const TROUBLES: &[&str] = &[
     "Tcp:RetransSegs",
     "Tcp:InErrs",
@@ -79,7 +79,7 @@ fn read(path: &str) -> Result<String> {
 }
 
 impl Counters {
-    /// Looks now; `processes` stand for the network namespaces to look at.
+    /// Reads the counters; `processes` identify the network namespaces to read.
     pub(crate) fn now(processes: &[u32]) -> Result<Counters> {
         let mut counters = Counters::default();
         counters.read_stat(&read("/proc/stat")?);
@@ -115,7 +115,7 @@ impl Counters {
         }
     }
 
-    /// What changed since `before`.
+    /// The change since `before`.
     pub(crate) fn since(&self, before: &Counters) -> CounterChange {
         let cpus = self.cpus.iter().zip(&before.cpus).map(|(now, then)| now.since(then)).collect();
         let mut troubles = BTreeMap::new();
@@ -136,7 +136,7 @@ impl Counters {
     }
 }
 
-/// Threads of others that are running or ready at this instant, the caller not counted.
+/// Threads running or ready at this instant, excluding the caller.
 pub(crate) fn runnable_others() -> Result<u64> {
     let text = read("/proc/stat")?;
     let line = text.lines().find_map(|l| l.strip_prefix("procs_running "));
@@ -156,7 +156,7 @@ impl CpuTime {
     }
 }
 
-/// What grew, by name.
+/// The counters that grew, by name.
 fn difference(now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let grown = |(name, &value): (&String, &u64)| {
         let change = value.saturating_sub(then.get(name).copied().unwrap_or(0));
@@ -175,7 +175,7 @@ fn softirqs(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(row).collect()
 }
 
-/// `/proc/net/snmp`: a line of names, then a line of values, both led by the same word.
+/// `/proc/net/snmp`: a line of names, then a line of values, both with the same prefix.
 fn name_value_lines(text: &str, into: &mut BTreeMap<String, u64>) {
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.chunks_exact(2) {

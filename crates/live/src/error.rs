@@ -1,19 +1,19 @@
-//! What can go wrong while measuring, and who can mend it.
+//! Errors of measurements, and who can fix them.
 
 use std::fmt;
 
-/// Why a measurement was not made.
+/// Why a measurement failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel refused: the user needs a right, or the kernel lacks a feature.
+    /// The kernel refused: the user lacks a privilege, or the kernel a feature.
     System {
         /// What was being done.
         doing: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// A parameter is out of range: whoever wrote the setting can mend it.
+    /// A parameter is out of range: fix the setting.
     Setting {
         /// The parameter.
         name: &'static str,
@@ -22,29 +22,28 @@ pub enum Error {
         /// What would be right.
         expected: String,
     },
-    /// A helper process ended or answered out of turn: a defect of this program, or it was killed.
+    /// A helper process ended or replied out of turn: a bug in this program, or it was killed.
     Worker {
-        /// What it was asked.
+        /// What was requested.
         doing: String,
-        /// What came instead of the answer.
+        /// What came instead of the reply.
         found: String,
     },
-    /// An agent on another host cannot be reached, or does not do what it is asked: whoever runs it
-    /// can mend it.
+    /// An agent on another host cannot be reached, or does not do what is requested: fix it there.
     Agent {
-        /// The host's name, and where its agent was looked for.
+        /// The host's name, and its agent's address.
         host: String,
         /// What was found.
         found: String,
     },
-    /// A profile cannot be read: whoever wrote the file can mend it.
+    /// A profile cannot be read: fix the file.
     Profile {
         /// The constant or place in the file.
         place: String,
         /// What is wrong and what would be right.
         message: String,
     },
-    /// The run was made but its samples do not allow a result; a longer run may.
+    /// The run has too few samples for a result; a longer one may have enough.
     TooFewSamples {
         /// What was to be computed.
         wanted: String,
@@ -66,14 +65,14 @@ impl fmt::Display for Error {
                 write!(f, "`{name}` is {found}; it must be {expected}")
             }
             Error::Worker { doing, found } => {
-                write!(f, "a helper process was asked to {doing}, and instead: {found}")
+                write!(f, "a helper process did not {doing}: {found}")
             }
             Error::Agent { host, found } => write!(f, "the agent of {host}: {found}"),
             Error::Profile { place, message } => write!(f, "profile, {place}: {message}"),
             Error::TooFewSamples { wanted, found, needed } => {
                 write!(
                     f,
-                    "{wanted} needs {needed} samples, the run gave {found}: let it run longer"
+                    "{wanted} requires {needed} samples, the run has {found}: let it run longer"
                 )
             }
         }
@@ -89,7 +88,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Says what was being done when a system call failed.
+/// Adds to a failed system call what was being done.
 pub(crate) trait Doing<T> {
     /// Wraps the error with `what`, a gerund: "creating a veth pair".
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;

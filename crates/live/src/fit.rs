@@ -1,9 +1,9 @@
-//! Least squares with factors that cannot be negative: no stage gives time back.
+//! Least squares with non-negative factors: no stage has a negative cost.
 //!
 //! Source: Lawson & Hanson, Solving Least Squares Problems, 1974, §23.3. Deviation: with at most
 //! eight factors every subset of them is tried instead of an active set, which needs no tolerance.
 
-/// What a fit found.
+/// The result of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fit {
     /// One per column, none negative.
@@ -15,8 +15,8 @@ pub(crate) struct Fit {
 /// The most columns: 2^8 subsets are tried.
 const COLUMNS_MAX: usize = 8;
 
-/// Finds factors so that `rows` x factors comes close to `values`, each row's error relative to
-/// its value: a short time counts as much as a long one.
+/// Fits factors so that `rows` x factors approximates `values`, with errors relative to the values: a
+/// short time counts as much as a long one.
 pub(crate) fn relative(rows: &[Vec<f64>], values: &[f64]) -> Fit {
     let columns = rows.first().map_or(0, Vec::len);
     assert!(columns <= COLUMNS_MAX, "{columns} columns");

@@ -1,9 +1,9 @@
-//! A generator of frames at a steady rate, for finding out what a live run can carry.
+//! A generator of frames at a steady rate, to find out what a live run can carry.
 //!
-//! It sends through a packet socket in a host's namespace, so that no protocol stands between the
-//! rate that is asked for and the interface; the receiving host's stack drops the frames, whose type
-//! is one for experiments, and its interface counts them. Hostile frames look like those of real
-//! protocols until somebody reads them.
+//! It sends through a packet socket in a host's namespace, so that there is no protocol between the
+//! requested rate and the interface; the receiving host's stack drops the frames, whose EtherType is
+//! experimental, and its interface counts them. Hostile frames look like those of real protocols until
+//! they are parsed.
 
 use crate::clock::Epoch;
 use crate::cores;
@@ -21,7 +21,7 @@ const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 const BURST: usize = 32;
 const PACKET_QDISC_BYPASS: i32 = 20;
 
-/// What is to be sent.
+/// What to send.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flood {
     /// Frames per second.
@@ -32,18 +32,18 @@ pub struct Flood {
     pub lasts: f64,
     /// Whether the frames are garbage of all lengths up to `len`.
     pub hostile: bool,
-    /// The core to stay on.
+    /// The core to pin to.
     pub core: Option<usize>,
 }
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flooded {
-    /// Frames that the interface took.
+    /// Frames that the interface accepted.
     pub sent: u64,
     /// Frames that it refused.
     pub refused: u64,
-    /// Frames for which there was no time.
+    /// Frames not sent for lack of time.
     pub behind: u64,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn run(flood: &Flood) -> Result<Flooded> {
             std::hint::spin_loop();
             continue;
         }
-        // After the end what is still due is what there was no time for.
+        // Frames still due at the end are those not sent for lack of time.
         if elapsed >= flood.lasts {
             flooded.behind = due - asked;
             break;
@@ -104,7 +104,7 @@ fn frame(len: usize) -> Vec<u8> {
 /// The kernel itself drops frames without payload, and tagged ones that end with the tag.
 const LEN_MIN: usize = 20;
 
-/// Makes a frame of any length and content; half of them begin as IP does.
+/// Makes a frame of random length and content; half of them start like IP.
 fn garble(frame: &mut Vec<u8>, len_max: usize, state: &mut u64) {
     let mut random = || {
         // Xorshift, 64 bits (Marsaglia, Journal of Statistical Software 8(14), 2003, page 4).

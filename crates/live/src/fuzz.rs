@@ -1,12 +1,12 @@
-//! Entry points for fuzzing what agents and drivers hear from others: any bytes in, no panic out.
+//! Entry points for fuzzing what agents and drivers receive: any bytes in, no panic.
 //!
 //! | target | what it reads |
 //! |---|---|
-//! | [`fuzz_blast_control`] | a line that a driver or an agent says |
-//! | [`fuzz_blast_header`] | a packet that a sink is sent |
+//! | [`fuzz_blast_control`] | a line from a driver or an agent |
+//! | [`fuzz_blast_header`] | a packet sent to a sink |
 
 use crate::blast::header::{self, Header, Kind};
-use crate::blast::message::{self, Answer, Ask, SourceJob};
+use crate::blast::message::{self, Reply, Request, SourceJob};
 use crate::blast::tally::Tally;
 use crate::blast::traffic::{Format, Schedule};
 use lastmeter_wire::fuzz::Target;
@@ -17,25 +17,25 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },
 ];
 
-/// Departures that are drawn from traffic that is accepted.
+/// Departures drawn from accepted traffic.
 const DEPARTURES: usize = 100;
 
-/// A line: refused in words that can be shown, or a message that reads back; its traffic is refused, or
-/// has departures in order and of the sizes that it says.
+/// A line: refused with a printable message, or a message that round-trips; its traffic is refused, or its
+/// departures are in order and of the sizes it declares.
 pub fn fuzz_blast_control(bytes: &[u8]) {
-    match message::parse::<Ask>(bytes) {
+    match message::parse::<Request>(bytes) {
         Err(why) => assert!(why.chars().count() <= 200 && !why.contains(char::is_control)),
         Ok(ask) => {
             let line = message::emit(&ask).expect("what was short stays so");
-            assert_eq!(message::parse::<Ask>(&line).as_ref(), Ok(&ask));
-            if let Ask::Aim { sources } = ask {
+            assert_eq!(message::parse::<Request>(&line).as_ref(), Ok(&ask));
+            if let Request::Aim { sources } = ask {
                 sources.iter().for_each(departures);
             }
         }
     }
-    if let Ok(answer) = message::parse::<Answer>(bytes) {
+    if let Ok(answer) = message::parse::<Reply>(bytes) {
         let line = message::emit(&answer).expect("what was short stays so");
-        assert!(message::parse::<Answer>(&line).is_ok());
+        assert!(message::parse::<Reply>(&line).is_ok());
     }
 }
 
@@ -55,7 +55,7 @@ fn departures(job: &SourceJob) {
     }
 }
 
-/// A packet: what is read of it is emitted as it was, and a sink counts it once.
+/// A packet: what is parsed is emitted unchanged, and a sink counts it once.
 pub fn fuzz_blast_header(bytes: &[u8]) {
     if let Ok(found) = Header::parse(bytes) {
         assert_eq!(found.emit(), bytes[..header::LEN]);

@@ -3,25 +3,25 @@
 //!
 //! | module      | gives                                                                        |
 //! |-------------|------------------------------------------------------------------------------|
-//! | `namespace` | two hosts on this machine, joined by a cable, that vanish with their program |
+//! | `namespace` | two hosts on this machine, joined by a veth pair, gone when it ends       |
 //! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
 //! | `calibrate` | this host's constants, as a profile                                          |
 //! | `predict`   | what a transfer will do, from those constants                                |
-//! | `validate`  | predictions beside measurements                                              |
-//! | `stages`    | what each stage costs, by leaving it away                                    |
+//! | `validate`  | predictions compared with measurements                                       |
+//! | `stages`    | the cost of each stage, by leaving it out                                    |
 //! | `observe`   | what limited another program's connections                                   |
-//! | `verdict`   | which side and resource limited it, or that the data do not decide           |
+//! | `verdict`   | which side and resource limited it, or that the data are inconclusive        |
 //! | `clock`     | the wall clock on which a graph runs                                         |
 //! | `port`      | interfaces as elements: TAP, AF_PACKET, AF_XDP                               |
-//! | `site`      | the hosts of a live run, and that nothing of them is left behind             |
-//! | `session`   | a live run but for its graph                                                 |
-//! | `blast`     | traffic between agents on several hosts, remotely controlled                  |
+//! | `site`      | the hosts of a live run, and their removal                                   |
+//! | `session`   | a live run except for its graph                                              |
+//! | `blast`     | traffic between agents on several hosts, under remote control                |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
 //! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
-//! No performance counters; eBPF only where it leads frames to an AF_XDP socket. Results
+//! No performance counters; eBPF only to redirect frames to an AF_XDP socket. Results
 //! are in SI units: seconds, bytes, bits per second.
-//! Only interfaces that this crate makes itself are ever changed.
+//! Only interfaces that this crate creates are ever changed.
 
 pub mod blast;
 pub mod calibrate;

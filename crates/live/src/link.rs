@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The smallest MTU that IPv4 asks every host to take (RFC 791 §3.1).
+/// The smallest packet that IPv4 requires every host to accept (RFC 791 §3.1).
 pub const MTU_MIN: u32 = 576;
 /// The largest MTU of a veth pair: an IPv4 packet's length field has 16 bits.
 pub const MTU_MAX: u32 = 65_535;
@@ -64,12 +64,12 @@ pub(crate) fn make_pair(name: &str, peer_name: &str, peer: u32, mtu: u32) -> Res
     Netlink::route()?.change(message, &format!("making the veth pair {name}"))
 }
 
-/// What the kernel counts for an interface, by its place in `struct rtnl_link_stats64`.
+/// The kernel's counters of an interface, by their index in `struct rtnl_link_stats64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Count {
     /// Frames that the stack got from it.
     Received = 0,
-    /// Frames that it had no room for when the stack sent them.
+    /// Frames from the stack for which it had no room.
     SendDropped = 7,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn bring_up(name: &str, mtu: Option<u32>) -> Result<()> {
     Netlink::route()?.change(message, &format!("bringing {name} up with MTU {mtu:?}"))
 }
 
-/// Refuses an MTU that no veth pair can have.
+/// Rejects an MTU that a veth pair cannot have.
 pub(crate) fn check_mtu(mtu: u32) -> Result<()> {
     if (MTU_MIN..=MTU_MAX).contains(&mtu) {
         return Ok(());
@@ -141,19 +141,19 @@ pub(crate) fn add_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(
     Netlink::route()?.change(message, &format!("giving {name} the address {address}/{prefix}"))
 }
 
-/// What an interface does for the stack.
+/// Offloads of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Offloads {
     /// One descriptor may carry many segments: TSO and GSO.
     pub(crate) segmentation: bool,
     /// Arriving segments are merged before the stack sees them.
     pub(crate) gro: bool,
-    /// Checksums are left to the hardware, which on a veth pair means to nobody.
+    /// Checksums are left to the hardware, which on a veth pair means they are skipped.
     pub(crate) checksum: bool,
 }
 
 impl Offloads {
-    /// Switches `interface` to these offloads.
+    /// Sets the offloads of `interface`.
     pub(crate) fn apply(self, interface: &str) -> Result<()> {
         let fd = control_socket()?;
         let set = |command, on: bool, what: &str| {

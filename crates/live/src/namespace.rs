@@ -1,13 +1,13 @@
-//! Two network namespaces joined by a veth pair, held by helper processes and by nothing else.
+//! Two network namespaces joined by a veth pair, held only by helper processes.
 //!
 //! ```text
 //! sender worker            (relay worker)             receiver worker
 //! [ lm0 10.91.0.1 ]------[ lm-in | lm-out ]--------[ lm0 10.91.0.2 ]
 //! ```
 //!
-//! The namespaces have no names: when their processes end, however they end, the kernel removes the
-//! namespaces and with them the interfaces. Rights are taken in this order: an unprivileged user
-//! namespace, root, else plain loopback without namespaces; [`Isolation`] says which it became.
+//! The namespaces have no names: when their processes end, in whatever way, the kernel removes the
+//! namespaces and their interfaces. Privileges are tried in this order: an unprivileged user namespace,
+//! root, else plain loopback without namespaces; [`Isolation`] says which was used.
 
 use crate::error::{Doing, Error, Result};
 use crate::link::{self, Offloads};
@@ -27,32 +27,32 @@ pub(crate) const RELAY_OUT: &str = "lm-out";
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 2);
 const PREFIX: u8 = 24;
-/// What a link has before a setting says otherwise.
+/// A link's default.
 const MTU_FIRST: u32 = 1500;
 
-/// How the two hosts are kept apart.
+/// How the two hosts are isolated from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Isolation {
     /// Network namespaces in an unprivileged user namespace.
     UserNamespace,
-    /// Network namespaces made with root's rights.
+    /// Network namespaces made as root.
     Root,
-    /// No namespaces: two processes over the loopback interface, MTU and offloads as they are.
+    /// No namespaces: two processes over the loopback interface with its MTU and offloads.
     Loopback,
 }
 
-/// What a worker does to get its namespaces.
+/// How a worker gets its namespaces.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Enter {
     /// A new user namespace and a network namespace in it.
     NewUser,
     /// The user namespace of this process, and a new network namespace in it.
     JoinUser(u32),
-    /// A new network namespace, with the rights one has.
+    /// A new network namespace, with the present privileges.
     NetworkOnly,
 }
 
-/// Runs in a worker, which has one thread: the kernel asks for that.
+/// Runs in a worker, which has one thread, as the kernel requires.
 pub(crate) fn enter(how: Enter) -> Result<()> {
     match how {
         Enter::NewUser => {
@@ -60,7 +60,7 @@ pub(crate) fn enter(how: Enter) -> Result<()> {
             let uid = rustix::process::geteuid().as_raw();
             let gid = rustix::process::getegid().as_raw();
             unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
-            // The kernel takes a group map from an ordinary user only after this.
+            // The kernel accepts a group map from an ordinary user only after this.
             let _ = fs::write("/proc/self/setgroups", "deny");
             fs::write("/proc/self/uid_map", format!("0 {uid} 1\n"))
                 .doing(|| "mapping the user into the namespace".to_owned())?;
@@ -92,10 +92,10 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes the hosts with the least rights that work; a relay stands between them if `relay`.
+    /// Makes the hosts with the fewest privileges that work, with a relay between them if `relay`.
     ///
     /// # Errors
-    /// A relay needs namespaces; without them it says so. Loopback always works.
+    /// A relay requires namespaces. Loopback always works.
     pub fn open(relay: bool) -> Result<Hosts> {
         let mut refusals = Vec::new();
         for isolation in [Isolation::UserNamespace, Isolation::Root] {
@@ -112,10 +112,10 @@ impl Hosts {
         Hosts::open_as(Isolation::Loopback, false)
     }
 
-    /// Makes the hosts in exactly this way.
+    /// Makes the hosts with exactly this isolation.
     ///
     /// # Errors
-    /// When the rights are missing.
+    /// When privileges are missing.
     pub fn open_as(isolation: Isolation, relay: bool) -> Result<Hosts> {
         let mut sender = Worker::spawn()?;
         let mut receiver = Worker::spawn()?;
@@ -154,7 +154,7 @@ impl Hosts {
         Ok(Hosts { isolation, sender, receiver, relay })
     }
 
-    /// How they are kept apart.
+    /// How they are isolated.
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
@@ -167,14 +167,14 @@ impl Hosts {
         }
     }
 
-    /// Sets MTU and offloads of every interface on the path; on loopback nothing is touched.
+    /// Sets MTU and offloads of every interface on the path; loopback is left alone.
     pub(crate) fn configure(&mut self, mtu: u32, segmentation: bool) -> Result<()> {
         link::check_mtu(mtu)?;
         if self.isolation == Isolation::Loopback {
             return Ok(());
         }
-        // A frame that passes a packet socket loses the mark that its checksum is still to be
-        // done, and a super-packet would pass as one frame: a relay forwards plain frames only.
+        // A frame that passes through a packet socket loses its partial-checksum flag, and a
+        // super-packet would pass as one frame: a relay forwards plain frames only.
         let plain = self.relay.is_some();
         let offloads =
             Offloads { segmentation: segmentation && !plain, gro: false, checksum: !plain };
@@ -192,7 +192,7 @@ impl Hosts {
     }
 }
 
-/// Asks for a pair with `name` at the worker and [`INTERFACE`] at `peer`.
+/// Requests a pair with `name` at the worker and [`INTERFACE`] at `peer`.
 fn pair(name: &str, peer: &Worker) -> Request {
     Request::Pair {
         name: name.to_owned(),

@@ -1,6 +1,6 @@
 //! A minimal netlink client: build a message, send it, read the acknowledgement or the dump.
 //!
-//! Used for making links (`NETLINK_ROUTE`) and for looking at other programs' sockets
+//! Used to make links (`NETLINK_ROUTE`) and to inspect other programs' sockets
 //! (`NETLINK_SOCK_DIAG`). Formats: RFC 3549 §2.3, `linux/netlink.h`, `linux/rtnetlink.h`.
 
 use crate::error::{Doing, Error, Result};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
-/// A dump answers in parts of at most this size; the kernel never sends more than 32 KiB.
+/// A dump's reply comes in parts of at most this size; the kernel never sends more than 32 KiB.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 0x1;
@@ -51,7 +51,7 @@ impl Message {
         self
     }
 
-    /// Appends an attribute that holds what `inside` appends.
+    /// Appends an attribute with what `inside` appends.
     pub(crate) fn nested(mut self, kind: u16, inside: impl FnOnce(Message) -> Message) -> Message {
         let at = self.bytes.len();
         self.push_attribute(kind, &[]);
@@ -104,12 +104,12 @@ impl Netlink {
         Netlink::open(None) // `NETLINK_ROUTE` is zero, the default
     }
 
-    /// Sends `message` and waits until the kernel has done it.
+    /// Sends `message` and waits for the kernel's acknowledgement.
     pub(crate) fn change(&mut self, message: Message, what: &str) -> Result<()> {
         self.exchange(message, ACK, what, |_, _| ())
     }
 
-    /// Sends `message` as a dump request and hands each answer's payload to `each`.
+    /// Sends `message` as a dump request and hands the payload of each reply to `each`.
     pub(crate) fn dump(
         &mut self,
         message: Message,
@@ -144,7 +144,7 @@ impl Netlink {
                     NLMSG_DONE => return Ok(()),
                     NLMSG_ERROR => return acknowledged(payload, what),
                     _ if word(8) == self.sequence => each(kind, payload),
-                    // An answer to an earlier question that was given up.
+                    // A reply to an earlier request that was given up.
                     _ => {}
                 }
                 rest = &rest[total.next_multiple_of(4).min(rest.len())..];

@@ -1,4 +1,4 @@
-//! What a transfer will do, from a host's constants, in plain arithmetic.
+//! Predicts a transfer from a host's constants, in plain arithmetic.
 //!
 //! Per message of `m` bytes, with segment size `mss = mtu - 52` (IP and TCP headers, timestamps):
 //!
@@ -6,7 +6,7 @@
 //! handovers  h = m / mss         if m < mss      a segment is handed down when it is full (Nagle)
 //!              = 1               beyond           one per send
 //! batches    b = m / 64 KiB - 1  if m > 64 KiB    further batches of the same send
-//! segments   g = 0 with GSO, m / mss - m / 64 KiB without: packets beyond one a batch
+//! segments   g = 0 with GSO, m / mss - m / 64 KiB without: packets beyond one per batch
 //! sender     S = per-call + per-byte m + per-handover h + per-batch b + per-segment g
 //! receiver   R = the same with other-core.receiver
 //! other core T = max(S, R): the two ends overlap
@@ -15,10 +15,10 @@
 //! goodput    = 8 m / T, at most window / RTT, the relay's rate, and the sender's own rate
 //! ```
 //!
-//! Costs are corrected by what the reference transfers nearby cost, see [`crate::reference`].
-//! All settings of a host are predicted from the same constants: 5 for the sender and 5 for the
-//! receiver on different cores, 5 for both on one core, a copy-in and a copy-out each, a round trip
-//! each, and three costs of a full window: 24. Most settings use five or ten of them.
+//! Costs are corrected by those of nearby reference transfers, see [`crate::reference`]. All settings of a
+//! host are predicted from the same constants: 5 for the sender and 5 for the receiver on different
+//! cores, 5 for both on one core, a copy-in and a copy-out each, a round trip each, and three costs of a
+//! full window: 24. Most settings use five or ten of them.
 
 use crate::calibrate::Calibration;
 use crate::cores;
@@ -32,31 +32,31 @@ use serde::{Deserialize, Serialize};
 pub(crate) const HEADERS: f64 = 52.0;
 /// Bytes in the largest batch that TCP hands down (`GSO_MAX_SIZE`).
 const BATCH_MAX: f64 = 65_536.0;
-/// Bytes of window per byte asked for with `SO_RCVBUF`: the kernel doubles it and then counts 60 %
-/// of the memory as data (`tcp_rmem`, scaling ratio of Ethernet frames).
+/// Bytes of window per byte of `SO_RCVBUF`: the kernel doubles it and then counts 60 % of the memory as
+/// data (`tcp_rmem`, scaling ratio of Ethernet frames).
 const WINDOW_PER_BUFFER: f64 = 1.2;
 /// Ethernet's header, which a relay's token bucket counts too.
 const FRAME_HEADER: f64 = 14.0;
 
-/// Windows in a message of the small reference for what a full window costs; the large one has one.
+/// Windows per message of the small reference for the cost of a full window; the large one has one.
 pub(crate) const SMALL_SHARE: f64 = 0.125;
 
-/// CPUs' worth of others during the calibration beyond which its constants are not the host's own.
+/// Load of other programs, in CPUs, beyond which a calibration's constants are not the host's own.
 const BUSY: f64 = 0.5;
 
-/// The largest cache that a core does not share, as [`crate::calibrate::Host`] names it.
+/// The largest private cache of a core, as named in [`crate::calibrate::Host`].
 const OWN_CACHE: &str = "L2 Unified";
 
-/// What one message makes the path do.
+/// The work of one message on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Bytes of data.
     pub bytes: f64,
-    /// Times that the other end is given something to do: a batch, its acknowledgement, a wake-up.
+    /// Handovers to the other end: a batch, its acknowledgement, a wake-up.
     pub handovers: f64,
     /// Batches of the same send beyond the first, which find the other end awake.
     pub batches: f64,
-    /// Packets beyond one a batch, where batches are cut before the veth pair; none with GSO.
+    /// Packets beyond one per batch, where batches are cut before the veth pair; none with GSO.
     pub segments: f64,
 }
 
@@ -73,7 +73,7 @@ pub fn work_of(setting: &Setting) -> Work {
     Work { bytes, handovers, batches, segments }
 }
 
-/// `other-core` or `same-core`, as constants are named.
+/// `other-core` or `same-core`, as in the names of constants.
 pub(crate) fn placement_name(placement: Placement) -> &'static str {
     match placement {
         Placement::SameCore => "same-core",
@@ -105,7 +105,7 @@ pub struct StageCost {
 }
 
 impl StageCost {
-    /// Seconds that a message with this work takes here.
+    /// Seconds for a message with this work.
     pub fn per_message(&self, work: &Work) -> f64 {
         self.per_message
             + self.per_byte * work.bytes
@@ -115,18 +115,18 @@ impl StageCost {
     }
 }
 
-/// How much of a resource a transfer will use.
+/// A transfer's predicted use of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Use {
     /// `sender core`, `window`, `rate`.
     pub resource: String,
-    /// The goodput that it alone would allow, bits per second.
+    /// The goodput that it alone would allow, in bits per second.
     pub allows: f64,
     /// Predicted goodput over that.
     pub utilisation: f64,
 }
 
-/// What a transfer will do.
+/// A predicted transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Bits per second.
@@ -137,13 +137,13 @@ pub struct Prediction {
     pub uses: Vec<Use>,
     /// The costs behind it, in path order.
     pub stages: Vec<StageCost>,
-    /// Relative error to expect: the fit's own, more where the model has no measurement.
+    /// Expected relative error: the fit's own, or more where the model has no measurement.
     pub uncertainty: f64,
     /// Why it may be wrong.
     pub notes: Vec<String>,
 }
 
-/// The stages of the path as this host's constants have them.
+/// The stages of the path from this host's constants.
 ///
 /// # Errors
 /// When the calibration lacks a constant.
@@ -169,7 +169,7 @@ pub fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageC
             "receiver" => (0.0, saved_out * ratio),
             _ => (saved_in * ratio, saved_out * ratio),
         };
-        // What the fit gave per byte is the copies and what else there is per byte.
+        // The fit's cost per byte is the copies and the rest per byte.
         let copies = (copy_in + copy_out).min(byte);
         let share = if copy_in + copy_out > 0.0 { copies / (copy_in + copy_out) } else { 0.0 };
         let stage = |name: &str, per_message, per_byte| StageCost {
@@ -221,7 +221,8 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     let errors = sides.iter().map(|side| nearby(calibration, setting, side).error);
     let mut uncertainty = errors.fold(0.0, f64::max);
     if setting.placement == Placement::Free {
-        notes.push("the scheduler may move the ends; predicted as on different cores".to_owned());
+        notes
+            .push("the scheduler may move the ends; predicted as if on different cores".to_owned());
         uncertainty += 0.3;
     }
     if calibration.host.others > BUSY {
@@ -229,18 +230,18 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
         uncertainty += 0.3;
     }
     if setting.workload == Workload::SmallMessages {
-        notes.push("no reference transfer was without Nagle's algorithm".to_owned());
+        notes.push("all reference transfers used Nagle's algorithm".to_owned());
         uncertainty += 0.2;
     }
     if setting.competitor {
-        notes.push("the competitor is taken to get half of the receiver's core".to_owned());
+        notes.push("the competitor is assumed to get half of the receiver's core".to_owned());
         uncertainty += 0.2;
     }
     if let Some((window, cache)) = beyond_cache(calibration, setting) {
         let window = Bytes(window as u64);
         notes.push(format!(
             "the window of {window} does not fit the cache of {cache}: such a stream runs at one \
-             of two speeds, several times apart, as the receiver keeps up from the start or not"
+             of two speeds, several times apart, depending on whether the receiver keeps up from the start"
         ));
         uncertainty += 0.4;
     }
@@ -259,7 +260,7 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
     })
 }
 
-/// What the references near a setting say of one side.
+/// The correction from the references near a setting, for one side.
 fn nearby(calibration: &Calibration, setting: &Setting, side: &str) -> Nearby {
     let name = format!("{}.{side}", placement_name(setting.placement));
     let known = calibration.references.get(&name).map_or(&[][..], Vec::as_slice);
@@ -269,12 +270,12 @@ fn nearby(calibration: &Calibration, setting: &Setting, side: &str) -> Nearby {
 /// The window in bytes that the buffers allow; `None` where the kernel sizes them itself.
 pub(crate) fn window(setting: &Setting) -> Option<f64> {
     let receive = setting.receive_buffer.map(|b| b.0 as f64 * WINDOW_PER_BUFFER);
-    // The send buffer's doubling goes to bookkeeping: about what was asked for is data.
+    // The send buffer's doubling is overhead: about the requested size is data.
     let send = setting.send_buffer.map(|b| b.0 as f64);
     receive.into_iter().chain(send).min_by(f64::total_cmp)
 }
 
-/// The window and the sender's own cache, where what waits between two cores can outgrow it.
+/// The window and the sender's private cache, where data waiting between two cores can outgrow it.
 fn beyond_cache(calibration: &Calibration, setting: &Setting) -> Option<(f64, Bytes)> {
     let window = window(setting).filter(|_| setting.placement != Placement::SameCore)?;
     let cache = calibration.host.caches.get(OWN_CACHE)?.si();
@@ -325,14 +326,14 @@ fn cpu_limits(
         let time = send + receive + turns;
         let streams = f64::from(setting.streams);
         let overlapped = (streams * bits / time).min(limits[0].1).min(limits[1].1);
-        notes.push("the window holds less than two batches: the ends take turns".to_owned());
+        notes.push("the window holds less than two batches: the ends alternate".to_owned());
         limits.push(("window in lockstep".to_owned(), overlapped));
     }
     Ok(limits)
 }
 
-/// What a full window costs on one core, seconds: between the small and the large reference by the
-/// logarithm of the windows in a message.
+/// The cost of a full window on one core in seconds, interpolated between the small and the large reference
+/// by the logarithm of the windows per message.
 fn same_core_turn(calibration: &Calibration, setting: &Setting, window: f64) -> Result<f64> {
     let small = calibration.si("path.same-core.per-window.small")?;
     let large = calibration.si("path.same-core.per-window.large")?;
@@ -358,7 +359,7 @@ fn round_trip(
     let place = placement_name(setting.placement);
     let base = calibration.si(&format!("path.{place}.round-trip"))?;
     let work = work_of(setting);
-    // The base holds the calls and one handover each way; bytes and further batches come on top.
+    // The base has the calls and one handover each way; bytes and further batches are added.
     let more = Work { handovers: work.handovers - 1.0, ..work };
     let extra: f64 = stages.iter().map(|s| s.per_message(&more) - s.per_message).sum();
     let relay = setting.relay.map_or(0.0, |r| 2.0 * r.delay.as_secs_f64());

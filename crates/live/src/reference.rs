@@ -1,11 +1,11 @@
-//! What the calibration's reference transfers cost, beside what the fit through them says: near a
-//! reference a prediction takes the reference's word.
+//! The measured cost of the calibration's reference transfers and the fit through them: near a
+//! reference a prediction follows the measurement.
 //!
-//! A path has turns that five constants cannot follow (a receiver that begins to sleep between
-//! messages, a message that outgrows a cache). So a fitted cost is multiplied by the ratio of measured
-//! and fitted cost at the references nearby, weighted by inverse distance (Shepard, A two-dimensional
-//! interpolation function for irregularly-spaced data, ACM 1968, §2), and the same weights say how
-//! far such a prediction missed each of those references when it was not told of it.
+//! A path has breaks that five constants cannot follow (a receiver that starts to sleep between messages,
+//! a message that outgrows a cache). So a fitted cost is multiplied by the ratio of measured to fitted
+//! cost at nearby references, weighted by inverse distance (Shepard, A two-dimensional interpolation
+//! function for irregularly-spaced data, ACM 1968, §2). The expected error is the weighted
+//! leave-one-out error of those references.
 
 use crate::calibrate::Value;
 use crate::fit;
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 const OFFLOAD_APART: f64 = 4.0;
 /// Octaves within which references are averaged, because each was measured only once.
 const BLUR: f64 = 0.2;
-/// The least part of a cost that is left to fit when copies are taken from it.
+/// The smallest part of a cost left to fit after subtracting copies.
 const REST_MIN: f64 = 0.1;
 /// The column of the fit that counts bytes.
 const BYTES: usize = 1;
 
-/// One reference transfer, as one side saw it.
+/// One reference transfer, on one side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
     /// Bytes of each send.
@@ -33,18 +33,18 @@ pub struct Reference {
     pub offload: bool,
     /// CPU time per message.
     pub cost: Value,
-    /// That over what the fit says.
+    /// That divided by the fitted cost.
     pub ratio: f64,
     /// Relative error of its prediction from the other references alone.
     pub left_out: f64,
 }
 
-/// What the references near a setting say.
+/// The correction from the references near a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Nearby {
     /// Measured over fitted cost.
     pub(crate) ratio: f64,
-    /// Mean size of the error when such a reference was left out.
+    /// Mean absolute leave-one-out error of those references.
     pub(crate) error: f64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Fitted {
     pub(crate) factors: Vec<f64>,
     /// Mean relative error at the points.
     pub(crate) error: f64,
-    /// The points, each with what the fit and the others say of it.
+    /// The points, each with its ratio to the fit and its leave-one-out error.
     pub(crate) references: Vec<Reference>,
 }
 
@@ -70,8 +70,8 @@ fn row(setting: &Setting) -> Vec<f64> {
     vec![1.0, work.bytes, work.handovers, work.batches, work.segments]
 }
 
-/// Fits through `points`. `copy` is what is known to be per byte already: left to the fit alone, whole
-/// batches would take it, because most bytes travel in them.
+/// Fits through `points`. `copy` is the known cost per byte of copying: a free fit would attribute it to
+/// whole batches, because most bytes travel in them.
 pub(crate) fn fit(points: &[Point], copy: f64) -> Fitted {
     let all: Vec<&Point> = points.iter().collect();
     let (factors, error) = factors(&all, copy);
@@ -115,12 +115,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Four digits after the point: more would pretend.
+/// Four decimals: more would be false precision.
 fn digits(x: f64) -> f64 {
     (x * 1e4).round() / 1e4
 }
 
-/// Where a transfer lies among the others, for distances.
+/// A transfer's coordinates, for distances.
 #[derive(Clone, Copy)]
 struct Place {
     message: f64,
@@ -134,7 +134,7 @@ impl Place {
         Place { message: setting.message.0 as f64, packet, offload: setting.offload }
     }
 
-    /// How much one at `other` counts here.
+    /// The weight of one at `other`.
     fn weight(&self, other: Place) -> f64 {
         let octaves = |a: f64, b: f64| (a / b).log2();
         let message = octaves(self.message, other.message);
@@ -151,7 +151,7 @@ impl Reference {
     }
 }
 
-/// The mean of what is known at some places, as it counts at `here`; `None` of nothing.
+/// The weighted mean at `here` of values at some places; `None` without any.
 fn mean(known: impl Iterator<Item = (Place, f64)>, here: Place) -> Option<f64> {
     let (mut weights, mut sum) = (0.0, 0.0);
     for (place, value) in known {
@@ -162,7 +162,7 @@ fn mean(known: impl Iterator<Item = (Place, f64)>, here: Place) -> Option<f64> {
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// What `references` say near `setting`; nothing is corrected where there are none.
+/// The correction from `references` near `setting`; none without references.
 pub(crate) fn nearby(references: &[Reference], setting: &Setting) -> Nearby {
     let here = Place::of(setting);
     let of = |what: fn(&Reference) -> f64| {
@@ -174,8 +174,8 @@ pub(crate) fn nearby(references: &[Reference], setting: &Setting) -> Nearby {
     }
 }
 
-/// Takes note of how much some of the `references` cost by now, and of what that means for the
-/// others; returns the largest relative change.
+/// Updates some of the `references` to their present costs and scales the others accordingly; returns the
+/// largest relative change.
 pub(crate) fn refresh(references: &mut [Reference], again: &[Point]) -> f64 {
     let changes: Vec<(Place, f64)> = again
         .iter()
@@ -221,7 +221,7 @@ mod tests {
                 * nearby(&fitted.references, &point.setting).ratio;
             assert!((said / point.cost - 1.0).abs() < 0.02, "{:?}", point.setting.message);
         }
-        // A straight line needs no correction, and says so.
+        // A straight line needs no correction.
         let straight = fit(&points(|m| 5e-6 + 1e-10 * m), 0.0);
         assert!(straight.references.iter().all(|one| one.left_out.abs() < 0.05), "{straight:?}");
         let widest = |f: &Fitted| f.references.iter().map(|r| r.left_out.abs()).fold(0.0, f64::max);

@@ -4,10 +4,10 @@
 //! in --> [ token bucket: rate, depth ]--[ delay line ]--> out     tail drop when full
 //! ```
 //!
-//! It forwards whole Ethernet frames through packet sockets and looks into none, so the two TCPs
-//! talk to each other and see each other's windows; a proxy would end the connection and hide them.
-//! One thread, no locks. A frame leaves when its delay is over, not before; the certificate is
-//! `late_max`, how late the latest frame left.
+//! It forwards whole Ethernet frames through packet sockets without parsing them, so the two TCPs talk
+//! end to end and see each other's windows; a proxy would terminate the connection and hide them. One
+//! thread, no locks. A frame leaves when its delay is over, not before; the certificate is `late_max`,
+//! the greatest lateness of a frame.
 
 use crate::error::{Doing, Result};
 use crate::link::index_of;
@@ -24,19 +24,19 @@ use std::time::{Duration, Instant};
 
 /// The largest frame: an MTU of 65,535 and the Ethernet header.
 const FRAME_MAX: usize = 65_535 + 14;
-/// Memory for frames that arrive while the relay looks elsewhere; the kernel may grant less. Small
-/// frames take much of it: with the usual 208 KiB a window's burst is lost before it is seen.
+/// Buffer for frames that arrive while the relay is busy; the kernel may grant less. Small frames have a
+/// large overhead: with the usual 208 KiB a window's burst would be lost.
 const ARRIVALS: i32 = 4 << 20;
-/// Frames taken from one side before the other has its turn.
+/// Frames taken from one side before turning to the other.
 const BATCH: usize = 64;
-/// How much data may stand before the token bucket, per direction: what a small switch port has.
+/// Queue limit before the token bucket, per direction: that of a small switch port.
 const QUEUE_MAX: usize = 256 * 1024;
-/// How much may be under way in the delay line, per direction; it is memory, not a model's queue.
+/// Limit of the delay line, per direction; it bounds memory and is not part of the model.
 const LINE_MAX: usize = 64 << 20;
-/// Depth of the token bucket as time at its rate, so that the poll's granularity costs no rate.
+/// Depth of the token bucket as time at its rate, so that the poll's granularity does not reduce the rate.
 const DEPTH: Duration = Duration::from_millis(1);
 
-/// What the relay is to do.
+/// The relay's settings.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// Seconds from one interface to the other.
@@ -45,16 +45,16 @@ pub(crate) struct Job {
     pub(crate) rate: Option<f64>,
 }
 
-/// What the relay did.
+/// The relay's statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Relayed {
     /// Frames forwarded, both directions.
     pub frames: u64,
-    /// Frames that found the queue before the token bucket full.
+    /// Frames dropped because the queue before the token bucket was full.
     pub dropped: u64,
-    /// Seconds by which the latest frame left too late.
+    /// Greatest lateness of a frame, in seconds.
     pub late_max: f64,
-    /// Mean of the same.
+    /// Mean lateness.
     pub late_mean: f64,
 }
 
@@ -67,7 +67,7 @@ struct Direction {
     /// Before the token bucket.
     queue: VecDeque<Vec<u8>>,
     queued: usize,
-    /// Bytes that may leave now; never more than the bucket's depth.
+    /// Tokens: bytes that may leave now, at most the bucket's depth.
     tokens: f64,
     filled: Instant,
     /// After it, with the instant at which each may leave.
@@ -93,13 +93,13 @@ impl Direction {
         })
     }
 
-    /// Takes up to a batch of frames that have arrived.
+    /// Takes up to a batch of arrived frames.
     fn take(&mut self, buffer: &mut [u8], stats: &mut Relayed) -> Result<()> {
         for _ in 0..BATCH {
             let len = match recv(&self.from, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((len, _)) => len,
                 Err(e) if e == rustix::io::Errno::AGAIN => return Ok(()),
-                // The hosts take their interfaces down when they change them.
+                // The hosts take their interfaces down when they reconfigure them.
                 Err(e) if e == rustix::io::Errno::NETDOWN => return Ok(()),
                 Err(e) => return Err(e).doing(|| "taking a frame".to_owned()),
             };
@@ -148,7 +148,7 @@ impl Direction {
         }
     }
 
-    /// When something is to be done without a frame arriving.
+    /// The next instant at which something is due.
     fn next(&self, now: Instant) -> Option<Instant> {
         let due = self.line.front().map(|(due, _)| *due);
         let tokens = self.queue.front().and_then(|frame| {
@@ -160,7 +160,7 @@ impl Direction {
     }
 }
 
-/// Forwards until the parent says to stop or is gone.
+/// Forwards until the parent says stop or is gone.
 pub(crate) fn run(job: &Job, parent: &mut UnixStream) -> Result<Relayed> {
     let open = |name: &str| {
         let what = || format!("opening a packet socket on {name}");
@@ -187,13 +187,13 @@ pub(crate) fn run(job: &Job, parent: &mut UnixStream) -> Result<Relayed> {
             break;
         }
     }
-    // The line says what was asked; only `Stop` is, and it is answered with the figures.
+    // The only request is `Stop`, which is answered with the statistics.
     let _: Option<Request> = channel::receive(parent).doing(|| "listening".to_owned())?;
     stats.late_mean /= (stats.frames.max(1)) as f64;
     Ok(stats)
 }
 
-/// Waits for a frame or `until`; true when the parent has spoken.
+/// Waits for a frame or `until`; true when the parent has sent a request.
 fn wait(
     inner: &OwnedFd,
     outer: &OwnedFd,

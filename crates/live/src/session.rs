@@ -1,10 +1,10 @@
-//! A live run but for its graph: hosts, ports, programs, the clock, and what was measured.
+//! A live run except for its graph: hosts, ports, programs, the clock, and the measurements.
 //!
 //! ```text
 //! open --> element for each host --> start (programs) --> clock --> (the graph runs) --> finish
 //! ```
 
-use crate::clock::{Epoch, Manner, WallClock};
+use crate::clock::{Epoch, WaitOptions, WallClock};
 use crate::error::{Doing, Result};
 use crate::flood::{Flood, Flooded};
 use crate::namespace::Isolation;
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a host of the run is.
+/// A host of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// A network namespace of its own.
@@ -46,30 +46,30 @@ impl End {
 /// A program that runs in a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The host, by its place in the list; one that is attached is this machine as it is.
+    /// The host, by its index in the list; an attached one is this machine itself.
     pub host: usize,
     /// The program and its arguments.
     pub words: Vec<String>,
     /// Whether the run ends with it. Others end with the run.
     pub leads: bool,
-    /// Whether what it prints is thrown away.
+    /// Whether its output is discarded.
     pub silent: bool,
 }
 
-/// What a run consists of.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The hosts, in the order in which the graph knows them.
     pub ends: Vec<End>,
-    /// How frames come from hosts that are made.
+    /// The kind of port of created hosts.
     pub kind: Kind,
     /// How the clock waits.
-    pub manner: Manner,
-    /// What runs in the hosts.
+    pub wait: WaitOptions,
+    /// The programs in the hosts.
     pub programs: Vec<Program>,
     /// Whether arrivals and departures are kept for a twin run.
     pub keep: bool,
-    /// Frames that are made for the run, and the host that sends them.
+    /// Frames generated for the run, and the host that sends them.
     pub flood: Option<(usize, Flood)>,
 }
 
@@ -77,7 +77,7 @@ pub struct Options {
 pub struct Session {
     options: Options,
     site: Option<Site>,
-    /// For each end, which host of the site it is.
+    /// For each end, its host in the site.
     made: Vec<Option<usize>>,
     lines: Vec<Shared>,
     hosts: Arc<Mutex<Hosts>>,
@@ -89,35 +89,35 @@ pub struct Session {
     begun: Epoch,
 }
 
-/// What one port did.
+/// The statistics of one port.
 #[derive(Clone, Debug)]
 pub struct LineReport {
     /// The host's name.
     pub name: String,
-    /// What became of its frames.
+    /// Counts of its frames.
     pub counts: Counts,
-    /// How late they left.
+    /// Their lateness.
     pub lag: Distribution,
     /// Whether it was gone at the end.
     pub gone: bool,
 }
 
-/// What was measured in a run.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Each port.
     pub lines: Vec<LineReport>,
-    /// How late frames left, over all ports.
+    /// Lateness of frames, over all ports.
     pub lag: Distribution,
-    /// How late deadlines of the graph were noticed.
+    /// Lateness with which deadlines of the graph were noticed.
     pub deadlines: Distribution,
-    /// Frames lost because the emulator did not take or give them in time.
+    /// Frames lost because the emulator did not receive or send them in time.
     pub overruns: u64,
     /// Seconds that the run took.
     pub elapsed: f64,
-    /// Of these, spent taking frames from the kernel.
+    /// Of these, spent receiving frames from the kernel.
     pub receiving: f64,
-    /// Spent giving frames to the kernel.
+    /// Spent sending frames to the kernel.
     pub sending: f64,
     /// Spent waiting, asleep or spinning.
     pub waiting: f64,
@@ -127,19 +127,19 @@ pub struct Measured {
     pub violation: Option<(Time, Duration)>,
     /// Whether other cores than the emulator's processed what the hosts received.
     pub steered: bool,
-    /// How the hosts were kept apart; `None` where all are attached.
+    /// How the hosts were isolated; `None` where all are attached.
     pub isolation: Option<Isolation>,
-    /// With what the leading program ended; `None` if there was none or it was killed.
+    /// The leading program's exit status; `None` if there was none or it was killed.
     pub status: Option<i32>,
     /// Whether there was a leading program.
     pub led: bool,
-    /// What was made for the run, and the frames that each made host's interface had received.
+    /// What was generated for the run, and the frames received by each created host's interface.
     pub flooded: Option<Flooded>,
     /// See `flooded`; the kernel's own counts.
     pub received: Vec<u64>,
-    /// What arrived at each port, where that was kept.
+    /// The arrivals at each port, if kept.
     pub arrivals: Vec<Vec<Arrived>>,
-    /// What left through each port, where that was kept.
+    /// The departures from each port, if kept.
     pub departures: Vec<Vec<Departure>>,
 }
 
@@ -151,7 +151,7 @@ impl Session {
     /// Makes hosts and ports.
     ///
     /// # Errors
-    /// When rights or interfaces are missing.
+    /// When privileges or interfaces are missing.
     pub fn open(options: Options) -> Result<Session> {
         let begun = Epoch::start();
         let mut made_hosts = Vec::new();
@@ -208,11 +208,11 @@ impl Session {
     /// Starts the programs, in order, and the clock of the run, which ends with the leading one.
     ///
     /// # Errors
-    /// When a program cannot be started, or the thread may not go where it should.
+    /// When a program cannot be started, or the thread cannot be pinned to its core.
     pub fn start(&mut self, control: Arc<Control>) -> Result<WallClock> {
-        // What hosts receive is processed where the emulator is not, if it has a core of its own.
-        let others = self.options.manner.others()?;
-        if let (Some(core), Some(site)) = (self.options.manner.core, &mut self.site)
+        // If the emulator has a core of its own, the others process what hosts receive.
+        let others = self.options.wait.others()?;
+        if let (Some(core), Some(site)) = (self.options.wait.core, &mut self.site)
             && !others.contains(&core)
         {
             self.steered = site.steer(&others);
@@ -230,11 +230,11 @@ impl Session {
             site.flood(host, flood)?;
         }
         let bell = self.leader.as_ref().map(bell).transpose()?;
-        self.usage = Some(sys::thread_usage().doing(|| "asking for the CPU time used".to_owned())?);
+        self.usage = Some(sys::thread_usage().doing(|| "reading the CPU time used".to_owned())?);
         let epoch = Epoch::start();
         self.begun = epoch;
         self.lines.iter().for_each(|line| locked(line).begin(epoch));
-        WallClock::new(epoch, self.options.manner, self.lines.clone(), control, bell)
+        WallClock::new(epoch, self.options.wait, self.lines.clone(), control, bell)
     }
 
     fn spawn(&mut self, program: &Program) -> Result<Child> {
@@ -246,7 +246,7 @@ impl Session {
         if program.silent {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
-        let cores = self.options.manner.others()?;
+        let cores = self.options.wait.others()?;
         match (self.made[program.host], &mut self.site) {
             (Some(host), Some(site)) => site.spawn(host, command, !program.leads, &cores),
             _ => {
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    /// Ends programs and hosts, and gives what was measured.
+    /// Ends programs and hosts, and returns the measurements.
     pub fn finish(mut self, clock: &WallClock) -> Measured {
         let elapsed = self.begun.now().since_start().as_secs_f64();
         let used = sys::thread_usage().ok().zip(self.usage);
@@ -269,7 +269,7 @@ impl Session {
             }
             leader.wait().ok()?.code()
         });
-        // The helper that sends answers nothing else before it has sent all.
+        // The sending helper replies to nothing else until it has sent all.
         let mut flooded = None;
         let mut received = Vec::new();
         if let (Some((end, _)), Some(site)) = (self.options.flood, &mut self.site) {
@@ -329,7 +329,7 @@ impl Drop for Session {
     }
 }
 
-/// Ends a program, and, where it leads one, its process group.
+/// Ends a program, and its process group if it leads one.
 fn end(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
@@ -339,7 +339,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// What becomes readable when a program ends.
+/// A descriptor that becomes readable when a program ends.
 fn bell(child: &Child) -> Result<OwnedFd> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.expect("a process id is a positive number");

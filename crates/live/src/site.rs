@@ -7,11 +7,11 @@
 //!                                       namespace of the switch
 //! ```
 //!
-//! Helper processes hold the namespaces, and hand the descriptors of TAPs and packet sockets over;
-//! the graph itself runs in this process, with this process's rights. Whatever ends this process
-//! ends the helpers, and with them goes everything that they made. Programs that were started in a
-//! namespace may outlive that: they carry the run's mark in their environment, and both the end of
-//! the run and the start of the next one ([`clean`]) end those whose run is over.
+//! Helper processes hold the namespaces, and hand over the descriptors of TAPs and packet sockets; the
+//! graph itself runs in this process, with its privileges. Whatever ends this process ends the helpers
+//! and everything that they created. Programs started in a namespace may outlive that: they carry the
+//! run's mark in their environment, and both the end of the run and the start of the next one
+//! ([`clean`]) kill those whose run is over.
 
 use crate::channel;
 use crate::error::{Doing, Error, Result};
@@ -34,12 +34,12 @@ use std::process::{Child, Command};
 
 /// The interface that a host has.
 pub const INTERFACE: &str = "eth0";
-/// The mark that programs of a run carry in their environment.
+/// The environment variable that marks a run's programs.
 const MARK: &str = "LASTMETER_LIVE_RUN";
-/// The MTU of every interface that is made.
+/// The MTU of every created interface.
 pub const MTU: u32 = 1500;
 
-/// How frames come from a host's interface and go back.
+/// How frames are exchanged with a host's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A TAP interface.
@@ -50,18 +50,18 @@ pub enum Kind {
     Xdp,
 }
 
-/// A host that is to be made.
+/// A host to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOptions {
     /// Its name.
     pub name: String,
     /// Its address.
     pub address: Ipv4Addr,
-    /// How much of the address names the network.
+    /// Prefix length of the address.
     pub prefix: u8,
 }
 
-/// Hosts that have been made.
+/// The created hosts.
 pub struct Site {
     hosts: Vec<(HostOptions, Worker)>,
     switch: Option<Worker>,
@@ -71,10 +71,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes the hosts, with the least rights that work, and gives the port of each.
+    /// Creates the hosts, with the fewest privileges that work, and returns the port of each.
     ///
     /// # Errors
-    /// When neither user namespaces nor root's rights are there.
+    /// When neither user namespaces nor root are available.
     pub fn open(hosts: &[HostOptions], kind: Kind) -> Result<(Site, Vec<Box<dyn Port>>)> {
         let mut refusals = Vec::new();
         for isolation in [Isolation::UserNamespace, Isolation::Root] {
@@ -88,10 +88,10 @@ impl Site {
         Err(Error::System { doing, source })
     }
 
-    /// Makes the hosts in exactly this way.
+    /// Creates the hosts with exactly this isolation.
     ///
     /// # Errors
-    /// When the rights are missing.
+    /// When privileges are missing.
     pub fn open_as(
         hosts: &[HostOptions],
         kind: Kind,
@@ -116,7 +116,7 @@ impl Site {
         Ok((site, ports))
     }
 
-    /// A helper with a network namespace; all of a run share one user namespace.
+    /// A helper with a network namespace; all helpers of a run share one user namespace.
     fn worker(&self) -> Result<Worker> {
         let mut worker = Worker::spawn()?;
         let enter = match (self.isolation, self.hosts.first()) {
@@ -146,8 +146,8 @@ impl Site {
                     mtu: MTU,
                 })?;
                 switch.done(&Request::BringUp { interface: name.clone(), mtu: MTU })?;
-                // A frame that passes a packet socket loses the mark that its checksum is still to
-                // be done, and a super-packet would pass as one frame.
+                // A frame that passes through a packet socket loses its partial-checksum flag, and
+                // a super-packet would pass as one frame.
                 let offloads = Offloads { segmentation: false, gro: false, checksum: false };
                 worker.done(&Request::Offloads { interface: interface.clone(), offloads })?;
                 let what = || format!("a ring for {}", host.name);
@@ -171,24 +171,24 @@ impl Site {
         Ok(port)
     }
 
-    /// How the hosts are kept apart.
+    /// How the hosts are isolated.
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
 
-    /// Lets these cores process what the hosts receive; says whether that was allowed, which takes root.
+    /// Lets these cores process what the hosts receive; returns whether that was permitted, which requires root.
     pub fn steer(&mut self, cores: &[usize]) -> bool {
         let one = |(_, host): &(HostOptions, Worker)| {
             let interface = INTERFACE.to_owned();
             let request = Request::Steer { pid: host.pid(), interface, cores: cores.to_vec() };
-            // A helper of its own: it keeps the rights that a host's helper has given up.
+            // A helper of its own: it keeps the privileges that a host's helper has given up.
             Worker::spawn().and_then(|mut worker| worker.done(&request)).is_ok()
         };
         self.hosts.iter().all(one)
     }
 
-    /// Starts a program in a host, on these cores. With `alone` it is a process group of its own, which ends with
-    /// the run; without it, it shares the terminal.
+    /// Starts a program in a host, on these cores. With `alone` it gets a process group of its own, which ends
+    /// with the run; otherwise it shares the terminal.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -219,7 +219,7 @@ impl Site {
         command.spawn().doing(|| format!("starting `{program}` in {}", options.name))
     }
 
-    /// Frames that a host's interface had no room for, because we did not take them in time.
+    /// Frames that a host's interface dropped because we did not take them in time.
     ///
     /// # Errors
     /// When the helper is gone.
@@ -240,7 +240,7 @@ impl Site {
         self.hosts[host].1.count(&Request::Count { interface, count })
     }
 
-    /// Begins to send frames from a host; [`Site::flooded`] tells what came of it.
+    /// Starts to send frames from a host; [`Site::flooded`] returns the result.
     ///
     /// # Errors
     /// When the helper is gone.
@@ -266,11 +266,11 @@ impl Drop for Site {
     }
 }
 
-/// A port on an interface of this namespace that the user named, which is left as it is: by AF_XDP
+/// A port on an interface of this namespace that the user named, which is left unchanged: by AF_XDP
 /// if `kind` says so, else by a packet socket.
 ///
 /// # Errors
-/// When there is no such interface, or no right to listen to it.
+/// When there is no such interface, or no permission to capture on it.
 pub fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
     let what = || format!("opening a socket on {interface}");
     let index = link::index_of(interface)?;
@@ -285,7 +285,7 @@ pub fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
 /// Room for jumbo frames where the interface is not ours.
 const FRAME_MTU: u32 = 9000;
 
-/// The file that stands for a run; its lock is held as long as the run lives.
+/// The file that represents a run; its lock is held while the run lives.
 struct Run {
     path: PathBuf,
     _lock: File,
@@ -297,7 +297,7 @@ impl Run {
         let what = || format!("writing into {}", folder.display());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).doing(what)?;
         clean();
-        // Several runs of one process are told apart by a number.
+        // A number distinguishes several runs of one process.
         for number in 0.. {
             let path = folder.join(format!("{}-{number}", std::process::id()));
             let Ok(file) = File::create_new(&path) else { continue };
@@ -322,7 +322,7 @@ fn mark_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Where runs are known by: a folder of the user alone.
+/// The folder of the runs' files, private to the user.
 fn folder() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir());
     let uid = rustix::process::geteuid().as_raw();
@@ -332,14 +332,13 @@ fn folder() -> PathBuf {
     )
 }
 
-/// Ends what earlier runs left behind, if they ended without being able to; gives how many
-/// processes that were.
+/// Kills what earlier runs left behind if they could not clean up; returns the number of processes.
 pub fn clean() -> usize {
     let Ok(entries) = fs::read_dir(folder()) else { return 0 };
     let mut ended = 0;
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let Ok(file) = File::open(&path) else { continue };
-        // Whoever still holds the lock is alive.
+        // A run whose lock is held is alive.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             ended += end_marked(&mark_of(&path));
             let _ = fs::remove_file(&path);
@@ -348,7 +347,7 @@ pub fn clean() -> usize {
     ended
 }
 
-/// Ends every process that carries this mark.
+/// Kills every process that carries this mark.
 fn end_marked(mark: &str) -> usize {
     let wanted = format!("{MARK}={mark}");
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };

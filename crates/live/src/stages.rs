@@ -1,14 +1,13 @@
-//! What each stage of a transfer costs, found by leaving it away.
+//! The cost of each stage of a transfer, found by leaving it out.
 //!
-//! At this level of privilege nothing inside the kernel can be timed, but it can be avoided: data
-//! can be left uncopied, batches left whole, cores left alone. The CPU time of both ends together,
-//! with and without, tells what a stage costs. Both ends together, because the kernel does a
-//! receiver's work in the sender's time and the reverse. What cannot be avoided separately is one
-//! stage, and says so.
+//! At this privilege level nothing inside the kernel can be timed, but parts can be avoided: data can be
+//! left uncopied, batches left whole, a second core left unused. The difference in CPU time of both ends
+//! is the cost of a stage. Both ends together, because the kernel does some of the receiver's work in the
+//! sender's time and vice versa. What cannot be avoided separately is one stage, and is labelled so.
 //!
-//! On two cores, whatever changes the speed of one end also changes how often the other sleeps, so
-//! differences there mix stages with wake-ups. All variants therefore run on one core, where nobody
-//! is woken, and what two cores cost more is one stage of its own.
+//! On two cores, a change in the speed of one end also changes how often the other sleeps, so differences
+//! mix stages with wake-ups. All variants therefore run on one core, without cross-core wake-ups, and the
+//! extra cost of two cores is a stage of its own.
 
 use crate::error::Result;
 use crate::namespace::Hosts;
@@ -21,9 +20,9 @@ use std::time::Instant;
 /// Measured time of each variant.
 const DURATION: Duration = Duration::from_ms(250);
 const WARM_UP: Duration = Duration::from_ms(60);
-/// How long variants are repeated while others disturb them.
+/// How long variants are retried while other programs disturb them.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
-/// The shorter message whose calls are counted against the setting's own.
+/// The shorter message, whose calls are compared with the setting's own.
 const SHORTER: u64 = 4;
 
 /// Entering the kernel, at both ends.
@@ -32,13 +31,13 @@ pub const CALLS: &str = "calls at both ends";
 pub const COPY_IN: &str = "copy in";
 /// Cutting batches into packets of the MTU.
 pub const SEGMENTATION: &str = "segmentation";
-/// What nothing at this level of privilege separates.
+/// What cannot be separated at this privilege level.
 pub const REST: &str = "TCP, hop, softirq";
-/// What two cores cost more than one.
+/// The extra cost of two cores.
 pub const CROSSING: &str = "wake-up, crossing";
 /// Copying from the kernel to the receiving application.
 pub const COPY_OUT: &str = "copy out";
-/// All of them along the path; the calls, which are at both its ends, come first.
+/// All stages in path order; the calls, which are at both ends, come first.
 pub const NAMES: [&str; 6] = [CALLS, COPY_IN, SEGMENTATION, REST, CROSSING, COPY_OUT];
 
 /// One stage's cost in this setting. Seconds.
@@ -52,7 +51,7 @@ pub struct Stage {
     pub per_message: f64,
     /// The same per byte.
     pub per_byte: f64,
-    /// The same per packet, a packet being what crosses the veth pair at once.
+    /// The same per packet, as it crosses the veth pair.
     pub per_packet: f64,
     /// Standard uncertainty of the time per message, from the spread of the runs.
     pub uncertainty: f64,
@@ -67,7 +66,7 @@ pub struct Stages {
     pub total: f64,
     /// In path order.
     pub stages: Vec<Stage>,
-    /// The same run again at the end, minus the first: what drift the stages may hide.
+    /// The same run repeated at the end, minus the first: drift that the stages may hide.
     pub residual: f64,
     /// What could not be separated here, and why.
     pub notes: Vec<String>,
@@ -85,8 +84,8 @@ impl Cost {
     fn of(m: &Measurement) -> Cost {
         let message = m.setting.message.0 as f64;
         let (s, r) = (&m.sender.run_per_byte, &m.receiver.run_per_byte);
-        // Windows follow each other, so their quartiles overstate independence: the half
-        // interquartile range stands for the standard uncertainty of the median.
+        // Consecutive windows are correlated, so half the interquartile range serves as the
+        // standard uncertainty of the median.
         let half = |spread: &crate::statistics::Spread| (spread.high - spread.low) / 2.0;
         Cost {
             sender: s.median * message,
@@ -103,7 +102,7 @@ impl Cost {
 /// Runs the variants of `setting` and derives its stages. Takes two to ten seconds.
 ///
 /// # Errors
-/// As [`Hosts::run`]; delays, rates and relays of the setting are left away.
+/// As [`Hosts::run`]; delays, rates and relays of the setting are left out.
 pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
     let base = Setting {
         sender_rate: None,
@@ -132,7 +131,7 @@ pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
     if !alone.offload {
         found.segmentation(run(&Setting { offload: true, ..alone.clone() })?);
     }
-    // An answer must be read to be sent.
+    // A reply must be read to be sent.
     if alone.copy_out && alone.workload != Workload::RequestResponse {
         found.copy_out(run(&Setting { copy_out: false, ..alone.clone() })?);
     }
@@ -140,7 +139,7 @@ pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
     Ok(found.finish(last))
 }
 
-/// Stages as they are found.
+/// The stages found so far.
 struct Found<'a> {
     base: &'a Setting,
     /// The setting as it is.
@@ -155,12 +154,12 @@ impl Found<'_> {
     fn push(&mut self, name: &str, side: &str, cost: f64, uncertainty: f64, method: String) {
         if cost <= uncertainty {
             let why = if cost < -uncertainty {
-                "leaving it away cost more than it saved"
+                "leaving it out cost more than it saved"
             } else {
                 "the difference is within its uncertainty"
             };
             self.notes.push(format!(
-                "{name} is not a stage of its own here: {why} ({:+.3} us a message, give or take \
+                "{name} is not a stage of its own here: {why} ({:+.3} us per message, ± \
                  {:.3} us)",
                 cost * 1e6,
                 uncertainty * 1e6
@@ -180,14 +179,14 @@ impl Found<'_> {
         });
     }
 
-    /// What leaving a stage away saved on one core.
+    /// The saving from leaving a stage out, on one core.
     fn saved(&mut self, name: &str, side: &str, without: Cost, method: &str) {
         let cost = self.same.total() - without.total();
         let uncertainty = self.same.uncertainty.hypot(without.uncertainty);
         self.push(name, side, cost, uncertainty, method.to_owned());
     }
 
-    /// The same bytes in more calls: what they cost more is the additional calls.
+    /// The same bytes in more calls: the extra cost is that of the additional calls.
     fn calls(&mut self, shorter: Cost) {
         let calls = SHORTER as f64;
         let more = calls - 1.0;
@@ -201,13 +200,13 @@ impl Found<'_> {
     }
 
     fn copy_in(&mut self, without: Cost) {
-        let method = "CPU time of both sides, minus the same sent by reference (sendfile); page \
-                      references that sendfile takes instead make this a lower bound";
+        let method = "CPU time of both sides, minus the same sent by reference (sendfile); a lower bound, \
+                      since sendfile takes page references instead";
         self.saved(COPY_IN, "sender", without, method);
     }
 
     fn segmentation(&mut self, whole: Cost) {
-        let method = "CPU time of both sides with packets of the MTU, minus with GSO, TSO, where \
+        let method = "CPU time of both sides with MTU-sized packets, minus with GSO and TSO, where \
                       batches cross the veth pair whole";
         self.saved(SEGMENTATION, "both", whole, method);
     }
@@ -222,8 +221,8 @@ impl Found<'_> {
         if self.base.placement == Placement::SameCore {
             return;
         }
-        let method = "CPU time of both sides on two cores, minus on one, where nobody is woken on \
-                      another core and data stays in its cache";
+        let method = "CPU time of both sides on two cores, minus on one, without cross-core wake-ups \
+                      and with data in its cache";
         let cost = self.first.total() - self.same.total();
         let uncertainty = self.same.uncertainty.hypot(self.first.uncertainty);
         self.push(CROSSING, "both", cost, uncertainty, method.to_owned());
@@ -236,7 +235,7 @@ impl Found<'_> {
         let rest = total - known;
         if rest < 0.0 {
             self.notes.push(format!(
-                "the stages overlap: together they exceed the whole by {:.3} us a message",
+                "the stages overlap: together they exceed the whole by {:.3} us per message",
                 -rest * 1e6
             ));
         }
@@ -249,10 +248,9 @@ impl Found<'_> {
             per_byte: rest / work.bytes,
             per_packet: rest / packets.max(f64::MIN_POSITIVE),
             uncertainty: variance.sqrt().hypot(self.first.uncertainty),
-            method:
-                "what is left of the CPU time of both sides: nothing at this level of privilege \
+            method: "the rest of the CPU time of both sides: nothing at this privilege level \
                      separates TCP's own work, the hop through the veth pair and the softirq"
-                    .to_owned(),
+                .to_owned(),
         });
         self.stages.sort_by_key(|s| NAMES.iter().position(|name| *name == s.name));
         Stages { total, stages: self.stages, residual: last.total() - total, notes: self.notes }
@@ -262,7 +260,7 @@ impl Found<'_> {
 /// How a stage was measured, for `why --explain STAGE`.
 pub fn explain(stage: &Stage) -> String {
     format!(
-        "{} ({}): {:.3} us a message, give or take {:.3} us. Measured as {}.",
+        "{} ({}): {:.3} us per message, ± {:.3} us. Measured as {}.",
         stage.name,
         stage.side,
         stage.per_message * 1e6,
@@ -293,7 +291,7 @@ mod tests {
         let sum: f64 = stages.stages.iter().map(|s| s.per_message).sum();
         assert!((sum - stages.total).abs() < 1e-12);
         assert!((stages.residual - 0.1e-6).abs() < 1e-12);
-        // Copying in saved nothing: it is no stage but a note.
+        // Leaving out the copy in saved nothing: a note instead of a stage.
         assert!(stages.stages.iter().all(|s| s.name != "copy in"));
         assert!(stages.notes[0].starts_with("copy in"));
         assert_eq!(stages.stages[0].name, CALLS);

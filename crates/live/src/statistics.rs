@@ -1,4 +1,4 @@
-//! Medians and quantiles, which a noisy machine bends less than means.
+//! Medians and quantiles, which are more robust to a noisy machine than means.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,13 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
 /// Median and quartiles of a set of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half lie below.
+    /// Median.
     pub median: f64,
-    /// A quarter lies below.
+    /// First quartile.
     pub low: f64,
-    /// A quarter lies above.
+    /// Third quartile.
     pub high: f64,
-    /// How many there were.
+    /// Number of values.
     pub samples: usize,
 }
 

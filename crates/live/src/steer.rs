@@ -1,9 +1,8 @@
-//! Which cores process what a host's interface receives (receive packet steering).
+//! Receive packet steering (RPS): which cores process what a host's interface receives.
 //!
-//! Whoever writes a frame into a TAP or a veth pair carries it through the receiver's protocol stack
-//! too, up to the socket, and is late for the next frame meanwhile. Told to steer, the kernel queues
-//! the frame for another core instead. Source: the kernel's `Documentation/networking/scaling.rst`,
-//! RPS.
+//! By default, the thread that writes a frame into a TAP or a veth pair also runs the receiver's protocol
+//! stack, up to the socket, and is late for the next frame. With RPS the kernel queues the frame for
+//! another core instead. Source: the kernel's `Documentation/networking/scaling.rst`, RPS.
 
 use crate::error::{Doing, Result};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -11,17 +10,17 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 
-/// Runs in a helper of its own with root's rights, which the kernel asks for: it enters the network
-/// namespace of process `pid`, sees its interfaces through a mount of its own, and sets the mask.
+/// Runs in a helper of its own as root, which the kernel requires: it enters the network namespace of
+/// process `pid`, sees its interfaces through a mount of its own, and sets the mask.
 ///
 /// # Errors
-/// When the rights are missing, or the kernel cannot steer.
+/// When privileges are missing, or the kernel has no RPS.
 pub(crate) fn steer(pid: u32, interface: &str, cores: &[usize]) -> Result<()> {
     let path = format!("/proc/{pid}/ns/net");
     let namespace = File::open(&path).doing(|| format!("opening {path}"))?;
     let what = || format!("seeing the interfaces of process {pid}");
     crate::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
-    // What is mounted here is seen nowhere else.
+    // What is mounted here is visible nowhere else.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).doing(what)?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).doing(what)?;
@@ -30,7 +29,7 @@ pub(crate) fn steer(pid: u32, interface: &str, cores: &[usize]) -> Result<()> {
     fs::write(&path, mask(cores)).doing(|| format!("writing {path}"))
 }
 
-/// Cores as the kernel reads them: hexadecimal words of 32, the highest first.
+/// A core mask in the kernel's form: hexadecimal words of 32 bits, highest first.
 fn mask(cores: &[usize]) -> String {
     let words = cores.iter().max().map_or(1, |last| last / 32 + 1);
     let word = |word: usize| {

@@ -1,20 +1,20 @@
-//! The system calls that no safe wrapper offers, each behind a safe function.
+//! System calls without a safe wrapper elsewhere, each behind a safe function.
 //!
-//! This file is the only one with `unsafe`. Everything else goes through `rustix` or `std`.
+//! Everything else goes through `rustix` or `std`.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Room for `struct tcp_info` of kernels to come; today's is 280 bytes.
+/// Room for `struct tcp_info` of future kernels; today's is 280 bytes.
 pub(crate) const TCP_INFO_ROOM: usize = 512;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The control socket that the parent left as standard input.
+/// The control socket that the parent passed as standard input.
 pub(crate) fn standard_input_socket() -> io::Result<OwnedFd> {
     rustix::io::dup(std::io::stdin().as_fd()).map_err(Into::into)
 }
@@ -89,7 +89,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// One `SIOCETHTOOL` command that takes or gives a single number.
+/// One `SIOCETHTOOL` command with a single number.
 pub(crate) fn ethtool(
     fd: BorrowedFd<'_>,
     interface: &str,
@@ -111,7 +111,7 @@ pub(crate) fn ethtool(
     Ok(value.data)
 }
 
-/// A packet socket that sees every frame that arrives at `index` and none that leaves.
+/// A packet socket that sees every frame arriving at `index` and no departing one.
 pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     /// `PACKET_IGNORE_OUTGOING` of `linux/if_packet.h`.
     const PACKET_IGNORE_OUTGOING: i32 = 23;
@@ -139,16 +139,16 @@ pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// What the calling thread has used so far.
+/// CPU usage of the calling thread so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadUsage {
     /// Seconds in user mode.
     pub(crate) user: f64,
     /// Seconds in the kernel.
     pub(crate) system: f64,
-    /// Times it gave the CPU up.
+    /// Voluntary context switches.
     pub(crate) voluntary: u64,
-    /// Times the CPU was taken from it.
+    /// Involuntary context switches.
     pub(crate) involuntary: u64,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn send_zero_copy(fd: BorrowedFd<'_>, data: &'static [u8]) -> io::Res
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
 }
 
-/// What the kernel said about finished zero-copy sends.
+/// The kernel's notification of finished zero-copy sends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ZeroCopyDone {
     /// Sends reported finished.
@@ -240,7 +240,7 @@ pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
-/// `SCHED_BATCH` for the calling thread: its wake-ups take the CPU from nobody.
+/// `SCHED_BATCH` for the calling thread: its wake-ups preempt nobody.
 pub(crate) fn schedule_as_batch() -> io::Result<()> {
     // SAFETY: `sched_param` is plain data for which all-zero is a valid value, and the only one
     // that this policy takes.
@@ -250,7 +250,7 @@ pub(crate) fn schedule_as_batch() -> io::Result<()> {
     Ok(())
 }
 
-/// Maps `pages` fresh pages of `size` bytes and tells how long one write to each took.
+/// Maps `pages` fresh pages of `size` bytes and returns how long one write to each took.
 pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::time::Duration> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     let len = pages * size;
@@ -277,23 +277,23 @@ pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::ti
     Ok(took)
 }
 
-/// Has the C library take the heap's next gibibyte from the kernel at once, and asks for huge pages
-/// there. It is only addresses, until something is written. The heap is kept in one piece from then on:
-/// what is freed at its end stays, and up to 32 MiB come from it (the most that the library allows).
+/// Makes the C library reserve the heap's next gibibyte at once, and requests huge pages there. It is only
+/// address space until written. From then on the heap stays in one piece: memory freed at its end is
+/// kept, and allocations up to 32 MiB come from it (the library's limit).
 ///
-/// The library's own way, `glibc.malloc.hugetlb`, needs the environment before a program starts.
+/// The library's own option, `glibc.malloc.hugetlb`, must be in the environment before a program starts.
 #[cfg(target_env = "gnu")]
 pub(crate) fn heap_in_huge_pages() -> io::Result<()> {
     use rustix::mm::{Advice, madvise};
     const ROOM: usize = 1 << 30;
-    /// What a heap grows by otherwise (`M_TOP_PAD` in mallopt(3)).
+    /// The default growth of a heap (`M_TOP_PAD` in mallopt(3)).
     const ROOM_USUAL: usize = 128 << 10;
     // SAFETY: no pointers; these options say how the library asks for memory, not where anything is.
     let set = |option, value: usize| unsafe { libc::mallopt(option, value as libc::c_int) };
     set(libc::M_MMAP_THRESHOLD, 32 << 20);
     set(libc::M_TRIM_THRESHOLD, usize::MAX);
     set(libc::M_TOP_PAD, ROOM);
-    // More than a young heap has left, so that it grows; the new room begins right behind.
+    // More than a new heap has left, so that it grows; the new memory follows directly.
     let mut last: Vec<u8> = Vec::new();
     let grown = last.try_reserve_exact(8 * ROOM_USUAL);
     set(libc::M_TOP_PAD, ROOM_USUAL);
@@ -304,7 +304,7 @@ pub(crate) fn heap_in_huge_pages() -> io::Result<()> {
     unsafe { madvise(start.cast(), ROOM, Advice::LinuxHugepage) }.map_err(Into::into)
 }
 
-/// The cores of a set, as the kernel takes them; made before `fork` because it may allocate.
+/// A set of cores in the kernel's form; made before `fork` because it may allocate.
 fn core_set(cores: &[usize]) -> rustix::thread::CpuSet {
     let mut set = rustix::thread::CpuSet::new();
     cores.iter().for_each(|&core| set.set(core));

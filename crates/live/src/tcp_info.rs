@@ -1,27 +1,27 @@
-//! What the kernel says about a TCP connection: `struct tcp_info` of `linux/tcp.h`.
+//! The kernel's state of a TCP connection: `struct tcp_info` of `linux/tcp.h`.
 //!
-//! Read by offset, because the structure grows with the kernel; what an older kernel does not
-//! fill stays zero.
+//! Read by offset, because the structure grows with the kernel; fields that an older kernel does not fill
+//! stay zero.
 
 use crate::error::{Doing, Result};
 use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::os::fd::BorrowedFd;
 
-/// One look at a connection. Times in seconds, rates in bits per second.
+/// One sample of a connection. Times in seconds, rates in bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: f64,
-    /// The least round-trip time seen.
+    /// Minimum round-trip time.
     pub rtt_min: f64,
-    /// Segments that may be in flight.
+    /// Congestion window in segments.
     pub congestion_window: u32,
     /// Segments in flight.
     pub unacked: u32,
     /// Payload of a segment, bytes.
     pub segment: u32,
-    /// Bytes the peer still takes.
+    /// The peer's window in bytes.
     pub send_window: u32,
     /// Time with data to send or in flight.
     pub busy: f64,
@@ -29,7 +29,7 @@ pub struct TcpInfo {
     pub receiver_window_limited: f64,
     /// Of that, time in which the send buffer was the limit.
     pub send_buffer_limited: f64,
-    /// The last measured rate of delivery.
+    /// The last measured delivery rate.
     pub delivery_rate: f64,
     /// Whether that rate was limited by the application.
     pub application_limited: bool,
@@ -52,14 +52,14 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Asks the kernel about the connection `fd`.
+    /// Reads the state of the connection `fd`.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<TcpInfo> {
         let (bytes, len) = sys::tcp_info(fd).doing(|| "reading TCP_INFO".to_owned())?;
         Ok(TcpInfo::parse(&bytes[..len]))
     }
 
-    /// Everything in the send buffer is in flight, although both windows would allow more: whoever
-    /// waits for room in the buffer then waits for the buffer's size, not for the network.
+    /// Everything in the send buffer is in flight, although both windows would allow more: a sender waiting
+    /// for room is then limited by the buffer's size, not by the network.
     pub fn all_in_flight(&self) -> bool {
         let in_flight = u64::from(self.unacked) * u64::from(self.segment);
         self.unacked > 0

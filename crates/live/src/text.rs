@@ -1,4 +1,4 @@
-//! Base quantities in JSON and TOML: exact text with a unit, so that a setting reads as written.
+//! Base quantities in JSON and TOML: exact text with a unit, so that a setting reads back as written.
 
 use lastmeter_base::{Bytes, Duration, Quantity, Rate};
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -12,7 +12,7 @@ pub(crate) trait Exact: Quantity {
 impl Exact for Bytes {
     fn exact(&self) -> String {
         let text = self.to_string();
-        // Display rounds large sizes that are no binary multiple.
+        // Display rounds large sizes that are not binary multiples.
         if Bytes::parse(&text) == Ok(*self) { text } else { format!("{} B", self.0) }
     }
 }

@@ -1,24 +1,24 @@
-//! Tokens: who has one may ask.
+//! Access tokens.
 
 use crate::error::{Doing, Result};
 use std::fs::File;
 use std::io::Read;
 
-/// A token has this many random bytes, written as twice as many digits.
+/// Random bytes of a token, written as twice as many hexadecimal digits.
 pub const LEN: usize = 16;
 
-/// A token that nobody can guess.
+/// A random token.
 ///
 /// # Errors
-/// The machine gives no random numbers.
+/// The system provides no random numbers.
 pub fn random() -> Result<String> {
     let mut bytes = [0; LEN];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.doing(|| "asking for random numbers".to_owned())?;
+    read.doing(|| "reading random numbers".to_owned())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in constant time.
 pub fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }

@@ -1,4 +1,4 @@
-//! Predictions beside measurements: ten settings that no constant was fitted to.
+//! Predictions compared with measurements: ten settings to which no constant was fitted.
 
 use crate::calibrate::Calibration;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use std::time::Instant;
 const DURATION: Duration = Duration::from_ms(300);
 /// Runs of each setting; the median counts.
 const RUNS: usize = 3;
-/// How long a run is repeated while others disturb it.
+/// How long a run is retried while other programs disturb it.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Predicted and measured goodput of one setting, bits per second.
@@ -28,11 +28,11 @@ pub struct Validated {
     pub measured: Spread,
     /// Predicted over measured, minus one.
     pub error: f64,
-    /// The error that the prediction itself expects.
+    /// The prediction's own expected error.
     pub uncertainty: f64,
     /// The resource that the prediction names.
     pub limit: String,
-    /// CPUs' worth of time and ready threads of others, the worst of the runs: above 0.3 the
+    /// Load of other programs, in CPUs including ready threads, the worst of the runs: above 0.3 the
     /// measurement says as much about them as about this setting.
     pub others: f64,
 }
@@ -89,8 +89,8 @@ pub fn settings() -> Vec<(&'static str, Setting)> {
     ]
 }
 
-/// Predicts and measures settings that are to be compared. Their runs take turns, so that a machine
-/// that gets slower meanwhile does so for all of them, and their spread tells of it.
+/// Predicts and measures settings to be compared. Their runs alternate, so that drift of the machine's
+/// speed affects all of them, and shows in their spread.
 ///
 /// # Errors
 /// As [`predict`] and [`Hosts::run`].

@@ -1,4 +1,4 @@
-//! Which side and which resource limited a transfer, or that the data do not decide.
+//! Which side and which resource limited a transfer, or that the data are inconclusive.
 //!
 //! Method. Each side's time is split into running, waiting for the CPU, its own delays, and being
 //! blocked in the socket. A side that is never blocked is the limit, and its largest part says why.
@@ -16,23 +16,23 @@
 use crate::transfer::{Measurement, Placement, Side, Workload};
 use serde::{Deserialize, Serialize};
 
-/// A part of the time below which nothing is called the limit.
+/// The share of the time below which nothing is called the limit.
 const SHARE_MIN: f64 = 0.5;
-/// The lead over the runner-up on which a verdict may rest.
+/// The lead over the runner-up required for a verdict.
 const LEAD_MIN: f64 = 0.1;
-/// A side that waits for its CPU this long shares it.
+/// A side that waits for its CPU for this share of the time shares it.
 const WAIT_MIN: f64 = 0.2;
-/// A round trip this much longer than the shortest is a queue.
+/// A round trip this many times the minimum indicates a queue.
 const QUEUE_RATIO: f64 = 1.5;
-/// And so much longer in seconds, so that the jitter of a cable is no queue.
+/// And longer by this many seconds, so that the jitter of a veth pair is not taken for a queue.
 const QUEUE_MIN: f64 = 200e-6;
 
 /// How the network limits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Network {
-    /// A link is full: bits per second that went through it.
+    /// A link is saturated, at this rate in bits per second.
     Rate(f64),
-    /// The path is long and too little is in flight: seconds of round trip.
+    /// The path is long and too little is in flight; its round trip in seconds.
     Delay(f64),
 }
 
@@ -56,18 +56,18 @@ pub enum Limit {
     ReceiverCpu,
     /// A CPU that one end shares with other programs, or with the other end.
     SharedCpu,
-    /// Each message waits for the answer to the one before: time per round trip, no resource.
+    /// Each message waits for the reply to the previous one: the round trip limits, and no resource.
     RoundTrip,
-    /// The data do not decide.
+    /// The data are inconclusive.
     Undecided,
 }
 
-/// The limit, how sure it is, and a sentence for the user.
+/// The limit, its confidence, and a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What limits.
     pub limit: Limit,
-    /// The fraction of time in which it did.
+    /// The fraction of time for which it did.
     pub fraction: f64,
     /// 0 to 1: its lead over the runner-up, less what other programs disturbed.
     pub confidence: f64,
@@ -77,7 +77,7 @@ pub struct Verdict {
     pub words: String,
 }
 
-/// What is known of one end. Fractions of the time.
+/// The evidence at one end, as fractions of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndEvidence {
     /// On a CPU, the application's own computing included.
@@ -90,7 +90,7 @@ pub struct EndEvidence {
     pub blocked: f64,
 }
 
-/// What a verdict rests on. An end that cannot be seen is `None`.
+/// The evidence for a verdict. An end that cannot be observed is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The sender.
@@ -99,7 +99,7 @@ pub struct Evidence {
     pub receiver: Option<EndEvidence>,
     /// Both run on one core on purpose.
     pub same_core: bool,
-    /// Each message waits for an answer.
+    /// Each message waits for a reply.
     pub request_response: bool,
     /// Fraction of time with data in the sender's socket.
     pub busy: f64,
@@ -107,13 +107,13 @@ pub struct Evidence {
     pub receiver_window: f64,
     /// Of all time, the fraction that the send buffer limited.
     pub send_buffer: f64,
-    /// Fraction of the looks at it in which all data was in flight and the windows allowed more.
+    /// Fraction of samples in which all data was in flight and the windows allowed more.
     pub all_in_flight: f64,
     /// Smoothed round-trip time, seconds.
     pub rtt: f64,
-    /// The least of it.
+    /// Minimum round-trip time.
     pub rtt_min: f64,
-    /// Segments repeated, as a fraction of those sent.
+    /// Segments retransmitted, as a fraction of those sent.
     pub repeated: f64,
     /// Bits per second.
     pub rate: f64,
@@ -170,7 +170,7 @@ pub fn judge(evidence: &Evidence) -> Verdict {
     Verdict { limit, fraction, confidence, runner_up, words }
 }
 
-/// Every limit with the fraction of time in which it can have been the one.
+/// Every limit with the fraction of time in which it may have been the one.
 fn candidates(e: &Evidence) -> Vec<(Limit, f64)> {
     let (send_blocked, receive_blocked) =
         (e.sender.map_or(1.0, |s| s.blocked), e.receiver.map_or(1.0, |r| r.blocked));
@@ -292,8 +292,8 @@ fn words(limit: Limit, fraction: f64, e: &Evidence) -> String {
              waited {percent:.0} % of the time."
         ),
         Limit::RoundTrip => {
-            "Each message waits for the answer to the one before: the time of a round trip limits, \
-             and no resource is full."
+            "Each message waits for the reply to the previous one: the round-trip time limits, \
+             and no resource is saturated."
                 .to_owned()
         }
         Limit::Undecided => "The data do not decide.".to_owned(),

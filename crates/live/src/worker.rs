@@ -1,7 +1,7 @@
 //! Helper processes: the program runs itself again and serves requests over its standard input.
 //!
-//! A worker is told apart by an environment variable and asks the kernel to be killed with the
-//! thread that started it, so it cannot outlive the measurement, whatever ends that.
+//! A worker is marked by an environment variable and asks the kernel to kill it with the thread that
+//! started it, so it cannot outlive the measurement, however that ends.
 
 use crate::channel;
 use crate::error::{Doing, Error, Result};
@@ -18,14 +18,14 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Says to the program that it is a helper; its value is the parent's process id.
+/// Tells the program that it is a helper; its value is the parent's process id.
 const MARKER: &str = "LASTMETER_LIVE_WORKER";
 
-/// How this program is started again, where it is not an executable of its own.
+/// The command that starts this program again, where it is not an executable of its own.
 static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Says how this program is started again, where an interpreter runs it: the command has to lead to
-/// [`enter_if_asked`]. What was said first holds.
+/// Sets the command that starts this program again, where an interpreter runs it: it must call
+/// [`enter_if_asked`]. Only the first call has effect.
 pub fn is_started_by(command: Vec<OsString>) {
     let _ = PROGRAM.set(command);
 }
@@ -33,7 +33,7 @@ pub fn is_started_by(command: Vec<OsString>) {
 /// The niceness of helpers where the kernel allows it.
 const PRIORITY: i32 = -20;
 
-/// What a worker can be asked.
+/// A request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Get namespaces.
@@ -46,32 +46,32 @@ pub(crate) enum Request {
     Address { interface: String, address: Ipv4Addr, prefix: u8 },
     /// Switch an interface's offloads.
     Offloads { interface: String, offloads: Offloads },
-    /// Listen, answer with the port, then receive until the sender ends.
+    /// Listen, reply with the port, then receive until the sender ends.
     Receive(receiver::Job),
     /// Connect and send.
     Send(sender::Job),
     /// Forward frames until told to stop.
     Relay(relay::Job),
-    /// End what never ends by itself: the relay.
+    /// Stop the relay.
     Stop,
     /// Measure memory and kernel.
     Calibrate,
-    /// Make a TAP interface and hand over its descriptor.
+    /// Create a TAP interface and hand over its descriptor.
     Tap { name: String, offload: crate::port::Offload },
     /// Open a packet socket on an interface and hand over its descriptor.
     PacketSocket { interface: String },
-    /// Lead an interface's frames to an AF_XDP socket, and hand over the link that keeps the program
-    /// there; the socket comes with the next request, which must be `XdpSocket`.
+    /// Redirect an interface's frames to an AF_XDP socket, and hand over the link that keeps the program
+    /// attached; the socket comes with the next request, which must be `XdpSocket`.
     XdpLink { interface: String },
     /// See `XdpLink`.
     XdpSocket,
-    /// The number of an interface.
+    /// The index of an interface.
     Index { interface: String },
-    /// Leave IP version 6 out of this namespace.
+    /// Disable IPv6 in this namespace.
     OnlyIpv4,
-    /// Let other cores than the emulator's process what an interface of another helper receives.
+    /// Let cores other than the emulator's process what another helper's interface receives.
     Steer { pid: u32, interface: String, cores: Vec<usize> },
-    /// A count of the kernel for an interface.
+    /// A kernel counter of an interface.
     Count { interface: String, count: link::Count },
     /// Send frames.
     Flood(crate::flood::Flood),
@@ -79,18 +79,18 @@ pub(crate) enum Request {
     Spin { core: Option<usize> },
 }
 
-/// What a worker answers.
+/// A worker's reply.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// It is done.
     Done,
     /// The receiver listens at this port.
     Listening { port: u16 },
-    /// The sender is connected on every stream and waits for the word.
+    /// The sender is connected on every stream and waits to start.
     Connected,
-    /// What one end saw.
+    /// One end's measurements.
     End(crate::transfer::End),
-    /// What the relay saw.
+    /// The relay's statistics.
     Relayed(relay::Relayed),
     /// The constants of memory and kernel, by name.
     Calibrated(Vec<(String, crate::calibrate::Constant)>),
@@ -100,7 +100,7 @@ pub(crate) enum Reply {
     Count(u64),
     /// What was sent.
     Flooded(crate::flood::Flooded),
-    /// It went wrong.
+    /// It failed.
     Failed { message: String, os_error: Option<i32> },
 }
 
@@ -115,15 +115,15 @@ pub fn enter_if_asked() {
 
 fn die_with_parent() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .doing(|| "asking to end with the parent".to_owned())
+        .doing(|| "tying its life to the parent's".to_owned())
 }
 
-/// Lets other programs take little from the transfer, while the two ends stay equals.
+/// Raises the priority of the transfer over other programs, equally for both ends.
 ///
-/// Only root may; without it quiet windows are chosen afterwards, so a refusal is no error. The
-/// kernel shares CPUs first among sessions (`sched_autogroup`), so a session of its own comes first.
+/// Only root may; otherwise quiet windows are chosen afterwards, so a refusal is not an error. The
+/// kernel shares CPUs first among sessions (`sched_autogroup`), so it starts a session of its own.
 fn take_priority() {
-    // Without a session of its own the whole session that it is in would gain.
+    // Without a session of its own, its whole present session would gain.
     let alone = rustix::process::setsid().is_ok();
     let _ = rustix::process::setpriority_process(None, PRIORITY);
     if alone {
@@ -198,11 +198,11 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         }
         Request::XdpLink { interface } => {
             let index = link::index_of(&interface)?;
-            let what = || format!("leading the frames of {interface} to AF_XDP");
+            let what = || format!("redirecting the frames of {interface} to AF_XDP");
             let (fd, link) = crate::port::Xdp::open(index).doing(what)?;
             let reply = hand_over(socket, &link)?;
             channel::send(socket, &reply).doing(what)?;
-            // The socket goes with the request that follows.
+            // The socket comes with the next request.
             let _: Option<Request> = channel::receive(socket).doing(what)?;
             return hand_over(socket, &fd);
         }
@@ -212,7 +212,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         }
         Request::OnlyIpv4 => {
             for which in ["all", "default"] {
-                // Where there is no version 6 it is left out already.
+                // Without IPv6 there is nothing to disable.
                 let _ =
                     std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
             }
@@ -234,7 +234,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
     Ok(Reply::Done)
 }
 
-/// Says that a descriptor follows, and sends it; the caller's `Done` ends the exchange.
+/// Announces a descriptor and sends it; the caller's `Done` ends the exchange.
 fn hand_over(socket: &mut UnixStream, fd: &OwnedFd) -> Result<Reply> {
     let what = || "handing a descriptor over".to_owned();
     channel::send(socket, &Reply::Descriptor).doing(what)?;
@@ -277,12 +277,12 @@ impl Worker {
         self.child.id()
     }
 
-    /// Sends a request without waiting for the answer.
+    /// Sends a request without waiting for the reply.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
         channel::send(&mut self.socket, request).doing(|| "talking to a helper process".to_owned())
     }
 
-    /// Waits for the next answer to having been asked to `doing`.
+    /// Waits for the next reply to the request to `doing`.
     pub(crate) fn answer(&mut self, doing: &str) -> Result<Reply> {
         let reply = channel::receive(&mut self.socket)
             .doing(|| format!("waiting for a helper process to {doing}"))?;
@@ -299,7 +299,7 @@ impl Worker {
         }
     }
 
-    /// Asks for something that is answered with a descriptor.
+    /// Makes a request whose reply is a descriptor.
     pub(crate) fn descriptor(&mut self, request: &Request) -> Result<OwnedFd> {
         self.ask(request)?;
         let doing = format!("{request:?}");
@@ -314,7 +314,7 @@ impl Worker {
         }
     }
 
-    /// Asks for something that is answered with a count.
+    /// Makes a request whose reply is a count.
     pub(crate) fn count(&mut self, request: &Request) -> Result<u64> {
         self.ask(request)?;
         let doing = format!("{request:?}");
@@ -324,7 +324,7 @@ impl Worker {
         }
     }
 
-    /// Asks for something that is answered with `Done`.
+    /// Makes a request whose reply is `Done`.
     pub(crate) fn done(&mut self, request: &Request) -> Result<()> {
         self.ask(request)?;
         let doing = format!("{request:?}");
@@ -337,7 +337,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to do.
+        // It may have exited already; then there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

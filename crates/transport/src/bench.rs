@@ -1,22 +1,22 @@
-//! What `lastmeter bench channel` runs: admission of one more channel beside ten thousand, and what a
-//! packet costs the link scheduler.
+//! The benchmarks of `lastmeter bench channel`: admission of one more channel to ten thousand, and the cost
+//! of a packet in the link scheduler.
 //!
-//! Ten thousand channels share a 100 Gbit/s link at some 80 %: of a hundred kinds, as applications have
-//! them, or all different, which is the worst for admission. A question is answered, what it found is
-//! promised, and taken back. In the tight case each of the channels has the least bound that it could be
-//! promised when it came, so that none has room left and each question has to go down to the last.
+//! Ten thousand channels share a 100 Gbit/s link at about 80 % load: of a hundred kinds, as in applications,
+//! or all different, the worst case for admission. Each request is answered, the bound reserved, and
+//! released. In the tight case each channel has the least bound that was possible when it was admitted, so
+//! that none has slack and each test must go through all of them.
 
 use crate::channel::admission::{Demand, Method, Reservations};
 use crate::channel::scheduler::{Options, Scheduler};
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Duration, Stream, Time};
 
-/// Channels that are there already; one more is asked for.
+/// Channels already admitted; one more is requested.
 const CHANNELS: u64 = 9_999;
 const CHANNELS_QUICK: u64 = 500;
-/// Questions of a round.
+/// Requests per round.
 const QUESTIONS: u64 = 20;
-/// Steps of a round of the scheduler.
+/// Steps per round of the scheduler.
 const STEPS: u64 = 200_000;
 
 macro_rules! admission {
@@ -53,7 +53,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "channel/d-order-tight@10000",
         unit: "admissions",
-        what: "the same, where every channel has the least bound that could be promised",
+        what: "the same, where every channel has the least possible bound",
         prepare: |quick| questions(tight(quick)),
     },
     admission!(
@@ -70,7 +70,7 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// A channel every 1 to 100 ms, which wants on average 0.8 / `channels` of a resource.
+/// A channel with an interval of 1 to 100 ms, which needs on average 0.8 / `channels` of a resource.
 fn part(random: &mut Stream, channels: u64) -> Demand {
     let interval = Duration::from_us(1000 + random.below(99_000));
     let share = 4 + random.below(8);
@@ -91,7 +91,7 @@ fn tight(quick: bool) -> Reservations {
     link
 }
 
-/// Some 80 % of a resource, in channels of so many kinds.
+/// About 80 % of a resource, in channels of this many kinds.
 fn loaded(method: Method, (channels, kinds): (u64, u64), quick: bool) -> Reservations {
     let channels = if quick { CHANNELS_QUICK.min(channels) } else { channels };
     let mut random = Stream::new(1, "admission");

@@ -1,6 +1,5 @@
-//! Transport protocols as machines: `now` is an argument, segments are values, nothing is sent or
-//! received by the machine itself. So the same connection runs in a model and before a real
-//! interface.
+//! Transport protocols as machines: `now` is an argument, segments are values, and the machine itself
+//! sends and receives nothing. So the same connection runs in a model and on a real interface.
 
 pub mod bench;
 pub mod channel;

@@ -4,7 +4,7 @@ use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_transport::channel::admission::{Method, route::Admission};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::manager::{Event, Manager, Times};
-use lastmeter_transport::channel::node::{Address, Node, Told, Unsent};
+use lastmeter_transport::channel::node::{Address, Node, Notice, Unsent};
 use std::collections::BTreeMap;
 
 const LINK: Link = Link {
@@ -34,7 +34,7 @@ struct Line {
     now: Time,
     /// When each link has sent what it sends.
     busy: BTreeMap<(u32, u32), Time>,
-    told: Vec<(u32, Told)>,
+    notices: Vec<(u32, Notice)>,
 }
 
 impl Line {
@@ -54,7 +54,7 @@ impl Line {
             nodes: (0..3).map(node).collect(),
             now: Time::START,
             busy: BTreeMap::new(),
-            told: vec![],
+            notices: vec![],
         }
     }
 
@@ -74,7 +74,7 @@ impl Line {
 
     fn listen(&mut self) {
         for (id, node) in self.nodes.iter_mut().enumerate() {
-            self.told.extend(node.told().into_iter().map(|told| (id as u32, told)));
+            self.notices.extend(node.notices().into_iter().map(|notice| (id as u32, notice)));
         }
     }
 
@@ -111,7 +111,7 @@ fn e_15_five_calls_from_one_application_to_another() {
     let id = line.nodes[0].create(at(0), CONTRACT, vec![0, 1, 2], queue).unwrap();
     assert_eq!(line.nodes[0].send(at(0), id, Bytes(5000)), Err(Unsent::NoChannel), "not yet");
     line.settle();
-    assert!(line.told.contains(&(0, Told::Channel(Event::Established(id)))));
+    assert!(line.notices.contains(&(0, Notice::Channel(Event::Established(id)))));
 
     // A burst of two, and best effort from the relay beside it.
     assert_eq!(line.nodes[0].send(at(0), id, Bytes(5000)), Ok(0));
@@ -130,8 +130,10 @@ fn e_15_five_calls_from_one_application_to_another() {
     assert!(ours.iter().all(|m| m.at <= m.due), "{ours:?}");
     assert_eq!(ours.iter().map(|m| m.due).collect::<Vec<_>>(), [at(40), at(60)], "l + d");
     assert_eq!(std::iter::from_fn(|| line.nodes[2].receive(files.queue)).count(), 40);
-    let sent =
-        line.told.iter().filter(|(node, told)| *node == 0 && matches!(told, Told::Sent { .. }));
+    let sent = line
+        .notices
+        .iter()
+        .filter(|(node, notice)| *node == 0 && matches!(notice, Notice::Sent { .. }));
     assert_eq!(sent.count(), 2, "rtc_send blocks until its last packet has left");
 
     line.nodes[0].close(line.now, id);
@@ -149,7 +151,7 @@ fn e_15_what_cannot_be_is_said_and_a_full_queue_loses() {
     let greedy = Contract { deadline: Duration::from_ms(9), ..CONTRACT };
     let id = line.nodes[0].create(at(0), greedy, vec![0, 1, 2], queue).unwrap();
     line.settle();
-    assert!(line.told.contains(&(0, Told::Channel(Event::Refused(id)))));
+    assert!(line.notices.contains(&(0, Notice::Channel(Event::Refused(id)))));
     let nowhere = Address { node: 7, queue: 0 };
     assert!(line.nodes[0].create(at(0), CONTRACT, vec![0, 1, 2], nowhere).is_err());
     assert_eq!(line.nodes[0].send_data(at(0), nowhere, (Bytes(1), Bytes(1))), Err(Unsent::NoLink));

@@ -1,5 +1,5 @@
-//! ATP, ATOMIC-2's transport: messages in segments of at most the link's packet, one
-//! acknowledgement a message.
+//! ATP, ATOMIC-2's transport: messages in segments of at most a link packet, one acknowledgement per
+//! message.
 //!
 //! ```text
 //! source port 2 | destination port 2 | message 4 | offset 4 | message length 4 | flags 1 | zero 1 |

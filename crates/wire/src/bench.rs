@@ -1,4 +1,4 @@
-//! What `lastmeter bench wire` runs.
+//! The benchmarks of `lastmeter bench wire`.
 
 use crate::aal::aal5::{MTU_DEFAULT, Segmenter, cells as cells_of};
 use crate::aal::reassembly::{CircuitOptions, Options, Reassembler};
@@ -52,7 +52,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "wire/hec",
         unit: "headers",
-        what: "checks the error control of cell headers",
+        what: "checks the HEC of cell headers",
         prepare: headers,
     },
 ];

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Source: ISI final report §3.a says what it does; its layout was not published and is our choice.
-//! The data may be followed by padding of the link, which is cut off.
+//! The data may be followed by link padding, which is removed.
 //!
 //! ```
 //! use lastmeter_wire::dtp::{Flags, Packet};

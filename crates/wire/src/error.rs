@@ -1,4 +1,4 @@
-//! Why bytes are not a packet, or a value not bytes.
+//! Why bytes do not parse, or a value cannot be emitted.
 
 use std::fmt;
 
@@ -46,9 +46,9 @@ impl fmt::Display for Error {
                 write!(f, "{what}: {have} bytes where {need} are needed")
             }
             Error::Invalid { what, found } => write!(f, "{what}: {found} is not allowed"),
-            Error::Corrupt { what } => write!(f, "{what}: its check does not match"),
+            Error::Corrupt { what } => write!(f, "{what}: checksum mismatch"),
             Error::DoesNotFit { what, value, max } => {
-                write!(f, "{what}: {value} does not fit, at most {max} does")
+                write!(f, "{what}: {value} does not fit; the maximum is {max}")
             }
         }
     }

@@ -1,9 +1,8 @@
-//! Entry points for fuzzing: any bytes in, no panic out, and what parses is emitted as it was.
+//! Entry points for fuzzing: any bytes in, no panic, and parse and emit round-trip.
 //!
-//! Every function takes one input and asserts what must hold for it: lengths, balances, bounds of
-//! memory, and that parsing what was emitted gives the value that was emitted. The `fuzz` folder
-//! drives them, with mutations of a corpus or under a coverage-guided fuzzer; a test runs some
-//! thousand inputs of each.
+//! Every function takes one input and asserts its invariants: lengths, balances, memory bounds, and that
+//! parsing what was emitted gives the same value. The `fuzz` folder drives them, with mutations of a
+//! corpus or under a coverage-guided fuzzer; a test runs some thousand inputs of each.
 
 use crate::aal::reassembly::{self, CircuitOptions, Reassembler};
 use crate::aal::{aal5, aal34, encapsulation, vidboard};

@@ -7,14 +7,13 @@
 //! kind 4 | CRC present 1 | monitor 1 | address type 2 | DST_RID 4 | SRC_RID 4 | reserved 8
 //! ```
 //!
-//! Eight bytes precede the PDU, so that it lies on a 32-bit boundary. An ATM cell of 53 bytes is a
-//! B-ISDN header and a PDU of 48: a valid frame once a Jetstream header is before it, which is all
-//! that the ATM interface unit does in one direction ([`from_atm`]). In the other it cuts the PDU
-//! into cells with the header that is there ([`to_atm`]); the "user" bit, which a frame always has
-//! set, is then set in the last one only.
+//! Eight bytes precede the PDU, so that it is aligned to 32 bits. An ATM cell of 53 bytes is a B-ISDN
+//! header and a PDU of 48: a valid frame once preceded by a Jetstream header, which is all that the ATM
+//! interface unit does in one direction ([`from_atm`]). In the other it cuts the PDU into cells with the
+//! given header ([`to_atm`]); the "user" bit, always set in a frame, is then set only in the last cell.
 //!
-//! Source: HPL-93-37 §3.2, figures 3 to 5. The figures' drawings are lost: the order and place of
-//! the header's bits, the kinds, and where a circuit's VCI names its ring station are our choice.
+//! Source: HPL-93-37 §3.2, figures 3 to 5. The drawings are lost: the order and position of the header's
+//! bits, the kinds, and the place of the ring station in a circuit's VCI are our choice.
 //!
 //! ```
 //! use lastmeter_wire::aal::aal5;

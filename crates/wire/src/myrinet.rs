@@ -1,13 +1,13 @@
-//! Myrinet packets: a source route that is used up on the way, a type, a payload, and a CRC that
-//! every hop computes anew.
+//! Myrinet packets: a source route consumed on the way, a type, a payload, and a CRC that every hop
+//! recomputes.
 //!
 //! ```text
 //! route bytes, top bit set | type 4, top bit clear | payload | CRC-8
 //! ```
 //!
-//! A switch takes the first byte off as the port to leave by. The CRC then covers one byte less, so
-//! the switch replaces it; whatever was wrong before it keeps wrong, so that damage on any link is
-//! still seen at the end.
+//! A switch removes the first byte, which selects the output port. The CRC then covers one byte less, so
+//! the switch replaces it, preserving any error, so that damage on any link is still detected at the
+//! destination.
 //!
 //! Source: ANSI/VITA 26-1998; the route byte's lower six bits are a signed distance from the port
 //! of entry.

@@ -1,6 +1,6 @@
-//! One line of text for a packet: what a trace or a listing of a capture shows.
+//! One line of text per packet, as in a trace or the listing of a capture.
 //!
-//! Any bytes give a line. Where a layer cannot be read, the line ends in what is wrong with it.
+//! Any bytes give a line. If a layer cannot be parsed, the line ends with its error.
 //!
 //! ```
 //! use lastmeter_wire::capture::LinkType;

@@ -189,7 +189,7 @@ fn names_the_fault_of_a_broken_block() {
     let last = ends_badly.len() - 4;
     ends_badly[last] ^= 1;
     let cases = [
-        (ends_badly, "end with the length that it began with"),
+        (ends_badly, "trailing length must equal"),
         (words(false, &[6, 33]), "multiple of 4"),
         (words(false, &[6, 8]), "12 bytes or more"),
         (words(false, &[6, 16, 0, 16]), "32 bytes or more"),

@@ -5,13 +5,13 @@
 //! packet --> copied and summed, as TCP does --> + header --> + checksum or hash
 //! ```
 //!
-//! Each step does what the ones before it do: the copy with its Internet checksum, then the header, then
-//! one pass of an algorithm over the packet. So the rates are those of a host that does nothing else, and
-//! can stand beside the document's: 90 Mbit/s without, 55 with the alternate hash, 30 with MD5.
+//! The steps are cumulative: the copy with its Internet checksum, then the header, then one pass of an
+//! algorithm over the packet. The rates are those of a host that does nothing else, and compare with the
+//! document's: 90 Mbit/s without, 55 with the alternate hash, 30 with MD5.
 //!
-//! **AHA here is not the document's**, which is not published, and it is **insecure**: it only does as
-//! little work per word as that is said to, in blocks that do not depend on each other, in the machine's
-//! own order of bytes. MD5 is broken as well. Neither is for anything but comparison.
+//! **AHA here is not the document's**, which is unpublished, and it is **insecure**: it only does as little
+//! work per word as that one is said to, in independent blocks, in native byte order. MD5 is broken as
+//! well. Both are for comparison only.
 
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::{Aes128Gcm, KeyInit};
@@ -22,7 +22,7 @@ use sha2::Sha256;
 
 /// Myrinet's packets.
 const PACKET_LEN: usize = 8192;
-/// Packets that take turns, so that their source is not in the first cache.
+/// Packets used in rotation, so that the source is not in the L1 cache.
 const PACKETS: usize = 512;
 const PACKETS_QUICK: usize = 8;
 /// AH: next header, length, identity, sequence number, and 16 bytes of authentication.
@@ -95,7 +95,7 @@ pub(crate) const CASES: &[Case] = &[
     },
 ];
 
-/// Packets that go through all steps up to `hash`, which is given their numbers.
+/// Packets that go through all steps up to `hash`, which is given their indices.
 fn ladder(
     quick: bool,
     header: bool,

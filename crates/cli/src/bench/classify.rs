@@ -1,4 +1,4 @@
-//! Classification beside DPDK's on the same rules and the same packets.
+//! Classification compared with DPDK's on the same rules and packets.
 
 use super::{Result, peer};
 use crate::Complaint;
@@ -9,24 +9,24 @@ use std::fmt::Write;
 const SECONDS: f64 = 0.5;
 const SECONDS_QUICK: f64 = 0.05;
 
-/// Puts `rte_acl` beside a case that classifies; any other case stays as it is.
+/// Adds `rte_acl`'s result to a case that classifies; leaves any other case as it is.
 ///
 /// # Errors
-/// When it finds other rules than ours.
+/// `rte_acl` matches other rules than ours.
 pub(crate) fn beside(result: &mut Result, quick: bool) -> std::result::Result<(), Complaint> {
     let Some((rules, headers)) = input(&result.bench, quick) else { return Ok(()) };
     let seconds = if quick { SECONDS_QUICK } else { SECONDS };
     match peer::dpdk_classify(&rules, &headers, seconds) {
         Ok(acl) => {
             if format!("{:016x}", acl.sum) != result.hash {
-                return Err(Complaint("rte_acl found other rules than this classifier".into()));
+                return Err(Complaint("rte_acl and this classifier disagree".into()));
             }
             result.peer = Some("rte_acl".to_owned());
             result.peer_value = Some(acl.lookups);
             result.ratio = Some(result.value / acl.lookups);
-            let _ = write!(result.note, "; rte_acl builds anew in {:.3} s", acl.build);
+            let _ = write!(result.note, "; rte_acl rebuilds in {:.3} s", acl.build);
         }
-        Err(why) => drop(write!(result.note, "; no rte_acl beside it: {why}")),
+        Err(why) => drop(write!(result.note, "; not compared with rte_acl: {why}")),
     }
     Ok(())
 }

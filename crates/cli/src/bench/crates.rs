@@ -1,15 +1,15 @@
-//! The lookups that Rust's registry offers, on the same table and the same addresses.
+//! Lookups by crates from crates.io, on the same table and addresses.
 
 use lastmeter_net::lookup::{Key, NextHop, Prefix};
 use prefix_trie::PrefixMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use treebitmap::IpLookupTable;
 
-/// A key that those crates have a form of.
+/// A key that those crates support.
 pub(crate) trait Common: Key {
     /// An address, as `treebitmap` has it.
     type Address: treebitmap::address::Address + std::fmt::Display;
-    /// DPDK's structures for such keys: the one that is also updated, and one for lookups alone.
+    /// DPDK's structures for such keys: the one that is also updated, and one that only looks up.
     const DPDK: [&'static str; 2];
     /// The key as those take it.
     fn dpdk(self) -> Vec<u8>;
@@ -70,7 +70,7 @@ fn value(hop: Option<NextHop>) -> u64 {
 /// A crate's name, and how a table gets into it.
 pub(crate) type Load<K> = (&'static str, fn(&[(Prefix<K>, NextHop)]) -> Finder<K>);
 
-/// Each crate, to be loaded one after the other: two tables at once would share the caches.
+/// Each crate; loaded one at a time, since two tables at once would share the caches.
 pub(crate) fn all<K: Common>() -> [Load<K>; 2] {
     [("prefix-trie", K::in_prefix_trie), ("treebitmap", in_treebitmap)]
 }

@@ -14,8 +14,8 @@ struct Unit {
     peers: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// Draws them: each unit as it is, and, where there are peers, each curve beside its own first point,
-/// so that machines of different times can be compared in shape.
+/// Draws them: in each unit, and, where there are peers, relative to each curve's first point, so that
+/// the shapes for machines of different eras can be compared.
 pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
     let mut units: BTreeMap<&str, Unit> = BTreeMap::new();
     for result in results {
@@ -30,7 +30,7 @@ pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
     }
     let mut plots = Vec::new();
     for (unit, Unit { ours, peers }) in units {
-        // Curves of one point say nothing.
+        // A curve of one point says nothing.
         let curves = |of: &BTreeMap<String, Vec<(f64, f64)>>| -> Vec<Series> {
             let curves = of.iter().filter(|(_, points)| points.len() > 1);
             let curve = |(name, points): (&String, &Vec<(f64, f64)>)| Series {
@@ -51,7 +51,7 @@ pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
         };
         plots.push(plot(
             "On this machine".to_owned(),
-            "The best of many rounds; with updates the mean.",
+            "The best of many rounds; with updates, the mean.",
             format!("{prefix}{unit}"),
             ours.iter().map(|series| scaled(series, scale)).collect(),
         ));
@@ -60,8 +60,8 @@ pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
         }
         let both = ours.iter().chain(&peers).filter(|series| series.points[0].1 > 0.0);
         plots.push(plot(
-            "Beside its own first point, and the peer's".to_owned(),
-            "What more of them bring, whatever one takes.",
+            "Relative to the first point, with the peer's".to_owned(),
+            "How it scales, independent of absolute speed.",
             format!("{unit}, times the first"),
             both.map(|series| scaled(series, 1.0 / series.points[0].1)).collect(),
         ));
@@ -83,7 +83,7 @@ pub(super) fn save(path: &Path, results: &[Result]) -> std::result::Result<(), C
     let plots = plots(results);
     if plots.is_empty() {
         let right = "choose benchmarks whose names end in `@N`, such as `lookup/engines`";
-        return Err(Complaint(format!("there is no curve to draw: {right}")));
+        return Err(Complaint(format!("no curve to draw: {right}")));
     }
     std::fs::write(path, html::curves("Benchmarks", &plots))
         .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;

@@ -23,7 +23,7 @@ pub(crate) const ALL: &[(&str, Bench)] = &[
     ("engine/dumbbell@10000", dumbbell_of_10000),
 ];
 
-/// Runs of each; the best counts.
+/// Runs of each; the best one counts.
 const ROUNDS: usize = 5;
 const ROUNDS_QUICK: usize = 2;
 /// Chains of the benchmark of threads.
@@ -32,13 +32,13 @@ const CHAINS: usize = 64;
 /// What a run did, and in how many seconds at best.
 pub(super) struct Timed {
     pub(super) seconds: f64,
-    /// Of the processor, where the system tells; else those that went by.
+    /// CPU time where the system reports it, else wall-clock time.
     pub(super) cpu_seconds: f64,
     pub(super) outcome: Outcome,
 }
 
 impl Timed {
-    /// The best times of this run and the same one before.
+    /// The better times of this run and an earlier one of the same.
     pub(super) fn or_before(self, before: Option<Timed>) -> Timed {
         let Some(before) = before else { return self };
         let seconds = self.seconds.min(before.seconds);
@@ -115,7 +115,7 @@ fn once(
     Ok(Timed { seconds, cpu_seconds, outcome: prepared.finish()? })
 }
 
-/// Seconds that this thread has been on a processor, where the system tells.
+/// CPU time of this thread in seconds, where the system reports it.
 pub(super) fn cpu_seconds() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let ns: u64 = status.split_whitespace().next()?.parse().ok()?;
@@ -150,13 +150,13 @@ fn chain(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
             result.ratio = Some(value / rate);
         }
         peer::Found::Missing(why) => {
-            let _ = write!(result.note, "; no ns-3 beside it: {why}");
+            let _ = write!(result.note, "; not compared with ns-3: {why}");
         }
     }
     Ok(result)
 }
 
-/// One run of the chain, for what stands beside it.
+/// One run of the chain, for comparison.
 pub(super) fn chain_once(setting: &Setting<'_>) -> std::result::Result<Timed, Complaint> {
     once(&bundled("chain", setting)?, setting, 1, true)
 }
@@ -171,7 +171,7 @@ fn dumbbell(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
             result.ratio = Some(result.value / rate);
         }
         peer::Found::Missing(why) => {
-            let _ = write!(result.note, "; no ns-3 beside it: {why}");
+            let _ = write!(result.note, "; not compared with ns-3: {why}");
         }
     }
     Ok(result)
@@ -187,7 +187,7 @@ fn dumbbell_of_10000(setting: &Setting<'_>) -> std::result::Result<Result, Compl
     let (mut result, _) = dumbbell_run("engine/dumbbell@10000", &experiment, setting)?;
     if let (Some(before), Some(after)) = (before, memory_most()) {
         let grown = after.saturating_sub(before) as f64 / f64::from(1 << 20);
-        let _ = write!(result.note, "; {grown:.1} MiB more than what ran before it");
+        let _ = write!(result.note, "; peak memory {grown:.1} MiB above the runs before it");
     }
     Ok(result)
 }
@@ -202,7 +202,7 @@ fn dumbbell_run(
     let each = timed.cpu_seconds / experiment.duration.as_secs_f64();
     let note = format!(
         "{hops} packet-hops of {connections} TCP connections with SACK, delayed acknowledgements \
-         and receive windows; {:.1} ms of processor time for a simulated second, ledger on, one \
+         and receive windows; {:.1} ms of CPU time per simulated second, ledger on, one \
          thread",
         each * 1e3
     );
@@ -211,7 +211,7 @@ fn dumbbell_run(
     Ok((result, timed))
 }
 
-/// The most memory that this process has had, in bytes, where the system tells.
+/// The peak memory of this process in bytes, where the system reports it.
 pub(super) fn memory_most() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -231,7 +231,7 @@ fn tandem(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let timed = best(&bundled("tandem", setting)?, setting, 1, true)?;
     let services = timed.counter("served");
     let value = services as f64 / timed.seconds;
-    let note = format!("{services} services by ten stations in tandem, ledger on, one thread");
+    let note = format!("{services} services at ten stations in tandem, ledger on, one thread");
     Ok(result("engine/tandem", value, "services/s", &timed, note))
 }
 
@@ -243,7 +243,7 @@ fn ledger(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let without = best(&experiment, setting, 1, false)?;
     let share = 1.0 - without.seconds / with.seconds;
     let packets = with.outcome.books.made;
-    let note = format!("share of the run's time that the ledger of {packets} packets costs");
+    let note = format!("share of the run time spent on the ledger of {packets} packets");
     let mut result = result("engine/ledger", share, "of the run", &with, note);
     result.higher_is_better = false;
     Ok(result)
@@ -258,13 +258,13 @@ fn threads(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let one = best(&experiment, setting, 1, true)?;
     let many = best(&experiment, setting, count, true)?;
     if one.hash() != many.hash() {
-        return Err(Complaint(format!("{count} threads gave another result than one")));
+        return Err(Complaint(format!("{count} threads gave a different result than one")));
     }
-    let note = format!("{CHAINS} chains on {count} threads, the result the same as on one");
+    let note = format!("{CHAINS} chains on {count} threads, same result as on one");
     Ok(result("engine/threads", one.seconds / many.seconds, "times one", &one, note))
 }
 
-/// The chain's experiment so many times over, with names of their own.
+/// The chain's experiment repeated, each copy with names of its own.
 fn chains(text: &str) -> String {
     let value = |key: &str| {
         let line = text.lines().find(|line| line.starts_with(key));

@@ -1,9 +1,9 @@
-//! Lookups with so many in flight: Figs 26 and 27 of the document on this machine, beside the model of
-//! its engines (D-131, D-132, D-134 to D-137).
+//! Lookups with N in flight: Figs 26 and 27 of the document on this machine, beside the model of its
+//! engines (D-131, D-132, D-134 to D-137).
 //!
 //! The table has as many routes as the document's and the shape of its engines: strides of 4, no
-//! initial array, no end nodes. So many keys go down the tree together, and the next ones only when all
-//! of them are there: each depends on the last answers, so that the processor cannot overlap more by
+//! initial array, no end nodes. N keys descend the tree together, and the next batch starts only when all
+//! have arrived: each key depends on the previous answers, so that the processor cannot overlap more by
 //! itself. A lookup's latency is then the time of its batch.
 
 use super::{Result, Setting, engine::Bench};
@@ -19,22 +19,22 @@ use std::time::Instant;
 const ROUTES: usize = 16_564;
 const ROUTES_FULL: usize = 900_000;
 const ROUTES_QUICK: usize = 2_000;
-/// Addresses of a run of the document, and for a table that no cache holds.
+/// Addresses of a run of the document, and for a table larger than any cache.
 const ADDRESSES: usize = 2048;
 const ADDRESSES_FULL: usize = 1 << 20;
 const SECONDS: f64 = 0.25;
 const SECONDS_QUICK: f64 = 0.02;
-/// The clock is read after so many lookups: an update is late by no more than these take.
+/// Lookups between two readings of the clock: an update is late by no more than these take.
 const BETWEEN: usize = 512;
 /// Lookups between two readings of the clock where nothing is updated.
 const PASS: usize = 1 << 15;
-/// Passes or windows at least, however much other programs disturb them.
+/// Minimum number of passes or windows, however much other programs disturb them.
 const PASSES_MIN: usize = 8;
 /// Seconds of a window: ten updates at 1,000 a second, and short enough that some are not disturbed.
 const WINDOW: f64 = 0.01;
 const PEER: &str = "model of 2001";
 
-/// All of them; what is behind the `@` is how many lookups are in flight.
+/// All of them; the number after `@` is how many lookups are in flight.
 pub(crate) const ALL: &[(&str, Bench)] = &[
     ("lookup/engines@1", engines::<1>),
     ("lookup/engines@2", engines::<2>),
@@ -94,7 +94,7 @@ impl Run {
 
     /// One pass over some keys with `N` in flight: the sum of the next hops.
     fn pass<const N: usize>(&self, keys: &[u32]) -> u64 {
-        // Zero, which the compiler and the processor do not know: a key needs the answers before it.
+        // Always zero, unknown to compiler and processor: makes each key depend on the previous answers.
         let nothing = black_box(0_u32);
         let (mut hash, mut hops) = (0_u64, [None; N]);
         for keys in keys.as_chunks::<N>().0 {
@@ -121,8 +121,8 @@ impl Run {
         (best, hash)
     }
 
-    /// Lookups a second while so many updates a second are made on the same core: the best of windows,
-    /// each of which has its updates.
+    /// Lookups a second while the table is updated at a rate on the same core: the best of several windows,
+    /// each with its updates.
     fn while_updated<const N: usize>(&mut self, rate: u32) -> (f64, u64) {
         let mut order = Stream::new(self.seed, "updates");
         let (mut best, mut hash) = (0.0_f64, 0_u64);
@@ -171,7 +171,7 @@ fn result(bench: String, value: f64, unit: &str, hash: u64, note: String) -> Res
     }
 }
 
-/// Puts what the model says of as many engines beside it, where the document had so many.
+/// Adds the model's figure for as many engines, where the document has it.
 fn beside<const N: usize>(
     result: &mut Result,
     setting: &Setting<'_>,

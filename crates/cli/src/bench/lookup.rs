@@ -1,4 +1,4 @@
-//! Lookups in a table from a file, beside DPDK on the same table and the same addresses.
+//! Lookups in a table from a file, compared with DPDK on the same table and addresses.
 
 use super::crates::{self, Common};
 use super::{Result, Setting, peer};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// How the names of all of these begin; a family follows.
+/// Prefix of all these names; the address family follows.
 pub(crate) const NAMES: &str = "lookup/full";
 /// Addresses of a pass: random ones inside random prefixes.
 const KEYS: usize = 1 << 22;
@@ -21,8 +21,7 @@ const BATCH: usize = 64;
 /// How long each is repeated; the best pass counts.
 const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.05;
-/// How often that long pairs of windows are repeated, and seconds of a window: twenty updates at
-/// 1,000 a second.
+/// Pairs of windows per pass, and seconds of a window: twenty updates at 1,000 a second.
 const PAIRS_LAST: f64 = 8.0;
 const WINDOW: f64 = 0.02;
 /// Updates a second while lookups go on.
@@ -102,11 +101,11 @@ impl<'a, K: Common> Run<'a, K> {
         let prefixes = self.table.len();
         let note = format!("random addresses inside {prefixes} prefixes, {BATCH} at a time");
         let mut lookups = self.result("", rate, "lookups/s", hash, note);
-        let note = format!("{REPEATED} destinations again and again, {BATCH} at a time");
+        let note = format!("{REPEATED} destinations repeated, {BATCH} at a time");
         let repeated = self.result("-repeated", repeated_rate, "lookups/s", repeated_hash, note);
         let note = "the same addresses, one by one".to_owned();
         let single = self.result("-single", single_rate, "lookups/s", single_hash, note);
-        let note = format!("{bytes} bytes, all that the table takes");
+        let note = format!("{bytes} bytes in all");
         let mut memory = self.result("-memory", each, "B/prefix", hash, note);
         let losses: Vec<Result> = RATES.map(|at| self.while_updated(&mut tree, at)).into();
         let (updated, update_hash) = self.updates(&mut tree);
@@ -117,7 +116,7 @@ impl<'a, K: Common> Run<'a, K> {
             beside(&mut updates, updated, dpdk.updates);
             beside(&mut memory, updated, dpdk.bytes / prefixes as f64);
         }
-        let note = format!("the same beside {alone}");
+        let note = format!("the same, compared with {alone}");
         let mut second = self.result(&format!("@{alone}"), rate, "lookups/s", hash, note);
         if let Some(dpdk) = self.dpdk(alone, &mut second, hash)? {
             let each = dpdk.bytes / prefixes as f64;
@@ -129,7 +128,7 @@ impl<'a, K: Common> Run<'a, K> {
         results.extend(losses);
         Ok(())
     }
-    /// Puts one of DPDK's structures beside `lookups`, or says there why it could not be asked.
+    /// Compares `lookups` with one of DPDK's structures, or notes why that is not possible.
     fn dpdk(
         &self,
         structure: &str,
@@ -138,7 +137,7 @@ impl<'a, K: Common> Run<'a, K> {
     ) -> std::result::Result<Option<peer::Dpdk>, Complaint> {
         match peer::dpdk_lookup(structure, self.table, &self.keys, self.seconds) {
             Ok(dpdk) if dpdk.sum != hash => {
-                Err(Complaint(format!("{structure} gave other next hops than this table")))
+                Err(Complaint(format!("{structure} and this table give different next hops")))
             }
             Ok(dpdk) => {
                 beside(lookups, structure, dpdk.lookups);
@@ -146,20 +145,20 @@ impl<'a, K: Common> Run<'a, K> {
                 Ok(Some(dpdk))
             }
             Err(why) => {
-                let _ = write!(lookups.note, "; no {structure} beside it: {why}");
+                let _ = write!(lookups.note, "; not compared with {structure}: {why}");
                 Ok(None)
             }
         }
     }
-    /// The same lookups in the registry's crates, beside our `lookups`.
+    /// The same lookups in crates from crates.io, compared with our `lookups`.
     fn crates(&self, lookups: &Result, hash: u64) -> std::result::Result<Vec<Result>, Complaint> {
         let one = |(name, load): crates::Load<K>| {
             let find = load(self.table);
             let (rate, found) = self.best(self.keys.len(), || find(&self.keys));
             if found != hash {
-                return Err(Complaint(format!("{name} gave other next hops than this table")));
+                return Err(Complaint(format!("{name} and this table give different next hops")));
             }
-            let note = format!("the same beside the crate {name}");
+            let note = format!("the same, compared with the crate {name}");
             let bench = format!("@{name}");
             let mut result = self.result(&bench, lookups.value, "lookups/s", hash, note);
             (result.peer, result.peer_value) = (Some(name.to_owned()), Some(rate));
@@ -180,7 +179,7 @@ impl<'a, K: Common> Run<'a, K> {
         (best, hash)
     }
     fn update(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>, at: &mut usize) -> u64 {
-        // A stride that shares no factor with most counts visits them in no order.
+        // A stride coprime to most counts visits them in a scattered order.
         *at = (*at + 524_287) % self.table.len();
         let (prefix, hop) = self.table[*at];
         let removed = tree.remove(prefix);
@@ -195,10 +194,10 @@ impl<'a, K: Common> Run<'a, K> {
             (0..UPDATES / 2).map(|_| self.update(tree, &mut at)).sum()
         })
     }
-    /// What is left of the lookups on the same core while the table changes.
+    /// The lookup rate left on the same core while the table changes.
     ///
-    /// A machine's own speed wanders by more than updates cost. So windows with and without updates
-    /// take turns, which of a pair comes first too, and the median of the pairs' ratios counts.
+    /// A machine's own speed drifts by more than updates cost. So windows with and without updates
+    /// alternate, as does which of a pair comes first, and the median of the pairs' ratios counts.
     fn while_updated(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>, rate: u32) -> Result {
         let (began, mut at, mut hash) = (Instant::now(), 0, 0_u64);
         let mut keys = self.keys.chunks_exact(16 * BATCH).cycle();
@@ -233,7 +232,7 @@ impl<'a, K: Common> Run<'a, K> {
         // The standard error of a median of normal values, from their quartiles.
         let error = 0.93 * (high - low) / (left.len() as f64).sqrt();
         let note = format!(
-            "{rate} updates/s on the same core take {:.1} % of the lookups, give or take {:.1} \
+            "{rate} updates/s on the same core take {:.1} % of the lookups, ± {:.1} \
              (median of {} pairs of windows)",
             100.0 * (1.0 - middle),
             100.0 * error,
@@ -244,7 +243,7 @@ impl<'a, K: Common> Run<'a, K> {
     }
 }
 
-/// The values a quarter, half and three quarters of the way up; of one at least.
+/// The quartiles of at least one value.
 fn quartiles(values: &mut [f64]) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| values[quarter * (values.len() - 1) / 4])

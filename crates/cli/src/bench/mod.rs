@@ -1,7 +1,7 @@
-//! `lastmeter bench`: how fast things run, beside peers where these are installed.
+//! `lastmeter bench`: how fast things run, compared with peers that are installed.
 //!
-//! Each benchmark does its work several times and reports the best, which is the one that other
-//! programs disturbed least. The hash of the result shows that two runs did the same.
+//! Each benchmark runs several times and reports the best, which other programs disturbed least. Equal
+//! hashes show that two runs did the same work.
 
 mod auth;
 mod classify;
@@ -21,20 +21,20 @@ use lastmeter_base::bench::Case;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// Run benchmarks, beside peers where these are installed.
+/// Run benchmarks, compared with peers that are installed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Only those whose names begin so: `engine`, `wire/aal5`
+    /// Only those whose names begin with this: `engine`, `wire/aal5`
     #[arg(default_value = "")]
     name: String,
-    /// Look addresses up in this routing table too, beside DPDK where it is installed
+    /// Also look addresses up in this routing table, compared with DPDK where it is installed
     #[arg(long, value_name = "FILE")]
     table: Option<std::path::PathBuf>,
-    /// With `engine/fabric` or `engine/fat-tree`: run only this size, and say what memory it takes
+    /// With `engine/fabric` or `engine/fat-tree`: run only this size, and report its memory
     #[arg(long, value_name = "N", conflicts_with = "table")]
     size: Option<usize>,
-    /// Write one HTML page here: those whose names end in `@N`, drawn over N
+    /// Write one HTML page here: those whose names end in `@N`, plotted over N
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     out: Option<std::path::PathBuf>,
 }
@@ -42,24 +42,24 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   lastmeter bench                 all of them
-  lastmeter bench engine --json   a line of JSON for each of the engine's
+  lastmeter bench engine --json   a line of JSON for each engine benchmark
   lastmeter bench wire --quick    the formats, on small input
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
                                   lookups in flight on this machine, beside a model of 2001";
 
-/// What one benchmark found; the names of its fields are those of the JSON.
+/// The result of one benchmark; its fields are named as in the JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Result {
     bench: String,
     value: f64,
     unit: String,
     higher_is_better: bool,
-    /// Who it is compared with; `None` where nobody is or nobody is installed.
+    /// What it is compared with; `None` where there is no peer, or it is not installed.
     peer: Option<String>,
     peer_value: Option<f64>,
-    /// Ours by theirs; more is better for us where more is better.
+    /// Ours divided by theirs.
     ratio: Option<f64>,
     hash: String,
     /// Whatever else the reader should know.
@@ -117,7 +117,7 @@ pub(crate) fn bench(
     Ok(Ended::Done)
 }
 
-/// What is measured here and not in a crate: it needs threads, peers or other programs.
+/// What is measured here and not in a crate, because it needs threads, peers or other programs.
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
     let engines = engine::ALL.iter().chain(scale::ALL).chain(engines::ALL).copied();
     engines.chain([("why/observed", observed::observed as engine::Bench)])
@@ -131,7 +131,7 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 fn unknown(name: &str) -> String {
     let names = own().map(|(name, _)| name);
     let names: Vec<&str> = names.chain(cases().map(|case| case.name)).collect();
-    format!("no benchmark's name begins with `{name}`: there are {}", names.join(", "))
+    format!("no benchmark's name begins with `{name}`; there are {}", names.join(", "))
 }
 
 /// Repeats a crate's case and takes the best round.

@@ -1,4 +1,4 @@
-//! What `lastmeter why -- COMMAND` costs the command: iperf3 observed and alone, in turns.
+//! What `lastmeter why -- COMMAND` costs the command: iperf3 observed and alone, alternating.
 
 use super::{Result, Setting};
 use crate::Complaint;
@@ -12,10 +12,10 @@ const ROUNDS: usize = 5;
 const ROUNDS_QUICK: usize = 1;
 /// Seconds of each run.
 const SECONDS: &str = "1";
-/// How long the server may take to listen.
+/// How long the server may take until it listens.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
-/// A server that is gone when this is.
+/// A server that is killed when this is dropped.
 struct Server {
     child: Child,
     port: u16,
@@ -23,7 +23,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -44,7 +44,7 @@ impl Server {
         let until = Instant::now() + READY_WITHIN;
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             if Instant::now() > until {
-                return Err("iperf3's server does not listen".to_owned());
+                return Err("iperf3's server did not start listening".to_owned());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -59,14 +59,14 @@ impl Server {
     }
 }
 
-/// Bits per second that the client reports in its file.
+/// The client's throughput in bit/s, from its log file.
 fn rate(log: &std::path::Path) -> std::result::Result<f64, String> {
     let text = std::fs::read_to_string(log).map_err(|error| error.to_string())?;
     let _ = std::fs::remove_file(log); // The next run appends to it.
     let answer: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let rate = &answer["end"]["sum_received"]["bits_per_second"];
-    rate.as_f64().ok_or_else(|| format!("iperf3 says {}", answer["error"]))
+    rate.as_f64().ok_or_else(|| format!("iperf3 reports {}", answer["error"]))
 }
 
 fn measure(rounds: usize) -> std::result::Result<(Spread, Spread, f64), String> {
@@ -79,20 +79,20 @@ fn measure(rounds: usize) -> std::result::Result<(Spread, Spread, f64), String> 
         cost = cost.max(seen.cost);
         let status = server.client().arg(&log).status().map_err(|error| error.to_string())?;
         if !status.success() {
-            return Err(format!("iperf3 ended with {status}"));
+            return Err(format!("iperf3 exited with {status}"));
         }
         alone.push(rate(&log)?);
     }
     Ok((Spread::of(observed), Spread::of(alone), cost))
 }
 
-/// Goodput of iperf3 over the loopback interface under observation, beside the same alone.
+/// Goodput of iperf3 over the loopback interface, observed and alone.
 pub(super) fn observed(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let rounds = if setting.quick { ROUNDS_QUICK } else { ROUNDS };
     let (value, peer, note) = match measure(rounds) {
         Ok((observed, alone, cost)) => {
             let note = format!(
-                "median of {rounds}; looking cost at most {:.1} % of one CPU; runs alone spread by \
+                "median of {rounds}; observing cost at most {:.1} % of one CPU; runs alone spread by \
                  {:.1} %",
                 cost * 100.0,
                 alone.relative() * 100.0

@@ -1,4 +1,4 @@
-//! Peers: other programs that do the same, built and run here where they are installed.
+//! Peers: other programs that do the same, built and run here where their libraries are installed.
 
 use super::crates::Common;
 use lastmeter_net::classify::{self, Header, Rule};
@@ -23,20 +23,20 @@ const NS3_LIBRARIES: [&str; 9] = [
 /// The dumbbell in ns-3; see the file itself.
 const NS3_DUMBBELL: &str = include_str!("../../peers/ns3_dumbbell.cc");
 
-/// What a peer achieved.
+/// A peer's result.
 pub(crate) enum Found {
-    /// Units a second of processor time.
+    /// Units per CPU second.
     Rate(f64),
-    /// It could not be asked, and why.
+    /// Why there is none.
     Missing(String),
 }
 
-/// Packet-hops per processor second of the chain of ten routers in ns-3.
+/// Packet-hops per CPU second of the chain of ten routers in ns-3.
 pub(crate) fn ns3_chain(seconds: f64) -> Found {
     rate("ns3_chain", NS3_CHAIN, seconds)
 }
 
-/// Packet-hops per processor second of a hundred TCP connections through one bottleneck in ns-3.
+/// Packet-hops per CPU second of a hundred TCP connections through one bottleneck in ns-3.
 pub(crate) fn ns3_dumbbell(seconds: f64) -> Found {
     rate("ns3_dumbbell", NS3_DUMBBELL, seconds)
 }
@@ -74,11 +74,11 @@ fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {
 /// Longest-prefix match in DPDK; see the file itself.
 const LOOKUP_DPDK: &str = include_str!("../../peers/lookup_dpdk.c");
 
-/// What one of DPDK's structures for longest-prefix match achieved.
+/// The result of one of DPDK's structures for longest-prefix match.
 pub(crate) struct Dpdk {
-    /// Lookups a processor second.
+    /// Lookups per CPU second.
     pub(crate) lookups: f64,
-    /// Deletes and adds a processor second; 0 where they are not measured.
+    /// Deletes and adds per CPU second; 0 where they are not measured.
     pub(crate) updates: f64,
     /// Bytes of the table.
     pub(crate) bytes: f64,
@@ -88,7 +88,7 @@ pub(crate) struct Dpdk {
     pub(crate) loaded: f64,
 }
 
-/// What a structure makes of the same table and the same addresses; else why it could not be asked.
+/// A structure's result on the same table and addresses, or why there is none.
 pub(crate) fn dpdk_lookup<K: Common>(
     structure: &str,
     table: &[(Prefix<K>, NextHop)],
@@ -118,17 +118,17 @@ pub(crate) fn dpdk_lookup<K: Common>(
 /// Classification in DPDK; see the file itself.
 const CLASSIFY_DPDK: &str = include_str!("../../peers/classify_dpdk.c");
 
-/// What DPDK's `rte_acl` achieved.
+/// The result of DPDK's `rte_acl`.
 pub(crate) struct Acl {
-    /// Headers a processor second.
+    /// Headers per CPU second.
     pub(crate) lookups: f64,
-    /// Seconds that building took, which any change repeats.
+    /// Build time in seconds; any change requires a rebuild.
     pub(crate) build: f64,
-    /// The sum over one pass of 1 + the rule's place.
+    /// The sum over one pass of 1 + the rule's index.
     pub(crate) sum: u64,
 }
 
-/// What `rte_acl` makes of the same rules and the same headers; else why it could not be asked.
+/// `rte_acl`'s result on the same rules and headers, or why there is none.
 pub(crate) fn dpdk_classify(
     rules: &[Rule],
     headers: &[Header],
@@ -153,8 +153,8 @@ pub(crate) fn dpdk_classify(
     })
 }
 
-/// Builds the program if that was not done before, runs it with its own arguments on a table and a file of
-/// keys, and gives the line of JSON that it prints.
+/// Builds the program if needed, runs it with its arguments on a table and a file of keys, and returns the
+/// line of JSON that it prints.
 fn dpdk(
     (name, source): (&str, &str),
     arguments: &[&str],
@@ -167,7 +167,7 @@ fn dpdk(
     let built = std::fs::read_to_string(&file).is_ok_and(|text| text == source);
     if !(built && program.is_file()) {
         std::fs::write(&file, source).map_err(|error| error.to_string())?;
-        // Where DPDK is, pkg-config knows.
+        // pkg-config knows where DPDK is.
         let flags = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();
         let flags = flags.map_err(|_| "pkg-config is not installed".to_owned())?;
         let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
@@ -183,16 +183,16 @@ fn dpdk(
     std::fs::write(&table_file, table).map_err(|error| error.to_string())?;
     std::fs::write(&keys_file, keys).map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);
-    // Without huge pages it keeps to memory of its own; nothing is shared with other programs.
+    // Without huge pages it uses private memory; nothing is shared with other programs.
     command.args(["--no-huge", "-m", "2048", "--no-shconf", "--no-telemetry", "--no-pci"]);
     command.args(["-l", "0", "--log-level=1", "--force-max-simd-bitwidth=512", "--"]);
     let output =
         command.args(arguments).arg(&table_file).arg(&keys_file).arg(seconds.to_string()).output();
     let output = output.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // DPDK may say something before.
+    // DPDK may print something before it.
     let line = text.lines().rfind(|line| line.starts_with('{')).unwrap_or_default();
-    serde_json::from_str(line).map_err(|_| format!("it ended with {}", output.status))
+    serde_json::from_str(line).map_err(|_| format!("it exited with {}", output.status))
 }
 
 /// Where built peers are kept.

@@ -1,5 +1,5 @@
-//! Large graphs under full load: a router's fabric and a fat tree, beside the chain of ten routers, on
-//! one thread and on all, and what memory a port takes.
+//! Large graphs under full load: a router's fabric and a fat tree, compared with the chain of ten routers,
+//! on one thread and on all, and the memory per port.
 
 use super::engine::{self, Timed};
 use super::{Result, Setting};
@@ -19,8 +19,8 @@ struct Family {
     /// What a port is called.
     unit: &'static str,
     make: fn(usize, u64) -> Made,
-    /// Sizes as `make` counts them, each about twice the one before; the last but one is the one that
-    /// is timed, and the last the largest that can be made.
+    /// Sizes as `make` counts them, each about twice the one before; the last but one is timed, the last is
+    /// the largest possible.
     sizes: [usize; 4],
     ports: fn(usize) -> usize,
     /// What a hop is.
@@ -33,9 +33,9 @@ const FABRIC: Family = Family {
     make: bench::fabric,
     sizes: [256, 512, 1024, 8192],
     ports: |ports| ports,
-    hop: "each is a queue and the line that serves it, as the chain's: of an input, a trunk, an \
-          output and its link, four for a packet of 1500 B, which goes whole; its 32 cells \
-          through three stages would be 96 cell-hops, see fabric/cells",
+    hop: "a hop is a queue and its line, as in the chain: input, trunk, output and link, four \
+          for a packet of 1500 B, which is not cut; its 32 cells through three stages would be 96 \
+          cell-hops, see fabric/cells",
 };
 
 const FAT_TREE: Family = Family {
@@ -44,10 +44,10 @@ const FAT_TREE: Family = Family {
     make: bench::fat_tree,
     sizes: [10, 12, 16, 64],
     ports: |radix| radix.pow(3) / 4,
-    hop: "each is a queue and the line that serves it, as the chain's: six for a packet",
+    hop: "a hop is a queue and its line, as in the chain: six per packet",
 };
 
-/// All benchmarks of size.
+/// All benchmarks of scale.
 pub(super) const ALL: &[(&str, engine::Bench)] = &[
     ("engine/fabric", |setting| speed(&FABRIC, setting)),
     ("engine/fabric/threads", |setting| threads(&FABRIC, setting)),
@@ -59,8 +59,8 @@ pub(super) const ALL: &[(&str, engine::Bench)] = &[
     ("engine/fat-tree/largest", |setting| largest(&FAT_TREE, setting)),
 ];
 
-/// Runs of each, in turns with what stands beside it, so that both meet the same machine: what else uses a
-/// shared cache comes and goes within seconds. The best of each counts.
+/// Runs of each, alternating with the chain so that both see the same machine: other users of a shared
+/// cache come and go within seconds. The best of each counts.
 const ROUNDS: usize = 9;
 const LENGTH: Duration = Duration::from_ms(10);
 const LENGTH_QUICK: Duration = Duration::from_ms(1);
@@ -99,7 +99,7 @@ fn once(
     Ok(Timed { seconds, cpu_seconds, outcome })
 }
 
-/// The best of a family's runs in one part, and of what stands `beside` it.
+/// The best of a family's runs in one part, and of the runs it is compared with.
 fn best_of_both(
     family: &Family,
     setting: &Setting<'_>,
@@ -114,7 +114,7 @@ fn best_of_both(
     best.0.zip(best.1).ok_or_else(|| Complaint("nothing ran".to_owned()))
 }
 
-/// Packet-hops in a second of one processor, beside the chain's on the same.
+/// Packet-hops per CPU second, compared with the chain's.
 fn speed(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let (timed, chain) = best_of_both(family, setting, || engine::chain_once(setting))?;
     let hops = timed.counter("served");
@@ -143,16 +143,16 @@ fn threads(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result
     let (one, many) = best_of_both(family, setting, in_parts)?;
     if one.hash() != many.hash() {
         let name = family.name;
-        return Err(Complaint(format!("{name}: {count} threads gave another result than one")));
+        return Err(Complaint(format!("{name}: {count} threads gave a different result than one")));
     }
-    let note = format!("{count} threads, the result the same as on one");
+    let note = format!("{count} threads, same result as on one");
     let name = format!("{}/threads", family.name);
     Ok(engine::result(&name, one.seconds / many.seconds, "times one", &one, note))
 }
 
-/// Memory for each port, at three sizes; the figure is that of the timed one.
+/// Memory per port, at three sizes; the figure is that of the timed one.
 fn memory(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
-    let mut note = String::from("each in a process of its own");
+    let mut note = String::from("each in its own process");
     let mut last = None;
     for &size in &family.sizes[..=TIMED] {
         let grown = elsewhere(family, size, setting)?;
@@ -164,13 +164,13 @@ fn memory(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result,
     Ok(Result { bench: format!("{}/memory", family.name), note, ..grown })
 }
 
-/// The largest size that can be made, if it fits.
+/// The largest possible size, if it fits.
 fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let size = if setting.quick { family.sizes[TIMED] } else { family.sizes[TIMED + 1] };
     let grown = elsewhere(family, size, setting)?;
     let ports = (family.ports)(size);
     let bytes = grown.value * ports as f64;
-    let what = if setting.quick { "of a quick run" } else { "the most that the model has" };
+    let what = if setting.quick { "of a quick run" } else { "the model's limit" };
     let note = format!(
         "{ports} {}, {what}, took {:.2} GiB of 16 GiB; {}",
         family.unit,
@@ -185,7 +185,7 @@ fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result
     Ok(Result { bench, value, unit, higher_is_better: true, note, ..grown })
 }
 
-/// Has another process run one size: this one keeps memory of what it ran before.
+/// Has another process run one size, as this one still holds memory from earlier runs.
 fn elsewhere(
     family: &Family,
     size: usize,
@@ -202,7 +202,7 @@ fn elsewhere(
         .map_err(|_| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// Runs one size of a family, and says by how much this process grew for each port.
+/// Runs one size of a family, and reports by how much this process grew per port.
 pub(super) fn alone(
     name: &str,
     size: usize,
@@ -212,7 +212,7 @@ pub(super) fn alone(
     let family = families.into_iter().find(|family| family.name == name).ok_or_else(|| {
         Complaint(format!("`{name}` has no sizes: write {} or {}", FABRIC.name, FAT_TREE.name))
     })?;
-    let missing = || Complaint("this system does not tell how much memory a process has".into());
+    let missing = || Complaint("this system does not report a process's memory".into());
     let before = engine::memory_most().ok_or_else(missing)?;
     let length = if size > family.sizes[TIMED] { LENGTH_QUICK } else { length(setting) };
     let timed = once(family, size, 1, length, setting)?;

@@ -1,14 +1,14 @@
 //! `lastmeter bench touch`: integrated layer processing (A-169): copy, decryption and checksum of a data
-//! unit as three passes, as layers do it, and as one.
+//! unit in three passes, one per layer, and in one.
 //!
 //! ```text
 //! separate: copy all --> decrypt all in place --> sum all     memory is crossed five times
 //! fused:    load a word, decrypt it, add it, store it         memory is crossed twice
 //! ```
 //!
-//! What is behind the `@` is the unit's length: one that a cache holds hides what the passes cost. The
-//! cipher is **insecure**: a word of a counter's hash for each word of data, as little work as touching
-//! needs. Both give the same bytes and the same sum, which their hashes show.
+//! The number after `@` is the unit's length: a cache that holds the unit hides the cost of the passes. The
+//! cipher is **insecure**: each word of data is combined with a hash of a counter, the least work that
+//! touches it. Both variants give the same bytes and sum, as their hashes show.
 //!
 //! Source: Aurora report §2.1 (application level framing and integrated layer processing), after Clark and
 //! Tennenhouse, Architectural Considerations for a New Generation of Protocols, SIGCOMM 1990.
@@ -16,7 +16,7 @@
 use lastmeter_base::bench::{Case, Work};
 
 const KEY: u64 = 0x6c61_7374_6d65_7465;
-/// Bytes in all of each round: what the longest unit has.
+/// Bytes per round: the longest unit.
 const TOTAL: usize = 1 << 24;
 const TOTAL_QUICK: usize = 1 << 16;
 
@@ -26,7 +26,7 @@ macro_rules! case {
     };
 }
 
-/// Both ways, for units of three lengths.
+/// Both variants, for units of three lengths.
 pub(crate) const CASES: &[Case] = &[
     case!("touch/separate@8192", 8192, separate, "copy, decryption, sum: three passes over 8 KiB"),
     case!("touch/separate@262144", 262_144, separate, "three passes over 256 KiB"),
@@ -45,7 +45,7 @@ fn key_word(at: usize) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The sum of 32-bit halves, which folds to the Internet checksum's.
+/// The sum of 32-bit halves, which folds to the Internet checksum.
 #[inline(always)]
 fn halves(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
@@ -56,7 +56,7 @@ fn separate(src: &[u64], dst: &mut [u64]) -> u64 {
     for (at, word) in dst.iter_mut().enumerate() {
         *word ^= key_word(at);
     }
-    // Each layer has the data from the one before; the compiler may not merge the passes.
+    // Each layer takes the data from the one before; the compiler must not merge the passes.
     std::hint::black_box(&mut *dst).iter().map(|&word| halves(word)).sum()
 }
 

@@ -1,4 +1,4 @@
-//! `lastmeter blast`: traffic between hosts, remotely controlled (D-123, N-90).
+//! `lastmeter blast`: traffic between hosts, under remote control (D-123, N-90).
 
 pub mod plan;
 mod table;
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Send and count traffic between hosts, as a plan says
+/// Send and count traffic between hosts, following a plan
 ///
-/// An agent runs on each host; the driver tells the agents what to send to each other, lets them begin
+/// An agent runs on each host; the driver tells the agents what to send to each other, starts them
 /// together, and prints one table: received, lost, duplicated, reordered, damaged, rate, delay, jitter.
 /// Exits with 1 when a source did not keep up, or an end did not report.
 #[derive(clap::Args)]
@@ -30,14 +30,14 @@ const EXAMPLES: &str = "\
 Examples:
   lastmeter blast serve                              on each host: an agent
   lastmeter blast serve --listen 10.0.0.1:7400 --token-file token
-                                                     the same, for drivers on other hosts
-  lastmeter blast check plan.toml                    whether the plan can be carried out
+                                                     an agent for drivers on other hosts
+  lastmeter blast check plan.toml                    check a plan without running it
   lastmeter blast run plan.toml --out results        the driver
 
 A plan:
   [[host]]
   name = \"a\"
-  at = \"here\"                  # this process; or an agent: \"10.0.0.1:7400\"
+  at = \"here\"                  # this process, or an agent: \"10.0.0.1:7400\"
 
   [[flow]]
   name = \"frames\"
@@ -51,14 +51,14 @@ A plan:
 
 #[derive(clap::Subcommand)]
 enum Verb {
-    /// Be the agent of this host, until Ctrl-C
+    /// Run the agent of this host, until Ctrl-C
     ///
-    /// Listens on this machine only, unless a token is given: then whoever has the token can let this
-    /// host send to other agents. The token crosses the network as it is.
+    /// Listens on the loopback address only, unless a token is given: then anyone who has the token can make
+    /// this host send to other agents. The token crosses the network in clear text.
     Serve(Serve),
-    /// Tell the agents of a plan to begin, and print what became of it; Ctrl-C keeps what there is
+    /// Run a plan on its agents, and print the results; Ctrl-C keeps those so far
     Run(Run),
-    /// Read a plan and say what it asks for
+    /// Check a plan and print what it does
     Check {
         /// The plan
         #[arg(value_name = "PLAN.toml")]
@@ -68,13 +68,13 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct Serve {
-    /// Listen at this address and port; port 0 takes a free one
+    /// Listen on this address and port; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
     listen: SocketAddr,
-    /// Serve those who have this token; others on this machine can see it in the list of processes
+    /// Serve drivers that have this token; other users can see it in the process list
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// The same, with the token in a file
+    /// Read the token from this file
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ struct Run {
 const AGENT: &str = "lastmeter.blast-agent/1";
 /// What `check --json` prints.
 const PLAN: &str = "lastmeter.blast-plan/1";
-/// Longer files are no plans.
+/// Longer files are not plans.
 const PLAN_LEN_MAX: u64 = 4 << 20;
 
 pub(crate) fn blast(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -121,18 +121,21 @@ fn agent(common: &Common, serve: &Serve) -> Result<Ended, Complaint> {
     ctrlc::set_handler(move || stopping.stop())?;
     output::print(&match common.json {
         true => serde_json::json!({ "schema": AGENT, "address": at.to_string() }).to_string(),
-        false => format!("Listening at {at}. Ctrl-C ends this."),
+        false => format!("Listening on {at}. Press Ctrl-C to stop."),
     });
     agent.serve(&control, &|words| output::note(words))?;
     Ok(Ended::Done)
 }
 
-/// Reads a plan, as it will be carried out.
+/// Reads and checks a plan.
 fn read(common: &Common, path: &Path) -> Result<live::Plan, Complaint> {
     let fault = |error| Complaint(format!("cannot read `{}`: {error}", path.display()));
     let length = std::fs::metadata(path).map_err(fault)?.len();
     if length > PLAN_LEN_MAX {
-        return Err(Complaint(format!("`{}` is {length} bytes long: no plan is", path.display())));
+        return Err(Complaint(format!(
+            "`{}` has {length} bytes, too many for a plan",
+            path.display()
+        )));
     }
     let text = std::fs::read(path).map_err(fault)?;
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
@@ -153,7 +156,7 @@ fn check(common: &Common, path: &Path) -> Result<Ended, Complaint> {
 
 fn drive(common: &Common, arguments: &Run) -> Result<Ended, Complaint> {
     let plan = read(common, &arguments.plan)?;
-    /// Of the bar.
+    /// How often the bar is drawn.
     const STEPS: u64 = 1000;
     let (watch, done) = (Arc::new(Watch::default()), AtomicU64::new(0));
     let look = |bar: &ProgressBar| {

@@ -1,4 +1,4 @@
-//! Plans of `lastmeter blast`: which hosts, and what flows between them.
+//! Plans of `lastmeter blast`: the hosts and the flows between them.
 //!
 //! ```text
 //! PLAN.toml --> Document --> lastmeter_live::blast::Plan --> the driver
@@ -7,19 +7,19 @@
 //!
 //! | of the plan | default  | meaning                                                            |
 //! |-------------|----------|--------------------------------------------------------------------|
-//! | `seed`      | 1        | names the random streams                                           |
-//! | `drain`     | 500 ms   | how long sinks wait for packets that are under way                 |
+//! | `seed`      | 1        | seed of the random streams                                         |
+//! | `drain`     | 500 ms   | how long sinks wait for packets in flight                          |
 //!
 //! | of a `[[host]]` | default | meaning                                                         |
 //! |-----------------|---------|-----------------------------------------------------------------|
-//! | `name`          | -       | by which flows call it                                          |
+//! | `name`          | -       | its name in flows                                               |
 //! | `at`            | -       | its agent: `"10.0.0.1:7400"`, or `"here"`: the driver's process |
 //! | `data`          | as `at` | the address to which packets go                                 |
 //! | `token-file`    | none    | the file that holds the agent's token                           |
 //!
 //! | of a `[[flow]]` | default    | meaning                                                          |
 //! |-----------------|------------|------------------------------------------------------------------|
-//! | `name`          | -          | by which the table calls it                                      |
+//! | `name`          | -          | its name in the table                                            |
 //! | `from`, `to`    | -          | the hosts                                                        |
 //! | `size`          | -          | `"1500 B"`, or as below                                          |
 //! | `rate`          | -          | bits of packets per second, or                                   |
@@ -27,9 +27,9 @@
 //! | `fastest`       | -          | `true`: as fast as the host can                                  |
 //! | `pattern`       | `periodic` | or `poisson`, or `on-off`: at that pace for `on`, silent for `off` |
 //! | `duration`, `count` | -      | how long, and how many packets at most; at least one of them     |
-//! | `start`         | 0 s        | after the run's beginning                                        |
+//! | `start`         | 0 s        | after the run's start                                            |
 //! | `format`        | `udp`      | size of the IP packet; or `aal5`: size of the frame in a CPCS-PDU |
-//! | `offload`       | `true`     | whether the kernel may be given many packets at once (UDP GSO)   |
+//! | `offload`       | `true`     | whether packets may be sent in batches (UDP GSO)                 |
 //!
 //! Sizes are taken in turn (`["64 B", "1500 B"]`), drawn with weights (`[["64 B", 7], ["1500 B", 1]]`), or
 //! drawn between two (`{ uniform = ["64 B", "1500 B"] }`).
@@ -60,18 +60,18 @@ const SEED_MAX: u64 = 1 << 53;
 
 const PLAN: &[Param] = &[
     Param::or("seed", ParamKind::Integer { min: 0, max: SEED_MAX }, "1", "of random streams"),
-    Param::or("drain", ParamKind::Time, "500 ms", "how long sinks wait for what is under way"),
+    Param::or("drain", ParamKind::Time, "500 ms", "how long sinks wait for packets in flight"),
 ];
 
 const HOST: &[Param] = &[
-    Param::required("name", ParamKind::Text, "by which flows call it"),
+    Param::required("name", ParamKind::Text, "its name in flows"),
     Param::required("at", ParamKind::Text, "its agent's address and port, or \"here\""),
     Param::optional("data", ParamKind::Text, "where its agent is", "where its packets go"),
     Param::optional("token-file", ParamKind::Text, "none", "the file with its agent's token"),
 ];
 
 const FLOW: &[Param] = &[
-    Param::required("name", ParamKind::Text, "by which it is called"),
+    Param::required("name", ParamKind::Text, "its name"),
     Param::required("from", ParamKind::Text, "the host that sends"),
     Param::required("to", ParamKind::Text, "the host that receives"),
     Param::optional("rate", ParamKind::Rate, "another pace", "bits of packets per second"),
@@ -83,12 +83,12 @@ const FLOW: &[Param] = &[
         "when packets leave",
     ),
     Param::optional("on", ParamKind::Time, "no bursts", "how long a burst lasts"),
-    Param::optional("off", ParamKind::Time, "no bursts", "how long the silence after it"),
+    Param::optional("off", ParamKind::Time, "no bursts", "length of the silence after it"),
     Param::optional("duration", ParamKind::Time, "until `count`", "how long it sends"),
     Param::optional("count", ParamKind::COUNT, "until `duration`", "packets at most"),
-    Param::or("start", ParamKind::Time, "0 s", "after the run's beginning"),
-    Param::or("format", ParamKind::Choice(&["udp", "aal5"]), "udp", "what its packets hold"),
-    Param::or("offload", ParamKind::Flag, "true", "many packets at once, by UDP GSO"),
+    Param::or("start", ParamKind::Time, "0 s", "after the run's start"),
+    Param::or("format", ParamKind::Choice(&["udp", "aal5"]), "udp", "format of its packets"),
+    Param::or("offload", ParamKind::Flag, "true", "send packets in batches (UDP GSO)"),
 ];
 
 /// Reads a plan; `file` is what messages call it. Tokens are read through `library`.
@@ -104,7 +104,7 @@ pub fn plan(file: &str, text: &[u8], library: &dyn Library) -> Result<Plan, Vec<
     let flows = flows(&mut decoder, &root, &hosts);
     let drain: Duration = values.given("drain").unwrap_or(Duration::ZERO);
     let plan = Plan { seed: values.given("seed").unwrap_or(0), drain, hosts, flows };
-    // What has been reported would be wrong here, too.
+    // Problems already reported would be errors here, too.
     if decoder.reporter.is_empty()
         && let Err(error) = plan.check()
     {
@@ -116,7 +116,7 @@ pub fn plan(file: &str, text: &[u8], library: &dyn Library) -> Result<Plan, Vec<
     }
 }
 
-/// Reports what the library that carries plans out has to say, at the place that it means.
+/// Reports an error of the library that runs plans, at its place in the file.
 fn refuse(decoder: &mut Decoder<'_>, item: &Item, key: &str, error: Error) {
     let (name, fault) = match error {
         Error::Setting { name, found, expected } => {
@@ -130,7 +130,7 @@ fn refuse(decoder: &mut Decoder<'_>, item: &Item, key: &str, error: Error) {
     decoder.report(&place.unwrap_or(item).mark, &key, fault);
 }
 
-/// The tables under `name`, each with its key; complains where there are none.
+/// The tables under `name`, each with its key; reports if there are none.
 fn tables<'a>(
     decoder: &mut Decoder<'_>,
     root: &'a Item,
@@ -146,7 +146,7 @@ fn tables<'a>(
     found.into_iter().enumerate().map(key).collect()
 }
 
-/// Complains of a name that stands before, or is none.
+/// Reports a duplicate or invalid name.
 fn check_name<'a>(
     decoder: &mut Decoder<'_>,
     item: &Item,
@@ -157,7 +157,7 @@ fn check_name<'a>(
     let (found, right) = match name {
         "" => ("the name is empty".to_owned(), "write one, like name = \"a\""),
         name if before.any(|known| known == name) => {
-            (format!("`{name}` stands twice"), "give each its own name")
+            (format!("`{name}` appears twice"), "give each its own name")
         }
         _ => return,
     };
@@ -179,7 +179,7 @@ fn hosts(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Host> {
         let at = values.given::<String>("at").and_then(|text| {
             let at = At::parse(&text);
             if at.is_none() {
-                let found = format!("`{text}` is no agent");
+                let found = format!("`{text}` is not an agent");
                 wrong("at", Fault::new(found, "write \"10.0.0.1:7400\", or \"here\""));
             }
             at
@@ -187,7 +187,7 @@ fn hosts(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Host> {
         let data = values.given::<String>("data").and_then(|text| {
             let data = text.parse().ok();
             if data.is_none() {
-                let found = format!("`{text}` is no address");
+                let found = format!("`{text}` is not an address");
                 wrong("data", Fault::new(found, "write one without a port, like \"10.0.0.1\""));
             }
             data
@@ -206,7 +206,7 @@ fn hosts(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Host> {
                 Err(fault) => decoder.report(mark, &key, fault),
             }
         }
-        // A host that is half right still has a name, so that flows to it are not wrong as well.
+        // A host with errors still has a name, so that flows to it are not errors as well.
         let name = values.given("name").unwrap_or_default();
         hosts.push(Host { name, at: at.unwrap_or(At::Here), data, token: None });
     }
@@ -214,7 +214,7 @@ fn hosts(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Host> {
 }
 
 fn token(library: &dyn Library, path: &str) -> Result<String, Fault> {
-    let right = "name a file that holds the token that the agent was given";
+    let right = "name a file with the agent's token";
     let file = library.open(path).map_err(|error| Fault::new(error, right))?;
     let mut text = String::new();
     let read = file.take(TOKEN_LEN_MAX as u64 + 2).read_to_string(&mut text);
@@ -326,7 +326,7 @@ fn sizes(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Sizes> {
                 Some(Sizes::Between(low?, high?))
             }
             _ => {
-                let fault = Fault::new("this does not say one distribution of sizes", SIZES);
+                let fault = Fault::new("this is not one distribution of sizes", SIZES);
                 decoder.report(&item.mark, key, fault);
                 None
             }
@@ -355,12 +355,12 @@ fn pace(decoder: &mut Decoder<'_>, item: &Item, key: &str, values: &Values) -> O
             }
         },
         [] => {
-            let fault = Fault::new("the flow does not say how fast it sends", PACES);
+            let fault = Fault::new("the flow has no rate", PACES);
             decoder.report(&item.mark, key, fault);
             None
         }
         [_, second, ..] => {
-            let fault = Fault::new("the flow says twice how fast it sends", PACES);
+            let fault = Fault::new("the flow gives two rates", PACES);
             decoder.report(&item.get(second)?.mark, &join(key, second), fault);
             None
         }
@@ -379,10 +379,10 @@ fn pattern(decoder: &mut Decoder<'_>, item: &Item, key: &str, values: &Values) -
         return Some(Pattern::OnOff { on, off });
     }
     let (name, found) = match bursts {
-        true => ("pattern", "bursts have a length and a distance"),
+        true => ("pattern", "bursts require a length and a pause"),
         false => (if on.is_some() { "on" } else { "off" }, "only bursts have a length"),
     };
-    // What stands there and is no time has been reported.
+    // A value that is not a time has already been reported.
     if !(bursts && item.get("on").is_some() && item.get("off").is_some()) {
         let right = "write pattern = \"on-off\", on = \"1 ms\" and off = \"9 ms\"";
         let mark = &item.get(name).unwrap_or(item).mark;

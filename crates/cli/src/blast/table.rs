@@ -1,4 +1,4 @@
-//! What a plan asks for and what became of it, for people to read.
+//! A plan and its results, as text.
 
 use lastmeter_base::Duration;
 use lastmeter_live::blast::report::{FlowOutcome, Percentiles, SinkReport, SourceReport};
@@ -17,7 +17,7 @@ pub(super) fn plan(plan: &Plan) -> String {
         let [from, to] = [flow.from, flow.to].map(|host| &plan.hosts[host].name);
         text += &format!("flow {}: {from} to {to}, {}\n", flow.name, words(&flow.traffic));
     }
-    text + "The plan can be carried out."
+    text + "The plan is valid."
 }
 
 fn words(traffic: &Traffic) -> String {
@@ -87,7 +87,7 @@ source's clock to the sink's program; - where the clocks differ. JITTER: RFC 355
 transit times differ from packet to packet.
 ";
 
-/// What became of a plan: counts of each flow, then times, then what is to be said.
+/// The results of a plan: counts of each flow, then times, then remarks.
 pub(super) fn outcome(outcome: &Outcome) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     rows.extend(outcome.flows.iter().map(counts));
@@ -107,12 +107,12 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     text += match (outcome.kept_up, outcome.complete) {
         (true, true) => "Every source kept up.",
         (true, false) => "The run is not complete.",
-        (false, _) => "NOT ALL SOURCES KEPT UP: the figures are not those of the plan.",
+        (false, _) => "NOT ALL SOURCES KEPT UP: the traffic was not what the plan says.",
     };
     text
 }
 
-/// Columns as wide as their longest cell; the first `left` to the left.
+/// Columns as wide as their longest cell; the first `left` are left-aligned.
 fn table(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows[0].len();
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
@@ -176,7 +176,7 @@ fn times(flow: &FlowOutcome) -> Vec<String> {
     ]
 }
 
-/// What a flow's figures do not say by themselves.
+/// Remarks that a flow's figures need.
 fn remarks(flow: &FlowOutcome) -> Vec<String> {
     let mut said = Vec::new();
     let name = &flow.name;
@@ -185,7 +185,7 @@ fn remarks(flow: &FlowOutcome) -> Vec<String> {
     {
         let intended = source.intended_rate.map_or("-".to_owned(), rate);
         said.push(format!(
-            "{name}: did not keep up: {intended} were to be sent and {} were; {} packets refused, \
+            "{name}: did not keep up: sent {} of {intended} packets; {} refused, \
              {} without time, the latest {} late",
             rate(source.rate),
             source.refused,
@@ -195,14 +195,16 @@ fn remarks(flow: &FlowOutcome) -> Vec<String> {
     }
     if let Some(sink) = &flow.sink {
         let counts = [
-            (sink.overrun, "were dropped by the receiving kernel, because the sink was late"),
-            (sink.foreign, "were none of this flow's"),
-            (sink.ancient, "came too late to tell whether they had come before"),
+            (sink.overrun, "were dropped by the receiving kernel, because the sink fell behind"),
+            (sink.foreign, "were not of this flow"),
+            (sink.ancient, "came too late to tell whether they were duplicates"),
         ];
         let counts = counts.into_iter().filter(|&(count, _)| count > 0);
         said.extend(counts.map(|(count, what)| format!("{name}: {count} packets {what}")));
         if sink.delay.is_none() && sink.packets > 0 {
-            said.push(format!("{name}: the one-way delay is unknown: its ends read other clocks"));
+            said.push(format!(
+                "{name}: the one-way delay is unknown: its ends use different clocks"
+            ));
         }
     }
     said

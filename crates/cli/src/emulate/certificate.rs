@@ -1,31 +1,31 @@
 //! The certificate of a live run: whether it kept up with real time, with the figures.
 //!
 //! A run kept up when none of its frames was lost at its own ports and enough of them left in time.
-//! A frame's lag counts from when the model says that it leaves until the kernel has it, and where
-//! the kernel tells how long the frame had waited unseen before, that too.
+//! A frame's lateness counts from its modelled departure until the kernel has accepted it, plus the time
+//! for which it had waited unseen, where the kernel reports that.
 
 use lastmeter_base::Duration;
 use lastmeter_engine::Distribution;
 use lastmeter_ledger::{Certificate, Lag};
 use lastmeter_live::session::Measured;
 
-/// What a certificate asks for.
+/// The requirement of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// What share of departures must be within the tolerance.
+    /// The share of departures that must be within the tolerance.
     pub share: f64,
-    /// How late a departure may be.
+    /// Tolerated lateness of a departure.
     pub tolerance: Duration,
 }
 
 impl Demand {
-    /// Of a run that polls all the time.
+    /// Of a run that busy-polls.
     pub const BUSY: Demand = Demand { share: 0.99, tolerance: Duration::from_us(100) };
-    /// Of a run that sleeps between deadlines: sleeps end late by what timers and schedulers take.
+    /// Of a run that sleeps between deadlines: timers and the scheduler make sleeps end late.
     pub const SLEEPING: Demand = Demand { share: 0.99, tolerance: Duration::from_ms(1) };
 }
 
-/// The steps in which lags are counted.
+/// The steps of the distribution of lateness.
 const STEPS: [Duration; 10] = [
     Duration::from_us(5),
     Duration::from_us(10),
@@ -39,7 +39,7 @@ const STEPS: [Duration; 10] = [
     Duration::MAX,
 ];
 
-/// What share of the values is at most `limit`; a bucket that the limit cuts counts as above.
+/// The share of values at most `limit`; a bucket that contains the limit counts as above.
 pub(crate) fn share_within(distribution: &Distribution, limit: Duration) -> f64 {
     if distribution.max() <= limit {
         return 1.0;
@@ -115,10 +115,12 @@ fn words(
     let percent = |share: f64| format!("{:.4} %", share * 100.0);
     let worst = measured.lag.max();
     if certificate.departures == 0 && certificate.overruns == 0 {
-        return format!("nothing was to be carried. {}", gone(unreachable)).trim_end().to_owned();
+        return format!("there were no frames to carry. {}", gone(unreachable))
+            .trim_end()
+            .to_owned();
     }
     let timeliness = format!(
-        "{} of {} departures within {} of when they were due, worst {worst}",
+        "{} of {} departures at most {} late, worst {worst}",
         percent(on_time),
         certificate.departures,
         demand.tolerance,
@@ -131,7 +133,7 @@ fn words(
     let mut words = String::new();
     if certificate.overruns > 0 {
         words += &format!(
-            "{} frames were lost at its own ports, {} of what it was to carry; ",
+            "{} frames were lost at its own ports, {} of those to carry; ",
             certificate.overruns,
             percent(certificate.shortfall),
         );
@@ -139,7 +141,7 @@ fn words(
     if let Some((at, lag)) = measured.violation {
         words += &format!("at {at} a frame left {lag} late, more than {}; ", demand.tolerance);
     }
-    words += &format!("{timeliness}, and {} are asked for. ", percent(demand.share));
+    words += &format!("{timeliness}; {} are required. ", percent(demand.share));
     words + help(certificate, measured, demand) + gone(unreachable)
 }
 
@@ -150,7 +152,7 @@ fn gone(unreachable: u64) -> &'static str {
     }
 }
 
-/// What would help: what the run's time went to, and what can be had for it.
+/// What would help, by what the run spent its time on.
 fn help(certificate: &Certificate, measured: &Measured, demand: Demand) -> &'static str {
     const SATURATED: f64 = 0.15;
     let idle = measured.waiting / measured.elapsed.max(f64::MIN_POSITIVE);
@@ -159,12 +161,12 @@ fn help(certificate: &Certificate, measured: &Measured, demand: Demand) -> &'sta
     if idle < SATURATED {
         return match stage("send") > stage("receive") + stage("model") {
             true => {
-                "What would help: the emulator's core had no time left, most of it spent giving \
-                 frames to the kernel, which runs the receiving host's stack in the same call: a \
+                "The emulator's core was saturated, mostly by handing frames to the kernel, \
+                 which runs the receiving host's stack in the same call. What would help: a \
                  lower rate, larger packets, or a faster core."
             }
             false => {
-                "What would help: the emulator's core had no time left: a lower rate, larger \
+                "The emulator's core was saturated. What would help: a lower rate, larger \
                  packets, or a faster core."
             }
         };
@@ -172,8 +174,8 @@ fn help(certificate: &Certificate, measured: &Measured, demand: Demand) -> &'sta
     match is_busy {
         false => "What would help: --busy, which polls instead of sleeping, and --pin.",
         true => {
-            "What would help: a core of its own (--pin, and nothing else on it): there was time \
-             left, but others took the core when it was needed."
+            "The emulator's core was not saturated, but other programs took it when it was \
+             needed. What would help: a core of its own (--pin, and nothing else on it)."
         }
     }
 }

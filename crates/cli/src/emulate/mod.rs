@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! experiment --> hosts with `live = true` --> namespaces or attached interfaces
-//!           '--> graph, a port in the place of each of them --> ledger with certificate
+//!           '--> graph, with a port in place of each of them --> ledger with certificate
 //! ```
 //!
 //! Everything else of the experiment is as in a model, traffic between other hosts included.
@@ -24,7 +24,7 @@ use lastmeter_lab::experiment::{Experiment, LiveHost};
 use lastmeter_lab::library::Library;
 use lastmeter_lab::run::{Failure, closing};
 use lastmeter_ledger::Ledger;
-use lastmeter_live::clock::Manner;
+use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::flood::Flood;
 use lastmeter_live::session::{End, Measured, Program, Session};
 use lastmeter_live::site::{HostOptions, Kind};
@@ -38,22 +38,22 @@ fn refused(error: lastmeter_live::Error) -> Failure {
     Failure::Live(Box::new(error))
 }
 
-/// How an experiment is run live.
+/// Options of a live run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How frames come from hosts that are made.
+    /// The kind of port of created hosts.
     pub kind: Kind,
-    /// Hosts that are interfaces which the user names: host and interface.
+    /// Hosts attached to existing interfaces: host and interface.
     pub attached: Vec<(String, String)>,
     /// How the clock waits.
-    pub manner: Manner,
-    /// What the certificate asks for.
+    pub manner: WaitOptions,
+    /// The requirement of the certificate.
     pub demand: Demand,
     /// Programs: the host (`None` is the first), the words, and whether the run ends with it.
     pub programs: Vec<Started>,
     /// Whether the run is repeated in virtual time and compared.
     pub twin: bool,
-    /// Frames that are made for the run, from the first host.
+    /// Frames generated for the run, from the first host.
     pub flood: Option<Flood>,
 }
 
@@ -66,18 +66,18 @@ pub struct Started {
     pub words: Vec<String>,
     /// Whether the run ends when it does.
     pub leads: bool,
-    /// Whether what it prints is thrown away.
+    /// Whether its output is discarded.
     pub silent: bool,
 }
 
-/// What came of a live run.
+/// The result of a live run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// With its certificate.
     pub ledger: Ledger,
-    /// The comparison with virtual time, where it was asked for.
+    /// The comparison with virtual time, if requested.
     pub twin: Option<Twin>,
-    /// With what the leading program ended, where there was one and it was not killed.
+    /// The leading program's exit status, if there was one and it was not killed.
     pub status: Option<i32>,
     /// What was measured at the ports.
     pub measured: Measured,
@@ -97,12 +97,12 @@ pub fn run(
     let hosts = experiment.live_hosts();
     if hosts.len() < 2 {
         let right = "write live = true for two or more: alice = { host = { live = true } }";
-        return Err(problem("nodes", "there are no two live hosts", right));
+        return Err(problem("nodes", "there are fewer than two live hosts", right));
     }
     let session = lastmeter_live::session::Options {
         ends: ends(&hosts, &options.attached)?,
         kind: options.kind,
-        manner: options.manner,
+        wait: options.manner,
         programs: programs(&hosts, &options.programs)?,
         keep: options.twin,
         flood: options.flood.map(|flood| (0, flood)),
@@ -126,13 +126,13 @@ pub fn run(
         problems => return Err(Failure::Problems(problems)),
     }
     let mut ledger = close(&outcome, closing(experiment));
-    // What the file's traffic stands for came from real programs.
+    // Real programs replaced the file's traffic.
     ledger.paths.retain(|path| path.class == "live" || path.totals.offered_packets() > 0);
     ledger.certificate = Some(certificate::certificate(&measured, options.demand));
     ledger.provenance.level = "L0".to_owned();
     ledger.provenance.host = Some(machine());
     ledger.provenance.seed = None;
-    // A run that its program ended is whole.
+    // A run ended by its program is complete.
     ledger.provenance.partial = outcome.stopped && !(measured.led && measured.status.is_some());
     ledger.notes = notes(&measured);
     let twin = match options.twin {
@@ -151,7 +151,7 @@ fn problem(key: &str, found: &str, right: &str) -> Failure {
 
 fn unknown(what: &str, name: &str, hosts: &[LiveHost]) -> Failure {
     let known: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
-    let found = format!("{what} names `{name}`, which is no live host");
+    let found = format!("{what} names `{name}`, which is not a live host");
     problem("nodes", &found, &format!("the live hosts are {}", known.join(", ")))
 }
 
@@ -185,13 +185,13 @@ fn programs(hosts: &[LiveHost], started: &[Started]) -> Result<Vec<Program>, Fai
     Ok(programs)
 }
 
-/// The machine, as ledgers name it.
+/// The machine's name in ledgers.
 fn machine() -> String {
     let cores = lastmeter_live::cores::allowed().map_or(0, |cores| cores.len());
     format!("this machine, {cores} cores")
 }
 
-/// What a reader should know of the figures.
+/// Notes on the figures.
 fn notes(measured: &Measured) -> Vec<String> {
     let mut notes = vec![
         "A packet is an Ethernet frame: lengths and rates count its header, not its preamble, \
@@ -200,7 +200,7 @@ fn notes(measured: &Measured) -> Vec<String> {
     ];
     if measured.steered {
         notes.push(
-            "What hosts receive is processed on the other cores (receive packet steering)."
+            "Packets received by hosts are processed on the other cores (receive packet steering)."
                 .to_owned(),
         );
     }
@@ -218,7 +218,7 @@ fn notes(measured: &Measured) -> Vec<String> {
     let deadlines = &measured.deadlines;
     if deadlines.count() > 0 {
         notes.push(format!(
-            "{} deadlines were noticed {} late in the middle, 99 in 100 at most {}, worst {}.",
+            "{} deadlines were noticed with median lateness {}, p99 {}, worst {}.",
             deadlines.count(),
             deadlines.percentile(0.5),
             deadlines.percentile(0.99),

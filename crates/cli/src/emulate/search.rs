@@ -1,13 +1,13 @@
-//! The highest rate that a machine certifies, found by trying.
+//! Search for the highest rate that a machine certifies.
 //!
 //! ```text
 //! first host --[ generator ]--> links at the rate tried --> second host's interface, which counts
 //! ```
 //!
-//! Every link of the experiment gets the rate that is tried, and frames of 1514 bytes (packets of
-//! 1500) are made at exactly that rate. The rate is doubled until the run does not keep up, then the
-//! interval is halved. What a run fell short by is checked against counts that are not the
-//! emulator's: the generator's, and the receiving interface's.
+//! Every link of the experiment gets the rate under test, and frames of 1514 bytes (packets of 1500) are
+//! generated at exactly that rate. The rate is doubled until the run does not keep up, then bisected. A
+//! run's reported loss is checked against independent counts: the generator's, and the receiving
+//! interface's.
 
 use super::{Options, Report, refused, run};
 use lastmeter_base::kind::Value;
@@ -23,28 +23,28 @@ use std::sync::Arc;
 
 /// A packet of 1500 bytes with its Ethernet header.
 const FRAME: Bytes = Bytes(1514);
-/// Where trying begins.
+/// The first rate tried.
 const FIRST: u64 = 250_000_000;
 /// No machine of today carries this with such packets on one core.
 const LAST: u64 = 400_000_000_000;
 /// The search ends when the rates that pass and fail are this close.
 const CLOSE: f64 = 1.04;
-/// How often a rate may be tried before it counts as too high: others may disturb one try.
+/// How often a rate is tried before it counts as too high: other programs may disturb one try.
 const TRIES: usize = 2;
 /// How long a trial lasts.
 const LASTS: f64 = 1.0;
-/// Time for frames on their way to arrive, besides the delays of the links.
+/// Time for frames in flight to arrive, in addition to the delays of the links.
 const SETTLES: Duration = Duration::from_ms(300);
 
-/// One rate, tried.
+/// The trial of one rate.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// Bits per second of each link.
     pub rate: f64,
-    /// What the emulator says.
+    /// The emulator's certificate.
     pub certificate: Certificate,
-    /// Frames that the generator had its interface take, those for which it had no time, and frames
-    /// that the other host's interface received.
+    /// Frames that the generator sent, those it had no time for, and frames that the other host's interface
+    /// received.
     pub frames: [u64; 3],
     /// Frames that the modelled queues dropped, as they should.
     pub dropped: u64,
@@ -56,7 +56,7 @@ impl Trial {
         let [sent, _, received] = self.frames;
         1.0 - (received + self.dropped) as f64 / sent.max(1) as f64
     }
-    /// Whether the generator made what it was asked for: else nothing was tried.
+    /// Whether the generator reached the requested rate: otherwise the trial is void.
     pub fn was_offered(&self) -> bool {
         let [sent, behind, _] = self.frames;
         (behind as f64) < 0.02 * (sent + behind) as f64
@@ -75,14 +75,14 @@ impl Trial {
     }
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The highest rate that was certified.
     pub best: Option<Trial>,
     /// The lowest rate that was not; `None` where the generator was the limit.
     pub above: Option<Trial>,
-    /// A rate well above what is certified: what a run that does not keep up says of itself.
+    /// A rate well above the certified one, to check a failing run's own report.
     pub beyond: Option<Trial>,
 }
 
@@ -120,7 +120,7 @@ pub fn trial(
     Ok(Trial { rate: rate as f64, certificate, frames, dropped })
 }
 
-/// Finds the highest rate that is certified; `tell` hears of each trial.
+/// Finds the highest rate that is certified; `tell` gets each trial.
 ///
 /// # Errors
 /// As [`run`].
@@ -172,7 +172,7 @@ pub fn search(
 }
 
 impl Search {
-    /// What was found, in a few sentences.
+    /// The result in a few sentences.
     pub fn words(&self) -> String {
         let gbit = |trial: &Trial| format!("{:.3} Gbit/s", trial.rate / 1e9);
         let Some(best) = &self.best else {
@@ -187,7 +187,7 @@ impl Search {
         match &self.above {
             Some(above) if !above.was_offered() => {
                 words += &format!(
-                    " At {} the generator was the limit: it made {:.1} % of the frames.",
+                    " At {} the generator was the limit: it sent {:.1} % of the frames.",
                     gbit(above),
                     100.0 * above.frames[0] as f64
                         / (above.frames[0] + above.frames[1]).max(1) as f64,
@@ -200,8 +200,8 @@ impl Search {
         }
         if let Some(beyond) = &self.beyond {
             words += &format!(
-                " At {} the run says that it fell short by {:.2} %; by the counts at both ends it \
-                 was {:.2} %.",
+                " At {} the run reports a shortfall of {:.2} %; by the counts at both ends it is \
+                 {:.2} %.",
                 gbit(beyond),
                 beyond.certificate.shortfall * 100.0,
                 beyond.shortfall() * 100.0,

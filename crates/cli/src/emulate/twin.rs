@@ -1,13 +1,13 @@
-//! The twin of a live run: the same graph in virtual time, with the arrivals that the ports saw,
-//! compared departure by departure. What differs is the error of the emulation itself.
+//! The twin of a live run: the same graph in virtual time, with the arrivals recorded at the ports,
+//! compared departure by departure. The difference is the error of the emulation itself.
 //!
 //! ```text
 //! arrivals (port, time, length, flow) --> the same graph, virtual clock --> departures
-//!                                                                      beside those that were seen
+//!                                                                      compared with those recorded
 //! ```
 //!
-//! Content does not decide where a packet goes or how long it takes, so only its mark is kept; a
-//! frame that left with another content than it came with is counted.
+//! Content does not affect where a packet goes or how long it takes, so only a hash is kept; a frame whose
+//! content changed is counted.
 
 use lastmeter_base::{Bytes, Ecn, FlowId, Packet, Time};
 use lastmeter_engine::{Context, Distribution, Element, PortId, TimerId, VirtualClock};
@@ -21,7 +21,7 @@ use lastmeter_live::session::Measured;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a live run compares with the same run in virtual time.
+/// A live run compared with the same run in virtual time.
 #[derive(Clone, Debug)]
 pub struct Twin {
     /// Departures found in both.
@@ -30,23 +30,23 @@ pub struct Twin {
     pub alone: (u64, u64),
     /// Whether every port's frames left in the same order.
     pub order_identical: bool,
-    /// By how much later they left live.
+    /// How much later they left live.
     pub differences: Distribution,
     /// Departures that left earlier live: there should be none.
     pub early: u64,
-    /// Frames whose content changed on the way, other than by a mark of congestion.
+    /// Frames whose content changed on the way, other than by an ECN mark.
     pub changed: u64,
 }
 
 impl Twin {
     /// In a sentence or two.
     pub fn words(&self) -> String {
-        let order = if self.order_identical { "in the same order" } else { "in another order" };
+        let order = if self.order_identical { "in the same order" } else { "in a different order" };
         let differences = &self.differences;
         format!(
-            "Twin: {} departures of the same run in virtual time, {order}; they left live {} later \
-             in the middle, 99 in 100 at most {}, the last {}. {} left only live, {} only in \
-             virtual time, {} early, {} with other content.",
+            "Twin: {} departures of the same run in virtual time, {order}; median lateness of the \
+             live ones {}, p99 {}, worst {}. {} left only live, {} only in virtual time, {} early, \
+             {} with different content.",
             self.both,
             differences.percentile(0.5),
             differences.percentile(0.99),
@@ -79,13 +79,13 @@ impl Twin {
     }
 }
 
-/// Stands for the content of a frame that met congestion, into which the live run wrote a mark.
+/// The hash of a frame in which the live run set an ECN mark.
 const MARKED: u64 = 0;
 
-/// What left a port in virtual time.
+/// The departures from a port in virtual time.
 type Left = Arc<Mutex<Vec<Departure>>>;
 
-/// Plays back what arrived at one port, and notes what leaves through it.
+/// Replays the arrivals of one port, and records its departures.
 struct Player {
     arrivals: Vec<Arrived>,
     next: usize,
@@ -138,7 +138,7 @@ impl Element for Player {
     }
 }
 
-/// Runs the twin of what was measured, until `end`, and compares.
+/// Runs the twin of the measured run, until `end`, and compares.
 pub(super) fn replay(
     experiment: &Experiment,
     measured: &Measured,
@@ -171,7 +171,7 @@ pub(super) fn replay(
     Ok(twin)
 }
 
-/// Compares what left one port.
+/// Compares the departures from one port.
 fn compare(live: &[Departure], virtually: &[Departure], twin: &mut Twin) {
     let key = |departure: &Departure| (departure.from, departure.seq);
     let places: BTreeMap<_, usize> =

@@ -12,7 +12,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::run::Failure;
 use lastmeter_ledger as report;
-use lastmeter_live::clock::Manner;
+use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::port::Offload;
 use lastmeter_live::site::Kind;
 use std::path::PathBuf;
@@ -23,59 +23,59 @@ use std::sync::Arc;
 /// EXPERIMENT is a TOML file, a folder with an experiment.toml, or the name of a bundled one. Its
 /// hosts with `live = true` become network namespaces with an interface `eth0`; COMMAND, or a shell,
 /// runs in the first of them, and the run ends with it. Nothing outside these namespaces is
-/// touched, and nothing is left behind. Needs unprivileged user namespaces, or root.
+/// touched, and nothing is left behind. Requires unprivileged user namespaces, or root.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The file, the folder, or the name of a bundled experiment
     experiment: String,
-    /// Change one thing of the file; may be given several times
+    /// Override one value of the file; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// Run what follows `--` in this live host instead of the first, beside COMMAND; may be given
-    /// several times, each with its own `--`
+    /// Run the command after the next `--` in this live host, in addition to COMMAND in the first; may be
+    /// given several times, each with its own `--`
     #[arg(long = "in", value_name = "HOST")]
     host: Vec<String>,
     /// Use an interface of this machine for a live host instead of making a namespace
     #[arg(long, value_name = "HOST=IFACE")]
     attach: Vec<String>,
-    /// How frames come and go [default: tap-tso, and packet for --search]: `tap-tso` (the host
-    /// leaves segmentation to the emulator, as to a real adapter), `tap` (only checksums),
-    /// `tap-plain` (nothing), `packet` (veth and AF_PACKET), `xdp` (veth and AF_XDP, wants root)
+    /// How frames enter and leave [default: tap-tso; packet for --search]: `tap-tso` (TAP with
+    /// segmentation offload, as with a real adapter), `tap` (only checksum offload), `tap-plain` (no
+    /// offload), `packet` (veth and AF_PACKET), `xdp` (veth and AF_XDP, requires root)
     #[arg(long, value_name = "KIND")]
     port: Option<String>,
-    /// Poll all the time instead of sleeping: takes a core, keeps time better
+    /// Busy-poll instead of sleeping: takes a core, keeps time better
     #[arg(long)]
     busy: bool,
     /// Sleep, but poll for this long before each deadline
     #[arg(long, value_name = "TIME", conflicts_with = "busy")]
     spin: Option<String>,
-    /// Keep the emulator on this core, and programs on the others
+    /// Pin the emulator to this core, and programs to the others
     #[arg(long, value_name = "CPU")]
     pin: Option<usize>,
-    /// How late a departure may be [default: 100 us if --busy, else 1 ms]
+    /// Tolerated lateness of a departure [default: 100 us with --busy, else 1 ms]
     #[arg(long, value_name = "TIME")]
     tolerance: Option<String>,
-    /// End the run at the first departure that is later than tolerated
+    /// Stop at the first departure that is later than tolerated
     #[arg(long)]
     strict: bool,
     /// Repeat the run in virtual time with the same arrivals, and compare each departure
     #[arg(long)]
     twin: bool,
-    /// Find the highest rate that this machine certifies with packets of 1500 bytes, polling
+    /// Find the highest rate that this machine certifies with 1500-byte packets, busy-polling
     #[arg(long)]
     search: bool,
-    /// Measure a link of many rates, delays and queues with ping and iperf3, polling; --quick does
+    /// Measure a link at many rates, delays and queues with ping and iperf3, busy-polling; --quick does
     /// 10 ms only
     #[arg(long, conflicts_with = "search")]
     validate: bool,
     /// Write ledger.json, ledger.html and tables in Parquet into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Write what crosses a link into a pcapng file that Wireshark opens; may be given several times
+    /// Capture a link's packets in a pcapng file, for Wireshark; may be given several times
     #[arg(long = "pcap", value_name = "LINK=FILE")]
     pcaps: Vec<String>,
-    /// What runs in the first host [default: a shell]; everything after `--`
+    /// The command to run in the first host [default: a shell]; everything after `--`
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -120,7 +120,7 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     Ok(ended(&report))
 }
 
-/// Exit status: whether there is a rate that is certified.
+/// Fell short if no rate is certified.
 fn search(
     common: &Common,
     experiment: &Experiment,
@@ -129,9 +129,9 @@ fn search(
     control: &Arc<Control>,
 ) -> Result<Ended, Complaint> {
     let mut tell = |trial: &Trial| {
-        let kept_up = if trial.certificate.kept_up { "kept up" } else { "did not" };
+        let kept_up = if trial.certificate.kept_up { "kept up" } else { "fell behind" };
         output::note(&format!(
-            "{:8.3} Gbit/s  {kept_up:8}  within 100 us {:8.4} %, lost here {:.4} %",
+            "{:8.3} Gbit/s  {kept_up:11}  within 100 us {:8.4} %, lost here {:.4} %",
             trial.rate / 1e9,
             trial.certificate.within_100us * 100.0,
             trial.certificate.shortfall * 100.0,
@@ -146,7 +146,7 @@ fn search(
     Ok(if found.best.is_some() { Ended::Done } else { Ended::Short })
 }
 
-/// A run that did not keep up fell short, whatever its program says.
+/// A run that did not keep up fell short, whatever its program's status.
 fn ended(report: &Report) -> Ended {
     let kept_up = report.ledger.certificate.as_ref().is_some_and(|one| one.kept_up);
     match report.status {
@@ -183,7 +183,7 @@ fn overrides(common: &Common, sets: &[String]) -> Result<Vec<Override>, Complain
         .collect()
 }
 
-/// Interrupting a run ends it in order: what it has measured until then is kept.
+/// An interrupt ends a run cleanly: what it has measured so far is kept.
 fn stop_on_signal(control: &Arc<Control>) -> Result<(), Complaint> {
     let control = Arc::clone(control);
     Ok(ctrlc::set_handler(move || control.stop())?)
@@ -197,7 +197,7 @@ fn time(text: &str) -> Result<Duration, Complaint> {
 fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint> {
     let default = if arguments.search { "packet" } else { "tap-tso" };
     let kind = kind(arguments.port.as_deref().unwrap_or(default))?;
-    // What a machine can do at best is only seen by polling.
+    // Only busy-polling shows the best that a machine can do.
     let busy = arguments.busy || arguments.search || arguments.validate;
     let mut demand = if busy { Demand::BUSY } else { Demand::SLEEPING };
     if let Some(text) = &arguments.tolerance {
@@ -215,13 +215,13 @@ fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint>
         .map(|text| {
             let (host, interface) = text.split_once('=').ok_or_else(|| {
                 let hint = "write a host and an interface, like --attach alice=eth1";
-                Complaint(format!("`{text}` names no interface: {hint}"))
+                Complaint(format!("`{text}` does not name an interface: {hint}"))
             })?;
             Ok((host.to_owned(), interface.to_owned()))
         })
         .collect::<Result<_, Complaint>>()?;
     let programs = programs::programs(common, arguments, attached.is_empty())?;
-    let manner = Manner { spin, core: arguments.pin, strict };
+    let manner = WaitOptions { spin, core: arguments.pin, strict };
     Ok(Options { kind, attached, manner, demand, programs, twin: arguments.twin, flood: None })
 }
 
@@ -234,7 +234,7 @@ fn kind(text: &str) -> Result<Kind, Complaint> {
         "tap-tso" => Kind::Tap(Offload::Segmentation),
         _ => {
             let right = "write tap, tap-plain, tap-tso, packet or xdp";
-            return Err(Complaint(format!("there is no port of kind `{text}`: {right}")));
+            return Err(Complaint(format!("there is no kind of port `{text}`: {right}")));
         }
     })
 }

@@ -1,16 +1,15 @@
-//! Which program runs where: `--in HOST -- CMD` and `-- COMMAND`, told apart.
+//! Which program runs where: parses `--in HOST -- CMD` and `-- COMMAND`.
 //!
 //! Everything after the first `--` comes as one list. Each further `--` in it begins another
-//! program; a program belongs to the host that the `--in` right before its `--` names, else to the
-//! first. A program whose own words have a `--` runs in a shell: `sh -c '...'`.
+//! program; a program belongs to the host named by the `--in` right before its `--`, else to the
+//! first. A program whose own arguments contain a `--` must run in a shell: `sh -c '...'`.
 
 use super::Arguments;
 use crate::emulate::Started;
 use crate::{Common, Complaint};
 use std::io::IsTerminal;
 
-/// The programs of a run; the one of the first host leads it. Without any, and at a terminal, a
-/// shell does.
+/// The programs of a run; it ends with the first host's. Without any, at a terminal, that is a shell.
 pub(super) fn programs(
     common: &Common,
     arguments: &Arguments,
@@ -18,25 +17,25 @@ pub(super) fn programs(
 ) -> Result<Vec<Started>, Complaint> {
     let found = split(arguments.host.first().cloned(), &arguments.command)?;
     if arguments.host.len() > 1 || (arguments.command.is_empty() && !arguments.host.is_empty()) {
-        let right = "write --in HOST -- CMD, and for the next one --in again after CMD";
+        let right = "write --in HOST -- CMD, and repeat --in after CMD for the next one";
         return Err(Complaint(format!(
-            "each --in names the host of what follows its `--`: {right}"
+            "each --in must be followed by `--` and a command: {right}"
         )));
     }
     let mut started: Vec<Started> = found
         .into_iter()
-        // What programs print must not mix with a result for programs.
+        // What the programs print must not mix with the machine-readable result.
         .map(|(host, words)| Started { leads: host.is_none(), host, words, silent: common.json })
         .collect();
     if started.is_empty() && shell && std::io::stdin().is_terminal() {
         let words = vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned())];
         started.push(Started { host: None, words, leads: true, silent: false });
     }
-    // Who serves comes before who asks.
+    // Servers start before clients.
     started.sort_by_key(|one| one.leads);
     if started.iter().filter(|one| one.leads).count() > 1 {
         return Err(Complaint(
-            "there are two commands for the first host: join them by sh -c".into(),
+            "there are two commands for the first host: join them with sh -c".into(),
         ));
     }
     Ok(started)
@@ -58,7 +57,7 @@ fn split(first: Option<String>, words: &[String]) -> Result<Vec<Found>, Complain
             [words @ .., flag, name] if !last && flag == "--in" => (words, Some(name.clone())),
             words => (*words, None),
         };
-        // `--in` may stand alone between two `--` only by mistake.
+        // An `--in` alone between two `--` is a mistake.
         if words.is_empty() {
             return Err(Complaint("there is no command between two `--`".into()));
         }

@@ -1,7 +1,7 @@
 //! `lastmeter live --validate`: settings of a link, each measured by ping and iperf3.
 //!
-//! Both are real programs and know nothing of the model. Expected: a ping takes twice the delay; a
-//! TCP transfer gets what the rate leaves after headers, where queue and time allow TCP to use it.
+//! Both are real programs and know nothing of the model. Expected: a ping takes twice the delay; a TCP
+//! transfer gets the rate less headers, where the queue and the time suffice for TCP to use it.
 
 use super::{Arguments, complaint, options};
 use crate::emulate::{self, Options, Started};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
 /// Milliseconds each way.
 const DELAYS: [u64; 4] = [1, 10, 50, 200];
-/// Data of a full TCP segment with time stamps, and the line time of its frame: 1500 bytes of IP
-/// packet hold 20 of IP, 20 of TCP and 12 of options (RFC 7323); 38 bytes of Ethernet come to them.
+/// Data of a full TCP segment with timestamps, and the bytes of its frame on the line: 1500 bytes of IP
+/// packet hold 20 of IP, 20 of TCP and 12 of options (RFC 7323); Ethernet adds 38.
 const DATA: f64 = 1448.0;
 const LINE: f64 = 1538.0;
-/// Bits of line time of a ping's frame: 98 bytes and 24 of framing.
+/// Bits on the line of a ping's frame: 98 bytes and 24 of framing.
 const PING_BITS: f64 = 8.0 * (98.0 + 24.0);
-/// What is tolerated: a ping this much longer than twice delay and line time, in seconds, and this
-/// share of the rate after headers missing.
+/// Tolerances: how much longer than twice delay and line time a ping may be, in seconds, and how much of
+/// the rate less headers may be missing.
 const PING_MORE: f64 = 100e-6;
 const GOODPUT_LESS: f64 = 0.03;
 
@@ -40,7 +40,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// The queue of the experiment, as it is written there.
+    /// The queue as TOML.
     fn queue(&self) -> String {
         let rate = self.rate;
         match self.queue {
@@ -63,7 +63,7 @@ impl Setting {
         4 + self.delay / 10
     }
 
-    /// Seconds that do not count at the beginning.
+    /// Seconds at the start that do not count.
     fn omitted(&self) -> u64 {
         1 + self.delay / 25
     }
@@ -97,7 +97,7 @@ fn settings(quick: bool) -> Vec<Setting> {
     all
 }
 
-/// Says aloud what is missing.
+/// Reports the programs that are missing.
 fn missing() -> Option<&'static str> {
     let found = |program: &&str| {
         let mut command = Command::new(program);
@@ -113,7 +113,7 @@ pub(super) fn validate(
     control: &Arc<Control>,
 ) -> Result<Ended, Complaint> {
     if let Some(program) = missing() {
-        output::note(&format!("SKIP: `{program}` is not installed, and this asks it"));
+        output::note(&format!("SKIP: `{program}` is required and not installed"));
         return Ok(Ended::Done);
     }
     let found = world::experiment(&arguments.experiment)?;
@@ -180,7 +180,7 @@ fn measure(
         "ping -q -c 3 -i 0.2 {address} > /dev/null; ping -c 60 -i 0.02 {address} > {}",
         ping_file.display()
     );
-    // A namespace's TCP may have the memory that a long path needs.
+    // Allow the namespace's TCP the memory that a long path needs.
     let memory = "for way in r w; do echo 4096 131072 268435456 > \
                   /proc/sys/net/ipv4/tcp_${way}mem; done; \
                   echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save;";

@@ -1,15 +1,15 @@
-//! What experiments of the page may open: files of the folder, and what the program carries.
+//! What experiments of the page may open: files of the folder, and bundled ones.
 
 use crate::world::Disk;
 use lastmeter_lab::library::{Builtin, Library};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A [`Disk`] that opens nothing outside of a folder: a page must not read other files by naming
-/// them as captures.
+/// A [`Disk`] that opens nothing outside a folder: a page must not read other files by naming them as
+/// captures.
 pub(super) struct Confined {
     disk: Disk,
-    /// Where names start from, and the folder that nothing may leave; `None` for bundled ones.
+    /// The folder that names are relative to, and the one nothing may leave; `None` for bundled ones.
     within: Option<(PathBuf, PathBuf)>,
 }
 
@@ -23,19 +23,19 @@ impl Confined {
         Confined { disk: Disk::new(Some(at.clone())), within: Some((at, root)) }
     }
 
-    /// Where names start from, and the folder that nothing may leave.
+    /// The folder that names are relative to, and the one nothing may leave.
     pub(super) fn within(&self) -> Option<&(PathBuf, PathBuf)> {
         self.within.as_ref()
     }
 
     fn check(&self, path: &Path) -> Result<(), String> {
         let Some((_, root)) = &self.within else { return Ok(()) };
-        // What is not there is complained of by whoever opens it.
+        // A missing file is reported by whoever opens it.
         let Ok(real) = path.canonicalize() else { return Ok(()) };
         match real.starts_with(root) {
             true => Ok(()),
             false => Err(format!(
-                "`{}` is outside of `{}`, the folder that is served",
+                "`{}` is outside `{}`, the folder that is served",
                 path.display(),
                 root.display()
             )),

@@ -1,4 +1,4 @@
-//! Server-sent events: what happens to the runs, as it happens.
+//! Server-sent events: changes of the runs, as they happen.
 
 use super::runs::Seen;
 use super::site::Site;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A line that says nothing goes out after this time, so that a browser that has left is noticed.
+/// A comment line is sent after this time without news, to notice a browser that has left.
 const ALIVE: Duration = Duration::from_secs(15);
-/// News of faster changes are put together.
+/// Faster changes are merged.
 const PACE: Duration = Duration::from_millis(60);
 
-/// Sends news until nobody listens. Each page has seen something else, and gets what it has not; a
-/// slow one gets less often the newest, and never a backlog.
+/// Sends changes until nobody listens. Each page gets what it has not seen yet; a slow one gets the newest
+/// state less often, and never a backlog.
 pub(super) async fn follow(
     site: Arc<Site>,
     run: Option<u64>,
@@ -22,7 +22,7 @@ pub(super) async fn follow(
 ) {
     let mut changes = site.runs.changes();
     let mut seen = Seen::default();
-    // A page that loses the connection asks again after this many milliseconds.
+    // A page that loses the connection reconnects after this many milliseconds.
     let mut frame = "retry: 1000\n\n".to_owned();
     loop {
         for (name, value) in site.runs.news(run, &mut seen) {

@@ -1,4 +1,4 @@
-//! Who may ask: the right host, the right token, and no other page on somebody's behalf.
+//! Which requests are allowed: right host, right token, and not sent by another page (CSRF).
 
 use hyper::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{Method, Request};
@@ -8,11 +8,11 @@ use std::net::{IpAddr, SocketAddr};
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It names another host: a name elsewhere was made to point here.
+    /// It names another host: a foreign name was made to point here (DNS rebinding).
     Host,
     /// It has no token, or a wrong one.
     Token,
-    /// Another page sends it.
+    /// Another page sent it.
     Foreign,
 }
 
@@ -21,7 +21,7 @@ pub(super) enum Refused {
 pub(super) struct Guard {
     at: SocketAddr,
     token: Option<String>,
-    /// The name of this machine, by which other machines may call it.
+    /// The host name by which other machines may address it.
     name: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Guard {
 
     /// The link that leads to the page.
     pub(super) fn url(&self) -> String {
-        // Who listens everywhere is reached here, too.
+        // A wildcard address is reachable here, too.
         let mut at = self.at;
         if at.ip().is_unspecified() {
             at.set_ip(match at.ip() {
@@ -48,18 +48,18 @@ impl Guard {
         }
     }
 
-    /// The cookie that stands for the token, where `given` is the right one.
+    /// The cookie that carries the token, where `given` is the right one.
     pub(super) fn cookie_for(&self, given: &str) -> Option<String> {
         let token = self.token.as_deref().filter(|token| same(token, given))?;
         Some(format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name()))
     }
 
-    /// Cookies know no ports: several pages of one machine tell theirs apart by name.
+    /// Cookies ignore ports: the name tells several servers on one machine apart.
     fn cookie_name(&self) -> String {
         format!("lastmeter-{}", self.at.port())
     }
 
-    /// Whether this request may be answered; `given` is the token in its query.
+    /// Whether this request is allowed; `given` is the token in its query.
     pub(super) fn check<B>(
         &self,
         request: &Request<B>,
@@ -71,11 +71,11 @@ impl Guard {
             return Err(Refused::Host);
         }
         self.check_token(headers, given)?;
-        // What only reads gives nothing to another page, which cannot see the answer.
+        // A read gives nothing to another page, which cannot see the answer.
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());
         }
-        // A form of another page can send neither this type nor this origin.
+        // A form on another page can send neither this type nor this origin.
         let own = text(headers, ORIGIN).is_none_or(|origin| {
             origin.strip_prefix("http://").is_some_and(|from| from.eq_ignore_ascii_case(host))
         });
@@ -99,8 +99,8 @@ impl Guard {
         if right { Ok(()) } else { Err(Refused::Token) }
     }
 
-    /// Whether `host` is a name under which this server is meant. A name that somebody else owns
-    /// can be made to point here, an address cannot. Ports may differ: a tunnel has its own.
+    /// Whether `host` is a name of this server. A name that somebody else owns can be made to point
+    /// here, an address cannot. Ports may differ: a tunnel has its own.
     fn knows(&self, host: &str) -> bool {
         let Some(name) = name_of(host) else { return false };
         if name.eq_ignore_ascii_case("localhost") {
@@ -116,7 +116,7 @@ impl Guard {
     }
 }
 
-/// The host without its port; `None` where the port is no number.
+/// The host without its port; `None` where the port is not a number.
 fn name_of(host: &str) -> Option<&str> {
     let end = match host.rfind(']') {
         Some(end) => end + 1,

@@ -1,7 +1,7 @@
-//! The sockets: connections, their limits, and the form in which answers leave.
+//! The sockets: connections, their limits, and how answers are sent.
 
 use super::follow::follow;
-use super::route::Kept;
+use super::route::ResultFile;
 use super::site::{Answer, BODY_MAX, Site, answer};
 use crate::Complaint;
 use http_body_util::channel::{Channel, Sender};
@@ -24,29 +24,29 @@ use tokio::time::timeout;
 
 /// Connections at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 128;
-/// Answers that are worked out at once.
+/// Answers computed at once.
 const WORKERS: usize = 8;
-/// Bytes of a request's head, and its lines.
+/// Limits of a request's header: bytes and lines.
 const HEAD_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
-/// For the head of a request, and for its body.
+/// Timeout for a request's header, and for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of a file that is read at once.
+/// Bytes read from a file at once.
 const CHUNK: usize = 256 << 10;
 
-/// Nothing but this server may be loaded by the page, and nobody may frame it.
+/// The page may load only from this server, and nobody may frame it.
 const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; \
 form-action 'none'; object-src 'none'";
-/// A ledger as a page has its style and script within, and is kept apart from this server.
+/// A ledger's page has its style and script inline, and is sandboxed from this server.
 const LEDGER_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
 script-src 'unsafe-inline'; sandbox allow-scripts allow-downloads allow-popups";
 
 type Body = Either<Full<Bytes>, Channel<Bytes, std::io::Error>>;
 
-/// Serves until the program is told to end.
+/// Serves until the program is interrupted.
 ///
 /// # Errors
-/// The machine gives no threads or no sockets.
+/// The system has no threads or no sockets left.
 pub(super) fn serve(listener: TcpListener, site: &Arc<Site>) -> Result<(), Complaint> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -56,7 +56,7 @@ pub(super) fn serve(listener: TcpListener, site: &Arc<Site>) -> Result<(), Compl
     listener.set_nonblocking(true)?;
     let end = Arc::new(Notify::new());
     let told = end.clone();
-    // A second handler cannot be set; then the first one ends the program.
+    // Only one handler can be set; if there is one already, it ends the program.
     let _ = ctrlc::set_handler(move || told.notify_one());
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -85,7 +85,7 @@ async fn accept(listener: tokio::net::TcpListener, site: &Arc<Site>) {
     }
 }
 
-/// A connection, until it is closed. What a browser does wrong is its own affair.
+/// Serves a connection until it is closed. A browser's protocol errors are ignored.
 async fn converse(stream: TcpStream, site: Arc<Site>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
@@ -108,12 +108,12 @@ async fn respond(request: Request<Incoming>, site: Arc<Site>) -> Response<Body> 
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             return plain(StatusCode::PAYLOAD_TOO_LARGE, "The request is too long.\n");
         }
-        Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "The request broke off.\n"),
+        Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "The request was cut off.\n"),
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "The request took too long.\n"),
     };
     let request = Request::from_parts(parts, body);
     let asked = site.clone();
-    // Files are read and texts are checked; meanwhile others are served.
+    // This reads files and checks texts; others are served meanwhile.
     match tokio::task::spawn_blocking(move || answer(&asked, &request)).await {
         Ok(Answer::Events(run)) => {
             let (sender, channel) = Channel::new(1);
@@ -121,13 +121,13 @@ async fn respond(request: Request<Incoming>, site: Arc<Site>) -> Response<Body> 
             let response = respond_with("text/event-stream", Either::Right(channel));
             with(response, header::CACHE_CONTROL, "no-store")
         }
-        Ok(Answer::File(path, kept)) => file(path, kept).await,
+        Ok(Answer::File(path, result)) => file(path, result).await,
         Ok(answer) => whole(answer),
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "The server is at fault.\n"),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error.\n"),
     }
 }
 
-/// An answer that is there as a whole.
+/// An answer sent as a whole.
 fn whole(answer: Answer) -> Response<Body> {
     let text = |kind, text: String| respond_with(kind, Either::Left(Full::new(text.into())));
     match answer {
@@ -148,7 +148,7 @@ fn whole(answer: Answer) -> Response<Body> {
         }
         Answer::Welcome(cookie) => {
             let mut response = plain(StatusCode::SEE_OTHER, "");
-            // Made of digits and letters.
+            // Only digits and letters.
             if let Ok(cookie) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
@@ -159,23 +159,23 @@ fn whole(answer: Answer) -> Response<Body> {
     }
 }
 
-async fn file(path: PathBuf, kept: &'static Kept) -> Response<Body> {
+async fn file(path: PathBuf, result: &'static ResultFile) -> Response<Body> {
     let Ok(file) = tokio::fs::File::open(&path).await else {
         return plain(StatusCode::NOT_FOUND, "This run has no such file.\n");
     };
     let length = file.metadata().await.map_or(0, |metadata| metadata.len());
     let (sender, channel) = Channel::new(1);
     tokio::spawn(send(file, sender));
-    let mut response = respond_with(kept.kind, Either::Right(channel));
+    let mut response = respond_with(result.kind, Either::Right(channel));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_LENGTH, length.into());
-    if kept.name == "ledger.html" {
+    if result.name == "ledger.html" {
         let policy = HeaderValue::from_static(LEDGER_POLICY);
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     } else {
         let run = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let run = run.unwrap_or("run");
-        let name = format!("attachment; filename=\"{run}-{}\"", kept.name);
+        let name = format!("attachment; filename=\"{run}-{}\"", result.name);
         if let Ok(name) = HeaderValue::from_str(&name) {
             headers.insert(header::CONTENT_DISPOSITION, name);
         }
@@ -183,7 +183,7 @@ async fn file(path: PathBuf, kept: &'static Kept) -> Response<Body> {
     with(response, header::CACHE_CONTROL, "no-store")
 }
 
-/// Sends a file piece by piece, as fast as it is taken.
+/// Streams a file, as fast as the browser takes it.
 async fn send(mut file: tokio::fs::File, mut sender: Sender<Bytes, std::io::Error>) {
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);
@@ -206,7 +206,7 @@ fn plain(status: StatusCode, words: &'static str) -> Response<Body> {
     response
 }
 
-/// What all answers have in common.
+/// Headers of all answers.
 fn respond_with(kind: &'static str, body: Body) -> Response<Body> {
     let response = Response::new(body);
     let response = with(response, header::CONTENT_TYPE, kind);

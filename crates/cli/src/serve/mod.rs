@@ -7,8 +7,8 @@
 //!                    '-- server-sent events <------ runs
 //! ```
 //!
-//! A run is a process of its own, this program again: whatever becomes of it, the page stays. The
-//! server holds of each run what a list shows; ledgers stay in files and are given out in parts.
+//! A run is a process of its own, this program again: if it crashes, the page stays. Of each run the
+//! server holds what the list shows; ledgers stay in files and are served in parts.
 
 mod events;
 mod files;
@@ -32,29 +32,29 @@ use std::sync::Arc;
 
 /// Open a page in the browser that edits, runs and compares experiments.
 ///
-/// The page lists the bundled experiments and those of FOLDER. It speaks to this program alone, and
-/// nobody else can: it listens on this machine only. With another address in --listen it prints a
-/// link with a token, and answers whoever has that.
+/// The page lists the bundled experiments and those of FOLDER. The server listens on the loopback
+/// address only; with another address in --listen it prints a link with a token, and serves whoever
+/// has that.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The folder whose experiments are listed, and into which changed ones are saved
+    /// The folder whose experiments are listed, and where changed ones are saved
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Listen at this address and port; port 0 takes a free one
+    /// Listen on this address and port; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8642")]
     listen: SocketAddr,
-    /// Ask for a token on this machine too, where others have accounts
+    /// Require a token on the loopback address too, where other users have accounts
     #[arg(long)]
     token: bool,
-    /// Keep the results of runs in this folder, and show those that it has
+    /// Keep the results of runs in this folder, and show those already in it
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Run so many experiments at once; further ones wait
+    /// Number of experiments run at once; further ones wait
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     at_once: u8,
-    /// Be one of the runs: the server starts itself so
+    /// Execute one run: the server starts itself with this
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -65,7 +65,7 @@ Examples:
   lastmeter serve my-experiments --out results
   lastmeter serve --listen 192.0.2.7:8642      for other machines: the link carries a token
   ssh -L 8642:localhost:8642 HOST lastmeter serve
-                                               a far machine's page, without a token";
+                                               a remote machine's page, without a token";
 
 /// What `--json` prints.
 const SCHEMA: &str = "lastmeter.serve/1";
@@ -77,8 +77,8 @@ pub(crate) fn serve(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let asks = arguments.token || !arguments.listen.ip().is_loopback();
     let token = if asks { Some(lastmeter_live::token::random()?) } else { None };
     let listener = TcpListener::bind(arguments.listen).map_err(|error| {
-        let hint = "--listen 127.0.0.1:0 takes any free port";
-        Complaint(format!("cannot listen at {}: {error}; {hint}", arguments.listen))
+        let hint = "--listen 127.0.0.1:0 picks any free port";
+        Complaint(format!("cannot listen on {}: {error}; {hint}", arguments.listen))
     })?;
     let at = listener.local_addr()?;
     let shelf = shelf::Shelf::new(&arguments.folder)?;
@@ -99,8 +99,8 @@ pub(crate) fn serve(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             output::print(&said.to_string());
         }
         false => {
-            output::print(&format!("Open {url}\nExperiments of {folder} are listed there too."));
-            output::print("Ctrl-C ends this.");
+            output::print(&format!("Open {url}\nExperiments in {folder} are listed there too."));
+            output::print("Press Ctrl-C to stop.");
         }
     }
     let site = Arc::new(Site { guard, shelf, runs });

@@ -1,59 +1,59 @@
-//! What a request asks for: its method, path and query in the program's own words.
+//! Routing: a request's method, path and query as a typed value.
 
 use hyper::Method;
 
-/// Longer paths and queries ask for nothing that there is.
+/// Longer paths and queries match nothing.
 const TARGET_MAX: usize = 4096;
-/// The longest name of a file, as Linux has it.
+/// The longest file name, as in Linux.
 const NAME_MAX: usize = 255;
 
-/// Something that can be asked for.
+/// What can be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// The page or a part of it.
+    /// The page or one of its assets.
     Asset(&'static Asset),
     /// Every experiment.
     Experiments,
     /// One experiment's text.
     Experiment(Named),
-    /// Keep a text as an experiment of the folder.
+    /// Save a text as an experiment in the folder.
     Save(Vec<String>),
-    /// What is wrong with a text.
+    /// Check a text.
     Check,
-    /// What can be written in experiments: schema, kinds, profiles.
+    /// What experiments can contain: schema, kinds, profiles.
     Words,
     /// Every run, newest first.
     Runs,
-    /// Begin a run.
+    /// Start a run.
     Begin,
     /// One run.
     Run(u64),
-    /// What happens to the runs, as it happens; and how one of them is going.
+    /// Changes of the runs as they happen, and one run's progress.
     Events(Option<u64>),
-    /// End a run; what it has is kept.
+    /// Stop a run; its results so far are kept.
     Stop(u64),
-    /// Forget a run and its results.
+    /// Delete a run and its results.
     Forget(u64),
-    /// A part of a run's ledger: from which path and which resource on.
+    /// A part of a run's ledger: from this path and this resource on.
     View { run: u64, paths: usize, resources: usize },
-    /// How a run went over its time.
+    /// A run's figures over simulated time.
     Points(u64),
     /// A file of a run's results.
-    Result(u64, &'static Kept),
-    /// Two ledgers, one beside the other.
+    Result(u64, &'static ResultFile),
+    /// Two ledgers side by side.
     Compare(u64, u64),
 }
 
 /// An experiment's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// One that the program carries with it.
+    /// A bundled one.
     Bundled(String),
-    /// A file of the folder; the parts of its path.
+    /// A file in the folder; the parts of its path.
     File(Vec<String>),
 }
 
-/// A part of the page.
+/// A static asset of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asset {
     pub(super) path: &'static str,
@@ -70,7 +70,7 @@ macro_rules! web {
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-/// All of the page.
+/// All assets of the page.
 pub(super) static ASSETS: [Asset; 6] = [
     Asset { path: "/", kind: "text/html; charset=utf-8", text: web!("index.html") },
     Asset { path: "/page.js", kind: SCRIPT, text: web!("page.js") },
@@ -80,25 +80,25 @@ pub(super) static ASSETS: [Asset; 6] = [
     Asset { path: "/uplot.css", kind: STYLE, text: web!("vendor/uplot/uPlot.min.css") },
 ];
 
-/// A file of results that can be asked for.
+/// A result file that can be downloaded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct ResultFile {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
 }
 
 const PARQUET: &str = "application/vnd.apache.parquet";
 
-static KEPT: [Kept; 6] = [
-    Kept { name: "ledger.html", kind: "text/html; charset=utf-8" },
-    Kept { name: "ledger.json", kind: "application/json" },
-    Kept { name: "experiment.toml", kind: "text/plain; charset=utf-8" },
-    Kept { name: "stages.parquet", kind: PARQUET },
-    Kept { name: "resources.parquet", kind: PARQUET },
-    Kept { name: "paths.parquet", kind: PARQUET },
+static RESULT_FILES: [ResultFile; 6] = [
+    ResultFile { name: "ledger.html", kind: "text/html; charset=utf-8" },
+    ResultFile { name: "ledger.json", kind: "application/json" },
+    ResultFile { name: "experiment.toml", kind: "text/plain; charset=utf-8" },
+    ResultFile { name: "stages.parquet", kind: PARQUET },
+    ResultFile { name: "resources.parquet", kind: PARQUET },
+    ResultFile { name: "paths.parquet", kind: PARQUET },
 ];
 
-/// What a request asks for; `None` where there is no such thing.
+/// Routes a request; `None` where nothing matches.
 pub(super) fn route(method: &Method, path: &str, query: &str) -> Option<Route> {
     if path.len() + query.len() > TARGET_MAX {
         return None;
@@ -138,8 +138,8 @@ pub(super) fn route(method: &Method, path: &str, query: &str) -> Option<Route> {
         ["api", "runs", run, "points"] if reads => Some(Route::Points(id(run)?)),
         ["api", "compare"] if reads => Some(Route::Compare(number("first")?, number("second")?)),
         ["runs", run, name] if reads => {
-            let kept = KEPT.iter().find(|kept| kept.name == *name)?;
-            Some(Route::Result(id(run)?, kept))
+            let file = RESULT_FILES.iter().find(|file| file.name == *name)?;
+            Some(Route::Result(id(run)?, file))
         }
         _ if reads => ASSETS.iter().find(|asset| asset.path == path).map(Route::Asset),
         _ => None,
@@ -152,20 +152,20 @@ pub(super) fn parameter(query: &str, key: &str) -> Option<String> {
     pairs.find(|(name, _)| *name == key).and_then(|(_, value)| decode(value))
 }
 
-/// The parts of a path within the folder, none of which leads out of it or to something hidden.
+/// The parts of a path within the folder, none of which leads out of it or is hidden.
 fn names(parts: &[&str]) -> Option<Vec<String>> {
     const DEPTH_MAX: usize = 8;
     let safe = !parts.is_empty() && parts.len() <= DEPTH_MAX && parts.iter().all(|p| is_name(p));
     safe.then(|| parts.iter().map(|&part| part.to_owned()).collect())
 }
 
-/// Whether this is the name of one file, and of none that is hidden.
+/// Whether this is one file name, and not hidden.
 fn is_name(name: &str) -> bool {
     let odd = |c: char| c.is_control() || matches!(c, '/' | '\\');
     !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.') && !name.contains(odd)
 }
 
-/// Text behind its percent signs; `None` where that is no text.
+/// Percent-decodes; `None` where the result is not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a request says, no name that it gives leads upwards or is hidden.
+        /// Whatever the request, no name in it leads upwards or is hidden.
         #[test]
         fn any_path_stays_within(
             path in "(/api/experiments/(file|bundled))?(/|[.]{1,3}|%2[eEfF]|%00|[a-z%]|\\PC){0,24}",

@@ -1,10 +1,10 @@
-//! The runs: each a process, told to start, to stop, and listened to.
+//! The runs: each is a process that is started, listened to and stopped.
 
 use super::events::{Event, Job, Live, Progress};
 use super::route::Named;
 use super::shelf::{Shelf, title_of};
 use super::site::Fault;
-use super::store::{self, Record, Stands, Store};
+use super::store::{self, Record, Status, Store};
 use crate::Complaint;
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -17,21 +17,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
-/// Runs that wait at most.
+/// Most runs waiting.
 const WAITING_MAX: usize = 32;
-/// A longer line is no event.
+/// Longer lines are not events.
 const EVENT_MAX: u64 = 64 << 20;
-/// A run that was told to stop is ended after this time.
+/// A run that was told to stop is killed after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a run is told that shall stop.
+/// The line that tells a run to stop.
 const STOP: &[u8] = b"stop\n";
-/// What whoever begins a run writes to remember it.
+/// Length of the user's note on a run.
 const NOTE_MAX: usize = 200;
 
-/// What all runs of this server have in common.
+/// Settings of all runs of this server.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Where results go; `None` for a folder that goes with the server.
+    /// Where results go; `None` for a folder that is deleted when the server ends.
     pub(super) out: Option<PathBuf>,
     pub(super) at_once: usize,
     pub(super) seed: Option<u64>,
@@ -45,7 +45,7 @@ pub(super) struct Runs {
     settings: Settings,
     pub(super) store: Store,
     state: Mutex<State>,
-    /// Counts changes, so that whoever waits for one is told.
+    /// Counts changes, to notify whoever waits for one.
     changes: watch::Sender<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Runs {
 struct State {
     last: u64,
     runs: BTreeMap<u64, Run>,
-    /// Counts changes of what the list says.
+    /// Counts changes of what the list shows.
     listed: u64,
     closed: bool,
 }
@@ -65,9 +65,9 @@ struct Run {
     changes: u64,
     progress: Progress,
     live: Option<Live>,
-    /// Counts what has come of it so far.
+    /// Counts its live views.
     views: u64,
-    /// What it will be told, while it waits.
+    /// What it will run, while it waits.
     job: Option<Job>,
     process: Option<Process>,
     began: Instant,
@@ -79,16 +79,16 @@ struct Process {
     input: ChildStdin,
 }
 
-/// What a page is to run.
+/// A page's request to run an experiment.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct RunRequest {
     pub(super) named: Named,
     pub(super) text: String,
     pub(super) note: String,
     pub(super) quick: bool,
 }
 
-/// What a page has seen already.
+/// What a page has already seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     listed: Option<u64>,
@@ -99,7 +99,7 @@ pub(super) struct Seen {
 
 impl Runs {
     /// # Errors
-    /// There is no folder for results.
+    /// The folder for results cannot be made.
     pub(super) fn new(settings: Settings) -> Result<Arc<Runs>, Complaint> {
         let store = Store::new(settings.out.clone())?;
         let run = |record: Record| (record.id, Run::new(record, None));
@@ -113,12 +113,12 @@ impl Runs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of every change from now on.
+    /// Notifies of every change from now on.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Changes a run, and tells who waits; `listed` where the list says something else then.
+    /// Changes a run and notifies whoever waits; `listed` where this changes the list.
     fn change(&self, id: u64, listed: bool, change: impl FnOnce(&mut Run)) {
         let mut state = self.state();
         if listed {
@@ -132,21 +132,27 @@ impl Runs {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Begins a run, or lets it wait for its turn.
+    /// Starts a run, or queues it.
     ///
     /// # Errors
     /// There are too many already, or its folder cannot be written.
-    pub(super) fn begin(self: &Arc<Self>, wish: Wish, shelf: &Shelf) -> Result<u64, Fault> {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        request: RunRequest,
+        shelf: &Shelf,
+    ) -> Result<u64, Fault> {
         let full = |words| Err(Fault::new(StatusCode::TOO_MANY_REQUESTS, words));
         let mut state = self.state();
         let waiting = state.runs.values().filter(|run| run.job.is_some()).count();
         if state.closed || waiting >= WAITING_MAX {
-            return full("too many runs wait already: stop one");
+            return full("too many runs are waiting already: stop one");
         }
         if !self.store.has_room(state.runs.len()) {
-            return full("the folder of results is full: forget some runs, or name another one");
+            return full(
+                "the folder of results is full: delete some runs, or choose another folder",
+            );
         }
-        let Wish { named, text, note, quick } = wish;
+        let RunRequest { named, text, note, quick } = request;
         let quick = quick || self.settings.quick;
         let id = state.last + 1;
         let record = Record {
@@ -155,7 +161,7 @@ impl Runs {
             title: title_of(&named),
             note: note.chars().filter(|c| !c.is_control()).take(NOTE_MAX).collect(),
             quick,
-            stands: Stands::Waiting,
+            stands: Status::Waiting,
             words: String::new(),
             problems: Vec::new(),
             figures: None,
@@ -182,17 +188,17 @@ impl Runs {
         Ok(id)
     }
 
-    /// Starts who waits, as far as there is room.
+    /// Starts waiting runs, as far as there is room.
     fn start_next(self: &Arc<Self>) {
         loop {
             let mut state = self.state();
             let run_now =
-                |run: &&mut Run| matches!(run.record.stands, Stands::Running | Stands::Stopping);
+                |run: &&mut Run| matches!(run.record.stands, Status::Running | Status::Stopping);
             let running = state.runs.values_mut().filter(run_now).count();
             let next = state.runs.values_mut().find(|run| run.job.is_some());
             let Some(run) = next.filter(|_| running < self.settings.at_once) else { break };
             let Some(job) = run.job.take() else { break };
-            run.record.stands = Stands::Running;
+            run.record.stands = Status::Running;
             run.began = Instant::now();
             run.changes += 1;
             let id = run.record.id;
@@ -225,10 +231,10 @@ impl Runs {
         };
         let mut line = serde_json::to_vec(job)?;
         line.push(b'\n');
-        // A process that does not listen says why by its end.
+        // If the process does not listen, its exit status says why.
         let _ = input.write_all(&line).and_then(|()| input.flush());
         self.change(id, false, |run| {
-            if run.record.stands == Stands::Stopping {
+            if run.record.stands == Status::Stopping {
                 let _ = input.write_all(STOP);
             }
             run.process = Some(Process { child, input });
@@ -248,7 +254,7 @@ impl Runs {
     fn listen(&self, id: u64, mut output: impl BufRead) {
         let mut line = Vec::new();
         while output.by_ref().take(EVENT_MAX).read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            // Something else that a model printed is no event.
+            // Anything else that a model printed is not an event.
             if let Ok(event) = serde_json::from_slice::<Event>(&line) {
                 self.hear(id, event);
             }
@@ -267,7 +273,7 @@ impl Runs {
             }
             Event::Live(live) => self.change(id, false, |run| run.take(live)),
             Event::Done { figures, partial, size } => self.change(id, true, |run| {
-                run.record.stands = if partial { Stands::Stopped } else { Stands::Done };
+                run.record.stands = if partial { Status::Stopped } else { Status::Done };
                 run.record.figures = Some(figures);
                 run.record.size = size;
             }),
@@ -279,7 +285,7 @@ impl Runs {
         }
     }
 
-    /// Keeps what the list says, and makes room.
+    /// Saves a run's record, and makes room.
     fn conclude(&self, id: u64) {
         self.change(id, true, |run| {
             run.record.took = run.began.elapsed().as_secs_f64();
@@ -290,7 +296,7 @@ impl Runs {
             return;
         }
         if let Some(run) = state.runs.get(&id) {
-            // A list that cannot be written is missed by the next server only.
+            // If the record cannot be written, only the next server misses it.
             let _ = self.store.keep(&run.record);
         }
         let records: Vec<&Record> = state.runs.values().map(|run| &run.record).collect();
@@ -300,21 +306,21 @@ impl Runs {
         }
     }
 
-    /// Asks a run to end with what it has.
+    /// Tells a run to stop and keep its results so far.
     pub(super) fn stop(self: &Arc<Self>, id: u64) -> Result<(), Fault> {
         let mut running = false;
         let mut found = false;
         self.change(id, true, |run| {
             found = true;
             match run.record.stands {
-                Stands::Waiting => {
+                Status::Waiting => {
                     run.job = None;
-                    run.fail("it was stopped before it began".to_owned(), Vec::new());
+                    run.fail("it was stopped before it started".to_owned(), Vec::new());
                 }
-                Stands::Running => {
-                    run.record.stands = Stands::Stopping;
+                Status::Running => {
+                    run.record.stands = Status::Stopping;
                     if let Some(process) = &mut run.process {
-                        // Who does not listen has ended.
+                        // If it does not listen, it has exited.
                         let _ = process.input.write_all(STOP);
                     }
                     running = true;
@@ -336,17 +342,17 @@ impl Runs {
         if let Some(run) = self.state().runs.get_mut(&id)
             && let Some(process) = &mut run.process
         {
-            // It may have ended by itself.
+            // It may have exited by itself.
             let _ = process.child.kill();
         }
     }
 
-    /// Removes a run that is over, and its results.
+    /// Deletes a finished run and its results.
     pub(super) fn forget(&self, id: u64) -> Result<(), Fault> {
         let mut state = self.state();
         let run = state.runs.get(&id).ok_or_else(unknown)?;
         if !run.record.stands.is_over() {
-            return Err(Fault::new(StatusCode::CONFLICT, "it still runs: stop it first"));
+            return Err(Fault::new(StatusCode::CONFLICT, "it is still running: stop it first"));
         }
         state.runs.remove(&id);
         state.listed += 1;
@@ -367,8 +373,8 @@ impl Runs {
         self.state().runs.get(&id).map(|run| run.record.clone()).ok_or_else(unknown)
     }
 
-    /// What is new since `seen`: of the list, and of the run that is followed. Events as they are
-    /// sent, each with its name.
+    /// What is new since `seen`, in the list and in the run that is followed: events as sent, each with its
+    /// name.
     pub(super) fn news(&self, follow: Option<u64>, seen: &mut Seen) -> Vec<(&'static str, Value)> {
         let state = self.state();
         let mut news = Vec::new();
@@ -394,7 +400,7 @@ impl Runs {
                 "elapsed": if run.record.stands.is_over() { run.record.took }
                            else { run.began.elapsed().as_secs_f64() },
             });
-            // Progress comes more often than a ledger does, and is much smaller.
+            // Progress comes more often than a ledger, and is much smaller.
             if let Some(live) = run.live.as_ref().filter(|_| seen.views != run.views) {
                 seen.views = run.views;
                 let points = &live.course.points;
@@ -412,7 +418,7 @@ impl Runs {
         news
     }
 
-    /// Ends every run, and removes results that nobody wanted to keep.
+    /// Stops every run, and deletes results that are not to be kept.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -435,12 +441,12 @@ impl Run {
     }
 
     fn fail(&mut self, words: String, problems: Vec<Value>) {
-        self.record.stands = Stands::Failed;
+        self.record.stands = Status::Failed;
         self.record.words = words;
         self.record.problems = problems;
     }
 
-    /// Takes what has come of the run so far; points add up.
+    /// Takes the run's results so far; new points are appended.
     fn take(&mut self, mut live: Live) {
         if let Some(before) = &mut self.live {
             let mut points = std::mem::take(&mut before.course.points);
@@ -456,7 +462,7 @@ fn unknown() -> Fault {
     Fault::new(StatusCode::NOT_FOUND, "there is no such run")
 }
 
-/// An experiment's name as it stands in links.
+/// An experiment's name as in links.
 pub(super) fn key_of(named: &Named) -> String {
     match named {
         Named::Bundled(name) => format!("bundled/{name}"),
@@ -464,7 +470,7 @@ pub(super) fn key_of(named: &Named) -> String {
     }
 }
 
-/// This program, once more. Where an interpreter runs it, that has to be told which module it is.
+/// The command that starts this program again. Where an interpreter runs it, that needs the module's name.
 fn program() -> Command {
     let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("lastmeter"));
     let name = own.file_name().and_then(|name| name.to_str()).unwrap_or_default();

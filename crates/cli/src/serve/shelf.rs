@@ -1,4 +1,4 @@
-//! The experiments that the page shows: those that the program carries, and the files of a folder.
+//! The experiments that the page shows: bundled ones, and the files in a folder.
 
 use super::files::Confined;
 use super::route::Named;
@@ -14,19 +14,19 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Longer texts are not shown: an editor in a page is the wrong place for them.
+/// Longer texts are not shown: they are too long for an editor in a page.
 pub(super) const TEXT_MAX: usize = 1 << 20;
-/// Files listed at most, folders looked into at most, and how deep.
+/// Limits: files listed, folders searched, and depth.
 const FILES_MAX: usize = 500;
 const FOLDERS_MAX: usize = 2000;
 const DEPTH_MAX: usize = 4;
-/// Folders full of what other programs made.
+/// Folders skipped, as other programs fill them.
 const SKIPPED: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
 /// Experiments by name.
 #[derive(Debug)]
 pub(super) struct Shelf {
-    /// Absolute, without links.
+    /// Absolute, without symbolic links.
     root: PathBuf,
 }
 
@@ -56,8 +56,8 @@ impl Shelf {
         &self.root
     }
 
-    /// Every experiment, with its title and question. A bundled one that the folder has as it is
-    /// stands there only, where it can be changed.
+    /// Every experiment, with its title and question. A bundled one whose exact text is also in the folder is
+    /// listed only there, where it can be changed.
     pub(super) fn list(&self) -> Value {
         let (files, more) = self.files();
         let in_folder: HashSet<String> = files.iter().map(|(_, hash)| hash.clone()).collect();
@@ -94,7 +94,7 @@ impl Shelf {
                 let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
                     continue;
                 };
-                // Links are not followed: they may lead anywhere, or in circles.
+                // Symbolic links are not followed: they may lead anywhere, or in circles.
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() && depth < DEPTH_MAX && !SKIPPED.contains(&name) {
                     folders.push((path, depth + 1));
@@ -107,7 +107,7 @@ impl Shelf {
         (files, more)
     }
 
-    /// What the list says of a file, if it is an experiment.
+    /// A file's entry in the list, if it is an experiment.
     fn listed(&self, path: &Path) -> Option<(Value, String)> {
         let length = fs::metadata(path).ok()?.len();
         if length > TEXT_MAX as u64 {
@@ -131,7 +131,7 @@ impl Shelf {
                 let path = self.path(parts)?;
                 let length = fs::metadata(&path).map_err(|_| missing())?.len();
                 if length > TEXT_MAX as u64 {
-                    let words = format!("the file has {length} bytes: too long for this editor");
+                    let words = format!("the file has {length} bytes, too many for this editor");
                     return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, words));
                 }
                 let not_text = |error| {
@@ -145,8 +145,8 @@ impl Shelf {
         Ok(Text { text, hash })
     }
 
-    /// Keeps a text as a file. `base` is the hash of the text that was edited, `None` for a new
-    /// file: nobody's changes are written over unseen.
+    /// Saves a text as a file. `base` is the hash of the text that was edited, `None` for a new file, so that
+    /// nobody's changes are overwritten unseen.
     ///
     /// # Errors
     /// The file has changed meanwhile, or cannot be written.
@@ -162,7 +162,7 @@ impl Shelf {
         }
         let (folders, name) = parts.split_at(parts.len() - 1);
         let folder: PathBuf = self.root.join(folders.iter().collect::<PathBuf>());
-        // A link on the way may lead out, so what is made is looked at before it is used.
+        // A symbolic link on the way may lead out, so what was created is checked before use.
         let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(&self.root);
         self.within(there)?;
         let failed = |error: std::io::Error| bad(format!("cannot save: {error}"));
@@ -172,24 +172,26 @@ impl Shelf {
             Ok(metadata) if metadata.is_file() => {
                 Some(hash(&fs::read_to_string(&path).map_err(failed)?))
             }
-            Ok(_) => return Err(bad("this name is taken by something that is no file".to_owned())),
+            Ok(_) => {
+                return Err(bad("this name is taken by something that is not a file".to_owned()));
+            }
             Err(_) => None,
         };
         if found.as_deref() != base {
             let words = match (&found, base) {
-                (Some(_), None) => "there is a file of this name already",
+                (Some(_), None) => "a file of this name exists already",
                 _ => "the file was changed by somebody else since it was opened",
             };
             return Err(Fault::new(StatusCode::CONFLICT, words));
         }
-        // Whoever reads the file sees the old text or the new one.
+        // Readers of the file see the old text or the new one.
         let half = path.with_extension("toml.part");
         let written = fs::File::create(&half).and_then(|mut file| file.write_all(text.as_bytes()));
         written.and_then(|()| fs::rename(&half, &path)).map_err(failed)?;
         Ok(hash(text))
     }
 
-    /// Reads a text as the experiment `named`, as a run would.
+    /// Parses a text as the experiment `named`, as a run would.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -209,7 +211,7 @@ impl Shelf {
         }
     }
 
-    /// The path of a file that is within the folder, whatever links say.
+    /// The path of a file that is within the folder, with symbolic links resolved.
     fn path(&self, parts: &[String]) -> Result<PathBuf, Fault> {
         self.within(&self.root.join(parts.iter().collect::<PathBuf>()))
     }
@@ -221,12 +223,12 @@ impl Shelf {
     }
 }
 
-/// An experiment as it stands in a list, with its title and question if its text has them.
+/// An experiment's entry in the list, with its title and question if its text has them.
 fn entry(name: &str, text: &str) -> Value {
     json!({ "name": name, "title": line_of(text, "title"), "question": line_of(text, "question") })
 }
 
-/// A text of one line at the top of an experiment.
+/// A one-line string at the top of an experiment.
 fn line_of(text: &str, key: &str) -> String {
     let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
     let values =

@@ -1,8 +1,8 @@
-//! Answers to requests: from the checked request to what is sent, without sockets.
+//! Answers to requests: from the parsed request to the response, without sockets.
 
 use super::guard::{Guard, Refused};
-use super::route::{Asset, Kept, Named, Route, parameter, route};
-use super::runs::{Runs, Wish};
+use super::route::{Asset, Named, ResultFile, Route, parameter, route};
+use super::runs::{RunRequest, Runs};
 use super::shelf::{Shelf, TEXT_MAX};
 use super::view;
 use hyper::{Method, Request, StatusCode};
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// A longer body is refused: a text, with some room for its JSON.
+/// Longer bodies are refused: a text, with some room for its JSON.
 pub(super) const BODY_MAX: usize = 2 * TEXT_MAX;
 
-/// All that the server knows.
+/// The server's state.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) guard: Guard,
@@ -26,26 +26,26 @@ pub(super) struct Site {
     pub(super) runs: Arc<Runs>,
 }
 
-/// What is sent back.
+/// A response.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// A part of the page.
+    /// A static asset of the page.
     Asset(&'static Asset),
     /// JSON.
     Json(StatusCode, Value),
     /// The schema and the kinds, as text that never changes.
     Words(&'static str),
-    /// A file of results.
-    File(PathBuf, &'static Kept),
-    /// To the page, with this cookie.
+    /// A result file.
+    File(PathBuf, &'static ResultFile),
+    /// A redirect to the page, with this cookie.
     Welcome(String),
-    /// Words for people.
+    /// Plain text.
     Plain(StatusCode, &'static str),
-    /// Events, for as long as somebody listens; of this run, too.
+    /// An event stream for as long as somebody listens, following this run.
     Events(Option<u64>),
 }
 
-/// Why a request is not fulfilled.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) status: StatusCode,
@@ -58,11 +58,11 @@ impl Fault {
     }
 }
 
-/// A text that is to be run, checked or kept.
+/// A text to run, check or save.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
-    /// `bundled/NAME` or `file/PATH`; not needed where the path says it.
+    /// `bundled/NAME` or `file/PATH`; not needed where the URL has it.
     #[serde(default)]
     experiment: String,
     text: String,
@@ -76,11 +76,11 @@ struct Body {
 }
 
 const NO_TOKEN: &str =
-    "This page asks for a token: open the link that `lastmeter serve` printed.\n";
-const WRONG_HOST: &str = "This is not the name of this server: open the link that it printed.\n";
-const FOREIGN: &str = "Only the page itself may ask for this.\n";
+    "This page requires a token: open the link that `lastmeter serve` printed.\n";
+const WRONG_HOST: &str = "This is not a name of this server: open the link that it printed.\n";
+const FOREIGN: &str = "Only the page itself may request this.\n";
 
-/// Answers a request whose body is read, and no longer than [`BODY_MAX`].
+/// Answers a request whose body is read and is no longer than [`BODY_MAX`].
 pub(super) fn answer(site: &Site, request: &Request<Vec<u8>>) -> Answer {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     let given = parameter(query, "token").filter(|_| path == "/");
@@ -90,7 +90,7 @@ pub(super) fn answer(site: &Site, request: &Request<Vec<u8>>) -> Answer {
         Err(Refused::Token) => return Answer::Plain(StatusCode::UNAUTHORIZED, NO_TOKEN),
         Err(Refused::Foreign) => return Answer::Plain(StatusCode::FORBIDDEN, FOREIGN),
     }
-    // The token goes from the address to a cookie, so that it is in no bookmark and no history.
+    // The token moves from the URL to a cookie, to stay out of bookmarks and history.
     if let Some(cookie) = given.and_then(|given| site.guard.cookie_for(&given)) {
         return Answer::Welcome(cookie);
     }
@@ -98,8 +98,8 @@ pub(super) fn answer(site: &Site, request: &Request<Vec<u8>>) -> Answer {
         let elsewhere = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
         let exists = elsewhere.iter().any(|method| route_exists(method, path, query));
         return match exists {
-            true => fault(&Fault::new(StatusCode::METHOD_NOT_ALLOWED, "not by this method")),
-            false => fault(&Fault::new(StatusCode::NOT_FOUND, "there is nothing of this name")),
+            true => fault(&Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")),
+            false => fault(&Fault::new(StatusCode::NOT_FOUND, "not found")),
         };
     };
     fulfil(site, route, request.body()).unwrap_or_else(|problem| fault(&problem))
@@ -119,12 +119,12 @@ fn fulfil(site: &Site, route: Route, body: &[u8]) -> Result<Answer, Fault> {
         Route::Asset(asset) => return Ok(Answer::Asset(asset)),
         Route::Words => return Ok(Answer::Words(words())),
         Route::Events(run) => return Ok(Answer::Events(run)),
-        Route::Result(id, kept) => {
-            let path = runs.store.path(runs.record(id)?.id).join(kept.name);
+        Route::Result(id, result) => {
+            let path = runs.store.path(runs.record(id)?.id).join(result.name);
             if !path.is_file() {
                 return Err(Fault::new(StatusCode::NOT_FOUND, "this run has no such file"));
             }
-            return Ok(Answer::File(path, kept));
+            return Ok(Answer::File(path, result));
         }
         Route::Experiments => shelf.list(),
         Route::Experiment(named) => {
@@ -142,8 +142,8 @@ fn fulfil(site: &Site, route: Route, body: &[u8]) -> Result<Answer, Fault> {
         Route::Runs => json!(runs.list()),
         Route::Begin => {
             let Body { experiment, text, note, quick, .. } = read(body)?;
-            let wish = Wish { named: named(&experiment)?, text, note, quick };
-            json!({ "id": runs.begin(wish, shelf)? })
+            let request = RunRequest { named: named(&experiment)?, text, note, quick };
+            json!({ "id": runs.begin(request, shelf)? })
         }
         Route::Run(id) => json!(runs.record(id)?),
         Route::Stop(id) => {
@@ -186,9 +186,9 @@ fn read(body: &[u8]) -> Result<Body, Fault> {
     }
 }
 
-/// An experiment's name as a body has it.
+/// An experiment's name in a body.
 fn named(key: &str) -> Result<Named, Fault> {
-    let bad = || Fault::new(StatusCode::BAD_REQUEST, "this is no name of an experiment");
+    let bad = || Fault::new(StatusCode::BAD_REQUEST, "this is not the name of an experiment");
     // The same rules as for the names in links.
     let path = format!("/api/experiments/{}", key.replace('%', "%25"));
     match route(&Method::GET, &path, "") {
@@ -197,7 +197,7 @@ fn named(key: &str) -> Result<Named, Fault> {
     }
 }
 
-/// What is wrong with a text, or what it is.
+/// The problems of a text, or a summary of it.
 fn check(shelf: &Shelf, named: &Named, text: &str) -> Value {
     match shelf.check(named, text) {
         Err(problems) => json!({ "problems": problems }),
@@ -210,7 +210,7 @@ fn check(shelf: &Shelf, named: &Named, text: &str) -> Value {
     }
 }
 
-/// What can be written in experiments: schema, kinds, and the names of profiles.
+/// What experiments can contain: schema, kinds, and the names of profiles.
 fn words() -> &'static str {
     static WORDS: OnceLock<String> = OnceLock::new();
     WORDS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The results of runs: a folder each, with what the list says of it beside its ledger.
+//! The results of runs: a folder each, with its record in the list and its ledger.
 
 use super::events::Figures;
 use super::work::COURSE;
@@ -13,47 +13,47 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the list says of a run is kept as.
+/// The file with a run's record in the list.
 const RECORD: &str = "run.json";
 /// The text that was run.
 const TEXT: &str = "experiment.toml";
-/// What the process wrote that is no event.
+/// What the process wrote to standard error.
 pub(super) const WORDS: &str = "stderr.txt";
-/// Runs that are kept, and bytes of their ledgers: then the oldest go, or, in a folder that the
-/// user has named, no further one begins.
+/// Limits on the runs kept and the bytes of their ledgers: beyond them the oldest are deleted, or, in a
+/// folder that the user has named, no further run starts.
 pub(super) const RUNS_MAX: usize = 200;
 const BYTES_MAX: u64 = 8 << 30;
-/// Ledgers that stay in memory, since whoever looks at a part will look at another.
+/// Ledgers cached in memory, since whoever views a part will view another.
 const READ_MAX: usize = 2;
-/// A longer ledger is only given out as a file.
+/// A longer ledger is only served as a file.
 const LEDGER_MAX: u64 = 1 << 30;
 
-/// How a run stands.
+/// A run's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Stands {
-    /// For its turn.
+pub(super) enum Status {
+    /// In the queue.
     Waiting,
-    /// It runs.
+    /// Running.
     Running,
-    /// It was told to stop, and has not yet.
+    /// Told to stop, and not stopped yet.
     Stopping,
-    /// It is done.
+    /// Done.
     Done,
-    /// It was stopped; it has results as far as it came.
+    /// Stopped; it has results so far.
     Stopped,
-    /// It has no results.
+    /// Failed, without results.
     Failed,
 }
 
-impl Stands {
+impl Status {
     /// Whether nothing more will happen to it.
     pub(super) fn is_over(self) -> bool {
-        matches!(self, Stands::Done | Stands::Stopped | Stands::Failed)
+        matches!(self, Status::Done | Status::Stopped | Status::Failed)
     }
 }
 
-/// What a list says of a run.
+/// A run's record in the list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) id: u64,
@@ -61,18 +61,18 @@ pub(super) struct Record {
     pub(super) experiment: String,
     /// The experiment's own title.
     pub(super) title: String,
-    /// What whoever began it wants to remember it by: what was changed.
+    /// The user's note: what was changed.
     pub(super) note: String,
     pub(super) quick: bool,
-    pub(super) stands: Stands,
+    pub(super) stands: Status,
     /// Why it failed.
     pub(super) words: String,
-    /// What is wrong with the text, each with its place.
+    /// The problems of the text, each with its place.
     pub(super) problems: Vec<Value>,
     pub(super) figures: Option<Figures>,
     /// Bytes of its ledger.
     pub(super) size: u64,
-    /// When it began, in seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub(super) began: u64,
     /// How long it took, in seconds.
     pub(super) took: f64,
@@ -82,7 +82,7 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
-    /// Nobody has named it: it goes when the server ends.
+    /// The user has not named it: it is deleted when the server ends.
     passing: bool,
     read: Mutex<Vec<(u64, Arc<Ledger>)>>,
 }
@@ -102,7 +102,7 @@ impl Store {
         Ok(Store { folder: made.map_err(failed)?, passing, read: Mutex::default() })
     }
 
-    /// The records of earlier servers. What was not over has failed: its process is gone.
+    /// The records of earlier servers. Runs that had not finished have failed: their processes are gone.
     pub(super) fn records(&self) -> Vec<Record> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut records: Vec<Record> = entries
@@ -115,8 +115,8 @@ impl Store {
             })
             .collect();
         for record in records.iter_mut().filter(|record| !record.stands.is_over()) {
-            record.stands = Stands::Failed;
-            record.words = "the program ended before the run did".to_owned();
+            record.stands = Status::Failed;
+            record.words = "the server ended before the run did".to_owned();
         }
         records.sort_by_key(|record| record.id);
         records
@@ -143,11 +143,11 @@ impl Store {
 
     pub(super) fn forget(&self, id: u64) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).retain(|(read, _)| *read != id);
-        // What cannot be removed is not listed any more, and that is what was asked for.
+        // A folder that cannot be deleted is no longer listed, which is what was requested.
         let _ = fs::remove_dir_all(self.path(id));
     }
 
-    /// Which of these runs, oldest first, have to go so that there is room.
+    /// Which of these runs, oldest first, have to be deleted to make room.
     pub(super) fn too_many(&self, records: &[&Record]) -> Vec<u64> {
         let (mut bytes, mut kept, mut go) = (0, 0, Vec::new());
         for record in records.iter().rev() {
@@ -170,7 +170,7 @@ impl Store {
     /// # Errors
     /// There is none, or it is too long to be shown.
     pub(super) fn ledger(&self, id: u64) -> Result<Arc<Ledger>, String> {
-        // Whoever comes meanwhile waits, and finds it read.
+        // Concurrent callers wait, and find it read.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, ledger)) = read.iter().find(|(known, _)| *known == id) {
             return Ok(ledger.clone());
@@ -190,13 +190,13 @@ impl Store {
         Ok(ledger)
     }
 
-    /// How a run went over its time; nothing where it has not come so far.
+    /// A run's figures over simulated time; empty where it has not come that far.
     pub(super) fn course(&self, id: u64) -> Value {
         let text = fs::read(self.path(id).join(COURSE)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// The last words of a run's process, if it had any.
+    /// The last lines that a run's process wrote to standard error, if any.
     pub(super) fn last_words(&self, id: u64) -> String {
         const LENGTH: usize = 2000;
         let text = fs::read(self.path(id).join(WORDS)).unwrap_or_default();
@@ -204,7 +204,7 @@ impl Store {
         text.trim().to_owned()
     }
 
-    /// The folder goes, where nobody has named it.
+    /// Deletes the folder where the user has not named it.
     pub(super) fn close(&self) {
         if self.passing {
             let _ = fs::remove_dir_all(&self.folder);
@@ -212,7 +212,7 @@ impl Store {
     }
 }
 
-/// A file that takes what a process writes besides.
+/// The file for a process's standard error.
 pub(super) fn words_of(folder: &Path) -> Result<File, Complaint> {
     Ok(File::create(folder.join(WORDS))?)
 }
@@ -221,7 +221,7 @@ pub(super) fn words_of(folder: &Path) -> Result<File, Complaint> {
 mod tests {
     use super::*;
 
-    fn record(id: u64, stands: Stands) -> Record {
+    fn record(id: u64, stands: Status) -> Record {
         Record {
             id,
             experiment: "bundled/mm1".to_owned(),
@@ -242,10 +242,10 @@ mod tests {
     fn the_oldest_results_go_and_never_the_newest_or_one_that_runs() {
         let store = Store::new(None).unwrap();
         let mut records: Vec<Record> =
-            (1..=RUNS_MAX as u64 + 2).map(|id| record(id, Stands::Done)).collect();
-        records[0].stands = Stands::Running;
+            (1..=RUNS_MAX as u64 + 2).map(|id| record(id, Status::Done)).collect();
+        records[0].stands = Status::Running;
         assert_eq!(store.too_many(&records.iter().collect::<Vec<_>>()), [2]);
-        let mut huge = [record(1, Stands::Done), record(2, Stands::Done)];
+        let mut huge = [record(1, Status::Done), record(2, Status::Done)];
         huge.iter_mut().for_each(|record| record.size = BYTES_MAX + 1);
         assert_eq!(store.too_many(&huge.iter().collect::<Vec<_>>()), [1]);
         store.close();
@@ -256,15 +256,15 @@ mod tests {
         let space = tempfile::tempdir().unwrap();
         let named = || Store::new(Some(space.path().join("out"))).unwrap();
         let first = named();
-        first.begin(&record(1, Stands::Done), "title = \"x\"").unwrap();
-        first.begin(&record(2, Stands::Running), "").unwrap();
+        first.begin(&record(1, Status::Done), "title = \"x\"").unwrap();
+        first.begin(&record(2, Status::Running), "").unwrap();
         fs::create_dir(first.path(3)).unwrap();
         fs::copy(first.path(1).join(RECORD), first.path(3).join(RECORD)).unwrap();
         assert!(!first.has_room(RUNS_MAX));
         first.close();
         let records = named().records();
         let stands: Vec<_> = records.iter().map(|record| (record.id, record.stands)).collect();
-        assert_eq!(stands, [(1, Stands::Done), (2, Stands::Failed)]);
+        assert_eq!(stands, [(1, Status::Done), (2, Status::Failed)]);
         assert!(records[1].words.contains("ended before"));
     }
 

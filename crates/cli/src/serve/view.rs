@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 /// Paths and resources in a part.
 const PATHS: usize = 20;
 const RESOURCES: usize = 50;
-/// Stages of a path that are shown; whoever wants all of a longer one reads the files.
+/// Stages of a path that are shown; the files have all of a longer one.
 const STAGES: usize = 100;
-/// Lines of each part of a comparison.
+/// Rows of each part of a comparison.
 const LINES: usize = 60;
 /// What-ifs and series.
 const OTHERS: usize = 40;
-/// Paths and resources that have a curve.
+/// Paths and resources that are plotted.
 pub(super) const CURVES: usize = 12;
 
-/// The totals of a ledger, and its paths and resources from these on.
+/// The totals of a ledger, and its paths and resources from these indices on.
 pub(super) fn view(ledger: &Ledger, from_path: usize, from_resource: usize) -> Value {
     let sum = |of: fn(&Path) -> u64| ledger.paths.iter().map(of).sum::<u64>();
     let paths: Vec<Value> = ledger.paths.iter().skip(from_path).take(PATHS).map(path).collect();
@@ -71,7 +71,7 @@ fn resource(resource: &Resource) -> Value {
     })
 }
 
-/// The most used first; equal ones in the order of the ledger.
+/// Busiest first; equal ones in the order of the ledger.
 fn by_use(ledger: &Ledger) -> Vec<&Resource> {
     let mut resources: Vec<&Resource> = ledger.resources.iter().collect();
     let used = |resource: &Resource| resource.utilisation();
@@ -79,7 +79,7 @@ fn by_use(ledger: &Ledger) -> Vec<&Resource> {
     resources
 }
 
-/// Two ledgers, one beside the other, with the change in words.
+/// Two ledgers side by side, with the change in words.
 pub(super) fn comparison(names: [&str; 2], ledgers: [&Ledger; 2]) -> Value {
     let comparison = Comparison::new(names, ledgers);
     let line = |line: &Line| {
@@ -102,7 +102,7 @@ pub(super) fn comparison(names: [&str; 2], ledgers: [&Ledger; 2]) -> Value {
     })
 }
 
-/// Sums up to some instant, from which the figures between two instants follow.
+/// Cumulative sums at an instant; the figures of an interval follow from two of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     at: f64,
@@ -131,7 +131,7 @@ impl Sums {
         }
     }
 
-    /// What happened from `before` until now; `None` where no time has passed.
+    /// The figures from `before` until now; `None` where no time has passed.
     pub(super) fn since(&self, before: &Sums) -> Option<Point> {
         let time = self.at - before.at;
         let packets = self.delivered - before.delivered;

@@ -1,4 +1,4 @@
-//! A run of the page: a process that reads a job, runs it, and tells how it goes.
+//! A run of the page: a process that reads a job, runs it, and reports its progress.
 
 use super::events::{Course, Event, Figures, Job, Live, Progress};
 use super::files::Confined;
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often progress is told, and the ledger at most.
+/// How often progress is reported, and at most the ledger.
 const EVERY: Duration = Duration::from_millis(200);
-/// A run without a server ends after this time, whatever it does.
+/// A run whose server is gone ends after this time, whatever it does.
 const GRACE: Duration = Duration::from_secs(5);
-/// Looks at a run take at most one part in so many of its time.
+/// Sampling a run takes at most this fraction (1/N) of its time.
 const SHARE: u32 = 20;
-/// What the course is kept as.
+/// The file that holds the course.
 pub(super) const COURSE: &str = "course.json";
 
-/// Does one job and tells of it on standard output; says nothing in any other way.
+/// Does one job and reports on standard output only.
 pub(super) fn work(common: &Common) -> Result<Ended, Complaint> {
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
@@ -58,14 +58,14 @@ pub(super) fn work(common: &Common) -> Result<Ended, Complaint> {
         Ok(Ok(event)) => event,
         Ok(Err(Complaint(words))) => Event::Failed { words, problems: Vec::new() },
         Err(_) => {
-            let words = "the model panicked: this is a fault of the program, and not of the file";
+            let words = "the model panicked: this is a bug in the program, not in the file";
             Event::Failed { words: words.to_owned(), problems: Vec::new() }
         }
     });
     Ok(Ended::Done)
 }
 
-/// Stops the run when told to; ends the process when nobody is there any more.
+/// Stops the run when told to; ends the process when the server is gone.
 fn obey(mut input: impl BufRead, watch: &Watch) {
     let mut line = String::new();
     while input.by_ref().take(64).read_line(&mut line).is_ok_and(|length| length > 0) {
@@ -129,17 +129,17 @@ fn figures(ledger: &Ledger) -> Figures {
     }
 }
 
-/// Looks at the run now and then, and tells the server what it sees.
+/// Samples the run periodically and reports to the server.
 struct Sampler {
     watch: Arc<OnceLock<Arc<Watch>>>,
     state: Mutex<Sampling>,
-    /// Of the first run, as bits.
+    /// Share of the first run that is done, as the bits of an `f64`.
     share: AtomicU64,
 }
 
 struct Sampling {
     course: Course,
-    /// Points that were told already.
+    /// Points already reported.
     told: usize,
     sums: Sums,
     looked: Instant,
@@ -168,7 +168,7 @@ impl Sampler {
             return;
         }
         let began = Instant::now();
-        // What does not balance is complained of at the end of the run.
+        // An imbalance is reported at the end of the run.
         let Ok(ledger) = so_far.ledger() else { return };
         let sums = Sums::of(&ledger);
         if let Some(point) = sums.since(&state.sums) {
@@ -198,7 +198,7 @@ impl Sampler {
         self.tell(&Event::Progress(Progress { share, done, of }));
     }
 
-    /// A server that does not listen any more has ended, and then the run ends, too.
+    /// A server that no longer listens has ended, and then the run ends, too.
     fn tell(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else { return };
         line.push(b'\n');

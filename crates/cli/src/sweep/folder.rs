@@ -7,8 +7,8 @@
 //! sweep.json                   a line for each point, with intervals
 //! ```
 //!
-//! A part is written under another name and then renamed; of its two files `runs` comes last. So
-//! whatever interrupts the program, each run is in the data set once or not at all.
+//! A part is written under another name and then renamed; of its two files, `runs` comes last. So
+//! whatever interrupts the program, each run is in the data set exactly once or not at all.
 
 use crate::{Complaint, results};
 use lastmeter_lab::sweep::{self, Plan, Report, Row};
@@ -22,14 +22,14 @@ const PATHS: &str = "paths";
 const RESULT: &str = "sweep.json";
 const EXTENSION: &str = "parquet";
 
-/// The folder of a sweep, which nobody else writes into as long as this is there.
+/// The folder of a sweep, locked against other writers while this exists.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     plan: Plan,
-    /// How many parts there are.
+    /// Number of parts.
     parts: u64,
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     _lock: File,
 }
 
@@ -43,13 +43,13 @@ impl Folder {
         path.join(PLAN).is_file()
     }
 
-    /// Makes the folder of a sweep that begins.
+    /// Creates the folder of a new sweep.
     ///
     /// # Errors
-    /// It holds a sweep already, or cannot be made.
+    /// It holds a sweep already, or cannot be created.
     pub fn create(path: &Path, plan: Plan) -> Result<Folder, Complaint> {
         if Folder::is_there(path) {
-            let hint = "go on with --resume, or choose another folder";
+            let hint = "continue with --resume, or choose another folder";
             return Err(complain(path, format_args!("holds a sweep already: {hint}")));
         }
         for folder in [RUNS, PATHS] {
@@ -64,10 +64,10 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), plan, parts: 0, _lock: lock })
     }
 
-    /// Opens the folder of a sweep that was left, with the rows that it has.
+    /// Opens the folder of an interrupted sweep, with its rows.
     ///
     /// # Errors
-    /// There is none, it cannot be read, or somebody else works on it.
+    /// There is none, it cannot be read, or another process is writing it.
     pub fn open(path: &Path) -> Result<(Folder, Vec<Row>), Complaint> {
         let file = path.join(PLAN);
         let text = fs::read_to_string(&file).map_err(|error| complain(&file, error))?;
@@ -88,7 +88,7 @@ impl Folder {
         &self.plan
     }
 
-    /// Adds rows as one part.
+    /// Appends rows as one part.
     ///
     /// # Errors
     /// A file cannot be written; says which.
@@ -146,7 +146,9 @@ fn lock(path: &Path) -> Result<File, Complaint> {
     let lock = File::open(&file).map_err(|error| complain(&file, error))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(complain(path, "somebody else works on this sweep")),
+        Err(TryLockError::WouldBlock) => {
+            Err(complain(path, "another process is running this sweep"))
+        }
         Err(TryLockError::Error(error)) => Err(complain(&file, error)),
     }
 }

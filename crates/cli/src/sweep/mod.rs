@@ -18,25 +18,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Run an experiment many times, with different values and seeds.
 ///
 /// Every combination of the values of all `--over` is a point; `--zip`, `--random` and `--lhs` choose
-/// points otherwise. Each point is run with as many seeds as `--seeds` says, the same ones at all
-/// points, or until an interval is narrow enough. Uses all cores. With `--out`, the rows stand in a
-/// data set of Parquet files as soon as they are there; Ctrl-C keeps them, and `--resume` goes on.
+/// points otherwise. Each point is run with `--seeds` seeds, the same at all points, or until a
+/// confidence interval is narrow enough. Uses all cores. With `--out`, rows are saved as Parquet files
+/// while the sweep runs; Ctrl-C keeps them, and `--resume` continues.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The file, the folder, or the name of a bundled experiment; with --resume it may be left out
+    /// The file, the folder, or the name of a bundled experiment; optional with --resume
     #[arg(required_unless_present = "resume")]
     experiment: Option<String>,
     /// What varies: KEY=VALUE,VALUE or KEY=LOW..HIGH or KEY=LOW..HIGH log, with `/ N` for N values
     #[arg(long = "over", value_name = "KEY=VALUES")]
     overs: Vec<String>,
-    /// Change one thing in all runs; may be given several times
+    /// Override one value in all runs; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// Take the first values of all --over together, then the second ones, and so on
+    /// Combine the first values of all --over, then the second ones, and so on
     #[arg(long, conflicts_with_all = ["random", "lhs"])]
     zip: bool,
-    /// Draw N points
+    /// Draw N random points
     #[arg(long, value_name = "N", conflicts_with = "lhs")]
     random: Option<u64>,
     /// Draw N points of a Latin hypercube
@@ -45,16 +45,16 @@ pub(crate) struct Arguments {
     /// Run each point with N seeds [default: 1, or 5 with --until]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// Then run it until the 95 % interval is so narrow: 'goodput 2 %', 'latency 5 us'
+    /// Repeat until the 95 % confidence interval is this narrow: 'goodput 2 %', 'latency 5 us'
     #[arg(long, value_name = "MEASURE WIDTH")]
     until: Option<String>,
-    /// With --until: give a point up after N runs [default: 200]
+    /// With --until: give up on a point after N runs [default: 200]
     #[arg(long, value_name = "N", requires = "until")]
     most: Option<u64>,
     /// Write plan.json, sweep.json and the data sets runs/ and paths/ into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Go on with the sweep in --out
+    /// Continue the sweep in --out
     #[arg(long, requires = "out")]
     resume: bool,
     /// Run on a cluster: the address of a Dask scheduler, `local:N`, or `slurm:N` for N jobs
@@ -71,15 +71,15 @@ Examples:
   lastmeter sweep mm1 --over traffic.customers.poisson.rate='6.4 Gbit/s' --until 'latency 2 %'
   lastmeter sweep --resume --out out";
 
-/// A sweep that is about to begin, or to go on.
-struct Begun {
+/// A sweep that is about to start or continue.
+struct Prepared {
     plan: Plan,
     folder: Option<Folder>,
     rows: Vec<Row>,
 }
 
 pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    let Begun { plan, mut folder, mut rows } = begin(common, arguments)?;
+    let Prepared { plan, mut folder, mut rows } = begin(common, arguments)?;
     let out = arguments.out.as_deref();
     if let (Some(address), Some(out)) = (&arguments.cluster, out) {
         drop(folder);
@@ -122,12 +122,12 @@ pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     Ok(if done { Ended::Done } else { Ended::Short })
 }
 
-/// The plan that the arguments mean, or that the folder holds.
-fn begin(common: &Common, arguments: &Arguments) -> Result<Begun, Complaint> {
+/// The plan from the arguments, or from the folder.
+fn begin(common: &Common, arguments: &Arguments) -> Result<Prepared, Complaint> {
     let asked = match &arguments.experiment {
         Some(named) => Some(plan(common, arguments, named)?),
         None if arguments.overs.is_empty() => None,
-        None => return Err(Complaint("--over goes with an experiment: name it too".to_owned())),
+        None => return Err(Complaint("--over requires an experiment: name it too".to_owned())),
     };
     match (&arguments.out, asked) {
         (Some(out), asked) if arguments.resume && Folder::is_there(out) => {
@@ -137,7 +137,7 @@ fn begin(common: &Common, arguments: &Arguments) -> Result<Begun, Complaint> {
                 let out = out.display();
                 return Err(Complaint(format!(
                     "`{out}` holds another sweep ({}, {} points, {} seeds from {}); this would be \
-                     ({}, {} points, {} seeds from {}): leave the experiment out to go on with it",
+                     ({}, {} points, {} seeds from {}): omit the experiment to continue that one",
                     plan.design,
                     plan.points.len(),
                     plan.replicates,
@@ -148,15 +148,15 @@ fn begin(common: &Common, arguments: &Arguments) -> Result<Begun, Complaint> {
                     other.seed,
                 )));
             }
-            Ok(Begun { plan, folder: Some(folder), rows })
+            Ok(Prepared { plan, folder: Some(folder), rows })
         }
         (Some(out), Some(plan)) => {
             let folder = Folder::create(out, plan.clone())?;
-            Ok(Begun { plan, folder: Some(folder), rows: Vec::new() })
+            Ok(Prepared { plan, folder: Some(folder), rows: Vec::new() })
         }
-        (None, Some(plan)) => Ok(Begun { plan, folder: None, rows: Vec::new() }),
+        (None, Some(plan)) => Ok(Prepared { plan, folder: None, rows: Vec::new() }),
         (Some(out), None) => {
-            Err(Complaint(format!("there is no sweep in `{}` to go on with", out.display())))
+            Err(Complaint(format!("there is no sweep in `{}` to continue", out.display())))
         }
         (None, None) => Err(Complaint("name an experiment".to_owned())),
     }
@@ -166,7 +166,7 @@ fn plan(common: &Common, arguments: &Arguments, named: &str) -> Result<Plan, Com
     let found = world::experiment(named)?;
     let factors: Vec<Factor> =
         arguments.overs.iter().map(|text| Factor::parse(text)).collect::<Result<_, _>>()?;
-    // The drawing of points has a seed of its own, so that --seed moves both.
+    // Points are drawn from a stream of their own, seeded by --seed.
     let drawn = common.seed.unwrap_or(1);
     let (points, words) = match (arguments.zip, arguments.random, arguments.lhs) {
         (true, ..) => (design::list(&factors)?, "values taken together".to_owned()),
@@ -201,13 +201,13 @@ fn plan(common: &Common, arguments: &Arguments, named: &str) -> Result<Plan, Com
     Plan::new(request, &disk).map_err(|problems| run::complaint(common, &problems))
 }
 
-/// So that a sweep goes on wherever the program is started.
+/// Absolute, so that a sweep can be continued from any working directory.
 fn absolute(folder: &Path) -> Result<PathBuf, Complaint> {
     std::path::absolute(folder)
         .map_err(|error| Complaint(format!("`{}`: {error}", folder.display())))
 }
 
-/// The Python package speaks to clusters; it goes on with the sweep in the folder.
+/// The Python package talks to clusters; it continues the sweep in the folder.
 fn cluster(common: &Common, address: &str, out: &Path) -> Result<Ended, Complaint> {
     let python = std::env::var_os("LASTMETER_PYTHON").unwrap_or_else(|| "python3".into());
     let mut command = std::process::Command::new(&python);

@@ -7,20 +7,20 @@ use lastmeter_lab::sweep::{self, Plan, Row, Schedule};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A part is written at most so often ...
+/// A part is written at most this often ...
 const EVERY: Duration = Duration::from_secs(2);
-/// ... and at most after this share of the time that the sweep takes already, so that there are
-/// hundreds of parts and not thousands.
+/// ... and not before this share of the sweep's elapsed time, so that there are hundreds of parts and not
+/// thousands.
 const SHARE: f64 = 0.02;
 
-/// Rows that are not in the folder yet.
+/// Rows not in the folder yet.
 struct Pending {
     rows: Vec<Row>,
     written: Instant,
 }
 
-/// Does what is left of a sweep, until it is done or the crew's watch is stopped; gives the rows
-/// that were added. Whatever happens, those that were done are in the folder when this returns.
+/// Does the rest of a sweep, until it is done or stopped through the crew's watch; returns the rows added.
+/// Whatever happens, finished rows are in the folder when this returns.
 ///
 /// # Errors
 /// A part of the data set cannot be written.

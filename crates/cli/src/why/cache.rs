@@ -1,4 +1,4 @@
-//! The calibration of this host: from the cache while it holds, else made again, and why.
+//! The calibration of this host: from the cache while it is valid, else measured again, and why.
 
 use crate::{Complaint, output};
 use lastmeter_live::calibrate::{self, Calibration};
@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds for which a calibration holds: kernels and machines are patched about monthly.
+/// Seconds for which a calibration is valid: kernels and machines are patched about monthly.
 const AGE_MAX: u64 = 30 * 24 * 3600;
-/// CPUs' worth of others beyond which the constants are not the host's own, as predictions have it.
+/// Load of other programs, in CPUs, beyond which constants are not the host's own; as for predictions.
 const BUSY: f64 = 0.5;
 
-/// Where the calibration is kept: `$XDG_CACHE_HOME` or `~/.cache`.
+/// Where the calibration is cached: `$XDG_CACHE_HOME` or `~/.cache`.
 pub(crate) fn path() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let folder = match set("XDG_CACHE_HOME") {
@@ -23,23 +23,23 @@ pub(crate) fn path() -> Option<PathBuf> {
 }
 
 /// A calibration, and how it came about.
-pub(crate) struct Held {
+pub(crate) struct HostCalibration {
     pub(crate) calibration: Calibration,
-    /// In words for the user.
+    /// As a message for the user.
     pub(crate) words: String,
-    /// Whether it was made just now.
+    /// Whether it was measured just now.
     pub(crate) new: bool,
 }
 
-/// The cached calibration, or why it does not hold.
-fn cached(path: &Path) -> Result<Held, String> {
+/// The cached calibration, or why it is not valid.
+fn cached(path: &Path) -> Result<HostCalibration, String> {
     let text = fs::read_to_string(path).map_err(|_| "there is none yet".to_owned())?;
     let calibration = Calibration::from_toml(&text).map_err(|error| error.to_string())?;
     if !calibration.host.is_here().map_err(|error| error.to_string())? {
-        return Err("the last one was made on another machine or kernel".to_owned());
+        return Err("the last one is of another machine or kernel".to_owned());
     }
     if calibration.references.is_empty() {
-        return Err("the last one kept no reference transfers".to_owned());
+        return Err("the last one has no reference transfers".to_owned());
     }
     let age = now().saturating_sub(calibration.host.date);
     if age > AGE_MAX {
@@ -54,7 +54,7 @@ fn cached(path: &Path) -> Result<Held, String> {
         _ => format!("{} days", age / 86_400),
     };
     let words = format!("Calibration from {age} ago ({}).", path.display());
-    Ok(Held { calibration, words, new: false })
+    Ok(HostCalibration { calibration, words, new: false })
 }
 
 /// Whether the next run will calibrate.
@@ -62,26 +62,26 @@ pub(crate) fn is_cold() -> bool {
     path().is_none_or(|path| cached(&path).is_err())
 }
 
-/// The calibration that holds, or a new one, which is kept for the next time.
-pub(crate) fn calibration() -> Result<Held, Complaint> {
+/// The valid calibration, or a new one, which is cached.
+pub(crate) fn calibration() -> Result<HostCalibration, Complaint> {
     let place = path();
     let why = match place.as_deref().map(cached) {
         Some(Ok(held)) => return Ok(held),
         Some(Err(why)) => why,
-        None => "there is no home to keep one in".to_owned(),
+        None => "there is no home directory to keep one in".to_owned(),
     };
     let calibration = calibrate::run()?;
     let kept = place.as_deref().map(|path| keep(path, &calibration));
     let kept = match (kept, place) {
-        (Some(Ok(())), Some(path)) => format!("kept in {}", path.display()),
-        (Some(Err(Complaint(error))), _) => format!("not kept: {error}"),
-        _ => "not kept".to_owned(),
+        (Some(Ok(())), Some(path)) => format!("saved in {}", path.display()),
+        (Some(Err(Complaint(error))), _) => format!("not saved: {error}"),
+        _ => "not saved".to_owned(),
     };
     let words = format!("Calibrated this host, because {why}; {kept}.");
-    Ok(Held { calibration, words, new: true })
+    Ok(HostCalibration { calibration, words, new: true })
 }
 
-/// Writes a calibration; whoever reads meanwhile sees the old or the new one.
+/// Writes a calibration atomically.
 pub(crate) fn keep(path: &Path, calibration: &Calibration) -> Result<(), Complaint> {
     let complain =
         |error: std::io::Error| Complaint(format!("cannot write `{}`: {error}", path.display()));
@@ -100,26 +100,29 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The host in words, for headers.
+/// The host's name, for headings.
 pub(crate) fn words(calibration: &Calibration) -> String {
     let host = &calibration.host;
     format!("{}, {} cores, Linux {}", host.model, host.cores, host.kernel)
 }
 
-/// A calibration moved to what the machine does this minute; a new one is left as it is.
-pub(crate) fn refreshed(mut held: Held, hosts: &mut Hosts) -> Result<Held, Complaint> {
+/// A cached calibration scaled to the machine's present speed; a new one is left as it is.
+pub(crate) fn refreshed(
+    mut held: HostCalibration,
+    hosts: &mut Hosts,
+) -> Result<HostCalibration, Complaint> {
     if !held.new {
         let change = calibrate::refresh(hosts, &mut held.calibration)?;
         let percent = change * 100.0;
         held.words += &format!(
-            " Ten reference transfers repeated now cost up to {percent:.0} % more or less; the \
-             others are moved with them."
+            " Ten reference transfers, repeated now, differ by up to {percent:.0} %; the others \
+             are scaled accordingly."
         );
     }
     Ok(held)
 }
 
-/// Prints how a calibration came about, where people read.
-pub(crate) fn say(held: &Held) {
+/// Prints how a calibration came about, on standard error.
+pub(crate) fn say(held: &HostCalibration) {
     output::note(&held.words);
 }

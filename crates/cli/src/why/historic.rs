@@ -1,4 +1,4 @@
-//! A transfer between two hosts of another time, modelled from their profiles; beside today's.
+//! A transfer between two hosts of another era, modelled from their profiles; compared with this host's.
 
 use super::{Arguments, own};
 use crate::threads::Threads;
@@ -12,8 +12,8 @@ use lastmeter_ledger::Ledger;
 use lastmeter_why::{beside, reach};
 use std::sync::Arc;
 
-/// The packets and messages of the measurements that such profiles come from, where nothing else
-/// is said: 14 KB segments, and sends from which on throughput no longer rises (J-79).
+/// Default packets and messages, from the measurements behind such profiles: 14 KB segments, and sends
+/// beyond which throughput no longer rises (J-79).
 const PACKET: Bytes = Bytes::from_kib(14);
 const MESSAGE: Bytes = Bytes::from_kib(4);
 
@@ -27,7 +27,7 @@ pub(super) fn explain(
     let message = arguments.transfer.message().unwrap_or(MESSAGE);
     let threads = Threads::new(common.threads)?;
     let disk = Disk::new(None);
-    // An adapter that takes less gets as much as it takes; what is wrong with a pair is said below.
+    // An adapter that takes less gets as much as it takes; problems of the pair are reported below.
     let longest =
         || Pair::read(host, adapter, &disk).map_or(PACKET, |pair| pair.adapter.packet_max);
     let packet = arguments.packet.unwrap_or_else(|| PACKET.min(longest()));
@@ -50,7 +50,7 @@ pub(super) fn explain(
     Ok(Ended::Done)
 }
 
-/// Which host carries a rate (J-88).
+/// Which hosts carry a rate (J-88).
 pub(super) fn reach(common: &Common, adapter: &str, target: Rate) -> Result<Ended, Complaint> {
     let threads = Threads::new(common.threads)?;
     let disk = Disk::new(None);

@@ -17,41 +17,40 @@ use std::path::PathBuf;
 /// Explain a transfer on this machine: which side and resource limit it, and what would help.
 ///
 /// Runs a transfer between two processes in network namespaces of their own, measures each of its
-/// stages by leaving it away, predicts what changes would buy, applies the best one, and prints
-/// predicted beside measured. Needs no rights where user namespaces are allowed.
+/// stages by leaving it out, predicts what changes would buy, applies the best one, and prints
+/// predicted beside measured. Needs no privileges where user namespaces are allowed.
 ///
 /// With `-- COMMAND`, follows the TCP connections of that command and its children instead, and
-/// says what limited them when it ends. The exit status is then the command's own, or 128 and the
+/// reports what limited them when it ends. The exit status is then the command's own, or 128 plus the
 /// signal that ended it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     transfer: options::Transfer,
-    /// Predict this change instead of the best one, `mtu=4000`; `list` names them all
+    /// Predict this change instead of the best one, e.g. `mtu=4000`; `list` prints them all
     #[arg(long, value_name = "CHANGE")]
     what_if: Option<String>,
-    /// Apply the change of --what-if, and measure
+    /// Apply the change of --what-if and measure it
     #[arg(long, requires = "what_if")]
     apply: bool,
-    /// Say how a stage or a figure is measured
+    /// Explain how a stage or a figure is measured
     #[arg(long, value_name = "STAGE", conflicts_with_all = ["what_if", "validate"])]
     explain: Option<String>,
-    /// Predict and measure ten settings, and say how far the predictions hold
+    /// Predict and measure ten settings, and report how accurate the predictions are
     #[arg(long, conflicts_with = "what_if")]
     validate: bool,
-    /// Model a host of another time instead: a profile of profiles/hosts
+    /// Model a historic host instead: a profile in profiles/hosts
     #[arg(long, value_name = "PROFILE", requires = "adapter", conflicts_with_all = MODELLED)]
     host: Option<String>,
-    /// The adapter in it: a profile of profiles/adapters, or two of them: afterburner+jetstream has the
-    /// link of the second
+    /// Its adapter: a profile in profiles/adapters, or two: afterburner+jetstream has the link of the second
     #[arg(long, value_name = "PROFILE")]
     adapter: Option<String>,
-    /// Which hosts carry this rate over --adapter, and how many times as fast the others would have to be
+    /// Find which hosts carry this rate over --adapter, and how much faster the others would have to be
     #[arg(long, value_name = "RATE", requires = "adapter", conflicts_with = "host",
           value_parser = options::rate)]
     reach: Option<Rate>,
-    /// Data in each packet of the modelled transfer [default: 14 KiB, or less where the adapter takes no more]
+    /// Data per packet of the modelled transfer [default: 14 KiB, or the adapter's limit]
     #[arg(long, value_name = "SIZE", requires = "host", value_parser = options::size)]
     packet: Option<Bytes>,
     /// Measure the same on this machine, and print both side by side
@@ -60,14 +59,14 @@ pub(crate) struct Arguments {
     /// Write ledger.json, ledger.html, tables in Parquet and model.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Somebody's program instead: what limited its TCP connections
+    /// Explain this program instead: what limited its TCP connections
     #[arg(last = true, value_name = "COMMAND", num_args = 1.., conflicts_with_all = ALONE)]
     command: Vec<OsString>,
 }
 
-/// What makes no sense for somebody else's program.
+/// Options that conflict with a command.
 const ALONE: [&str; 5] = ["what_if", "apply", "explain", "validate", "host"];
-/// What makes no sense for a modelled host.
+/// Options that conflict with a modelled host.
 const MODELLED: [&str; 4] = ["what_if", "apply", "explain", "validate"];
 
 const EXAMPLES: &str = "\
@@ -79,7 +78,7 @@ Examples:
   lastmeter why --validate                        how far the predictions hold
   lastmeter why --host hp9000-730 --adapter afterburner --beside this
   lastmeter why --reach '1 Gbit/s' --adapter afterburner+jetstream
-                                                  which host first carries that
+                                                  the first host that carries this rate
   lastmeter why -- iperf3 -c HOST                 what limited somebody's program";
 
 pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -93,16 +92,16 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         }
         (None, Some(adapter), Some(target)) => return historic::reach(common, adapter, target),
         (None, Some(_), None) => {
-            return Err(Complaint("--adapter goes with --host or with --reach".to_owned()));
+            return Err(Complaint("--adapter requires --host or --reach".to_owned()));
         }
         _ => {}
     }
     if let Some(name) = &arguments.explain {
         return own::explain_figure(common, arguments, name);
     }
-    if !arguments.command.is_empty() && !arguments.transfer.is_unsaid() {
-        let right = "leave the options before `--` away, or the command after it";
-        let wrong = "a command brings its own transfer, which nobody here can set";
+    if !arguments.command.is_empty() && !arguments.transfer.is_default() {
+        let right = "leave out the options before `--`, or the command after it";
+        let wrong = "a command makes its own transfer, which these options cannot set";
         return Err(Complaint(format!("{wrong}: {right}")));
     }
     match arguments.command.as_slice() {
@@ -112,7 +111,7 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     }
 }
 
-/// Every change that may be written.
+/// The list of all changes.
 fn list() -> String {
     let mut text = String::from("Changes for --what-if; those marked * can only be predicted:\n");
     for (_, example, words) in change::NAMES {

@@ -1,11 +1,11 @@
-//! The options that say what transfer is meant.
+//! The options that describe the transfer.
 
 use crate::Complaint;
 use clap::Parser;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate};
 use lastmeter_live::transfer::{Placement, Setting, Workload};
 
-/// A transfer; what is not said is as in the plain one: a stream of 64 KiB messages, MTU 1500.
+/// A transfer; defaults: a stream of 64 KiB messages, MTU 1500.
 #[derive(clap::Args, PartialEq)]
 pub(super) struct Transfer {
     /// What the applications do
@@ -23,19 +23,19 @@ pub(super) struct Transfer {
     /// SO_RCVBUF [default: the kernel chooses]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     receive_buffer: Option<Bytes>,
-    /// Each packet alone: no GSO, no GRO
+    /// No GSO, no GRO: each packet by itself
     #[arg(long)]
     no_offload: bool,
-    /// Connections beside each other
+    /// Number of parallel connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     streams: u32,
     /// Both ends on one core
     #[arg(long, conflicts_with = "other_core")]
     same_core: bool,
-    /// The ends on different cores, as is usual where there are two
+    /// Ends on different cores, the default where there are two
     #[arg(long)]
     other_core: bool,
-    /// How long the transfer is measured
+    /// How long to measure the transfer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1 s")]
     duration: Duration,
 }
@@ -44,7 +44,7 @@ pub(super) struct Transfer {
 enum Work {
     /// Message after message; TCP may merge them
     Stream,
-    /// Each message waits for an answer
+    /// Each message waits for a reply
     Request,
     /// Each message is sent at once (TCP_NODELAY)
     Small,
@@ -62,20 +62,20 @@ fn time(text: &str) -> Result<Duration, String> {
     Duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// A command line that says nothing of the transfer.
+/// A command line without options for the transfer.
 #[derive(clap::Parser)]
-struct Unsaid {
+struct NoOptions {
     #[command(flatten)]
     transfer: Transfer,
 }
 
 impl Transfer {
-    /// Whether the user said nothing of it.
-    pub(super) fn is_unsaid(&self) -> bool {
-        Unsaid::try_parse_from(["why"]).is_ok_and(|unsaid| unsaid.transfer == *self)
+    /// Whether the user set none of it.
+    pub(super) fn is_default(&self) -> bool {
+        NoOptions::try_parse_from(["why"]).is_ok_and(|none| none.transfer == *self)
     }
 
-    /// The size of each send, where the user said one.
+    /// The size of each send, where the user set one.
     pub(super) fn message(&self) -> Option<Bytes> {
         self.message
     }
@@ -103,8 +103,8 @@ impl Transfer {
         };
         setting.check()?;
         if !several && !same {
-            let right = "leave --other-core away";
-            return Err(Complaint(format!("there is one core only: {right}")));
+            let right = "leave out --other-core";
+            return Err(Complaint(format!("there is only one core: {right}")));
         }
         Ok(setting)
     }

@@ -1,4 +1,4 @@
-//! A transfer of our own: measured, taken apart, predicted, changed and measured again.
+//! A transfer of our own: measured, broken down into stages, predicted, changed and measured again.
 
 use super::steps::Steps;
 use super::{Arguments, cache};
@@ -17,16 +17,16 @@ use lastmeter_why::what_if::{self, Candidate};
 use lastmeter_why::{beside, explain, model, own};
 use std::time::{Duration, Instant};
 
-/// How long a transfer is repeated while other programs disturb it.
+/// How long a transfer is retried while other programs disturb it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Everything that was found out.
+/// All findings.
 struct Found {
     measured: Measurement,
     stages: Stages,
     prediction: Prediction,
     candidates: Vec<Candidate>,
-    /// The one that was chosen or asked for.
+    /// The one that was chosen or requested.
     chosen: Option<usize>,
     profile: Source,
     host: String,
@@ -88,17 +88,17 @@ pub(super) fn explain_figure(
     Ok(Ended::Done)
 }
 
-/// The change that the user asks for, refused before anything is measured if it cannot be.
+/// The change that the user requests, rejected before any measurement if it is impossible.
 fn asked(text: &str, apply: bool, setting: &Setting) -> Result<Change, Complaint> {
     let change = Change::parse(text).map_err(Complaint)?;
     let changed = change.setting(setting);
     changed.check()?;
     if apply && !change.is_soft() {
-        let words = "it can only be predicted: leave --apply away";
+        let words = "it can only be predicted: leave out --apply";
         return Err(Complaint(format!("`{text}` cannot be applied to this machine, {words}")));
     }
     if change.is_soft() && changed == *setting {
-        return Err(Complaint(format!("`{text}` changes nothing: the transfer is so already")));
+        return Err(Complaint(format!("`{text}` changes nothing: the transfer has it already")));
     }
     Ok(change)
 }
@@ -113,7 +113,7 @@ fn find(setting: &Setting, asked: Option<Change>, apply: bool) -> Result<Found, 
     let prediction = predict(calibration, setting)?;
     steps.next("measuring the transfer");
     let measured = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
-    steps.next("taking it apart, stage by stage");
+    steps.next("measuring stage by stage");
     let stages = stages::measure(&mut hosts, setting)?;
     let mut changes = change::candidates(setting);
     if let Some(change) = asked.filter(|change| !changes.contains(change)) {
@@ -126,7 +126,7 @@ fn find(setting: &Setting, asked: Option<Change>, apply: bool) -> Result<Found, 
         None => what_if::best(&candidates),
     };
     if let Some(candidate) = chosen.filter(|_| apply).map(|place| &mut candidates[place]) {
-        steps.next("applying one of them");
+        steps.next("applying a change");
         let changed = candidate.change.setting(setting);
         let after = hosts.run_quiet(&changed, Instant::now() + PATIENCE)?;
         what_if::applied(candidate, &after);

@@ -1,4 +1,4 @@
-//! Somebody else's program: run, followed from outside, and explained when it ends.
+//! The user's program: run, observed from outside, and explained when it ends.
 
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_ledger as report;
@@ -23,7 +23,7 @@ pub(super) fn observe(
     let mut child = Command::new(program);
     child.args(arguments);
     if common.json {
-        // Standard output is the ledger's.
+        // Standard output is for the ledger.
         child.stdout(Stdio::from(io::stderr()));
     }
     let child = child.spawn().map_err(|error| {
@@ -46,16 +46,16 @@ pub(super) fn observe(
     }
     Ok(match seen.status {
         Some(0) => Ended::Done,
-        // Statuses are a byte wide; what ended by a signal is told as shells do.
+        // Exit statuses are one byte; a signal is reported as shells do.
         Some(status) => Ended::Status(u8::try_from(status).unwrap_or(1)),
         None => Ended::Status(seen.signal.and_then(|s| u8::try_from(128 + s).ok()).unwrap_or(1)),
     })
 }
 
-/// The first interrupt goes to the command, which ends and is explained; the second ends us.
+/// The first interrupt goes to the command, which ends and is explained; the second ends this program.
 fn pass_on_interrupts(pid: u32) {
     let asked = AtomicBool::new(false);
-    // There is one handler only, and this command sets it once.
+    // There is only one handler, and this command sets it once.
     let _ = ctrlc::set_handler(move || {
         if asked.swap(true, Ordering::Relaxed) {
             std::process::exit(130);

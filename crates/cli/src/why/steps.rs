@@ -1,4 +1,4 @@
-//! What is being done, on standard error where that is a terminal.
+//! Progress by steps, on standard error where that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
@@ -10,7 +10,7 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Steps(ProgressBar);
 
 impl Steps {
-    /// So many steps.
+    /// A bar of this many steps.
     pub(super) fn new(count: u64) -> Steps {
         let bar = ProgressBar::new(count); // Draws nothing where standard error is no terminal.
         let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len}  {elapsed}");
@@ -25,7 +25,7 @@ impl Steps {
         self.0.inc(1);
     }
 
-    /// Runs what prints, without the bar in its way.
+    /// Hides the bar while `f` prints.
     pub(super) fn aside(&self, print: impl FnOnce()) {
         self.0.suspend(print);
     }

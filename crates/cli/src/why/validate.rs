@@ -1,4 +1,4 @@
-//! How far predictions hold on this host: ten settings, and three changes of each.
+//! How accurate predictions are on this host: ten settings, and three changes of each.
 
 use super::cache;
 use super::steps::Steps;
@@ -25,10 +25,10 @@ pub(super) fn validate(common: &Common) -> Result<Ended, Complaint> {
     let mut rows = Vec::new();
     for (name, setting) in settings {
         steps.next("predicting and measuring");
-        // A machine is not equally fast every minute; no setting of the table is a reference.
+        // A machine's speed drifts; no setting of the table is a reference.
         calibrate::refresh(&mut hosts, &mut held.calibration)?;
         let row = row(&mut hosts, &held.calibration, name, &setting)?;
-        // Each row as it comes: who interrupts keeps what there is.
+        // Each row as it comes, so that an interrupt loses none.
         steps.aside(|| match common.json {
             true => output::print(&serde_json::to_string(&row).unwrap_or_default()),
             false => output::print(&ranking::line(&row, width)),

@@ -1,6 +1,6 @@
-//! The agent: waits on a host for drivers, and sends and counts as they say.
+//! The agent: waits on a host for drivers, and sends and counts as they request.
 
-use super::message::{Answer, send};
+use super::message::{Reply, send};
 use super::session;
 use crate::error::{Doing, Error, Result};
 use lastmeter_engine::Control;
@@ -8,11 +8,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most sessions at once; further drivers are told to come again.
+/// The most sessions at once; further drivers are refused.
 pub const SESSIONS_MAX: usize = 4;
 /// The longest token.
 pub const TOKEN_LEN_MAX: usize = 256;
-/// How soon a stop is noticed.
+/// How often it checks for a stop.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// An agent that listens.
@@ -23,36 +23,36 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Listens at this address; a token must be given where others than this machine can ask.
+    /// Listens on this address; a token is required unless it is a loopback address.
     ///
     /// # Errors
-    /// The address cannot be had, or a token is missing or no token.
+    /// The address is not available, or the token is missing or malformed.
     pub fn bind(at: SocketAddr, token: Option<String>) -> Result<Agent> {
         if let Some(token) = &token {
             check_token(token)?;
         } else if !at.ip().is_loopback() {
-            let found = format!("missing, and {} is not on this machine alone", at.ip());
-            let expected = "given, as --token or --token-file, for whoever may ask".to_owned();
+            let found = format!("missing, and {} is not a loopback address", at.ip());
+            let expected = "given by --token or --token-file".to_owned();
             return Err(Error::Setting { name: "token", found, expected });
         }
         let listener = TcpListener::bind(at)
-            .doing(|| format!("listening at {at} (port 0 takes any free one)"))?;
-        listener.set_nonblocking(true).doing(|| format!("listening at {at}"))?;
+            .doing(|| format!("listening on {at} (port 0 picks any free one)"))?;
+        listener.set_nonblocking(true).doing(|| format!("listening on {at}"))?;
         Ok(Agent { listener, token })
     }
 
     /// Where it listens.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel does not report it.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().doing(|| "asking for the agent's address".to_owned())
+        self.listener.local_addr().doing(|| "reading the agent's address".to_owned())
     }
 
-    /// Serves drivers until `control` says stop; `tell` hears what each of them did.
+    /// Serves drivers until `control` says stop; `tell` gets a line on each of them.
     ///
     /// # Errors
-    /// When nobody can be waited for any more.
+    /// When it can no longer wait for drivers.
     pub fn serve(&self, control: &Control, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {
         let sessions = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -63,7 +63,7 @@ impl Agent {
                     Err(rustix::io::Errno::INTR) => 0,
                     Err(error) => return Err(error).doing(|| "waiting for drivers".to_owned()),
                 };
-                // A driver that has gone again is no fault of this agent.
+                // A driver that has left again is not an error of this agent.
                 let Some((stream, from)) =
                     (found > 0).then(|| self.listener.accept().ok()).flatten()
                 else {
@@ -93,11 +93,11 @@ impl Agent {
 
 fn busy(mut stream: TcpStream) {
     let _ = stream.set_write_timeout(Some(std::time::Duration::from_millis(100)));
-    let why = format!("this agent serves {SESSIONS_MAX} drivers already");
-    let _ = send(&mut stream, &Answer::Refused { why });
+    let why = format!("this agent already serves {SESSIONS_MAX} drivers");
+    let _ = send(&mut stream, &Reply::Refused { why });
 }
 
-/// Refuses a token that would be none.
+/// Rejects a malformed token.
 ///
 /// # Errors
 /// It is empty, too long, or has spaces.
@@ -108,7 +108,7 @@ pub fn check_token(token: &str) -> Result<()> {
         false => Err(Error::Setting {
             name: "token",
             found: format!("{} characters", token.chars().count()),
-            expected: format!("1 to {TOKEN_LEN_MAX} printed characters without spaces"),
+            expected: format!("1 to {TOKEN_LEN_MAX} printable characters without spaces"),
         }),
     }
 }

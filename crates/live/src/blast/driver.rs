@@ -1,12 +1,12 @@
-//! The driver: tells agents what a plan asks of them, lets them begin together, and collects.
+//! The driver: gives agents their part of a plan, starts them together, and collects their reports.
 //!
-//! Agents on this machine begin at one instant of the clock that all of them read; others so long
-//! after they were told that half a round trip is made up for. An agent that is gone in the middle
-//! ends nothing: what the others say is reported, and of it what it said last.
+//! Agents on this machine start at one instant of the clock they share; others after a delay that
+//! compensates for half a round trip. Losing an agent during the run ends nothing: the others' reports
+//! are complete, and its own ends with its last message.
 
 use super::agent::Agent;
 use super::clock;
-use super::message::{Answer, Ask, Heard, LINE_MAX, Lines, SinkJob, SourceJob, VERSION};
+use super::message::{LINE_MAX, Lines, Received, Reply, Request, SinkJob, SourceJob, VERSION};
 use super::message::{send, shown};
 use super::plan::{At, Flow, Host, Plan};
 use super::report::{FlowOutcome, Outcome};
@@ -18,49 +18,49 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs}
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// The shape of what a run gives.
+/// The schema of a run's result.
 pub const SCHEMA: &str = "lastmeter.blast/1";
 
-/// How long connecting to an agent may take.
+/// Timeout for connecting to an agent.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// How long an agent may take to answer before the run.
+/// Timeout for an agent's reply before the run.
 const SETUP_MAX: Duration = Duration::from_secs(10);
-/// How long a sink is looked for, and all of an agent's sinks one after the other.
+/// Timeouts for probing one sink, and all of an agent's sinks in sequence.
 const AIM_MAX: Duration = Duration::from_secs(30);
-/// How long a message may take to be taken off.
+/// Timeout for sending a message.
 const WRITE_MAX: Duration = Duration::from_secs(5);
-/// An agent that is not heard of for so long while it runs is given up.
+/// An agent silent for this long during the run is given up.
 const QUIET_MAX: Duration = Duration::from_secs(6);
-/// Between telling the agents and the beginning: all must have heard by then.
+/// From telling the agents to the start: all must have heard by then.
 const LEAD: Duration = Duration::from_millis(200);
 /// How much longer than planned a run may take.
 const SLACK: Duration = Duration::from_secs(10);
-/// How often the driver looks whether it shall stop.
+/// How often the driver checks for a stop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// An agent as the driver sees it.
+/// The driver's view of an agent.
 struct Peer {
     host: String,
     stream: TcpStream,
     lines: Lines,
     clock: String,
     rtt: Duration,
-    /// Packets of its sources and its sinks, as it said last.
+    /// Packets of its sources and its sinks, as last reported.
     progress: (Vec<u64>, Vec<u64>),
     gone: bool,
 }
 
-/// What was heard while agents run.
+/// An event while agents run.
 enum Event {
-    Said(usize, Answer),
+    Said(usize, Reply),
     Gone(usize, String),
 }
 
-/// Carries out a plan. `tell` hears what share of the time is over; `control` ends the run early.
+/// Runs a plan. `tell` gets the share of the time that is over; `control` ends the run early.
 ///
 /// # Errors
-/// The plan asks for what cannot be, or an agent cannot be reached, refuses, or does not reach
-/// another before the run has begun.
+/// The plan is invalid, or an agent cannot be reached, refuses, or cannot reach another before the run
+/// starts.
 pub fn run(plan: &Plan, control: &Control, tell: &(dyn Fn(f64) + Sync)) -> Result<Outcome> {
     plan.check()?;
     let here = plan.hosts.iter().any(|host| host.at == At::Here);
@@ -107,7 +107,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Ends all connections, however the run ends: whoever listens then sees the end.
+/// Closes all connections, however the run ends, so that the threads reading from them end.
 struct HangUp(Vec<TcpStream>);
 
 impl Drop for HangUp {
@@ -120,13 +120,13 @@ fn hung(peers: &[Peer]) -> Vec<TcpStream> {
     peers.iter().filter_map(|peer| peer.stream.try_clone().ok()).collect()
 }
 
-/// Passes on what an agent says until it is gone.
+/// Passes on an agent's messages until it is gone.
 fn listen(index: usize, mut lines: Lines, say: &Sender<Event>) {
     loop {
         let event = match lines.next(QUIET_MAX) {
-            Ok(Heard::Message(answer)) => Event::Said(index, answer),
-            Ok(Heard::Nothing) => Event::Gone(index, format!("nothing heard for {QUIET_MAX:?}")),
-            Ok(Heard::Closed) => Event::Gone(index, "it closed the connection".to_owned()),
+            Ok(Received::Message(answer)) => Event::Said(index, answer),
+            Ok(Received::Nothing) => Event::Gone(index, format!("no message for {QUIET_MAX:?}")),
+            Ok(Received::Closed) => Event::Gone(index, "it closed the connection".to_owned()),
             Err(why) => Event::Gone(index, why),
         };
         let last = matches!(event, Event::Gone(..));
@@ -175,10 +175,10 @@ impl Peer {
             gone: false,
         };
         let began = Instant::now();
-        peer.ask(&Ask::Hello { version: VERSION, token: secret })?;
+        peer.ask(&Request::Hello { version: VERSION, token: secret })?;
         match peer.answer(SETUP_MAX)? {
-            Answer::Hello { version: VERSION, clock, .. } => peer.clock = clock,
-            Answer::Hello { version, .. } => {
+            Reply::Hello { version: VERSION, clock, .. } => peer.clock = clock,
+            Reply::Hello { version, .. } => {
                 return Err(fault(&format!("it speaks version {version}, not {VERSION}")));
             }
             other => return Err(peer.instead(&other)),
@@ -191,22 +191,22 @@ impl Peer {
         Error::Agent { host: self.host.clone(), found: found.to_string() }
     }
 
-    fn instead(&self, answer: &Answer) -> Error {
+    fn instead(&self, answer: &Reply) -> Error {
         match answer {
-            Answer::Refused { why } => self.fault(&shown(why)),
-            _ => self.fault(&"it answers out of turn"),
+            Reply::Refused { why } => self.fault(&shown(why)),
+            _ => self.fault(&"its reply is out of turn"),
         }
     }
 
-    fn ask(&mut self, ask: &Ask) -> Result<()> {
+    fn ask(&mut self, ask: &Request) -> Result<()> {
         send(&mut self.stream, ask).map_err(|error| self.fault(&error))
     }
 
-    fn answer(&mut self, within: Duration) -> Result<Answer> {
+    fn answer(&mut self, within: Duration) -> Result<Reply> {
         match self.lines.next(within) {
-            Ok(Heard::Message(answer)) => Ok(answer),
-            Ok(Heard::Nothing) => Err(self.fault(&format!("no answer within {within:?}"))),
-            Ok(Heard::Closed) => Err(self.fault(&"it closed the connection")),
+            Ok(Received::Message(answer)) => Ok(answer),
+            Ok(Received::Nothing) => Err(self.fault(&format!("no reply within {within:?}"))),
+            Ok(Received::Closed) => Err(self.fault(&"it closed the connection")),
             Err(why) => Err(self.fault(&why)),
         }
     }
@@ -256,9 +256,9 @@ impl Driver<'_> {
         self.flows(host, |flow| flow.to)
     }
 
-    /// Opens all sinks, aims all sources at them, and lets them begin.
+    /// Opens all sinks, aims all sources at them, and starts them.
     fn set_up(&mut self) -> Result<()> {
-        // So that the number is exact for whoever reads JSON with floating point.
+        // So that the number is exact where JSON is read as floating point.
         const DIGITS: usize = 13;
         let run = u64::from_str_radix(&token::random()?[..DIGITS], 16).unwrap_or(0);
         let hosts = 0..self.peers.len();
@@ -275,13 +275,13 @@ impl Driver<'_> {
                 })
             };
             let sinks = self.to(host).into_iter().map(job).collect::<Result<_>>()?;
-            self.peers[host].ask(&Ask::Prepare { run, sinks })?;
+            self.peers[host].ask(&Request::Prepare { run, sinks })?;
         }
         let mut targets = vec![None; self.plan.flows.len()];
         for host in hosts.clone() {
             let flows = self.to(host);
             match self.peers[host].answer(SETUP_MAX)? {
-                Answer::Prepared { ports } if ports.len() == flows.len() => {
+                Reply::Prepared { ports } if ports.len() == flows.len() => {
                     for (flow, port) in flows.into_iter().zip(ports) {
                         targets[flow] = Some(SocketAddr::new(self.address(flow)?, port));
                     }
@@ -298,11 +298,11 @@ impl Driver<'_> {
                 traffic: self.plan.flows[flow].traffic.clone(),
             };
             let sources = self.from(host).into_iter().map(job).collect();
-            self.peers[host].ask(&Ask::Aim { sources })?;
+            self.peers[host].ask(&Request::Aim { sources })?;
         }
         for host in hosts.clone() {
             match self.peers[host].answer(AIM_MAX)? {
-                Answer::Aimed {} => {}
+                Reply::Aimed {} => {}
                 other => return Err(self.peers[host].instead(&other)),
             }
         }
@@ -310,16 +310,16 @@ impl Driver<'_> {
         for peer in &mut self.peers {
             let at = (peer.clock == ours).then_some(begin);
             let after = begin.saturating_sub(clock::now() + peer.rtt.as_nanos() as u64 / 2);
-            peer.ask(&Ask::Begin { at, after })?;
+            peer.ask(&Request::Begin { at, after })?;
         }
         Ok(())
     }
 
-    /// Where a flow's packets go: what the plan says, else where its host's agent is.
+    /// A flow's destination: as in the plan, else the address of its host's agent.
     fn address(&self, flow: usize) -> Result<IpAddr> {
         let Flow { from, to, .. } = &self.plan.flows[flow];
         let host = &self.plan.hosts[*to];
-        // To reach this process, the other end takes the way by which it is reached itself.
+        // The other end reaches this process at the local address of the connection to it.
         let local = |peer: &Peer| peer.stream.local_addr();
         let address = match (&host.data, &host.at) {
             (Some(data), _) => return Ok(*data),
@@ -335,36 +335,38 @@ impl Driver<'_> {
         let ends = self.plan.flows.iter().map(|flow| flow.traffic.ends().as_secs_f64());
         let lasts = LEAD.as_secs_f64() + ends.fold(0.0, f64::max);
         let mut until = began + Duration::from_secs_f64(lasts) + SLACK;
-        // Every agent says so once its sources have ended, those without any at once.
+        // Every agent reports when its sources have ended; those without any, at once.
         let mut waiting: BTreeSet<usize> = (0..self.peers.len()).collect();
         let mut stopping = false;
         while !waiting.is_empty() && Instant::now() < until {
-            self.hear(events, &mut waiting, |answer| matches!(answer, Answer::Sent { .. }));
+            self.hear(events, &mut waiting, |answer| matches!(answer, Reply::Sent { .. }));
             tell((began.elapsed().as_secs_f64() / lasts).min(1.0));
             if self.control.stopped() && !std::mem::replace(&mut stopping, true) {
-                self.note("stopped before its end; what was sent until then is reported".into());
-                self.tell_all(&Ask::Stop {});
+                self.note(
+                    "stopped before its end; the figures cover what was sent until then".into(),
+                );
+                self.tell_all(&Request::Stop {});
                 until = Instant::now() + SLACK;
             }
         }
         self.give_up(&waiting, "its sources did not end in time");
         let drain = self.plan.drain.as_ps() / 1000;
-        self.tell_all(&Ask::Finish { drain });
+        self.tell_all(&Request::Finish { drain });
         waiting = (0..self.peers.len()).filter(|&at| !self.peers[at].gone).collect();
         let until = Instant::now() + Duration::from_nanos(drain) + SLACK;
         while !waiting.is_empty() && Instant::now() < until {
-            self.hear(events, &mut waiting, |answer| matches!(answer, Answer::Received { .. }));
+            self.hear(events, &mut waiting, |answer| matches!(answer, Reply::Received { .. }));
         }
         self.give_up(&waiting, "its sinks did not end in time");
         Ok(())
     }
 
-    /// Takes in one event; whoever said what was `wanted`, or is gone, is waited for no more.
+    /// Handles one event; agents that sent what was `wanted`, or are gone, are no longer waited for.
     fn hear(
         &mut self,
         events: &Receiver<Event>,
         waiting: &mut BTreeSet<usize>,
-        wanted: impl Fn(&Answer) -> bool,
+        wanted: impl Fn(&Reply) -> bool,
     ) {
         match events.recv_timeout(TICK) {
             Ok(Event::Said(peer, answer)) => {
@@ -380,11 +382,11 @@ impl Driver<'_> {
         waiting.retain(|&peer| !self.peers[peer].gone);
     }
 
-    /// Enters what an agent says; of flows that are not its own nothing is believed.
-    fn enter(&mut self, peer: usize, answer: Answer) {
+    /// Enters an agent's report; figures of flows that are not its own are ignored.
+    fn enter(&mut self, peer: usize, answer: Reply) {
         match answer {
-            Answer::Progress { sent, received } => self.peers[peer].progress = (sent, received),
-            Answer::Sent { sources } => {
+            Reply::Progress { sent, received } => self.peers[peer].progress = (sent, received),
+            Reply::Sent { sources } => {
                 for source in sources {
                     let at = usize::from(source.flow);
                     if self.plan.flows.get(at).is_some_and(|flow| flow.from == peer) {
@@ -392,14 +394,14 @@ impl Driver<'_> {
                     }
                 }
             }
-            Answer::Received { sinks, leaving } => {
+            Reply::Received { sinks, leaving } => {
                 for sink in sinks {
                     let at = usize::from(sink.flow);
                     if self.plan.flows.get(at).is_some_and(|flow| flow.to == peer) {
                         self.outcome.flows[at].sink = Some(sink);
                     }
                 }
-                // It has said all, and nobody waits for it any more.
+                // It has reported everything, and nobody waits for it any more.
                 self.peers[peer].gone = true;
                 if leaving {
                     let host = &self.peers[peer].host;
@@ -407,8 +409,8 @@ impl Driver<'_> {
                     self.note(words);
                 }
             }
-            Answer::Refused { why } => self.lose(peer, &why),
-            _ => self.lose(peer, "it answers out of turn"),
+            Reply::Refused { why } => self.lose(peer, &why),
+            _ => self.lose(peer, "its reply is out of turn"),
         }
     }
 
@@ -417,13 +419,13 @@ impl Driver<'_> {
         self.outcome.notes.push(words);
     }
 
-    /// An agent is gone: what it said last is all that is known of its ends.
+    /// An agent is gone: its last report is all that is known of its ends.
     fn lose(&mut self, peer: usize, why: &str) {
         if std::mem::replace(&mut self.peers[peer].gone, true) {
             return;
         }
         let host = self.peers[peer].host.clone();
-        let last = "what it said last is all that is known of its ends";
+        let last = "its last report is all that is known of its ends";
         self.note(format!("the agent of {host} is gone: {}; {last}", shown(why)));
         let (sent, received) = self.peers[peer].progress.clone();
         for (flow, count) in self.from(peer).into_iter().zip(sent) {
@@ -438,7 +440,7 @@ impl Driver<'_> {
         waiting.iter().for_each(|&peer| self.lose(peer, why));
     }
 
-    fn tell_all(&mut self, ask: &Ask) {
+    fn tell_all(&mut self, ask: &Request) {
         for peer in 0..self.peers.len() {
             if !self.peers[peer].gone
                 && let Err(error) = self.peers[peer].ask(ask)

@@ -1,12 +1,12 @@
-//! What each packet carries in front of its fill.
+//! The header of each packet, in front of its fill.
 //!
 //! ```text
 //! | "LB" 2 | version 1 | kind 1 | flow 2 | length 2 | run 8 | sequence number 8 | sent, ns 8 |
 //! ```
 //!
-//! Big endian. `length` counts header and fill. `run` is a number that a run's agents alone know, so
-//! that strays of other runs are told apart. `sent` is the source's monotonic clock just before the
-//! kernel was given the packet. The fill is a fixed pattern, so that damage to it is seen.
+//! Big endian. `length` counts header and fill. `run` is known only to the run's agents, which tells
+//! stray packets of other runs apart. `sent` is the source's monotonic clock just before the packet was
+//! handed to the kernel. The fill is a fixed pattern, so that damage to it is detected.
 
 use super::traffic::Format;
 use lastmeter_wire::aal::aal5;
@@ -15,9 +15,9 @@ use lastmeter_wire::aal::aal5;
 pub const LEN: usize = 32;
 const MAGIC: [u8; 2] = *b"LB";
 const VERSION: u8 = 1;
-/// As long as any payload.
+/// The fill, as long as the longest payload.
 const FILL_LEN: usize = 1 << 16;
-/// Each byte is the low byte of its place.
+/// Each byte is the low byte of its index.
 pub(crate) static FILL: [u8; FILL_LEN] = {
     let mut fill = [0; FILL_LEN];
     let mut at = 0;
@@ -28,23 +28,23 @@ pub(crate) static FILL: [u8; FILL_LEN] = {
     fill
 };
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It is counted.
     Data,
-    /// It asks a sink whether it wants to be sent to.
+    /// Asks a sink whether it accepts the flow.
     Probe,
-    /// The sink's answer: the same packet.
+    /// The sink's reply: the same packet.
     Echo,
 }
 
 /// A packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
-    /// The flow, by its place in the plan.
+    /// The flow, by its index in the plan.
     pub flow: u16,
     /// Bytes of header and fill.
     pub len: u16,
@@ -59,7 +59,7 @@ pub struct Header {
 /// Why a packet does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is none of ours.
+    /// It is not one of ours.
     Foreign,
     /// Its length, its fill or its check is wrong.
     Damaged,
@@ -128,7 +128,7 @@ pub(crate) fn emit(format: Format, header: &Header, to: &mut Vec<u8>) {
 /// The header of the packet in a UDP payload.
 ///
 /// # Errors
-/// What is wrong with it; of AAL5, its check and its length first.
+/// What is wrong with it; for AAL5, its CRC and length are checked first.
 pub fn read(format: Format, payload: &[u8]) -> Result<Header, Fault> {
     match format {
         Format::Udp => Header::parse(payload),

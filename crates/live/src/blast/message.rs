@@ -1,23 +1,23 @@
-//! What driver and agents say to each other: one JSON object a line, over TCP.
+//! The protocol between driver and agents: one JSON object per line, over TCP.
 //!
 //! ```text
 //! driver                                            agent
-//!   hello {version, token} ---------------------->    right token?
+//!   hello {version, token} ---------------------->    check token
 //!   <--------------------------- hello {clock, now}
 //!   prepare {run, sinks} ------------------------>    open sockets
 //!   <------------------------------ prepared {ports}
-//!   aim {sources} ------------------------------->    probe each sink: it must answer
+//!   aim {sources} ------------------------------->    probe each sink: it must reply
 //!   <------------------------------------- aimed {}
 //!   begin {at | after} -------------------------->    send and count
 //!   <--------------- progress {sent, received} ...    four times a second
 //!   stop {} ------------------------------------->    (on Ctrl-C) sources end
 //!   <-------------------------------- sent {sources}
-//!   finish {drain} ------------------------------>    sinks wait for what is under way
+//!   finish {drain} ------------------------------>    sinks wait for packets in flight
 //!   <--------------------- received {sinks, leaving}
 //! ```
 //!
-//! Anything else, or out of turn, is answered by `refused {why}`, and the connection ends. Lines have
-//! a longest length and a time within which they must come; what is allocated is bounded by those.
+//! Anything else, or out of turn, is answered by `refused {why}`, and the connection is closed. Lines
+//! have a maximum length and a timeout, which bound what is allocated.
 
 use super::report::{SinkReport, SourceReport};
 use super::traffic::{Format, Traffic};
@@ -27,35 +27,35 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Both sides must speak the same.
+/// The protocol version, the same on both sides.
 pub const VERSION: u32 = 1;
 /// The longest line: reports of [`super::FLOWS_MAX`] flows, or plans with many sizes, stay below it.
 pub const LINE_MAX: usize = 1 << 20;
 /// The longest line before the token is known to be right.
 pub const LINE_FIRST_MAX: usize = 4 << 10;
-/// The longest text from the other side that is shown.
+/// The longest text of the peer that is shown.
 const SHOWN_MAX: usize = 200;
 
-/// What a driver asks of an agent.
+/// A driver's request to an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Ask {
-    /// First of all.
+pub enum Request {
+    /// Opens the session.
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// The agent's token, if it wants one.
+        /// The agent's token, if it requires one.
         #[serde(default)]
         token: Option<String>,
     },
-    /// Open sockets for what comes.
+    /// Open the sinks' sockets.
     Prepare {
         /// The run's own number.
         run: u64,
         /// One for each flow to this host.
         sinks: Vec<SinkJob>,
     },
-    /// Find out whether the sinks want to be sent to.
+    /// Probe the sinks.
     Aim {
         /// One for each flow from this host.
         sources: Vec<SourceJob>,
@@ -65,29 +65,29 @@ pub enum Ask {
         /// When, in nanoseconds of the clock that driver and agent share.
         #[serde(default)]
         at: Option<u64>,
-        /// Otherwise so many nanoseconds after this was heard.
+        /// Otherwise, the delay after receipt of this, in nanoseconds.
         after: u64,
     },
-    /// Send no more.
+    /// Stop sending.
     Stop {},
-    /// Count no more.
+    /// Stop counting.
     Finish {
-        /// After so many nanoseconds without a packet.
+        /// After this many nanoseconds without a packet.
         drain: u64,
     },
 }
 
-/// What an agent answers.
+/// An agent's reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Answer {
+pub enum Reply {
     /// To hello.
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// Which clock it reads: the same text, the same clock.
+        /// The identity of its clock: the same text, the same clock.
         clock: String,
-        /// What that shows, in nanoseconds.
+        /// The time on that clock, in nanoseconds.
         now: u64,
     },
     /// To prepare.
@@ -113,41 +113,41 @@ pub enum Answer {
     Received {
         /// What they counted.
         sinks: Vec<SinkReport>,
-        /// Whether that was before its time: the agent was stopped.
+        /// Whether they ended early because the agent was stopped.
         leaving: bool,
     },
-    /// It does not do what it was asked.
+    /// It refuses the request.
     Refused {
         /// Why not.
         why: String,
     },
 }
 
-/// A flow that comes.
+/// A flow to receive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SinkJob {
-    /// The flow, by its place in the plan.
+    /// The flow, by its index in the plan.
     pub flow: u16,
     /// What is in its packets.
     pub format: Format,
     /// The greatest size.
     pub size_max: u32,
-    /// Over which version of IP.
+    /// The version of IP.
     pub ipv6: bool,
-    /// Whether its source reads the same clock.
+    /// Whether its source shares the clock.
     pub same_clock: bool,
 }
 
-/// A flow that goes.
+/// A flow to send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceJob {
-    /// The flow, by its place in the plan.
+    /// The flow, by its index in the plan.
     pub flow: u16,
-    /// Its name, which names its random stream.
+    /// Its name, which selects its random stream.
     pub name: String,
-    /// Names the random streams.
+    /// The seed of the random streams.
     pub seed: u64,
     /// Where to.
     pub to: SocketAddr,
@@ -166,7 +166,7 @@ pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
 /// A message as a line.
 ///
 /// # Errors
-/// It is longer than the other side would read.
+/// It is longer than the peer would read.
 pub fn emit(message: &impl Serialize) -> Result<Vec<u8>, String> {
     let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
     line.push(b'\n');
@@ -181,19 +181,19 @@ pub(super) fn send(to: &mut TcpStream, message: &impl Serialize) -> Result<(), S
     to.write_all(&emit(message)?).map_err(|error| error.to_string())
 }
 
-/// A text of the other side's, without what would move a cursor, and not long.
+/// A text of the peer, truncated and without control characters.
 pub(super) fn shown(text: &str) -> String {
     let safe = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(SHOWN_MAX).map(safe).collect()
 }
 
-/// What came.
-pub(super) enum Heard<T> {
+/// What was received.
+pub(super) enum Received<T> {
     /// A message.
     Message(T),
-    /// Nothing in the time.
+    /// Nothing within the timeout.
     Nothing,
-    /// The other side is gone.
+    /// The peer is gone.
     Closed,
 }
 
@@ -212,11 +212,11 @@ impl Lines {
         Lines { stream, buffer: Vec::new(), searched: 0, limit }
     }
 
-    /// The next message, if it is there `within` this time.
+    /// The next message, if it arrives `within` this time.
     pub(super) fn next<T: DeserializeOwned>(
         &mut self,
         within: Duration,
-    ) -> Result<Heard<T>, String> {
+    ) -> Result<Received<T>, String> {
         let until = Instant::now() + within;
         loop {
             if let Some(at) = self.buffer[self.searched..].iter().position(|&b| b == b'\n') {
@@ -225,7 +225,7 @@ impl Lines {
                 let message = message.and_then(|()| parse(&self.buffer[..end]));
                 self.buffer.drain(..=end);
                 self.searched = 0;
-                return message.map(Heard::Message);
+                return message.map(Received::Message);
             }
             self.searched = self.buffer.len();
             if self.searched > self.limit {
@@ -233,18 +233,18 @@ impl Lines {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Heard::Nothing);
+                return Ok(Received::Nothing);
             }
-            // A timeout of zero would mean for ever.
+            // A timeout of zero would mean none.
             let _ = self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
             let mut chunk = [0; 4096];
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Ok(Heard::Closed),
+                Ok(0) => return Ok(Received::Closed),
                 Ok(len) => self.buffer.extend_from_slice(&chunk[..len]),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                        return Ok(Heard::Closed);
+                        return Ok(Received::Closed);
                     }
                     _ => return Err(error.to_string()),
                 },
@@ -271,13 +271,13 @@ mod tests {
 
     #[test]
     fn a_message_is_a_line() {
-        let line = emit(&Ask::Begin { at: None, after: 5 }).unwrap();
+        let line = emit(&Request::Begin { at: None, after: 5 }).unwrap();
         let text = String::from_utf8(line.clone()).unwrap();
         assert_eq!(text, "{\"ask\":\"begin\",\"at\":null,\"after\":5}\n");
-        assert_eq!(parse::<Ask>(&line), Ok(Ask::Begin { at: None, after: 5 }));
-        let error = parse::<Ask>(b"{\"ask\":\"begin\",\"after\":5,\"x\":1}").unwrap_err();
+        assert_eq!(parse::<Request>(&line), Ok(Request::Begin { at: None, after: 5 }));
+        let error = parse::<Request>(b"{\"ask\":\"begin\",\"after\":5,\"x\":1}").unwrap_err();
         assert!(error.contains("unknown field"), "{error}");
-        assert!(parse::<Ask>(b"GET / HTTP/1.1").is_err());
+        assert!(parse::<Request>(b"GET / HTTP/1.1").is_err());
     }
 
     #[test]
@@ -285,14 +285,14 @@ mod tests {
         let (mut there, mut lines) = pair();
         there.write_all(b"{\"ask\":\"st").unwrap();
         let soon = Duration::from_millis(20);
-        assert!(matches!(lines.next::<Ask>(soon), Ok(Heard::Nothing)));
+        assert!(matches!(lines.next::<Request>(soon), Ok(Received::Nothing)));
         there.write_all(b"op\"}\n{\"ask\":\"stop\"}\n").unwrap();
         for _ in 0..2 {
-            let heard = lines.next::<Ask>(Duration::from_secs(5));
-            assert!(matches!(heard, Ok(Heard::Message(Ask::Stop {}))));
+            let heard = lines.next::<Request>(Duration::from_secs(5));
+            assert!(matches!(heard, Ok(Received::Message(Request::Stop {}))));
         }
         there.write_all(&[b'x'; 2 * LINE_FIRST_MAX]).unwrap();
-        let error = lines.next::<Ask>(Duration::from_secs(5)).err().unwrap();
+        let error = lines.next::<Request>(Duration::from_secs(5)).err().unwrap();
         assert!(error.contains("more than 4096 bytes"), "{error}");
         assert!(lines.buffer.len() <= LINE_FIRST_MAX + 4096 + 1, "{}", lines.buffer.len());
         drop(there);
@@ -302,7 +302,7 @@ mod tests {
     fn the_end_of_a_connection_is_seen() {
         let (there, mut lines) = pair();
         drop(there);
-        assert!(matches!(lines.next::<Ask>(Duration::from_secs(5)), Ok(Heard::Closed)));
+        assert!(matches!(lines.next::<Request>(Duration::from_secs(5)), Ok(Received::Closed)));
     }
 
     proptest! {

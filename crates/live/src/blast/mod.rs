@@ -1,5 +1,5 @@
-//! Traffic between hosts, remotely controlled: sources and sinks on agents, a driver that tells them
-//! what to do and prints what became of it (D-123, N-90).
+//! Traffic between hosts under remote control: sources and sinks on agents, and a driver that instructs
+//! them and prints the results (D-123, N-90).
 //!
 //! ```text
 //!                 driver (plan)
@@ -12,22 +12,22 @@
 //! | module    | holds                                                                          |
 //! |-----------|--------------------------------------------------------------------------------|
 //! | `plan`    | hosts and flows                                                                |
-//! | `traffic` | sizes, pace, pattern and format of a flow, and the departures that follow      |
-//! | `header`  | what each packet carries: flow, sequence number, send time; AAL5 around it     |
+//! | `traffic` | sizes, pace, pattern and format of a flow, and its schedule of departures      |
+//! | `header`  | each packet's header: flow, sequence number, send time; AAL5 around it         |
 //! | `tally`   | what a sink counts: lost, duplicated, reordered, damaged, delay, jitter        |
-//! | `message` | what driver and agents say to each other                                       |
+//! | `message` | the protocol between driver and agents                                         |
 //! | `agent`   | listens for drivers; `session` serves one, with a thread for each flow         |
-//! | `driver`  | carries out a plan                                                             |
-//! | `report`  | what source, sink and driver report                                            |
+//! | `driver`  | runs a plan                                                                    |
+//! | `report`  | reports of source, sink and driver                                             |
 //!
 //! After the traffic generator of Choi and others (2002) §8.3, which had the same three parts: a server
 //! that takes control packets (start, stop, rate, destination, length), a library that sends, and a
 //! driver of the adapter that paces; here the kernel's UDP is the third.
 //!
-//! **Who may ask.** An agent listens on its machine alone, or asks for a token, which crosses the network
-//! as it is: use it where you trust the network, or through ssh. A source sends to a sink only after that
-//! has answered a probe with the run's own number, so that no agent can be made to flood somebody who
-//! does not run one.
+//! **Access.** An agent listens on the loopback address only, or requires a token, which crosses the network
+//! in clear text: use it on a trusted network, or through ssh. A source sends to a sink only after the sink
+//! has answered a probe with the run's number, so that no agent can be made to flood a host that does not
+//! run one.
 
 mod agent;
 mod clock;
@@ -56,5 +56,5 @@ use lastmeter_base::Duration;
 pub const HOSTS_MAX: usize = 64;
 /// The most flows of a plan, and of an agent's session in each direction.
 pub const FLOWS_MAX: usize = 64;
-/// The longest that sinks wait for packets that are under way.
+/// The longest that sinks wait for packets in flight.
 pub const DRAIN_MAX: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! A plan: which hosts, and what flows between them.
+//! A plan: the hosts and the flows between them.
 
 use super::traffic::Traffic;
 use super::{DRAIN_MAX, FLOWS_MAX, HOSTS_MAX};
@@ -53,7 +53,7 @@ pub struct Host {
     pub name: String,
     /// Its agent.
     pub at: At,
-    /// Where packets for it go, if not to where its agent is.
+    /// The address of packets for it, if not that of its agent.
     pub data: Option<IpAddr>,
     /// Its agent's token.
     pub token: Option<String>,
@@ -64,7 +64,7 @@ pub struct Host {
 pub struct Flow {
     /// Its name.
     pub name: String,
-    /// The host that sends, by its place.
+    /// The host that sends, by its index.
     pub from: usize,
     /// The host that receives.
     pub to: usize,
@@ -75,9 +75,9 @@ pub struct Flow {
 /// Hosts and flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Names the random streams.
+    /// The seed of the random streams.
     pub seed: u64,
-    /// How long sinks wait for packets that are under way.
+    /// How long sinks wait for packets in flight.
     pub drain: Duration,
     /// The hosts.
     pub hosts: Vec<Host>,
@@ -86,7 +86,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Refuses what cannot be carried out.
+    /// Rejects an invalid plan.
     ///
     /// # Errors
     /// Names the parameter, what was found and what would be right.
@@ -106,7 +106,7 @@ impl Plan {
         }
         for flow in &self.flows {
             if flow.from.max(flow.to) >= self.hosts.len() {
-                let found = format!("of {}, a host that there is not", flow.name);
+                let found = format!("of {}, which is not a host of the plan", flow.name);
                 let expected = "one of the plan's hosts".to_owned();
                 return Err(Error::Setting { name: "flow", found, expected });
             }
@@ -115,7 +115,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The same with a tenth of each time and each number of packets.
+    /// The same with a tenth of each duration and packet count.
     #[must_use]
     pub fn quick(mut self) -> Plan {
         for flow in &mut self.flows {

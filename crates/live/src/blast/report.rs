@@ -1,28 +1,28 @@
-//! What source, sink and driver report. SI base units: seconds, bits per second, bytes.
+//! Reports of source, sink and driver. SI base units: seconds, bits per second, bytes.
 
 use lastmeter_engine::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// What a distribution of times comes down to, in seconds.
+/// A summary of a distribution of times, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Percentiles {
     /// The mean.
     pub mean: f64,
-    /// Half are at most this.
+    /// Median.
     pub p50: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of a hundred.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of a thousand.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// Of values, if there are any.
+    /// Of values; `None` without any.
     pub(crate) fn of(values: &Distribution) -> Option<Percentiles> {
         let at = |share| values.percentile(share).as_secs_f64();
         (values.count() > 0).then(|| Percentiles {
@@ -36,79 +36,79 @@ impl Percentiles {
     }
 }
 
-/// What a source did.
+/// A source's report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceReport {
-    /// The flow, by its place in the plan.
+    /// The flow, by its index in the plan.
     pub flow: u16,
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted.
     pub packets: u64,
     /// Their sizes.
     pub bytes: u64,
     /// Packets that the kernel refused: nobody listened.
     pub refused: u64,
-    /// Packets for which there was no time.
+    /// Packets not sent for lack of time.
     pub behind: u64,
-    /// Bits per second that were to be sent; `None` for as fast as possible.
+    /// Intended rate in bits per second; `None` for as fast as possible.
     pub intended_rate: Option<f64>,
-    /// Bits per second that were.
+    /// Achieved rate in bits per second.
     pub rate: f64,
-    /// Packets per second that were.
+    /// Achieved rate in packets per second.
     pub packet_rate: f64,
-    /// The share of departures within 10 us of when they were due; `None` if none was due at a time.
+    /// The share of departures at most 10 us late; `None` for as fast as possible.
     pub within_10us: Option<f64>,
-    /// Within 100 us.
+    /// At most 100 us late.
     pub within_100us: Option<f64>,
-    /// Within 1 ms.
+    /// At most 1 ms late.
     pub within_1ms: Option<f64>,
-    /// The latest.
+    /// Greatest lateness.
     pub worst_lag: f64,
-    /// Whether it sent what it should, on time.
+    /// Whether it sent everything, on time.
     pub kept_up: bool,
-    /// Whether the kernel was given many packets at once.
+    /// Whether packets were sent in batches (UDP GSO).
     pub offload: bool,
     /// Whether it was told to stop before its end.
     pub interrupted: bool,
-    /// What ended it before its time.
+    /// The error that ended it early.
     pub error: Option<String>,
 }
 
-/// What a sink counted; see [`super::tally`].
+/// A sink's report; see [`super::tally`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SinkReport {
-    /// The flow, by its place in the plan.
+    /// The flow, by its index in the plan.
     pub flow: u16,
-    /// Packets that came, each once.
+    /// Packets received, without duplicates.
     pub packets: u64,
     /// Their sizes.
     pub bytes: u64,
-    /// Packets that had come before.
+    /// Duplicates.
     pub duplicated: u64,
-    /// Packets that came after one with a greater number.
+    /// Packets received after one with a greater sequence number.
     pub reordered: u64,
-    /// Packets too old to tell whether they had come before.
+    /// Packets too old to tell whether they are duplicates.
     pub ancient: u64,
     /// Packets with a wrong length, fill or check.
     pub damaged: u64,
-    /// Packets of somebody else.
+    /// Packets of other flows.
     pub foreign: u64,
-    /// Packets that the kernel dropped because the sink took too long.
+    /// Packets that the kernel dropped because the sink fell behind.
     pub overrun: u64,
     /// Bits per second between the first arrival and the last.
     pub rate: f64,
     /// Packets per second between the first arrival and the last.
     pub packet_rate: f64,
-    /// Departure to arrival; `None` where the clocks are not the same.
+    /// One-way delay; `None` where the clocks differ.
     pub delay: Option<Percentiles>,
     /// RFC 3550 A.8, at the end.
     pub jitter: f64,
-    /// How much transit times differ from one packet to the next, of which jitter is the average.
+    /// Differences of transit time from one packet to the next; jitter is their running average.
     pub variation: Option<Percentiles>,
 }
 
-/// What became of one flow.
+/// The result of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowOutcome {
     /// Its name.
@@ -123,16 +123,16 @@ pub struct FlowOutcome {
     pub sent: u64,
     /// Packets received, as far as is known.
     pub received: u64,
-    /// Packets that did not arrive whole or damaged; `None` where an end has not reported.
+    /// Packets that did not arrive, not even damaged; `None` where an end has not reported.
     pub lost: Option<u64>,
-    /// What its source says; `None` where that was not heard.
+    /// Its source's report; `None` where that is missing.
     pub source: Option<SourceReport>,
-    /// What its sink says; `None` where that was not heard.
+    /// Its sink's report; `None` where that is missing.
     pub sink: Option<SinkReport>,
 }
 
 impl FlowOutcome {
-    /// Completes the books once both ends have reported: sent = received + damaged + lost.
+    /// Computes the loss once both ends have reported: sent = received + damaged + lost.
     pub(crate) fn close(&mut self) {
         if let Some(source) = &self.source {
             self.sent = source.packets;
@@ -147,18 +147,18 @@ impl FlowOutcome {
     }
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The shape of this: `lastmeter.blast/1`.
+    /// The schema: `lastmeter.blast/1`.
     pub schema: &'static str,
-    /// Names the random streams.
+    /// The seed of the random streams.
     pub seed: u64,
-    /// Whether every source sent what it should, on time.
+    /// Whether every source sent everything, on time.
     pub kept_up: bool,
     /// Whether every end reported and none was stopped.
     pub complete: bool,
-    /// What whoever reads the figures should know first.
+    /// Notes to read before the figures.
     pub notes: Vec<String>,
     /// Each flow.
     pub flows: Vec<FlowOutcome>,

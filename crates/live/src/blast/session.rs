@@ -1,7 +1,9 @@
 //! One driver's session with an agent.
 
 use super::clock;
-use super::message::{Answer, Ask, Heard, LINE_FIRST_MAX, LINE_MAX, Lines, SinkJob, SourceJob};
+use super::message::{
+    LINE_FIRST_MAX, LINE_MAX, Lines, Received, Reply, Request, SinkJob, SourceJob,
+};
 use super::message::{VERSION, send};
 use super::report::{SinkReport, SourceReport};
 use super::sink::Sink;
@@ -14,23 +16,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long the first message may take.
+/// Timeout for the first message.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// How long a driver may take between two messages while nothing runs.
+/// Timeout between a driver's messages while nothing runs.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long a message may take to be taken off by the driver.
+/// Timeout for sending a message to the driver.
 const WRITE_MAX: Duration = Duration::from_secs(5);
-/// How often a running session looks around and tells how far it is.
+/// How often a running session checks for messages and reports progress.
 const TICK: Duration = Duration::from_millis(250);
-/// How far ahead a beginning may be, in nanoseconds.
+/// How far ahead the start may be, in nanoseconds.
 const AHEAD_MAX: u64 = 60_000_000_000;
 
-/// What a session's threads share.
+/// State shared by a session's threads.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     begun: AtomicBool,
     halted: AtomicBool,
-    /// When sinks were told to finish; zero if they were not.
+    /// When sinks were told to finish; zero if not yet.
     finish: AtomicU64,
     drain: AtomicU64,
     /// Packets of each source.
@@ -47,11 +49,11 @@ impl Shared {
     pub(super) fn begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
-    /// Whether sources shall end.
+    /// Whether sources must end.
     pub(super) fn halted(&self) -> bool {
         self.halted.load(Ordering::Relaxed)
     }
-    /// Since when sinks shall end, and after how long a silence.
+    /// When sinks were told to end, and after what silence they do.
     pub(super) fn finishing(&self) -> Option<(u64, u64)> {
         let since = self.finish.load(Ordering::Acquire);
         (since > 0).then(|| (since, self.drain.load(Ordering::Relaxed)))
@@ -65,7 +67,7 @@ impl Shared {
     }
 }
 
-/// Ends the threads of a session, however that ends: its scope waits for them.
+/// Ends a session's threads, however the session ends: its scope joins them.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
@@ -77,10 +79,10 @@ impl Drop for End<'_> {
     }
 }
 
-/// Serves a driver until it is done or gone; gives a word on what it wanted.
+/// Serves a driver until it is done or gone; returns a summary of the session.
 ///
 /// # Errors
-/// Why the session ended before its end; the driver has been told, if it still listens.
+/// Why the session ended early; the driver has been told, if it still listens.
 pub(super) fn serve(
     stream: TcpStream,
     token: Option<&str>,
@@ -100,28 +102,28 @@ pub(super) fn serve(
         session.run(scope)
     });
     if let Err(why) = &ended {
-        let _ = send(&mut stream, &Answer::Refused { why: why.clone() });
+        let _ = send(&mut stream, &Reply::Refused { why: why.clone() });
     }
     ended
 }
 
 fn hello(lines: &mut Lines, stream: &mut TcpStream, wanted: Option<&str>) -> Result<(), String> {
     match lines.next(HELLO_MAX)? {
-        Heard::Message(Ask::Hello { version, token }) => {
+        Received::Message(Request::Hello { version, token }) => {
             if let Some(wanted) = wanted
                 && !token.is_some_and(|token| same(wanted, &token))
             {
-                return Err("this agent wants another token".to_owned());
+                return Err("wrong token".to_owned());
             }
             if version != VERSION {
                 return Err(format!("this agent speaks version {VERSION}, not {version}"));
             }
         }
-        Heard::Message(_) => return Err("hello comes first".to_owned()),
-        Heard::Nothing => return Err("nothing was said".to_owned()),
-        Heard::Closed => return Err("the driver left".to_owned()),
+        Received::Message(_) => return Err("hello comes first".to_owned()),
+        Received::Nothing => return Err("no message".to_owned()),
+        Received::Closed => return Err("the driver left".to_owned()),
     }
-    send(stream, &Answer::Hello { version: VERSION, clock: clock::identity(), now: clock::now() })
+    send(stream, &Reply::Hello { version: VERSION, clock: clock::identity(), now: clock::now() })
 }
 
 struct Session<'a, 's> {
@@ -139,15 +141,15 @@ impl<'s> Session<'_, 's> {
     where
         's: 'scope,
     {
-        let Ask::Prepare { run, sinks } = self.ask()? else { return Err(turn("prepare")) };
+        let Request::Prepare { run, sinks } = self.ask()? else { return Err(turn("prepare")) };
         let sinks = self.prepare(scope, run, sinks)?;
-        let Ask::Aim { sources } = self.ask()? else { return Err(turn("aim")) };
+        let Request::Aim { sources } = self.ask()? else { return Err(turn("aim")) };
         let sources = self.aim(run, sources)?;
-        let Ask::Begin { at, after } = self.ask()? else { return Err(turn("begin")) };
+        let Request::Begin { at, after } = self.ask()? else { return Err(turn("begin")) };
         let now = clock::now();
         let begin = at.unwrap_or(now.saturating_add(after));
         if begin > now.saturating_add(AHEAD_MAX) {
-            return Err("this beginning is too far ahead".to_owned());
+            return Err("this start is too far ahead".to_owned());
         }
         let words = format!("{} flows from here, {} to here", sources.len(), sinks.len());
         let (flows_from, flows_to) = (sources.len(), sinks.len());
@@ -160,24 +162,24 @@ impl<'s> Session<'_, 's> {
         let leaving = self.watch(sources, [flows_from, flows_to])?;
         let sinks = sinks.into_iter().map(|sink| sink.join().map_err(|_| panicked()));
         let sinks = sinks.collect::<Result<_, _>>()?;
-        send(self.stream, &Answer::Received { sinks, leaving })?;
+        send(self.stream, &Reply::Received { sinks, leaving })?;
         Ok(words)
     }
 
-    /// What the driver asks next, while nothing runs.
-    fn ask(&mut self) -> Result<Ask, String> {
+    /// The driver's next request, while nothing runs.
+    fn ask(&mut self) -> Result<Request, String> {
         let mut waited = Duration::ZERO;
         while waited < IDLE_MAX {
             if self.control.stopped() {
                 return Err(STOPPED.to_owned());
             }
             match self.lines.next(TICK)? {
-                Heard::Message(ask) => return Ok(ask),
-                Heard::Closed => return Err("the driver left".to_owned()),
-                Heard::Nothing => waited += TICK,
+                Received::Message(ask) => return Ok(ask),
+                Received::Closed => return Err("the driver left".to_owned()),
+                Received::Nothing => waited += TICK,
             }
         }
-        Err("the driver said nothing for too long".to_owned())
+        Err("the driver was silent for too long".to_owned())
     }
 
     fn prepare<'scope>(
@@ -197,7 +199,7 @@ impl<'s> Session<'_, 's> {
             sinks.push(scope.spawn(move || sink.run(index, shared)));
             ports.push(port);
         }
-        send(self.stream, &Answer::Prepared { ports })?;
+        send(self.stream, &Reply::Prepared { ports })?;
         Ok(sinks)
     }
 
@@ -208,11 +210,11 @@ impl<'s> Session<'_, 's> {
             false => Source::aim(job, run),
         };
         let sources = jobs.into_iter().map(aim).collect::<Result<Vec<_>, _>>()?;
-        send(self.stream, &Answer::Aimed {})?;
+        send(self.stream, &Reply::Aimed {})?;
         Ok(sources)
     }
 
-    /// While it runs: tells how far it is, and does what the driver says. Says whether the agent was
+    /// While it runs: reports progress and does what the driver requests. Returns whether the agent was
     /// stopped.
     fn watch(
         &mut self,
@@ -232,28 +234,28 @@ impl<'s> Session<'_, 's> {
                 let joined = sources.take().into_iter().flatten();
                 let joined = joined.map(|source| source.join().map_err(|_| panicked()));
                 let sources = joined.collect::<Result<Vec<_>, _>>()?;
-                send(self.stream, &Answer::Sent { sources })?;
+                send(self.stream, &Reply::Sent { sources })?;
             }
             if leaving {
                 self.shared.finish(0);
                 return Ok(true);
             }
             match self.lines.next(TICK)? {
-                Heard::Message(Ask::Stop {}) => self.shared.halt(),
-                Heard::Message(Ask::Finish { drain }) if sources.is_none() => {
+                Received::Message(Request::Stop {}) => self.shared.halt(),
+                Received::Message(Request::Finish { drain }) if sources.is_none() => {
                     self.shared.finish(drain.min(DRAIN_MAX.as_ps() / 1000));
                     return Ok(false);
                 }
-                Heard::Message(_) => return Err(turn("stop or finish")),
-                Heard::Closed => return Err("the driver left".to_owned()),
-                Heard::Nothing => {
+                Received::Message(_) => return Err(turn("stop or finish")),
+                Received::Closed => return Err("the driver left".to_owned()),
+                Received::Nothing => {
                     waited += TICK;
                     let of = |counts: &[AtomicU64], many: usize| {
                         counts[..many].iter().map(|count| count.load(Ordering::Relaxed)).collect()
                     };
                     let sent = of(&self.shared.sent, flows_from);
                     let received = of(&self.shared.received, flows_to);
-                    send(self.stream, &Answer::Progress { sent, received })?;
+                    send(self.stream, &Reply::Progress { sent, received })?;
                 }
             }
         }
@@ -271,7 +273,7 @@ fn few(flows: usize) -> Result<(), String> {
 }
 
 fn turn(wanted: &str) -> String {
-    format!("it is the turn of {wanted}")
+    format!("expected {wanted}")
 }
 
 fn panicked() -> String {

@@ -15,15 +15,15 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bytes that may wait in the kernel, if it allows so many.
+/// Size of the socket's receive buffer in bytes, if the kernel allows it.
 const BUFFER: i32 = 8 << 20;
 /// The most packets in one system call.
 const BATCH: usize = 64;
-/// Bytes of buffers for one call, at most: long packets come fewer at a time.
+/// Limit on the bytes of buffers for one call: fewer long packets fit.
 const BATCH_LEN: usize = 512 << 10;
-/// The longest wait for a packet: how soon an end is noticed.
+/// The longest wait for a packet, which bounds how late an end is noticed.
 const WAIT: Duration = Duration::from_millis(20);
-/// However much still comes, a sink ends so many nanoseconds after it was told to.
+/// A sink ends this many nanoseconds after it was told to, even if packets still arrive.
 const DRAIN_MAX: u64 = 3_000_000_000;
 
 /// A sink that listens.
@@ -36,10 +36,10 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Opens a port; gives its number.
+    /// Opens a port; returns its number.
     ///
     /// # Errors
-    /// What cannot be.
+    /// No such packets exist, or the port cannot be opened.
     pub(super) fn open(job: SinkJob, run: u64) -> Result<(Sink, u16), String> {
         let payload_max = job.format.payload(job.size_max, job.ipv6);
         let payload_max =
@@ -51,7 +51,7 @@ impl Sink {
             };
             let socket = UdpSocket::bind((any, 0))?;
             socket.set_read_timeout(Some(WAIT))?;
-            // Root may have as much as it asks for; the kernel gives others what they may have.
+            // Root may exceed the limit; for others the kernel caps the buffer.
             let fd = socket.as_fd();
             sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER)
                 .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER))?;
@@ -76,7 +76,7 @@ impl Sink {
                 Ok((len, from)) => {
                     if let Some(probe) = self.take(clock::now(), &buffer[..len]) {
                         let echo = Header { kind: Kind::Echo, ..probe };
-                        // One that is lost is asked for again.
+                        // A lost one is repeated.
                         let _ = self.socket.send_to(&echo.emit(), from);
                     }
                 }
@@ -111,7 +111,7 @@ impl Sink {
     }
 
     fn take(&mut self, now: u64, payload: &[u8]) -> Option<Header> {
-        // Probes are as they are, whatever the format.
+        // Probes are plain, whatever the format.
         let probe = Header::parse(payload).ok().filter(|header| header.kind == Kind::Probe);
         let read = match probe {
             Some(probe) => Ok(probe),
@@ -124,7 +124,7 @@ impl Sink {
     fn overrun(&self) -> u64 {
         /// `SK_MEMINFO_DROPS` of `linux/sock_diag.h`.
         const DROPS: usize = 8;
-        /// `SK_MEMINFO_VARS`: how many words there are.
+        /// `SK_MEMINFO_VARS`: the number of words.
         const WORDS: usize = 9;
         match words::<WORDS>(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO) {
             Ok((words, filled)) if filled > DROPS => u64::from(words[DROPS]),
@@ -133,7 +133,7 @@ impl Sink {
     }
 }
 
-/// Whether there is no point in trying again.
+/// Whether retrying is pointless.
 fn is_lasting(error: &io::Error) -> bool {
     use ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
     !matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)

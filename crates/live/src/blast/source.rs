@@ -1,9 +1,9 @@
-//! A source: sends a flow's packets when they are due, and notes how late each one left.
+//! A source: sends a flow's packets when they are due, and records their lateness.
 //!
-//! Between departures it sleeps until shortly before the next one and then polls the clock. Whatever
-//! is due goes to the kernel in one call (`sendmmsg`); packets of one size in trains, which the kernel
-//! cuts (UDP GSO), where that is allowed. A packet's lag counts from when it was due until the kernel
-//! has taken it, as in the certificate of a live run.
+//! Between departures it sleeps until shortly before the next one and then polls the clock. All packets
+//! that are due go to the kernel in one call (`sendmmsg`); where allowed, packets of one size go in trains
+//! that the kernel segments (UDP GSO). A packet's lateness counts from when it was due until the kernel
+//! accepted it, as in the certificate of a live run.
 
 use super::clock;
 use super::header::{self, Header, Kind};
@@ -25,22 +25,22 @@ const FRAMES: usize = 64;
 const PACKETS: usize = 256;
 /// The most packets of one train (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const TRAIN: usize = 64;
-/// The most bytes of one train: what a UDP packet can be told to have.
+/// The most bytes of one train: the longest UDP length.
 const TRAIN_LEN: usize = 65_507;
-/// How long before a departure sleeping ends and polling begins, in nanoseconds: sleeps end late by
+/// How long before a departure sleeping ends and polling starts, in nanoseconds: sleeps end late by
 /// some tens of microseconds.
 const SPIN: u64 = 100_000;
-/// The longest sleep: how soon a stop is noticed.
+/// The longest sleep, which bounds how late a stop is noticed.
 const SLEEP_MAX: u64 = 20_000_000;
-/// How long after its end a source may send what was due before, in nanoseconds.
+/// How long after its end a source may send overdue packets, in nanoseconds.
 const GRACE: u64 = 10_000_000;
-/// How many departures that were missed are counted.
+/// Limit on the missed departures that are counted.
 const BEHIND_MAX: usize = 10_000_000;
-/// Probes to a sink before it is given up, and how long each may take.
+/// Probes to a sink before giving up, and the timeout of each.
 const PROBES: u32 = 20;
 const PROBE_WAIT: Duration = Duration::from_millis(100);
-/// A source kept up if this share of its departures was within a millisecond: what a live run that
-/// sleeps is asked for.
+/// A source kept up if this share of its departures was at most a millisecond late: the requirement on a
+/// live run that sleeps.
 const SHARE_MIN: f64 = 0.99;
 
 /// A source that has found its sink.
@@ -53,10 +53,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens a socket and asks the sink whether it wants to be sent to.
+    /// Opens a socket and probes the sink.
     ///
     /// # Errors
-    /// What cannot be sent, or that the sink does not answer.
+    /// The packets cannot be sent, or the sink does not reply.
     pub(super) fn aim(job: SourceJob, run: u64) -> Result<Source, String> {
         job.traffic.check().map_err(|error| error.to_string())?;
         let ipv6 = job.to.is_ipv6();
@@ -65,7 +65,7 @@ impl Source {
         if !fits(low) || !fits(high) {
             let around = if ipv6 { HEADERS_V6 } else { HEADERS_V4 };
             let least = header::LEN + around;
-            return Err(format!("{low} B to {high} B: a packet there has at least {least} B"));
+            return Err(format!("{low} B to {high} B: a packet to there has at least {least} B"));
         }
         let open = || -> io::Result<UdpSocket> {
             let any: IpAddr = match ipv6 {
@@ -83,7 +83,7 @@ impl Source {
         match job.traffic.format {
             Format::Aal5 if !ipv6 => {
                 let set = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1);
-                set.map_err(|error| format!("leaving UDP's checksum out: {error}"))?;
+                set.map_err(|error| format!("disabling UDP's checksum: {error}"))?;
             }
             Format::Aal5 => {}
             Format::Udp => {
@@ -114,9 +114,9 @@ fn set_segment(socket: &UdpSocket, len: usize) -> io::Result<()> {
     sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, len as i32)
 }
 
-/// A sink answers a probe with the same packet: nobody is sent to who does not ask for it.
+/// A sink answers a probe with the same packet: traffic goes only to those that accept it.
 fn probe(socket: &UdpSocket, job: &SourceJob, run: u64) -> Result<(), String> {
-    let mut found = String::from("no answer");
+    let mut found = String::from("no reply");
     for attempt in 0..PROBES {
         let header = Header {
             kind: Kind::Probe,
@@ -151,7 +151,7 @@ fn probe(socket: &UdpSocket, job: &SourceJob, run: u64) -> Result<(), String> {
     Err(format!("no packet reaches {to} over UDP and back within {waited:?}: {found}"))
 }
 
-/// Waits until `at`; says whether that came before a stop.
+/// Waits until `at`; returns whether that came before a stop.
 fn wait(at: u64, shared: &Shared) -> bool {
     loop {
         if shared.halted() {
@@ -179,13 +179,13 @@ enum Ended {
 struct Sending<'a> {
     source: &'a Source,
     begin: u64,
-    /// When its time is over.
+    /// When it ends.
     end: u64,
     schedule: Schedule,
     next: Option<Departure>,
     headers: Headers,
     frames: Vec<Vec<u8>>,
-    /// Of each frame, its packets: when each was due, in nanoseconds, and its size.
+    /// For each frame, its packets: when each was due, in nanoseconds, and its size.
     due: Vec<Vec<(u64, u32)>>,
     /// Frames that are filled.
     used: usize,
@@ -246,7 +246,7 @@ impl<'a> Sending<'a> {
         Ended::Done
     }
 
-    /// Takes what is due at `now` into frames.
+    /// Puts the packets due at `now` into frames.
     fn fill(&mut self, now: u64) {
         let (format, ipv6) = (self.source.job.traffic.format, self.source.job.to.is_ipv6());
         let train = self.segment.map_or(1, |len| TRAIN.min(TRAIN_LEN / len).max(1));
@@ -284,7 +284,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Gives all frames to the kernel.
+    /// Hands all frames to the kernel.
     fn send(&mut self, shared: &Shared) -> io::Result<()> {
         let (mut at, mut refusals) = (0, 0);
         while at < self.used {
@@ -303,14 +303,14 @@ impl<'a> Sending<'a> {
                         let _ = poll(&mut polled, Some(&soon));
                     }
                     Some(libc::EINTR) => {}
-                    // The news of an earlier packet: this one has not been tried.
+                    // An earlier packet's error: this one has not been tried.
                     Some(libc::ECONNREFUSED) if refusals == 0 => refusals += 1,
                     Some(libc::ECONNREFUSED) => {
                         self.report.refused += self.due[at].len() as u64;
                         at += 1;
                         refusals = 0;
                     }
-                    // An interface or a path that takes no trains.
+                    // An interface or a path that does not support trains.
                     Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE) if self.segment.is_some() => {
                         self.cut(at)?;
                     }
@@ -321,7 +321,7 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Goes on without trains, from frame `at`: the frames that are left are cut into packets.
+    /// Continues without trains from frame `at`: the remaining frames are cut into packets.
     fn cut(&mut self, at: usize) -> io::Result<()> {
         let len = self.segment.take().expect("there are trains");
         set_segment(&self.source.socket, 0)?;
@@ -340,7 +340,7 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Enters frames that the kernel has taken.
+    /// Counts frames that the kernel has accepted.
     fn count(&mut self, frames: std::ops::Range<usize>) {
         self.last = clock::now();
         for &(due, size) in self.due[frames].iter().flatten() {
@@ -367,7 +367,7 @@ impl<'a> Sending<'a> {
         let mut report = self.report;
         report.interrupted = matches!(ended, Ended::Stopped);
         if paced {
-            // A packet takes its gap: one that leaves in time does not make the rate too high.
+            // A packet includes its gap: one that leaves in time does not make the rate too high.
             let planned = self.schedule.reached().as_secs_f64();
             let planned = match self.source.job.traffic.duration {
                 Some(most) if report.interrupted => planned.min(most.as_secs_f64()),

@@ -1,27 +1,27 @@
-//! What a sink counts: a machine that is given packets with their arrival times.
+//! A sink's counts: a machine that takes packets with their arrival times.
 //!
 //! | count        | of                                                                          |
 //! |--------------|-----------------------------------------------------------------------------|
-//! | `packets`    | that came for the first time                                                |
-//! | `duplicated` | that had come before                                                        |
-//! | `reordered`  | whose number is below one that came before (RFC 4737 §3), not duplicates    |
-//! | `ancient`    | too far behind the newest to tell whether they had come before; not received |
+//! | `packets`    | received, without duplicates                                                |
+//! | `duplicated` | received before                                                             |
+//! | `reordered`  | with a number below an earlier one's (RFC 4737 §3), not duplicates          |
+//! | `ancient`    | too far behind the newest to tell whether they are duplicates; not received |
 //! | `damaged`    | with a wrong length, fill or check                                          |
-//! | `foreign`    | that are none of this flow's                                                |
+//! | `foreign`    | that are not of this flow                                                   |
 //!
-//! Jitter is that of RFC 3550 §6.4.1 and appendix A.8: differences of transit times, of which a common
-//! clock is no part. The one-way delay needs one, and is unknown without.
+//! Jitter is that of RFC 3550 §6.4.1 and appendix A.8: differences of transit times, which need no common
+//! clock. The one-way delay needs one, and is unknown without.
 
 use super::header::{Fault, Header, Kind};
 use super::report::{Percentiles, SinkReport};
 use lastmeter_base::Duration;
 use lastmeter_engine::Distribution;
 
-/// How far behind the newest a packet may be and still be told from a duplicate.
+/// How far behind the newest a packet may be and still be distinguished from a duplicate.
 const WINDOW: u64 = 1 << 20;
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// Which of the latest sequence numbers have come.
+/// Which of the latest sequence numbers were received.
 #[derive(Clone, Debug)]
 struct Window {
     seen: Vec<u64>,
@@ -74,7 +74,7 @@ pub struct Tally {
     flow: u16,
     run: u64,
     same_clock: bool,
-    /// Bytes that a size has besides what the header's length counts.
+    /// Bytes of a size that the header's length does not count.
     around: u64,
     window: Window,
     report: SinkReport,
@@ -88,8 +88,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of `flow` in `run`; `same_clock` says whether source and sink read the same one, and `around`
-    /// how many bytes of headers a packet's size includes.
+    /// Of `flow` in `run`; `same_clock` says whether source and sink share a clock, and `around` how many
+    /// bytes of headers a packet's size includes.
     pub fn new(flow: u16, run: u64, same_clock: bool, around: u64) -> Tally {
         Tally {
             flow,
@@ -107,8 +107,8 @@ impl Tally {
         }
     }
 
-    /// Takes a packet that arrived at `now`, in nanoseconds of the sink's clock. Gives its header
-    /// where it is a probe, which wants to be answered.
+    /// Takes a packet that arrived at `now`, in nanoseconds of the sink's clock. Returns its header if it is
+    /// a probe, which must be answered.
     pub fn take(&mut self, now: u64, read: Result<Header, Fault>) -> Option<Header> {
         let header = match read {
             Err(Fault::Damaged) => {
@@ -147,7 +147,7 @@ impl Tally {
         self.report.bytes += size;
         self.first.get_or_insert((now, size));
         self.last = now;
-        // Clocks may be any distance apart; only differences count.
+        // Clocks may have any offset; only differences count.
         let transit = now.wrapping_sub(header.sent) as i64;
         if let Some(before) = self.transit.replace(transit) {
             let difference = transit.wrapping_sub(before).unsigned_abs();
@@ -164,7 +164,7 @@ impl Tally {
         (self.report.packets, self.report.bytes)
     }
 
-    /// The counts; `overrun` is how many packets the kernel dropped because the sink was late.
+    /// The counts; `overrun` is how many packets the kernel dropped because the sink fell behind.
     pub fn report(&self, overrun: u64) -> SinkReport {
         let mut report = self.report.clone();
         report.overrun = overrun;
@@ -183,7 +183,7 @@ impl Tally {
     }
 }
 
-/// So that no sum of them leaves the range of times.
+/// Clamped, so that no sum leaves the range of times.
 const NANOSECONDS_MAX: u64 = 1 << 53;
 
 fn nanoseconds(count: u64) -> Duration {

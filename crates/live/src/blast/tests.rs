@@ -1,7 +1,7 @@
 //! Agents and a driver in one process, over loopback.
 
 use super::header::{self, Header, Kind};
-use super::message::{Answer, Ask, Heard, LINE_MAX, Lines, SinkJob, VERSION, send};
+use super::message::{LINE_MAX, Lines, Received, Reply, Request, SinkJob, VERSION, send};
 use super::traffic::{Format, Pace, PacketRate, Pattern, Sizes, Traffic};
 use super::{Agent, At, Flow, Host, Outcome, Plan, run};
 use crate::error::Error;
@@ -132,7 +132,7 @@ fn a_wrong_token_is_refused_and_the_right_one_is_not() {
         };
         for wrong in [None, Some("right-tokem"), Some("right-token2")] {
             let error = with(wrong).unwrap_err().to_string();
-            assert!(error.contains("wants another token"), "{error}");
+            assert!(error.contains("wrong token"), "{error}");
         }
         assert_eq!(with(Some("right-token")).unwrap().flows[0].received, 10);
     });
@@ -202,11 +202,11 @@ fn false_agent(listener: &TcpListener, last: impl FnOnce(&mut TcpStream)) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut lines = Lines::new(stream.try_clone().unwrap(), LINE_MAX);
     loop {
-        let Ok(Heard::Message(ask)) = lines.next(PATIENCE) else { return };
+        let Ok(Received::Message(ask)) = lines.next(PATIENCE) else { return };
         let answer = match ask {
-            Ask::Hello { .. } => Answer::Hello { version: VERSION, clock: "own".into(), now: 0 },
-            Ask::Prepare { .. } => Answer::Prepared { ports: Vec::new() },
-            Ask::Aim { .. } => Answer::Aimed {},
+            Request::Hello { .. } => Reply::Hello { version: VERSION, clock: "own".into(), now: 0 },
+            Request::Prepare { .. } => Reply::Prepared { ports: Vec::new() },
+            Request::Aim { .. } => Reply::Aimed {},
             _ => return last(&mut stream),
         };
         send(&mut stream, &answer).unwrap();
@@ -225,7 +225,7 @@ fn of_an_agent_that_dies_the_rest_is_reported() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 false_agent(&listener, |stream| {
-                    let progress = Answer::Progress { sent: vec![5], received: Vec::new() };
+                    let progress = Reply::Progress { sent: vec![5], received: Vec::new() };
                     send(stream, &progress).unwrap();
                 });
             });
@@ -281,20 +281,20 @@ impl Hand {
         let lines = Lines::new(stream.try_clone().unwrap(), LINE_MAX);
         Hand { stream, lines }
     }
-    fn say(&mut self, ask: &Ask) -> Answer {
+    fn say(&mut self, ask: &Request) -> Reply {
         send(&mut self.stream, ask).unwrap();
         self.hear()
     }
-    fn hear(&mut self) -> Answer {
+    fn hear(&mut self) -> Reply {
         match self.lines.next(PATIENCE) {
-            Ok(Heard::Message(Answer::Progress { .. })) => self.hear(),
-            Ok(Heard::Message(answer)) => answer,
+            Ok(Received::Message(Reply::Progress { .. })) => self.hear(),
+            Ok(Received::Message(answer)) => answer,
             _ => panic!("no answer"),
         }
     }
 }
 
-const HELLO: Ask = Ask::Hello { version: VERSION, token: None };
+const HELLO: Request = Request::Hello { version: VERSION, token: None };
 
 fn sink(flow: u16) -> SinkJob {
     SinkJob { flow, format: Format::Aal5, size_max: 1500, ipv6: false, same_clock: true }
@@ -304,12 +304,12 @@ fn sink(flow: u16) -> SinkJob {
 fn damage_to_aal5_frames_is_counted_and_strays_are_told_apart() {
     with_agent(None, |at, _| {
         let mut hand = Hand::new(at);
-        assert!(matches!(hand.say(&HELLO), Answer::Hello { .. }));
-        let prepare = Ask::Prepare { run: 77, sinks: vec![sink(4)] };
-        let Answer::Prepared { ports } = hand.say(&prepare) else { panic!("a port") };
-        assert_eq!(hand.say(&Ask::Aim { sources: Vec::new() }), Answer::Aimed {});
-        let begin = Ask::Begin { at: None, after: 0 };
-        assert!(matches!(hand.say(&begin), Answer::Sent { .. }));
+        assert!(matches!(hand.say(&HELLO), Reply::Hello { .. }));
+        let prepare = Request::Prepare { run: 77, sinks: vec![sink(4)] };
+        let Reply::Prepared { ports } = hand.say(&prepare) else { panic!("a port") };
+        assert_eq!(hand.say(&Request::Aim { sources: Vec::new() }), Reply::Aimed {});
+        let begin = Request::Begin { at: None, after: 0 };
+        assert!(matches!(hand.say(&begin), Reply::Sent { .. }));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", ports[0])).unwrap();
         for seq in 0..10 {
@@ -332,7 +332,7 @@ fn damage_to_aal5_frames_is_counted_and_strays_are_told_apart() {
             }
             socket.send(&pdu).unwrap();
         }
-        let Answer::Received { sinks, leaving } = hand.say(&Ask::Finish { drain: 200_000_000 })
+        let Reply::Received { sinks, leaving } = hand.say(&Request::Finish { drain: 200_000_000 })
         else {
             panic!("a report")
         };
@@ -346,24 +346,24 @@ fn damage_to_aal5_frames_is_counted_and_strays_are_told_apart() {
 #[test]
 fn hostile_drivers_are_refused_and_the_agent_goes_on() {
     with_agent(None, |at, _| {
-        let refused = |asks: &[Ask], why: &str| {
+        let refused = |asks: &[Request], why: &str| {
             let mut hand = Hand::new(at);
             let mut last = None;
             asks.iter().for_each(|ask| last = Some(hand.say(ask)));
             match last {
-                Some(Answer::Refused { why: found }) => assert!(found.contains(why), "{found}"),
+                Some(Reply::Refused { why: found }) => assert!(found.contains(why), "{found}"),
                 other => panic!("{other:?} instead of {why}"),
             }
         };
-        let prepare = |sinks: Vec<SinkJob>| Ask::Prepare { run: 1, sinks };
-        refused(&[Ask::Stop {}], "hello comes first");
-        refused(&[Ask::Hello { version: 9, token: None }], "version 1, not 9");
-        refused(&[HELLO, Ask::Aim { sources: Vec::new() }], "turn of prepare");
+        let prepare = |sinks: Vec<SinkJob>| Request::Prepare { run: 1, sinks };
+        refused(&[Request::Stop {}], "hello comes first");
+        refused(&[Request::Hello { version: 9, token: None }], "version 1, not 9");
+        refused(&[HELLO, Request::Aim { sources: Vec::new() }], "expected prepare");
         refused(&[HELLO, prepare((0..65).map(sink).collect())], "at most 64");
         refused(&[HELLO, prepare(vec![SinkJob { size_max: 0, ..sink(0) }])], "packets of 0 B");
         refused(&[HELLO, prepare(vec![SinkJob { size_max: u32::MAX, ..sink(0) }])], "no packets");
-        let far = Ask::Begin { at: Some(u64::MAX), after: u64::MAX };
-        let aim = |sources| Ask::Aim { sources };
+        let far = Request::Begin { at: Some(u64::MAX), after: u64::MAX };
+        let aim = |sources| Request::Aim { sources };
         refused(&[HELLO, prepare(vec![]), aim(vec![]), far], "too far ahead");
         // A source that nobody has asked for sends nothing but probes.
         let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -382,10 +382,10 @@ fn hostile_drivers_are_refused_and_the_agent_goes_on() {
             let mut hand = Hand::new(at);
             let _ = hand.stream.write_all(garbage);
             // Refused, or the connection is gone while the rest of it was under way.
-            let _ = hand.lines.next::<Answer>(PATIENCE);
+            let _ = hand.lines.next::<Reply>(PATIENCE);
         }
         let mut hand = Hand::new(at);
-        assert!(matches!(hand.say(&HELLO), Answer::Hello { .. }));
+        assert!(matches!(hand.say(&HELLO), Reply::Hello { .. }));
     });
 }
 
@@ -396,6 +396,6 @@ fn an_agent_serves_a_few_drivers_at_once() {
         some.iter_mut().for_each(|hand| drop(hand.say(&HELLO)));
         let mut more = Hand::new(at);
         let answer = more.hear();
-        assert!(matches!(answer, Answer::Refused { why } if why.contains("already")));
+        assert!(matches!(answer, Reply::Refused { why } if why.contains("already")));
     });
 }

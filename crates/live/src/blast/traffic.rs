@@ -1,4 +1,4 @@
-//! What a flow sends: sizes, pace, pattern, format; and the departures that follow from them.
+//! What a flow sends: sizes, pace, pattern, format; and the resulting schedule of departures.
 
 use crate::error::{Error, Result};
 use crate::text::Exact;
@@ -9,9 +9,9 @@ use std::fmt;
 
 use super::header;
 
-/// The longest run, and the latest start within it: what is asked for has an end.
+/// The longest run, and the latest start within it.
 pub const RUN_MAX: Duration = Duration::from_secs(3600);
-/// The most sizes that one flow takes in turn or draws from.
+/// The most sizes that one flow cycles through or draws from.
 pub const SIZES_MAX: usize = 1_000;
 /// The greatest weight of a size.
 pub const WEIGHT_MAX: u32 = 1_000_000;
@@ -34,7 +34,7 @@ impl PacketRate {
 }
 
 impl Quantity for PacketRate {
-    const NAME: &'static str = "rate of packets";
+    const NAME: &'static str = "packet rate";
     const UNITS: &'static [(&'static str, u64)] =
         &[("pps", 1_000), ("kpps", 1_000_000), ("Mpps", 1_000_000_000)];
     const PROPOSED: [&'static str; 2] = ["kpps", "pps"];
@@ -65,11 +65,11 @@ impl Exact for PacketRate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sizes {
-    /// One after the other, and again from the first.
+    /// Cycled through in order.
     InTurn(Vec<u32>),
-    /// Drawn, each with its weight.
+    /// Drawn at random, each with its weight.
     Weighted(Vec<(u32, u32)>),
-    /// Equally likely between the two, both included.
+    /// Uniform between the two, inclusive.
     Between(u32, u32),
 }
 
@@ -88,19 +88,19 @@ impl Sizes {
         }
     }
 
-    /// The one size that there is.
+    /// The only size, if there is just one.
     pub fn constant(&self) -> Option<u32> {
         self.bounds().filter(|(low, high)| low == high).map(|(low, _)| low)
     }
 }
 
-/// How fast packets follow each other.
+/// The rate of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// So many bits of packets per second.
+    /// Bits per second.
     Rate(#[serde(with = "crate::text")] Rate),
-    /// So many packets per second.
+    /// Packets per second.
     Packets(#[serde(with = "crate::text")] PacketRate),
     /// As fast as the host can.
     Fastest,
@@ -110,29 +110,29 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// At equal distances.
+    /// At equal intervals.
     Periodic,
-    /// At exponential distances, whose mean the pace gives.
+    /// At exponential intervals with the pace's mean.
     Poisson,
-    /// At equal distances for `on`, not at all for `off`; the pace is that of `on`.
+    /// At equal intervals for `on`, then silent for `off`; the pace is that of `on`.
     OnOff {
-        /// How long a burst lasts.
+        /// Length of a burst.
         #[serde(with = "crate::text")]
         on: Duration,
-        /// How long the silence after it.
+        /// Length of the silence after it.
         #[serde(with = "crate::text")]
         off: Duration,
     },
 }
 
-/// What stands in the UDP payload.
+/// The content of the UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Header and fill. A size is that of the IP packet.
+    /// Header and fill. Sizes are those of the IP packet.
     Udp,
     /// An AAL5 CPCS-PDU with padding, length and CRC-32 (ITU-T I.363.5 §9.2), sent without UDP's
-    /// checksum over IPv4, so that damage is AAL5's to find. A size is that of the frame in it.
+    /// checksum over IPv4, so that AAL5 must detect damage. Sizes are those of the frame in it.
     Aal5,
 }
 
@@ -145,7 +145,7 @@ impl Format {
         }
     }
 
-    /// The sizes that it can have over IPv4; over IPv6 the least is 20 bytes more.
+    /// The possible sizes over IPv4; over IPv6 the minimum is 20 bytes more.
     pub fn sizes(self) -> (u32, u32) {
         let least = header::LEN as u32;
         match self {
@@ -157,7 +157,7 @@ impl Format {
         }
     }
 
-    /// Bytes in the UDP payload of a packet of this size; `None` where the header has no room.
+    /// Bytes in the UDP payload of a packet of this size; `None` if the header does not fit.
     pub fn payload(self, size: u32, ipv6: bool) -> Option<usize> {
         let size = size as usize;
         match self {
@@ -183,9 +183,9 @@ pub struct Traffic {
     pub pace: Pace,
     /// When.
     pub pattern: Pattern,
-    /// As what.
+    /// In what format.
     pub format: Format,
-    /// How long after the run's beginning.
+    /// How long after the run's start.
     #[serde(with = "crate::text")]
     pub start: Duration,
     /// How long; until `count` if not given.
@@ -194,12 +194,12 @@ pub struct Traffic {
     /// How many packets at most.
     #[serde(default)]
     pub count: Option<u64>,
-    /// Whether the kernel may be given many packets of one size at once (UDP GSO).
+    /// Whether packets of one size may be sent in batches (UDP GSO).
     pub offload: bool,
 }
 
 impl Traffic {
-    /// Refuses what cannot be sent.
+    /// Rejects traffic that cannot be sent.
     ///
     /// # Errors
     /// Names the parameter, what was found and what would be right.
@@ -255,7 +255,7 @@ impl Traffic {
         }
     }
 
-    /// When, after the run's beginning, its last packet leaves at the latest.
+    /// The latest departure of its last packet, after the run's start.
     pub fn ends(&self) -> Duration {
         let lasts = self.duration.unwrap_or(RUN_MAX).as_ps();
         Duration::from_ps(self.start.as_ps().saturating_add(lasts))
@@ -265,7 +265,7 @@ impl Traffic {
 /// A packet that is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// When, after the flow's beginning; always zero for [`Pace::Fastest`].
+    /// When, after the flow's start; always zero for [`Pace::Fastest`].
     pub at: Duration,
     /// How long it is, in bytes.
     pub size: u32,
@@ -273,7 +273,7 @@ pub struct Departure {
 
 /// The departures of a flow, in order: the same for the same seed and name, on any host.
 ///
-/// The next one is due a gap after the last was due, never after it left, so lateness does not add up.
+/// The next one is due a gap after the last was due, not after it left, so lateness does not accumulate.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     traffic: Traffic,
@@ -285,7 +285,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Of traffic that [`Traffic::check`] does not refuse.
+    /// Of traffic that [`Traffic::check`] accepts.
     pub fn new(traffic: &Traffic, seed: u64, name: &str) -> Schedule {
         let weights = match &traffic.size {
             Sizes::Weighted(sizes) => sizes.iter().map(|&(_, weight)| u64::from(weight)).sum(),
@@ -295,7 +295,7 @@ impl Schedule {
         Schedule { traffic: traffic.clone(), stream, at: 0, made: 0, weights }
     }
 
-    /// When the next packet would be due, were there one: with the gap after the last.
+    /// When the next packet would be due: a gap after the last.
     pub fn reached(&self) -> Duration {
         Duration::from_ps(self.at)
     }

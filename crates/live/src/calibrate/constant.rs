@@ -1,4 +1,4 @@
-//! One measured constant of a host, and how it is written in a profile: text with a unit.
+//! One measured constant of a host, and its form in a profile: text with a unit.
 
 use crate::error::{Error, Result};
 use crate::reference::Reference;
@@ -86,25 +86,25 @@ pub struct Constant {
     pub method: String,
     /// Interquartile range over median; for a fitted constant, the fit's mean relative error.
     pub spread: f64,
-    /// Measurements it rests on.
+    /// Number of measurements.
     pub samples: u32,
 }
 
 impl Constant {
-    /// A time from many batches. Others on the machine can only add to a time, so the value is the
-    /// lower quartile and the spread tells how much they did.
+    /// A time from many batches. Other programs can only add to a time, so the value is the lower quartile,
+    /// and the spread shows how much they added.
     pub(crate) fn time(spread: Spread, method: &str) -> Constant {
         Constant::from(Value::Time(spread.low), spread, method)
     }
 
-    /// A rate from many batches, by the same reasoning the upper quartile.
+    /// A rate from many batches: by the same reasoning, the upper quartile.
     pub(crate) fn rate(spread: Spread, method: &str) -> Constant {
         Constant::from(Value::Rate(spread.high), spread, method)
     }
 
     fn from(value: Value, spread: Spread, method: &str) -> Constant {
         let samples = spread.samples as u32;
-        // Four digits are plenty; more would pretend.
+        // Four digits; more would be false precision.
         let relative = (spread.relative() * 1e4).round() / 1e4;
         Constant { value, method: method.to_owned(), spread: relative, samples }
     }
@@ -113,7 +113,7 @@ impl Constant {
 /// The host that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// The CPU as it calls itself.
+    /// The CPU's model name.
     pub model: String,
     /// CPUs on which the program may run.
     pub cores: u32,
@@ -121,10 +121,10 @@ pub struct Host {
     pub kernel: String,
     /// Seconds since 1970 when it was measured.
     pub date: u64,
-    /// CPUs' worth of time and ready threads of others while the path was measured, the worst of
+    /// Load of other programs, in CPUs including ready threads, while the path was measured; the worst of
     /// the runs that count: above 0.5 the path's constants are those of a busy machine.
     pub others: f64,
-    /// How the hosts of the transfers were kept apart.
+    /// How the hosts of the transfers were isolated.
     pub isolation: crate::namespace::Isolation,
     /// Sizes of the caches of the first core, by name: `L1 Data`, `L2 Unified`.
     pub caches: std::collections::BTreeMap<String, Value>,
@@ -134,7 +134,7 @@ impl Host {
     /// Whether this is the machine and the kernel on which the program runs.
     ///
     /// # Errors
-    /// When the machine does not say what it is.
+    /// When the machine does not identify itself.
     pub fn is_here(&self) -> Result<bool> {
         let cores = crate::cores::allowed()?.len() as u32;
         Ok(self.model == super::cpu_model()?
@@ -150,8 +150,8 @@ pub struct Calibration {
     pub host: Host,
     /// Its constants by name, such as `memory.copy.dram` or `path.other-core.sender.per-call`.
     pub constants: std::collections::BTreeMap<String, Constant>,
-    /// The reference transfers behind the path's constants, by place and side, such as
-    /// `other-core.sender`; predictions without them rest on the fit alone.
+    /// The reference transfers behind the path's constants, by placement and side, such as
+    /// `other-core.sender`; without them predictions use only the fit.
     #[serde(default)]
     pub references: std::collections::BTreeMap<String, Vec<Reference>>,
 }

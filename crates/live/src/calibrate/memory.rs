@@ -7,10 +7,10 @@ use crate::sys::touch_fresh_pages;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Working sets: within the first-level cache, the second, the third, and beyond them all.
+/// Working sets: within L1, L2, L3, and beyond them all.
 const SIZES: [(&str, usize); 4] =
     [("l1", 16 << 10), ("l2", 256 << 10), ("l3", 4 << 20), ("dram", 96 << 20)];
-/// Bytes that one batch moves: a millisecond or so, short enough to fall between disturbances.
+/// Bytes moved per batch: about a millisecond, short enough to fit between disturbances.
 const BATCH: usize = 16 << 20;
 /// Batches of each measurement.
 const BATCHES: usize = 15;
@@ -26,13 +26,13 @@ fn rates(bytes: usize, mut work: impl FnMut()) -> Spread {
     Spread::of(std::iter::repeat_with(one).take(BATCHES).collect())
 }
 
-/// Everything about memory, by name.
+/// All constants of memory, by name.
 pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
     let largest = SIZES[SIZES.len() - 1].1;
     let source = vec![1u8; largest];
     let mut target = vec![0u8; largest];
     for (name, size) in SIZES {
-        // Half the working set each way, so that both fit into the cache that is meant.
+        // Half the working set for source and destination each, so that both fit into the cache in question.
         let half = size / 2;
         let rounds = (BATCH / half).max(1);
         let copied = rates(rounds * half, || {
@@ -41,7 +41,7 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
                 black_box(&mut target);
             }
         });
-        let method = format!("memcpy of {half} bytes, again and again; bytes copied a second");
+        let method = format!("repeated memcpy of {half} bytes; bytes copied per second");
         into.push((format!("memory.copy.{name}"), Constant::rate(copied, &method)));
         let rounds = (BATCH / size).max(1);
         let read = rates(rounds * size, || {
@@ -49,7 +49,7 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
                 black_box(sum_words(black_box(&source[..size])));
             }
         });
-        let method = format!("adding up the 64-bit words of {size} bytes, again and again");
+        let method = format!("repeatedly summing the 64-bit words of {size} bytes");
         into.push((format!("memory.read.{name}"), Constant::rate(read, &method)));
     }
     let summed = rates(BATCH, || {

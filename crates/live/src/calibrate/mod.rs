@@ -1,7 +1,7 @@
 //! Measures this host: memory, kernel and path, as constants with unit, method and spread.
 //!
-//! Takes about twenty seconds. Memory and kernel are measured in a helper process, which runs at a
-//! high priority where the user may, and the path by reference transfers between two hosts.
+//! Takes about 20 s. Memory and kernel are measured in a helper process, at high priority where
+//! permitted, and the path by reference transfers between two hosts.
 
 mod constant;
 pub(crate) mod memory;
@@ -20,14 +20,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Until when, since the start, disturbed transfers on different cores and on one are repeated. The
-/// plain programme takes about 20 s; the whole is to stay below 30.
+/// Deadlines, since the start, for repeating disturbed transfers on different cores and on one core.
+/// Undisturbed, it takes about 20 s; the whole must stay below 30 s.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(14), Duration::from_secs(26)];
 
-/// The same for a refreshing.
+/// The same for a refresh.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(6);
 
-/// Measures everything.
+/// Measures all constants.
 ///
 /// # Errors
 /// When a helper process fails or the kernel refuses something basic.
@@ -70,9 +70,9 @@ pub fn run() -> Result<Calibration> {
     Ok(calibration)
 }
 
-/// Repeats a few reference transfers on each placement and moves the path's costs with them: a
-/// machine is not equally fast every minute, least of all a virtual one. Takes two to three
-/// seconds. Returns the largest relative change.
+/// Repeats a few reference transfers for each placement and scales the path's costs accordingly: a
+/// machine's speed drifts, above all a virtual one's. Takes two to three seconds. Returns the
+/// largest relative change.
 ///
 /// # Errors
 /// When a transfer fails.
@@ -87,7 +87,7 @@ pub fn refresh(hosts: &mut Hosts, calibration: &mut Calibration) -> Result<f64> 
     Ok(largest)
 }
 
-/// What the helper process measures.
+/// The helper process's measurements.
 pub(crate) fn in_worker() -> Result<Vec<(String, Constant)>> {
     let mut constants = Vec::new();
     let core = cores::allowed()?[0];
@@ -106,7 +106,7 @@ pub(crate) fn cpu_model() -> Result<String> {
     Ok(model.unwrap_or_else(|| "unknown".to_owned()))
 }
 
-/// Caches of the first core; none where the kernel does not tell.
+/// Caches of the first core; none where the kernel does not report them.
 fn caches() -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for index in 0..8 {

@@ -1,6 +1,6 @@
-//! The path's constants: a few reference transfers on each placement, and a fit through them.
+//! The path's constants: a few reference transfers for each placement, and a fit through them.
 //!
-//! What a message costs on each side is taken to be
+//! The cost of a message on each side is modelled as
 //!
 //! ```text
 //! cost = per-call + per-byte x bytes + per-handover x handovers + per-batch x batches
@@ -8,11 +8,10 @@
 //! ```
 //!
 //! where a *handover* is a batch that goes through TCP, the veth pair and the softirq to the
-//! receiver, with the acknowledgement and the wake-up that come of it; further batches of the same
-//! send find the receiver awake; segments count only where batches are cut into packets before the
-//! veth pair. [`crate::predict::work_of`] counts them.
-//! What the fit misses at a reference is kept beside it, see [`crate::reference`].
-//! None of the reference settings is one of the validation's.
+//! receiver, with the resulting acknowledgement and wake-up; further batches of the same send find the
+//! receiver awake; segments count only where batches are cut into packets before the veth pair.
+//! [`crate::predict::work_of`] counts them. The fit's error at each reference is stored with it, see
+//! [`crate::reference`]. None of the reference settings is used for validation.
 
 use super::constant::{Calibration, Constant, Value};
 use crate::error::Result;
@@ -25,10 +24,10 @@ use std::time::Instant;
 
 /// Measured time of one reference transfer: windows of 4 ms.
 const DURATION: Duration = Duration::from_ms(100);
-/// Slow start and buffer growth, which takes longest, are over by then.
+/// Warm-up: slow start and buffer growth, which takes longest, are over by then.
 const WARM_UP: Duration = Duration::from_ms(60);
-/// Times that the reference transfers are gone through; the cheaper run of each counts, for whatever
-/// disturbs a run adds to it, and a disturbance lasts longer than a run.
+/// Passes over the reference transfers; the cheaper run of each counts, since any disturbance adds to a
+/// run, and lasts longer than one.
 const ROUNDS: usize = 2;
 
 /// Message, MTU, batches stay whole.
@@ -57,7 +56,7 @@ const REFERENCES: [(u64, u32, bool); 23] = [
     (96 << 10, 1500, false),
     (96 << 10, 6000, false),
 ];
-/// Those of them that are repeated before predictions.
+/// Those repeated before predictions.
 const ANCHORS: [(u64, u32, bool); 5] = [
     (768, 1500, true),
     (6 << 10, 1500, true),
@@ -65,7 +64,7 @@ const ANCHORS: [(u64, u32, bool); 5] = [
     (384 << 10, 1500, true),
     (24 << 10, 1500, false),
 ];
-/// The message with which copying is taken away.
+/// The message used to measure copying by omission.
 const VARIANT: u64 = 96 << 10;
 
 fn reference(placement: Placement, (message, mtu, offload): (u64, u32, bool)) -> Setting {
@@ -85,7 +84,7 @@ fn reference(placement: Placement, (message, mtu, offload): (u64, u32, bool)) ->
 struct Costs {
     sender: f64,
     receiver: f64,
-    /// CPUs' worth of others meanwhile.
+    /// Load of other programs meanwhile, in CPUs.
     others: f64,
 }
 
@@ -126,11 +125,11 @@ fn side(all: &[(Setting, Costs)], cost: fn(&Costs) -> f64) -> Vec<Point> {
 pub(crate) struct Found {
     pub(crate) constants: Vec<(String, Constant)>,
     pub(crate) references: Vec<(String, Vec<Reference>)>,
-    /// How much others used the machine in the noisiest run that counts.
+    /// Load of other programs in the noisiest run that counts.
     pub(crate) others: f64,
 }
 
-/// Everything about the path with this placement; noisy runs are repeated until `until`.
+/// All constants of the path for this placement; noisy runs are repeated until `until`.
 pub(crate) fn measure(hosts: &mut Hosts, placement: Placement, until: Instant) -> Result<Found> {
     let place = placement_name(placement);
     let prefix = format!("path.{place}");
@@ -139,7 +138,7 @@ pub(crate) fn measure(hosts: &mut Hosts, placement: Placement, until: Instant) -
     let all = cheapest(hosts, placement, &REFERENCES, until)?;
     found.others = all.iter().map(|(_, costs)| costs.others).fold(0.0, f64::max);
     if placement == Placement::SameCore {
-        // One core pays for both, and which side's time a softirq is charged to is chance.
+        // One core does the work of both, and the side that a softirq is charged to is arbitrary.
         found.fit(place, "both", &side(&all, |c| c.sender + c.receiver), copy_out);
     } else {
         found.fit(place, "sender", &side(&all, |c| c.sender), 0.0);
@@ -171,16 +170,16 @@ impl Found {
     }
 }
 
-/// A message and both buffers with which a window fills, and the constant that it gives: the large
-/// ones have a window or two in a message.
+/// A message and buffers with which a window fills, and the resulting constant: the large ones have one or
+/// two windows per message.
 const WINDOWS: [(Placement, u64, u64, &str); 3] = [
     (Placement::OtherCore, 48 << 10, 24 << 10, "path.other-core.per-window"),
     (Placement::SameCore, 3 << 10, 24 << 10, "path.same-core.per-window.small"),
     (Placement::SameCore, 24 << 10, 24 << 10, "path.same-core.per-window.large"),
 ];
 
-/// What a full window costs: the time that a transfer with small buffers takes beyond its prediction
-/// without that cost.
+/// The cost of a full window: the time of a transfer with small buffers beyond its prediction without that
+/// cost.
 pub(crate) fn windows(
     hosts: &mut Hosts,
     calibration: &mut Calibration,
@@ -196,7 +195,7 @@ pub(crate) fn windows(
         let setting = Setting { send_buffer: buffer, receive_buffer: buffer, ..plain };
         let m = hosts.run_quiet(&setting, until)?;
         let method = "time of a transfer with full windows beyond its prediction without them, \
-                      over the windows in a message"
+                      per window of a message"
             .to_owned();
         let zero = Constant { value: Value::Time(0.0), method, spread: 0.0, samples: 1 };
         for (.., name) in WINDOWS.iter().filter(|(other, ..)| *other == placement) {
@@ -213,8 +212,8 @@ pub(crate) fn windows(
     Ok(())
 }
 
-/// Repeats some of the reference transfers, for a machine is not equally fast every minute, and
-/// moves the others with them; returns the largest relative change.
+/// Repeats some of the reference transfers, as a machine's speed drifts, and scales the others
+/// accordingly; returns the largest relative change.
 pub(crate) fn refresh(
     hosts: &mut Hosts,
     calibration: &mut Calibration,
@@ -237,7 +236,7 @@ pub(crate) fn refresh(
     Ok(largest)
 }
 
-/// What copying costs per byte, by leaving it away; returns the copy out.
+/// The cost of copying per byte, by leaving it out; returns that of the copy out.
 fn copies(
     hosts: &mut Hosts,
     placement: Placement,
@@ -289,7 +288,7 @@ fn round_trip(
     let Some(latency) = m.latency else { return Ok(()) };
     let constant = Constant {
         value: Value::Time(latency.p50),
-        method: "request and answer of 64 B, median time from send to receive".to_owned(),
+        method: "request and reply of 64 B, median time from send to receive".to_owned(),
         spread: (((latency.p90 - latency.p50) / latency.p50) * 1e4).round() / 1e4,
         samples: latency.count as u32,
     };

@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 const BATCHES: usize = 25;
-/// System calls in a batch.
+/// System calls per batch.
 const CALLS: usize = 2_000;
-/// Round trips between threads in a batch.
+/// Round trips between threads per batch.
 const TRIPS: usize = 200;
 /// Sleeps of each kind.
 const SLEEPS: usize = 40;
@@ -26,7 +26,7 @@ fn batches(mut one: impl FnMut() -> f64) -> Spread {
     Spread::of(std::iter::repeat_with(one).take(BATCHES).collect())
 }
 
-/// Everything about the kernel, by name.
+/// All constants of the kernel, by name.
 pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
     let cores = allowed()?;
     let (first, last) = (cores[0], cores[cores.len() - 1]);
@@ -37,15 +37,15 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
         }
         (now() - from) / CALLS as f64
     });
-    let method = "getppid, 2000 in a row, time of one";
+    let method = "getppid, 2000 in a row, time per call";
     into.push(("system.call".to_owned(), Constant::time(call, method)));
     let same = pinned(first, || ping_pong(first))?;
-    let method = "two threads on one core hand a byte to and fro through pipes; half a round trip, \
+    let method = "two threads on one core pass a byte back and forth through pipes; half a round trip, \
                   less a write and a read that do not block";
     into.push(("context.switch".to_owned(), Constant::time(same, method)));
     if first != last {
         let other = pinned(first, || wake_up(last))?;
-        let method = "a thread asleep on another core reads a pipe: time from before the write \
+        let method = "a thread sleeping on another core reads a pipe: time from before the write \
                       to after the read";
         into.push(("wake.other-core".to_owned(), Constant::time(other, method)));
     }
@@ -136,7 +136,7 @@ fn wake_up(core: usize) -> Result<Spread> {
     Ok(Spread::of(latencies))
 }
 
-/// How late a sleeper wakes.
+/// Lateness of a wake-up from sleep.
 fn timer() -> Result<Constant> {
     let asked = Duration::from_micros(200);
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -146,7 +146,7 @@ fn timer() -> Result<Constant> {
         now() - from - asked.as_secs_f64()
     };
     let late = Spread::of(std::iter::repeat_with(one).take(SLEEPS).collect());
-    Ok(Constant::time(late, "sleeps of 200 us with the least timer slack: how late they end"))
+    Ok(Constant::time(late, "sleeps of 200 us with minimal timer slack: lateness of their end"))
 }
 
 /// `write` and `read` on a UNIX socket at several sizes, on one thread: a line through the times

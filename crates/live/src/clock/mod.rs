@@ -1,4 +1,4 @@
-//! The wall clock: waits for deadlines and for frames at once, and notes how late it is.
+//! The wall clock: waits for deadlines and frames at the same time, and records its lateness.
 //!
 //! ```text
 //!          +-- frames to send? flush           +-- a deadline has come --> At
@@ -6,9 +6,9 @@
 //!          '-- spin for the rest               '-- told to stop        --> Stop
 //! ```
 //!
-//! One thread runs the graph, so a wait is the only place at which it may sleep. A sleep ends some
-//! tens of microseconds late (timer, interrupt, scheduler); spinning for the last part, or always,
-//! pays CPU time for punctuality. What was late is in [`WallClock::lag`], deadline by deadline.
+//! One thread runs the graph, so a wait is the only place where it may sleep. A sleep ends some tens of
+//! microseconds late (timer, interrupt, scheduler); spinning for the last part, or always, trades CPU
+//! time for punctuality. [`WallClock::lag`] has the lateness of each deadline.
 
 use crate::port::Shared;
 use lastmeter_base::{Duration, Time};
@@ -20,9 +20,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// Longest sleep: how soon a stop is noticed that comes without an event.
+/// Longest sleep, which bounds how late a stop without an event is noticed.
 const SLEEP_MAX: Duration = Duration::from_ms(100);
-/// How often a clock that does not sleep looks at the bell, which costs a system call.
+/// How often a busy-polling clock checks the bell, which costs a system call.
 const LOOK_EVERY: Duration = Duration::from_ms(1);
 
 /// The instant that [`Time::START`] stands for.
@@ -34,32 +34,32 @@ impl Epoch {
     pub fn start() -> Epoch {
         Epoch(Instant::now())
     }
-    /// The present, in nanoseconds of a clock that never goes back.
+    /// The present, in nanoseconds of the monotonic clock.
     #[inline]
     pub fn now(self) -> Time {
         let nanoseconds = u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX / 1000);
         Time::from_ps(nanoseconds.saturating_mul(1000))
     }
-    /// How long it is since `from`.
+    /// Time since `from`.
     #[inline]
     pub(crate) fn since(self, from: Time) -> std::time::Duration {
         std::time::Duration::from_nanos(self.now().saturating_since(from).as_ps() / 1000)
     }
 }
 
-/// The niceness of the emulator where the kernel allows it: only root may.
+/// The emulator's niceness where the kernel allows it: only root may.
 const PRIORITY: i32 = -20;
 
-/// Where the kernel keeps the niceness of the session: it shares cores among sessions first.
+/// The session's niceness: the kernel shares cores among sessions first.
 const SESSION: &str = "/proc/self/autogroup";
 
-/// While it lives, others take the core for shorter and less often, as far as that is allowed.
+/// While it lives, other programs preempt this one for shorter and less often, as far as permitted.
 ///
-/// A real-time policy would be worse: the kernel takes the core from it for 50 ms of each second,
-/// in one piece, when anything else waits there (`fair_server`, since Linux 6.12).
+/// A real-time policy would be worse: if anything else waits for the core, the kernel takes it away for
+/// 50 ms of each second, in one piece (`fair_server`, since Linux 6.12).
 #[derive(Debug)]
 struct Precedence {
-    /// The niceness of the session before, which a shell and all that it starts belong to.
+    /// The previous niceness of the session, to which a shell and all that it starts belong.
     session: Option<String>,
     process: bool,
 }
@@ -90,24 +90,25 @@ impl Drop for Precedence {
 
 /// How a clock waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
-    /// How long before a deadline sleeping ends and spinning begins; [`Duration::MAX`] never
+pub struct WaitOptions {
+    /// How long before a deadline sleeping ends and spinning starts; [`Duration::MAX`] never
     /// sleeps.
     pub spin: Duration,
-    /// The core to stay on.
+    /// The core to pin to.
     pub core: Option<usize>,
     /// A lag beyond this ends the run.
     pub strict: Option<Duration>,
 }
 
-impl Manner {
+impl WaitOptions {
     /// Sleeps whenever it can, anywhere.
-    pub const SLEEPING: Manner = Manner { spin: Duration::ZERO, core: None, strict: None };
+    pub const SLEEPING: WaitOptions =
+        WaitOptions { spin: Duration::ZERO, core: None, strict: None };
 
-    /// The cores that are left for others: all but the one to stay on, unless that is the only one.
+    /// The cores left for others: all but the pinned one, unless that is the only one.
     ///
     /// # Errors
-    /// When the kernel does not tell which there are.
+    /// When the kernel does not report them.
     pub fn others(&self) -> crate::Result<Vec<usize>> {
         let all = crate::cores::allowed()?;
         let others: Vec<usize> =
@@ -123,7 +124,7 @@ impl Manner {
 
 /// A clock that waits for real time and for frames.
 pub struct WallClock {
-    /// How late deadlines were noticed.
+    /// Lateness with which deadlines were noticed.
     pub lag: Distribution,
     /// Time spent waiting, asleep or spinning.
     pub waited: std::time::Duration,
@@ -132,15 +133,15 @@ pub struct WallClock {
     /// The lag that ended a strict run.
     pub violation: Option<(Time, Duration)>,
     epoch: Epoch,
-    manner: Manner,
+    waiting: WaitOptions,
     lines: Vec<Shared>,
     control: Arc<Control>,
-    /// Becomes readable when the run shall end.
+    /// Becomes readable when the run must end.
     bell: Option<OwnedFd>,
     looked: Time,
-    /// Time spent sending what waited to be sent.
+    /// Time spent sending waiting frames.
     flushed: std::time::Duration,
-    /// Where the thread was allowed to be before.
+    /// The thread's previous CPU affinity.
     before: CpuSet,
     _precedence: Precedence,
     stopping: bool,
@@ -153,21 +154,21 @@ impl Drop for WallClock {
 }
 
 impl WallClock {
-    /// A clock that counts from `epoch`, tells of frames on `lines`, and ends when `control` says
+    /// A clock that counts from `epoch`, reports frames on `lines`, and ends when `control` says
     /// so; `bell` is a descriptor that becomes readable then.
     ///
     /// # Errors
-    /// When the thread may not move to the core that `manner` names.
+    /// When the thread cannot be pinned to the core in `waiting`.
     pub fn new(
         epoch: Epoch,
-        manner: Manner,
+        waiting: WaitOptions,
         lines: Vec<Shared>,
         control: Arc<Control>,
         bell: Option<OwnedFd>,
     ) -> crate::Result<WallClock> {
         let before = crate::cores::set()?;
-        crate::cores::pin(manner.core)?;
-        // The kernel may add up to 50 us to a sleep so as to wake up less often.
+        crate::cores::pin(waiting.core)?;
+        // By default the kernel may extend a sleep by up to 50 us to wake up less often.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         Ok(WallClock {
             lag: Distribution::default(),
@@ -175,7 +176,7 @@ impl WallClock {
             waits: 0,
             violation: None,
             epoch,
-            manner,
+            waiting,
             lines,
             control,
             bell,
@@ -187,7 +188,7 @@ impl WallClock {
         })
     }
 
-    /// Sends what waits to be sent, and says whether frames have arrived.
+    /// Sends waiting frames, and returns whether frames have arrived.
     fn serve_lines(&mut self) -> bool {
         let mut ready = false;
         for line in &self.lines {
@@ -196,7 +197,8 @@ impl WallClock {
                 let before = line.sending;
                 let worst = line.flush();
                 self.flushed += line.sending - before;
-                if self.manner.strict.is_some_and(|limit| worst > limit) && self.violation.is_none()
+                if self.waiting.strict.is_some_and(|limit| worst > limit)
+                    && self.violation.is_none()
                 {
                     self.violation = Some((self.epoch.now(), worst));
                 }
@@ -222,7 +224,7 @@ impl WallClock {
     /// Sleeps until shortly before `deadline` or until frames arrive.
     fn sleep(&mut self, deadline: Time) -> bool {
         let now = self.epoch.now();
-        let until = deadline.saturating_since(now).saturating_sub(self.manner.spin);
+        let until = deadline.saturating_since(now).saturating_sub(self.waiting.spin);
         let nanoseconds = until.min(SLEEP_MAX).as_ps() / 1000;
         let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds as _ };
         let guards: Vec<_> =
@@ -266,7 +268,7 @@ impl Clock for WallClock {
                 self.look_at_bell();
             }
             if self.shall_stop() {
-                // Time goes on to the present first, then it stops.
+                // Time advances to the present first, then it stops.
                 let already = std::mem::replace(&mut self.stopping, true);
                 break (if already { Wake::Stop } else { Wake::Input(now) }, now);
             }
@@ -276,7 +278,7 @@ impl Clock for WallClock {
             if now >= deadline {
                 break (Wake::At(now), now);
             }
-            if deadline.saturating_since(now) > self.manner.spin {
+            if deadline.saturating_since(now) > self.waiting.spin {
                 self.sleep(deadline);
             } else {
                 std::hint::spin_loop();
@@ -285,7 +287,7 @@ impl Clock for WallClock {
         if now >= deadline {
             self.lag.record(now - deadline);
         }
-        // What it took to send is not waiting.
+        // Time spent sending is not waiting.
         self.waited += self.epoch.since(from).saturating_sub(self.flushed - flushed);
         wake
     }
@@ -299,15 +301,15 @@ mod tests {
     use lastmeter_engine::{Context, Element, Graph, PortId, TimerId, VirtualClock};
     use std::sync::Mutex;
 
-    fn clock(manner: Manner) -> WallClock {
-        WallClock::new(Epoch::start(), manner, Vec::new(), Arc::default(), None).unwrap()
+    fn clock(waiting: WaitOptions) -> WallClock {
+        WallClock::new(Epoch::start(), waiting, Vec::new(), Arc::default(), None).unwrap()
     }
 
     #[test]
     fn a_deadline_is_never_early_asleep_or_spinning() {
         let spins = [Duration::ZERO, Duration::from_us(50), Duration::MAX];
         for spin in spins {
-            let mut clock = clock(Manner { spin, ..Manner::SLEEPING });
+            let mut clock = clock(WaitOptions { spin, ..WaitOptions::SLEEPING });
             let deadline = clock.epoch.now() + Duration::from_us(300);
             let Wake::At(now) = clock.wait(Some(deadline)) else { panic!("no input, no stop") };
             assert!(now >= deadline);
@@ -317,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_stop_lets_time_go_on_to_the_present_first() {
-        let mut clock = clock(Manner::SLEEPING);
+        let mut clock = clock(WaitOptions::SLEEPING);
         clock.control.stop();
         assert!(matches!(clock.wait(None), Wake::Input(_)));
         assert_eq!(clock.wait(None), Wake::Stop);
@@ -364,7 +366,7 @@ mod tests {
         };
         let end = Time::START + Duration::from_ms(3);
         let simulated = run(&mut |e| e.run_until(end, &mut VirtualClock::default()).unwrap());
-        let real = run(&mut |e| e.run_until(end, &mut clock(Manner::SLEEPING)).unwrap());
+        let real = run(&mut |e| e.run_until(end, &mut clock(WaitOptions::SLEEPING)).unwrap());
         assert_eq!(simulated.len(), 40);
         assert_eq!(simulated, real);
     }

@@ -8,10 +8,10 @@ use rustix::net::netlink as protocols;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `INET_DIAG_INFO`, as an attribute and as a bit of what is asked for.
+/// `INET_DIAG_INFO`, as an attribute and as a bit of the request.
 const INFO: u16 = 2;
 const INFO_BIT: u8 = 1 << (INFO - 1);
-/// Every state but LISTEN, TIME_WAIT and CLOSE: connections that carry or just carried data.
+/// Every state except LISTEN, TIME_WAIT and CLOSE: connections that carry or just carried data.
 const STATES: u32 = 0xfff & !((1 << 10) | (1 << 6) | (1 << 7));
 /// Bytes of `struct inet_diag_msg`.
 const ANSWER: usize = 72;
@@ -44,8 +44,8 @@ impl Diagnostics {
             request[2] = INFO_BIT;
             request[4..8].copy_from_slice(&STATES.to_ne_bytes());
             let message = Message::new(SOCK_DIAG_BY_FAMILY, 0).fixed(&request);
-            self.0.dump(message, "asking for TCP connections", |answer| {
-                // An answer without TCP_INFO is a connection that just went away.
+            self.0.dump(message, "listing TCP connections", |answer| {
+                // A reply without TCP_INFO is a connection that has just closed.
                 parse(answer).into_iter().for_each(&mut each);
             })?;
         }

@@ -1,9 +1,9 @@
-//! Somebody else's program: its TCP connections and its CPU time, looked at from outside.
+//! Another program: its TCP connections and its CPU time, observed from outside.
 //!
-//! The kernel's socket diagnostics give each connection's own account of what limited it; procfs
-//! gives which sockets belong to the command and its children, and their threads' time. Nothing is
-//! attached, traced or preloaded. A look every 20 ms; where a look takes long (a machine with many
-//! sockets) looks become rarer, so that looking never takes more than a small share of one CPU.
+//! The kernel's socket diagnostics report what limited each connection; procfs shows which sockets
+//! belong to the command and its children, and their threads' CPU time. Nothing is attached, traced or
+//! preloaded. It samples every 20 ms; where a sample takes long (a machine with many sockets), less
+//! often, so that observing never takes more than a small share of one CPU.
 
 mod diag;
 mod processes;
@@ -20,19 +20,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-/// Seconds between looks.
+/// Seconds between samples.
 const EVERY: f64 = 0.02;
-/// The share of one CPU that looking may take.
+/// The share of one CPU that sampling may take.
 const COST_MAX: f64 = 0.005;
-/// Looks between two searches for new processes and sockets, which cost more than the look itself.
+/// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
-/// The most connections that are reported, those with most data first.
+/// The most connections reported, those with most data first.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Fractions of the time in which each thing limited the connection that moved most data.
+/// Fractions of the time for which each cause limited the connection that moved most data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fractions {
-    /// The sending application had nothing in its socket.
+    /// The sending application had nothing to send.
     pub sender_application: f64,
     /// The send buffer.
     pub send_buffer: f64,
@@ -40,7 +40,7 @@ pub struct Fractions {
     pub network: f64,
     /// The receiver's window.
     pub receiver_window: f64,
-    /// Data lay in the receive queue while the receiving application slept.
+    /// The receive queue had data while the receiving application slept.
     pub receiver_application: f64,
     /// The busiest thread was on a CPU or waited for one.
     pub cpu: f64,
@@ -53,25 +53,25 @@ pub struct Observed {
     pub local: String,
     /// The other end.
     pub remote: String,
-    /// Seconds between the first and the last look at it.
+    /// Seconds between its first and last sample.
     pub seen: f64,
     /// Bytes that the other end acknowledged.
     pub sent: u64,
     /// Bytes that arrived.
     pub received: u64,
-    /// Fraction of looks with data in the receive queue.
+    /// Fraction of samples with data in the receive queue.
     pub unread: f64,
-    /// Fraction of looks with everything in flight and room in both windows.
+    /// Fraction of samples with all data in flight and room in both windows.
     pub all_in_flight: f64,
     /// Mean smoothed round-trip time, seconds.
     pub rtt: f64,
-    /// The first look.
+    /// The first sample.
     pub first: TcpInfo,
-    /// The last look.
+    /// The last sample.
     pub last: TcpInfo,
 }
 
-/// What was seen of a command.
+/// The observation of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Observation {
     /// Seconds from start to end.
@@ -80,13 +80,13 @@ pub struct Observation {
     pub status: Option<i32>,
     /// The signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// Looks that were taken.
+    /// Number of samples.
     pub looks: u32,
-    /// Fraction of one CPU that looking took.
+    /// Fraction of one CPU that sampling took.
     pub cost: f64,
     /// Processes seen.
     pub processes: usize,
-    /// Seconds in user mode and in the kernel, all processes, until the last look.
+    /// Seconds in user mode and in the kernel, all processes, until the last sample.
     pub user: f64,
     /// See `user`.
     pub system: f64,
@@ -96,7 +96,7 @@ pub struct Observation {
     pub wait: f64,
     /// Connections, those with most data first.
     pub connections: Vec<Observed>,
-    /// What limited, as fractions of time; they may overlap.
+    /// The limits, as fractions of time; they may overlap.
     pub fractions: Fractions,
     /// The verdict, if there was a connection.
     pub verdict: Option<Verdict>,
@@ -116,7 +116,7 @@ struct Followed {
     rtt: f64,
 }
 
-/// Everything that is known so far.
+/// Everything known so far.
 #[derive(Default)]
 struct Follower {
     inodes: BTreeSet<u32>,
@@ -145,10 +145,10 @@ pub fn interrupt(pid: u32) {
     }
 }
 
-/// This machine in words.
+/// A description of this machine.
 ///
 /// # Errors
-/// When it does not say what it is.
+/// When it does not identify itself.
 pub fn host() -> Result<String> {
     let model = crate::calibrate::cpu_model()?;
     let cores = crate::cores::allowed()?.len();
@@ -187,7 +187,7 @@ fn wait(child: &mut Child, seconds: f64) -> Result<Option<ExitStatus>> {
 
 impl Follower {
     fn look(&mut self, root: u32, diagnostics: &mut Diagnostics) -> Result<()> {
-        // A program opens its sockets early; the first looks search each time.
+        // A program opens its sockets early; the first samples search each time.
         if self.looks < 3 || self.looks.is_multiple_of(SEARCH_EVERY) {
             self.pids = processes::tree(root);
             self.inodes.clear();
@@ -204,7 +204,7 @@ impl Follower {
             processes::threads(*pid, &mut times);
         }
         for (tid, time) in times {
-            // What a thread did before its first look is a few milliseconds at most, except for
+            // A thread's time before its first sample is a few milliseconds at most, except for
             // the root, which was started by us.
             self.threads.entry(tid).or_insert((time, time)).1 = time;
         }
@@ -229,7 +229,7 @@ impl Follower {
             .map(|(first, last)| (last.run - first.run, last.wait - first.wait))
             .max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)))
             .unwrap_or_default();
-        // Its share is of the time in which data moved, not of start-up and name lookups.
+        // Its share is of the time in which data moved, without start-up and name lookups.
         let span = connections.first().map_or(elapsed, |c| c.seen.max(EVERY)).min(elapsed);
         let (run, wait) = ((busiest.0 / span).min(1.0), (busiest.1 / span).min(1.0));
         let user: f64 = self.processes.values().map(|t| t.0).sum();
@@ -311,7 +311,7 @@ fn judge(c: &Observed, run: f64, wait: f64, user: f64) -> (Fractions, Verdict) {
     let sends = c.last.bytes_acked - c.first.bytes_acked.min(c.last.bytes_acked)
         >= c.last.bytes_received - c.first.bytes_received.min(c.last.bytes_received);
     if !sends {
-        // Data that lies unread while the program sleeps is the program's own doing.
+        // Data left unread while the program sleeps is the program's own fault.
         let away = c.unread.min(asleep);
         let end = EndEvidence {
             run,
@@ -369,7 +369,7 @@ fn evidence(
     }
 }
 
-/// A receiver that waits for data cannot tell the sender from the network.
+/// A receiver that waits for data cannot distinguish the sender from the network.
 fn judge_receiver(c: &Observed, end: EndEvidence) -> Verdict {
     let verdict = verdict::judge(&evidence(c, None, Some(end), 0.0, 0.0, 0.0));
     if end.blocked < 0.5 {

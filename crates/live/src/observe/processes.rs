@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// The most processes that are followed; a build farm under the command is not what is asked.
+/// The most processes followed: the command is not meant to be a build farm.
 const PROCESSES_MAX: usize = 256;
 /// `USER_HZ`.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -15,7 +15,7 @@ pub(super) struct ThreadTime {
     pub(super) wait: f64,
 }
 
-/// The process `root` and its descendants, those that are still there.
+/// The process `root` and its descendants that still exist.
 pub(super) fn tree(root: u32) -> Vec<u32> {
     let mut all = vec![root];
     let mut next = 0;
@@ -45,7 +45,7 @@ pub(super) fn sockets(pid: u32, into: &mut BTreeSet<u32>) {
     }
 }
 
-/// The scheduler's account of every thread of `pid`.
+/// The scheduler's statistics of every thread of `pid`.
 pub(super) fn threads(pid: u32, into: &mut BTreeMap<u32, ThreadTime>) {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for entry in entries.flatten() {

@@ -1,15 +1,15 @@
-//! The program that leads the frames of an interface to an AF_XDP socket, in the kernel's own
-//! instructions, loaded without any library.
+//! The eBPF program that redirects an interface's frames to an AF_XDP socket, as instructions, loaded
+//! without any library.
 //!
 //! ```text
 //! r2 = context.rx_queue_index
 //! r1 = map                          the socket of each queue
-//! r3 = XDP_PASS                     what happens to frames of a queue without socket
+//! r3 = XDP_PASS                     for frames of a queue without socket
 //! call bpf_redirect_map
 //! exit
 //! ```
 //!
-//! The program hangs on a link object, which goes away with its descriptor: a killed run leaves no
+//! The program is attached by a link object, which goes away with its descriptor: a killed run leaves no
 //! program on an interface. Source: the kernel's `Documentation/bpf/instruction-set.rst` and
 //! `map_xskmap.rst`; `linux/bpf.h`.
 
@@ -58,16 +58,16 @@ fn program(map: i32) -> [u64; 6] {
     ]
 }
 
-/// Two words as the double word that they are in memory, least first.
+/// Two 32-bit words as one 64-bit word, low word first.
 const fn pair(low: u64, high: u64) -> u64 {
     low | high << 32
 }
 
-/// Leads what arrives on queue 0 of interface `index` of this namespace to `socket`, as long as the
-/// descriptor that is given lives.
+/// Redirects frames arriving on queue 0 of interface `index` of this namespace to `socket`, for the
+/// lifetime of the returned descriptor.
 ///
 /// # Errors
-/// When the kernel refuses; it wants `CAP_BPF` and `CAP_NET_ADMIN` outside any user namespace.
+/// When the kernel refuses; it requires `CAP_BPF` and `CAP_NET_ADMIN` outside any user namespace.
 pub(crate) fn redirect(index: u32, socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // Type and key size; value size and entries.
     let map = bpf_new(MAP_CREATE, &mut [pair(MAP_TYPE_XSK, 4), pair(4, QUEUES)])?;

@@ -5,17 +5,16 @@
 //! interface <-- frames <-- in 0
 //! ```
 //!
-//! The element works on layer 2: it looks for the host that answers to a frame's destination
-//! address, which it has learned from the frames that the host sent; a frame for everybody, or for
-//! a host that has not been heard, goes to every other host, as a bridge would do it (IEEE
-//! 802.1D-2004 §7.8). ARP therefore crosses the modelled network like any other frame.
+//! The element works on layer 2: it looks up the host with a frame's destination address, learned from
+//! the frames that the host sent; broadcast frames, and frames for unknown addresses, go to every other
+//! host, as in a bridge (IEEE 802.1D-2004 §7.8). So ARP crosses the modelled network like any other
+//! frame.
 //!
-//! A packet's length is that of its frame: Ethernet header included; preamble, check sequence and
-//! gap not. Its flow is made from addresses and ports, so that fair queues see flows; its
-//! congestion bits are those of the frame, and a mark that a queue made is written into it
-//! (RFC 3168 §5, checksum by RFC 1624).
+//! A packet's length is that of its frame: with the Ethernet header, without preamble, check sequence
+//! and gap. Its flow is a hash of addresses and ports, so that fair queues see flows; its ECN bits are
+//! those of the frame, and a queue's mark is written into it (RFC 3168 §5, checksum by RFC 1624).
 //!
-//! The packet's `tag` is the time in picoseconds that the frame had waited before it was seen.
+//! The packet's `tag` is the time in picoseconds for which the frame had waited unseen.
 
 use super::line::{Outgoing, Shared};
 use super::offload::{folded, sum};
@@ -24,12 +23,12 @@ use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most addresses that are learned; what comes after goes to everybody.
+/// Most addresses learned; frames to further ones are flooded.
 const ADDRESSES_MAX: usize = 4096;
-/// Flows are told apart by this many numbers.
+/// Number of distinct flow identifiers.
 const FLOWS: u32 = 1024;
 
-/// Which host answers to which address, as far as it has been heard.
+/// The learned addresses of hosts.
 #[derive(Debug, Default)]
 pub struct Hosts {
     of_address: BTreeMap<[u8; 6], NodeId>,
@@ -59,19 +58,19 @@ pub struct Peer {
 pub struct Arrived {
     /// When the graph saw it.
     pub at: Time,
-    /// Its only destination, as a place in the list of peers; `None` for all of them.
+    /// Its only destination, as an index in the list of peers; `None` for all of them.
     pub peer: Option<u16>,
     /// Its length.
     pub len: u32,
     /// Its flow.
     pub flow: u32,
-    /// Its congestion bits.
+    /// Its ECN bits.
     pub ecn: Ecn,
     /// What it carried.
     pub hash: u64,
 }
 
-/// Most arrivals that are kept for a twin run.
+/// Most arrivals kept for a twin run.
 const ARRIVALS_MAX: usize = 4 << 20;
 
 /// What arrived, kept for a twin run.
@@ -187,7 +186,7 @@ impl Element for PortElement {
     }
 }
 
-/// What is read from a frame.
+/// What is parsed from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) dst: [u8; 6],
@@ -197,9 +196,9 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Reads as much of a frame as there is; the rest is as if it were not known.
+    /// Parses as much of a frame as there is; the rest counts as unknown.
     pub(crate) fn of(parts: [&[u8]; 3]) -> Seen {
-        // A tag that the kernel took off stands in the second part; IP follows in the third.
+        // A VLAN tag that the kernel stripped is in the second part; IP follows in the third.
         let [first, tag, last] = parts;
         let address = |at: usize| -> [u8; 6] {
             first.get(at..at + 6).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
@@ -210,13 +209,13 @@ impl Seen {
     }
 }
 
-/// Flow and congestion bits of what begins with an Ethernet type.
+/// Flow and ECN bits, starting from the EtherType.
 fn internet(bytes: &[u8]) -> Option<(FlowId, Ecn)> {
     let (kind, ip) = bytes.split_first_chunk::<2>()?;
     let (ecn, addresses, protocol, ports) = match u16::from_be_bytes(*kind) {
         0x0800 => {
             let header = usize::from(ip.first()? & 0xf) * 4;
-            // Only the first fragment has ports; without them all fragments stay together.
+            // Only the first fragment has ports; ignoring them keeps all fragments in one flow.
             let is_whole = ip.get(6)? & 0x3f == 0 && *ip.get(7)? == 0;
             let ports = if is_whole { ip.get(header..header + 4) } else { None };
             (*ip.get(1)?, ip.get(12..20)?, *ip.get(9)?, ports)
@@ -255,12 +254,12 @@ fn mark(frame: &mut [u8]) {
     debug_assert!(frame.len() >= 34 && sum(&frame[14..16]) > 0);
 }
 
-/// What a frame carries, as one number.
+/// A hash of a frame's content.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     mix(bytes.len() as u64, bytes)
 }
 
-/// Mixes bytes into a number, eight at a time; for telling things apart, not for secrets.
+/// Hashes bytes, eight at a time; not cryptographic.
 fn mix(start: u64, bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |state: u64, word: u64| {

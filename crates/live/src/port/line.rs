@@ -1,4 +1,4 @@
-//! A line: a port, the frames that wait to be sent through it, and how punctual it is.
+//! A line: a port, the frames waiting to be sent through it, and their lateness.
 //!
 //! ```text
 //! element --> [ outgoing, due times ] --flush--> port        element <-- receive <-- port
@@ -19,24 +19,24 @@ pub type Shared = Arc<Mutex<Line>>;
 
 /// Failures in a row after which a port counts as gone.
 const FAILURES_MAX: u64 = 1000;
-/// Most frames that are sent between two looks at the clock: each is known to have left when the
-/// last of them has.
+/// Most frames sent between two readings of the clock: each counts as having left when the last of them
+/// has.
 const SEND_MAX: usize = 8;
-/// Most frames that are taken between two looks at the clock.
+/// Most frames received between two readings of the clock.
 const RECEIVE_MAX: usize = 8;
-/// Most departures that are kept for a twin run.
+/// Most departures kept for a twin run.
 const DEPARTURES_MAX: usize = 4 << 20;
 
-/// When a frame left, and when it should have.
+/// When a frame left, and when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The host that sent it.
     pub from: u32,
-    /// Its place among the frames of that host.
+    /// Its index among the frames of that host.
     pub seq: u64,
     /// When it was due.
     pub due: Time,
-    /// When the kernel had it.
+    /// When the kernel had accepted it.
     pub left: Time,
     /// What it carried.
     pub hash: u64,
@@ -49,24 +49,24 @@ pub struct Outgoing {
     pub due: Time,
     /// How long it had waited in the kernel before it was seen.
     pub age: Duration,
-    /// The host that sent it, and its place among that host's frames.
+    /// The host that sent it, and its index among that host's frames.
     pub from: (u32, u64),
     /// What it carries, where departures are kept.
     pub hash: u64,
 }
 
-/// A port and what is known of it.
+/// A port and its statistics.
 pub struct Line {
     /// What it is called in reports.
     pub name: String,
-    /// What became of its frames.
+    /// Counts of its frames.
     pub counts: Counts,
-    /// How late frames left: from when they were due until the kernel had them, and the time that
-    /// they had waited unseen when they arrived.
+    /// Lateness of frames: from when they were due until the kernel accepted them, plus the time for which
+    /// they had waited unseen on arrival.
     pub lag: Distribution,
-    /// Time spent taking frames from the kernel.
+    /// Time spent receiving frames from the kernel.
     pub receiving: std::time::Duration,
-    /// Time spent giving frames to the kernel.
+    /// Time spent handing frames to the kernel.
     pub sending: std::time::Duration,
     /// Where departures are kept.
     pub departures: Option<Vec<Departure>>,
@@ -116,7 +116,7 @@ impl Line {
         self.failures_in_a_row >= FAILURES_MAX
     }
 
-    /// Takes frames that have arrived, so few that departures do not wait long for it.
+    /// Receives arrived frames, few enough that departures do not wait long for it.
     pub fn receive(&mut self, frame: &mut dyn FnMut(Arrival<'_>)) {
         let from = self.epoch.now();
         let mut received = (0, 0);
@@ -141,8 +141,7 @@ impl Line {
         self.failures_in_a_row += 1;
     }
 
-    /// Puts a frame into the batch that the next flush sends. What `frame` held before comes back
-    /// in it, to be used again.
+    /// Puts a frame into the batch for the next flush. Returns a used buffer in `frame`.
     pub fn put(&mut self, frame: &mut Vec<u8>, outgoing: Outgoing) {
         if self.outgoing.len() == BATCH {
             self.flush();
@@ -157,7 +156,7 @@ impl Line {
         !self.outgoing.is_empty()
     }
 
-    /// Sends the batch. Gives the greatest lag in it.
+    /// Sends the batch; returns its greatest lateness.
     pub fn flush(&mut self) -> Duration {
         let mut worst = Duration::ZERO;
         let from = self.epoch.now();
@@ -196,7 +195,7 @@ impl Line {
         }
     }
 
-    /// Asks the port for the frames that it lost, and gives all that the emulator itself lost here.
+    /// Collects the port's lost frames, and returns all that the emulator itself lost here.
     pub fn overruns(&mut self) -> u64 {
         self.counts.overrun += self.port.overruns();
         self.counts.overrun + self.counts.refused

@@ -7,10 +7,10 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A mapping that the kernel reads and writes at the same time.
+/// A mapping that the kernel reads and writes concurrently.
 ///
-/// Words that both sides change are reached as atomics. Bytes are only handed out while a word of
-/// the ring says that they are ours, which is for the caller to know.
+/// Words that both sides change are accessed as atomics. Bytes are only handed out while a word of the
+/// ring says that they are ours, which the caller must ensure.
 #[derive(Debug)]
 pub(crate) struct Memory {
     start: *mut u8,
@@ -56,19 +56,19 @@ impl Memory {
         unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
     }
 
-    /// Reads a word that the kernel writes last: what it wrote before can be seen afterwards.
+    /// Reads a word that the kernel writes last (acquire): its earlier writes are visible afterwards.
     #[inline]
     pub(crate) fn acquire(&self, at: usize) -> u32 {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Writes a word that the kernel reads first: it sees what was written before.
+    /// Writes a word that the kernel reads first (release): it sees our earlier writes.
     #[inline]
     pub(crate) fn release(&self, at: usize, value: u32) {
         self.word(at).store(value, Ordering::Release);
     }
 
-    /// Bytes that the kernel has handed over to us.
+    /// Bytes that the kernel has handed to us.
     #[inline]
     pub(crate) fn bytes(&self, at: usize, len: usize) -> &[u8] {
         self.check(at, len);
@@ -77,7 +77,7 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
     }
 
-    /// Copies into a place that the kernel does not use at present.
+    /// Copies into a range that the kernel does not use at present.
     #[inline]
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         self.check(at, bytes.len());
@@ -86,7 +86,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
     }
 
-    /// Where it begins, for the kernel to be told.
+    /// Its start address, to be given to the kernel.
     pub(crate) fn address(&self) -> u64 {
         self.start as u64
     }
@@ -152,7 +152,7 @@ impl Headers {
         Headers { vectors: vec![vector; most], messages: vec![message; most] }
     }
 
-    /// `sendmmsg`: gives how many frames the kernel took.
+    /// `sendmmsg`: returns how many frames the kernel accepted.
     pub(crate) fn send_all(&mut self, fd: BorrowedFd<'_>, frames: &[Vec<u8>]) -> io::Result<usize> {
         let most = frames.len().min(self.vectors.len());
         let slots = self.vectors.iter_mut().zip(&mut self.messages);
@@ -192,8 +192,8 @@ impl Incoming {
         Incoming { buffers, vectors: vec![vector; most], messages: vec![message; most] }
     }
 
-    /// `recvmmsg`: waits for the first packet as long as the socket says, and takes what is there.
-    /// Gives how many.
+    /// `recvmmsg`: waits for the first packet up to the socket's timeout, and takes all available ones.
+    /// Returns their number.
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let slots = self.vectors.iter_mut().zip(&mut self.messages);
         for ((vector, message), buffer) in slots.zip(&mut self.buffers) {
@@ -212,7 +212,7 @@ impl Incoming {
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
     }
 
-    /// The packet that came as number `at` in the last call.
+    /// Packet `at` of the last call.
     pub(crate) fn packet(&self, at: usize) -> &[u8] {
         let len = self.messages[at].msg_len as usize;
         &self.buffers[at][..len.min(self.buffers[at].len())]
@@ -242,7 +242,7 @@ pub(crate) fn tap_header_size(fd: BorrowedFd<'_>, size: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `TUNSETOFFLOAD`: what the interface may leave undone in the frames that it gives us.
+/// `TUNSETOFFLOAD`: the offloads allowed in the frames that the interface gives us.
 pub(crate) fn tap_offloads(fd: BorrowedFd<'_>, flags: libc::c_ulong) -> io::Result<()> {
     const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
     // SAFETY: the argument is a number, not a pointer.
@@ -286,14 +286,14 @@ pub(crate) fn promiscuous(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     set_words(fd, libc::SOL_PACKET, PACKET_ADD_MEMBERSHIP, &[index, kind, 0, 0])
 }
 
-/// A packet socket bound to `index`, as the relay has it.
+/// A packet socket bound to `index`, as for the relay.
 pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     let fd = sys::packet_socket(index)?;
     promiscuous(fd.as_fd(), index)?;
     Ok(fd)
 }
 
-/// `bpf(2)` with an attribute of `N` double words; gives what it returned.
+/// `bpf(2)` with an attribute of `N` 64-bit words; returns its result.
 fn bpf<const N: usize>(command: i32, attribute: &mut [u64; N]) -> io::Result<i32> {
     let len = size_of_val(attribute);
     // SAFETY: pointer and length are of the live attribute; the pointers in it are of data that the

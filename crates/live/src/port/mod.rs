@@ -1,19 +1,19 @@
-//! Ports: where frames leave the kernel for a graph and come back from it.
+//! Ports: where frames pass between the kernel and a graph.
 //!
 //! ```text
 //! interface --> [ ring or queue of the kernel ] --> receive --> graph
 //! interface <-- send <-- [ outgoing, one batch ] <-- graph
 //! ```
 //!
-//! | kind       | how frames come and go                                                          |
+//! | kind       | how frames are received and sent                                                |
 //! |------------|---------------------------------------------------------------------------------|
 //! | [`Packet`] | AF_PACKET, a receive ring shared with the kernel, sent in batches by `sendmmsg` |
 //! | [`Tap`]    | a TAP interface of our own, with or without the offload header                  |
 //! | [`Xdp`]    | AF_XDP, rings and frames shared with the kernel, copied or not                  |
 //!
 //! A frame is what an interface carries: from the Ethernet destination to the end of the payload,
-//! without preamble, check sequence and gap. A port that fails is counted and tried again; whatever
-//! is wrong with a frame has a reason in [`Counts`]. Nothing is allocated per frame.
+//! without preamble, check sequence and gap. A port's failure is counted and retried; every bad frame has
+//! a reason in [`Counts`]. Nothing is allocated per frame.
 
 mod bpf;
 mod element;
@@ -34,20 +34,20 @@ use lastmeter_base::Duration;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// The longest frame that a graph takes: a jumbo frame of 9,000 bytes, its header and two tags
+/// The longest frame accepted: a jumbo frame of 9,000 bytes, its header and two tags
 /// (IEEE 802.1Q-2022 §9). Longer ones are counted as `oversized`.
 pub const FRAME_MAX: usize = 9_000 + 14 + 8;
 /// The shortest frame: an Ethernet header (IEEE 802.3-2022 §3.2). Shorter ones are `truncated`.
 pub const FRAME_MIN: usize = 14;
-/// Most frames that wait to be sent before they must.
+/// Most frames waiting before they must be sent.
 pub const BATCH: usize = 64;
 
-/// A frame that has arrived, in the parts in which the kernel left it.
+/// A frame that has arrived, in the parts in which the kernel delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The frame is these parts, one after the other.
+    /// The parts of the frame, in order.
     pub parts: [&'a [u8]; 3],
-    /// How long it has waited in the kernel, where the kernel says when it arrived.
+    /// How long it has waited in the kernel, where the kernel reports its arrival time.
     pub age: Option<Duration>,
 }
 
@@ -62,20 +62,20 @@ impl Arrival<'_> {
     }
 }
 
-/// What became of frames at a port.
+/// Counts of frames at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames handed to the graph.
     pub received: u64,
     /// Bytes of them.
     pub received_bytes: u64,
-    /// Frames given to the kernel.
+    /// Frames handed to the kernel.
     pub sent: u64,
     /// Bytes of them.
     pub sent_bytes: u64,
     /// Shorter than [`FRAME_MIN`].
     pub truncated: u64,
-    /// Longer than [`FRAME_MAX`], or than the room that the port has for a frame.
+    /// Longer than [`FRAME_MAX`] or the port's buffer.
     pub oversized: u64,
     /// An offload header that does not fit its frame.
     pub garbled: u64,
@@ -85,12 +85,12 @@ pub struct Counts {
     pub refused: u64,
     /// Refused because the interface is down or gone.
     pub unreachable: u64,
-    /// Times that the port itself failed.
+    /// Failures of the port itself.
     pub failures: u64,
 }
 
 impl Counts {
-    /// Each count and its name, for reports.
+    /// Each count with its name, for reports.
     pub fn each(&self) -> [(&'static str, u64); 11] {
         [
             ("received", self.received),
@@ -110,14 +110,13 @@ impl Counts {
 
 /// Where frames come from and go to.
 pub trait Port: Send {
-    /// What a clock waits for: readable when frames have arrived.
+    /// The descriptor a clock waits for: readable when frames have arrived.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Whether frames have arrived, where that can be seen without a system call; else `true`
-    /// means that it is worth asking.
+    /// Whether frames have arrived, where that can be seen without a system call; else `true`, to try.
     fn ready(&mut self) -> bool;
 
-    /// Hands at most `most` frames to `frame`, oldest first; gives how many it took from the
+    /// Hands at most `most` frames to `frame`, oldest first; returns how many it took from the
     /// kernel, good or bad.
     ///
     /// # Errors
@@ -129,18 +128,18 @@ pub trait Port: Send {
         frame: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<usize>;
 
-    /// Sends frames, oldest first; gives how many the kernel has dealt with, which is at least one
-    /// unless it fails. Those that it refused are counted, not repeated.
+    /// Sends frames, oldest first; returns how many the kernel has handled, at least one unless it fails.
+    /// Refused ones are counted, not retried.
     ///
     /// # Errors
     /// When the port itself fails.
     fn send(&mut self, frames: &[Vec<u8>], counts: &mut Counts) -> io::Result<usize>;
 
-    /// Frames lost on the way to us since this was asked last.
+    /// Frames lost on the way to us since the last call.
     fn overruns(&mut self) -> u64;
 }
 
-/// Sorts out what a failed send means: `true` if the frame is the matter, and is counted.
+/// Classifies a failed send: `true` if the frame is at fault, and is counted.
 fn refused(error: &io::Error, counts: &mut Counts) -> bool {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => counts.refused += 1,

@@ -1,4 +1,4 @@
-//! What an interface leaves undone in the frames that it hands over: checksums and segmentation.
+//! Software completion of offloaded work in received frames: checksums and segmentation.
 //!
 //! ```text
 //! | offload header 10 | frame, up to 64 KiB |  -->  frames, each whole
@@ -18,17 +18,17 @@ const NEEDS_CHECKSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
-/// The interface may mark that congestion was met: the flag may stand beside the type.
+/// ECN flag, which may be set in addition to the type.
 const GSO_ECN: u8 = 0x80;
 
 const ETHERNET_LEN: usize = 14;
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
-/// A header for frames that are whole: their checksums need not be looked at again.
+/// A header for complete frames: their checksums need no further check.
 pub(crate) const WHOLE: [u8; HEADER_LEN] = [DATA_VALID, GSO_NONE, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The sum of 16-bit words of RFC 1071, not yet folded or complemented.
+/// The sum of 16-bit words of RFC 1071, neither folded nor complemented.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let mut chunks = bytes.chunks_exact(4);
     let mut total: u64 =
@@ -50,11 +50,11 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]).into())
 }
 
-/// Makes whole frames of `bytes`, an offload header and a frame, and hands each to `frame`. The
-/// `scratch` is kept by the caller so that nothing is allocated.
+/// Makes complete frames from `bytes`, an offload header and a frame, and hands each to `frame`. The
+/// caller keeps `scratch`, so that nothing is allocated.
 ///
 /// # Errors
-/// When header and frame do not fit each other; then nothing has been handed on.
+/// When header and frame are inconsistent; then nothing has been handed on.
 pub(crate) fn whole(
     bytes: &mut [u8],
     scratch: &mut Vec<u8>,
@@ -78,15 +78,15 @@ pub(crate) fn whole(
     }
 }
 
-/// Completes the checksum at `start + offset`, over everything from `start`: the field holds the
-/// sum of the pseudo header already.
+/// Completes the checksum at `start + offset`, over everything from `start`: the field already holds the
+/// sum of the pseudo-header.
 fn complete(bytes: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let at = start.checked_add(offset)?;
     if at + 2 > bytes.len() {
         return None;
     }
     let checksum = folded(sum(&bytes[start..]));
-    // A zero says that UDP has none; both forms of zero mean the same elsewhere (RFC 768).
+    // In UDP zero means no checksum; elsewhere both forms of zero are equivalent (RFC 768).
     let checksum = if checksum == 0 { 0xffff } else { checksum };
     bytes[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     Some(())
@@ -124,7 +124,7 @@ fn segments(
         scratch[ip + 4..ip + 6].copy_from_slice(&own.to_be_bytes());
         let own = number.wrapping_add((index * size) as u32);
         scratch[tcp + 4..tcp + 8].copy_from_slice(&own.to_be_bytes());
-        // The end and the push belong to the last one, the answer to congestion to the first.
+        // FIN and PSH belong on the last one, CWR on the first.
         let without = if index + 1 < count { FIN_PSH } else { 0 } | if index > 0 { CWR } else { 0 };
         scratch[tcp + 13] = flags & !without;
         checksums(scratch, ip, tcp);
@@ -205,7 +205,7 @@ mod tests {
             bytes.extend(34u16.to_ne_bytes());
             bytes.extend(16u16.to_ne_bytes());
             bytes.extend(&expected);
-            // The kernel leaves the sum of the pseudo header in the field.
+            // The kernel leaves the sum of the pseudo-header in the field.
             let pseudo = !folded(sum(&expected[26..34]) + 6 + (expected.len() - 34) as u64);
             bytes[60..62].copy_from_slice(&pseudo.to_be_bytes());
             let mut got = Vec::new();

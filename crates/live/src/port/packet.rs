@@ -4,9 +4,9 @@
 //! ring: | frame 0 | frame 1 | ... |      each: header of TPACKET_V2, address, frame
 //! ```
 //!
-//! The ring has version 2, in which each frame is ours as soon as it is there. Version 3 hands over
-//! whole blocks, when they are full or after at least a millisecond, which is ten times what a
-//! certificate allows. Source: packet(7); `linux/if_packet.h`; the kernel's
+//! The ring is of version 2, which hands over each frame at once. Version 3 hands over whole blocks, when
+//! they are full or after at least a millisecond, ten times what a certificate allows. Source: packet(7);
+//! `linux/if_packet.h`; the kernel's
 //! `Documentation/networking/packet_mmap.rst`.
 
 use super::memory::{Headers, Memory, packet_socket, set_words, words};
@@ -22,10 +22,10 @@ const PACKET_VERSION: i32 = 10;
 const PACKET_QDISC_BYPASS: i32 = 20;
 const TPACKET_V2: u32 = 1;
 
-/// Whose turn it is, in `tp_status`.
+/// Owner of the slot, in `tp_status`.
 const STATUS_KERNEL: u32 = 0;
 const STATUS_USER: u32 = 1;
-/// The tag was taken off the frame and stands in the header.
+/// The VLAN tag was stripped from the frame and is in the header.
 const STATUS_VLAN: u32 = 1 << 4;
 const STATUS_VLAN_TPID: u32 = 1 << 6;
 
@@ -45,7 +45,7 @@ const BEFORE: usize = 96;
 /// Memory for one port's ring.
 const RING_LEN: usize = 8 << 20;
 const BLOCK_LEN: usize = 1 << 16;
-/// Where a VLAN tag stands: behind the two addresses.
+/// Offset of a VLAN tag: after the two addresses.
 const TAG_AT: usize = 12;
 const TAG_TYPE_DEFAULT: u16 = 0x8100;
 
@@ -60,10 +60,10 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A socket that sees every frame which arrives at interface `index` of this namespace.
+    /// A socket that sees every frame arriving at interface `index` of this namespace.
     ///
     /// # Errors
-    /// When the kernel refuses; it wants `CAP_NET_RAW` in the namespace.
+    /// When the kernel refuses; it requires `CAP_NET_RAW` in the namespace.
     pub fn open(index: u32) -> io::Result<OwnedFd> {
         packet_socket(index)
     }
@@ -81,13 +81,13 @@ impl Packet {
         let [block, blocks] = [BLOCK_LEN as u32, (RING_LEN / BLOCK_LEN) as u32];
         let request = [block, blocks, frame_len as u32, frames as u32];
         set_words(fd.as_fd(), level, PACKET_RX_RING, &request)?;
-        // Frames go straight to the driver; a queueing discipline there would be a second queue.
+        // Frames go straight to the driver; a qdisc would be a second queue.
         set_words(fd.as_fd(), level, PACKET_QDISC_BYPASS, &[1])?;
         let ring = Memory::of_socket(fd.as_fd(), RING_LEN, 0)?;
         Ok(Packet { fd, ring, frame_len, frames, next: 0, headers: Headers::new(BATCH) })
     }
 
-    /// The frame at `at`, and why it is none.
+    /// The frame at `at`, or why there is none.
     fn look<'a>(&'a self, at: usize, status: u32, tag: &'a mut [u8; 4]) -> Seen<'a> {
         let header = self.ring.bytes(at, HEADER_LEN);
         let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
@@ -116,7 +116,7 @@ impl Packet {
     }
 }
 
-/// What stands in a slot of the ring.
+/// The content of a ring slot.
 enum Seen<'a> {
     Frame([&'a [u8]; 3], std::time::Duration),
     Truncated,
@@ -139,7 +139,7 @@ impl Port for Packet {
         counts: &mut Counts,
         frame: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<usize> {
-        // Stamps in the ring are of the real-time clock.
+        // Timestamps in the ring are of the real-time clock.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut taken = 0;
         while taken < most {
@@ -186,5 +186,5 @@ impl Port for Packet {
     }
 }
 
-/// A stamp may lie before a step of the clock; an hour is more than any frame waits.
+/// The clock may have been stepped since a timestamp; no frame waits for an hour.
 const NANOSECONDS_MAX: u64 = 3_600_000_000_000;

@@ -4,8 +4,8 @@
 //! the host's eth0 <--> [ the kernel's queue, 1000 frames ] <--> read, write
 //! ```
 //!
-//! With the offload header the host may leave checksums, and if asked segmentation, to us; without
-//! it every frame comes whole. A TAP does not say when a frame arrived. Source: the kernel's
+//! With the offload header the host may leave checksums, and optionally segmentation, to us; without it
+//! every frame is complete. A TAP does not report when a frame arrived. Source: the kernel's
 //! `Documentation/networking/tuntap.rst`.
 
 use super::memory::{tap_header_size, tap_offloads, tap_request};
@@ -22,7 +22,7 @@ const IFF_NO_PI: u16 = 0x1000;
 const IFF_VNET_HDR: u16 = 0x4000;
 const TUN_F_CSUM: libc::c_ulong = 0x1;
 const TUN_F_TSO4: libc::c_ulong = 0x2;
-/// The longest that segmentation leaves to us, with its header.
+/// The longest unsegmented frame, with its header.
 const READ_MAX: usize = HEADER_LEN + 65_536 + 14;
 
 /// What the host may leave to us.
@@ -45,11 +45,11 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes interface `name` in the network namespace of the calling thread. It goes away when
-    /// the descriptor does.
+    /// Creates interface `name` in the network namespace of the calling thread. It goes away with its
+    /// descriptor.
     ///
     /// # Errors
-    /// When the kernel refuses; it wants `CAP_NET_ADMIN` in the namespace.
+    /// When the kernel refuses; it requires `CAP_NET_ADMIN` in the namespace.
     pub fn open(name: &str, offload: Offload) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty())?;

@@ -1,4 +1,4 @@
-//! AF_XDP: frames in memory that is shared with the kernel, passed to and fro by four rings.
+//! AF_XDP: frames in memory shared with the kernel, passed back and forth through four rings.
 //!
 //! ```text
 //! fill ring  --> kernel --> receive ring      frames 0 .. half
@@ -7,10 +7,9 @@
 //! ring: producer, consumer (words), descriptors (address 8, length 4, options 4, or address 8)
 //! ```
 //!
-//! In copy mode, which every interface has, the kernel copies between its buffers and ours; zero
-//! copy is asked for first where the interface is not ours, because drivers of adapters may have it
-//! and veth pairs do not. Source: the kernel's `Documentation/networking/af_xdp.rst`;
-//! `linux/if_xdp.h`.
+//! In copy mode, which every interface supports, the kernel copies between its buffers and ours; zero
+//! copy is tried first on interfaces that are not ours, because an adapter's driver may support it and
+//! veth pairs do not. Source: the kernel's `Documentation/networking/af_xdp.rst`; `linux/if_xdp.h`.
 
 use super::memory::{Memory, bind_xdp, set_words, socket, words};
 use super::{Arrival, BATCH, Counts, FRAME_MIN, Port, refused};
@@ -29,7 +28,7 @@ const STATISTICS: i32 = 7;
 const COPY: u16 = 1 << 1;
 const ZERO_COPY: u16 = 1 << 2;
 
-/// Room for one frame; the kernel keeps 256 bytes before it for programs.
+/// Room for one frame; the kernel reserves 256 bytes before it for programs.
 const CHUNK: usize = 2048;
 const HEADROOM: usize = 256;
 /// Frames in each direction; also entries of each ring.
@@ -61,16 +60,16 @@ pub struct Xdp {
     /// Frames of ours that the kernel does not have.
     free: Vec<u64>,
     lost: u64,
-    /// Keeps the program on the interface.
+    /// Keeps the program attached to the interface.
     _link: OwnedFd,
     fd: OwnedFd,
 }
 
 impl Xdp {
-    /// A socket, and the link that leads frames of interface `index` of this namespace to it.
+    /// A socket, and the link that redirects frames of interface `index` of this namespace to it.
     ///
     /// # Errors
-    /// When the kernel refuses; it wants root's rights.
+    /// When the kernel refuses; it requires root.
     pub fn open(index: u32) -> io::Result<(OwnedFd, OwnedFd)> {
         let fd = socket(AF_XDP, libc::SOCK_RAW, 0)?;
         let link = super::bpf::redirect(index, fd.as_fd())?;
@@ -80,7 +79,7 @@ impl Xdp {
     /// A port on such a socket.
     ///
     /// # Errors
-    /// When the kernel has no memory, or the interface no AF_XDP.
+    /// When the kernel has no memory, or the interface does not support AF_XDP.
     pub fn new(fd: OwnedFd, link: OwnedFd, index: u32, zero_copy: bool) -> io::Result<Xdp> {
         let frames = Memory::anonymous(2 * FRAMES * CHUNK)?;
         let halves = |value: u64| [value as u32, (value >> 32) as u32];
@@ -194,7 +193,7 @@ impl Port for Xdp {
             return Ok(1);
         }
         self.send.memory.release(self.send.producer, self.send.mine);
-        // The kernel sends when it is told to; what it has no time for it keeps in the ring.
+        // The kernel sends when told to; frames it does not get to stay in the ring.
         let flags = rustix::net::SendFlags::DONTWAIT;
         if let Err(error) = rustix::net::send(&self.fd, &[], flags) {
             let error = error.into();
@@ -214,7 +213,7 @@ impl Port for Xdp {
 
     fn overruns(&mut self) -> u64 {
         // `struct xdp_statistics`: dropped, bad descriptors (two), receive ring full, fill ring
-        // empty, send ring empty; they only grow.
+        // empty, send ring empty; they are cumulative.
         let Ok((found, _)) = words::<12>(self.fd.as_fd(), SOL_XDP, STATISTICS) else { return 0 };
         let count =
             |place: usize| u64::from(found[place * 2]) | u64::from(found[place * 2 + 1]) << 32;

@@ -1,4 +1,4 @@
-//! From the samples of both ends to one account of the transfer.
+//! Combines the samples of both ends into one account of the transfer.
 
 use super::{End, Sample, Setting, Thread, kernel};
 use crate::counters::{CounterChange, CpuTime};
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 /// Windows into which the measured part is cut.
 const WINDOWS: usize = 25;
-/// A window in which others took more than this share of the CPU says little about us.
+/// A window in which other programs took more than this share of the CPU says little about ours.
 const QUIET: f64 = 0.03;
 /// The least fraction of windows that a result may rest on.
 const QUIET_MIN: usize = 5;
 
-/// What a transfer did. Seconds, bytes, bits per second.
+/// The measurements of a transfer, in seconds, bytes and bits per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was asked for.
+    /// The setting.
     pub setting: Setting,
-    /// How the hosts were kept apart.
+    /// How the hosts were isolated.
     pub isolation: Isolation,
     /// The kernel's release.
     pub kernel: String,
@@ -31,38 +31,38 @@ pub struct Measurement {
     pub elapsed: f64,
     /// Data through the receiver's socket.
     pub goodput: Goodput,
-    /// Messages a second that the receiver finished.
+    /// Messages per second that the receiver finished.
     pub message_rate: f64,
     /// The sending process.
     pub sender: Side,
     /// The receiving process.
     pub receiver: Side,
-    /// From request to answer, for request/response.
+    /// From request to reply, for request/response.
     pub latency: Option<Latency>,
     /// The machine's counters.
     pub counters: CounterChange,
     /// The relay, if there was one.
     pub relay: Option<Relayed>,
-    /// Share of its CPU that others took from the busier side, before quiet windows were chosen.
+    /// Share of the busier side's CPU taken by other programs, before quiet windows were chosen.
     pub foreign: f64,
-    /// CPUs' worth of time that others used while it ran, whether or not they took it from us: they
-    /// also take cache, and they keep cores from sleeping. Resolution: a tick over the duration.
+    /// Load of other programs while it ran, in CPUs, whether or not on our cores: they also use cache, and keep
+    /// cores from sleeping. Resolution: a tick over the duration.
     pub others: f64,
-    /// Threads of others that were ready to run just before and just after, mean: while they wait,
-    /// no core sleeps and every switch goes to them and back.
+    /// Other threads ready to run just before and just after, mean: while they wait, no core sleeps and every
+    /// switch goes to them and back.
     pub crowd: f64,
-    /// What a reader should know about this run.
+    /// Notes on this run.
     pub notes: Vec<String>,
 }
 
-/// Bits per second over windows of the run, those in which others disturbed least.
+/// Bits per second over the least disturbed windows of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goodput {
     /// Median and quartiles over the windows used.
     pub windows: Spread,
     /// All bytes over all time.
     pub mean: f64,
-    /// How many windows were left out because others used the CPU.
+    /// Number of windows left out because other programs used the CPU.
     pub disturbed: usize,
 }
 
@@ -73,13 +73,13 @@ pub struct Latency {
     pub mean: f64,
     /// Median.
     pub p50: f64,
-    /// One in ten is longer.
+    /// 90th percentile.
     pub p90: f64,
-    /// One in a hundred is longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
-    /// How many.
+    /// Number of values.
     pub count: usize,
 }
 
@@ -94,9 +94,9 @@ pub struct Side {
     pub user: f64,
     /// Seconds in the kernel over the whole run.
     pub system: f64,
-    /// Times they gave the CPU up, over the whole run.
+    /// Voluntary context switches, over the whole run.
     pub voluntary: u64,
-    /// Times the CPU was taken from them, over the whole run.
+    /// Involuntary context switches, over the whole run.
     pub involuntary: u64,
     /// System calls that moved data, in the measured part.
     pub calls: u64,
@@ -123,11 +123,11 @@ pub struct Activity {
     pub wait: f64,
     /// Asleep in the socket: in `send` for room, in `recv` for data.
     pub blocked: f64,
-    /// Asleep or computing for itself: the delays that the setting asked for.
+    /// Asleep or computing for itself: the delays of the setting.
     pub paused: f64,
 }
 
-/// What changed in the connections, added up over the streams; levels are means over samples.
+/// Changes in the connections, summed over the streams; levels are means over samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpChange {
     /// Fraction of time with data to send or in flight.
@@ -142,7 +142,7 @@ pub struct TcpChange {
     pub rtt: f64,
     /// Least round-trip time.
     pub rtt_min: f64,
-    /// Mean of the last measured rates of delivery.
+    /// Mean delivery rate.
     pub delivery_rate: f64,
     /// Fraction of samples in which the application limited that rate.
     pub application_limited: f64,
@@ -152,7 +152,7 @@ pub struct TcpChange {
     pub unacked: f64,
     /// Mean congestion window in segments.
     pub congestion_window: f64,
-    /// Mean window that the peer offers, bytes.
+    /// Mean window advertised by the peer, in bytes.
     pub send_window: f64,
     /// Payload of a segment, bytes.
     pub segment: u32,
@@ -229,7 +229,7 @@ pub(super) fn summarise(
     })
 }
 
-/// CPUs' worth of time that neither was idle nor ours.
+/// CPU time neither idle nor ours, in CPUs.
 fn others(counters: &CounterChange, ours: f64, setting: &Setting) -> f64 {
     let busy = |cpu: &CpuTime| cpu.user + cpu.system + cpu.interrupt + cpu.softirq + cpu.steal;
     let all: f64 = counters.cpus.iter().map(busy).sum::<f64>() / setting.duration.as_secs_f64();
@@ -243,7 +243,7 @@ fn measured_part(setting: &Setting, sender: &End) -> Result<Part> {
     let from = sender.threads.iter().map(first).fold(0.0, f64::max);
     let from = from + setting.warm_up.as_secs_f64();
     let to = sender.threads.iter().map(last).fold(f64::INFINITY, f64::min);
-    // The end is what was planned: what drains after it was sent under another load.
+    // It ends as planned: data that drains afterwards was sent under a different load.
     let to = to.min(from + setting.duration.as_secs_f64());
     let fewest = sender.threads.iter().map(|t| t.samples.len()).min().unwrap_or(0);
     if to <= from || fewest < 3 {
@@ -281,7 +281,7 @@ fn at(samples: &[Sample], time: f64, what: impl Fn(&Sample) -> f64) -> f64 {
     }
 }
 
-/// Per window, the share of the busiest of our cores that others took; and the mean of it.
+/// Per window, the share of our busiest core taken by other programs; and its mean.
 fn disturbance(part: Part, ends: &[&End], setting: &Setting) -> (Vec<f64>, f64) {
     let share = |window: Part| {
         let len = window.to - window.from;
@@ -292,8 +292,8 @@ fn disturbance(part: Part, ends: &[&End], setting: &Setting) -> (Vec<f64>, f64) 
             sums.0 += window.rate(thread, |s| s.run);
             sums.1 += window.rate(thread, |s| s.wait);
         }
-        // Our own threads wait for each other too; what they did not run while some waited,
-        // others ran.
+        // Our own threads wait for each other too; time in which some waited and none of them
+        // ran was used by others.
         let taken = |(run, wait): &(f64, f64)| wait.min(len - run).max(0.0) / len;
         by_core.values().map(taken).fold(0.0, f64::max)
     };
@@ -305,7 +305,7 @@ fn disturbance(part: Part, ends: &[&End], setting: &Setting) -> (Vec<f64>, f64) 
     (shares, mean)
 }
 
-/// The windows that count: the undisturbed ones, or the least disturbed if there are too few.
+/// The windows used: the undisturbed ones, or the least disturbed if there are too few.
 fn quiet_windows(shares: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..shares.len()).collect();
     order.sort_by(|&a, &b| shares[a].total_cmp(&shares[b]));
@@ -327,7 +327,7 @@ fn goodput(part: Part, receiver: &End, used: &[usize], disturbed: usize) -> Good
 fn latency(sender: &End, part: Part) -> Option<Latency> {
     let mut all = Vec::new();
     for thread in &sender.threads {
-        // Messages are counted when answered, so those before the part are the warm-up's.
+        // Messages count when answered, so those before the part belong to the warm-up.
         let skip = at(&thread.samples, part.from, |s| s.messages as f64) as usize;
         all.extend(thread.latencies.iter().skip(skip));
     }
@@ -379,7 +379,7 @@ fn activity(part: Part, threads: &[Thread]) -> Activity {
     };
     let run = sum(|s| s.run).clamp(0.0, 1.0);
     let wait = sum(|s| s.wait).clamp(0.0, 1.0 - run);
-    // A delay that computes is on the CPU already; only what was slept is a part of its own.
+    // A computing delay is already counted as on the CPU; only sleep is a part of its own.
     let paused = sum(|s| s.paused).clamp(0.0, 1.0 - run - wait);
     Activity { run, wait, paused, blocked: 1.0 - run - wait - paused }
 }

@@ -1,4 +1,4 @@
-//! A thread's account of itself during a transfer: samples on a clock, totals at the end.
+//! A thread's own measurements during a transfer: periodic samples, totals at the end.
 
 use super::{Sample, Thread};
 use crate::error::{Doing, Result};
@@ -22,7 +22,7 @@ pub(crate) fn now() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }
 
-/// The scheduler's account of the calling thread: seconds run, seconds ready but not run.
+/// The scheduler's statistics of the calling thread: seconds run, seconds ready but not run.
 pub(crate) struct SchedulerClock(File);
 
 impl SchedulerClock {
@@ -43,7 +43,7 @@ impl SchedulerClock {
     }
 }
 
-/// Counts what one thread does with one connection.
+/// Counts one thread's work on one connection.
 pub(crate) struct Meter<'a> {
     stream: &'a TcpStream,
     clock: SchedulerClock,
@@ -58,15 +58,15 @@ pub(crate) struct Meter<'a> {
     pub(crate) calls: u64,
     /// Seconds spent in the application's own delays.
     pub(crate) paused: f64,
-    /// Calls between two looks at the clock, so that short messages do not pay for it.
+    /// Calls between two readings of the clock, so that short messages do not pay for it.
     stride: u32,
     until_look: u32,
     looked: f64,
 }
 
-/// A look at the clock costs about 30 ns; one every 20 us costs nothing that shows.
+/// Reading the clock costs about 30 ns; once every 20 us is negligible.
 const LOOK_EVERY: f64 = 20e-6;
-/// The most calls between two looks.
+/// The most calls between two readings.
 const STRIDE_MAX: u32 = 64;
 
 impl<'a> Meter<'a> {
@@ -89,14 +89,14 @@ impl<'a> Meter<'a> {
         Ok(meter)
     }
 
-    /// Called after every system call: sometimes looks at the clock, and then tells the time.
+    /// Called after every system call: sometimes reads the clock, and then returns the time.
     pub(crate) fn tick(&mut self) -> Result<Option<f64>> {
         self.until_look -= 1;
         if self.until_look > 0 {
             return Ok(None);
         }
         let at = now();
-        // A call that took long was a call that blocked; the stride then shrinks at once.
+        // A call that took long has blocked; the stride then shrinks at once.
         let faster = (at - self.looked) < LOOK_EVERY;
         self.stride = if faster { (self.stride * 2).min(STRIDE_MAX) } else { 1 };
         self.until_look = self.stride;

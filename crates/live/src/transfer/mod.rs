@@ -1,4 +1,4 @@
-//! A real transfer between two processes, and what both ends, the kernel and the path did meanwhile.
+//! A real transfer between two processes, with measurements of both ends, the kernel and the path.
 
 mod measurement;
 pub(crate) mod meter;
@@ -21,19 +21,19 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// The kernel's oldest congestion control, in every kernel and allowed to everybody. BBR would pace
-/// with timers and measure itself; between hosts joined by a cable there is nothing to probe.
+/// The congestion control available in every kernel and to every user. BBR would add pacing timers and
+/// probing; between hosts joined by a veth pair there is nothing to probe.
 const CONGESTION: &str = "reno";
 
-/// CPUs' worth of other programs' time that a quiet run may see: two ticks in a fifth of a second.
+/// Load of other programs allowed in a quiet run, in CPUs: two ticks in a fifth of a second.
 const QUIET: f64 = 0.1;
 
-/// Other threads ready to run, at the most, for a machine to be called quiet.
+/// Most other threads ready to run on a quiet machine.
 const CROWD: f64 = 0.25;
-/// Between two looks for others while waiting.
+/// Between two checks for others while waiting.
 const CROWD_EVERY: Duration = Duration::from_millis(20);
 
-/// Other threads ready to run, mean of a few looks over some milliseconds.
+/// Other threads ready to run, mean of a few samples over some milliseconds.
 fn crowd() -> Result<f64> {
     const LOOKS: u32 = 4;
     let mut sum = 0;
@@ -44,7 +44,7 @@ fn crowd() -> Result<f64> {
     Ok(sum as f64 / f64::from(LOOKS))
 }
 
-/// One look of a thread at itself. Counts and seconds since it started.
+/// A thread's sample of itself: counts and seconds since it started.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds of the monotonic clock, the same on both sides.
@@ -65,20 +65,20 @@ pub struct Sample {
     pub tcp: TcpInfo,
 }
 
-/// What one thread did.
+/// One thread's measurements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Thread {
     /// Seconds in user mode. The kernel splits by its tick: coarse below 0.1 s.
     pub user: f64,
     /// Seconds in the kernel.
     pub system: f64,
-    /// Times it gave the CPU up.
+    /// Voluntary context switches.
     pub voluntary: u64,
-    /// Times the CPU was taken from it.
+    /// Involuntary context switches.
     pub involuntary: u64,
     /// The core it ended on.
     pub core: usize,
-    /// Seconds from request to answer.
+    /// Seconds from request to reply.
     pub latencies: Vec<f64>,
     /// Of its zero-copy sends, the fraction copied after all.
     pub zero_copy_copied: Option<f64>,
@@ -86,7 +86,7 @@ pub struct Thread {
     pub samples: Vec<Sample>,
 }
 
-/// What one end saw.
+/// One end's measurements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct End {
     /// The buffer that the kernel granted, bytes of memory.
@@ -94,10 +94,10 @@ pub(crate) struct End {
     pub(crate) threads: Vec<Thread>,
 }
 
-/// Makes two hosts, runs one transfer, and removes them.
+/// Creates two hosts, runs one transfer, and removes them.
 ///
 /// # Errors
-/// A wrong setting, missing rights (a relay needs namespaces), or a helper that failed.
+/// A wrong setting, missing privileges (a relay requires namespaces), or a helper that failed.
 pub fn run(setting: &Setting) -> Result<Measurement> {
     setting.check()?;
     Hosts::open(setting.relay.is_some())?.run(setting)
@@ -173,9 +173,9 @@ impl Hosts {
         Ok(Measurement { crowd, ..m })
     }
 
-    /// Waits for others to leave the machine and runs a transfer, again while they disturbed it, until
-    /// `deadline`; returns the run that they disturbed least. Others only ever add to a cost, so
-    /// this is the machine's own cost.
+    /// Waits until other programs are quiet and runs a transfer, repeating it while they disturb it, until
+    /// `deadline`; returns the least disturbed run. Others can only add to a cost, so this is the
+    /// machine's own cost.
     ///
     /// # Errors
     /// As [`Hosts::run`].
@@ -222,7 +222,7 @@ impl Hosts {
         }
     }
 
-    /// Sleeps through the transfer and looks at the counters when its measured part starts and ends.
+    /// Sleeps through the transfer and reads the counters when its measured part starts and ends.
     fn watch(&self, setting: &Setting) -> Result<CounterChange> {
         let seconds = |d: lastmeter_base::Duration| Duration::from_secs_f64(d.as_secs_f64());
         let processes: &[u32] = match self.isolation {

@@ -12,13 +12,13 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
 
-/// How long the sender may take to connect, in seconds: a few round trips of the slowest path.
+/// Timeout for the sender to connect, in seconds: a few round trips of the slowest path.
 const CONNECT_WITHIN: i64 = 20;
 
-/// Seconds after the sender's time in which the receiver still delays itself.
+/// Seconds after the sender's end for which the receiver's own delays continue.
 const PATIENCE: f64 = 0.1;
 
-/// What the receiver is to do.
+/// The receiver's settings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) setting: Setting,
@@ -33,10 +33,10 @@ pub(crate) struct Listening {
     listener: TcpListener,
 }
 
-/// Opens the socket at which the sender will connect.
+/// Opens the socket to which the sender will connect.
 pub(crate) fn listen(job: &Job) -> Result<Listening> {
     use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
-    let what = || format!("listening at {}", job.address);
+    let what = || format!("listening on {}", job.address);
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None).doing(what)?;
     // Connections inherit the buffer and with it the window scale.
     if let Some(size) = job.setting.receive_buffer {
@@ -106,7 +106,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
         }
         meter.bytes += n as u64;
         meter.calls += 1;
-        // What is measured is over: only the data on its way is left, and nobody waits for it.
+        // The measurement is over: only data in flight is left, and nobody waits for it.
         if let (Some(at), Some(end)) = (meter.tick()?, patience)
             && at > end
         {

@@ -14,7 +14,7 @@ use std::thread;
 /// Notifications of finished zero-copy sends are taken this often, in sends.
 const DRAIN_EVERY: u64 = 64;
 
-/// What the sender is to do.
+/// The sender's settings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) setting: Setting,
@@ -34,7 +34,7 @@ fn connect_one(job: &Job) -> Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketType, connect, socket};
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None)
         .doing(|| "opening the sender's socket".to_owned())?;
-    // The window scale is settled when connecting, so buffers come first.
+    // The window scale is fixed when connecting, so buffers come first.
     if let Some(size) = job.setting.send_buffer {
         sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, size.0 as i32)
             .doing(|| format!("setting the send buffer to {size}"))?;
@@ -103,7 +103,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
         }
         meter.messages += 1;
         if setting.workload == Workload::RequestResponse {
-            stream.read_exact(&mut answer).doing(|| "reading the answer".to_owned())?;
+            stream.read_exact(&mut answer).doing(|| "reading the reply".to_owned())?;
             latencies.push(meter::now() - sent_at);
         }
         meter.paused += pause(setting.sender_pause);
@@ -118,7 +118,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
     Ok(thread)
 }
 
-/// Sleeps until `at`, if that is ahead; returns the seconds it took.
+/// Sleeps until `at`, if in the future; returns the seconds it took.
 fn wait_until(at: f64) -> f64 {
     let from = meter::now();
     if at <= from {
@@ -140,7 +140,7 @@ impl Source {
         let data: Vec<u8> = (0..setting.message.0).map(|i| i as u8).collect();
         Ok(match setting.copy_in {
             CopyIn::Copy => Source::Copy(data),
-            // The kernel may refer to it after the call, so it stays for the process' life.
+            // The kernel may reference it after the call, so it lives as long as the process.
             CopyIn::ZeroCopy => Source::ZeroCopy {
                 data: Vec::leak(data),
                 sends: 0,
@@ -168,7 +168,7 @@ impl Source {
                 }
                 loop {
                     match sys::send_zero_copy(stream.as_fd(), &data[data.len() - left..]) {
-                        // Too many notifications wait to be taken.
+                        // Too many notifications are pending.
                         Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => drain(stream, done),
                         Err(e) if e.kind() == ErrorKind::Interrupted => {}
                         other => return other,
@@ -192,7 +192,7 @@ impl Source {
 }
 
 fn drain(stream: &TcpStream, done: &mut sys::ZeroCopyDone) {
-    // An error here is an empty queue in another guise; the figures then say less.
+    // An error here counts as an empty queue; the figures are then incomplete.
     while let Ok(Some(more)) = sys::zero_copy_done(stream.as_fd()) {
         done.sends += more.sends;
         done.copied += more.copied;

@@ -1,4 +1,4 @@
-//! What a transfer is to be: the knobs that `why` turns.
+//! The setting of a transfer: the knobs that `why` turns.
 
 use crate::error::{Doing, Error, Result};
 use crate::link::check_mtu;
@@ -15,7 +15,7 @@ pub const STREAMS_MAX: u32 = 64;
 pub enum Workload {
     /// The sender sends message after message; TCP may merge them (Nagle's algorithm is on).
     Stream,
-    /// The sender waits for an answer of the same size before it sends the next message.
+    /// The sender waits for a reply of the same size before it sends the next message.
     RequestResponse,
     /// As `Stream`, with each message sent at once (`TCP_NODELAY`).
     SmallMessages,
@@ -36,9 +36,9 @@ pub enum CopyIn {
 /// On which cores the two applications run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// All on one, scheduled as batch programs: whether a wake-up of the receiver takes the CPU from
-    /// the sender is otherwise a matter of history, and throughput has two stable values, up to
-    /// three times apart, between which chance decides.
+    /// All on one, scheduled as batch programs: otherwise it depends on history whether waking the receiver
+    /// preempts the sender, and throughput has two stable values, up to three times apart, chosen by
+    /// chance.
     SameCore,
     /// Senders on one, receivers on another.
     OtherCore,
@@ -47,7 +47,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// Moves the calling thread to `core`, if it has one, with this placement's scheduling.
+    /// Pins the calling thread to `core`, if any, with this placement's scheduling.
     pub(crate) fn take(self, core: Option<usize>) -> Result<()> {
         crate::cores::pin(core)?;
         if self == Placement::SameCore {
@@ -57,7 +57,7 @@ impl Placement {
     }
 }
 
-/// What the application does besides moving the message, once per message.
+/// The application's own work, once per message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pause {
     /// Nothing.
@@ -68,7 +68,7 @@ pub enum Pause {
     Work(#[serde(with = "crate::text")] Duration),
 }
 
-/// What stands between the hosts.
+/// The relay between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     /// One-way delay, in both directions.
@@ -89,10 +89,10 @@ pub struct Setting {
     pub message: Bytes,
     /// Bytes of an IP packet, 576 to 65,535.
     pub mtu: u32,
-    /// `SO_SNDBUF` as asked for; the kernel doubles it. `None` leaves it to the kernel.
+    /// `SO_SNDBUF` as requested; the kernel doubles it. `None` leaves it to the kernel.
     #[serde(with = "crate::text::optional", default)]
     pub send_buffer: Option<Bytes>,
-    /// `SO_RCVBUF` as asked for; the kernel doubles it. `None` leaves it to the kernel.
+    /// `SO_RCVBUF` as requested; the kernel doubles it. `None` leaves it to the kernel.
     #[serde(with = "crate::text::optional", default)]
     pub receive_buffer: Option<Bytes>,
     /// Segments travel in batches (TSO and GSO); without it every packet travels alone.
@@ -114,10 +114,10 @@ pub struct Setting {
     pub sender_rate: Option<Rate>,
     /// A busy loop shares the receiver's core.
     pub competitor: bool,
-    /// What stands between the hosts.
+    /// The relay between the hosts.
     #[serde(default)]
     pub relay: Option<Relay>,
-    /// Not measured, at the start.
+    /// Warm-up, not measured.
     #[serde(with = "crate::text")]
     pub warm_up: Duration,
     /// Measured.
@@ -126,7 +126,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// A stream of 64 KiB messages over Ethernet packets with everything as a user finds it.
+    /// A stream of 64 KiB messages in Ethernet-sized packets with the system's defaults.
     pub const PLAIN: Setting = Setting {
         workload: Workload::Stream,
         message: Bytes::from_kib(64),
@@ -147,7 +147,7 @@ impl Setting {
         duration: Duration::from_ms(1000),
     };
 
-    /// Refuses what cannot be done, before anything is started.
+    /// Rejects an impossible setting before anything is started.
     ///
     /// # Errors
     /// Names the parameter, what was found and what would be right.
@@ -174,7 +174,7 @@ impl Setting {
         }
         if self.workload == Workload::RequestResponse && !self.copy_out {
             let found = "false with request/response".to_owned();
-            return wrong("copy_out", found, "true: the answer must be read".to_owned());
+            return wrong("copy_out", found, "true: the reply must be read".to_owned());
         }
         Ok(())
     }

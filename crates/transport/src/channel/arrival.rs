@@ -4,7 +4,7 @@
 //! l(m_0) = t_0;   l(m_i) = max { l(m_(i-1)) + I_min, t_i }
 //! ```
 //!
-//! l is when a message would have come had its source kept the rate. Messages are served by l, so a
+//! l is when a message would have arrived had its source kept to the rate. Messages are served by l, so a
 //! source that is early, within its burst or beyond it, delays only itself.
 //!
 //! Source: Indiresan 1997, §3.2.1; Cruz, IEEE Trans. Inf. Theory 37(1), 1991.
@@ -21,7 +21,7 @@
 
 use lastmeter_base::{Duration, Time};
 
-/// Gives each message its logical arrival time.
+/// Assigns each message its logical arrival time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogicalArrivals {
     interval: Duration,
@@ -33,20 +33,20 @@ impl LogicalArrivals {
     pub fn new(interval: Duration) -> LogicalArrivals {
         LogicalArrivals { interval, next: Time::START }
     }
-    /// A message comes at `now`: its logical arrival.
+    /// A message arrives at `now`: returns its logical arrival.
     pub fn arrive(&mut self, now: Time) -> Time {
         let logical = self.peek(now);
         self.next = logical.saturating_add(self.interval);
         logical
     }
-    /// What [`LogicalArrivals::arrive`] would say.
+    /// What [`LogicalArrivals::arrive`] would return.
     pub fn peek(&self, now: Time) -> Time {
         self.next.max(now)
     }
-    /// Whether a message that comes at `now` keeps to a burst of `burst_max`: at most
-    /// B_max + t / I_min messages in any time t, this one included.
+    /// Whether a message arriving at `now` conforms to a burst of `burst_max`: at most
+    /// B_max + t / I_min messages in any time t, including this one.
     ///
-    /// It is so if the message is early by no more than B_max - 1 intervals.
+    /// It does if the message is early by no more than B_max - 1 intervals.
     pub fn conforms(&self, now: Time, burst_max: u64) -> bool {
         let early = self.peek(now) - now;
         early <= self.interval * burst_max.saturating_sub(1)

@@ -1,10 +1,10 @@
-//! What an application promises of its traffic, and what it wants in return (E-16).
+//! An application's traffic contract, and the service that it requires in return (E-16).
 //!
 //! | Field          | Unit | Letter  | Meaning                                             |
 //! |----------------|------|---------|-----------------------------------------------------|
 //! | `message_max`  | size | S_max   | longest message                                     |
 //! | `interval_min` | time | I_min   | 1 / R_max: least (logical) time between messages    |
-//! | `burst_max`    | -    | B_max   | messages that may come at once                      |
+//! | `burst_max`    | -    | B_max   | messages that may arrive at once                    |
 //! | `packet_max`   | size | -       | longest packet that a message is cut into           |
 //! | `deadline`     | time | d       | from logical arrival until delivery, end to end     |
 //!
@@ -28,7 +28,7 @@
 use lastmeter_base::{Bytes, Duration, Rate};
 use std::fmt;
 
-/// Most packets of a message: what a message's header can number.
+/// Most packets of a message: the limit of the header's field.
 pub const PACKETS_MAX: u64 = 1 << 16;
 /// Longest interval and deadline: a day, so that sums of many stay within the clock's range.
 pub const TIME_MAX: Duration = Duration::from_secs(86_400);
@@ -40,7 +40,7 @@ pub struct Contract {
     pub message_max: Bytes,
     /// I_min, the least time between messages.
     pub interval_min: Duration,
-    /// B_max, messages that may come at once.
+    /// B_max, messages that may arrive at once.
     pub burst_max: u64,
     /// The longest packet.
     pub packet_max: Bytes,
@@ -48,12 +48,12 @@ pub struct Contract {
     pub deadline: Duration,
 }
 
-/// What is wrong with a contract; whoever wrote it can mend it.
+/// What is wrong with a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flaw {
     /// A message or a packet of no bytes.
     Empty,
-    /// More packets a message than [`PACKETS_MAX`].
+    /// More packets per message than [`PACKETS_MAX`].
     Packets(u64),
     /// No time between messages, or no time until the deadline, or more than [`TIME_MAX`].
     Time(Duration),
@@ -64,21 +64,21 @@ pub enum Flaw {
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::Empty => write!(f, "messages and packets need at least 1 B"),
+            Flaw::Empty => write!(f, "messages and packets must have at least 1 B"),
             Flaw::Packets(packets) => {
                 write!(f, "a message of {packets} packets; at most {PACKETS_MAX} are possible")
             }
             Flaw::Time(time) => {
-                write!(f, "{time}; intervals and deadlines lie between 1 ps and {TIME_MAX}")
+                write!(f, "{time}; intervals and deadlines must be between 1 ps and {TIME_MAX}")
             }
-            Flaw::Burst => write!(f, "a burst of no messages; it is at least 1"),
+            Flaw::Burst => write!(f, "a burst of no messages; it must be at least 1"),
         }
     }
 }
 impl std::error::Error for Flaw {}
 
 impl Contract {
-    /// Whether it can be kept at all.
+    /// Whether it is valid.
     ///
     /// # Errors
     /// The first flaw.
@@ -112,13 +112,13 @@ impl Contract {
         (0..count).map(move |n| Bytes((len.0 - n * most).min(most)))
     }
 
-    /// The rate that it promises not to exceed, in bytes a second.
+    /// The rate that it promises not to exceed, in bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.message_max.0 as f64 / self.interval_min.as_secs_f64()
     }
 
-    /// What the same traffic, once it leaves at its logical times, declares to a network of
-    /// IEEE 802.1Q (TSpec of 802.1Qcc, §46.2.3.5).
+    /// The TSpec of the same traffic for an IEEE 802.1Q network, once it leaves at its logical times (802.1Qcc,
+    /// §46.2.3.5).
     pub fn tspec(&self) -> TSpec {
         TSpec {
             interval: self.interval_min,
@@ -128,7 +128,7 @@ impl Contract {
     }
 }
 
-/// A stream's traffic specification: so many frames of such a length in every interval.
+/// A stream's traffic specification: number and length of frames in every interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TSpec {
     /// Interval.
@@ -139,18 +139,18 @@ pub struct TSpec {
     pub frame_max: Bytes,
 }
 
-/// A link as admission sees it.
+/// A link, for admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link {
-    /// How fast it sends.
+    /// Its rate.
     pub rate: Rate,
-    /// What each packet costs besides its bytes.
+    /// Cost per packet in addition to its bytes.
     pub per_packet: Duration,
     /// The longest packet of any class that it ever sends.
     pub packet_max: Bytes,
-    /// Packets that its adapter holds beyond the scheduler's reach, the one being sent included.
+    /// Packets in its adapter, beyond the scheduler's control, including the one being sent.
     pub outstanding: u64,
-    /// From the last bit sent until it arrives.
+    /// Propagation delay.
     pub propagation: Duration,
     /// How early the scheduler may send (§3.2.4).
     pub horizon: Duration,
@@ -169,7 +169,7 @@ impl Link {
         contract.cut(contract.message_max).map(|len| self.time_for(len)).sum()
     }
 
-    /// For how long packets that nothing can call back keep an urgent one waiting.
+    /// How long packets already given to the adapter block an urgent one.
     pub fn blocking(&self) -> Duration {
         self.time_for(self.packet_max) * self.outstanding.max(1)
     }

@@ -1,13 +1,12 @@
-//! Both ends of channels in a graph: who makes messages and keeps to the contract, and who puts them
-//! together again (E-15, E-17, E-21, E-26).
+//! Both ends of channels in a graph: the sender, which polices its messages by the contract, and the
+//! receiver, which reassembles them (E-15, E-17, E-21, E-26).
 //!
 //! ```text
 //! [ messages -> police -> packets ] out 0 --> links --> in 0 [ reassembly -> in time? ]
 //! ```
 //!
-//! Between them the links keep the promises: a packet carries its message's deadline at the end of the
-//! way, and each link knows how long before that it comes in and is due
-//! (`lastmeter_net::queue::Promise`).
+//! Between them the links keep the guarantees: a packet carries its message's end-to-end deadline, and each
+//! link knows how long before that the packet arrives there and is due (`lastmeter_net::queue::Promise`).
 
 use super::contract::Contract;
 use super::policing::{Excess, Police, Verdict};
@@ -19,16 +18,16 @@ use std::collections::{BTreeMap, VecDeque};
 /// Messages of a channel that a receiver keeps open.
 const OPEN_MAX: usize = 16;
 
-/// What a sender sends, and how it keeps to its contract.
+/// A sender's traffic, and how it keeps to its contract.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What was promised and is wanted.
+    /// The contract.
     pub contract: Contract,
     /// Packets that may wait at the first link.
     pub slots: u64,
-    /// When a packet has surely left it, after its logical arrival.
+    /// The latest departure from it after a packet's logical arrival.
     pub leaves: Duration,
-    /// What is done with messages beyond that.
+    /// What happens to excess messages.
     pub excess: Excess,
     /// From one message to the next.
     pub gap: Duration,
@@ -46,7 +45,7 @@ pub struct Options {
     pub messages: u64,
 }
 
-/// What its packets carry.
+/// Labels of its packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels {
     /// The path of the ledger.
@@ -57,15 +56,14 @@ pub struct Labels {
     pub destination: NodeId,
     /// Class of service.
     pub class: u8,
-    /// Hops that they have to go.
+    /// Number of hops to their destination.
     pub hops: u8,
 }
 
 const MADE: TimerId = TimerId(0);
 const DUE: TimerId = TimerId(1);
 
-/// A message that may enter: its logical arrival, its length, and how many of its packets have found a
-/// slot.
+/// A message that may enter: its logical arrival, its length, and how many of its packets have a slot.
 #[derive(Clone, Copy, Debug)]
 struct Entered {
     logical: Time,
@@ -87,7 +85,7 @@ pub struct Sender {
     waiting: VecDeque<Bytes>,
     /// Messages that wait for their logical arrival.
     early: VecDeque<Entered>,
-    /// When slots fall free, and how many.
+    /// When slots are freed, and how many.
     taken: VecDeque<(Time, u64)>,
 }
 
@@ -110,7 +108,7 @@ impl Sender {
         }
     }
 
-    /// Lets in what may come in now, sends what may go, and sees to what comes next.
+    /// Admits waiting messages, sends what may go, and arms the timer.
     fn work(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
         while let Some((_, packets)) = self.taken.pop_front_if(|taken| taken.0 <= now) {

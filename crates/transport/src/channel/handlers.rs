@@ -4,22 +4,22 @@
 //! ```text
 //! messages --> [handler 0 | ... ] \
 //! messages --> [handler 1 | ... ]  +--> processor: current by deadline, then best effort --> packets
-//! best effort> [handler 2 | ... ] /               looks again after every P packets
+//! best effort> [handler 2 | ... ] /               checks again after every P packets
 //! ```
 //!
 //! | Parameter         | Unit    | Default | Meaning                                                |
 //! |-------------------|---------|---------|--------------------------------------------------------|
 //! | `regulation`      | -       | flow control | what early real-time messages may do              |
 //! | `packets_between` | packets | 4       | P: packets before a handler yields to a more urgent one |
-//! | `switch`          | time    | -       | to turn to another handler                             |
+//! | `switch`          | time    | -       | to switch to another handler                           |
 //!
-//! A handler inherits the deadline of the message that it works on. Handlers are never interrupted:
-//! they look by themselves (co-operative pre-emption) after P packets and after each message.
+//! A handler inherits the deadline of its current message. Handlers are never interrupted: they yield by
+//! themselves (co-operative pre-emption) after P packets and after each message.
 //!
 //! | Regulation | early messages | yields |
 //! |---|---|---|
 //! | [`Regulation::FlowControl`] | wait for their logical arrival | every P packets |
-//! | [`Regulation::RealTimePriority`] | go before best effort, by deadline | every P packets |
+//! | [`Regulation::RealTimePriority`] | have priority over best effort, by deadline | every P packets |
 //! | [`Regulation::Unregulated`] | the same | when its queue is empty |
 //!
 //! Source: Indiresan 1997, §6.1, Fig 6.1, §6.4.5.
@@ -33,16 +33,16 @@ use std::collections::VecDeque;
 pub enum Regulation {
     /// They wait.
     FlowControl,
-    /// They are worked on before best effort.
+    /// They have priority over best effort.
     RealTimePriority,
-    /// The same, and a handler goes on until its queue is empty.
+    /// The same, and a handler continues until its queue is empty.
     Unregulated,
 }
 
 /// A message for a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Whoever gives it knows it by this number.
+    /// The caller's identifier.
     pub id: u64,
     /// Its logical arrival.
     pub logical: Time,
@@ -77,18 +77,18 @@ struct Handler {
     per_message: Duration,
     per_packet: Duration,
     queue: VecDeque<Message>,
-    /// Whether the first message has been begun.
+    /// Whether the first message has been started.
     begun: bool,
-    /// When the first message came to a best-effort handler, in order over all.
+    /// Arrival order of the first message of a best-effort handler, over all handlers.
     order: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     handler: usize,
-    /// When the packet in work is made.
+    /// When the current packet is made.
     done: Time,
-    /// Packets left in this turn, that one included.
+    /// Packets left in this turn, including that one.
     left: u64,
 }
 
@@ -122,7 +122,7 @@ impl Handlers {
         }
     }
 
-    /// Adds a handler with these costs for a message and a packet: its number.
+    /// Adds a handler with these costs per message and packet; returns its number.
     pub fn handler(&mut self, real_time: bool, costs: &HandlerCosts) -> usize {
         self.handlers.push(Handler {
             real_time,
@@ -135,7 +135,7 @@ impl Handlers {
         self.handlers.len() - 1
     }
 
-    /// A message comes to its handler. Panics without packets.
+    /// A message arrives at its handler. Panics without packets.
     pub fn message(&mut self, now: Time, handler: usize, message: Message) {
         assert!(!message.packets.is_empty(), "a message without packets");
         self.orders += 1;
@@ -160,7 +160,7 @@ impl Handlers {
         }
     }
 
-    /// Does what is due by `now`: the packets that were made.
+    /// Does what is due by `now`; returns the packets made.
     pub fn advance(&mut self, now: Time) -> impl Iterator<Item = Made> + use<> {
         while let Some(due) = self.next().filter(|&due| due <= now) {
             match self.turn {
@@ -171,7 +171,7 @@ impl Handlers {
         std::mem::take(&mut self.made).into_iter()
     }
 
-    /// For how long it has worked, packets in work included.
+    /// Its busy time so far, including the current packet.
     pub fn busy(&self) -> Duration {
         self.busy
     }
@@ -180,8 +180,8 @@ impl Handlers {
     fn finish(&mut self, turn: Turn) {
         let orders = &mut self.orders;
         let handler = &mut self.handlers[turn.handler];
-        let message = handler.queue.front_mut().expect("a message is in work");
-        let len = message.packets.pop_front().expect("a packet is in work");
+        let message = handler.queue.front_mut().expect("a message is being processed");
+        let len = message.packets.pop_front().expect("a packet is being processed");
         let last = message.packets.is_empty();
         let (id, logical, deadline) = (message.id, message.logical, message.deadline);
         let (at, made_by) = (turn.done, turn.handler);
@@ -205,7 +205,7 @@ impl Handlers {
         }
     }
 
-    /// Turns to the most urgent handler, if any may go.
+    /// Switches to the most urgent handler, if any is ready.
     fn begin(&mut self, now: Time) {
         let most = self.handlers.iter().enumerate().filter_map(|(at, handler)| {
             let first = handler.queue.front()?;

@@ -9,7 +9,7 @@ use lastmeter_base::{Bytes, Duration, here};
 pub const PAGE: &Page = &Page {
     name: "channel",
     family: Family::Traffic,
-    what: "A real-time channel: messages with a deadline that every link of the way has promised.",
+    what: "A real-time channel: messages with a deadline guaranteed by every link of the path.",
     ports: "application --> police --> packets --> links with `edd` --> reassembly\n\
             drops: `beyond contract`",
     params: &[
@@ -19,7 +19,7 @@ pub const PAGE: &Page = &Page {
             "burst",
             ParamKind::Integer { min: 1, max: 1 << 20 },
             "1",
-            "B_max: messages that may come at once",
+            "B_max: messages that may arrive at once",
         ),
         Param::or("packet", ParamKind::PACKET, "1500 B", "longest packet of a message"),
         Param::or(
@@ -32,20 +32,20 @@ pub const PAGE: &Page = &Page {
             "times",
             ParamKind::Number { min: 0.001, max: 1000.0 },
             "1.0",
-            "its source is so many times as fast as it promised",
+            "factor by which its source exceeds the contract",
         ),
         Param::or(
             "excess",
             ParamKind::Choice(&["drop", "delay", "relax"]),
             "drop",
-            "messages that find no room because they were not promised: they are dropped, wait at \
-             their source, or go on and are due later",
+            "messages in excess of the contract that find no buffer are dropped, wait at their \
+             source, or continue with a later deadline",
         ),
         Param::or(
             "promised",
             ParamKind::Flag,
             "true",
-            "whether each link must promise its part of the deadline; if not, it runs all the same",
+            "whether each link must guarantee its part of the deadline; if not, it runs without",
         ),
         Param::or(
             "shaped",
@@ -57,22 +57,22 @@ pub const PAGE: &Page = &Page {
             "sender",
             ParamKind::Time,
             "0 s",
-            "of the deadline, what the sending host takes: admission knows links only",
+            "the sending host's share of the deadline: admission knows only links",
         ),
         Param::or("receiver", ParamKind::Time, "0 s", "the same for the receiving host"),
     ],
     source: "Indiresan, University of Michigan, 1997, §3.2; Kandlur, Shin & Ferrari, IEEE TPDS \
              5(10), 1994",
     deviations: &[
-        "Channels are established before the run, in the order of the file; a channel that a link \
-         cannot promise its deadline is an error that says why.",
+        "Channels are established before the run, in the order of the file; a channel whose \
+         deadline a link cannot guarantee is an error that says why.",
         "What a message has left of its slot at the source is known from its bound, not from the \
          link: it is free when the packet must have gone.",
     ],
     counters: &[
-        ("messages", "messages that were whole"),
+        ("messages", "complete messages"),
         ("late", "of these, after their deadline"),
-        ("incomplete", "messages of which something came and something missed"),
+        ("incomplete", "messages received in part"),
         ("refused", "packets that the police dropped"),
     ],
     example: r#"
@@ -112,7 +112,7 @@ pub fn contract(values: &Values, deadline: Duration) -> Contract {
     }
 }
 
-/// What is done with messages that were not promised.
+/// What happens to messages in excess of the contract.
 pub fn excess(values: &Values) -> Excess {
     match values.get::<String>("excess").as_str() {
         "delay" => Excess::Delay,
@@ -121,7 +121,7 @@ pub fn excess(values: &Values) -> Excess {
     }
 }
 
-/// From one message of the source to the next.
+/// The interval between the source's messages.
 pub fn gap(values: &Values) -> Duration {
     let interval: Duration = values.get("interval");
     let gap = interval.as_secs_f64() / values.get::<f64>("times");

@@ -1,12 +1,12 @@
-//! One node's part in establishing, keeping and ending channels, without input or output (E-18 to
+//! One node's part in establishing, keeping and releasing channels, without input or output (E-18 to
 //! E-20).
 //!
 //! ```text
 //! source          relay           destination
 //!   | Request ----> | Request ----> |   forward: reserve, subtract the bound, pass on
-//!   | <---- Accept  | <---- Accept  |   reverse: commit, with a part of what was left
+//!   | <---- Accept  | <---- Accept  |   reverse: commit, with a share of the slack
 //!   | <---- Reject  |               |   or release
-//!   | Release ----> | Release ----> |   tear-down; each node answers Released and goes on itself
+//!   | Release ----> | Release ----> |   tear-down; each node answers Released and passes it on
 //! ```
 //!
 //! | State | holds | repeats until | Accept | Reject | Release | neighbour lost |
@@ -17,20 +17,20 @@
 //! | breaking | no | Released from above: Reject | Release | - | ended | up: ended |
 //! | ended | no | - | releasing | Released | Released | - |
 //!
-//! A node that is asking and loses the neighbour above releases; the one below, it ends with Reject.
-//! Messages may be lost, repeated and overtaken. Nothing is booked twice, because a node knows a channel by
-//! its source and that source's number, which is never used again, and remembers for `remember` those
-//! that ended. Nothing is leaked, because whoever waits for an answer asks again, and whoever has
-//! released what a neighbour still holds repeats it until that neighbour answers or is lost.
+//! An asking node that loses the neighbour above releases; if it loses the one below, it ends with Reject.
+//! Messages may be lost, duplicated and reordered. Nothing is reserved twice, because a node identifies a
+//! channel by its source and that source's number, which is never reused, and remembers ended channels for
+//! `remember`. Nothing leaks, because a node that waits for an answer retransmits its request, and one that
+//! has released what a neighbour still holds repeats that until the neighbour answers or is lost.
 //!
 //! | Parameter  | Unit | Meaning                                                                 |
 //! |------------|------|-------------------------------------------------------------------------|
-//! | `retry`    | time | until a message without answer is sent again                            |
+//! | `retry`    | time | retransmission timeout of an unanswered message                         |
 //! | `remember` | time | how long ended channels are remembered: longer than any message lives   |
-//! | `lease`    | time | if given, state is soft: what is not refreshed for so long ends          |
+//! | `lease`    | time | if given, state is soft: it expires when not refreshed for this long     |
 //!
-//! Source: Indiresan 1997, §3.2.2, Fig 3.3 (the two phases); RFC 2205 for soft state. The document leaves
-//! loss to a reliable call; the states beyond the two phases are ours.
+//! Source: Indiresan 1997, §3.2.2, Fig 3.3 (the two phases); RFC 2205 for soft state. The document handles
+//! loss by a reliable RPC; the states beyond the two phases are ours.
 
 use super::admission::buffers;
 use super::admission::route::{Admission, with_slack};
@@ -42,11 +42,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Times of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Times {
-    /// Until a message without answer is sent again.
+    /// Retransmission timeout of an unanswered message.
     pub retry: Duration,
     /// How long ended channels are remembered.
     pub remember: Duration,
-    /// How long state lives without refresh; `None`: for ever.
+    /// How long state lives without refresh; `None`: forever.
     pub lease: Option<Duration>,
 }
 
@@ -63,17 +63,17 @@ struct Entry {
     contract: Contract,
     route: Vec<Node>,
     at: usize,
-    /// What is left of the deadline after this node's link.
+    /// The rest of the deadline after this node's link.
     left: Duration,
     horizon: Duration,
-    /// What is reserved on the link to the next node; none at the destination.
+    /// The reservation on the link to the next node; none at the destination.
     bound: Option<Duration>,
     slots: u64,
     slack: Duration,
     state: State,
-    /// When it asks again.
+    /// When it retransmits.
     again: Time,
-    /// When the state ends by itself.
+    /// When the state expires.
     until: Time,
 }
 
@@ -96,7 +96,7 @@ pub struct Manager {
     slots: u64,
     next_local: u64,
     entries: BTreeMap<ChannelId, Entry>,
-    /// Ended channels, until when they are remembered.
+    /// Ended channels, with the time until which they are remembered.
     ended: BTreeMap<ChannelId, Time>,
     lost: BTreeSet<Node>,
     out: Vec<Envelope>,
@@ -104,7 +104,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A node with these links to its neighbours, and so many packet slots.
+    /// A node with these links to its neighbours and this many packet slots.
     pub fn new(
         node: Node,
         links: impl IntoIterator<Item = (Node, Admission)>,
@@ -125,8 +125,7 @@ impl Manager {
         }
     }
 
-    /// `rtc_create`: asks for a channel along `route`, which begins here. What becomes of it is an
-    /// [`Event`].
+    /// `rtc_create`: requests a channel along `route`, which starts here. The result is an [`Event`].
     ///
     /// # Errors
     /// The contract or the route is impossible.
@@ -153,7 +152,7 @@ impl Manager {
         Ok(id)
     }
 
-    /// `rtc_close`: ends a channel that begins here; of others nothing happens.
+    /// `rtc_close`: ends a channel that starts here; ignores others.
     pub fn close(&mut self, now: Time, id: ChannelId) {
         if id.source == self.node {
             self.release(now, id);
@@ -199,7 +198,7 @@ impl Manager {
         }
     }
 
-    /// A neighbour is known to be dead. It stays so: a node that begins anew has another name.
+    /// A neighbour is known to be dead, for good: a restarted node has another name.
     pub fn neighbour_lost(&mut self, now: Time, node: Node) {
         self.lost.insert(node);
         for id in self.entries.keys().copied().collect::<Vec<_>>() {
@@ -225,7 +224,7 @@ impl Manager {
         entries.chain(self.ended.values().copied()).min().filter(|&at| at < Time::MAX)
     }
 
-    /// Asks again what was not answered, refreshes, and forgets what is past.
+    /// Retransmits, refreshes, and forgets what has expired.
     pub fn expire(&mut self, now: Time) {
         self.ended.retain(|_, until| *until > now || *until == Time::MAX);
         for id in self.entries.keys().copied().collect::<Vec<_>>() {
@@ -242,32 +241,32 @@ impl Manager {
         }
     }
 
-    /// Messages to be carried, since this was last asked.
+    /// Messages to send, since the last call.
     pub fn messages(&mut self) -> Vec<Envelope> {
         std::mem::take(&mut self.out)
     }
 
-    /// What applications are to be told, since this was last asked.
+    /// Events for applications, since the last call.
     pub fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Channels that hold something here, with their local bound where they leave by a link, and
-    /// whether they are committed.
+    /// Channels with state here, with their local bound where they leave by a link, and whether they are
+    /// committed.
     pub fn held(&self) -> impl Iterator<Item = (ChannelId, Option<Duration>, bool)> + '_ {
         let holds = |state| matches!(state, State::Asking | State::Committed);
         let entries = self.entries.iter().filter(move |(_, entry)| holds(entry.state));
         entries.map(|(&id, entry)| (id, entry.bound, entry.state == State::Committed))
     }
 
-    /// Of a channel that holds something here: the node after this one, and the bound of the link to it.
+    /// For a channel with state here: the next node, and the bound of the link to it.
     pub fn way(&self, id: ChannelId) -> Option<(Option<Node>, Option<Duration>)> {
         let entry = self.entries.get(&id)?;
         let holds = matches!(entry.state, State::Asking | State::Committed);
         holds.then(|| (entry.after(), entry.bound))
     }
 
-    /// What is promised of the link to a neighbour.
+    /// The reservations of the link to a neighbour.
     pub fn link(&self, to: Node) -> Option<&Admission> {
         self.links.get(&to)
     }
@@ -281,8 +280,8 @@ impl Manager {
         self.out.push(Envelope { from: self.node, to, id, message });
     }
 
-    /// Reserves for a channel and asks the next node, or, at the destination, accepts. Where that cannot
-    /// be, it is ended here.
+    /// Reserves for a channel and asks the next node, or accepts at the destination. If that is impossible, the
+    /// channel ends here.
     fn ask(&mut self, now: Time, id: ChannelId, request: Request) -> bool {
         let Request { contract, route, at, left, horizon } = request;
         let until = match self.times.lease {
@@ -295,7 +294,7 @@ impl Manager {
             left,
             horizon,
             bound: None,
-            // As many as with the longest bounds that it may be given.
+            // As many as with the longest bounds that it may get.
             slots: 0,
             slack: Duration::ZERO,
             state: State::Asking,
@@ -339,7 +338,7 @@ impl Manager {
         true
     }
 
-    /// Gives back what an entry holds.
+    /// Releases what an entry holds.
     fn free(&mut self, id: ChannelId) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         self.slots += std::mem::take(&mut entry.slots);
@@ -376,7 +375,7 @@ impl Manager {
 
     fn accepted(&mut self, now: Time, (from, id): (Node, ChannelId), slack: Duration) {
         let Some(entry) = self.entries.get_mut(&id) else {
-            // It ended here, and whoever accepts does not know.
+            // It ended here, and the accepting node does not know.
             self.send(from, id, Message::Release);
             return;
         };
@@ -421,7 +420,7 @@ impl Manager {
         }
     }
 
-    /// What was asked for cannot be: passes that back. Whoever misses it asks again and is told again.
+    /// The request is refused: passes that back. A node that misses it retransmits and is told again.
     fn refuse(&mut self, now: Time, id: ChannelId) {
         let before = self.entries.get(&id).and_then(Entry::before);
         self.end(now, id);
@@ -431,7 +430,7 @@ impl Manager {
         }
     }
 
-    /// A channel that stood ends from below.
+    /// An established channel ends from downstream.
     fn break_up(&mut self, now: Time, id: ChannelId) {
         self.free(id);
         let Some(before) = self.entries.get(&id).and_then(Entry::before) else {
@@ -446,7 +445,7 @@ impl Manager {
         self.wait_in(now, id, State::Breaking);
     }
 
-    /// A channel ends from above: frees, and sees to it that those below do.
+    /// A channel ends from upstream: releases, and makes the nodes downstream release.
     fn release(&mut self, now: Time, id: ChannelId) {
         let Some(entry) = self.entries.get(&id) else { return };
         let (after, state) = (entry.after(), entry.state);
@@ -455,13 +454,13 @@ impl Manager {
         }
         self.free(id);
         match after.filter(|after| !self.lost.contains(after)) {
-            // Below a break there is nothing to release: it came from there.
+            // Below a break there is nothing to release: the break came from there.
             Some(_) if state != State::Breaking => self.wait_in(now, id, State::Releasing),
             _ => self.end(now, id),
         }
     }
 
-    /// Sends what `state` repeats, now and again.
+    /// Sends the message of `state`, now and periodically.
     fn wait_in(&mut self, now: Time, id: ChannelId, state: State) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.state = state;
@@ -480,7 +479,7 @@ impl Manager {
         self.ended.insert(id, now.saturating_add(self.times.remember));
     }
 
-    /// Whether an entry sends something again and again.
+    /// Whether an entry retransmits something.
     fn waits(&self, entry: &Entry) -> bool {
         match entry.state {
             State::Asking | State::Releasing | State::Breaking => true,
@@ -488,7 +487,7 @@ impl Manager {
         }
     }
 
-    /// How long until an entry sends again what it does.
+    /// An entry's retransmission interval.
     fn pause(&self, entry: &Entry) -> Duration {
         match (entry.state, self.times.lease) {
             (State::Committed, Some(lease)) => lease / 4,
@@ -518,7 +517,7 @@ impl Manager {
         }
     }
 
-    /// Nothing was heard of a channel for a lease.
+    /// A channel's lease has expired.
     fn lapse(&mut self, now: Time, id: ChannelId) {
         let (state, at) = (self.entries[&id].state, self.entries[&id].at);
         match (state, at) {
@@ -562,7 +561,7 @@ impl Manager {
     }
 }
 
-/// A request as it stands in a message.
+/// The fields of a request message.
 struct Request {
     contract: Contract,
     route: Vec<Node>,

@@ -1,4 +1,4 @@
-//! What nodes say to each other about channels, and to the applications.
+//! Messages between nodes about channels, and events for the applications.
 
 use super::contract::{Contract, Flaw};
 use lastmeter_base::Duration;
@@ -9,45 +9,45 @@ pub const ROUTE_MAX: usize = 64;
 /// A node of the network.
 pub type Node = u32;
 
-/// A channel, for the whole network and for ever.
+/// A channel, unique in the network for all time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId {
-    /// Where it begins.
+    /// Its source.
     pub source: Node,
     /// That node's number for it.
     pub local: u64,
 }
 
-/// What nodes tell their neighbours.
+/// A message to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
-    /// May it pass?
+    /// Requests a channel.
     Request {
-        /// What is promised and wanted.
+        /// The contract.
         contract: Contract,
         /// From source to destination.
         route: Vec<Node>,
-        /// The receiver's place in it.
+        /// The receiver's index in it.
         at: usize,
-        /// What is left of the deadline.
+        /// The rest of the deadline.
         left: Duration,
-        /// The horizon of the link before.
+        /// The horizon of the previous link.
         horizon: Duration,
     },
-    /// It may, as far as the destination: so much more for each link.
+    /// Accepted as far as the destination, with this slack for each link.
     Accept {
-        /// What of the deadline was left at the destination.
+        /// The rest of the deadline at the destination.
         slack: Duration,
     },
-    /// It may not, or no longer.
+    /// Refused, or revoked.
     Reject,
-    /// It has ended.
+    /// The channel has ended.
     Release,
     /// The answer to Release, and to Reject.
     Released,
-    /// It is still wanted.
+    /// The channel is still needed.
     Refresh,
-    /// It still stands, as far as the destination.
+    /// The channel still exists, as far as the destination.
     Refreshed,
 }
 
@@ -64,22 +64,22 @@ pub struct Envelope {
     pub message: Message,
 }
 
-/// What the application at a channel's source is told.
+/// An event for the application at a channel's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
-    /// It stands; the application may send.
+    /// Established; the application may send.
     Established(ChannelId),
-    /// Not enough is left somewhere.
+    /// Refused: some node lacks resources.
     Refused(ChannelId),
-    /// It stood, and does no more.
+    /// It was established, and has ended.
     Broken(ChannelId),
 }
 
-/// Why a channel cannot even be asked for.
+/// Why a channel cannot even be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The contract is impossible.
     Contract(Flaw),
-    /// The route does not begin here, has no other node, is too long or passes a node twice.
+    /// The route does not start here, has no other node, is too long or visits a node twice.
     Route,
 }

@@ -10,17 +10,17 @@
 //!
 //! | Part | Holds | Source |
 //! |---|---|---|
-//! | [`contract`] | what an application promises and wants | §3.2.1 |
+//! | [`contract`] | an application's traffic and required service | §3.2.1 |
 //! | [`arrival`] | logical arrival times, the bounded process | §3.2.1 |
-//! | [`admission`] | which bound a link or a processor can promise | Fig 3.3; Zheng & Shin |
-//! | [`manager`] | establishment over many nodes, and its end | §3.2.2 |
+//! | [`admission`] | which bound a link or a processor can guarantee | Fig 3.3; Zheng & Shin |
+//! | [`manager`] | establishment over many nodes, and tear-down | §3.2.2 |
 //! | [`scheduler`] | three queues and the link horizon | §3.2.4 |
-//! | [`policing`] | what happens to what was not promised | §3.2.4, §3.5.1 |
-//! | [`handlers`] | a processor that works by the deadlines of messages | §6.1, Fig 6.1 |
+//! | [`policing`] | what happens to traffic in excess of the contract | §3.2.4, §3.5.1 |
+//! | [`handlers`] | a processor that serves messages by deadline | §6.1, Fig 6.1 |
 //! | [`reassembly`] | messages from packets, at the receiver | §3.2.3 |
 //! | [`element`], [`kind`] | both ends in a graph, and how experiments describe them | - |
 //! | [`node`] | the five calls that applications make | Table 3.2 |
-//! | [`network`] | links, channels and floods run together, to see whether promises are kept | - |
+//! | [`network`] | links, channels and floods run together, to check that guarantees hold | - |
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, ch. 3; Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994.

@@ -1,4 +1,4 @@
-//! Links, channels and floods run together in exact time, to see whether promises are kept.
+//! Links, channels and floods run together in exact time, to check that guarantees hold.
 //!
 //! ```text
 //! messages -> police -> [discipline | adapter, FIFO] ==link==> [discipline | adapter] ==> delivered
@@ -7,11 +7,11 @@
 //!
 //! A packet carries the logical arrival l and its deadline at the link where it is; the next link's are
 //! l' = l + d + propagation + skew and l' + d' (§3.2.4; Kandlur, Shin & Ferrari 1994). Times are those of
-//! the source's clock, which a node reads by its own ([`Network::clock`]). Any discipline can
-//! stand at a link, so the same traffic shows what others promise; [`Outcome`] counts what was
-//! late, at any link and at the end.
+//! the source's clock, which a node converts to its own ([`Network::clock`]). A link can have any
+//! discipline, so the same traffic shows what others achieve; [`Outcome`] counts late packets, at each
+//! link and at the end.
 //!
-//! Exact: there is no cost but what [`Link`] says, and every time is in whole picoseconds.
+//! Exact: the only costs are those in [`Link`], and every time is in whole picoseconds.
 
 use super::contract::{Contract, Link};
 use super::policing::{Excess, Police, Verdict};
@@ -20,7 +20,7 @@ use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_engine::Distribution;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Whose packet it is.
+/// The owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The channel of this number.
@@ -42,25 +42,25 @@ pub struct Item {
     pub born: Time,
     /// Its logical arrival at the link where it is.
     pub logical: Time,
-    /// When it should have left that link.
+    /// Its deadline at that link.
     pub deadline: Time,
     /// Which link of its route that is, from 0.
     pub hop: usize,
-    /// When it came there.
+    /// Its arrival there.
     pub entered: Time,
     /// Whether it is the last of its message.
     pub last: bool,
 }
 
-/// What decides which packet a link sends next.
+/// A link's scheduling discipline.
 pub trait Discipline {
-    /// A packet comes.
+    /// A packet arrives.
     fn enqueue(&mut self, now: Time, item: Item);
     /// The packet to give to the adapter, if one may go now.
     fn dequeue(&mut self, now: Time) -> Option<Item>;
-    /// The adapter has sent the packet that it was given first.
+    /// The adapter has sent its oldest packet.
     fn sent(&mut self, now: Time);
-    /// When `dequeue` could next succeed, if nothing comes and nothing is sent.
+    /// When `dequeue` could next succeed, if nothing arrives and nothing is sent.
     fn ready_at(&self, now: Time) -> Option<Time>;
 }
 
@@ -85,19 +85,19 @@ impl Discipline for Scheduler<Item> {
 /// A channel as it runs.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// What was agreed.
+    /// Its contract.
     pub contract: Contract,
-    /// The links that it passes.
+    /// Its route.
     pub route: Vec<usize>,
     /// Its local bound at each.
     pub bounds: Vec<Duration>,
     /// Packets that may wait at the source.
     pub slots: u64,
-    /// What is done with more.
+    /// What happens to excess messages.
     pub excess: Excess,
 }
 
-/// What became of a flow's messages and packets.
+/// Counts of a flow's messages and packets.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Messages that the application made.
@@ -106,9 +106,9 @@ pub struct Outcome {
     pub packets: u64,
     /// Messages of which all packets arrived.
     pub delivered: u64,
-    /// Packets that were dropped by the police, or found a full queue.
+    /// Packets dropped by the policer or by a full queue.
     pub dropped: u64,
-    /// Packets that left some link after their deadline there, once for each link.
+    /// Packets that left a link after their deadline there, counted per link.
     pub late_at_links: u64,
     /// Messages delivered after logical arrival + deadline.
     pub late: u64,
@@ -116,9 +116,9 @@ pub struct Outcome {
     pub late_packets: u64,
     /// Packets that arrived at the end.
     pub arrived: u64,
-    /// Of delivered messages: from logical arrival, or for best effort from when they came.
+    /// Latency of delivered messages: from logical arrival, or for best effort from arrival.
     pub latency: Distribution,
-    /// How long packets stood at the first link.
+    /// Waiting time of packets at the first link.
     pub occupancy: Distribution,
     /// Bytes that arrived at the end.
     pub bytes: u64,
@@ -161,7 +161,7 @@ struct Station {
     discipline: Box<dyn Discipline>,
     /// Given to the adapter; the first is being sent.
     adapter: VecDeque<Item>,
-    /// Best-effort packets of this length are always there.
+    /// Best-effort packets of this length always wait here.
     flood: Option<(usize, Bytes)>,
     /// By how much the clock of the link's node is ahead.
     ahead: Duration,
@@ -176,7 +176,7 @@ struct BestEffort {
     held: u64,
 }
 
-/// Links and what crosses them.
+/// Links and their traffic.
 pub struct Network {
     stations: Vec<Station>,
     channels: Vec<Channel>,
@@ -201,7 +201,7 @@ impl Network {
         })
     }
 
-    /// Links with what `discipline` makes for each.
+    /// Links with a `discipline` for each.
     pub fn with(
         links: &[Link],
         mut discipline: impl FnMut(&Link) -> Box<dyn Discipline>,
@@ -228,7 +228,7 @@ impl Network {
         }
     }
 
-    /// Adds a channel: its number. Panics if it has not one bound for each link of its route.
+    /// Adds a channel; returns its number. Panics unless it has one bound for each link of its route.
     pub fn channel(&mut self, channel: Channel) -> usize {
         assert_eq!(channel.route.len(), channel.bounds.len(), "a bound for each link");
         let interval = channel.contract.interval_min;
@@ -239,14 +239,14 @@ impl Network {
         self.channels.len() - 1
     }
 
-    /// Adds a best-effort flow, of which at most `room` packets wait at its first link: its number.
+    /// Adds a best-effort flow with at most `room` packets waiting at its first link; returns its number.
     pub fn best_effort(&mut self, route: Vec<usize>, packet_max: Bytes, room: u64) -> usize {
         self.efforts.push(BestEffort { route, packet_max, room, held: 0 });
         self.effort_outcomes.push(Outcome::default());
         self.efforts.len() - 1
     }
 
-    /// A best-effort packet of this length waits at `link` at any time from now on.
+    /// From now on a best-effort packet of this length always waits at `link`.
     pub fn flood(&mut self, link: usize, len: Bytes) {
         let flow = self.best_effort(vec![link], len, u64::MAX);
         self.stations[link].flood = Some((flow, len));
@@ -254,7 +254,7 @@ impl Network {
     }
 
     /// The clock of the node that sends over `link` is `ahead` of the slowest clock of all (E-13: HARTS kept
-    /// them within 1 ms, §3.1.2). To be said before anything runs.
+    /// them within 1 ms, §3.1.2). Must be called before the run.
     pub fn clock(&mut self, link: usize, ahead: Duration) {
         self.stations[link].ahead = ahead;
     }
@@ -305,7 +305,7 @@ impl Network {
         }
     }
 
-    /// Lets the first messages of a channel in, as far as its police does.
+    /// Admits a channel's first messages, as far as its policer allows.
     fn offer(&mut self, channel: usize) {
         let Channel { contract, route, bounds, .. } = &self.channels[channel];
         let (first, bound, contract) = (route[0], bounds[0], *contract);
@@ -400,13 +400,13 @@ impl Network {
         }
     }
 
-    /// By how much two clocks are ahead: that of a packet's source, which its times are of, and that of
-    /// the node before `link`, which reads them.
+    /// How far two clocks are ahead: that of a packet's source, in which its times are given, and that of the
+    /// node before `link`, which reads them.
     fn clocks(&self, item: &Item, link: usize) -> (Duration, Duration) {
         (self.stations[self.route(item.owner)[0]].ahead, self.stations[link].ahead)
     }
 
-    /// Gives the adapter of a link what it may have.
+    /// Hands a link's adapter the packets that it may take.
     fn serve(&mut self, link: usize) {
         let now = self.now;
         while let Some(item) = self.stations[link].discipline.dequeue(now) {
@@ -448,7 +448,7 @@ impl Network {
         let (propagation, skew) = (station.link.propagation, station.link.skew);
         let taken = self.now - item.entered;
         let late = self.now > item.deadline;
-        // What is written for the next node is the source's time again.
+        // What is written for the next node is in the source's time again.
         let (source, own) = self.clocks(&item, link);
         item.logical = shifted(item.logical, own, source);
         match item.owner {
@@ -500,8 +500,8 @@ mod tests {
     use crate::channel::admission::{Method, route};
     use lastmeter_base::{Rate, Stream};
 
-    /// Three links of 10 Mbit/s whose nodes' clocks are up to 1 ms apart, as full as admission lets them be
-    /// that reckons with `skew`: packets late at a link or at the end.
+    /// Three links of 10 Mbit/s whose nodes' clocks are up to 1 ms apart, as full as admission with `skew`
+    /// allows: returns packets late at a link or at the end.
     fn late_with_clocks(skew: Duration, seed: u64) -> u64 {
         let link = Link {
             rate: Rate::from_mbit(10),
@@ -529,7 +529,7 @@ mod tests {
                 packet_max: Bytes(1250),
                 deadline,
             };
-            // The tightest deadline that they can promise, so that nothing is left over.
+            // The tightest deadline that they can guarantee, without slack.
             let found = (1..400).map(|n| due(Duration::from_us(100) * n)).find_map(|contract| {
                 let bounds = route::establish(&mut links, &path, &contract).ok()?;
                 Some((contract, bounds))

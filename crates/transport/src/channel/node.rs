@@ -1,4 +1,4 @@
-//! A node as its applications see it: the five calls of Table 3.2, and the two for best effort (E-15).
+//! A node's API for applications: the five calls of Table 3.2, and the two for best effort (E-15).
 //!
 //! ```text
 //!  receiving task          sending task
@@ -9,18 +9,18 @@
 //!
 //! | Call of the document | Here | Blocks until |
 //! |---|---|---|
-//! | `rtc_init`   | [`Node::init`]: a queue to receive messages, with so much room | never |
-//! | `rtc_create` | [`Node::create`]: asks for a channel to a queue | [`Told::Channel`] says what became of it |
-//! | `rtc_send`   | [`Node::send`]: a message into a channel | [`Told::Sent`]: its last packet has left |
+//! | `rtc_init`   | [`Node::init`]: a queue of a given size to receive messages | never |
+//! | `rtc_create` | [`Node::create`]: requests a channel to a queue | [`Notice::Channel`] has the result |
+//! | `rtc_send`   | [`Node::send`]: a message into a channel | [`Notice::Sent`]: its last packet has left |
 //! | `rtc_rcv`    | [`Node::receive`]: a message from a queue | never: `None` where there is none |
-//! | `rtc_close`  | [`Node::close`]: all nodes free what the channel holds | never |
+//! | `rtc_close`  | [`Node::close`]: all nodes release the channel's resources | never |
 //! | `rdata_send`, `rdata_rcv` | [`Node::send_data`], [`Node::receive`] | as above |
 //!
-//! A machine without input or output: whoever runs it carries [`Frame`]s over links
+//! A machine without input or output: its owner carries [`Frame`]s over links
 //! ([`Node::transmit`], [`Node::sent`], [`Node::arrive`]) and control messages between managers
-//! ([`Node::messages`], [`Node::control`]), and wakes it ([`Node::expires_at`], [`Node::expire`]). A task that
-//! is to block waits for what [`Node::told`] says. How the sender learns of a queue is a name service's
-//! business: an [`Address`] is all that it has to hand out. A queue that is full loses messages.
+//! ([`Node::messages`], [`Node::control`]), and wakes it ([`Node::expires_at`], [`Node::expire`]). A blocking
+//! task waits for a [`Notice`] from [`Node::notices`]. A name service, not modelled, tells the sender the
+//! [`Address`] of a queue. A full queue loses messages.
 //!
 //! Source: Indiresan 1997, Table 3.2, §3.2.1 to §3.2.3.
 
@@ -44,7 +44,7 @@ pub struct Address {
     pub queue: u32,
 }
 
-/// Who sends: a channel, or a node's best effort, which is numbered too.
+/// The sender: a channel, or a node's best effort, which is numbered too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// A real-time channel.
@@ -56,7 +56,7 @@ pub enum Stream {
 /// A packet between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Whose it is.
+    /// Its stream.
     pub stream: Stream,
     /// Where its message ends.
     pub to: Address,
@@ -64,29 +64,29 @@ pub struct Frame {
     pub part: Part,
     /// Its length.
     pub len: Bytes,
-    /// The logical arrival of its message where it is; of best effort, when it was sent.
+    /// The logical arrival of its message at this node; for best effort, when it was sent.
     pub logical: Time,
     /// When the message is due at its end; `Time::MAX` for best effort.
     pub due: Time,
 }
 
-/// A message that has arrived whole.
+/// A complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// Whose it is.
     pub stream: Stream,
     /// Its length.
     pub len: Bytes,
-    /// When it was whole.
+    /// When it was complete.
     pub at: Time,
     /// When it was due.
     pub due: Time,
 }
 
-/// What applications here are told.
+/// A notification to applications here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// What became of a channel that begins here.
+pub enum Notice {
+    /// An event of a channel that starts here.
     Channel(Event),
     /// The last packet of a message has left this node.
     Sent {
@@ -105,11 +105,11 @@ pub enum Told {
 /// Why a message cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The channel does not stand.
+    /// The channel is not established.
     NoChannel,
-    /// The message is longer than was promised.
+    /// The message is longer than the contract allows.
     TooLong,
-    /// The police let none of it in, because it was not promised.
+    /// The policer dropped all of it as excess.
     NotPromised,
     /// No link leads there.
     NoLink,
@@ -141,19 +141,19 @@ pub struct Node {
     id: NodeId,
     manager: Manager,
     ports: BTreeMap<NodeId, Port>,
-    /// To which neighbour best effort for a node goes.
+    /// The next hop of best effort for each node.
     routes: BTreeMap<NodeId, NodeId>,
     slots: u64,
     sending: BTreeMap<ChannelId, Sending>,
     data: u64,
     receiving: BTreeMap<(Stream, u32), Reassembly>,
     queues: Vec<Queue>,
-    told: Vec<Told>,
+    notices: Vec<Notice>,
 }
 
 impl Node {
     /// A node with this manager, and links to its neighbours; best effort follows `routes`. A channel that
-    /// begins here has so many slots for packets.
+    /// starts here has this many slots for packets.
     pub fn new(
         id: NodeId,
         manager: Manager,
@@ -175,17 +175,17 @@ impl Node {
             data: 0,
             receiving: BTreeMap::new(),
             queues: Vec::new(),
-            told: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
-    /// `rtc_init`: a queue for so many messages.
+    /// `rtc_init`: a queue for this many messages.
     pub fn init(&mut self, room: usize) -> Address {
         self.queues.push(Queue { room, waiting: VecDeque::new() });
         Address { node: self.id, queue: self.queues.len() as u32 - 1 }
     }
 
-    /// `rtc_create`: asks for a channel to a queue, along `route`, which begins here and ends there.
+    /// `rtc_create`: requests a channel to a queue, along `route`, which starts here and ends there.
     ///
     /// # Errors
     /// The contract or the route is impossible.
@@ -208,7 +208,7 @@ impl Node {
         Ok(id)
     }
 
-    /// `rtc_send`: a message into a channel that stands. Gives its number.
+    /// `rtc_send`: a message into an established channel. Returns its number.
     ///
     /// # Errors
     /// It cannot be sent, and why.
@@ -269,15 +269,15 @@ impl Node {
         self.queues.get_mut(queue as usize)?.waiting.pop_front()
     }
 
-    /// `rtc_close`: ends a channel that begins here.
+    /// `rtc_close`: ends a channel that starts here.
     pub fn close(&mut self, now: Time, id: ChannelId) {
         self.sending.remove(&id);
         self.manager.close(now, id);
     }
 
-    /// What applications are to be told, since this was last asked.
-    pub fn told(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.told)
+    /// Notifications for applications, since the last call.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 
     /// The packet that the link to a neighbour sends now, if it may send one.
@@ -285,12 +285,12 @@ impl Node {
         self.ports.get_mut(&to)?.scheduler.dequeue(now)
     }
 
-    /// When [`Node::transmit`] could next give one.
+    /// When [`Node::transmit`] could next return one.
     pub fn ready_at(&self, now: Time, to: NodeId) -> Option<Time> {
         self.ports.get(&to)?.scheduler.ready_at(now)
     }
 
-    /// A link has sent what [`Node::transmit`] gave.
+    /// A link has sent the packet from [`Node::transmit`].
     pub fn sent(&mut self, to: NodeId, frame: &Frame) {
         if let Some(port) = self.ports.get_mut(&to) {
             port.scheduler.sent();
@@ -300,12 +300,12 @@ impl Node {
             Stream::Data(node) => (node == self.id).then_some(()),
         };
         if ours.is_some() && frame.part.index + 1 == frame.part.count {
-            self.told.push(Told::Sent { stream: frame.stream, message: frame.part.message });
+            self.notices.push(Notice::Sent { stream: frame.stream, message: frame.part.message });
         }
     }
 
-    /// A packet comes from the neighbour before: it goes on, or its message may be whole here. `before` is
-    /// what that neighbour's link has promised, propagation included, by which its logical arrival moves.
+    /// A packet arrives from the previous neighbour: it is forwarded, or may complete its message here. `before`
+    /// is the guarantee of that neighbour's link, including propagation, by which its logical arrival moves.
     pub fn arrive(&mut self, now: Time, mut frame: Frame, before: Duration) {
         if frame.due < Time::MAX {
             frame.logical = frame.logical.saturating_add(before);
@@ -315,7 +315,7 @@ impl Node {
         }
         match frame.stream {
             Stream::Channel(id) => {
-                // Of a channel that has ended here nothing goes on.
+                // Packets of a channel that has ended here are not forwarded.
                 let Some((Some(next), Some(bound))) = self.manager.way(id) else { return };
                 if let Some(port) = self.ports.get_mut(&next) {
                     let due = frame.logical.saturating_add(bound);
@@ -347,11 +347,11 @@ impl Node {
             && queue.waiting.len() < queue.room
         {
             queue.waiting.push_back(Delivered { stream, len, at: now, due });
-            self.told.push(Told::Arrived { queue: to.queue });
+            self.notices.push(Notice::Arrived { queue: to.queue });
         }
     }
 
-    /// Control messages to be carried, since this was last asked.
+    /// Control messages to send, since the last call.
     pub fn messages(&mut self) -> Vec<Envelope> {
         self.manager.messages()
     }
@@ -367,13 +367,13 @@ impl Node {
         self.manager.expires_at()
     }
 
-    /// Repeats what was not answered.
+    /// Retransmits what was not answered.
     pub fn expire(&mut self, now: Time) {
         self.manager.expire(now);
         self.take_events();
     }
 
-    /// Its manager, to see what is promised.
+    /// Its manager, for its reservations.
     pub fn manager(&self) -> &Manager {
         &self.manager
     }
@@ -388,7 +388,7 @@ impl Node {
                 }
                 Event::Refused(id) | Event::Broken(id) => drop(self.sending.remove(&id)),
             }
-            self.told.push(Told::Channel(event));
+            self.notices.push(Notice::Channel(event));
         }
     }
 }

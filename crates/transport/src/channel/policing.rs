@@ -1,4 +1,4 @@
-//! What happens to messages that were not promised (E-26), and to those that find no room.
+//! Policing: what happens to messages in excess of the contract (E-26), and to those that find no buffer.
 //!
 //! ```text
 //! message --> logical arrival --> room for its packets? --> scheduler
@@ -10,12 +10,12 @@
 //! | `slots`   | packets | -       | packets of this channel that may wait at this link            |
 //! | `excess`  | -       | drop    | what to do with a message that exceeds them                   |
 //!
-//! - **Drop**: packets that find a slot are kept, the rest of their message is dropped with the first
-//!   that finds none (§3.5.1). What a cut message left of its logical arrival the next one may use, while
-//!   that is still to come: so excess costs a channel no more than itself.
+//! - **Drop**: packets that find a slot are kept; from the first that finds none, the rest of the message
+//!   is dropped (§3.5.1). The next message may use what a truncated one left of its logical arrival, while
+//!   that is still in the future: so excess costs a channel no more than the excess.
 //! - **Delay**: the message waits at its source until all its packets find slots.
-//! - **Relax**: it goes on beyond the slots. Its logical time is later by its own excess, so it waits
-//!   longer further on, and only its own channel pays.
+//! - **Relax**: it continues beyond the slots. Its logical time is later by its own excess, so it waits
+//!   longer downstream, and only its own channel pays.
 //!
 //! Source: Indiresan 1997, §3.2.4, §3.5.1.
 //!
@@ -34,18 +34,18 @@
 use super::arrival::LogicalArrivals;
 use lastmeter_base::{Duration, Time};
 
-/// What is done with a message that exceeds its channel's slots.
+/// What happens to a message that exceeds its channel's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Excess {
     /// It is dropped, from the first packet that finds no slot.
     Drop,
     /// It waits at its source.
     Delay,
-    /// It goes on, later.
+    /// It continues, with a later logical time.
     Relax,
 }
 
-/// What becomes of a message.
+/// The decision on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its first `packets` packets enter with this logical arrival; the others are dropped.
@@ -57,28 +57,28 @@ pub enum Verdict {
     },
     /// None enters. It has no logical arrival, so it costs the channel's later messages nothing.
     Drop,
-    /// It is to be offered again when slots are freed.
+    /// Offer it again when slots are freed.
     Wait,
 }
 
-/// The police of one channel at its source.
+/// The policer of one channel at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Police {
     arrivals: LogicalArrivals,
     slots: u64,
     held: u64,
     excess: Excess,
-    /// A logical arrival at which fewer packets entered than its message had, and how many fewer.
+    /// A logical arrival at which fewer packets entered than its message had, and the difference.
     spare: Option<(Time, u64)>,
 }
 
 impl Police {
-    /// Of a channel with this I_min and so many slots.
+    /// Of a channel with this I_min and this many slots.
     pub fn new(interval: Duration, slots: u64, excess: Excess) -> Police {
         Police { arrivals: LogicalArrivals::new(interval), slots, held: 0, excess, spare: None }
     }
 
-    /// A message of `packets`, at least one, comes at `now`.
+    /// A message of `packets`, at least one, arrives at `now`.
     pub fn message(&mut self, now: Time, packets: u64) -> Verdict {
         let packets = packets.max(1);
         let free = self.slots.saturating_sub(self.held);
@@ -142,7 +142,7 @@ mod tests {
         // The dropped message has not moved logical time; the cut one's is past.
         assert_eq!(drop.message(at(1), 3), Verdict::Enter { logical: at(10), packets: 1 });
         (0..3).for_each(|_| drop.left());
-        // Two packets of the message at 10 ms did not enter; these may have its place.
+        // Two packets of the message at 10 ms did not enter; these may take their place.
         assert_eq!(drop.message(at(2), 4), Verdict::Enter { logical: at(10), packets: 2 });
     }
 }

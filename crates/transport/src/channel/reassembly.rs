@@ -1,17 +1,17 @@
 //! Messages from packets, at a receiver of an unreliable channel (E-21).
 //!
 //! ```text
-//! packets --> [ message 7: 0 1 _ 3 ] --> messages, whole
-//!             [ message 8: _ _ 2 _ ]     what misses a packet is given up
+//! packets --> [ message 7: 0 1 _ 3 ] --> complete messages
+//!             [ message 8: _ _ 2 _ ]     one that lacks a packet is given up
 //! ```
 //!
-//! Nothing is sent again, so a message that misses a packet never becomes whole. It is kept while later
-//! messages may still overtake it, and given up when more than `open_max` messages are open. Packets
-//! may come in any order and more than once. What makes no sense, or belongs to a message that is over,
-//! is counted and leaves no trace.
+//! There are no retransmissions, so a message that lost a packet is never complete. It is kept while its
+//! packets may still arrive late, and given up when more than `open_max` messages are open. Packets may
+//! arrive in any order and more than once. Packets that are inconsistent, or of a message that is over, are
+//! counted and otherwise ignored.
 //!
-//! Source: Indiresan 1997, §3.2.3. The document's network keeps order; what is done where one does not is
-//! ours.
+//! Source: Indiresan 1997, §3.2.3. The document's network keeps packets in order; the handling of
+//! reordering is ours.
 //!
 //! ```
 //! use lastmeter_base::Bytes;
@@ -26,7 +26,7 @@ use super::contract::PACKETS_MAX;
 use lastmeter_base::{Bytes, Packet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Messages that are over and remembered, so that late copies of their packets are known.
+/// Finished messages remembered, so that late copies of their packets are recognised.
 const OVER_MAX: usize = 64;
 
 /// Which packet of which message of its channel.
@@ -41,7 +41,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Writes it into the transport's header of a packet.
+    /// Writes it into the packet's transport header.
     pub fn write(self, packet: &mut Packet) {
         packet.transport[0] = self.message;
         packet.transport[1] = u64::from(self.index) << 32 | u64::from(self.count);
@@ -54,14 +54,14 @@ impl Part {
     }
 }
 
-/// What a packet has come to.
+/// The result of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// Its message still misses others.
+    /// Its message still lacks others.
     Part,
-    /// It has made its message whole, which has so many bytes.
+    /// It completes its message, which has this many bytes.
     Message(Bytes),
-    /// It was there already, or its message is over.
+    /// It is a duplicate, or its message is over.
     Late,
     /// It contradicts itself or another packet of its message.
     Nonsense,
@@ -87,7 +87,7 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// A receiver that keeps at most so many messages open, at least one.
+    /// A receiver that keeps at most this many messages open, at least one.
     pub fn new(open_max: usize) -> Reassembly {
         Reassembly {
             open: BTreeMap::new(),
@@ -98,7 +98,7 @@ impl Reassembly {
         }
     }
 
-    /// A packet of `len` has come.
+    /// A packet of `len` has arrived.
     pub fn accept(&mut self, part: Part, len: Bytes) -> Accepted {
         let Part { message, index, count } = part;
         if index >= count || u64::from(count) > PACKETS_MAX {
@@ -141,17 +141,17 @@ impl Reassembly {
         Accepted::Message(bytes)
     }
 
-    /// Messages that were given up, of which something had come.
+    /// Messages given up after receiving a part.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// Messages of which something has come and something misses.
+    /// Messages received in part.
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Gives up all up to `message`, which is one of those that are known.
+    /// Gives up all up to `message`, which is a known one.
     fn end_up_to(&mut self, message: u64) {
         let after = message.saturating_add(1);
         let later = self.open.split_off(&after);
@@ -198,8 +198,8 @@ mod tests {
     }
 
     proptest! {
-        /// Lost, repeated and overtaken by less than `open_max` messages: whole are just those of which
-        /// all packets came, once each.
+        /// With loss, duplication, and reordering by less than `open_max` messages, exactly the messages whose
+        /// packets all arrived are completed, once each.
         #[test]
         fn e_21_just_those_are_whole_of_which_every_packet_came(
             counts in prop::collection::vec(1u32..6, 1..40),

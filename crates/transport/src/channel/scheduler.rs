@@ -10,14 +10,14 @@
 //! | Parameter     | Unit | Default | Meaning                                                    |
 //! |---------------|------|---------|------------------------------------------------------------|
 //! | `horizon`     | time | 0       | how early an early packet may go; 0: not work-conserving   |
-//! | `outstanding` | -    | 2       | packets that the adapter holds at most                     |
+//! | `outstanding` | -    | 2       | most packets in the adapter                                |
 //!
-//! It owns no timer: after each change whoever runs it asks [`Scheduler::ready_at`]. Of equal
-//! instants, first in, first out. How much a channel may hold is [`super::policing`]'s business.
+//! It has no timer: after each change its owner calls [`Scheduler::ready_at`]. Ties are first in, first out.
+//! [`super::policing`] limits how much a channel may hold.
 //!
 //! Source: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan 1997, §3.2.4.
 //! Deviation: none in order. `lastmeter_net::queue::Edd` is the same order for one link whose packets
-//! all have one bound; here each channel has its own at each link, and the adapter's room counts.
+//! all have one bound; here each channel has its own at each link, and the adapter's capacity is limited.
 //!
 //! ```
 //! use lastmeter_base::{Duration, Time};
@@ -52,7 +52,7 @@ pub struct Options {
 /// A real-time packet that waits.
 #[derive(Debug)]
 struct Waiting<P> {
-    /// What it is ordered by: its deadline when current, its logical arrival when early.
+    /// The sort key: its deadline when current, its logical arrival when early.
     at: Time,
     order: u64,
     deadline: Time,
@@ -71,7 +71,7 @@ impl<P> PartialOrd for Waiting<P> {
     }
 }
 impl<P> Ord for Waiting<P> {
-    /// The earliest is the greatest, for a heap that gives the greatest first.
+    /// The earliest is the greatest, for a max-heap.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
@@ -89,7 +89,7 @@ pub struct Scheduler<P> {
 }
 
 impl<P> Scheduler<P> {
-    /// Nothing waits, nothing is outstanding. Panics where nothing may ever be.
+    /// An empty scheduler. Panics if `outstanding` is 0.
     pub fn new(options: Options) -> Scheduler<P> {
         assert!(options.outstanding > 0, "a link that may send nothing");
         Scheduler {
@@ -108,7 +108,7 @@ impl<P> Scheduler<P> {
         self.early.push(Waiting { at: logical, order: self.order, deadline, packet });
     }
 
-    /// A packet without promises.
+    /// A best-effort packet.
     pub fn enqueue_best_effort(&mut self, packet: P) {
         self.best_effort.push_back(packet);
     }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((link.dequeue(at(5)), link.dequeue(at(5))), (Some('b'), Some('e')));
     }
 
-    /// The write semaphore: two at most, and the choice is made when one has gone.
+    /// The write semaphore: at most two, and the choice is made when one has left.
     #[test]
     fn e_25_no_more_than_two_are_beyond_recall() {
         let mut link = Scheduler::new(Options { horizon: Duration::ZERO, outstanding: 2 });

@@ -1,109 +1,109 @@
-//! What can be chosen of a connection; each choice is a switch of its own.
+//! The options of a connection; each mechanism is a switch of its own.
 
 use super::control::Kind;
 use lastmeter_base::{Bytes, Duration};
 
-/// How a sender that has no selective acknowledgements repairs losses.
+/// Loss recovery of a sender without selective acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// Retransmits the first segment and starts again from a window of one (Jacobson 1988).
     Tahoe,
-    /// Fast recovery that the first new acknowledgement ends (RFC 2581 §3.2).
+    /// Fast recovery, which ends with the first new acknowledgement (RFC 2581 §3.2).
     Reno,
-    /// Fast recovery in which an acknowledgement of a part retransmits the next segment, until all
-    /// that had been sent is acknowledged (RFC 6582; Hoe 1995).
+    /// Fast recovery in which a partial acknowledgement retransmits the next segment, until all that had
+    /// been sent is acknowledged (RFC 6582; Hoe 1995).
     NewReno,
 }
 
-/// Which end is left in `TIME_WAIT`, and so keeps the state (Faber, Touch & Yue, INFOCOM 1999).
+/// Which end stays in `TIME_WAIT` and keeps the state (Faber, Touch & Yue, INFOCOM 1999).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lingering {
     /// Whoever closes first (RFC 9293 §3.6).
     First,
-    /// An end that opened the connection and closes last takes it over: when its own FIN is
-    /// acknowledged it resets the peer and lingers itself. (N-74)
+    /// An end that opened the connection and closes last takes over: when its own FIN is acknowledged it
+    /// resets the peer and lingers itself. (N-74)
     Shift,
-    /// An option in both SYNs leaves it with the end that opened the connection. (N-74)
+    /// An option in both SYNs assigns it to the end that opened the connection. (N-74)
     Negotiate,
 }
 
-/// The choices. Connections of one kind share them.
+/// The options. Connections of one kind share them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The largest segment that it takes, options not counted (RFC 9293 §3.7.1).
+    /// The largest segment that it accepts, without options (RFC 9293 §3.7.1).
     pub mss: u16,
-    /// How the window grows and shrinks.
+    /// The congestion control.
     pub control: Kind,
-    /// What is done about losses without selective acknowledgements.
+    /// Loss recovery without selective acknowledgements.
     pub recovery: Recovery,
     /// Selective acknowledgements are offered (RFC 2018), and repair follows RFC 6675.
     pub sack: bool,
-    /// With SACK, the window is reduced in proportion to what arrives (RFC 9937) and not at once.
+    /// With SACK, proportional rate reduction (RFC 9937) instead of cutting the window at once.
     pub proportional: bool,
     /// Timestamps are offered (RFC 7323 §3).
     pub timestamps: bool,
     /// Window scaling is offered (RFC 7323 §2).
     pub scaling: bool,
-    /// Congestion marks are offered (RFC 3168).
+    /// ECN is offered (RFC 3168).
     pub ecn: bool,
-    /// Most bytes that wait for their acknowledgement or for being sent.
+    /// Size of the send buffer: bytes unsent or unacknowledged.
     pub send_buffer: Bytes,
-    /// Most bytes that wait for the application, and the window that is offered.
+    /// Size of the receive buffer, which limits the advertised window.
     pub receive_buffer: Bytes,
-    /// Segments of the first window (RFC 6928: 10; RFC 5681: 2 to 4).
+    /// The initial window in segments (RFC 6928: 10; RFC 5681: 2 to 4).
     pub initial_window: u32,
-    /// The first threshold; `None` for no limit (RFC 5681 §3.1).
+    /// The initial `ssthresh`; `None` for no limit (RFC 5681 §3.1).
     pub initial_threshold: Option<Bytes>,
-    /// In slow start an acknowledgement adds at most so many segments: `L` of RFC 3465 §2.2.
+    /// In slow start an acknowledgement adds at most this many segments: `L` of RFC 3465 §2.2.
     pub growth_max: u32,
-    /// Acknowledge every so many full segments (RFC 1122 §4.2.3.2: 2); 1 acknowledges each.
+    /// Full segments per acknowledgement (RFC 1122 §4.2.3.2: 2); 1 acknowledges each.
     pub acknowledge_every: u8,
-    /// And no later than after this.
+    /// Maximum delay of an acknowledgement.
     pub acknowledge_within: Duration,
-    /// The first segment with data is acknowledged at once: it opens the sender's window sooner, and
-    /// RFC 5681 §4.2 allows it. Linux does so, and ns-3.
+    /// The first segment with data is acknowledged at once: this opens the sender's window sooner, and RFC 5681
+    /// §4.2 allows it. Linux and ns-3 do so.
     pub acknowledge_first: bool,
-    /// Duplicate acknowledgements that mean a loss (RFC 5681: 3).
+    /// Duplicate acknowledgements that indicate a loss (RFC 5681: 3).
     pub duplicates: u8,
-    /// The first duplicate acknowledgements send new segments (RFC 3042).
+    /// Limited transmit: the first duplicate acknowledgements send new segments (RFC 3042).
     pub limited_transmit: bool,
-    /// Small segments wait while something is unacknowledged (RFC 9293 §3.7.4).
+    /// Nagle: small segments wait while something is unacknowledged (RFC 9293 §3.7.4).
     pub nagle: bool,
-    /// Timer before the first sample (RFC 6298 §2.1).
+    /// RTO before the first sample (RFC 6298 §2.1).
     pub timeout_initial: Duration,
-    /// The shortest timer (RFC 6298 §2.4).
+    /// Minimum RTO (RFC 6298 §2.4).
     pub timeout_min: Duration,
-    /// The longest timer (RFC 6298 §2.5).
+    /// Maximum RTO (RFC 6298 §2.5).
     pub timeout_max: Duration,
     /// The clock's granularity, `G` of RFC 6298, and the unit of timestamps.
     pub granularity: Duration,
-    /// Timeouts in a row without any progress, after which the connection is given up.
+    /// Consecutive timeouts without progress after which the connection is aborted.
     pub retries: u8,
-    /// The same while it opens.
+    /// The same during the handshake.
     pub retries_opening: u8,
-    /// How long `TIME_WAIT` lasts: twice the maximum life of a segment.
+    /// How long `TIME_WAIT` lasts: twice the maximum segment lifetime.
     pub linger: Duration,
     /// Which end lingers.
     pub lingering: Lingering,
-    /// Tahoe and Reno too take duplicates of what had been sent before the timer expired for no new
-    /// loss (RFC 2582 §5; ns-2's `bugFix_` as of 1997). NewReno always does.
+    /// Tahoe and Reno, too, do not take duplicates for data sent before the timeout as a new loss
+    /// (RFC 2582 §5; ns-2's `bugFix_` as of 1997). NewReno never does.
     pub careful: bool,
-    /// Hoe: one new segment for every two duplicate acknowledgements in recovery, instead of a
-    /// window that they inflate.
+    /// Hoe: one new segment for every two duplicate acknowledgements in recovery, instead of window
+    /// inflation.
     pub one_for_two: bool,
     /// Hoe: no acknowledgement sends more segments than this.
     pub burst_max: Option<u32>,
-    /// Hoe: the first acknowledgements estimate the path's capacity, which sets the threshold.
+    /// Hoe: the first acknowledgements estimate the path's capacity, which sets `ssthresh`.
     pub estimates_start: bool,
-    /// Real bytes are kept and delivered; otherwise only their number.
+    /// Real bytes are stored and delivered; otherwise only their count.
     pub content: bool,
 }
 
 impl Config {
-    /// What most hosts of today do, with the loss control of RFC 5681 and RFC 6675.
+    /// Like most hosts of today, with the loss recovery of RFC 5681 and RFC 6675.
     ///
-    /// The least timer is Linux's 200 ms, where RFC 6298 §2.4 says 1 s; delayed acknowledgements
-    /// wait Linux's 40 ms at most (both in its `include/net/tcp.h`).
+    /// The minimum RTO is Linux's 200 ms, where RFC 6298 §2.4 says 1 s; acknowledgements are delayed by at most
+    /// Linux's 40 ms (both in its `include/net/tcp.h`).
     pub const fn modern() -> Config {
         Config {
             mss: 1460,
@@ -141,8 +141,8 @@ impl Config {
         }
     }
 
-    /// What hosts did in 1990: Reno, windows of 64 KiB at most, one segment at the start, no options
-    /// but the segment size, and a clock of 500 ms (Stevens, TCP/IP Illustrated, Volume 2, 1995).
+    /// Like hosts of 1990: Reno, windows of at most 64 KiB, an initial window of one segment, no options except
+    /// the MSS, and a clock of 500 ms (Stevens, TCP/IP Illustrated, Volume 2, 1995).
     pub const fn classic() -> Config {
         Config {
             recovery: Recovery::Reno,

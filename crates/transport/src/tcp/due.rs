@@ -1,22 +1,22 @@
 //! Which of many connections is due next, behind one timer of the engine.
 //!
-//! Connections' own timers move with nearly every segment, mostly to later: then the heap is left as
-//! it is, and an entry that comes up too early is put back. So a connection costs the heap a few
-//! steps in each round trip at most, and the engine's events do not grow in number with them.
+//! Connections' timers move with nearly every segment, mostly to later: then the heap is left unchanged,
+//! and an entry that comes up too early is put back. So a connection costs at most a few heap operations
+//! per round trip, and the number of engine events does not grow with connections.
 
 use lastmeter_base::Time;
 use lastmeter_engine::{Context, TimerId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The timer of the engine that speaks for all of them.
+/// The engine's timer for all of them.
 pub(super) const TIMER: TimerId = TimerId(0);
 
 /// Deadlines of connections, by their numbers.
 #[derive(Debug)]
 pub(super) struct Due {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
-    /// When the engine's timer is set for.
+    /// When the engine's timer will expire.
     armed: Time,
 }
 
@@ -25,8 +25,7 @@ impl Due {
         Due { heap: BinaryHeap::new(), armed: Time::MAX }
     }
 
-    /// Sees to it that connection `index` comes up at `at`; `queued` is the entry that speaks for it,
-    /// [`Time::MAX`] for none.
+    /// Schedules connection `index` at `at`; `queued` is its entry in the heap, [`Time::MAX`] for none.
     #[inline]
     pub(super) fn schedule(
         &mut self,
@@ -56,15 +55,15 @@ impl Due {
         self.armed = Time::MAX;
     }
 
-    /// An entry whose time has come, taken out. An earlier entry may have taken its place: then
-    /// the connection's `queued` is another.
+    /// Removes an entry whose time has come. It may have been superseded by an earlier one: then the
+    /// connection's `queued` differs.
     pub(super) fn next(&mut self, now: Time) -> Option<(Time, u32)> {
         let &Reverse((at, index)) = self.heap.peek().filter(|next| next.0.0 <= now)?;
         self.heap.pop();
         Some((at, index))
     }
 
-    /// Sets the engine's timer for what is due next.
+    /// Sets the engine's timer for the next entry.
     pub(super) fn rearm(&mut self, cx: &mut Context<'_>) {
         if let Some(&Reverse((at, _))) = self.heap.peek().filter(|next| next.0.0 < self.armed) {
             self.armed = at;

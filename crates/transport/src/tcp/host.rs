@@ -5,8 +5,7 @@
 //!                          ^ application        drops: `no connection`
 //! ```
 //!
-//! All connections share one timer of the engine, so that its events do not grow in number with
-//! the flows.
+//! All connections share one engine timer, so that the number of events does not grow with the flows.
 
 use super::due::Due;
 use super::{Config, Connection, Segment, State};
@@ -14,27 +13,26 @@ use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, pref
 use lastmeter_engine::{Context, Element, Foreseen, Foresight, Look, PortId, Report, TimerId};
 use std::sync::Arc;
 
-/// What an end's application does. It takes whatever arrives at once.
+/// An end's application. It reads whatever arrives at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Application {
     /// Waits for a connection and sends nothing; closes when the peer does.
     Sink,
-    /// Opens a connection and sends as much as its buffer takes.
+    /// Opens a connection and sends as much as the send buffer takes.
     Source {
         /// When it opens the connection.
         start: Time,
-        /// How much it sends before it closes; `None` for no end.
+        /// How much it sends before it closes; `None` for unlimited.
         bytes: Option<Bytes>,
-        /// It writes so much at once, and so long after it began to write last; `None` for all that
-        /// the buffer takes.
+        /// The size of a write, and the interval between writes; `None` to fill the buffer.
         paced: Option<(Bytes, Duration)>,
     },
 }
 
-/// What packets of a host's connections carry besides their segment.
+/// Labels of packets in addition to their segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels {
-    /// The path that they are accounted to.
+    /// The path to which they are accounted.
     pub path: PathId,
     /// The class of packets with data.
     pub class: u8,
@@ -43,7 +41,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// A packet that carries `segment` of `flow`; its sender numbers it `seq`.
+    /// A packet that carries `segment` of `flow`, with number `seq` of its sender.
     #[inline]
     pub(super) fn packet(
         &self,
@@ -66,7 +64,7 @@ impl Labels {
     }
 }
 
-/// What an end's application does by itself.
+/// An application's own actions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Acts {
     Closes,
@@ -74,15 +72,15 @@ enum Acts {
     WritesPaced,
 }
 
-/// One of the flows; what each segment needs comes first.
+/// One of the flows; fields used by each segment come first.
 #[repr(C)]
 struct Slot {
     connection: Connection,
     destination: NodeId,
-    /// Most packets sent at once, and all of them.
+    /// Most packets sent at once, and the total.
     burst_most: u32,
     sent: u64,
-    /// The entry of the heap that speaks for it; [`Time::MAX`] for none.
+    /// Its entry in the heap; [`Time::MAX`] for none.
     queued: Time,
     /// When the application acts next by itself.
     acts_at: Time,
@@ -153,7 +151,7 @@ impl TcpHost {
         self.slots.iter().map(|slot| &slot.connection)
     }
 
-    /// Lets the application act, sends what may go, and sees to the timer.
+    /// Lets the application act, sends what may go, and sets the timer.
     #[inline]
     fn turn(&mut self, cx: &mut Context<'_>, index: usize) {
         let now = cx.now();
@@ -216,7 +214,7 @@ impl Slot {
         };
         while self.acts_at <= now && self.left > 0 {
             self.left -= self.connection.offer(chunk.0.min(self.left));
-            // Each deadline adds to the last: no drift on a wall clock.
+            // Each deadline is relative to the last one: no drift on a wall clock.
             self.acts_at += gap;
         }
     }
@@ -251,7 +249,7 @@ impl Element for TcpHost {
         while let Some((at, index)) = self.due.next(now) {
             let slot = &mut self.slots[index as usize];
             if slot.queued != at {
-                continue; // An earlier entry has taken its place.
+                continue; // Superseded by an earlier entry.
             }
             slot.queued = Time::MAX;
             if slot.ready_at() > now {
@@ -324,7 +322,7 @@ impl Slot {
     }
 }
 
-/// The standard deviation of what flows got, in bytes, rounded down.
+/// The standard deviation of the flows' bytes, rounded down.
 fn deviation(values: &[u64]) -> u64 {
     let mean = values.iter().sum::<u64>() as f64 / values.len().max(1) as f64;
     let squares: f64 = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum();

@@ -7,7 +7,7 @@ use lastmeter_base::{Bytes, Duration, Rate, Stream, Time, here};
 
 const CLASS: ParamKind = ParamKind::Integer { min: 0, max: 255 };
 const SEGMENTS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
-/// Most connections between two hosts: a host tells them apart by ports.
+/// Most connections between two hosts: they are distinguished by ports.
 pub const CONNECTIONS_MAX: u64 = 50_000;
 
 /// How experiments describe it.
@@ -24,83 +24,113 @@ source in <-- acknowledgements <-- sink        drops: `no connection`",
             "1",
             "between each pair of hosts",
         ),
-        Param::optional("bytes", ParamKind::BUFFER, "no end", "what each sends before it closes"),
-        Param::optional("rate", ParamKind::Rate, "no limit", "what each application writes"),
-        Param::or("spread", ParamKind::Time, "0 s", "each begins at random within this of `start`"),
-        Param::or("control", ParamKind::Choice(CONTROLS), "reno", "how the window grows"),
+        Param::optional(
+            "bytes",
+            ParamKind::BUFFER,
+            "no end",
+            "data that each sends before it closes",
+        ),
+        Param::optional(
+            "rate",
+            ParamKind::Rate,
+            "no limit",
+            "rate at which each application writes",
+        ),
+        Param::or(
+            "spread",
+            ParamKind::Time,
+            "0 s",
+            "each starts at a random time within this after `start`",
+        ),
+        Param::or("control", ParamKind::Choice(CONTROLS), "reno", "congestion control"),
         Param::or(
             "recovery",
             ParamKind::Choice(RECOVERIES),
             "newreno",
-            "what repairs losses where SACK does not",
+            "loss recovery without SACK",
         ),
         Param::or("sack", ParamKind::Flag, "true", "selective acknowledgements (RFC 2018, 6675)"),
         Param::or(
             "proportional",
             ParamKind::Flag,
             "false",
-            "with SACK, reduce in proportion to what arrives (RFC 9937)",
+            "with SACK, proportional rate reduction (RFC 9937)",
         ),
         Param::or("timestamps", ParamKind::Flag, "true", "timestamps (RFC 7323)"),
         Param::or("scaling", ParamKind::Flag, "true", "window scaling (RFC 7323)"),
-        Param::or("ecn", ParamKind::Flag, "false", "marks instead of drops (RFC 3168)"),
+        Param::or("ecn", ParamKind::Flag, "false", "ECN marks instead of drops (RFC 3168)"),
         Param::or(
             "mss",
             ParamKind::Size { min: 64, max: 65_495 },
             "1460 B",
-            "largest segment, with its options",
+            "largest segment, including options",
         ),
-        Param::or("send-buffer", ParamKind::BUFFER, "1 MiB", "most bytes unacknowledged"),
-        Param::or("receive-buffer", ParamKind::BUFFER, "1 MiB", "the window that is offered"),
+        Param::or("send-buffer", ParamKind::BUFFER, "1 MiB", "limit on unacknowledged data"),
+        Param::or("receive-buffer", ParamKind::BUFFER, "1 MiB", "limit of the advertised window"),
         Param::or("initial-window", SEGMENTS, "10", "segments (RFC 6928)"),
         Param::optional(
             "initial-threshold",
             ParamKind::BUFFER,
             "no limit",
-            "where the first slow start ends",
+            "ssthresh of the first slow start",
         ),
         Param::or(
             "growth-max",
             SEGMENTS,
             "2",
-            "segments that one acknowledgement adds in slow start (RFC 3465)",
+            "segments added per acknowledgement in slow start (RFC 3465)",
         ),
         Param::or(
             "acknowledge-every",
             ParamKind::Integer { min: 1, max: 255 },
             "2",
-            "segments (RFC 1122)",
+            "full segments per acknowledgement (RFC 1122)",
         ),
-        Param::or("acknowledge-within", ParamKind::Time, "40 ms", "and no later than this"),
-        Param::or("acknowledge-first", ParamKind::Flag, "false", "the first segment at once"),
         Param::or(
-            "limited-transmit",
-            ParamKind::Flag,
-            "true",
-            "new data for duplicates (RFC 3042)",
+            "acknowledge-within",
+            ParamKind::Time,
+            "40 ms",
+            "maximum delay of an acknowledgement",
         ),
+        Param::or(
+            "acknowledge-first",
+            ParamKind::Flag,
+            "false",
+            "acknowledge the first segment at once",
+        ),
+        Param::or("limited-transmit", ParamKind::Flag, "true", "limited transmit (RFC 3042)"),
         Param::or("nagle", ParamKind::Flag, "true", "small segments wait (RFC 9293 3.7.4)"),
-        Param::or("timeout-initial", ParamKind::Time, "1 s", "before the first sample (RFC 6298)"),
-        Param::or("timeout-min", ParamKind::Time, "200 ms", "the shortest timer"),
-        Param::or("granularity", ParamKind::Time, "1 ms", "of the timer's and timestamps' clock"),
+        Param::or(
+            "timeout-initial",
+            ParamKind::Time,
+            "1 s",
+            "RTO before the first sample (RFC 6298)",
+        ),
+        Param::or("timeout-min", ParamKind::Time, "200 ms", "minimum RTO"),
+        Param::or(
+            "granularity",
+            ParamKind::Time,
+            "1 ms",
+            "resolution of the timer and timestamp clock",
+        ),
         Param::or(
             "careful",
             ParamKind::Flag,
             "false",
-            "Tahoe, Reno: after a timeout duplicates of what was sent before it mean nothing",
+            "Tahoe, Reno: ignore duplicates for data sent before a timeout",
         ),
         Param::or("one-for-two", ParamKind::Flag, "false", "Hoe: half rate in recovery"),
         Param::optional(
             "burst-max",
             SEGMENTS,
             "no limit",
-            "Hoe: segments that one acknowledgement sends",
+            "Hoe: most segments sent per acknowledgement",
         ),
         Param::or(
             "estimates-start",
             ParamKind::Flag,
             "false",
-            "Hoe: threshold from the first spacing",
+            "Hoe: ssthresh from the spacing of the first acknowledgements",
         ),
         Param::or("class", CLASS, "0", "class of packets with data"),
         Param::or("class-acknowledging", CLASS, "0", "class of packets without data"),
@@ -108,28 +138,28 @@ source in <-- acknowledgements <-- sink        drops: `no connection`",
     source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995; \
              draft-cardwell-iccrg-bbr-congestion-control-00",
     deviations: &[
-        "The round-trip time is taken once for each, exactly, and from timestamps only while \
-         losses are repaired.",
-        "A window that is closed is probed with a number below it and no data.",
-        "After an idle time the window is not reduced.",
-        "BBR is version 1 as its draft has it, without what Linux adds: models of policers and of \
-         acknowledgements that come in bunches.",
+        "One segment is timed at a time, exactly; timestamps give samples only during loss \
+         recovery.",
+        "A closed window is probed with a sequence number below it and no data.",
+        "The window is not reduced after an idle period.",
+        "BBR is version 1 as in its draft, without Linux's additions: models of policers and of \
+         aggregated acknowledgements.",
     ],
     counters: &[
         ("connections", "ends at this host"),
         ("segments", "segments sent, of any kind"),
-        ("acknowledged", "bytes that peers have acknowledged"),
-        ("consumed", "bytes that applications here have taken"),
+        ("acknowledged", "bytes acknowledged by peers"),
+        ("consumed", "bytes read by applications here"),
         ("least", "fewest bytes of a connection"),
         ("most", "most bytes of a connection"),
         ("deviation", "standard deviation of the bytes of connections"),
-        ("retransmissions", "segments sent again"),
-        ("recoveries", "losses that acknowledgements told of"),
+        ("retransmissions", "segments retransmitted"),
+        ("recoveries", "loss events detected by acknowledgements"),
         ("timeouts", "expiries of the retransmission timer"),
-        ("waited_ps", "how long the timers that expired had run, in picoseconds"),
-        ("repairing_ps", "time from noticing losses to their end, in picoseconds"),
-        ("burst_most", "most segments that one event sent"),
-        ("reductions", "windows reduced because of marks"),
+        ("waited_ps", "total running time of expired timers, in picoseconds"),
+        ("repairing_ps", "time from detecting losses to their repair, in picoseconds"),
+        ("burst_most", "most segments sent at one event"),
+        ("reductions", "window reductions due to marks"),
         ("window", "congestion windows at the end, in bytes"),
         ("rtt_mean_ps", "mean of the smoothed round-trip times, in picoseconds"),
     ],
@@ -160,7 +190,7 @@ tcp = { connections = 2, control = "cubic" }
 const CONTROLS: &[&str] = &["reno", "cubic", "dctcp", "bbr"];
 const RECOVERIES: &[&str] = &["tahoe", "reno", "newreno"];
 
-/// How many connections each pair of hosts has.
+/// Connections between each pair of hosts.
 pub fn connections(values: &Values) -> u32 {
     values.get::<u64>("connections") as u32
 }
@@ -171,7 +201,7 @@ pub fn classes(values: &Values) -> (u8, u8) {
     (class("class"), class("class-acknowledging"))
 }
 
-/// The choices that an experiment has written.
+/// The options set in the experiment.
 pub fn config(values: &Values) -> Config {
     let flag = |name| values.get::<bool>(name);
     let count = |name| values.get::<u64>(name);
@@ -214,7 +244,7 @@ pub fn config(values: &Values) -> Config {
     }
 }
 
-/// What one connection's source does; `stream` draws when it begins.
+/// One connection's source; `stream` draws its start.
 pub fn source(values: &Values, start: Time, stream: &mut Stream) -> Application {
     let spread = values.get::<Duration>("spread").as_ps();
     let start = start + Duration::from_ps(stream.below(spread.max(1)));

@@ -1,4 +1,4 @@
-//! TCP: a connection without input or output, its congestion controls, what is kept of closed
+//! TCP: a connection without input or output, its congestion controls, the `TIME_WAIT` state of closed
 //! connections, and the element that runs many connections in a model.
 //!
 //! ```text

@@ -1,7 +1,7 @@
-//! A set of positions as sorted ranges that do not touch: what arrived out of order, and what the
-//! peer has said that it holds.
+//! A set of positions as sorted ranges that do not touch: data that arrived out of order, and data that the
+//! peer has reported (the scoreboard).
 
-/// Most ranges that are kept; what would need another is not entered, and is sent again later.
+/// Most ranges stored; data that would need another is not entered, and is retransmitted later.
 pub(crate) const RANGES_MAX: usize = 1024;
 
 /// Ranges from a first position to the one after the last.
@@ -33,7 +33,7 @@ impl Ranges {
         self.covered = 0;
     }
 
-    /// Adds a range; gives how many positions are new.
+    /// Adds a range; returns how many positions are new.
     pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -78,7 +78,7 @@ impl Ranges {
         }
     }
 
-    /// The range that `position` lies in.
+    /// The range that contains `position`.
     pub(crate) fn around(&self, position: u64) -> Option<(u64, u64)> {
         let index = self.all.partition_point(|&(_, end)| end <= position);
         self.all.get(index).copied().filter(|&(start, _)| start <= position)

@@ -1,4 +1,4 @@
-//! The round-trip time as the sender sees it, and how long it waits for an acknowledgement.
+//! The sender's round-trip time estimate and retransmission timeout (RTO).
 //!
 //! Source: RFC 6298 §2, with the variables' names; times are exact, and the granularity `G` is a
 //! parameter.
@@ -6,13 +6,13 @@
 use super::Config;
 use lastmeter_base::Duration;
 
-/// Doublings of the timer that are counted; 2^10 times any timer is beyond every maximum.
+/// Limit on doublings of the timer: 2^10 times any timer exceeds every maximum.
 const BACKOFF_MAX: u8 = 10;
 
-/// The timer after a SYN that was sent again: 3 s (RFC 6298 §5.7).
+/// The RTO after a retransmitted SYN: 3 s (RFC 6298 §5.7).
 const SYN_LOST: Duration = Duration::from_secs(3);
 
-/// Smoothed round-trip time, its variation, and the timer that follows from them.
+/// Smoothed round-trip time, its variation, and the resulting RTO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtt {
     /// `SRTT`; `None` before the first sample.
@@ -70,13 +70,13 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
 
-    /// Data transmission begins after a SYN that had to be sent again (RFC 6298 §5.7).
+    /// Data transmission starts after a SYN was retransmitted (RFC 6298 §5.7).
     pub fn begin_again(&mut self, config: &Config) {
         self.timeout = self.timeout.max(SYN_LOST).min(config.timeout_max);
         self.backoff = 0;
     }
 
-    /// Data not sent before was acknowledged, so the network is there again.
+    /// Newly sent data was acknowledged: ends the backoff.
     pub fn forget_back_off(&mut self) {
         self.backoff = 0;
     }

@@ -10,8 +10,8 @@
 //! word 4, 5   second and third block
 //! ```
 //!
-//! Packed it takes 48 bytes and rides in a packet. From and to bytes it goes through
-//! [`lastmeter_wire::internet::tcp`]. Source: RFC 9293 §3.1, RFC 7323 §2 and §3, RFC 2018 §3.
+//! Packed into 48 bytes it is carried in a packet. [`lastmeter_wire::internet::tcp`] converts it from and to
+//! bytes on the wire. Source: RFC 9293 §3.1, RFC 7323 §2 and §3, RFC 2018 §3.
 
 use lastmeter_base::Ecn;
 use lastmeter_wire::Error;
@@ -21,9 +21,9 @@ use lastmeter_wire::internet::tcp::{BLOCKS_MAX, Header, TcpOption};
 
 pub use lastmeter_wire::internet::tcp::Flags;
 
-/// Words that a packed segment takes.
+/// Words of a packed segment.
 pub const PACKED_WORDS: usize = lastmeter_base::TRANSPORT_WORDS;
-/// Bytes of an IPv4 header without options, which stands before a segment in a model.
+/// Bytes of an IPv4 header without options, which precedes a segment in a model.
 pub const IP_HEADER_LEN: u64 = 20;
 /// Blocks that fit beside timestamps (RFC 2018 §3).
 const BLOCKS_BESIDE_TIMESTAMPS: usize = 3;
@@ -33,27 +33,27 @@ const BLOCKS_BESIDE_TIMESTAMPS: usize = 3;
 pub struct Segment {
     /// Sequence number of the first byte of data, or of the SYN.
     pub seq: u32,
-    /// The next byte that its sender expects, where the flags say so.
+    /// The next byte that its sender expects, if the ACK flag is set.
     pub ack: u32,
-    /// As carried, unscaled.
+    /// The window field, unscaled.
     pub window: u16,
     /// Bytes of data.
     pub len: u16,
     /// Control bits.
     pub flags: Flags,
-    /// The IP header's mark, which TCP sets and reads (RFC 3168 §6.1).
+    /// The IP header's ECN field, which TCP sets and reads (RFC 3168 §6.1).
     pub ecn: Ecn,
-    /// The largest segment that its sender takes; in a SYN.
+    /// The MSS of its sender; in a SYN.
     pub mss: Option<u16>,
-    /// By how much its sender's windows are shifted; in a SYN.
+    /// The window scale of its sender; in a SYN.
     pub scale: Option<u8>,
-    /// Whether its sender understands blocks; in a SYN.
+    /// Whether its sender supports SACK; in a SYN.
     pub sack_permitted: bool,
     /// Whether the opener is to linger, or agrees to; in a SYN.
     pub opener_lingers: bool,
     /// The sender's clock and the peer's, echoed.
     pub timestamps: Option<(u32, u32)>,
-    /// What arrived out of order.
+    /// SACK blocks: data that arrived out of order.
     pub blocks: Blocks,
 }
 
@@ -66,7 +66,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Adds a block; says whether there was room.
+    /// Adds a block; returns whether there was room.
     pub fn push(&mut self, left: u32, right: u32) -> bool {
         let Some(block) = self.all.get_mut(usize::from(self.count)) else { return false };
         *block = (left, right);
@@ -107,7 +107,7 @@ const SCALE: u64 = 1 << 46;
 const ECN_SHIFT: u32 = 47;
 const SCALE_SHIFT: u32 = 49;
 const LINGERS: u64 = 1 << 57;
-/// An experimental option (RFC 4727 §2.1), which the paper leaves open.
+/// An experimental option (RFC 4727 §2.1); the paper does not specify it.
 const LINGERS_KIND: u8 = 253;
 
 #[inline]
@@ -130,20 +130,20 @@ impl Segment {
         self.flags.contains(flags)
     }
 
-    /// Sequence numbers that it takes: data, SYN and FIN (RFC 9293 §3.4).
+    /// Sequence numbers that it occupies: data, SYN and FIN (RFC 9293 §3.4).
     #[inline]
     pub fn space(&self) -> u64 {
         let flags = self.flags.0 & (Flags::SYN.0 | Flags::FIN.0);
         u64::from(self.len) + u64::from(flags.count_ones())
     }
 
-    /// Whether it has an option that only a SYN has.
+    /// Whether it has an option allowed only in a SYN.
     #[inline]
     fn opens(&self) -> bool {
         self.mss.is_some() || self.scale.is_some() || self.sack_permitted || self.opener_lingers
     }
 
-    /// Bytes of header with options, as they would stand on the wire.
+    /// Length of the header with options on the wire, in bytes.
     ///
     /// ```
     /// use lastmeter_transport::tcp::Segment;
@@ -174,8 +174,8 @@ impl Segment {
         IP_HEADER_LEN + self.header_len() + u64::from(self.len)
     }
 
-    /// Packed into words. A fourth block beside timestamps, and blocks in a SYN, have no room on
-    /// the wire either and are left out.
+    /// Packed into words. A fourth block with timestamps, and blocks in a SYN, do not fit on the wire either
+    /// and are left out.
     #[inline]
     pub fn pack(&self) -> [u64; PACKED_WORDS] {
         let mut words = [0; PACKED_WORDS];
@@ -207,7 +207,7 @@ impl Segment {
         words
     }
 
-    /// The segment that was packed. Any words give some segment.
+    /// Unpacks a segment. Any words yield some segment.
     #[inline]
     pub fn unpack(words: &[u64; PACKED_WORDS]) -> Segment {
         let [first, word, third, fourth, fifth, sixth] = *words;
@@ -246,8 +246,8 @@ impl Segment {
         segment
     }
 
-    /// The segment that bytes from the wire hold; `ecn` is the mark of the IP header. Options that
-    /// TCP does not know are passed over, and the list ends where one is broken.
+    /// Parses a segment from the wire; `ecn` is the ECN field of the IP header. Unknown options are skipped, and
+    /// the list ends at a malformed one.
     pub fn from_wire(bytes: &wire::Segment<'_>, ecn: Ecn) -> Segment {
         let header = &bytes.header;
         let mut segment = Segment {
@@ -274,8 +274,8 @@ impl Segment {
         segment
     }
 
-    /// The bytes of the segment between two ports, with its checksum; `pseudo` gives the
-    /// pseudo-header's sum for a length.
+    /// Emits the segment between two ports, with its checksum; `pseudo` returns the pseudo-header's sum for a
+    /// length.
     ///
     /// # Errors
     /// If options take more than 40 bytes, or the segment more than 65,535.

@@ -1,9 +1,9 @@
-//! What a server keeps of closed connections, and what that costs it.
+//! The state of closed connections in a server, and its cost.
 //!
-//! A server that closes first keeps a control block in `TIME_WAIT` for twice the life of a segment.
-//! BSD's TCP kept its blocks in a list, so that each connection request walked past all of them:
-//! with `r` connections a second a connection costs `base + scan r linger`, and the rate at which the
-//! processor is full solves
+//! A server that closes first keeps a control block in `TIME_WAIT` for twice the maximum segment lifetime.
+//! BSD's TCP kept its blocks in a list, so that each connection request had to search all of them: at `r`
+//! connections per second a connection costs `base + scan r linger`, and the rate that saturates the
+//! processor solves
 //!
 //! ```text
 //! r (base + scan r linger) = 1,   r = (sqrt(base^2 + 4 scan linger) - base) / (2 scan linger)
@@ -12,14 +12,14 @@
 //! | remedy (N-73, N-74) | who lingers | changes |
 //! |---|---|---|
 //! | none | the server | nothing |
-//! | client closes | the client | the application: HTTP tells who closes, and the server waits |
+//! | client closes | the client | the application: HTTP says who closes, and the server waits |
 //! | shift | the client | the client's TCP: it resets the server and lingers ([`Lingering::Shift`]) |
 //! | negotiate | the client | both TCPs: an option in the SYNs ([`Lingering::Negotiate`]) |
 //!
-//! [`WebServer`] and [`WebClients`] play all four with real segments; [`rate`] is the formula.
+//! [`WebServer`] and [`WebClients`] run all four with real segments; [`rate`] is the formula.
 //!
 //! Source: Faber, Touch & Yue, The TIME-WAIT state in TCP and its effect on busy servers, INFOCOM
-//! 1999; lists of blocks: BSD's `in_pcblookup`, which finds a block that was made later sooner.
+//! 1999; lists of blocks: BSD's `in_pcblookup`, which searches the newest blocks first.
 //!
 //! [`WebServer`]: super::WebServer
 //! [`WebClients`]: super::WebClients
@@ -27,7 +27,7 @@
 use super::Lingering;
 use lastmeter_base::Duration;
 
-/// Who is left with a closed connection's state.
+/// Which end keeps a closed connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The server, which closes first.
@@ -60,8 +60,8 @@ impl Remedy {
     }
 }
 
-/// Connections per second that fill a processor in the long run, where each takes `base` and walks
-/// past every block that lingers, `scan` for each.
+/// Connections per second that saturate a processor in the long run, where each takes `base`, plus `scan` for
+/// every lingering block.
 ///
 /// ```
 /// use lastmeter_base::Duration;

@@ -1,22 +1,21 @@
-//! A busy server and its clients: a connection for each request, with real segments.
+//! A busy server and its clients: one connection per request, with real segments.
 //!
 //! ```text
 //! WebClients out 0 --> ... --> in 0 WebServer        one processor, first come first served
 //!            in 0 <-- ... <-- out 0                  drops: `no connection`
 //! ```
 //!
-//! Each client opens a connection, sends a request, takes the response to its end, and opens the
-//! next. The server's processor takes each segment in turn: so much for the segment, so much for the
-//! request that is in it, and so much for every control block that it walks past to find the one
-//! that the segment belongs to. Blocks stand in a list, the latest first; a SYN walks past all.
-//! Clients' processors cost nothing: there are many clients.
+//! Each client opens a connection, sends a request, reads the whole response, and opens the next. The
+//! server's processor serves one segment after another: a cost for the segment, one for a request in it,
+//! and one for every control block searched to find the segment's own. Blocks are in a list, newest
+//! first; a SYN searches all of it. Clients' processors cost nothing: there are many clients.
 //!
 //! | Parameter | Unit | Meaning |
 //! |---|---|---|
-//! | `costs` | time | what the server's processor spends |
-//! | `remedy` | | who is left in `TIME_WAIT` ([`time_wait`](super::time_wait)) |
+//! | `costs` | time | costs on the server's processor |
+//! | `remedy` | | which end stays in `TIME_WAIT` ([`time_wait`](super::time_wait)) |
 //! | `clients` | | how many there are, each with one connection at a time |
-//! | `request`, `message`, `response` | bytes | what goes over each connection |
+//! | `request`, `message`, `response` | bytes | data on each connection |
 //!
 //! ```
 //! use lastmeter_base::{Bytes, Duration};
@@ -38,7 +37,7 @@
 //! ```
 //!
 //! Source: Faber, Touch & Yue, INFOCOM 1999; BSD's `in_pcblookup`. Deviation: the one-entry cache of
-//! 4.3BSD Reno is left out, for it misses whenever two connections alternate.
+//! 4.3BSD Reno is left out, as it misses whenever two connections alternate.
 
 use super::due::Due;
 use super::host::Labels;
@@ -49,33 +48,33 @@ use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, Time
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a server's processor spends.
+/// Costs on a server's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// On a segment, whatever it is.
+    /// Per segment of any kind.
     pub segment: Duration,
-    /// On a request, with its response.
+    /// Per request, with its response.
     pub request: Duration,
-    /// On a message that says that the client will close.
+    /// Per message that announces the client's close.
     pub message: Duration,
-    /// On each control block that it walks past.
+    /// Per control block searched.
     pub scan: Duration,
 }
 
-/// What clients and server say on each connection.
+/// The exchange on each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The request, which fits into a segment.
     pub request: Bytes,
-    /// What says that the client will close, where it does.
+    /// The message that announces the client's close, if any.
     pub message: Bytes,
     /// The response.
     pub response: Bytes,
-    /// Who is left with the state.
+    /// Which end keeps the state.
     pub remedy: Remedy,
 }
 
-/// Connections in the order of their flows, those that have gone taken out.
+/// Connections in the order of their flows, without those that have ended.
 struct Blocks<T> {
     /// The flow of the first.
     first: u32,
@@ -86,7 +85,7 @@ struct Blocks<T> {
 
 struct Block<T> {
     connection: Connection,
-    /// The entry of the heap that speaks for it; [`Time::MAX`] for none.
+    /// Its entry in the heap; [`Time::MAX`] for none.
     queued: Time,
     sent: u64,
     application: T,
@@ -128,7 +127,7 @@ impl<T> Blocks<T> {
     fn iter(&self) -> impl Iterator<Item = &Block<T>> {
         self.all.iter().flatten().map(|block| &**block)
     }
-    /// Blocks that a list, the latest first, shows before that of `flow`; all where it is not there.
+    /// Blocks before that of `flow` in a list, newest first; all if it is not there.
     fn before(&mut self, flow: u32) -> usize {
         if self.get_mut(flow).is_none() {
             return self.live;
@@ -141,7 +140,7 @@ impl<T> Blocks<T> {
     }
 }
 
-/// Sends what a connection has to send, and notes when it is due next.
+/// Sends what a connection has to send, and records when it is due next.
 fn turn<T>(
     cx: &mut Context<'_>,
     labels: &Labels,
@@ -180,7 +179,7 @@ pub struct WebServer {
     walked: u64,
 }
 
-/// How far a connection is at the server.
+/// A connection's progress at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Serving {
     Waiting,
@@ -188,8 +187,8 @@ enum Serving {
 }
 
 impl WebServer {
-    /// A server that has served nobody yet. Its processor's time is accounted to `stage` and
-    /// `resource`; it counts connections from `since` on.
+    /// An idle server. Its processor's time is accounted to `stage` and `resource`; it counts connections
+    /// from `since` on.
     pub fn new(
         (labels, clients): (Labels, NodeId),
         config: Config,
@@ -215,7 +214,7 @@ impl WebServer {
         }
     }
 
-    /// What the processor spends on the segment that waits first.
+    /// The processor's time for the first waiting segment.
     fn cost(&mut self, packet: &Packet) -> Duration {
         let before = self.blocks.before(packet.flow.0) as u64;
         self.walked += before;
@@ -229,7 +228,7 @@ impl WebServer {
         self.costs.segment + self.costs.scan * before + content
     }
 
-    /// Begins with the segment that waits first.
+    /// Starts serving the first waiting segment.
     fn begin(&mut self, cx: &mut Context<'_>) {
         let Some(mut packet) = self.waiting.pop_front() else { return };
         let cost = self.cost(&packet);
@@ -243,7 +242,7 @@ impl WebServer {
         cx.arm(PROCESSOR, now + cost);
     }
 
-    /// What a segment does to its connection, and the application to that.
+    /// Passes a segment to its connection, and lets the application respond.
     fn handle(&mut self, cx: &mut Context<'_>, packet: Packet) {
         let (now, flow) = (cx.now(), packet.flow.0);
         let segment = Segment::unpack(&packet.transport);
@@ -347,7 +346,7 @@ pub struct WebClients {
 }
 
 impl WebClients {
-    /// So many clients, who begin at once.
+    /// This many clients, which all start at once.
     pub fn new(
         (labels, server): (Labels, NodeId),
         config: Config,
@@ -378,7 +377,7 @@ impl WebClients {
         self.turn(cx, flow);
     }
 
-    /// Lets the client of a connection act, and begin the next one where it is done with this.
+    /// Lets the client of a connection act, and open the next one when done with this.
     fn act(&mut self, cx: &mut Context<'_>, flow: u32) {
         let Exchange { message, response, remedy, .. } = self.exchange;
         let Some(block) = self.blocks.get_mut(flow) else { return };

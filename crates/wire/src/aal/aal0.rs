@@ -1,4 +1,4 @@
-//! AAL0: a cell's 48 bytes of payload are the data, and nothing protects them.
+//! AAL0: a cell's 48 bytes of payload are the data, without any protection.
 //!
 //! ```
 //! use lastmeter_wire::aal::aal0;

@@ -5,7 +5,7 @@
 //! packet  CPI 1 | begin tag 1 | buffer size 2 | payload | pad to 4 | 0 | end tag 1 | length 2
 //! ```
 //!
-//! The machine puts packets together by circuit and multiplexing identifier (MID), holds at most
+//! The machine reassembles packets by circuit and multiplexing identifier (MID), holds at most
 //! `partials_max` of them, and counts every loss with its reason.
 //!
 //! Source: ITU-T I.363.3 (08/96) §9.2; length 63 in a cell aborts the packet.

@@ -5,8 +5,8 @@
 //! <---------------------------- a multiple of 48 ------------------------------->
 //! ```
 //!
-//! A length of zero aborts: I.363.5 sends it in place of a PDU that is given up, so no user packet
-//! is empty. The check is taken over the whole PDU at once; [`super::reassembly`] receives.
+//! A length of zero aborts: I.363.5 sends it in place of an abandoned PDU, so no user packet is empty.
+//! The CRC is computed over the whole PDU at once; [`super::reassembly`] receives.
 //!
 //! Source: ITU-T I.363.5 (08/96) §9.2; RFC 2684 for what is carried.
 //!

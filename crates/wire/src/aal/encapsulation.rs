@@ -1,4 +1,4 @@
-//! Which protocol an AAL5 packet holds: LLC/SNAP within the packet, or agreed for the circuit.
+//! The protocol of an AAL5 packet: LLC/SNAP within the packet, or configured for the circuit.
 //!
 //! ```text
 //! AA AA 03 | 00 00 00 | EtherType 2 | packet                        routed, SNAP

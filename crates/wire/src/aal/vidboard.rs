@@ -1,5 +1,5 @@
-//! The Vidboard's adaptation layer: AAL5 with a sum that is easily computed in place of the CRC,
-//! and the header of the group of scan lines (t-frame) that it carries.
+//! The Vidboard's adaptation layer: AAL5 with an easily computed sum instead of the CRC, and the
+//! header of the group of scan lines (t-frame) that it carries.
 //!
 //! ```text
 //! frame 4 | first line 2 | lines 2 | width 2 | depth 1 | zero 1 | timestamp 4 | pixels

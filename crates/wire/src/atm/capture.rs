@@ -1,11 +1,11 @@
-//! How cells and reassembled PDUs are laid out in capture records, so that Wireshark reads them.
+//! The layout of cells and reassembled PDUs in capture records, as read by Wireshark.
 //!
 //! | link type                  | what comes before the data                                     |
 //! |----------------------------|----------------------------------------------------------------|
 //! | [`LinkType::SUNATM`]       | kind 1, VPI 1, VCI 2; then an AAL5 payload without trailer      |
 //! | [`LinkType::ERF`], cells   | time 8, type 1, flags 1, lengths 4, losses 2; ATM header 4, payload 48 |
 //! | [`LinkType::ERF`], AAL5    | the same; ATM header 4, then the whole PDU with its trailer     |
-//! | [`LinkType::VUNET`]        | nothing: 56 bytes a cell                                        |
+//! | [`LinkType::VUNET`]        | nothing: 56 bytes per cell                                      |
 //!
 //! Source: draft-ietf-opsawg-pcaplinktype; Endace ERF types 3 (ATM) and 4 (AAL5).
 //!

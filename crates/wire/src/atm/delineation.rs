@@ -1,4 +1,4 @@
-//! Finding cells in a stream of bits, by their error control alone.
+//! Cell delineation: finding cells in a bit stream by their header error control.
 //!
 //! ```text
 //! HUNT ---one header fits---> PRESYNC ---DELTA fit in a row---> SYNC

@@ -1,4 +1,4 @@
-//! VuNet's 56-byte cells, and what AVlink makes of them.
+//! VuNet's 56-byte cells, and their conversion by AVlink.
 //!
 //! ```text
 //! word 0: ATM header 4 | word 1: error control 1, zero 2, zero 4 bits, port 4 bits
@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Fourteen words of 32 bits, so that a port of 32 or 64 bits moves whole words. No hop checks the
-//! error control; the source may compute it ahead so that a link to an ATM network need not.
-//! A link looks a cell's VCI up, gives it another, and leaves every other bit as it is.
+//! error control; the source may precompute it so that a link to an ATM network need not. A link looks
+//! up a cell's VCI, replaces it, and leaves every other bit unchanged.
 //!
-//! Whoever writes a cell into a switch says with four bits by which port it leaves; a link writes
-//! those of its table (§3.1.2).
+//! The writer of a cell into a switch selects the output port with four bits; a link takes them from
+//! its table (§3.1.2).
 //!
 //! Source: the VuNet description in the Aurora report, §3.1. The order of the bytes within word 1
 //! is our choice: error control first, so that the first five bytes are those of an ATM cell, and

@@ -1,4 +1,4 @@
-//! Captures: packets with their times, in the two file forms that every tool reads.
+//! Captures: packets with timestamps, in the two file formats that every tool reads.
 //!
 //! ```text
 //! pcap    file header | { record header | data }*            one link type, us or ns
@@ -6,18 +6,17 @@
 //!                                                            link type and clock resolution
 //! ```
 //!
-//! [`Reader`] reads both from any [`std::io::Read`] and holds one record at a time: memory is
-//! bounded by [`RECORD_LEN_MAX`] however long the file is. Whatever is wrong with a file is
-//! reported with the number of the record and the byte at which it was found. [`Writer`] writes
-//! both; what it writes carries nanoseconds.
+//! [`Reader`] reads both from any [`std::io::Read`] and holds one record at a time: memory is bounded by
+//! [`RECORD_LEN_MAX`] whatever the file's length. Errors in a file are reported with the record number and
+//! the byte offset. [`Writer`] writes both, with nanosecond timestamps.
 //!
 //! Source: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; link types from
 //! draft-ietf-opsawg-pcaplinktype. Deviation: a record whose captured part is longer than its
 //! length on the wire is kept, and its length on the wire raised to match, as some tools write
 //! such records; everything else that breaks the format is an error.
 //!
-//! Ours rather than a library's because the libraries read whole blocks of any length into one
-//! buffer, do not apply an interface's clock resolution, and cannot say where a file is broken.
+//! Not a library, because the existing ones read whole blocks of any length into one buffer, do not apply
+//! an interface's clock resolution, and cannot say where a file is malformed.
 //!
 //! ```
 //! use lastmeter_base::{Bytes, Time};
@@ -194,7 +193,7 @@ impl fmt::Display for CaptureError {
                 write!(f, "record {record} at byte {offset}: {source}")
             }
             CaptureError::NotACapture { magic } => {
-                write!(f, "neither pcap nor pcapng: it begins with {magic:02x?}")
+                write!(f, "neither pcap nor pcapng: it starts with {magic:02x?}")
             }
             CaptureError::Truncated { record, offset } => {
                 write!(f, "record {record} at byte {offset}: the file ends within it")

@@ -286,7 +286,7 @@ impl<R: Read> Reader<R> {
     fn read_block_end(&mut self, order: Order, len: u32) -> Result<(), CaptureError> {
         let again = order.u32(self.input.array()?);
         if again != len {
-            let what = "a block must end with the length that it began with";
+            let what = "a block's trailing length must equal its leading one";
             return Err(self.input.malformed(what, again));
         }
         Ok(())
@@ -335,7 +335,7 @@ impl<R: Read> Reader<R> {
                 }
                 (OPTION_RESOLUTION, &[resolution, ..]) => {
                     interface.ticks_per_second = ticks_per_second(resolution).ok_or_else(|| {
-                        let what = "a clock may have at most 10^19 or 2^63 ticks a second";
+                        let what = "a clock may have at most 10^19 or 2^63 ticks per second";
                         self.input.malformed(what, resolution)
                     })?;
                 }

@@ -6,7 +6,7 @@
 //! cell     operation 2 | sequence 2 | port 1 | length 1 | zero 2 | body 40
 //! ```
 //!
-//! Source: WUCS description of the router, §3.1 to §3.3, which gives the circuits and what is said on
+//! Source: WUCS description of the router, §3.1 to §3.3, which gives the circuits and the messages on
 //! them; layout and numbers are our choice.
 //!
 //! ```

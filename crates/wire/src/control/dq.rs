@@ -1,10 +1,10 @@
-//! The cell of distributed queueing: a port tells its backlogs to all (D-51, D-124).
+//! The cell of distributed queueing: a port announces its backlogs to all (D-51, D-124).
 //!
 //! ```text
 //! port 1 | zero 1 | sequence 2 | B(port) 4 | B(port,0) 4 | ... | B(port,7) 4 | zero 8
 //! ```
 //!
-//! Source: WUCS description of the router, §3.6, which says what is told; the layout is our choice. Eight
+//! Source: WUCS description of the router, §3.6, which gives the content; the layout is our choice. Eight
 //! ports and their own output fit one cell. Backlogs are bytes, at most 4 GiB.
 //!
 //! ```
@@ -42,11 +42,11 @@ impl Backlogs {
     pub fn parse(payload: &[u8; PAYLOAD_LEN]) -> Result<Backlogs, Error> {
         let invalid = |what, found: u8| Error::Invalid { what, found: found.into() };
         if payload[0] >= PORTS {
-            return Err(invalid("port of a cell of backlogs", payload[0]));
+            return Err(invalid("port of a backlog cell", payload[0]));
         }
         let unused = payload[1..2].iter().chain(&payload[USED_LEN..]);
         if let Some(&byte) = unused.into_iter().find(|&&byte| byte != 0) {
-            return Err(invalid("unused bytes of a cell of backlogs", byte));
+            return Err(invalid("unused bytes of a backlog cell", byte));
         }
         let (words, _) = payload[4..].as_chunks::<4>();
         let mut inputs = [0; PORTS as usize];

@@ -7,7 +7,7 @@
 //! | [`der`]      | a dynamically extensible router      | AAL5, or one cell to hardware        |
 //! | [`dq`]       | its ports' backlogs                  | one cell to all ports                |
 //!
-//! The documents name what is said, not how it is laid out: all layouts here are our choice.
+//! The documents give the contents, not the layouts: all layouts here are our choice.
 
 pub mod der;
 pub mod dq;

@@ -1,8 +1,8 @@
-//! The Vidboard's command cell: one cell says what to do and with which parameters.
+//! The Vidboard's command cell: a command with its parameters in one cell.
 //!
 //! ```text
-//! code 1 | depth 1 | sequence 2 | reply VCI 2 | width 2 | height 2 | lines a packet 2 |
-//! cells a burst 2 | burst delay 2 | frame delay 4 | mode 1 | source 1 | crop x 2 | crop y 2 |
+//! code 1 | depth 1 | sequence 2 | reply VCI 2 | width 2 | height 2 | lines per packet 2 |
+//! cells per burst 2 | burst delay 2 | frame delay 4 | mode 1 | source 1 | crop x 2 | crop y 2 |
 //! reply port 1 | zero 21
 //! ```
 //!

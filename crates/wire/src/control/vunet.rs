@@ -5,8 +5,8 @@
 //! VCI 2 | new VCI 2 | port 4 bits, flags 4 bits, reserved 3 bytes
 //! ```
 //!
-//! The first entry of a read or a ping says where the answer goes: its new VCI and port. The answer
-//! to a ping has one entry, whose VCI is the number of who answers.
+//! The first entry of a read or a ping says where the reply goes: its new VCI and port. The reply to a ping
+//! has one entry, whose VCI is the responder's number.
 //!
 //! Source: Aurora report §3.1.2 and §3.6. Layout, numbers and the reserved VCI are our choice.
 //!

@@ -1,7 +1,7 @@
-//! The Internet checksum: in full, while copying, and brought up to date after a change.
+//! The Internet checksum: in full, while copying, and updated incrementally after a change.
 //!
-//! All sums are in one's complement of 16 bits, where 0000 and FFFF are the same number. A
-//! [`Sum`] is not complemented; what a header carries is [`Sum::checksum`].
+//! All sums are in one's complement of 16 bits, where 0000 and FFFF are the same number. A [`Sum`] is not
+//! complemented; the value in a header is [`Sum::checksum`].
 //!
 //! Source: RFC 1071 (definition; sums may be taken in any order and width), RFC 1624 (change of a
 //! field), RFC 768 and RFC 8200 §8.1 (pseudo-headers).

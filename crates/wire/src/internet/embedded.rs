@@ -1,4 +1,4 @@
-//! Checksums that the adapter completes, so that no processor passes over the data for them.
+//! Checksums completed by the adapter, so that no processor touches the data for them.
 //!
 //! ```text
 //!          start              insert
@@ -6,12 +6,12 @@
 //!          <------- summed ------------->       adds `seed`, and writes the checksum at `insert`
 //! ```
 //!
-//! The sender's stack leaves zero at `insert` and gives the sum of the pseudo-header as the seed;
-//! receivers that know nothing of it see an ordinary checksum. On the way in the adapter sums the
-//! packet in full, and the stack takes away what its headers contributed: [`received`].
+//! The sender's stack leaves zero at `insert` and passes the sum of the pseudo-header as the seed;
+//! unaware receivers see an ordinary checksum. On reception the adapter sums the whole packet, and the
+//! stack subtracts the contribution of the headers: [`received`].
 //!
-//! [`Adder`] is the adder of RFC 1936: 32 bits at a time, the carry of one step taken in by the
-//! next, so that no step waits for a carry to run around.
+//! [`Adder`] is the adder of RFC 1936: 32 bits at a time, with the carry of one step added in the next, so
+//! that no step waits for carry propagation.
 //!
 //! Source: Netstation's zero-pass checksum, ISI final report §3.a; RFC 1936 §2.
 //!

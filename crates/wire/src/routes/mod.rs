@@ -1,8 +1,7 @@
-//! Routing tables in files: text with a line for each prefix, and MRT dumps of a router's table.
+//! Routing tables in files: text with one line per prefix, and MRT dumps of a router's table.
 //!
 //! A table is read whole or not at all. An error names the line or the offset, what was found and what
-//! would be right. What is kept takes at most a few times the file's length, and at most
-//! [`ROUTES_MAX`] routes.
+//! would be right. Memory is at most a few times the file's length, and [`ROUTES_MAX`] routes.
 //!
 //! ```
 //! use lastmeter_wire::routes::Routes;
@@ -150,7 +149,7 @@ impl Builder {
         let again = twice.map(|pair| (pair[1].1, pair[0])).min();
         match again {
             Some((place, (prefix, first))) => {
-                Err((place, format!("`{prefix}` stands here again, first at {first}")))
+                Err((place, format!("`{prefix}` appears again, first at {first}")))
             }
             None => Ok(self.routes),
         }

@@ -7,9 +7,9 @@
 //! entry    peer 2 | time 4 | [path 4] | attributes' length 2 | attributes
 //! ```
 //!
-//! Of a prefix's entries the best counts: highest LOCAL_PREF (100 where absent), then fewest ASes on the
-//! path, then the first (RFC 4271 §9.1.1, §9.1.2.2 a). Its next hop's address gets a number. Records of
-//! other types, and routes of other families than IPv4 and IPv6 unicast, are passed over.
+//! The best of a prefix's entries is used: highest LOCAL_PREF (100 where absent), then the shortest AS path,
+//! then the first (RFC 4271 §9.1.1, §9.1.2.2 a). Its next hop's address gets a number. Records of other
+//! types, and routes of families other than IPv4 and IPv6 unicast, are skipped.
 
 use super::{Builder, Error, Prefix, Route, Routes, address};
 use std::net::IpAddr;
@@ -63,7 +63,7 @@ pub fn parse(file: &[u8]) -> Result<Routes, Error> {
             RIB_IPV6_UNICAST_ADDPATH => (true, true),
             _ => continue,
         };
-        let peers = peers.ok_or_else(|| wrong("routes before the table of peers".to_owned()))?;
+        let peers = peers.ok_or_else(|| wrong("routes before the peer table".to_owned()))?;
         if let Some(route) = routes(&mut body, peers, v6, paths, &mut builder).map_err(wrong)? {
             builder.push(route, offset).map_err(wrong)?;
         }
@@ -130,7 +130,7 @@ fn routes(
     let len = body.number(1, "prefix' length")? as u8;
     let bytes = body.take(usize::from(len).div_ceil(8), "prefix")?.bytes;
     let prefix = address(bytes, v6).and_then(|address| Prefix::new(address, len));
-    let prefix = prefix.ok_or_else(|| format!("a prefix of {len} bits that is none"))?;
+    let prefix = prefix.ok_or_else(|| format!("an invalid prefix of {len} bits"))?;
     let count = body.number(2, "count of entries")?;
     let mut best: Option<(Rank, IpAddr)> = None;
     for _ in 0..count {
@@ -200,7 +200,7 @@ fn reach(value: &mut Bytes<'_>) -> Result<IpAddr, String> {
         16 | 32 => address(&bytes[..16], true),
         _ => None,
     }
-    .ok_or_else(|| format!("{what}: {len} bytes are no address"))
+    .ok_or_else(|| format!("{what}: {len} bytes are not an address"))
 }
 
 /// Writes a dump with one peer, whose routes have these next hops.
@@ -304,10 +304,8 @@ mod tests {
         assert_eq!(gzip.to_string(), "offset 0: compressed with gzip: decompress it first");
         let mut early = Vec::new();
         put(&mut early, RIB_IPV4_UNICAST, &[0; 8]);
-        assert!(
-            parse(&early).is_err_and(|error| error.reason.contains("before the table of peers"))
-        );
+        assert!(parse(&early).is_err_and(|error| error.reason.contains("before the peer table")));
         let twice = [file.clone(), file].concat();
-        assert!(parse(&twice).is_err_and(|error| error.reason.contains("stands here again")));
+        assert!(parse(&twice).is_err_and(|error| error.reason.contains("appears again")));
     }
 }

@@ -1,4 +1,4 @@
-//! A routing table as text: `PREFIX NEXT-HOP` in each line, `#` before a remark.
+//! A routing table as text: `PREFIX NEXT-HOP` on each line, `#` before a comment.
 //!
 //! ```text
 //! 10.0.0.0/8      1              a next hop is a number from 1 on,
@@ -47,18 +47,20 @@ fn route(text: &str, builder: &mut Builder, numbered: &mut Option<bool>) -> Resu
         format!("`{}` has no next hop: write a number from 1 on, or an address", quoted(first))
     })?;
     if let Some(more) = words.next() {
-        return Err(format!("`{}` is too much: a prefix and a next hop", quoted(more)));
+        return Err(format!("`{}` is extra: a line has a prefix and a next hop", quoted(more)));
     }
     let number = second.parse::<u32>().ok().filter(|&number| number > 0);
     let address = second.parse::<IpAddr>().ok();
     let is_number = number.is_some();
     if !is_number && address.is_none() {
         let second = quoted(second);
-        return Err(format!("`{second}` is no next hop: write a number from 1 on, or an address"));
+        return Err(format!(
+            "`{second}` is not a next hop: write a number from 1 on, or an address"
+        ));
     }
     if *numbered.get_or_insert(is_number) != is_number {
         let second = quoted(second);
-        return Err(format!("`{second}`: lines before have the other kind of next hop"));
+        return Err(format!("`{second}`: earlier lines have the other kind of next hop"));
     }
     let next_hop = number.or_else(|| address.map(|address| builder.number(address)));
     Ok(Route { prefix, next_hop: next_hop.unwrap_or(1) })
@@ -69,7 +71,7 @@ fn route(text: &str, builder: &mut Builder, numbered: &mut Option<bool>) -> Resu
 /// # Errors
 /// What is wrong with it, and what would be right.
 pub fn prefix(word: &str) -> Result<Prefix, String> {
-    let form = || format!("`{}` is no prefix: write one as `10.0.0.0/8`", quoted(word));
+    let form = || format!("`{}` is not a prefix: write one as `10.0.0.0/8`", quoted(word));
     let (address, len) = word.split_once('/').ok_or_else(form)?;
     let address: IpAddr = address.parse().map_err(|_| form())?;
     let len: u8 = len.parse().map_err(|_| form())?;
@@ -119,13 +121,13 @@ mod tests {
     #[test]
     fn says_the_line_and_the_reason_and_loads_nothing() {
         let cases: [(&[u8], u64, &str); 10] = [
-            (b"10.0.0.0/8 1\n10.0.0.0 1", 2, "is no prefix"),
+            (b"10.0.0.0/8 1\n10.0.0.0 1", 2, "is not a prefix"),
             (b"10.0.0.0/8", 1, "has no next hop"),
             (b"10.0.0.0/8 0", 1, "number from 1 on"),
             (b"10.0.0.0/8 4294967296", 1, "number from 1 on"),
             (b"10.0.0.0/33 1", 1, "has 32 bits"),
             (b"::1/127 1", 1, "must be zero"),
-            (b"::/0 1 2", 1, "is too much"),
+            (b"::/0 1 2", 1, "is extra"),
             (b"::/0 1\n0.0.0.0/0 ::1", 2, "other kind"),
             (b"::/0 1\n\xff", 2, "not text"),
             (b"::/0 1\n0.0.0.0/0 1\n::/0 1", 3, "again, first at 1"),

@@ -1,7 +1,7 @@
-//! Room that a channel needs at each node, so that no conforming message is ever lost.
+//! Buffer space that a channel needs at each node, so that no conforming message is ever lost.
 //!
-//! A message can reach node k as early as its logical arrival there less all that the link before
-//! may save, d_(k-1) + h_(k-1), and must leave by l_k + d_k. At the source a whole burst may stand.
+//! A message can reach node k before its logical arrival there by at most d_(k-1) + h_(k-1), the most that
+//! the previous link can save, and must leave by l_k + d_k. At the source a whole burst may wait.
 //!
 //! Source: Kandlur, Shin & Ferrari 1994; Indiresan 1997, §3.2.2. The source's form follows from
 //! l(m) - t <= (B_max - 1) I_min for each conforming message.
@@ -9,7 +9,7 @@
 use super::super::contract::Contract;
 use lastmeter_base::Duration;
 
-/// Messages that may stand at the source node at once.
+/// Messages that may wait at the source node at once.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration};
@@ -24,13 +24,13 @@ pub fn at_source(contract: &Contract, bound: Duration) -> u64 {
     contract.burst_max + intervals(contract, bound)
 }
 
-/// Messages that may stand at a node further on: with the bound and horizon of the link before, and
-/// the bound of its own.
+/// Messages that may wait at a later node, from the bound and horizon of the previous link and its own
+/// bound.
 pub fn at_relay(contract: &Contract, before: Duration, horizon: Duration, bound: Duration) -> u64 {
     intervals(contract, horizon + before + bound)
 }
 
-/// Packets of so many messages.
+/// Packets of this many messages.
 pub fn slots(contract: &Contract, messages: u64) -> u64 {
     contract.packets() * messages
 }

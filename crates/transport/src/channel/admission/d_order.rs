@@ -1,28 +1,28 @@
-//! D_Order: the highest fixed priority at which a new channel breaks no promise, and its worst-case
-//! response there.
+//! D_Order: the highest fixed priority at which a new channel violates no guarantee, and its worst-case
+//! response time there.
 //!
 //! ```text
 //! 1. existing channels by bound, the new one above all
-//! 2. move it down past every channel that would no longer keep its bound below it
+//! 2. move it down past every channel that would miss its bound below it
 //! 3. r = C_p + C + sum over those above of ceil(r / T_j) C_j
 //! ```
 //!
-//! The answer is that of the published test; what makes ten thousand channels quick is ours:
+//! The result is that of the published test; what makes it fast for ten thousand channels is ours:
 //!
-//! - A channel keeps its bound if r <= t for some t <= d. Each holds its room at t = d,
-//!   d - C_p - C - sum of ceil(d / T_j) C_j, which promises and releases move by one product each. Where
-//!   the new channel fits into that room, the response need not be computed.
-//! - Where it does not, the response is an instant at which the channels above keep their bounds too, as
-//!   far as they are no earlier.
-//! - A channel with d >= T_n that would not keep its bound refuses the new one: below it the new one's
-//!   response is later than T_n, because until T_n both come once.
+//! - A channel meets its bound if r <= t for some t <= d. Each stores its slack at t = d,
+//!   d - C_p - C - sum of ceil(d / T_j) C_j, which each reservation and release changes by one product. If
+//!   the new channel fits into that slack, the response time need not be computed.
+//! - If not, the response time is an instant at which the channels above meet their bounds too, unless
+//!   these are earlier.
+//! - If a channel with d >= T_n would miss its bound, the new one is refused: below it the new one's
+//!   response time exceeds T_n, because until T_n both arrive once.
 //!
 //! Source: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994; Indiresan 1997, Fig 3.3. A test compares
-//! with the steps as they are written above.
+//! with the steps as written above.
 
 use super::{Class, ONE, stretched};
 
-/// Messages of a channel of this interval that come in `time`, at least the one at its start.
+/// Messages of a channel with this interval that arrive in `time`, at least the one at its start.
 pub(super) fn arrivals(time: u64, interval: u64) -> u64 {
     match time <= interval {
         true => 1,
@@ -30,26 +30,25 @@ pub(super) fn arrivals(time: u64, interval: u64) -> u64 {
     }
 }
 
-/// What a class wants of the resource until `time`.
+/// A class's demand on the resource until `time`.
 fn wanted(class: &Class, time: u64) -> u128 {
     u128::from(arrivals(time, class.interval)) * u128::from(class.cost)
 }
 
-/// The room of `class` below all of `above`: negative where only an earlier instant keeps its bound.
+/// The slack of `class` below all of `above`: negative where only an earlier instant meets its bound.
 pub(super) fn room(above: &[Class], blocking: u64, class: &Class) -> i128 {
     let sum: u128 = above.iter().map(|above| wanted(above, class.bound)).sum();
     i128::from(class.bound) - i128::from(blocking) - i128::from(class.cost) - sum as i128
 }
 
-/// By how much a channel above `class` takes from its room.
+/// How much of its slack a channel above `class` takes.
 pub(super) fn taken(class: &Class, new: &Class) -> i128 {
     wanted(new, class.bound) as i128
 }
 
 /// The least bound of `new`, in picoseconds; `None` where there is none up to its interval.
 pub(super) fn bound(classes: &[Class], blocking: u64, new: &Class) -> Option<u64> {
-    // An instant, and what the new channel and the classes above the one that is looked at want until
-    // then.
+    // An instant, and the demand until then of the new channel and the classes above the present one.
     let mut known: Option<(u64, u128)> = None;
     let mut position = 0;
     for (at, class) in classes.iter().enumerate().rev() {
@@ -79,7 +78,7 @@ pub(super) fn bound(classes: &[Class], blocking: u64, new: &Class) -> Option<u64
     response((&classes[..position], None), fixed, new.interval)
 }
 
-/// Channels above another: those that are there, and perhaps a new one.
+/// Channels above another: existing ones, and perhaps a new one.
 type Above<'a> = (&'a [Class], Option<&'a Class>);
 
 fn all<'a>((classes, new): Above<'a>) -> impl Iterator<Item = &'a Class> {

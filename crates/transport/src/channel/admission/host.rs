@@ -1,82 +1,82 @@
-//! Admission to a host: its processor and its link together, with what they really cost (E-80).
+//! Admission to a host: its processor and its link together, with their real costs (E-80).
 //!
 //! ```text
 //! message --> [handler: first packet, further ones, a switch every P packets] --> [link]
 //!                    d_cpu, for all but the first P packets ...        ... overlaps d_link
 //! ```
 //!
-//! A handler works on P packets before it looks whether a more urgent one waits; so P packets and a
-//! switch are what cannot be called back. In general the bounds of both add: d_cpu + d_link <= d.
+//! A handler processes P packets before it checks whether a more urgent one waits; so P packets and a
+//! switch are non-preemptible. In general the bounds of both add: d_cpu + d_link <= d.
 //!
-//! Where the processor takes at least as long for any packet as each stage of the link does, packets
-//! come to the link no closer together than it can send them, so none ever waits there: by Lindley's
-//! recursion W' = max(0, W + S - A) stays zero while S <= A, and shorter packets only leave sooner. A
-//! message is then through when its last packet is, one crossing of the link after the processor has made
-//! it: d_cpu + (S_1 + S_2 + ...) <= d ([`Pace`]). This is what makes a slow processor's admission less
-//! strict than that of two resources in a row.
+//! If the processor takes at least as long for any packet as each stage of the link, packets reach the
+//! link no closer together than it can send them, so none ever waits there: in Lindley's recursion
+//! W' = max(0, W + S - A) stays zero while S <= A, and shorter packets only leave sooner. A message is
+//! then complete when its last packet is, one crossing of the link after the processor has made it:
+//! d_cpu + (S_1 + S_2 + ...) <= d ([`Pace`]). So admission with a slow processor is less strict than that
+//! of two resources in sequence.
 //!
-//! Source: Indiresan 1997, §6.1; Mehra, Indiresan & Shin, RTAS 1996, for the shape. The equations
-//! are ours, from what §6.1 says of handlers; constants are the caller's.
+//! Source: Indiresan 1997, §6.1; Mehra, Indiresan & Shin, RTAS 1996, for the structure. The equations
+//! are ours, from the description of handlers in §6.1; constants are the caller's.
 
 use super::super::contract::Contract;
 use super::{Demand, Method, Reservations};
 use lastmeter_base::Duration;
 
-/// What a handler costs.
+/// The costs of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandlerCosts {
-    /// For each message, besides its packets.
+    /// For each message, in addition to its packets.
     pub per_message: Duration,
     /// For each packet.
     pub per_packet: Duration,
-    /// To turn from one handler to another, with the misses in the cache that follow.
+    /// To switch from one handler to another, including the resulting cache misses.
     pub switch: Duration,
-    /// P, packets before a handler looks whether another is more urgent; at least 1.
+    /// P, packets before a handler checks whether another is more urgent; at least 1.
     pub packets_between: u64,
 }
 
 impl HandlerCosts {
-    /// How long the processor is busy with a message of so many packets, switches included: one to
-    /// begin, and one each time it may have been turned away.
+    /// How long the processor is busy with a message of this many packets, including switches: one to start, and
+    /// one for each possible pre-emption.
     pub fn message(&self, packets: u64) -> Duration {
         let turns = packets.div_ceil(self.packets_between.max(1)).max(1);
         self.per_message + self.per_packet * packets + self.switch * turns
     }
 
-    /// For how long a handler that has begun keeps a more urgent one waiting.
+    /// How long a handler that has started blocks a more urgent one.
     pub fn blocking(&self) -> Duration {
         self.per_message + self.per_packet * self.packets_between.max(1) + self.switch
     }
 
-    /// What a channel wants of the processor.
+    /// A channel's demand on the processor.
     pub fn demand(&self, contract: &Contract) -> Demand {
         Demand { cost: self.message(contract.packets()), interval: contract.interval_min }
     }
 
-    /// A processor with these handlers and nothing promised.
+    /// A processor with these handlers and no reservations.
     pub fn reservations(&self, method: Method) -> Reservations {
         Reservations::new(method, self.blocking())
     }
 }
 
-/// How packets come from the processor to the link.
+/// How packets pass from the processor to the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The least that any handler takes for a packet, best effort included.
+    /// The least time that any handler takes per packet, including best effort.
     pub made_every: Duration,
-    /// The most that a packet takes in each stage of the link.
+    /// The most time that a packet takes in each stage of the link.
     pub stages: Vec<Duration>,
 }
 
 impl Pace {
-    /// How long the longest packet takes through all stages, where none can wait there.
+    /// Time of the longest packet through all stages, if none can wait there.
     pub fn crossing(&self) -> Option<Duration> {
         let keeps_up = self.stages.iter().all(|&stage| stage <= self.made_every);
         keeps_up.then(|| self.stages.iter().copied().sum())
     }
 }
 
-/// The bounds of both resources, if together they keep `within`; nothing is reserved.
+/// The bounds of both resources, if together they are `within` it; reserves nothing.
 pub fn bounds(
     processor: (&Reservations, Demand),
     link: (&Reservations, Demand),
@@ -158,7 +158,7 @@ mod tests {
             costs.reservations(Method::Edf).bound(costs.demand(&contract)).unwrap()
         };
         assert_eq!(bound(fine), fine.blocking() + fine.message(15));
-        // §6.1: with four packets a turn one message is through in 10 ms and may begin 2.5 ms late.
+        // §6.1: with four packets a turn one message is complete in 10 ms and may start 2.5 ms late.
         let four = costs(4);
         assert!(bound(four) < bound(coarse));
     }

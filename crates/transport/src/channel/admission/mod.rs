@@ -1,22 +1,22 @@
-//! Admission: which bound a resource can promise to one more channel without breaking a promise
-//! (E-18).
+//! Admission: the bound that a resource can guarantee to one more channel without violating other
+//! guarantees (E-18).
 //!
 //! ```text
 //! (C, T) --bound--> d, the least local bound, if any --reserve(d' >= d)--> [(C, T, d'), ...]
 //! ```
 //!
 //! C is how long the resource is busy with a message, T its least interval, d <= T the bound from
-//! logical arrival until it is through, and C_p for how long what cannot be called back keeps it
-//! busy. A link and a processor are asked alike. Two tests can be chosen:
+//! logical arrival until it is complete, and C_p the longest non-preemptible section. Links and
+//! processors are treated alike. There are two tests:
 //!
 //! | Test | Admits | Source |
 //! |---|---|---|
-//! | [`Method::DOrder`] | what fixed priorities would serve in time | Kandlur, Shin & Ferrari 1994 |
-//! | [`Method::Edf`] | all that earliest due date serves in time: exact | Zheng & Shin 1994 |
+//! | [`Method::DOrder`] | sets schedulable by fixed priorities | Kandlur, Shin & Ferrari 1994 |
+//! | [`Method::Edf`] | sets schedulable by earliest due date: exact | Zheng & Shin 1994 |
 //!
-//! Both serve at run time by earliest due date, so a set that the first admits is safe, and the
-//! second admits a superset. Channels of the same (d, T) are held as one class, whose costs add: so
-//! ten thousand channels of a hundred kinds cost what a hundred do.
+//! At run time both are served by earliest due date, so a set that the first admits is safe, and the
+//! second admits a superset. Channels of the same (d, T) form one class, whose costs add: so ten thousand
+//! channels of a hundred kinds cost as much as a hundred.
 //!
 //! Sources: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994 (algorithm D_Order); Zheng & Shin, IEEE
 //! Trans. Comm. 42, 1994, solved backwards as in Zhang & Burns, IEEE Trans. Comp. 58(9), 2009.
@@ -29,7 +29,7 @@
 //! let us = Duration::from_us;
 //! let mut link = Reservations::new(Method::DOrder, us(1));
 //! let demand = Demand { cost: us(1), interval: us(10) };
-//! // Three alike that each want 3 us: responses would be 2, 3 and 4 us.
+//! // Three alike that each require 3 us: response times would be 2, 3 and 4 us.
 //! for _ in 0..2 {
 //!     assert!(link.bound(demand).is_some_and(|d| d <= us(3)));
 //!     link.reserve(demand, us(3));
@@ -45,7 +45,7 @@ pub mod route;
 
 use lastmeter_base::Duration;
 
-/// What a channel wants of a resource.
+/// A channel's demand on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Demand {
     /// C: how long its longest message keeps the resource busy.
@@ -54,7 +54,7 @@ pub struct Demand {
     pub interval: Duration,
 }
 
-/// How promises are tested.
+/// The schedulability test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
     /// By response times under fixed priorities.
@@ -78,11 +78,11 @@ struct Class {
     /// Sum of their C / T, each rounded up, in 2^-64.
     share: u128,
     channels: u64,
-    /// For D_Order, what is left at t = d beside the classes above; see there.
+    /// For D_Order, the slack at t = d below the classes above; see there.
     room: i128,
 }
 
-/// What of a resource has been promised.
+/// The reservations of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reservations {
     method: Method,
@@ -96,14 +96,13 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// Nothing promised yet, on a resource that can be kept busy for `blocking` by what cannot be
-    /// called back.
+    /// No reservations yet, on a resource with non-preemptible sections of up to `blocking`.
     pub fn new(method: Method, blocking: Duration) -> Reservations {
         Reservations { method, blocking: blocking.as_ps(), classes: Vec::new(), share: 0, early: 0 }
     }
 
-    /// The least bound that can be promised to one more channel, at most its interval; `None` where
-    /// none can.
+    /// The least bound that can be guaranteed to one more channel, at most its interval; `None` where
+    /// there is none.
     pub fn bound(&self, demand: Demand) -> Option<Duration> {
         let new = class(demand)?;
         if self.share + new.share >= ONE {
@@ -116,8 +115,8 @@ impl Reservations {
         bound.filter(|&bound| bound <= new.interval).map(Duration::from_ps)
     }
 
-    /// Promises `bound` to a channel. Whoever promises less than [`Reservations::bound`] says
-    /// breaks promises. Panics with a bound beyond the interval or utilisation of 1.
+    /// Reserves `bound` for a channel. A bound below that of [`Reservations::bound`] violates guarantees.
+    /// Panics if the bound exceeds the interval, or the utilisation 1.
     pub fn reserve(&mut self, demand: Demand, bound: Duration) {
         assert!(bound <= demand.interval, "a bound beyond the interval");
         let new = class(demand).expect("an interval of no time has no bound");
@@ -146,7 +145,7 @@ impl Reservations {
         }
     }
 
-    /// A channel of the class at `from`, or above it, comes (`sign` -1) or goes (1).
+    /// A channel of the class at `from`, or above it, is added (`sign` -1) or removed (1).
     fn move_room(&mut self, from: usize, channel: &Class, sign: i128) {
         if self.method == Method::DOrder {
             for class in &mut self.classes[from..] {
@@ -155,7 +154,7 @@ impl Reservations {
         }
     }
 
-    /// Takes back what was reserved with these very arguments. Panics if it was not.
+    /// Releases what was reserved with the same arguments. Panics if it was not.
     pub fn release(&mut self, demand: Demand, bound: Duration) {
         let old = class(demand).expect("an interval of no time has no bound");
         let at = self.find((bound.as_ps(), old.interval)).expect("only a promise is taken back");
@@ -174,12 +173,12 @@ impl Reservations {
         }
     }
 
-    /// Channels that hold a promise.
+    /// Channels with a reservation.
     pub fn channels(&self) -> u64 {
         self.classes.iter().map(|class| class.channels).sum()
     }
 
-    /// The share of the resource that is promised, in 0..1.
+    /// The reserved share of the resource, in 0..1.
     pub fn utilisation(&self) -> f64 {
         self.share as f64 / ONE as f64
     }
@@ -196,8 +195,8 @@ fn class(demand: Demand) -> Option<Class> {
     (interval > 0).then_some(Class { bound: interval, interval, cost, share, channels: 1, room: 0 })
 }
 
-/// `work` over what a utilisation of `share` leaves, rounded up: bounds from above how long work
-/// takes beside channels of that utilisation.
+/// `work` divided by what a utilisation of `share` leaves, rounded up: an upper bound on how long work takes
+/// in competition with channels of that utilisation.
 fn stretched(work: u128, share: u128) -> u128 {
     let left = ONE - share;
     // 64 bits of fraction beside up to 64 bits of picoseconds fill 128 bits exactly.

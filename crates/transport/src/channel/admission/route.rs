@@ -1,5 +1,5 @@
-//! Admission along a route, where one place knows every link: the forward and the reverse phase in
-//! one call (Fig 3.3).
+//! Admission along a route with central knowledge of every link: the forward and the reverse phase in one
+//! call (Fig 3.3).
 //!
 //! [`super::super::manager`] does the same with messages between nodes that know only their own links.
 //!
@@ -25,12 +25,12 @@ use super::super::contract::{Contract, Link};
 use super::{Demand, Method, Reservations};
 use lastmeter_base::Duration;
 
-/// A link and what of it is promised.
+/// A link and its reservations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     /// The link.
     pub link: Link,
-    /// What is promised.
+    /// Its reservations.
     pub reservations: Reservations,
 }
 
@@ -41,11 +41,11 @@ impl From<(Link, Method)> for Admission {
 }
 
 impl Admission {
-    /// What a channel wants of this link.
+    /// A channel's demand on this link.
     pub fn demand(&self, contract: &Contract) -> Demand {
         Demand { cost: self.link.cost(contract), interval: contract.interval_min }
     }
-    /// What of the end-to-end deadline passing this link takes besides the local bound.
+    /// The part of the end-to-end deadline that this link takes in addition to the local bound.
     pub fn fixed(&self) -> Duration {
         self.link.propagation + self.link.skew
     }
@@ -56,13 +56,13 @@ impl Admission {
             true => None,
         }
     }
-    /// Whether its packets would block others for longer than these were told.
+    /// Whether its packets would block others for longer than assumed when those were admitted.
     fn is_too_long(&self, contract: &Contract) -> bool {
         contract.packet_max > self.link.packet_max
     }
 }
 
-/// Why a link cannot promise what a channel wants. `at` is the link's place in the route, from 0.
+/// Why a link cannot admit a channel. `at` is the link's index in the route, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The channel's packets are longer than this link's longest.
@@ -70,25 +70,23 @@ pub enum Refusal {
         /// Which link.
         at: usize,
     },
-    /// The link can promise no bound up to the channel's interval.
+    /// The link can guarantee no bound up to the channel's interval.
     Full {
         /// Which link.
         at: usize,
     },
-    /// It can promise `least`, propagation and skew included, and no more than `left` of the deadline is
-    /// left.
+    /// It can guarantee `least`, including propagation and skew, and only `left` of the deadline remains.
     Late {
         /// Which link.
         at: usize,
-        /// The least that it can promise.
+        /// The least bound that it can guarantee.
         least: Duration,
         /// What is left of the deadline there.
         left: Duration,
     },
 }
 
-/// A local bound with its part of what was left of the deadline: an equal part for each link, and no
-/// later than the next message.
+/// A local bound plus an equal share, for each link, of the slack in the deadline; at most the interval.
 pub fn with_slack(bound: Duration, slack: Duration, links: u64, interval: Duration) -> Duration {
     (bound + slack / links.max(1)).min(interval.max(bound))
 }
@@ -125,7 +123,7 @@ pub fn establish(
     Ok(bounds)
 }
 
-/// Takes back what [`establish`] reserved.
+/// Releases what [`establish`] reserved.
 pub fn release(links: &mut [Admission], route: &[usize], contract: &Contract, bounds: &[Duration]) {
     for (&at, &bound) in route.iter().zip(bounds) {
         let demand = links[at].demand(contract);

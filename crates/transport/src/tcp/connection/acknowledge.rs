@@ -1,12 +1,12 @@
-//! What an acknowledgement says, and what is done about losses.
+//! Processing of acknowledgements, and loss recovery.
 //!
 //! * *open*.
-//! * *recovery* is entered by three duplicates (RFC 5681 §3.2), or when the scoreboard says so (RFC
-//!   6675 §5). With Reno the first new acknowledgement ends it, else that of all that had been sent.
-//! * *loss* is entered by the timer (RFC 6298 §5.4), with Tahoe by three duplicates too, and ends when
-//!   all that had been sent is acknowledged.
+//! * *recovery* is entered on three duplicates (RFC 5681 §3.2), or when the scoreboard says so (RFC 6675
+//!   §5). With Reno the first new acknowledgement ends it, else that of all data sent before.
+//! * *loss* is entered on a timeout (RFC 6298 §5.4), with Tahoe also on three duplicates, and ends when all
+//!   data sent before is acknowledged.
 
-use super::paced::Told;
+use super::paced::Reported;
 use super::{Connection, Ended, NEVER, ORIGIN, Phase, Proportional, State};
 use crate::tcp::Segment;
 use crate::tcp::config::Recovery;
@@ -18,8 +18,8 @@ use lastmeter_base::Time;
 const PROBES_MAX: u8 = 10;
 
 impl Connection {
-    /// Takes the acknowledgement of a segment that starts at position `start`; says whether the rest
-    /// of the segment counts.
+    /// Processes the acknowledgement of a segment that starts at position `start`; returns whether the rest of the
+    /// segment counts.
     pub(super) fn acknowledge(
         &mut self,
         now: Time,
@@ -37,7 +37,7 @@ impl Connection {
         let window = self.wnd;
         self.update_window(segment, start, ack);
         if self.una == self.max {
-            self.tries = 0; // Somebody is there, even if its window is closed.
+            self.tries = 0; // The peer is alive, even if its window is closed.
             return true;
         }
         let model = self.before_model();
@@ -68,7 +68,7 @@ impl Connection {
             Phase::Loss => self.acknowledge_loss(now, acked),
         }
         if let Some(before) = model {
-            self.update_model(now, before, Told { delivered, duplicate });
+            self.update_model(now, before, Reported { delivered, duplicate });
         }
         if self.una == self.max {
             self.timer_at = NEVER;
@@ -106,7 +106,7 @@ impl Connection {
                 self.timed = None;
                 self.rtt.sample(&self.config, now.saturating_since(sent));
             }
-            // What was sent again tells nothing without timestamps (Karn; RFC 7323 §4.1).
+            // Without timestamps, retransmitted segments give no sample (Karn; RFC 7323 §4.1).
             None if self.timestamps && self.phase != Phase::Open => {
                 let echo = segment.timestamps.map_or(0, |(_, echo)| echo);
                 let ticks = self.ticks(now).wrapping_sub(echo);
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Enters blocks into the scoreboard; says whether one told something new.
+    /// Enters blocks into the scoreboard; returns whether one was new.
     fn note_blocks(&mut self, now: Time, segment: &Segment) -> bool {
         let mut new = 0;
         for &(left, right) in segment.blocks.as_slice() {
@@ -179,8 +179,8 @@ impl Connection {
         }
     }
 
-    /// Whether the window, and not the application or the peer, limits the sender: it would have
-    /// been larger for nothing else (RFC 7661 §1; in slow start half of it is enough).
+    /// Whether the congestion window, and not the application or the peer, limits the sender: otherwise it must
+    /// not grow (RFC 7661 §1; in slow start using half of it suffices).
     #[inline]
     fn is_limited(&self, flight: u64) -> bool {
         let congestion = self.window.congestion;
@@ -193,7 +193,7 @@ impl Connection {
         self.control.acknowledged(&mut self.window, acked);
     }
 
-    /// Once for each window in which something was marked (RFC 3168 §6.1.2).
+    /// Once per window with marks (RFC 3168 §6.1.2).
     fn reduce(&mut self, now: Time, flight: u64) {
         let flight = flight.min(self.window.congestion);
         self.window.threshold = self.control.marked(now, &self.window, flight);
@@ -203,8 +203,8 @@ impl Connection {
         self.counters.reductions += 1;
     }
 
-    /// Duplicates of what was sent again mean nothing (RFC 6582 §3.2 step 1). The older ways do not
-    /// know that, unless they are careful.
+    /// Duplicates caused by retransmissions do not count (RFC 6582 §3.2 step 1). The older algorithms count
+    /// them, unless they have the fix.
     fn may_recover(&self) -> bool {
         let knows = self.config.recovery == Recovery::NewReno || self.config.careful;
         self.sack || !knows || self.una > self.recover
@@ -250,7 +250,7 @@ impl Connection {
         let (mss, threshold) = (self.mss, self.window.threshold);
         if acked > 0 && self.una >= self.recover {
             let most = self.outstanding().max(mss) + mss;
-            // RFC 6582 §3.2 step 3, which no burst can follow; with SACK as RFC 6675 §5 (A).
+            // RFC 6582 §3.2 step 3, in the form that avoids a burst; with SACK as RFC 6675 §5 (A).
             self.window.congestion = match self.sack || self.config.burst_max.is_some() {
                 true => threshold,
                 false => threshold.min(most),
@@ -267,10 +267,10 @@ impl Connection {
             if self.config.recovery == Recovery::Reno {
                 self.window.congestion = threshold;
                 self.leave_recovery(now);
-                self.recover = ORIGIN; // What else is missing is a loss of its own.
+                self.recover = ORIGIN; // Anything else missing is a separate loss.
                 return;
             }
-            // A part: the next hole follows at once (RFC 6582 §3.2 step 3, A-165).
+            // A partial acknowledgement: retransmit the next hole at once (RFC 6582 §3.2 step 3, A-165).
             self.head_due = true;
             if !self.config.one_for_two {
                 let rest = self.window.congestion.saturating_sub(acked);
@@ -300,8 +300,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9937 §6.2: conservative where more turns out to be lost, and as slow start does where the
-    /// acknowledgement moves on without that.
+    /// RFC 9937 §6.2: conservative where further loss is detected, and like slow start where the
+    /// acknowledgement advances without it.
     fn reduce_in_proportion(&mut self, delivered: u64, advances: bool) {
         let threshold = self.window.threshold;
         self.proportional.delivered += delivered;
@@ -323,7 +323,7 @@ impl Connection {
         self.window.congestion = pipe + send;
     }
 
-    /// What is on the way, as far as can be known (RFC 6675 §4, `SetPipe`).
+    /// The estimate of data in flight (RFC 6675 §4, `SetPipe`).
     pub(super) fn pipe(&self) -> u64 {
         let unsacked = |start: u64, end: u64| match start < end {
             true => end - start - self.sacked.covered_in(start, end),
@@ -341,12 +341,12 @@ impl Connection {
         }
     }
 
-    /// The position below which what is missing counts as lost; the first segment always does.
+    /// The position below which missing data counts as lost; the first segment always does.
     pub(super) fn lost_until(&self) -> u64 {
         self.lost_below().max((self.una + self.mss).min(self.max))
     }
 
-    /// Hoe's estimate of the path sets the threshold.
+    /// Hoe's estimate of the path sets `ssthresh`.
     fn estimate(&mut self, now: Time) {
         let una = self.una;
         let found = self.start_up.as_mut().and_then(|start_up| start_up.acknowledged(now, una));
@@ -393,12 +393,12 @@ impl Connection {
         self.head_due = false;
         self.burst_left = self.config.burst_max.unwrap_or(u32::MAX);
         if self.sacked.around(self.una).is_some() {
-            // The peer has let go of what it had reported (RFC 2018 §8).
+            // The peer may have discarded what it had reported (RFC 2018 §8).
             self.sacked.clear();
         }
     }
 
-    /// The window is too small for what waits (RFC 9293 §3.8.6.1).
+    /// The persist timer: the window is too small for the waiting data (RFC 9293 §3.8.6.1).
     pub(super) fn persist(&mut self, now: Time) {
         let waits = self.written + u64::from(self.closing) > self.max;
         if !waits || matches!(self.state, State::TimeWait | State::FinWait2 | State::Closed) {
@@ -419,7 +419,7 @@ impl Connection {
         self.timer_at = now + wait.min(self.config.timeout_max);
     }
 
-    /// Flags that say what this end has seen of marks.
+    /// Flags that echo the marks seen by this end.
     #[inline]
     pub(super) fn echo_flags(&self) -> Flags {
         match self.ecn && self.echo {

@@ -1,10 +1,10 @@
-//! The application's side of a connection.
+//! A connection's interface to the application.
 
 use super::{Connection, Ended, ORIGIN, State};
 use crate::tcp::Segment;
 
 impl Connection {
-    /// Bytes that the send buffer has room for.
+    /// Free space in the send buffer, in bytes.
     #[inline]
     pub fn writable(&self) -> u64 {
         match self.closing || self.state == State::Closed {
@@ -16,8 +16,8 @@ impl Connection {
         }
     }
 
-    /// Writes bytes; gives how many of them the buffer took. Without
-    /// [`Config::content`](super::Config::content) only their number is kept.
+    /// Writes bytes; returns how many of them the buffer took. Without
+    /// [`Config::content`](super::Config::content) only their count is stored.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let taken = self.writable().min(bytes.len() as u64) as usize;
         if let Some(content) = &mut self.content {
@@ -27,8 +27,8 @@ impl Connection {
         taken
     }
 
-    /// Writes `bytes` bytes that are not told, zeros where content is kept; gives how many the
-    /// buffer took.
+    /// Writes `bytes` unspecified bytes, zeros where content is stored; returns how many the buffer
+    /// took.
     #[inline]
     pub fn offer(&mut self, bytes: u64) -> u64 {
         let taken = self.writable().min(bytes);
@@ -44,21 +44,21 @@ impl Connection {
         self.una.min(self.written).saturating_sub(ORIGIN + 1)
     }
 
-    /// Bytes that have arrived in order and that the application has not taken.
+    /// Bytes that have arrived in order and that the application has not read.
     #[inline]
     pub fn readable(&self) -> u64 {
         let end = self.fin.map_or(self.next, |fin| fin.get().min(self.next));
         end.saturating_sub(self.consumed)
     }
 
-    /// Bytes that the application has taken since the connection was made.
+    /// Bytes that the application has read since the connection was opened.
     #[inline]
     pub fn delivered(&self) -> u64 {
         self.consumed - (ORIGIN + 1)
     }
 
-    /// Takes up to `bytes` bytes; gives how many there were. The window may open by that, and
-    /// `transmit` then tells the peer.
+    /// Consumes up to `bytes` bytes; returns how many there were. This may open the window, and `transmit`
+    /// then tells the peer.
     #[inline]
     pub fn consume(&mut self, bytes: u64) -> u64 {
         let taken = self.readable().min(bytes);
@@ -72,7 +72,7 @@ impl Connection {
         taken
     }
 
-    /// Takes bytes into `out`; gives how many. Without content they are zeros.
+    /// Reads bytes into `out`; returns how many. Without content they are zeros.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let len = self.readable().min(out.len() as u64) as usize;
         match &self.content {
@@ -85,14 +85,14 @@ impl Connection {
         self.consume(len as u64) as usize
     }
 
-    /// Whether the peer has no more to send and everything has been taken.
+    /// Whether the peer has no more to send and everything has been read.
     pub fn at_end(&self) -> bool {
         let finished = self.fin.is_some_and(|fin| self.next > fin.get());
         self.readable() == 0 && (finished || self.state == State::Closed)
     }
 
-    /// There is no more to send: a FIN follows what was written. Before the handshake is over it
-    /// waits for that, unless nothing was written.
+    /// No more data: a FIN follows what was written. During the handshake it waits, unless nothing was
+    /// written.
     pub fn close(&mut self) {
         self.closing = true;
         let unused = self.state == State::SynSent && self.written == ORIGIN + 1;
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Gives the connection up: the peer is told by a reset, where it knows of the connection.
+    /// Aborts the connection, with a reset to the peer if it knows of the connection.
     pub fn abort(&mut self) {
         let known =
             !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait);
@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Copies the data of a segment that [`Connection::transmit`] gave into `out`, from content.
-    /// Says whether all of it was there: without content nothing is.
+    /// Copies the data of a segment from [`Connection::transmit`] into `out`, from content.
+    /// Returns whether all of it was there: without content nothing is.
     pub fn payload(&self, segment: &Segment, out: &mut Vec<u8>) -> bool {
         let Some(content) = &self.content else { return segment.len == 0 };
         let start = self.place_of_ack(segment.seq).saturating_sub(content.sent_from) as usize;

@@ -1,15 +1,15 @@
-//! The bytes themselves, where a connection carries any.
+//! The data of a connection that carries real bytes.
 
 use super::ORIGIN;
 use std::collections::VecDeque;
 
-/// What waits for its acknowledgement, and for the application.
+/// Unacknowledged data, and data waiting for the application.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
     pub(super) sent: VecDeque<u8>,
     /// The position of the first byte of `sent`.
     pub(super) sent_from: u64,
-    /// From the first byte that the application has not taken; zeros where something is missing.
+    /// From the first byte that the application has not read; zeros where data is missing.
     pub(super) received: VecDeque<u8>,
 }
 
@@ -27,8 +27,8 @@ impl Content {
         self.sent_from += count;
     }
 
-    /// Puts bytes `offset` after the first that the application has not taken. The caller has
-    /// checked that they lie in the window.
+    /// Stores bytes at `offset` after the first that the application has not read. The caller has checked that
+    /// they are in the window.
     pub(super) fn store(&mut self, offset: u64, bytes: &[u8]) {
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         if self.received.len() < end {

@@ -8,12 +8,12 @@
 //!                     CLOSED <--ACK-- LAST_ACK <-- CLOSE_WAIT             CLOSING ---ACK---> TIME_WAIT
 //! ```
 //!
-//! Whoever owns it calls `receive` for what arrives, `expire` when [`Connection::ready_at`] has come,
-//! and after either, or after the application did something, `transmit` until there is nothing left.
-//! Deadlines that were missed are served late and once. Nonsense is answered as RFC 9293 §3.10.7 and
-//! RFC 5961 say, and never panics.
+//! Its owner calls `receive` for each arriving segment, `expire` at [`Connection::ready_at`], and after
+//! either, or after the application has acted, `transmit` until there is nothing left. Missed deadlines
+//! are served late and once. Invalid segments are answered as in RFC 9293 §3.10.7 and RFC 5961, and never
+//! cause a panic.
 //!
-//! Within the connection a byte's place is a *position* that does not wrap: the initial sequence
+//! Within the connection a byte is identified by a *position* that does not wrap: the initial sequence
 //! number is position 2^32, and the low 32 bits of a position are its distance from there.
 //!
 //! ```
@@ -60,7 +60,7 @@ const NEVER: Time = Time::MAX;
 /// States of RFC 9293 §3.3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no connection, or no longer.
+    /// There is no connection, or no longer one.
     Closed,
     /// Waits for a SYN.
     Listen,
@@ -80,46 +80,46 @@ pub enum State {
     Closing,
     /// The peer's FIN came first; its own is not acknowledged yet.
     LastAck,
-    /// Both are done; old segments may still be on their way.
+    /// Both are done; old segments may still be in flight.
     TimeWait,
 }
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Both sides have sent everything, and know it.
+    /// Both sides have closed normally.
     Done,
-    /// The application gave it up.
+    /// The application aborted it.
     Aborted,
     /// The peer reset it.
     Reset,
     /// The peer answered the SYN with a reset.
     Refused,
-    /// No acknowledgement came, however often it was sent.
+    /// Retransmissions got no acknowledgement.
     TimedOut,
 }
 
-/// What a connection has counted.
+/// A connection's counters.
 ///
-/// What each segment counts comes last: it shares a line of a cache with the window.
+/// Those updated by every segment come last: they share a cache line with the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {
-    /// Losses that acknowledgements told of, each once, however many segments were lost.
+    /// Loss events detected by acknowledgements, counted once however many segments were lost.
     pub recoveries: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// How long the timers that expired had run.
+    /// Total running time of the timers that expired.
     pub waited: Duration,
-    /// Time from noticing losses until all that had been sent by then was acknowledged.
+    /// Time from detecting losses until all data sent by then was acknowledged.
     pub repairing: Duration,
-    /// Windows reduced because of marks.
+    /// Window reductions due to marks.
     pub reductions: u64,
     /// Probes of a closed window.
     pub probes: u64,
-    /// Segments with data or FIN that were sent again.
+    /// Retransmitted segments with data or FIN.
     pub retransmissions: u64,
-    /// Bytes of data sent, again or for the first time.
+    /// Bytes of data sent, including retransmissions.
     pub bytes_sent: u64,
     /// Segments sent, of any kind.
     pub sent: u64,
@@ -127,14 +127,14 @@ pub struct Counters {
     pub received: u64,
 }
 
-/// What the sender is doing about losses.
+/// The state of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing is known to be lost.
     Open,
     /// Fast recovery.
     Recovery,
-    /// After a timeout: everything that was sent before it counts as lost.
+    /// After a timeout: everything sent before it counts as lost.
     Loss,
 }
 
@@ -144,15 +144,15 @@ struct Proportional {
     delivered: u64,
     out: u64,
     flight: u64,
-    /// Below this everything missing counted as lost when the last acknowledgement came.
+    /// Below this, everything missing counted as lost at the last acknowledgement.
     lost: u64,
 }
 
 /// One end of a connection.
 ///
-/// Ten thousand of them are in no near cache. So what each segment needs comes first, line by line of
-/// 64 bytes, then what a sender needs, then what losses and rare things do; counters of rare things and
-/// of frequent ones are in two lines.
+/// Ten thousand of them exceed the near caches. So fields used by each segment come first, in whole cache
+/// lines of 64 bytes, then those of a sender, then those for losses and rare events; counters of rare and
+/// of frequent events are in separate lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
@@ -160,11 +160,11 @@ pub struct Connection {
     // The sending side; names are those of RFC 9293 §3.3.1.
     /// `SND.UNA`.
     una: u64,
-    /// The position after all that was ever sent: `SND.NXT` of a sender that never goes back.
+    /// The position after all data ever sent: `SND.NXT` of a sender that never goes back.
     max: u64,
     /// `RCV.NXT`.
     next: u64,
-    /// The position after the window that the peer knows of.
+    /// The position after the window last advertised to the peer.
     advertised: u64,
     /// The position after the application's last byte.
     written: u64,
@@ -177,9 +177,9 @@ pub struct Connection {
     syn_due: bool,
     ack_due: bool,
     probe_due: bool,
-    /// Full segments that are not acknowledged yet.
+    /// Full segments not acknowledged yet.
     unacknowledged: u8,
-    // What was agreed upon.
+    // Negotiated options.
     timestamps: bool,
 
     /// `SND.WND`, in bytes.
@@ -187,18 +187,18 @@ pub struct Connection {
     /// `SND.WL1` and `SND.WL2`.
     wl1: u64,
     wl2: u64,
-    /// The effective segment size: what the peer takes, less options of every segment.
+    /// The effective segment size: the peer's MSS, less the options of every segment.
     mss: u64,
-    /// What was last acknowledged: decides which timestamp is echoed (RFC 7323 §4.3).
+    /// The last position acknowledged: decides which timestamp is echoed (RFC 7323 §4.3).
     acked: u64,
-    /// The position after what the application has taken.
+    /// The position after the data that the application has read.
     consumed: u64,
     ts_recent: u32,
     /// New segments that the present acknowledgement may still send.
     burst_left: u32,
     sack: bool,
     ecn: bool,
-    /// Marks: to be echoed, to be answered with CWR, and, below, up to where they have been answered.
+    /// ECN marks: to echo, to answer with CWR, and, below, the position up to which they were answered.
     echo: bool,
     cwr_due: bool,
     scale_in: u8,
@@ -207,7 +207,7 @@ pub struct Connection {
     probes: u8,
 
     ack_at: Time,
-    /// The retransmission timer, or the persist timer while nothing is on the way.
+    /// The retransmission timer, or the persist timer while nothing is in flight.
     timer_at: Time,
     linger_at: Time,
     /// The position of the peer's FIN.
@@ -229,20 +229,20 @@ pub struct Connection {
     /// The segment that is being timed: its end, and when it was sent.
     timed: Option<(NonZeroU64, Time)>,
 
-    // Repair of losses.
+    // Loss recovery.
     duplicates: u32,
     /// Two duplicate acknowledgements are one new segment.
     halves: u32,
     /// `RecoveryPoint` of RFC 6675, `recover` of RFC 6582.
     recover: u64,
-    /// When losses that are being repaired were noticed.
+    /// When the losses under repair were detected.
     repairs_since: Time,
-    /// `HighRxt` of RFC 6675: everything below has been sent again in this phase.
+    /// `HighRxt` of RFC 6675: everything below has been retransmitted in this phase.
     rxt: u64,
     proportional: Proportional,
-    /// Where the ranges lie that changed last, most recent first (RFC 2018 §4).
+    /// The ranges that changed last, most recent first (RFC 2018 §4).
     recent: [u64; 4],
-    /// The first unacknowledged segment is to be sent again now.
+    /// The first unacknowledged segment must be retransmitted now.
     head_due: bool,
     /// The retransmission timer has been restarted by a partial acknowledgement (RFC 6582 §4).
     restarted: bool,
@@ -260,7 +260,7 @@ const _: () = assert!(
 );
 
 impl Connection {
-    /// Opens a connection with this initial sequence number; `transmit` gives the SYN.
+    /// Opens a connection with this initial sequence number; `transmit` returns the SYN.
     pub fn connect(_now: Time, config: impl Into<Arc<Config>>, iss: u32) -> Connection {
         let mut connection = Connection::new(config.into(), iss, State::SynSent);
         connection.syn_due = true;
@@ -342,7 +342,7 @@ impl Connection {
         }
     }
 
-    /// Asks for the memory that a segment will need; a sender needs more.
+    /// Prefetches the memory that a segment will need; a sender needs more.
     #[inline]
     pub(crate) fn prefetch(&self, sends: bool) {
         prefetch(&self.una);
@@ -368,19 +368,19 @@ impl Connection {
     pub fn ended(&self) -> Option<Ended> {
         self.ended
     }
-    /// What it has counted.
+    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// The congestion window and its threshold.
+    /// The congestion window and `ssthresh`.
     pub fn window(&self) -> Window {
         self.window
     }
-    /// The round-trip time as it sees it.
+    /// Its round-trip time estimate.
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
     }
-    /// How long the retransmission timer runs now.
+    /// The present RTO.
     pub fn timeout(&self) -> Duration {
         self.rtt.timeout(&self.config)
     }
@@ -388,7 +388,7 @@ impl Connection {
     pub fn control(&self) -> &Control {
         &self.control
     }
-    /// The window that the peer offers, in bytes.
+    /// The peer's advertised window, in bytes.
     pub fn peer_window(&self) -> u64 {
         self.wnd
     }
@@ -402,8 +402,7 @@ impl Connection {
         self.mss
     }
 
-    /// When [`Connection::expire`] is to be called; `None` while it waits only for segments or for
-    /// its application.
+    /// When to call [`Connection::expire`]; `None` while it waits only for segments or its application.
     #[inline]
     pub fn ready_at(&self) -> Option<Time> {
         let mut at = self.ack_at.min(self.timer_at).min(self.linger_at);
@@ -434,7 +433,7 @@ impl Connection {
         }
     }
 
-    /// Releases everything but what can still be read.
+    /// Releases everything except data that can still be read.
     fn end(&mut self, why: Ended) {
         self.state = State::Closed;
         self.ended = Some(why);
@@ -467,7 +466,7 @@ impl Connection {
         self.linger_at = now + self.config.linger;
     }
 
-    /// The peer has acknowledged the last FIN: it lingers, unless this end takes that over.
+    /// The peer has acknowledged the last FIN: it lingers, unless this end takes over.
     fn finish_last(&mut self, now: Time) {
         if self.opener && self.config.lingering == Lingering::Shift {
             self.reply = Some(Box::new(self.reset()));
@@ -479,7 +478,7 @@ impl Connection {
         }
     }
 
-    /// A reset that the peer takes for genuine.
+    /// A reset that the peer accepts.
     fn reset(&self) -> Segment {
         let seq = self.number(self.max);
         let ack = self.irs.wrapping_add(self.next as u32);
@@ -491,7 +490,7 @@ impl Connection {
     fn number(&self, position: u64) -> u32 {
         self.iss.wrapping_add(position as u32)
     }
-    /// A sequence number of the peer as a position: the one nearest to what is expected next.
+    /// A sequence number of the peer as a position: the one nearest to the next expected.
     #[inline]
     fn place(&self, seq: u32) -> u64 {
         let expected = self.irs.wrapping_add(self.next as u32);

@@ -1,14 +1,14 @@
-//! What a control with a model of the path needs of a connection: [`Bbr`](crate::tcp::control::Bbr).
+//! The connection's interface to a model-based control: [`Bbr`](crate::tcp::control::Bbr).
 //!
-//! It is told what is sent and what arrives, holds segments back until their time, and sets the
-//! window. Connections of other controls see one test of which control they have.
+//! It learns what is sent and what arrives, paces segments, and sets the window. For connections with other
+//! controls the cost is one test of the control's kind.
 
 use super::{Connection, Phase};
 use crate::tcp::control::bbr::Seen;
 use crate::tcp::control::{Bbr, Control};
 use lastmeter_base::Time;
 
-/// What an acknowledgement is about to change.
+/// The state before an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     window: u64,
@@ -17,10 +17,10 @@ pub(super) struct Before {
     una: u64,
 }
 
-/// What it has changed.
+/// What an acknowledgement reported.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    /// Bytes that it and its blocks say have arrived.
+pub(super) struct Reported {
+    /// Bytes that it and its blocks report as arrived.
     pub(super) delivered: u64,
     pub(super) duplicate: bool,
 }
@@ -35,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// The state before an acknowledgement is taken, for a control with a model.
+    /// The state before an acknowledgement, for a model-based control.
     #[inline]
     pub(super) fn before_model(&self) -> Option<Before> {
         let Control::Bbr(bbr) = &self.control else { return None };
@@ -44,14 +44,14 @@ impl Connection {
         Some(Before { window, flight: self.flight(bbr), phase, una })
     }
 
-    /// Bytes on the way; without SACK less what duplicates say has arrived, and less the head that
-    /// is lost and not sent again yet.
+    /// Bytes in flight; without SACK, less what duplicates report as arrived, and less the head if it is lost and
+    /// not retransmitted yet.
     fn flight(&self, bbr: &Bbr) -> u64 {
         let head = if self.head_due && !self.sack { self.mss } else { 0 };
         self.pipe().saturating_sub(bbr.left + head)
     }
 
-    /// A block of the scoreboard: what of it is new has arrived.
+    /// A SACK block: its new part has arrived.
     pub(super) fn note_arrived(&mut self, now: Time, left: u64, right: u64) {
         let Connection { control: Control::Bbr(bbr), sacked, .. } = self else { return };
         let mut from = left;
@@ -61,8 +61,8 @@ impl Connection {
         }
     }
 
-    /// The model takes an acknowledgement, and sets the window.
-    pub(super) fn update_model(&mut self, now: Time, before: Before, told: Told) {
+    /// The model processes an acknowledgement and sets the window.
+    pub(super) fn update_model(&mut self, now: Time, before: Before, told: Reported) {
         let (una, mss, phase) = (self.una, self.mss, self.phase);
         let acked = una - before.una;
         let begins = before.phase == Phase::Open && phase != Phase::Open;
@@ -75,7 +75,7 @@ impl Connection {
         bbr.delivery.arrived_below(now, una);
         let (delivered, lost) = if self.sack {
             let from = bbr.lost_until.max(una);
-            // After a timeout everything is lost, and known to be.
+            // After a timeout everything counts as lost.
             let counts = phase != Phase::Loss && from < lost_until;
             let lost = match counts {
                 true => lost_until - from - self.sacked.covered_in(from, lost_until),
@@ -84,8 +84,8 @@ impl Connection {
             bbr.lost_until = bbr.lost_until.max(lost_until);
             (told.delivered, lost)
         } else {
-            // Each duplicate is a segment that has left; of what is acknowledged then so much less
-            // is new, and what remains is the hole and what came after it.
+            // Each duplicate is a segment that has left; a later acknowledgement's new data is
+            // less by that much, and consists of the hole and what came after it.
             let partial = phase == Phase::Recovery && acked > 0;
             let lost = if begins || partial { mss } else { 0 };
             let delivered = match acked {
@@ -113,14 +113,14 @@ impl Connection {
             delayed: acked > 0 && acked < mss,
         };
         let Connection { control: Control::Bbr(bbr), window, .. } = self else { return };
-        // Without SACK a window lets new segments go only if it grows by what has left.
+        // Without SACK, new segments can go only if the window grows by what has left.
         let inflates = phase == Phase::Recovery;
         window.congestion = bbr.acknowledged(&seen, before.window);
         bbr.inflated = if inflates { bbr.left } else { 0 };
         window.congestion += bbr.inflated;
     }
 
-    /// The positions that go next, if their time has come.
+    /// The positions to send next, if their time has come.
     pub(super) fn paced_range(&mut self, now: Time) -> Option<(u64, u64)> {
         let Connection { control: Control::Bbr(bbr), window, rtt, iss, .. } = self else {
             return None;
@@ -144,9 +144,8 @@ impl Connection {
         range
     }
 
-    /// `OnApplicationWrite` of the delivery rate's draft (§3.4): nothing is left to be sent for the
-    /// first time or again, and the window would let it go. Where the send buffer is full the
-    /// application is not what limits.
+    /// `OnApplicationWrite` of the delivery rate's draft (§3.4): there is nothing to send or retransmit, and the
+    /// window would allow it. If the send buffer is full, the application is not the limit.
     fn note_limited(&mut self) {
         if self.writable() == 0 && !self.closing {
             return;

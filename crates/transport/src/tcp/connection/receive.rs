@@ -1,4 +1,4 @@
-//! What arrives: the handshake, data in and out of order, FIN and resets (RFC 9293 §3.10.7).
+//! Receiving: the handshake, data in and out of order, FIN and resets (RFC 9293 §3.10.7).
 
 use super::{Connection, Ended, ORIGIN, State};
 use crate::tcp::control::Kind;
@@ -11,11 +11,11 @@ use std::num::NonZeroU64;
 const SCALE_MAX: u8 = 14;
 /// Bytes that timestamps take in every segment, padding included (RFC 7323 appendix A).
 const TIMESTAMPS_LEN: u64 = 12;
-/// What a peer takes that does not say (RFC 9293 §3.7.1).
+/// The MSS of a peer that does not send one (RFC 9293 §3.7.1).
 const MSS_DEFAULT: u16 = 536;
 
 impl Connection {
-    /// Takes a segment. `payload` is its data, or empty where only the length is known.
+    /// Processes a segment. `payload` is its data, or empty where only the length is known.
     #[inline]
     pub fn receive(&mut self, now: Time, segment: &Segment, payload: &[u8]) {
         self.counters.received += 1;
@@ -28,7 +28,7 @@ impl Connection {
         }
     }
 
-    /// Answers what belongs to no connection with a reset (RFC 9293 §3.10.7.1).
+    /// Answers a segment without connection with a reset (RFC 9293 §3.10.7.1).
     fn refuse(&mut self, segment: &Segment) {
         if segment.has(Flags::RST) {
             return;
@@ -61,7 +61,7 @@ impl Connection {
         self.syn_due = true;
     }
 
-    /// Notes what the peer's SYN says (RFC 7323 §2.2, RFC 2018 §2, RFC 6691).
+    /// Records the options of the peer's SYN (RFC 7323 §2.2, RFC 2018 §2, RFC 6691).
     fn agree(&mut self, syn: &Segment) {
         self.opener_lingers = self.config.lingering == Lingering::Negotiate && syn.opener_lingers;
         self.irs = syn.seq;
@@ -90,7 +90,7 @@ impl Connection {
         (self.wl1, self.wl2) = (ORIGIN, ORIGIN);
     }
 
-    /// The shift that lets the whole receive buffer be offered.
+    /// The shift that allows the whole receive buffer to be advertised.
     pub(super) fn scale_offered(&self) -> u8 {
         let buffer = self.config.receive_buffer.0;
         (0..SCALE_MAX).find(|&shift| buffer >> shift <= 0xffff).unwrap_or(SCALE_MAX)
@@ -114,7 +114,7 @@ impl Connection {
         }
         self.agree(segment);
         if !acks {
-            // Both have opened at once.
+            // Simultaneous open.
             self.ecn = self.config.ecn && segment.has(ECE.and(CWR));
             self.state = State::SynReceived;
             self.syn_due = true;
@@ -153,7 +153,7 @@ impl Connection {
             false => self.place(segment.seq),
         };
         if self.timestamps && !segment.has(Flags::RST) {
-            // RFC 7323 §3.2: without the option a segment is dropped, with an old one (§5.3) refused.
+            // RFC 7323 §3.2: a segment without the option is dropped, one with an old timestamp (§5.3) refused.
             let Some((value, _)) = segment.timestamps else { return };
             if (value.wrapping_sub(self.ts_recent) as i32) < 0 {
                 self.ack_due = true;
@@ -168,7 +168,7 @@ impl Connection {
             return;
         }
         if segment.has(Flags::SYN) {
-            // RFC 5961 §4.2: told what is expected. A SYN that crossed ours is answered by ours.
+            // RFC 5961 §4.2: a challenge ACK. A SYN that crossed ours is answered by ours.
             let crossed = self.state == State::SynReceived && segment.seq == self.irs;
             self.syn_due |= crossed && !segment.has(Flags::ACK);
             self.ack_due |= !crossed || segment.has(Flags::ACK);
@@ -204,7 +204,7 @@ impl Connection {
     }
 
     fn receive_reset(&mut self, start: u64) {
-        // RFC 5961 §3.2: only the exact number counts; any other in the window is asked about.
+        // RFC 5961 §3.2: only the exact number counts; any other in the window gets a challenge ACK.
         if start == self.next {
             let why = match self.state {
                 State::SynReceived => Ended::Refused,
@@ -217,8 +217,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 §3.10.7.4, first check. With a closed window, what lies at its edge still counts for
-    /// its acknowledgement.
+    /// RFC 9293 §3.10.7.4, first check. With a closed window, a segment at its edge still counts for its
+    /// acknowledgement.
     #[inline]
     fn acceptable(&self, start: u64, segment: &Segment) -> bool {
         let end = start.wrapping_add(segment.space() - u64::from(segment.has(Flags::SYN)));
@@ -237,7 +237,7 @@ impl Connection {
             return;
         }
         if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
-            // The peer's FIN has come, so this is a retransmission of what is there.
+            // The peer's FIN has come, so this is a retransmission.
             self.ack_due = true;
             if self.state == State::TimeWait {
                 self.linger_at = now + self.config.linger;
@@ -258,7 +258,7 @@ impl Connection {
         }
         self.store(start, first, end, payload);
         if first > self.next {
-            // RFC 5681 §4.2: out of order, so told at once.
+            // RFC 5681 §4.2: out of order, so acknowledged at once.
             if self.held.insert(first, end) > 0 || self.held.around(first).is_some() {
                 self.note_recent(first);
             }
@@ -276,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// What had arrived out of order and is in order now.
+    /// Delivers data that had arrived out of order and is in order now.
     fn fill(&mut self) {
         if let Some((_, right)) = self.held.around(self.next) {
             self.next = right;
@@ -323,7 +323,7 @@ impl Connection {
         }
     }
 
-    /// Echoes marks: until the peer has reduced its window (RFC 3168 §6.1.3), or each exactly
+    /// Echoes marks: until the peer has reduced its window (RFC 3168 §6.1.3), or each one exactly
     /// (RFC 8257 §3.2).
     fn note_mark(&mut self, now: Time, segment: &Segment) {
         let marked = segment.ecn == Ecn::Ce;
@@ -343,8 +343,8 @@ impl Connection {
         self.echo |= marked;
     }
 
-    /// The application has taken data: the peer is told when the window has opened by a segment or
-    /// by half the buffer (RFC 9293 §3.8.6.2.2).
+    /// The application has read data: a window update is sent when the window has opened by a segment or by half
+    /// the buffer (RFC 9293 §3.8.6.2.2).
     #[inline]
     pub(super) fn note_window(&mut self) {
         let buffer = self.config.receive_buffer.0;

@@ -1,28 +1,28 @@
-//! Hoe's estimate of what a path holds, from the spacing of the first acknowledgements.
+//! Hoe's estimate of a path's bandwidth-delay product, from the spacing of the first acknowledgements.
 //!
-//! Acknowledgements of segments that were sent back to back come as far apart as the bottleneck
-//! needs for them. The capacity is the median of the slopes between neighbouring acknowledgements;
-//! times the first round-trip time it is the threshold at which slow start ends.
+//! Acknowledgements of back-to-back segments are spaced by the bottleneck's service time. The capacity is
+//! the median of the slopes between neighbouring acknowledgements; times the first round-trip time it is
+//! the threshold at which slow start ends.
 //!
 //! Source: Hoe, Start-up Dynamics of TCP's Congestion Control and Avoidance Schemes, MIT 1995, and
-//! SIGCOMM 1996 §3.3, which takes a least-squares fit over the last acknowledgements. Deviation: the
-//! median, because one delayed acknowledgement moves a fit.
+//! SIGCOMM 1996 §3.3, which uses a least-squares fit over the last acknowledgements. Deviation: the
+//! median, because one delayed acknowledgement distorts a fit.
 
 use lastmeter_base::Time;
 
-/// Acknowledgements that an estimate needs: three slopes.
+/// Acknowledgements required for an estimate: three slopes.
 const ACKS: usize = 4;
 
 /// The first acknowledgements of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartUp {
-    /// When each came, and what it acknowledged.
+    /// The time of each, and the position it acknowledged.
     seen: Vec<(Time, u64)>,
 }
 
 impl StartUp {
-    /// Takes an acknowledgement of more than one byte up to `position`; gives the capacity in bytes
-    /// per second when enough are there.
+    /// Takes an acknowledgement of more than one byte up to `position`; returns the capacity in bytes per
+    /// second once there are enough.
     pub(super) fn acknowledged(&mut self, now: Time, position: u64) -> Option<f64> {
         self.seen.push((now, position));
         if self.seen.len() < ACKS {

@@ -1,4 +1,4 @@
-//! What is sent next: replies, the handshake, what was lost, new data, acknowledgements.
+//! Sending: replies, the handshake, retransmissions, new data, acknowledgements.
 
 use super::{Connection, NEVER, ORIGIN, Phase, State};
 use crate::tcp::control::Control;
@@ -7,7 +7,7 @@ use crate::tcp::{Lingering, Segment};
 use lastmeter_base::{Ecn, Time};
 use std::num::NonZeroU64;
 
-/// The window of a segment that is not scaled cannot say more.
+/// The largest unscaled window.
 const WINDOW_FIELD_MAX: u64 = 0xffff;
 
 impl Connection {
@@ -54,7 +54,7 @@ impl Connection {
         self.ack_due.then(|| self.segment(now, self.number(self.max)))
     }
 
-    /// A number just below the window: every receiver answers that with its window.
+    /// A window probe: a sequence number just below the window, which every receiver answers with its window.
     #[cold]
     fn probe(&mut self, now: Time) -> Segment {
         self.probe_due = false;
@@ -104,13 +104,13 @@ impl Connection {
         Some(syn)
     }
 
-    /// A segment without data, which acknowledges all that has come in order.
+    /// A pure acknowledgement of all data in order.
     fn acknowledgement(&mut self, now: Time) -> Segment {
         let seq = self.number(self.max);
         self.segment(now, seq)
     }
 
-    /// RFC 8257 §3.2: what has come so far is acknowledged with the echo that it had.
+    /// RFC 8257 §3.2: acknowledges the data so far with the echo that applied to it.
     pub(super) fn reply_with_echo(&mut self, now: Time) {
         let segment = self.acknowledgement(now);
         self.reply = Some(Box::new(segment));
@@ -139,8 +139,8 @@ impl Connection {
         segment
     }
 
-    /// The window that is offered, which never moves back what was offered before, and forward only
-    /// by a step worth it (RFC 9293 §3.8.6.2.2).
+    /// The advertised window, whose edge never moves back, and forward only by a sufficient step (RFC 9293
+    /// §3.8.6.2.2).
     #[inline]
     fn window_field(&mut self) -> u16 {
         let buffer = self.config.receive_buffer.0;
@@ -177,7 +177,7 @@ impl Connection {
         told[..count].iter().map(|&(left, right)| (number(left), number(right))).collect()
     }
 
-    /// The positions that go next, if any may.
+    /// The positions to send next, if any.
     #[inline]
     pub(super) fn next_range(&mut self, now: Time) -> Option<(u64, u64)> {
         let end = self.written + u64::from(self.closing);
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// What is to be sent again: the first segment where that is due, else the next that is lost.
+    /// The next retransmission: the first segment where that is due, else the next lost one.
     fn lost_range(&mut self) -> Option<(u64, u64)> {
         let full = |(start, end): (u64, u64), mss: u64| (start, end.min(start + mss));
         if std::mem::take(&mut self.head_due) {
@@ -215,8 +215,8 @@ impl Connection {
         (room && self.burst_left > 0).then(|| full(gap, self.mss))
     }
 
-    /// RFC 6675 §4, rule 3 of `NextSeg`: what is missing below something that has arrived, although
-    /// it does not count as lost yet, when there is nothing else.
+    /// RFC 6675 §4, rule 3 of `NextSeg`: data missing below something that has arrived, although it does not
+    /// count as lost yet, when there is nothing else to send.
     fn doubtful_range(&self) -> Option<(u64, u64)> {
         let (start, end) = self.sacked.gap(self.rxt.max(self.una), self.sacked.end()?)?;
         let room = self.pipe() + self.mss <= self.window.congestion;
@@ -246,7 +246,7 @@ impl Connection {
         Some((self.max, self.max + len + u64::from(self.closing && len == waiting)))
     }
 
-    /// Whether a segment that is not full may go: RFC 9293 §3.7.4 (Nagle) and §3.8.6.2.1.
+    /// Whether a short segment may go: RFC 9293 §3.7.4 (Nagle) and §3.8.6.2.1.
     fn may_send_short(&mut self, now: Time, len: u64, waiting: u64) -> bool {
         let idle = self.max == self.una;
         if len == waiting {
@@ -259,7 +259,7 @@ impl Connection {
         worth
     }
 
-    /// Whether the congestion window, and the limit on bursts, let `len` more bytes go.
+    /// Whether the congestion window and the burst limit allow `len` more bytes.
     #[inline]
     fn congestion_allows(&mut self, len: u64) -> bool {
         if self.burst_left == 0 && self.max > self.una {
@@ -268,7 +268,7 @@ impl Connection {
         if self.phase == Phase::Open {
             let mut flight = self.max - self.una;
             if self.config.limited_transmit {
-                // RFC 3042: each of the first two duplicates says that a segment has left.
+                // RFC 3042: each of the first two duplicates means that a segment has left the network.
                 flight -= match self.sack {
                     true => self.sacked.covered(),
                     false => (u64::from(self.duplicates.min(2)) * self.mss).min(flight),
@@ -298,8 +298,8 @@ impl Connection {
         .min(self.mss - 1)
     }
 
-    /// Sends positions `start` to `end`, data and FIN. In line, because a segment is too large to be
-    /// handed on by value for nothing.
+    /// Sends positions `start` to `end`, data and FIN. Inlined, because a segment is too large to be copied
+    /// needlessly.
     #[inline(always)]
     fn send(&mut self, now: Time, start: u64, end: u64) -> Segment {
         let data_end = end.min(self.written);
@@ -332,7 +332,7 @@ impl Connection {
                 self.time(end, now);
             }
             if self.ecn {
-                // RFC 3168 §6.1.5: what is sent again is not marked.
+                // RFC 3168 §6.1.5: retransmissions are not ECN-capable.
                 segment.ecn = Ecn::Ect0;
                 if std::mem::take(&mut self.cwr_due) {
                     segment.flags = segment.flags.and(CWR);
@@ -345,7 +345,7 @@ impl Connection {
         segment
     }
 
-    /// Takes the time until the acknowledgement of what ends at position `end`.
+    /// Starts an RTT sample of the segment that ends at position `end`.
     fn time(&mut self, end: u64, now: Time) {
         self.timed = NonZeroU64::new(end).map(|end| (end, now));
     }

@@ -13,7 +13,7 @@ use lastmeter_base::Time;
 
 /// `C`, in segments per second cubed (RFC 9438 §5.1): how fast it grows far from `W_max`.
 pub(crate) const C: f64 = 0.4;
-/// `beta_cubic` (RFC 9438 §4.6): what is left after a loss.
+/// `beta_cubic` (RFC 9438 §4.6): the factor on a loss.
 pub(crate) const BETA: f64 = 0.7;
 
 /// The state of CUBIC.
@@ -25,13 +25,13 @@ pub struct Cubic {
     pub epoch: Option<Time>,
     /// `cwnd_epoch`: the window when the epoch began.
     window_epoch: f64,
-    /// `cwnd_prior`: the window when the threshold was set last.
+    /// `cwnd_prior`: the window when `ssthresh` was last set.
     window_prior: f64,
-    /// `W_est`: what Reno would have.
+    /// `W_est`: Reno's window.
     estimate: f64,
     /// `K`, in seconds.
     k: f64,
-    /// Part of a byte that the window has grown by.
+    /// Fraction of a byte by which the window has grown.
     rest: f64,
 }
 
@@ -85,7 +85,7 @@ impl Cubic {
         window.congestion += grown as u64;
     }
 
-    /// What is left after a loss (§4.6), with fast convergence (§4.7).
+    /// The new threshold after a loss (§4.6), with fast convergence (§4.7).
     pub fn lost(&mut self, _now: Time, window: &Window) -> u64 {
         let congestion = window.congestion as f64 / window.mss as f64;
         self.window_prior = congestion;
@@ -97,7 +97,7 @@ impl Cubic {
         ((window.congestion as f64 * BETA) as u64).max(window.least())
     }
 
-    /// After a timeout (§4.8): as after a loss, and the curve begins with congestion avoidance.
+    /// After a timeout (§4.8): as after a loss, and the curve starts with congestion avoidance.
     pub fn timed_out(&mut self, now: Time, window: &Window) -> u64 {
         self.lost(now, window)
     }

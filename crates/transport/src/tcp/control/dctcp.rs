@@ -1,7 +1,7 @@
-//! DCTCP: the window is cut in proportion to the share of bytes that were marked.
+//! DCTCP: the window is cut in proportion to the share of marked bytes.
 //!
 //! ```text
-//! alpha = alpha (1 - g) + g M     once for each window, M the share of marked bytes   (§3.3)
+//! alpha = alpha (1 - g) + g M     once per window, M the share of marked bytes        (§3.3)
 //! cwnd  = cwnd (1 - alpha / 2)    in a window with marks
 //! ```
 //!
@@ -27,14 +27,14 @@ pub struct Dctcp {
 }
 
 impl Default for Dctcp {
-    /// Alpha begins at 1 (§3.3 step 1), so that the first mark is answered as a loss would be.
+    /// Alpha starts at 1 (§3.3 step 1), so that the first mark counts like a loss.
     fn default() -> Dctcp {
         Dctcp { reno: Reno::default(), alpha: 1.0, acked: 0, marked: 0, window_end: 0 }
     }
 }
 
 impl Dctcp {
-    /// Counts acknowledged bytes; at the end of a window alpha moves (§3.3).
+    /// Counts acknowledged bytes; updates alpha at the end of a window (§3.3).
     pub fn observed(&mut self, una: u64, max: u64, bytes: u64, marked: bool) {
         self.acked += bytes;
         if marked {
@@ -50,7 +50,7 @@ impl Dctcp {
         (self.acked, self.marked, self.window_end) = (0, 0, max);
     }
 
-    /// What is left after a window with marks.
+    /// The new threshold after a window with marks.
     pub fn marked(&mut self, window: &Window) -> u64 {
         self.reno.bytes_acked = 0;
         let left = window.congestion as f64 * (1.0 - self.alpha / 2.0);

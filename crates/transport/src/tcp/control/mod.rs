@@ -1,4 +1,4 @@
-//! Congestion control: how the window grows, and what is left of it after a loss or a mark.
+//! Congestion control: how the window grows, and how it is reduced on a loss or a mark.
 //!
 //! One file for each; a [`Control`] holds the state of one. Windows are in bytes.
 
@@ -15,14 +15,14 @@ pub use reno::Reno;
 use super::{Config, Rtt};
 use lastmeter_base::Time;
 
-/// Which control.
+/// The kind of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Slow start and congestion avoidance of RFC 5681, counting bytes (RFC 3465).
     Reno,
     /// RFC 9438.
     Cubic,
-    /// RFC 8257; it needs marks.
+    /// RFC 8257; it requires ECN marks.
     Dctcp,
     /// draft-cardwell-iccrg-bbr-congestion-control-00.
     Bbr,
@@ -31,7 +31,7 @@ pub enum Kind {
 /// The window and the threshold, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// `cwnd`: how much may be on the way.
+    /// `cwnd`: how much may be in flight.
     pub congestion: u64,
     /// `ssthresh`: below it the window doubles in each round trip.
     pub threshold: u64,
@@ -45,12 +45,12 @@ impl Window {
     pub fn in_slow_start(&self) -> bool {
         self.congestion < self.threshold
     }
-    /// Two segments: no control leaves less (RFC 5681 equation 4).
+    /// Two segments: no control goes below (RFC 5681 equation 4).
     pub fn least(&self) -> u64 {
         2 * self.mss
     }
     /// Slow start: adds what was acknowledged, at most `growth_max` segments, up to the threshold;
-    /// gives what is left of `acked` beyond it (RFC 3465 §2.2).
+    /// returns the part of `acked` beyond it (RFC 3465 §2.2).
     #[inline]
     pub fn slow_start(&mut self, acked: u64, growth_max: u32) -> u64 {
         let growth = acked.min(u64::from(growth_max) * self.mss);
@@ -61,16 +61,16 @@ impl Window {
     }
 }
 
-/// An acknowledgement of new data, as a control sees it.
+/// An acknowledgement of new data, for a control.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged<'a> {
-    /// When it came.
+    /// When it arrived.
     pub now: Time,
     /// New bytes.
     pub bytes: u64,
     /// The connection's round-trip time.
     pub rtt: &'a Rtt,
-    /// The connection's choices.
+    /// The connection's options.
     pub config: &'a Config,
 }
 
@@ -98,19 +98,19 @@ impl Control {
         }
     }
 
-    /// New data was acknowledged while the window limited the sender and nothing was being repaired.
+    /// New data was acknowledged while the window limited the sender, outside loss recovery.
     #[inline]
     pub fn acknowledged(&mut self, window: &mut Window, acked: Acknowledged<'_>) {
         match self {
             Control::Reno(reno) => reno.acknowledged(window, acked),
             Control::Cubic(cubic) => cubic.acknowledged(window, acked),
             Control::Dctcp(dctcp) => dctcp.reno.acknowledged(window, acked),
-            // It sees every acknowledgement, and more of each: `Bbr::acknowledged`.
+            // It handles every acknowledgement in more detail: `Bbr::acknowledged`.
             Control::Bbr(_) => {}
         }
     }
 
-    /// A loss was seen with `flight` bytes on the way: gives the new threshold.
+    /// A loss was detected with `flight` bytes in flight: returns the new threshold.
     pub fn lost(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
         match self {
             Control::Reno(reno) => reno.lost(window, flight),
@@ -123,7 +123,7 @@ impl Control {
         }
     }
 
-    /// The timer expired with `flight` bytes on the way: gives the new threshold.
+    /// The timer expired with `flight` bytes in flight: returns the new threshold.
     pub fn timed_out(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
         match self {
             Control::Cubic(cubic) => cubic.timed_out(now, window),
@@ -135,7 +135,7 @@ impl Control {
         }
     }
 
-    /// A window in which something was marked has been acknowledged: gives the new threshold.
+    /// A window with marks has been acknowledged: returns the new threshold.
     pub fn marked(&mut self, now: Time, window: &Window, flight: u64) -> u64 {
         match self {
             Control::Dctcp(dctcp) => dctcp.marked(window),
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    /// Counts how much of what was acknowledged, up to position `una` of `max` sent, was marked.
+    /// Counts the marked share of the bytes acknowledged, up to position `una` of `max` sent.
     #[inline]
     pub fn observed(&mut self, una: u64, max: u64, bytes: u64, marked: bool) {
         if let Control::Dctcp(dctcp) = self {

@@ -30,7 +30,7 @@ impl Reno {
         }
     }
 
-    /// Half of what is on the way (RFC 5681 equation 4).
+    /// Half of the data in flight (RFC 5681 equation 4).
     pub fn lost(&mut self, window: &Window, flight: u64) -> u64 {
         self.bytes_acked = 0;
         (flight / 2).max(window.least())

@@ -1,4 +1,4 @@
-//! Where cells went: delivered, held, or lost for a reason.
+//! Counts of cells: delivered, held, or lost with a reason.
 
 use crate::aal::aal5::Fault;
 

@@ -14,14 +14,13 @@
 //! | `memory`         | bytes | 64 MiB  | bound of all buffers together (ours)                 |
 //! | `circuits_max`   | -     | 65,536  | circuits open at once                                |
 //!
-//! Every cell that comes in is delivered within a PDU, held, or counted as lost with its reason:
-//! `received = delivered + held + sum of lost`. A PDU that shares no cell with what arrived cannot
-//! be missed by anybody and is not counted. Memory never exceeds [`Reassembler::memory_bound`],
-//! which is less than 96 MiB with the defaults;
-//! where a buffer would not fit, the PDU is lost with [`Reason::Memory`].
+//! Every received cell is delivered within a PDU, held, or counted as lost with its reason:
+//! `received = delivered + held + sum of lost`. A PDU of which no cell arrived is not detected and not
+//! counted. Memory never exceeds [`Reassembler::memory_bound`], which is less than 96 MiB with the
+//! defaults; if a buffer would not fit, the PDU is lost with [`Reason::Memory`].
 //!
 //! Source: ITU-T I.363.5 (08/96) §9.2.2 and annex. Deviation: a PDU that is too long is discarded
-//! up to its last cell under one count, so that what remains of it is not taken for another PDU.
+//! up to its last cell under one count, so that the rest is not taken for another PDU.
 //!
 //! ```
 //! use lastmeter_base::Time;

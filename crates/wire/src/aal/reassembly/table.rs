@@ -1,4 +1,4 @@
-//! The table of open circuits: looked up for every cell that does not follow one of its kind.
+//! The table of open circuits: looked up for every cell that does not follow one of the same circuit.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,12 +1,12 @@
-//! How fast the network delivers: a sample with each acknowledgement.
+//! Delivery rate estimation: a sample with each acknowledgement.
 //!
 //! ```text
 //! rate = delivered since / max(time in which it was sent, time in which it was acknowledged)
 //! ```
 //!
-//! Both times begin where the segment that was acknowledged now had been sent: so a sample never
-//! says more than the network carried, whatever happens to acknowledgements on their way. What was
-//! sent while the application had nothing to send is marked, and so are its samples.
+//! Both times start from the state when the segment now acknowledged was sent: so a sample never exceeds
+//! what the network carried, whatever happens to acknowledgements on their way. Segments sent while the
+//! application was the limit are marked, and so are their samples.
 //!
 //! Source: Cheng, Cardwell, Hassas Yeganeh & Jacobson, Delivery Rate Estimation,
 //! draft-cheng-iccrg-delivery-rate-estimation-00, §3; names in `C.` and `P.` are of its variables.
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 /// Bits per second of one byte per picosecond.
 const BITS: u128 = 8_000_000_000_000;
 
-/// A segment on the way: `P`. There is one for each, so the send buffer limits their number.
+/// A segment in flight: `P`. The send buffer limits their number.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     start: u64,
@@ -36,12 +36,12 @@ struct Sent {
     arrived: bool,
 }
 
-/// What an acknowledgement says of the rate.
+/// A rate sample from an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// Bits per second.
     pub(crate) rate: u64,
-    /// What had been delivered when the segment was sent.
+    /// Bytes delivered when the segment was sent.
     pub(crate) delivered_before: u64,
     /// The application, and not the network, may have limited it.
     pub(crate) limited: bool,
@@ -56,18 +56,18 @@ pub(crate) struct Delivery {
     pub(crate) delivered_at: Time,
     /// `C.first_sent_time`.
     first_at: Time,
-    /// `C.app_limited`: samples are marked until so much has been delivered; 0 for never.
+    /// `C.app_limited`: samples are marked until this much has been delivered; 0 for none.
     limited_until: u64,
-    /// The shortest round trip of all: no sample is taken over less.
+    /// The minimum round trip: no sample is taken over less.
     least: Option<Duration>,
-    /// Of the acknowledgement that is being taken: the segment that its sample is of, and the
-    /// shortest round trip that it shows.
+    /// For the acknowledgement being processed: the segment of its sample, and the shortest round trip that it
+    /// shows.
     newest: Option<Sent>,
     pub(crate) round_trip: Option<Duration>,
 }
 
 impl Delivery {
-    /// A segment is sent; `idle` where nothing else is on the way.
+    /// A segment is sent; `idle` where nothing else is in flight.
     pub(crate) fn sent(&mut self, now: Time, (start, end): (u64, u64), idle: bool) {
         if idle {
             (self.first_at, self.delivered_at) = (now, now);
@@ -91,7 +91,7 @@ impl Delivery {
         self.replace(segment);
     }
 
-    /// What is sent again takes the place of what was sent there; other bounds cut that.
+    /// A retransmission replaces the record of the original; if its bounds differ, that is cut.
     fn replace(&mut self, segment: Sent) {
         let Sent { start, end, .. } = segment;
         let first = self.sent.partition_point(|old| old.end <= start);
@@ -125,7 +125,7 @@ impl Delivery {
         }
     }
 
-    /// What lies between two positions has arrived.
+    /// Data between two positions has arrived.
     pub(crate) fn arrived(&mut self, now: Time, from: u64, to: u64) {
         let mut at = self.sent.partition_point(|segment| segment.end <= from);
         while let Some(segment) = self.sent.get(at).copied().filter(|next| next.end <= to) {
@@ -135,7 +135,7 @@ impl Delivery {
         }
     }
 
-    /// The sample is of the segment before which most had been delivered.
+    /// The sample is of the segment sent after the most had been delivered.
     fn note(&mut self, now: Time, segment: Sent) {
         if segment.arrived {
             return;
@@ -144,13 +144,13 @@ impl Delivery {
             self.newest = Some(segment);
         }
         if !segment.again {
-            // What was sent again may be acknowledged for what was sent first (Karn).
+            // The acknowledgement of a retransmission may be for the original (Karn).
             let round_trip = now.saturating_since(segment.at);
             self.round_trip = Some(self.round_trip.map_or(round_trip, |r| r.min(round_trip)));
         }
     }
 
-    /// An acknowledgement of so many bytes has been taken: its sample, if it gives one.
+    /// An acknowledgement of this many bytes has been processed: returns its sample, if any.
     pub(crate) fn sample(&mut self, now: Time, bytes: u64) -> Option<Sample> {
         self.delivered += bytes;
         if self.delivered > self.limited_until {
@@ -166,7 +166,7 @@ impl Delivery {
         let acknowledging = now.saturating_since(segment.delivered_at);
         let interval = sending.max(acknowledging);
         if interval.is_zero() || self.least.is_some_and(|least| interval < least) {
-            // What was sent again and had arrived before: too short to be true.
+            // A retransmission of data that had already arrived: too short to be true.
             return None;
         }
         let delivered = u128::from(self.delivered - segment.delivered);
@@ -178,18 +178,18 @@ impl Delivery {
         })
     }
 
-    /// There is nothing to send while `flight` bytes are on the way: samples are marked until all
-    /// of them have been delivered.
+    /// There is nothing to send while `flight` bytes are in flight: samples are marked until all of them have
+    /// been delivered.
     pub(crate) fn limit(&mut self, flight: u64) {
         self.limited_until = (self.delivered + flight).max(1);
     }
 
-    /// Whether what is sent now is marked.
+    /// Whether segments sent now are marked.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited_until > 0
     }
 
-    /// Forgets what is on the way.
+    /// Forgets what is in flight.
     pub(crate) fn clear(&mut self) {
         self.sent = VecDeque::new();
     }
@@ -268,7 +268,7 @@ mod tests {
         delivery.arrived_below(at(100), 10_000);
         delivery.sample(at(100), 10_000);
         delivery.round_trip = None;
-        // Sent twice and acknowledged 20 ms after the first time: 91 ms are the least.
+        // Sent twice and acknowledged 20 ms after the first time: 91 ms is the minimum.
         delivery.sent(at(110), (10_000, 11_000), true);
         delivery.sent(at(120), (10_000, 11_000), false);
         delivery.arrived_below(at(130), 11_000);

@@ -1,8 +1,8 @@
-//! BBR, version 1: the window and the pace follow a model of the path, and not its losses.
+//! BBR, version 1: window and pacing rate follow a model of the path instead of losses.
 //!
 //! ```text
-//! BtlBw   greatest delivery rate of the last 10 round trips          (packet-timed)
-//! RTprop  shortest round trip of the last 10 s
+//! BtlBw   maximum delivery rate of the last 10 round trips           (packet-timed)
+//! RTprop  minimum round trip of the last 10 s
 //! pace    pacing_gain * BtlBw,  1 % less
 //! cwnd    cwnd_gain * BtlBw * RTprop + 3 send quanta
 //!
@@ -17,13 +17,13 @@
 //! | why | Cardwell et al., BBR: Congestion-Based Congestion Control, ACM Queue 14(5), 2016 |
 //! | 1 % less than the bandwidth; an even number of segments, two more while probing | Linux's `tcp_bbr.c` |
 //!
-//! Names in backquotes are the drafts'. Parameters are the constants below: the drafts give them, and
-//! they are not for choosing. Random is only the phase in which gain cycling begins; it follows from
-//! the connection's initial sequence number.
+//! Names in backquotes are the drafts'. The constants below are from the drafts and not configurable. Only
+//! the phase in which gain cycling starts is random; it follows from the connection's initial sequence
+//! number.
 //!
-//! Deviations. The maximum is exact over the rounds, where Linux keeps three candidates. What Linux
-//! has beside the draft is left out: its model of policers, the window it adds for acknowledgements
-//! that come in bunches, and its undoing of false timeouts. Marks change nothing, as in Linux.
+//! Deviations. The maximum is exact over the rounds, where Linux keeps three candidates. Linux's additions
+//! to the draft are left out: the policer model, the extra window for aggregated acknowledgements, and
+//! the undo of spurious timeouts. ECN marks change nothing, as in Linux.
 
 mod delivery;
 mod model;
@@ -36,12 +36,12 @@ use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 
 /// Gains are in thousandths.
 const ONE: u64 = 1000;
-/// `BBRHighGain`, 2/ln 2 = 2.8854, rounded up: the least gain that doubles the rate in each round
+/// `BBRHighGain`, 2/ln 2 = 2.8854, rounded up: the smallest gain that doubles the rate in each round
 /// (§4.2.1 of the draft).
 const GAIN_HIGH: u64 = 2886;
-/// Its inverse: what STARTUP has queued drains in one round (§4.3.3).
+/// Its inverse: drains STARTUP's queue in one round (§4.3.3).
 const GAIN_DRAIN: u64 = ONE * ONE / GAIN_HIGH;
-/// `cwnd_gain` of PROBE_BW: tolerates late acknowledgements (§4.2.3).
+/// `cwnd_gain` of PROBE_BW: tolerates delayed acknowledgements (§4.2.3).
 const GAIN_WINDOW: u64 = 2 * ONE;
 /// `pacing_gain_cycle` (§4.3.4).
 const CYCLE: [u64; 8] = [1250, 750, ONE, ONE, ONE, ONE, ONE, ONE];
@@ -53,37 +53,37 @@ const RTPROP_WITHIN: Duration = Duration::from_secs(10);
 const PROBE_RTT_LASTS: Duration = Duration::from_ms(200);
 /// `BBRMinPipeCwnd`, in segments (§4.2.3).
 const WINDOW_MIN: u64 = 4;
-/// The pipe is full when so many rounds have not brought a quarter more (§4.3.2).
+/// The pipe is full when the rate has not grown by a quarter in this many rounds (§4.3.2).
 const FULL_ROUNDS: u8 = 3;
 const FULL_GROWTH: (u64, u64) = (5, 4);
 /// Percent of the bandwidth at which it paces, so that queues drain (`bbr_pacing_margin_percent`).
 const PACED: u64 = 99;
-/// Below this rate a send quantum is one segment, above it at least two, and at most so many bytes
+/// Below this rate a send quantum is one segment, above it at least two, and at most this many bytes
 /// (§4.2.2).
 const QUANTUM_ONE_BELOW: u64 = 1_200_000;
 const QUANTUM_TIME: Duration = Duration::from_ms(1);
 const QUANTUM_MAX: u64 = 64 << 10;
-/// The window while no round trip is known, and below which it grows in any case (RFC 6928).
+/// The window while no round trip is known, and below which it always grows (RFC 6928).
 const WINDOW_INITIAL: u64 = 10;
-/// Round trip that is taken before there is a sample (§4.2.1: 1 ms).
+/// The round trip assumed before the first sample (§4.2.1: 1 ms).
 const ROUND_TRIP_NOMINAL: Duration = Duration::from_ms(1);
 /// Picoseconds of bits in bytes: bits per second times picoseconds over this are bytes.
 const BYTES: u128 = 8_000_000_000_000;
 
-/// What it is about.
+/// The state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The rate doubles in each round.
     Startup,
-    /// What that has queued drains.
+    /// STARTUP's queue drains.
     Drain,
-    /// It cycles through gains: this phase of eight.
+    /// It cycles through gains; this is the phase, of eight.
     ProbeBw(u8),
-    /// Four segments on the way, so that the queue empties and the round trip shows.
+    /// Four segments in flight, so that the queue empties and the propagation delay shows.
     ProbeRtt,
 }
 
-/// What an acknowledgement has told, besides delivery.
+/// An acknowledgement's information, in addition to delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) now: Time,
@@ -91,25 +91,25 @@ pub(crate) struct Seen {
     /// Bytes delivered, and bytes found lost, by it.
     pub(crate) delivered: u64,
     pub(crate) lost: u64,
-    /// Bytes on the way before it, and now.
+    /// Bytes in flight before it, and now.
     pub(crate) flight_before: u64,
     pub(crate) flight: u64,
     /// `SRTT`.
     pub(crate) smoothed: Option<Duration>,
-    /// Its receiver may have waited with it.
+    /// The receiver may have delayed it.
     pub(crate) delayed: bool,
 }
 
-/// The greatest value of the last rounds.
+/// The maximum over the last rounds.
 #[derive(Clone, Debug, Default)]
 struct MaxFilter {
-    /// The value of each round, by its number modulo their count.
+    /// The value of each round, by its number modulo the window's length.
     rounds: [u64; BANDWIDTH_ROUNDS as usize + 1],
     newest: u64,
 }
 
 impl MaxFilter {
-    /// A value of round `round`; rounds without any forget nothing until the next has one.
+    /// A value of round `round`; rounds without values expire nothing until the next with one.
     fn add(&mut self, round: u64, value: u64) {
         let count = self.rounds.len() as u64;
         for gone in (self.newest + 1..=round).take(self.rounds.len()) {
@@ -125,13 +125,13 @@ impl MaxFilter {
     }
 }
 
-/// When segments may go: a send quantum at once, and the next when that has gone at the pace.
+/// Pacing: a send quantum goes at once, and the next when that has gone at the pacing rate.
 #[derive(Clone, Debug, Default)]
 struct Pacer {
     rate: Option<Rate>,
-    /// When the next quantum may begin.
+    /// When the next quantum may start.
     next_at: Time,
-    /// When the present one began, and what is left of it.
+    /// When the present one started, and what is left of it.
     begun_at: Time,
     left: u64,
     /// Something was held back until then.
@@ -149,9 +149,9 @@ pub struct Bbr {
     bandwidth: MaxFilter,
     rtprop: Option<Duration>,
     rtprop_at: Time,
-    /// A round trip had been seen when the first pace was set.
+    /// A round trip was known when the first pacing rate was set.
     timed: bool,
-    /// Packet-timed rounds: how many, where the present one ends, whether one has just begun.
+    /// Packet-timed rounds: count, end of the present one, whether one has just started.
     round: u64,
     round_ends: u64,
     round_begins: bool,
@@ -174,8 +174,8 @@ pub struct Bbr {
     prior: u64,
     /// Losses have been counted up to this position.
     pub(crate) lost_until: u64,
-    /// Without SACK: bytes that duplicates say have left, and by how much the connection's window
-    /// is larger for that.
+    /// Without SACK: bytes that duplicates report as having left, and the resulting increase of the connection's
+    /// window.
     pub(crate) left: u64,
     pub(crate) inflated: u64,
 }
@@ -212,9 +212,9 @@ impl Default for Bbr {
     }
 }
 
-/// What it thinks of the path.
+/// Its model of the path.
 impl Bbr {
-    /// What it is about.
+    /// Its state.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -226,7 +226,7 @@ impl Bbr {
     pub fn round_trip(&self) -> Option<Duration> {
         self.rtprop
     }
-    /// At which rate data is sent; `None` before there is any.
+    /// The pacing rate; `None` before there is one.
     pub fn pacing_rate(&self) -> Option<Rate> {
         self.pacer.rate
     }
@@ -251,7 +251,7 @@ impl Bbr {
             Mode::ProbeRtt => ONE,
         }
     }
-    /// `send_quantum`: what goes at once, in bytes (§4.2.2).
+    /// `send_quantum`: the burst size, in bytes (§4.2.2).
     pub fn quantum(&self) -> u64 {
         let rate = self.pacer.rate.map_or(1, Rate::as_bits);
         let least = if rate < QUANTUM_ONE_BELOW { 1 } else { 2 };
@@ -259,8 +259,8 @@ impl Bbr {
         (bytes / self.mss).max(least) * self.mss
     }
 
-    /// `BBRInflight(gain)`, in bytes: what fills the pipe so many times, and the quanta that hosts
-    /// hold (§4.2.3).
+    /// `BBRInflight(gain)`, in bytes: the bandwidth-delay product times a gain, plus the quanta held in hosts
+    /// (§4.2.3).
     fn inflight(&self, gain: u64) -> u64 {
         let (mss, bandwidth) = (self.mss, self.bandwidth.greatest());
         let Some(rtprop) = self.rtprop else { return WINDOW_INITIAL * mss };
@@ -291,7 +291,7 @@ impl Bbr {
         self.pace_first(window.congestion, rtt.smoothed);
     }
 
-    /// Before there is a bandwidth: a window in a round trip (§4.2.1).
+    /// Before there is a bandwidth sample: a window per round trip (§4.2.1).
     fn pace_first(&mut self, window: u64, smoothed: Option<Duration>) {
         self.timed = smoothed.is_some();
         let round_trip = smoothed.unwrap_or(ROUND_TRIP_NOMINAL).max(Duration::from_us(1));
@@ -299,7 +299,7 @@ impl Bbr {
         self.pacer.rate = paced(u64::try_from(bits).unwrap_or(u64::MAX), GAIN_HIGH);
     }
 
-    /// Whether a segment may go now; if not, when that will be is noted.
+    /// Whether a segment may go now; if not, records when it may.
     pub(crate) fn releases(&mut self, now: Time) -> bool {
         let Pacer { next_at, begun_at, left, .. } = self.pacer;
         let may = now >= next_at || (now == begun_at && left > 0);
@@ -324,8 +324,8 @@ impl Bbr {
         self.pacer.wakes_at = None;
     }
 
-    /// The positions of `range` are sent, while nothing else is on the way if `idle`; `window` may
-    /// be restored.
+    /// The positions of `range` are sent, while nothing else is in flight if `idle`; `window` may be
+    /// restored.
     pub(crate) fn sent(&mut self, now: Time, range: (u64, u64), idle: bool, window: &mut u64) {
         if idle && self.delivery.is_limited() {
             self.restart(now, window);
@@ -353,7 +353,7 @@ impl Bbr {
         }
     }
 
-    /// Sets the pace, which does not fall until the pipe is full (§4.2.1).
+    /// Sets the pacing rate, which does not fall until the pipe is full (§4.2.1).
     fn pace(&mut self, gain: u64) {
         if let Some(rate) = paced(self.bandwidth.greatest(), gain)
             && (self.full || self.pacer.rate.is_none_or(|old| rate > old))

@@ -1,4 +1,4 @@
-//! What each acknowledgement changes: `BBRUpdateOnACK` (§4.1 to §4.3).
+//! Updates on each acknowledgement: `BBRUpdateOnACK` (§4.1 to §4.3).
 
 use super::delivery::Sample;
 use super::{
@@ -9,7 +9,7 @@ use crate::tcp::connection::Phase;
 use lastmeter_base::Time;
 
 impl Bbr {
-    /// An acknowledgement has come: gives the new window.
+    /// An acknowledgement has arrived: returns the new window.
     pub(crate) fn acknowledged(&mut self, seen: &Seen, mut window: u64) -> u64 {
         let sample = self.delivery.sample(seen.now, seen.delivered);
         self.update_bandwidth(sample);
@@ -25,8 +25,8 @@ impl Bbr {
         self.window(seen, window)
     }
 
-    /// `BBRUpdateBtlBw` and `BBRUpdateRound` (§4.1.1): what the application has limited counts only
-    /// where it shows more.
+    /// `BBRUpdateBtlBw` and `BBRUpdateRound` (§4.1.1): application-limited samples count only if they are
+    /// higher.
     fn update_bandwidth(&mut self, sample: Option<Sample>) {
         self.round_begins = false;
         let Some(sample) = sample else { return };
@@ -49,7 +49,7 @@ impl Bbr {
         });
         let gain = self.pacing_gain();
         let ends = if gain > ONE {
-            // Until a quarter more is on the way; small buffers do not hold that.
+            // Until a quarter more is in flight; small buffers cannot hold that.
             long && (seen.lost > 0 || seen.flight_before >= self.inflight(gain))
         } else if gain < ONE {
             long || seen.flight_before <= self.inflight(ONE)
@@ -62,7 +62,7 @@ impl Bbr {
         }
     }
 
-    /// `BBREnterProbeBW` (§4.3.4): in any phase but that of draining.
+    /// `BBREnterProbeBW` (§4.3.4): in any phase except the draining one.
     fn enter_probe_bw(&mut self) {
         let count = CYCLE.len() as u64;
         let phase = (count - self.random.below(count - 1)) % count;
@@ -112,7 +112,7 @@ impl Bbr {
             self.probe_ends = None;
         }
         if self.mode == Mode::ProbeRtt {
-            // Samples of this time say little of the path.
+            // Samples from this time say little about the path.
             self.delivery.limit(seen.flight);
             if self.probe_ends.is_some() {
                 self.probe_round |= self.round_begins;
@@ -143,7 +143,7 @@ impl Bbr {
         }
     }
 
-    /// `BBRSaveCwnd` (§4.2.3): a window that nothing has cut is good enough.
+    /// `BBRSaveCwnd` (§4.2.3): the last window before a cut.
     fn keep(&mut self, window: u64) {
         let whole = self.repaired == Phase::Open && self.mode != Mode::ProbeRtt;
         self.prior = if whole { window } else { self.prior.max(window) };
@@ -181,8 +181,8 @@ impl Bbr {
         }
     }
 
-    /// `BBRModulateCwndForRecovery` (§4.2.3): in the first round of recovery as much is sent as
-    /// arrives, and after recovery the window is what it was. Says whether the first holds.
+    /// `BBRModulateCwndForRecovery` (§4.2.3): packet conservation in the first round of recovery, and the previous
+    /// window after recovery. Returns whether it is in packet conservation.
     fn repair(&mut self, seen: &Seen, window: &mut u64) -> bool {
         *window = window.saturating_sub(seen.lost).max(self.mss);
         let before = std::mem::replace(&mut self.repaired, seen.phase);
