@@ -1,9 +1,9 @@
-# Two commands do everything: `make why` explains a transfer, `make test` checks the project.
-# Both set up what they need first.
+# `make why` explains a transfer, `make test` checks the project; both set up what they need first.
+# `make check` checks what a small change can have broken, `make test-long` what takes hours.
 
 CARGO ?= cargo
 
-.PHONY: why test setup setup-test build bench fmt clean
+.PHONY: why test check test-long setup setup-test build bench fmt clean
 
 why: setup
 	$(CARGO) build --release --locked --package lastmeter
@@ -11,6 +11,12 @@ why: setup
 
 test: setup-test
 	./scripts/test
+
+check: setup
+	./scripts/check
+
+test-long: setup-test
+	./scripts/test-long
 
 setup:
 	./scripts/setup build

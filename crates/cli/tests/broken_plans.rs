@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../../lab/tests/golden/mod.rs"]
-mod golden;
-
+use crate::golden;
 use lastmeter_lab::document::Problem;
 use lastmeter_lab::library::Builtin;
 

@@ -1,10 +1,15 @@
 //! Live runs between network namespaces: delays, counts, hostile frames, twins, nothing left behind.
 //!
 //! The helpers are this program run again, so it has its own `main`. Needs network namespaces:
-//! without the rights each test says `SKIP:` and why. For longer than a test suite should take:
-//! `LASTMETER_CYCLES=1000 LASTMETER_HOSTILE=60 cargo test -p lastmeter-lab --test live`.
+//! without the rights each test says `SKIP:` and why. Where others leave no time, one says
+//! `UNDECIDED:`. `make test-long` runs this for longer, with `LASTMETER_CYCLES` and
+//! `LASTMETER_HOSTILE` in the environment.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a test")]
 
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
+
+use attempts::in_time;
 use lastmeter::emulate::{Demand, Options, Report, Started, run};
 use lastmeter_base::Duration;
 use lastmeter_engine::Control;
@@ -16,16 +21,11 @@ use lastmeter_live::flood::Flood;
 use lastmeter_live::port::Offload;
 use lastmeter_live::site::{HostOptions, Kind, Site, clean};
 use std::io::{BufRead, BufReader, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// Tells this program to hold a site until it is killed.
 const HOLD: &str = "LASTMETER_TEST_HOLD";
-
-/// How often a test may be tried, with a longer pause before each further attempt.
-const ATTEMPTS: u32 = 5;
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 const KINDS: [Kind; 5] = [
     Kind::Xdp,
@@ -40,28 +40,11 @@ fn main() {
     if std::env::var(HOLD).is_ok() {
         return hold();
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if let Err(e) = Site::open(&two(), Kind::Packet) {
         println!("SKIP: all live runs: {e}");
         return;
     }
-    let mut failed = Vec::new();
-    for (name, test) in TESTS {
-        if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(w.as_str())) {
-            continue;
-        }
-        let from = std::time::Instant::now();
-        // A machine that others use may spoil one run; a wrong count spoils all.
-        let passed = (0..ATTEMPTS).any(|attempt| {
-            std::thread::sleep(PAUSE * attempt);
-            catch_unwind(AssertUnwindSafe(test)).is_ok()
-        });
-        if !passed {
-            failed.push(name);
-        }
-        println!("test {name} ({:.1} s)", from.elapsed().as_secs_f64());
-    }
-    assert!(failed.is_empty(), "failed: {failed:?}");
+    attempts::run_all(TESTS);
 }
 
 const TESTS: &[(&str, fn())] = &[
@@ -180,9 +163,10 @@ fn ping_takes_twice_the_delay() {
         let mut times: Vec<f64> =
             times.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect();
         times.sort_by(f64::total_cmp);
+        in_time!(times.len() == 8, "{} answers of 8", times.len());
         println!("  ping {times:?} ms");
-        // Never early; late by what a busy machine takes.
-        assert!(times[0] >= 10.0 && times[4] < 14.0, "{times:?}");
+        assert!(times[0] >= 10.0, "never early: {times:?} ms");
+        in_time!(times[4] < 14.0, "{times:?} ms");
         let twin = report.twin.unwrap();
         assert!(twin.order_identical && twin.early == 0 && twin.changed == 0, "{twin:?}");
     }
@@ -195,7 +179,7 @@ fn every_port() {
         let flooded = report.measured.flooded.unwrap();
         let lost = report.measured.overruns;
         println!("  {kind:?}: {flooded:?}, overruns {lost}");
-        assert!(flooded.sent > 300);
+        in_time!(flooded.sent > 300, "{} frames in 0.3 s", flooded.sent);
         assert!(report.measured.received[1] >= flooded.sent - lost);
         assert_eq!(report.ledger.balance.packets_residual, 0);
         let twin = report.twin.unwrap();
@@ -222,7 +206,9 @@ fn tcp_gets_the_rate() {
     println!("  {:.2} Mbit/s, {}", goodput / 1e6, report.ledger.certificate.unwrap().words);
     // 1448 bytes of data in a frame of 1514; slow start and a busy machine may take a tenth.
     let expected = 20e6 * 1448.0 / 1514.0;
-    assert!(goodput < expected * 1.01 && goodput > expected * 0.9, "{goodput} of {expected}");
+    // iperf3's clock may be late at either end.
+    let is_near = goodput < expected * 1.01 && goodput > expected * 0.9;
+    in_time!(is_near, "{goodput} of {expected} bit/s");
 }
 
 fn queue_drops() {
@@ -232,7 +218,7 @@ fn queue_drops() {
     let report = go(&parse(EXPERIMENT, &sets), &Options { flood, ..options(Kind::Packet) });
     let path = report.ledger.paths.iter().find(|path| path.name == "alice->bob").unwrap();
     println!("  {:?}", path.totals);
-    assert!((0.6..0.85).contains(&path.totals.loss.unwrap_or(0.0)), "{:?}", path.totals);
+    in_time!((0.6..0.85).contains(&path.totals.loss.unwrap_or(0.0)), "{:?}", path.totals);
     assert_eq!(report.measured.overruns, 0);
 }
 
@@ -282,14 +268,14 @@ fn hostile() {
         // What a full interface drops, it may tell the sender too. ARP and the like come from the host itself.
         let offered = flooded.sent + flooded.refused;
         assert!(explained >= flooded.sent && explained <= offered + 100, "{explained}");
-        assert!(flooded.sent > seconds * 10_000, "the machine had no time to send");
+        in_time!(flooded.sent > seconds * 10_000, "the machine had no time to send");
         let grown = pages().saturating_sub(before) * 4096;
         assert!(grown < 64 << 20, "grown by {grown} bytes");
         if ping {
             let text = std::fs::read_to_string(&file).unwrap();
             let _ = std::fs::remove_file(&file);
             println!("  {}", text.lines().find(|line| line.contains("loss")).unwrap_or(&text));
-            assert!(text.contains(" 0% packet loss") || text.is_empty(), "{text}");
+            in_time!(text.contains(" 0% packet loss") || text.is_empty(), "{text}");
         }
     }
 }
@@ -318,7 +304,7 @@ fn strict() {
     let strict = Some(Duration::from_ns(1));
     let manner = WaitOptions { strict, ..WaitOptions::SLEEPING };
     let report = go(&parse(EXPERIMENT, &[]), &Options { flood, manner, ..options(Kind::Packet) });
-    assert!(report.ledger.duration < 0.3, "{}", report.ledger.duration);
+    in_time!(report.ledger.duration < 0.3, "it ran for {} s", report.ledger.duration);
     let certificate = report.ledger.certificate.unwrap();
     assert!(!certificate.kept_up && certificate.words.contains("a frame left"));
 }
@@ -390,7 +376,7 @@ fn killed() {
         Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
         Err(_) => true,
     };
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !gone() {
         assert!(std::time::Instant::now() < until, "still there: {orphan}");
         std::thread::yield_now();

@@ -6,11 +6,7 @@
 //! Ours is held to ns-3 with all mended; beside it stands ns-3 as it is shipped.
 //!
 //! The short test runs one seed for five simulated seconds. The long one needs about an hour, nearly
-//! all of it ns-3's:
-//!
-//! ```text
-//! cargo test --release -p lastmeter --test ns3_dumbbell -- --ignored --nocapture
-//! ```
+//! all of it ns-3's: `scripts/test-long ns3`.
 //!
 //! With `NS3_RUNS=FOLDER` the answers of ns-3 are kept there, and a comparison that was stopped goes on.
 //! Both need Debian's libns3-dev and g++, and skip aloud without them.
@@ -240,7 +236,7 @@ fn five_seconds_of_one_seed_are_like_those_of_ns3() {
 }
 
 #[test]
-#[ignore = "takes an hour; see the top of the file"]
+#[ignore = "an hour: make test-long"]
 fn goodput_loss_queue_and_shares_are_those_of_ns3() {
     let Some(program) = ns3() else { return };
     let mut wrong = Vec::new();

@@ -190,3 +190,24 @@ fn every_file_says_what_it_is() {
         }
     }
 }
+
+/// Integration tests of a crate are one program, which has to name them.
+#[test]
+fn every_file_of_tests_is_run() {
+    for name in crates() {
+        let manifest = fs::read_to_string(folder(&name).join("Cargo.toml")).unwrap();
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        let tests = folder(&name).join("tests");
+        let root = fs::read_to_string(tests.join("all.rs")).unwrap();
+        for entry in fs::read_dir(&tests).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            let is_named = root.contains(&format!("mod {stem};"))
+                || manifest.contains(&format!("[[test]]\nname = \"{stem}\""));
+            let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+            assert!(is_named || !is_rust, "{}: nothing runs it", path.display());
+        }
+    }
+}

@@ -1,8 +1,12 @@
 //! `lastmeter why` as a user meets it: bad input, a short run, and nothing left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "a skip is said aloud")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skip is said aloud")]
 
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
+
+use attempts::Outcome;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -193,10 +197,8 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
         return;
     };
     until("iperf3's server", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
-    // Others on the machine can turn either verdict; within six tries there is a quiet second.
-    let mut seen = Vec::new();
-    let agree = (0..6).any(|attempt| {
-        std::thread::sleep(Duration::from_millis(500) * attempt);
+    // Others on the machine can turn either verdict.
+    let outcome = attempts::attempt(|| {
         let client = ["--json", "why", "--", "iperf3", "-c", "127.0.0.1", "-t", "1", "-p", &port];
         let theirs = verdict(&mut lastmeter(&client));
         let stream = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
@@ -206,10 +208,13 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
         let same = both_said
             && theirs[2].contains("sender") == ours[2].contains("sender")
             && theirs[2].contains("CPU") == ours[2].contains("CPU");
-        seen.push((theirs, ours));
-        same
+        attempts::in_time!(same, "{theirs:?} and {ours:?}");
     });
     server.kill().unwrap();
     server.wait().unwrap();
-    assert!(agree, "{seen:?}");
+    match outcome {
+        Outcome::Passed => {}
+        Outcome::Undecided(words) => eprintln!("UNDECIDED: {words}"),
+        Outcome::Failed(words) => panic!("{words}"),
+    }
 }

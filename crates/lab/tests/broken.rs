@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod golden;
-
+use crate::golden;
 use lastmeter_lab::document::{FILE_LEN_MAX, Override, PROBLEMS_MAX, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, Library};

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod golden;
-
+use crate::golden;
 use lastmeter_base::kind::{Fallback, Family, Page};
 use lastmeter_engine::VirtualClock;
 use lastmeter_lab::build::{Changes, build};

@@ -1,9 +1,13 @@
 //! Limits made on purpose, found; and nothing left behind.
 //!
 //! The helpers are this program run again, so it has its own `main`. Needs network namespaces:
-//! without the rights each test says `SKIP:` and why.
+//! without the rights each test says `SKIP:` and why. Where others leave no time, one says
+//! `UNDECIDED:`.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
+mod attempts;
+
+use attempts::in_time;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_live::namespace::{Hosts, Isolation};
 use lastmeter_live::transfer::{
@@ -12,16 +16,11 @@ use lastmeter_live::transfer::{
 use lastmeter_live::verdict::{self, Limit, Network};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Tells this program to play somebody else's: `send PORT PAUSE_US`, `receive PORT PAUSE_US`, `hold`.
 const PROGRAM: &str = "LASTMETER_TEST_PROGRAM";
 /// How long such a program moves data.
 const PLAYS: std::time::Duration = std::time::Duration::from_millis(1000);
-
-/// How often a test may be tried, with a longer pause before each further attempt.
-const ATTEMPTS: u32 = 5;
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 const SHORT: Setting = Setting { duration: Duration::from_ms(600), ..Setting::PLAIN };
 
@@ -30,30 +29,15 @@ fn main() {
     if let Ok(program) = std::env::var(PROGRAM) {
         return run_program(&program);
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if let Err(e) = Hosts::open(true) {
         println!("SKIP: all tests that need two hosts: {e}");
         return;
     }
-    let mut failed = Vec::new();
-    for (name, test) in TESTS {
-        if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(w.as_str())) {
-            continue;
-        }
-        println!("test {name}");
-        // A machine that others use may spoil one run; a wrong verdict spoils all.
-        let passed = (0..ATTEMPTS).any(|attempt| {
-            std::thread::sleep(PAUSE * attempt);
-            catch_unwind(AssertUnwindSafe(test)).is_ok()
-        });
-        if !passed {
-            failed.push(name);
-        }
-    }
-    assert!(failed.is_empty(), "failed: {failed:?}");
+    attempts::run_all(TESTS);
 }
 
 const TESTS: &[(&str, fn())] = &[
+    ("what_a_busy_machine_may_spoil_is_undecided_and_a_wrong_count_fails", attempts::judges),
     ("a_receiver_that_sleeps_is_the_receiving_application", receiver_sleeps),
     ("a_sender_that_generates_slowly_is_the_sending_application", sender_generates_slowly),
     ("a_sender_that_paces_itself_is_the_sending_application", sender_paces),
@@ -80,22 +64,26 @@ fn limit_of(setting: Setting) -> (Limit, Measurement) {
     (verdict.limit, m)
 }
 
+fn is(found: Limit, expected: Limit) {
+    in_time!(found == expected, "{found:?} and not {expected:?}");
+}
+
 fn receiver_sleeps() {
     let receiver_pause = Pause::Sleep(Duration::from_ms(1));
     let (limit, _) = limit_of(Setting { receiver_pause, ..SHORT });
-    assert_eq!(limit, Limit::ReceiverApplication);
+    is(limit, Limit::ReceiverApplication);
 }
 
 fn sender_generates_slowly() {
     let sender_pause = Pause::Work(Duration::from_ms(1));
     let (limit, _) = limit_of(Setting { sender_pause, ..SHORT });
-    assert_eq!(limit, Limit::SenderApplication);
+    is(limit, Limit::SenderApplication);
 }
 
 fn sender_paces() {
     let (limit, m) = limit_of(Setting { sender_rate: Some(Rate::from_mbit(200)), ..SHORT });
-    assert_eq!(limit, Limit::SenderApplication);
-    assert!((m.goodput.mean / 200e6 - 1.0).abs() < 0.05, "{}", m.goodput.mean);
+    is(limit, Limit::SenderApplication);
+    in_time!((m.goodput.mean / 200e6 - 1.0).abs() < 0.05, "{} bit/s", m.goodput.mean);
 }
 
 fn small_window() {
@@ -108,8 +96,8 @@ fn small_window() {
         duration: Duration::from_ms(1000),
         ..SHORT
     });
-    assert_eq!(limit, Limit::ReceiverWindow);
-    assert!(m.sender.tcp.rtt_min > 0.040, "{}", m.sender.tcp.rtt_min);
+    is(limit, Limit::ReceiverWindow);
+    in_time!(m.sender.tcp.rtt_min > 0.040, "{}", m.sender.tcp.rtt_min);
 }
 
 fn small_send_buffer() {
@@ -122,7 +110,7 @@ fn small_send_buffer() {
         duration: Duration::from_ms(1000),
         ..SHORT
     });
-    assert_eq!(limit, Limit::SendBuffer);
+    is(limit, Limit::SendBuffer);
 }
 
 fn shared_cpu() {
@@ -132,26 +120,26 @@ fn shared_cpu() {
     }
     // Only the receiver copies: it is the busy side, and half a CPU makes it busier.
     let (limit, _) = limit_of(Setting { competitor: true, copy_in: CopyIn::SendFile, ..SHORT });
-    assert_eq!(limit, Limit::SharedCpu);
+    is(limit, Limit::SharedCpu);
 }
 
 fn token_bucket() {
     let relay = Some(Relay { delay: Duration::from_ms(1), rate: Some(Rate::from_mbit(100)) });
     let (limit, m) = limit_of(Setting { relay, warm_up: Duration::from_ms(500), ..SHORT });
-    assert!(matches!(limit, Limit::Network(Network::Rate(_))), "{limit:?}");
+    in_time!(matches!(limit, Limit::Network(Network::Rate(_))), "{limit:?}");
     // 1448 bytes of data in a frame of 1514.
-    assert!((m.goodput.mean / 95.6e6 - 1.0).abs() < 0.05, "{}", m.goodput.mean);
+    in_time!((m.goodput.mean / 95.6e6 - 1.0).abs() < 0.05, "{}", m.goodput.mean);
 }
 
 fn same_core() {
     let (limit, _) = limit_of(Setting { placement: Placement::SameCore, ..SHORT });
-    assert_eq!(limit, Limit::SharedCpu);
+    is(limit, Limit::SharedCpu);
 }
 
 fn request_response() {
     let workload = Workload::RequestResponse;
     let (limit, m) = limit_of(Setting { workload, message: Bytes(256), ..SHORT });
-    assert_eq!(limit, Limit::RoundTrip);
+    is(limit, Limit::RoundTrip);
     assert!(m.latency.unwrap().p50 > 1e-6);
 }
 
@@ -166,7 +154,7 @@ fn isolations() {
         };
         let m = hosts.run(&Setting { duration: Duration::from_ms(200), ..SHORT }).unwrap();
         assert_eq!(m.isolation, isolation);
-        assert!(m.goodput.mean > 1e8, "{isolation:?}: {}", m.goodput.mean);
+        in_time!(m.goodput.mean > 1e8, "{isolation:?}: {}", m.goodput.mean);
         let a = m.sender.activity;
         assert!((a.run + a.wait + a.blocked + a.paused - 1.0).abs() < 1e-9, "{a:?}");
     }
@@ -243,24 +231,24 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
     peer.join().unwrap();
     let words = observation.verdict.as_ref().map_or("no connection", |v| v.words.as_str());
     println!("  cost {:.4}, {} looks: {words}", observation.cost, observation.looks);
-    assert!(observation.cost < 0.03, "looking cost {:.3} of a CPU", observation.cost);
+    in_time!(observation.cost < 0.03, "looking cost {:.3} of a CPU", observation.cost);
     observation
 }
 
 fn observed_sender_pauses() {
     let observation = observe("send", 2000, 0);
-    assert_eq!(observation.verdict.unwrap().limit, Limit::SenderApplication);
-    assert!(observation.fractions.sender_application > 0.7);
+    is(observation.verdict.unwrap().limit, Limit::SenderApplication);
+    in_time!(observation.fractions.sender_application > 0.7);
 }
 
 fn observed_peer_sleeps() {
     let observation = observe("send", 0, 2000);
-    assert_eq!(observation.verdict.unwrap().limit, Limit::ReceiverWindow);
+    is(observation.verdict.unwrap().limit, Limit::ReceiverWindow);
 }
 
 fn observed_receiver_sleeps() {
     let observation = observe("receive", 2000, 0);
-    assert_eq!(observation.verdict.unwrap().limit, Limit::ReceiverApplication);
+    is(observation.verdict.unwrap().limit, Limit::ReceiverApplication);
 }
 
 /// The helpers of a program that is killed end with it, and with them namespaces and interfaces.
@@ -281,7 +269,7 @@ fn nothing_left_after_kill() {
         Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
         Err(_) => true,
     };
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !helpers.split_ascii_whitespace().all(gone) {
         assert!(std::time::Instant::now() < until, "still there: {helpers}");
         std::thread::yield_now();
@@ -292,7 +280,7 @@ fn nothing_left_after_kill() {
 fn predicts() {
     let from = std::time::Instant::now();
     let calibration = lastmeter_live::calibrate::run().unwrap();
-    assert!(from.elapsed().as_secs() < 40, "calibration took {:?}", from.elapsed());
+    in_time!(from.elapsed().as_secs() < 40, "calibration took {:?}", from.elapsed());
     let text = calibration.to_toml().unwrap();
     let back = lastmeter_live::calibrate::Calibration::from_toml(&text).unwrap();
     assert_eq!(back.to_toml().unwrap(), text);
@@ -301,5 +289,5 @@ fn predicts() {
     let measured = transfer::run(&setting).unwrap().goodput.windows.median;
     let error = predicted.goodput / measured - 1.0;
     println!("  predicted {:.2} measured {:.2} Gbit/s", predicted.goodput / 1e9, measured / 1e9);
-    assert!(error.abs() < 0.33, "{error:+.2}");
+    in_time!(error.abs() < 0.33, "{error:+.2}");
 }

@@ -1,7 +1,7 @@
 //! A whole table from a file, against a reference, under updates, and under readers.
 //!
 //! ```text
-//! LASTMETER_TABLE=table.txt cargo test --release -p lastmeter-net --test full_table
+//! LASTMETER_TABLE=table.txt cargo test --release -p lastmeter-net --test all full_table
 //! ```
 //!
 //! The file is text or MRT (`lastmeter_wire::routes`). Without it the same runs on a small made-up table.

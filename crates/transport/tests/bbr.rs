@@ -1,9 +1,7 @@
 //! BBR against its draft and the formulas that follow from it.
 
-mod common;
-
-use common::dialogue::{open, plain, play};
-use common::{Weather, World};
+use crate::common::dialogue::{open, plain, play};
+use crate::common::{Weather, World};
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_transport::tcp::Config;
 use lastmeter_transport::tcp::control::{Bbr, Control, Kind, Mode};

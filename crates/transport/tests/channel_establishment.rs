@@ -303,7 +303,7 @@ fn e_19_two_that_compete_over_three_nodes_in_every_state() {
 }
 
 #[test]
-#[ignore = "minutes; cargo test --release -p lastmeter-transport --test channel_establishment -- --ignored"]
+#[ignore = "minutes: make test-long"]
 fn e_19_larger_systems_in_every_state() {
     for (nodes, contracts, [losses, copies, again]) in [
         (3, &[LARGE, LARGE][..], [1, 1, 1]),

@@ -207,7 +207,7 @@ fn e_22_no_admitted_conforming_packet_is_ever_late() {
 }
 
 #[test]
-#[ignore = "100,000 sets, minutes; cargo test --release -p lastmeter-transport --test channels -- --ignored"]
+#[ignore = "100,000 sets, minutes: make test-long"]
 fn e_22_no_admitted_conforming_packet_is_ever_late_in_100_000_sets() {
     holds(0..50_000);
 }

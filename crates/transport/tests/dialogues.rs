@@ -1,8 +1,6 @@
 //! One end of a connection, told what arrives, and what it must say.
 
-mod common;
-
-use common::dialogue::{open, plain, play};
+use crate::common::dialogue::{open, plain, play};
 use lastmeter_base::Bytes;
 use lastmeter_transport::tcp::control::Kind;
 use lastmeter_transport::tcp::{Config, Lingering};

@@ -1,8 +1,6 @@
 //! One end of a connection that loses segments: what it sends again, and how much at once.
 
-mod common;
-
-use common::dialogue::{open, plain, play};
+use crate::common::dialogue::{open, plain, play};
 use lastmeter_transport::tcp::{Config, Recovery};
 
 #[test]

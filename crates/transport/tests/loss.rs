@@ -1,8 +1,6 @@
 //! Whatever the network does, every byte is delivered once and in order, and connections end.
 
-mod common;
-
-use common::{Weather, World};
+use crate::common::{Weather, World};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 use lastmeter_transport::tcp::control::Kind;
 use lastmeter_transport::tcp::{Config, Recovery};

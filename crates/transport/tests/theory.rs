@@ -1,8 +1,6 @@
 //! Formulas that a connection must follow.
 
-mod common;
-
-use common::{Weather, World};
+use crate::common::{Weather, World};
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_transport::tcp::control::{Acknowledged, Control, Cubic, Dctcp, Kind, Window};
 use lastmeter_transport::tcp::{Config, Rtt, State};

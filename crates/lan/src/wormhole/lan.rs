@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "a million worms; cargo test -p lastmeter-lan --release -- --ignored a_million_worms"]
+    #[ignore = "a million worms: make test-long"]
     fn a_million_worms_pass_without_a_deadlock() {
         for seed in 0..20 {
             let topology = Topology::random(seed, 12, 14);

@@ -42,7 +42,7 @@ fn equals_a_linear_scan_on_three_kinds_of_sets_d_34() {
 }
 
 #[test]
-#[ignore = "a minute: cargo test --release -p lastmeter-net --lib -- --ignored a_million_headers"]
+#[ignore = "a minute: make test-long"]
 fn equals_a_linear_scan_on_a_million_headers() {
     for kind in [ACCESS_LIST, FIREWALL, IP_CHAIN] {
         for count in [1_000, 10_000] {

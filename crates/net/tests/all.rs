@@ -1,0 +1,4 @@
+//! Elements of networks against formulas and real tables.
+
+mod full_table;
+mod theory;

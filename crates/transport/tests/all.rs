@@ -1,0 +1,12 @@
+//! Transport protocols against their standards, and channels against theirs.
+
+mod bbr;
+mod channel_establishment;
+mod channel_node;
+mod channels;
+mod common;
+mod dialogues;
+mod dialogues_of_loss;
+mod loss;
+mod theory;
+mod web;
