@@ -238,7 +238,7 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
 fn observed_sender_pauses() {
     let observation = observe("send", 2000, 0);
     is(observation.verdict.unwrap().limit, Limit::SenderApplication);
-    in_time!(observation.fractions.sender_application > 0.7);
+    in_time!(observation.fractions.sender_application > 0.7, "{:?}", observation.fractions);
 }
 
 fn observed_peer_sleeps() {

@@ -1,9 +1,7 @@
 //! Reproductions from end to end: what is selected, what comes of it, how it looks, what is refused.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use crate::golden;
-use lastmeter_repro::{Error, Options, Published, Report, Role, Shelf, Style, plan, run};
+use lastmeter_repro::{Error, Means, Options, Published, Report, Role, Shelf, Style, plan, run};
 use std::sync::OnceLock;
 
 const OPTIONS: Options = Options { seed: 1 };
@@ -38,7 +36,7 @@ fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
     planned.unwrap_err().to_string()
 }
 
-const TOML: &str = "experiments/cim-equations/experiment.toml";
+const TOML: &str = "experiments/cim-equations/repro.toml";
 const CSV: &str = "experiments/cim-equations/expected.csv";
 
 /// Rows that fall short, and why is in their experiments' READMEs.
@@ -80,14 +78,14 @@ fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
 /// Every network and discipline for a second: which rows hold then says nothing.
 #[test]
 fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
-    let text = include_str!("../../../experiments/qsdrr/experiment.toml");
+    let text = include_str!("../../../experiments/qsdrr/repro.toml");
     let short = ["40 s", "25 s"].iter().fold(text.to_owned(), |text, length| {
         let found = format!("value = \"{length}\"");
         assert!(text.contains(&found), "{found}");
         text.replace(&found, "value = \"1 s\"")
     });
     let mut shelf = Shelf::builtin();
-    shelf.insert("experiments/qsdrr/experiment.toml", &short);
+    shelf.insert("experiments/qsdrr/repro.toml", &short);
     let report = run(SLOW, &shelf, OPTIONS).unwrap();
     let later = report.sheets.iter().map(|sheet| sheet.later).sum::<u64>();
     assert_eq!((report.rows().count(), later), (43, 15));
@@ -252,19 +250,19 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             TOML,
             "title",
             "titel",
-            "experiment.toml:1:1: titel: a reproduction has no `titel`; did you mean `title`?",
+            "repro.toml:1:1: titel: a reproduction has no `titel`; did you mean `title`?",
         ),
         (
             TOML,
             "\"44 B\"",
             "44",
-            "experiment.toml:8:27: constants.small_message.value: `44` has no unit",
+            "repro.toml:8:27: constants.small_message.value: `44` has no unit",
         ),
         (
             TOML,
             "source = \"§5.1.3.1\"",
             "source = \"\"",
-            "experiment.toml:8:1: constants.small_message: nothing says where it comes from",
+            "repro.toml:8:1: constants.small_message: nothing says where it comes from",
         ),
         (
             TOML,
@@ -279,6 +277,80 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
     let mut wrong = Vec::new();
     for (path, from, to, message) in cases {
         let found = refusal(path, |text| text.replacen(from, to, 1));
+        wrong.extend((!found.contains(message)).then(|| format!("{from} -> {to}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `crates/repro/tests/reproduction`, with its `repro.toml` changed.
+fn sweep(from: &str, to: &str) -> Shelf {
+    let toml = include_str!("reproduction/repro.toml");
+    assert!(toml.contains(from), "{from}");
+    let mut shelf = Shelf::builtin();
+    for (file, text) in [
+        ("README.md", include_str!("reproduction/README.md")),
+        ("expected.csv", include_str!("reproduction/expected.csv")),
+        ("repro.toml", &toml.replacen(from, to, 1)),
+    ] {
+        shelf.insert(&format!("experiments/one-server/{file}"), text);
+    }
+    shelf
+}
+
+#[test]
+fn three_files_make_a_reproduction_without_code() {
+    let report = run("one-server", &sweep("", ""), OPTIONS).unwrap();
+    assert!(report.passes(), "{}", report.table(Style { width: 100, colour: false }));
+    let half = report.rows().next().unwrap();
+    assert_eq!(
+        (report.rows().count(), half.unit.as_str(), half.note.as_str()),
+        (3, "us", "1 / (1 - 0.5)")
+    );
+    assert_eq!(run("X-2", &sweep("", ""), OPTIONS).unwrap().rows().count(), 1);
+    let jobs = plan("one-server", &sweep("", "")).unwrap();
+    let plots = jobs[0].plots(OPTIONS, Means::PLAIN).unwrap();
+    assert_eq!(
+        plots[0].series[0].points,
+        [(0.5, half.measured.unwrap()), (0.8, report.rows().nth(1).unwrap().measured.unwrap())]
+    );
+}
+
+#[test]
+fn means_over_seeds_say_how_far_these_lie_apart() {
+    let report =
+        run("one-server", &sweep("[constants]", "seeds = [2, 3]\n[constants]"), OPTIONS).unwrap();
+    let one = run("one-server", &sweep("", ""), OPTIONS).unwrap();
+    let other = run("one-server", &sweep("", ""), Options { seed: OPTIONS.seed + 1 }).unwrap();
+    let first = |report: &Report| report.rows().next().unwrap().measured.unwrap();
+    assert_eq!(first(&report), (first(&one) + first(&other)) / 2.0);
+    let note = &report.rows().next().unwrap().note;
+    assert!(note.contains("; mean of 2 seeds: "), "{note}");
+}
+
+#[test]
+fn what_is_wrong_with_a_sweep_is_said_with_line_and_key() {
+    let cases = [
+        ("rising(queue.time)", "rising(queue.tim)", ":33:9: rows.value: there is no formula `tim`"),
+        ("rising(queue.time)", "rising(queue.time", ":33:27: rows.value: `)` is missing"),
+        ("rising(queue.time)", "rise(queue.time)", "there is no function `rise`"),
+        ("rising(queue.time)", "rising(queu.time)", "did you mean `queue`?"),
+        ("rising(queue.time)", "queue.time", "is no number"),
+        ("\"X-2\"", "\"X-3\"", "there is no published value `X-3/`"),
+        (
+            "$service s",
+            "$servic s",
+            "runs.queue.set: there is no constant, variable or formula `servic`",
+        ),
+        ("\"mm1\"", "\"mm2\"", ":15:14: runs.queue: there is no `mm2` in the folder"),
+        ("\"stages\"", "\"stage\"", "did you mean `stages`?"),
+        ("nodes.station", "nodes.statio", "did you mean `station`?"),
+        ("name = \"queue\"", "name = \"queue\"\nlike = \"queue\"", "`queue` is like itself"),
+        ("'paths/customers/", "'paths/customer/", "the ledger has no `customer`"),
+        ("service = {", "servic = {", "did you mean `servic`?"),
+    ];
+    let mut wrong = Vec::new();
+    for (from, to, message) in cases {
+        let found = run("one-server", &sweep(from, to), OPTIONS).unwrap_err().to_string();
         wrong.extend((!found.contains(message)).then(|| format!("{from} -> {to}: {found}")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

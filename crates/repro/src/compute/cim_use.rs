@@ -1,7 +1,6 @@
 //! The CIM as the end host used it: fragments through it, where it is best operated, and what the
 //! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
 
-use super::runs::File;
 use super::{Computed, Setting, Value};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Time};
@@ -10,16 +9,10 @@ use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
 use lastmeter_lab::library::Builtin;
 use lastmeter_lab::profile::device;
-use lastmeter_ledger::{Confidence, Ledger};
 
 const NAME: &str = "cim-in-use";
 /// Packets of a measurement; the document sends 12,000.
 const PACKETS: usize = 6_000;
-/// Lengths whose verdicts are asked for, and rates beyond what the CIM can send of them.
-const SMALL: u64 = 44;
-const SMALL_RATE: &str = "400 kbit/s";
-const LARGE: u64 = 65_536;
-const LARGE_RATE: &str = "32 Mbit/s";
 /// A packet's headers: §4.4.2 has no length; as in `end-platform`.
 const HEADERS: Bytes = Bytes(64);
 /// What a word is in Table 3.1.
@@ -50,8 +43,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(jitter(&bench));
     computed.extend(features(&bench));
     computed.extend(headers(&bench, setting.constants.get("copy")?));
-    computed.extend(verdicts(setting)?);
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// Table 3.1's DMA into the CIM beside Table 5.1's.
@@ -62,13 +54,9 @@ fn transfer(bench: &Bench) -> Vec<Computed> {
     };
     let per_word = |value| Value::Number(value, "ns/word");
     vec![
-        Computed::new("E-14", "CIM DMA, 2 KB transfer, by Table 5.1", per_word(word(2048))),
-        Computed::new("E-14", "CIM DMA, 4 KB transfer, by Table 5.1", per_word(word(4096))),
-        Computed::new(
-            "E-14",
-            "CIM DMA, mean of both, by Table 5.1",
-            per_word((word(2048) + word(4096)) / 2.0),
-        ),
+        Computed::row("E-14/cim-dma", per_word(word(2048))),
+        Computed::row("E-14/cim-dma-4", per_word(word(4096))),
+        Computed::row("E-14/cim-dma-mean", per_word((word(2048) + word(4096)) / 2.0)),
     ]
 }
 
@@ -111,29 +99,19 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
     let sizes = [512, 1024, 2048, 4096, 8192, 16_384];
     let packet = sizes.into_iter().take_while(flat).last().unwrap_or(0);
     vec![
-        Computed::new(
-            "E-28",
-            "the depth beyond which another gains little",
-            Value::Number(depth as f64, "packets"),
-        ),
-        Computed::new("E-28", "the longest packet whose latency is still flat", Bytes(packet)),
-        Computed::new(
-            "E-28",
-            "2 KB: gain of depth 2 that Eqs 5.2 and 5.5 allow",
+        Computed::row("E-28/depth-beyond", Value::Number(depth as f64, "packets")),
+        Computed::row("E-28/longest-packet", Bytes(packet)),
+        Computed::row(
+            "E-28/2-kb",
             Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent"),
         ),
-        Computed::new(
-            "E-28",
-            "from 4 KB on a third gains little",
+        Computed::row(
+            "E-28/4-kb",
             Value::Holds([4096, 8192, 16_384].iter().all(|&len| {
                 bench.rate(&bench.cim, len, 3) / bench.rate(&bench.cim, len, 2) - 1.0 < NO_GAIN
             })),
         ),
-        Computed::new(
-            "E-27",
-            "2 KB: gain of depth 2 beside that of depth 3",
-            Value::Holds(gains[0] > 3.0 * gains[1]),
-        ),
+        Computed::row("E-27", Value::Holds(gains[0] > 3.0 * gains[1])),
     ]
 }
 
@@ -163,33 +141,19 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
     let frames = bench.cim.network.per_frame * 16_384u64.div_ceil(bench.cim.network.frame.0);
     let least = (bench.cim.transfer_time(Bytes(16_384)) + frames).as_secs_f64();
     vec![
-        Computed::new("E-33", "16 KB whole, depth 2", megabytes(whole)),
-        Computed::new(
-            "E-33",
-            "16 KB whole, all of F_overhead hidden",
-            megabytes(16_384e-6 / least),
-        ),
-        Computed::new("E-33", "16 KB in fragments of 4 KB", megabytes(four)),
-        Computed::new(
-            "E-33",
-            "throughput hardly depends on the message, once in fragments",
+        Computed::row("E-33/16-kb", megabytes(whole)),
+        Computed::row("E-33/16-kb-whole", megabytes(16_384e-6 / least)),
+        Computed::row("E-33/16-kb-fragments", megabytes(four)),
+        Computed::row(
+            "E-33/throughput",
             Value::Holds(settled(1024) && settled(2048) && settled(4096)),
         ),
-        Computed::new(
-            "E-33",
-            "from 1 to 2 KB gains more than from 2 to 4 KB",
-            Value::Holds(two / one > four / two && four > two),
-        ),
-        Computed::new(
-            "E-33",
-            "latency rises with the message",
+        Computed::row("E-33/1-2", Value::Holds(two / one > four / two && four > two)),
+        Computed::row(
+            "E-33/latency-rises",
             Value::Holds(latencies.windows(2).all(|pair| pair[1] > pair[0])),
         ),
-        Computed::new(
-            "E-34",
-            "saturation with 2 KB, depth 2",
-            Value::Number(bench.fragmented(8192, 2048).0, "packets/s"),
-        ),
+        Computed::row("E-34", Value::Number(bench.fragmented(8192, 2048).0, "packets/s")),
     ]
 }
 
@@ -209,24 +173,14 @@ fn jitter(bench: &Bench) -> Vec<Computed> {
     let unchanged = |len| deeper(len).iter().all(|change| change.abs() < UNCHANGED);
     let grows = |&len: &u64| deeper(len).iter().any(|&change| change > UNCHANGED);
     vec![
-        Computed::new(
-            "E-73",
-            "4 KB: jitter virtually unchanged from depth 1 to 4",
-            Value::Holds(unchanged(4096)),
-        ),
-        Computed::new(
-            "E-73",
-            "1 KB: jitter virtually unchanged from depth 1 to 4",
-            Value::Holds(unchanged(1024)),
-        ),
-        Computed::new(
-            "E-73",
-            "jitter grows with depth at no size, as on END and not on the CIM",
+        Computed::row("E-73/4-kb", Value::Holds(unchanged(4096))),
+        Computed::row("E-73/1-kb", Value::Holds(unchanged(1024))),
+        Computed::row(
+            "E-73/jitter-grows",
             Value::Holds(![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
         ),
-        Computed::new(
+        Computed::row(
             "E-74",
-            "the simple interface has less jitter, for small messages most",
             Value::Holds(less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
         ),
     ]
@@ -296,27 +250,11 @@ fn features(bench: &Bench) -> Vec<Computed> {
     let simple = urgent(&bench.cim.with_simple_interface(), even);
     let base = urgent(&bench.cim, even);
     vec![
-        Computed::new(
-            "E-29",
-            "a simpler interface shortens the access to the network",
-            Value::Holds(simple.0 < base.0),
-        ),
-        Computed::new("E-29", "a limited depth bounds it", Value::Holds(shallow.1 < deep.1 / 2.0)),
-        Computed::new(
-            "E-29",
-            "a queue of its own insulates what is urgent",
-            Value::Holds(queues.0 < deep.0 / 2.0),
-        ),
-        Computed::new(
-            "E-29",
-            "a transfer that can be interrupted, still more",
-            Value::Holds(first.0 < queues.0),
-        ),
-        Computed::new(
-            "E-30",
-            "the bus in the scheduler's order: urgent packets are sooner sent",
-            Value::Holds(by_date.0 < deep.0 / 2.0),
-        ),
+        Computed::row("E-29/simpler-interface", Value::Holds(simple.0 < base.0)),
+        Computed::row("E-29/limited-depth", Value::Holds(shallow.1 < deep.1 / 2.0)),
+        Computed::row("E-29/queue-own", Value::Holds(queues.0 < deep.0 / 2.0)),
+        Computed::row("E-29/transfer-can", Value::Holds(first.0 < queues.0)),
+        Computed::row("E-30", Value::Holds(by_date.0 < deep.0 / 2.0)),
     ]
 }
 
@@ -329,78 +267,5 @@ fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
     apart.buffers.separate_headers = true;
     let mean =
         |card: &Description| run(card, Bytes(4096), (1, 1000), Variation::None, bench.seed).mean;
-    vec![Computed::new(
-        "E-42",
-        "4 KB: what headers in buffers of their own save",
-        mean(&together).saturating_sub(mean(&apart)),
-    )]
-}
-
-/// The CIM as a node of a network, with more than it can send.
-const SATURATED: File = File {
-    name: NAME,
-    text: include_str!("../../../../experiments/cim-in-use/saturated.toml"),
-    collecting: true,
-    tracing: false,
-};
-
-/// What the ledger says limits it, and what each improvement brings there.
-fn verdicts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    if !setting.wants("E-76") {
-        return Ok(Vec::new());
-    }
-    let of = |len: u64, rate: &str, more: &[&str]| {
-        let mut sets = vec![
-            format!("traffic.messages.constant.size={len} B"),
-            format!("traffic.messages.constant.rate={rate}"),
-        ];
-        sets.extend(more.iter().map(|&set| set.to_owned()));
-        SATURATED.explained(&sets, setting.means.parallel)
-    };
-    let goodput = |len: u64, rate: &str, set: &str| -> Result<f64, Error> {
-        let found = SATURATED.run(&[
-            format!("traffic.messages.constant.size={len} B"),
-            format!("traffic.messages.constant.rate={rate}"),
-            set.to_owned(),
-        ])?;
-        Ok(found.count("card", "sent")? as f64)
-    };
-    let (small, large) = (of(SMALL, SMALL_RATE, &[])?, of(LARGE, LARGE_RATE, &[])?);
-    let named = |ledger: &Ledger| ledger.verdict.as_ref().and_then(|v| v.resource.clone());
-    let first_two = |ledger: &Ledger| {
-        let next = ledger.verdict.as_ref().and_then(|verdict| verdict.runner_up.clone());
-        let mut both: Vec<String> = named(ledger).into_iter().chain(next).collect();
-        both.sort();
-        both
-    };
-    let gain = |len, rate, set| -> Result<f64, Error> {
-        let base = goodput(len, rate, "nodes.card.adapter.banks=1")?;
-        Ok(goodput(len, rate, set)? / base - 1.0)
-    };
-    let (interface, banks) =
-        ("nodes.card.adapter.simple-interface=true", "nodes.card.adapter.banks=2");
-    let by = |len, rate| -> Result<[f64; 2], Error> {
-        Ok([gain(len, rate, interface)?, gain(len, rate, banks)?])
-    };
-    let (at_small, at_large) = (by(SMALL, SMALL_RATE)?, by(LARGE, LARGE_RATE)?);
-    Ok(vec![
-        Computed::new(
-            "E-76",
-            "64 KB: the ledger names the transfer",
-            Value::Holds(named(&large).as_deref() == Some("card.transfer")),
-        ),
-        Computed::new(
-            "E-76",
-            "44 B: the ledger names the interface and the network's set-up, close together",
-            Value::Holds(
-                first_two(&small) == ["card.interface", "card.network"]
-                    && small.verdict.as_ref().is_some_and(|v| v.confidence != Confidence::High),
-            ),
-        ),
-        Computed::new(
-            "E-76",
-            "of the improvements the interface helps at 44 B, the banks at 64 KB",
-            Value::Holds(at_small[0] > 5.0 * at_small[1] && at_large[1] > 5.0 * at_large[0]),
-        ),
-    ])
+    vec![Computed::row("E-42", mean(&together).saturating_sub(mean(&apart)))]
 }
