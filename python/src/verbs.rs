@@ -7,7 +7,7 @@ use crate::watched::{threads, watched};
 use lastmeter::route::Tables;
 use lastmeter::world::Disk;
 use lastmeter_base::{Bytes, Quantity};
-use lastmeter_lab::kinds as pages;
+use lastmeter_lab::kinds::{self as pages, Registry};
 use lastmeter_lab::run::{Crew, Watch};
 use lastmeter_live::{calibrate as measure, worker};
 use pyo3::prelude::*;
@@ -33,7 +33,7 @@ pub(crate) fn experiments() -> Vec<String> {
 #[pyo3(signature = (name=None))]
 pub(crate) fn kinds<'py>(py: Python<'py>, name: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     match name {
-        None => loads(py, &pages::list_json().to_string())?.get_item("kinds"),
+        None => loads(py, &Registry::builtin().list_json().to_string())?.get_item("kinds"),
         Some(name) => loads(py, &pages::page_json(page(py, name)?).to_string()),
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn kinds_text(py: Python<'_>, name: &str) -> PyResult<String> {
 }
 
 fn page(py: Python<'_>, name: &str) -> PyResult<&'static lastmeter_base::kind::Page> {
-    pages::find(name).map_err(|near| {
+    Registry::builtin().find(name).map_err(|near| {
         let hint = match near {
             Some(near) => format!("did you mean `{}`?", near.name),
             None => "`kinds()` lists them all".to_owned(),

@@ -10,7 +10,39 @@
 //! A page is in the file of the kind that it describes, so that the two change together.
 
 use crate::{Bytes, Draw, Duration, PerByte, Rate};
+use std::any::Any;
 use std::collections::BTreeMap;
+
+/// A kind that experiments can name: a line of the registry.
+pub struct Kind {
+    /// What it is.
+    pub page: &'static Page,
+    /// Whether values that each fit their parameters fit each other: [`always`], for most.
+    pub fit: fn(&Values) -> Result<(), Misfit>,
+    /// What makes one, of the type that its family asks for; `&()` for what is only read.
+    pub maker: &'static (dyn Any + Send + Sync),
+}
+
+impl Kind {
+    /// A kind whose values fit each other whatever they are.
+    pub const fn new(page: &'static Page, maker: &'static (dyn Any + Send + Sync)) -> Kind {
+        Kind { page, fit: always, maker }
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.page.name)
+    }
+}
+
+/// For kinds whose values fit each other whatever they are.
+///
+/// # Errors
+/// None.
+pub fn always(_values: &Values) -> Result<(), Misfit> {
+    Ok(())
+}
 
 /// The description of a kind.
 #[derive(Debug)]
@@ -259,8 +291,25 @@ pub enum Value {
 pub struct Nested {
     /// Which kind.
     pub page: &'static Page,
+    maker: &'static (dyn Any + Send + Sync),
     /// Its parameters.
     pub values: Values,
+}
+
+impl Nested {
+    /// A kind with parameters that fit it.
+    pub fn new(kind: &Kind, values: Values) -> Nested {
+        Nested { page: kind.page, maker: kind.maker, values }
+    }
+
+    /// What makes one.
+    ///
+    /// Panics where that is of another type than those of its family are: decoding puts each kind only
+    /// where its family is asked for.
+    pub fn maker<T: Any>(&self) -> &'static T {
+        let maker = self.maker.downcast_ref();
+        maker.unwrap_or_else(|| panic!("`{}` cannot be made here", self.page.name))
+    }
 }
 
 impl PartialEq for Nested {

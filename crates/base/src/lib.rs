@@ -10,7 +10,7 @@ mod packet;
 mod prefetch;
 mod random;
 mod rate;
-mod text;
+pub mod text;
 mod time;
 
 pub use bytes::Bytes;

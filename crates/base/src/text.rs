@@ -254,6 +254,22 @@ pub(crate) fn write_significant(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::
     }
 }
 
+/// Control characters would move the cursor of a terminal; each becomes as many bytes of space.
+pub fn printable(c: char) -> char {
+    match c {
+        c if c.is_ascii_control() => ' ',
+        c if c.is_control() => '\u{a0}',
+        c => c,
+    }
+}
+
+/// A text of the user's as it stands in a message.
+pub fn shorten(text: &str) -> String {
+    const SHOWN_MAX: usize = 60;
+    let shown: String = text.chars().take(SHOWN_MAX).map(printable).collect();
+    if text.chars().nth(SHOWN_MAX).is_some() { format!("{shown}...") } else { shown }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

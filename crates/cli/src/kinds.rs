@@ -2,9 +2,10 @@
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_lab::historic;
+use lastmeter_lab::kinds::{self, Registry};
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
-use lastmeter_lab::{kinds, schema};
+use lastmeter_lab::schema;
 
 /// Print the reference of what experiments can contain, generated from the code.
 #[derive(clap::Args)]
@@ -47,9 +48,9 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return Ok(Ended::Done);
     }
     match &arguments.name {
-        None if common.json => output::print(&format!("{:#}", kinds::list_json())),
+        None if common.json => output::print(&format!("{:#}", Registry::builtin().list_json())),
         None => {
-            output::print(&kinds::list_text());
+            output::print(&Registry::builtin().list_text());
             let adapters = Builtin.names(device::FOLDER).join(", ");
             output::print(&format!("Adapters in five sections, also drawn: {adapters}\n"));
         }
@@ -65,11 +66,13 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             let text = device::read(name, &Builtin).and_then(|card| device::verilog(&card));
             output::print(&text.map_err(Complaint)?);
         }
-        Some(name) if kinds::find(name).is_err() && is_adapter(name) => {
+        Some(name) if Registry::builtin().find(name).is_err() && is_adapter(name) => {
             output::print(&device::page(name, &Builtin).map_err(Complaint)?);
         }
         Some(name) => {
-            let page = kinds::find(name).map_err(|near| unknown(name, near.map(|p| p.name)))?;
+            let page = Registry::builtin()
+                .find(name)
+                .map_err(|near| unknown(name, near.map(|p| p.name)))?;
             match common.json {
                 true => output::print(&format!("{:#}", kinds::page_json(page))),
                 false => output::print(&kinds::page_text(page)),

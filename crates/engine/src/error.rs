@@ -23,6 +23,8 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// A node does not fit where it stands: says why, for whoever described it.
+    Misfit(String),
     /// Events continued without end at one instant; the named element was the last to act.
     NoProgress {
         /// The instant.
@@ -71,6 +73,7 @@ impl fmt::Display for Error {
                 write!(f, "output {port} of `{element}` is connected twice")
             }
             Error::TooLarge { what, limit } => write!(f, "more than {limit} {what}"),
+            Error::Misfit(found) => f.write_str(found),
             Error::NoProgress { at, element, handlers } => write!(
                 f,
                 "no progress: {handlers} handlers ran at {at} without time advancing; \
@@ -96,3 +99,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<String> for Error {
+    fn from(found: String) -> Error {
+        Error::Misfit(found)
+    }
+}

@@ -30,6 +30,7 @@ mod parallel;
 mod rounds;
 mod run;
 mod series;
+pub mod site;
 mod trace;
 mod world;
 

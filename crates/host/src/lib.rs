@@ -23,3 +23,7 @@ pub mod port_processor;
 pub mod profile;
 pub mod receive;
 pub mod resource;
+
+/// Every node of this crate that experiments can name.
+pub static NODES: &[lastmeter_base::kind::Kind] =
+    &[port_processor::kind::KIND, adapter::element::KIND];

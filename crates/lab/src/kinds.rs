@@ -1,85 +1,106 @@
-//! Every kind that experiments can name, and the page that is printed for one.
+//! The registry: every kind that experiments can name, and the page that is printed for one.
+//!
+//! ```text
+//! experiment, host, net, lan, host, transport: a table each --> Registry <-- with(&KIND)
+//!                                                                  |
+//!    decoding, checking, building, the schema, `lastmeter kinds`, the manual: all ask here
+//! ```
 
 use crate::build::host;
 use crate::document::nearest;
 use crate::experiment::pages;
 use crate::profile;
-use lastmeter_base::kind::{Fallback, Family, Misfit, Nested, Page, Param, ParamKind};
-use lastmeter_host::adapter::element as adapter;
-use lastmeter_host::{port_processor, receive};
-use lastmeter_lan::fabric::{fat_tree, network as fabric};
-use lastmeter_lan::preempt::element as adu_link;
-use lastmeter_lan::stripe;
-use lastmeter_lan::timed_token::element as ring;
-use lastmeter_lan::vunet;
-use lastmeter_lan::wormhole::element as wormhole;
-use lastmeter_net::{forwarder, impair, queue, sar, server, traffic};
-use lastmeter_transport::{channel, tcp};
+use lastmeter_base::kind::{Fallback, Family, Kind, Page, Param, ParamKind};
+use lastmeter_host::receive;
+use lastmeter_net::{impair, queue, traffic};
 
-/// The kinds of nodes.
-const NODES: &[&Page] = &[
-    host::PAGE,
-    forwarder::PAGE,
-    server::PAGE,
-    ring::PAGE,
-    fabric::PAGE,
-    fat_tree::PAGE,
-    vunet::element::SWITCH,
-    vunet::element::LINK,
-    vunet::element::BRIDGE,
-    vunet::element::ZEBRA,
-    stripe::element::PAGE,
-    sar::PAGE,
-    wormhole::PAGE,
-    adu_link::PAGE,
-    port_processor::kind::PAGE,
-    adapter::PAGE,
+/// Every kind of this program, by family and in the order in which lists of them are shown.
+static TABLES: &[&[Kind]] = &[
+    pages::KINDS,
+    host::KINDS,
+    lastmeter_net::NODES,
+    lastmeter_lan::NODES,
+    lastmeter_host::NODES,
+    profile::pages::KINDS,
+    impair::KINDS,
+    queue::KINDS,
+    traffic::KINDS,
+    lastmeter_transport::TRAFFIC,
+    lastmeter_lan::TRAFFIC,
+    receive::kind::KINDS,
 ];
 
-/// Every kind, by family.
-pub fn all() -> impl Iterator<Item = &'static Page> {
-    let queues = queue::KINDS.iter().map(|kind| kind.page);
-    let traffics = traffic::KINDS.iter().map(|kind| kind.page);
-    let impairments = impair::KINDS.iter().map(|kind| kind.page);
-    let parts = pages::ALL.iter().chain(NODES).chain(profile::pages::ALL).copied();
-    let traffics = traffics.chain([tcp::kind::PAGE, channel::kind::PAGE, vunet::viewer::PAGE]);
-    let receptions = receive::kind::KINDS.iter().map(|kind| kind.page);
-    parts.chain(impairments).chain(queues).chain(traffics).chain(receptions)
+/// The kinds that experiments can name: those of this program, and more.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    more: Vec<&'static Kind>,
 }
 
-/// Every kind of one family.
-pub fn family(family: Family) -> impl Iterator<Item = &'static Page> {
-    all().filter(move |page| page.family == family)
-}
+static BUILTIN: Registry = Registry { more: Vec::new() };
 
-/// A kind of a family by its name.
-pub(crate) fn in_family(family: Family, name: &str) -> Option<&'static Page> {
-    all().find(|page| page.family == family && page.name == name)
-}
-
-/// Whether the values of a kind, each of which fits its parameter, fit each other.
-pub(crate) fn fit(kind: &Nested) -> Result<(), Misfit> {
-    match kind.page.family {
-        Family::Queue => queue::fit(kind),
-        Family::Reception => receive::kind::fit(kind),
-        Family::Node if kind.values.has("reception") && kind.values.has("profile") => {
-            let found = "a host with a profile says there how it receives".to_owned();
-            Err(Misfit::new("reception", found, "leave out `profile` or `reception`"))
-        }
-        _ => Ok(()),
+impl Registry {
+    /// Those of this program.
+    pub fn builtin() -> &'static Registry {
+        &BUILTIN
     }
-}
 
-/// A kind by its name.
-///
-/// # Errors
-/// The kind that was probably meant, if one is near enough.
-pub fn find(name: &str) -> Result<&'static Page, Option<&'static Page>> {
-    let lower = name.to_lowercase();
-    all().find(|page| page.name == lower).ok_or_else(|| {
-        let near = nearest(name, all().map(|page| page.name));
-        near.and_then(|near| all().find(|page| page.name == near))
-    })
+    /// The same and one more, whose name no other of its family has.
+    #[must_use]
+    pub fn with(mut self, kind: &'static Kind) -> Registry {
+        self.more.push(kind);
+        self
+    }
+
+    /// Every kind, by family.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static Kind> {
+        TABLES.iter().copied().flatten().chain(self.more.iter().copied())
+    }
+
+    /// Every kind's page.
+    pub fn all(&self) -> impl Iterator<Item = &'static Page> {
+        self.kinds().map(|kind| kind.page)
+    }
+
+    /// Every kind of one family.
+    pub fn family(&self, family: Family) -> impl Iterator<Item = &'static Kind> {
+        self.kinds().filter(move |kind| kind.page.family == family)
+    }
+
+    /// A kind of a family by its name.
+    pub(crate) fn in_family(&self, family: Family, name: &str) -> Option<&'static Kind> {
+        self.family(family).find(|kind| kind.page.name == name)
+    }
+
+    /// A kind by its name.
+    ///
+    /// # Errors
+    /// The kind that was probably meant, if one is near enough.
+    pub fn find(&self, name: &str) -> Result<&'static Page, Option<&'static Page>> {
+        let lower = name.to_lowercase();
+        self.all().find(|page| page.name == lower).ok_or_else(|| {
+            let near = nearest(name, self.all().map(|page| page.name));
+            near.and_then(|near| self.all().find(|page| page.name == near))
+        })
+    }
+
+    /// All kinds with their sentences, by family.
+    pub fn list_text(&self) -> String {
+        let mut pages: Vec<&Page> = self.all().collect();
+        pages.sort_by_key(|page| (page.family, page.name));
+        let mut text = String::new();
+        for family in pages.chunk_by(|a, b| a.family == b.family) {
+            text += &format!("{}\n", family[0].family.name());
+            let rows = family.iter().map(|page| [page.name.to_owned(), page.what.to_owned()]);
+            text += &table(rows.collect());
+        }
+        text + "\n`lastmeter kinds NAME` says more.\n"
+    }
+
+    /// All kinds for programs.
+    pub fn list_json(&self) -> serde_json::Value {
+        let kinds: Vec<_> = self.all().map(page_json).collect();
+        serde_json::json!({ "schema": "lastmeter.kinds/1", "kinds": kinds })
+    }
 }
 
 /// The page of a kind: a sentence, its ports, parameters, source, deviations, counters, an example,
@@ -111,19 +132,6 @@ pub fn page_text(page: &Page) -> String {
     text + &format!("\nWritten in {} at line {}.\n", page.place.file, page.place.line)
 }
 
-/// All kinds with their sentences, by family.
-pub fn list_text() -> String {
-    let mut pages: Vec<&Page> = all().collect();
-    pages.sort_by_key(|page| (page.family, page.name));
-    let mut text = String::new();
-    for family in pages.chunk_by(|a, b| a.family == b.family) {
-        text += &format!("{}\n", family[0].family.name());
-        let rows = family.iter().map(|page| [page.name.to_owned(), page.what.to_owned()]);
-        text += &table(rows.collect());
-    }
-    text + "\n`lastmeter kinds NAME` says more.\n"
-}
-
 /// A kind for programs.
 pub fn page_json(page: &Page) -> serde_json::Value {
     let params: Vec<_> = page
@@ -153,12 +161,6 @@ pub fn page_json(page: &Page) -> serde_json::Value {
         "file": page.place.file,
         "line": page.place.line,
     })
-}
-
-/// All kinds for programs.
-pub fn list_json() -> serde_json::Value {
-    let kinds: Vec<_> = all().map(page_json).collect();
-    serde_json::json!({ "schema": "lastmeter.kinds/1", "kinds": kinds })
 }
 
 /// A parameter in words: its name, what may be written, what holds otherwise, what it means.

@@ -2,6 +2,7 @@
 
 pub use lastmeter_net::tap::Output;
 
+use crate::kinds::Registry;
 use include_dir::{Dir, include_dir};
 use std::io::Read;
 
@@ -21,6 +22,11 @@ pub trait Library: Sync {
 
     /// The names of the profiles of `folder`, sorted.
     fn names(&self, folder: &str) -> Vec<String>;
+
+    /// The kinds that experiments can name.
+    fn kinds(&self) -> &Registry {
+        Registry::builtin()
+    }
 
     /// Where what crosses `link` is to be written, the first time that this is asked; `None` where
     /// nobody wants it. A run again with something changed thus writes nothing.

@@ -1,6 +1,6 @@
 //! The reference manual as one page: everything that experiments can name, made from the code.
 
-use crate::kinds;
+use crate::kinds::{self, Registry};
 use crate::library::{Builtin, Library};
 use crate::profile::device;
 use lastmeter_base::kind::Page;
@@ -17,7 +17,7 @@ use lastmeter_ledger::html::{begin, end, escape, table};
 /// # Ok::<(), String>(())
 /// ```
 pub fn render() -> Result<String, String> {
-    let mut pages: Vec<&Page> = kinds::all().collect();
+    let mut pages: Vec<&Page> = Registry::builtin().all().collect();
     pages.sort_by_key(|page| (page.family, page.name));
     let mut out = begin("What experiments can say");
     out.push_str("<header>\n<h1>What experiments can say</h1>\n</header>\n<main>\n");
@@ -49,7 +49,7 @@ pub fn render() -> Result<String, String> {
         ));
     }
     out.push_str("</main>\n");
-    end(&mut out, "kinds", &kinds::list_json().to_string());
+    end(&mut out, "kinds", &Registry::builtin().list_json().to_string());
     Ok(out)
 }
 
@@ -114,14 +114,17 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Builtin, Library, device, kinds, render};
+    use super::{Builtin, Library, Registry, device, render};
 
     #[test]
     fn the_manual_has_every_kind_once_and_asks_nothing_of_the_network() {
         let manual = render().expect("bundled adapters can be read");
         let adapters = Builtin.names(device::FOLDER).len();
-        assert_eq!(manual.matches("<h2>").count() - 1, kinds::all().count() + adapters);
-        for page in kinds::all() {
+        assert_eq!(
+            manual.matches("<h2>").count() - 1,
+            Registry::builtin().all().count() + adapters
+        );
+        for page in Registry::builtin().all() {
             let id = format!("id=\"{}\"", super::anchor(page));
             assert_eq!(manual.matches(&id).count(), 1, "{id}");
         }

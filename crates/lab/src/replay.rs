@@ -2,7 +2,7 @@
 
 use lastmeter_base::kind::{PACKET_MAX, TIME_MAX};
 use lastmeter_base::{Bytes, Duration};
-use lastmeter_net::traffic::Records;
+use lastmeter_engine::site::Records;
 use lastmeter_wire::capture::{Reader, Record};
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};

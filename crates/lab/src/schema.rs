@@ -5,13 +5,16 @@
 
 use crate::document::value_or_text_json;
 use crate::experiment::pages;
-use crate::kinds;
+use crate::kinds::Registry;
 use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 use serde_json::{Map, Value, json};
 
-/// The schema of experiment files.
-pub fn experiment() -> Value {
+/// The schema of experiment files that can name these kinds.
+pub fn experiment(registry: &Registry) -> Value {
+    let table = |what: &str, params: &[Param], family: Option<Family>| {
+        table(registry, what, params, family)
+    };
     let mut root = table(pages::EXPERIMENT.what, pages::EXPERIMENT.params, None);
     let mut node = table(pages::NODE.what, pages::NODE.params, Some(Family::Node));
     node["description"] = json!("A node, or several that are alike.");
@@ -47,11 +50,11 @@ pub fn experiment() -> Value {
 
 /// The schema as the committed file has it.
 pub fn text() -> String {
-    format!("{:#}\n", experiment())
+    format!("{:#}\n", experiment(Registry::builtin()))
 }
 
 /// A table with these parameters, and, of a family, exactly one kind.
-fn table(what: &str, params: &[Param], family: Option<Family>) -> Value {
+fn table(registry: &Registry, what: &str, params: &[Param], family: Option<Family>) -> Value {
     let mut properties: Map<String, Value> =
         params.iter().map(|param| (param.name.to_owned(), parameter(param))).collect();
     let required = params.iter().filter(|param| param.default == Fallback::Required);
@@ -63,11 +66,11 @@ fn table(what: &str, params: &[Param], family: Option<Family>) -> Value {
         "additionalProperties": false,
     });
     if let Some(family) = family {
-        let kinds: Vec<&Page> = kinds::family(family).collect();
+        let kinds: Vec<&Page> = registry.family(family).map(|kind| kind.page).collect();
         let one = kinds.iter().map(|page| json!({ "required": [page.name] }));
         schema["oneOf"] = one.collect();
         for page in kinds {
-            properties.insert(page.name.to_owned(), table(page.what, page.params, None));
+            properties.insert(page.name.to_owned(), table(registry, page.what, page.params, None));
         }
     }
     schema["properties"] = Value::Object(properties);

@@ -7,18 +7,19 @@ use lastmeter_base::kind::{Fallback, Family, Page};
 use lastmeter_engine::VirtualClock;
 use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::kinds::{self, Registry};
 use lastmeter_lab::library::Builtin;
-use lastmeter_lab::{kinds, profile, schema};
+use lastmeter_lab::{profile, schema};
 
 #[test]
 fn every_example_parses_builds_and_runs() {
-    for page in kinds::all() {
+    for page in Registry::builtin().all() {
         let shown = |problems: Vec<lastmeter_lab::document::Problem>| {
             let lines: Vec<String> = problems.iter().map(|problem| problem.render(false)).collect();
             format!("the example of {}:\n{}", page.name, lines.join("\n"))
         };
         if page.name == "adapter-profile" {
-            let host = kinds::find("host-profile").unwrap().example.as_bytes();
+            let host = Registry::builtin().find("host-profile").unwrap().example.as_bytes();
             let host = profile::host("host.toml", host, &Builtin).map_err(shown).unwrap();
             let text = page.example.as_bytes();
             let adapter = profile::adapter("example.toml", text, &host, &Builtin);
@@ -45,12 +46,12 @@ fn every_example_parses_builds_and_runs() {
 
 #[test]
 fn every_name_is_used_once_and_every_sentence_ends() {
-    let mut names: Vec<&str> = kinds::all().map(|page: &Page| page.name).collect();
+    let mut names: Vec<&str> = Registry::builtin().all().map(|page: &Page| page.name).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
-    for page in kinds::all() {
+    for page in Registry::builtin().all() {
         assert!(page.what.ends_with('.'), "{}", page.name);
         let whole =
             ["experiment", "host-profile", "adapter-profile", "stages"].contains(&page.name);
@@ -67,11 +68,11 @@ fn every_name_is_used_once_and_every_sentence_ends() {
 
 #[test]
 fn a_name_that_is_nearly_right_finds_what_was_meant() {
-    assert_eq!(kinds::find("drop-tail").unwrap().name, "drop-tail");
-    assert_eq!(kinds::find("Token-Bucket").unwrap().name, "token-bucket");
-    assert_eq!(kinds::find("droptail").unwrap_err().unwrap().name, "drop-tail");
-    assert_eq!(kinds::find("zebra").unwrap().name, "zebra");
-    assert!(kinds::find("xylophone").unwrap_err().is_none());
+    assert_eq!(Registry::builtin().find("drop-tail").unwrap().name, "drop-tail");
+    assert_eq!(Registry::builtin().find("Token-Bucket").unwrap().name, "token-bucket");
+    assert_eq!(Registry::builtin().find("droptail").unwrap_err().unwrap().name, "drop-tail");
+    assert_eq!(Registry::builtin().find("zebra").unwrap().name, "zebra");
+    assert!(Registry::builtin().find("xylophone").unwrap_err().is_none());
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn the_page_of_a_kind_says_all_that_is_known_of_it() {
 
 /// Without the line, which moves with every edit of the file.
 fn page(name: &str) -> String {
-    let text = kinds::page_text(kinds::find(name).unwrap());
+    let text = kinds::page_text(Registry::builtin().find(name).unwrap());
     let (text, place) = text.trim_end().rsplit_once('\n').unwrap();
     let file = place.split_once(" at line ").unwrap().0;
     format!("{text}\n{file}\n")

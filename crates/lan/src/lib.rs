@@ -14,3 +14,22 @@ pub mod stripe;
 pub mod timed_token;
 pub mod vunet;
 pub mod wormhole;
+
+use lastmeter_base::kind::Kind;
+
+/// Every node of this crate that experiments can name.
+pub static NODES: &[Kind] = &[
+    timed_token::element::KIND,
+    fabric::network::KIND,
+    fabric::fat_tree::KIND,
+    vunet::element::SWITCH_KIND,
+    vunet::element::LINK_KIND,
+    vunet::element::BRIDGE_KIND,
+    vunet::element::ZEBRA_KIND,
+    stripe::element::KIND,
+    wormhole::element::KIND,
+    preempt::element::KIND,
+];
+
+/// Every kind of traffic.
+pub static TRAFFIC: &[Kind] = &[vunet::viewer::KIND];

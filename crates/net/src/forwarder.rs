@@ -8,9 +8,10 @@
 //!
 //! It takes no time; where forwarding costs something, a server or a host stands before it.
 
-use lastmeter_base::kind::{Family, Page};
+use lastmeter_base::kind::{Family, Kind, Page, Values};
 use lastmeter_base::{NodeId, Packet, here};
-use lastmeter_engine::{Context, Element, PortId, Report};
+use lastmeter_engine::site::{Inputs, NodeKind, Output, Outputs, Ports, Site};
+use lastmeter_engine::{Context, Element, ElementId, Error, PortId, Report};
 
 /// How experiments describe it.
 pub const PAGE: &Page = &Page {
@@ -42,6 +43,29 @@ constant = { rate = "100 Mbit/s", size = "1500 B" }
     place: here!(),
 };
 
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(_values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let (element, outputs) = add(site, site.name.to_owned())?;
+    Ok(Ports { inputs: Inputs::One((element, PortId(0))), outputs: Outputs::Each(outputs) })
+}
+
+/// Adds a forwarder for a node's links, under this name: its output to each neighbour.
+///
+/// # Errors
+/// If the name is taken or the graph is full.
+pub fn add(site: &mut Site<'_>, name: String) -> Result<(ElementId, Vec<Output>), Error> {
+    let leads_to = site.leads_to();
+    let port = |neighbour: usize| leads_to.binary_search(&neighbour).ok();
+    let routes = site.routes.iter();
+    let forwarder = Forwarder::to(routes.filter_map(|&(to, by)| Some((to, port(by)?))));
+    let element = site.graph.add(name, forwarder)?;
+    // Who nothing leads to is not joined to any output.
+    let output = |neighbour| (element, PortId(port(neighbour).unwrap_or(leads_to.len()) as u16));
+    Ok((element, (0..site.neighbours.len()).map(output).collect()))
+}
+
 /// Forwards by destination.
 pub struct Forwarder {
     /// The output for each destination, by [`NodeId`].
@@ -53,6 +77,17 @@ impl Forwarder {
     /// A forwarder with the given table: entry `n` is the output towards node `n`.
     pub fn new(table: Vec<Option<PortId>>) -> Forwarder {
         Forwarder { table, forwarded: 0 }
+    }
+
+    /// A forwarder by the output towards each destination.
+    pub fn to(routes: impl IntoIterator<Item = (NodeId, usize)>) -> Forwarder {
+        let mut table = Vec::new();
+        for (destination, port) in routes {
+            let entry = destination.0 as usize;
+            table.resize(table.len().max(entry + 1), None);
+            table[entry] = Some(PortId(port as u16));
+        }
+        Forwarder::new(table)
     }
 
     fn output(&self, destination: NodeId) -> Option<PortId> {

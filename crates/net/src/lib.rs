@@ -21,6 +21,9 @@ pub mod source;
 pub mod tap;
 pub mod traffic;
 
+/// Every node of this crate that experiments can name, besides [`impair::KINDS`].
+pub static NODES: &[lastmeter_base::kind::Kind] = &[forwarder::KIND, server::KIND, sar::KIND];
+
 /// The Rust of the pages for those who add something.
 #[cfg(doctest)]
 mod pages {
@@ -30,4 +33,6 @@ mod pages {
     mod element {}
     #[doc = include_str!("../../../docs/add-a-format.md")]
     mod format {}
+    #[doc = include_str!("../../../docs/adding.md")]
+    mod adding {}
 }

@@ -15,9 +15,10 @@
 //! Source: ITU-T I.363.5 (08/96) §9.2; RFC 2684 (eight bytes of LLC and SNAP). Deviations: the payload is
 //! not real, and so neither is the CRC; a circuit is VPI = path, VCI = 32 + flow.
 
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, here};
-use lastmeter_engine::{Context, Element, PortId, Report};
+use lastmeter_engine::site::{NodeKind, Ports, Site};
+use lastmeter_engine::{Context, Element, Error, PortId, Report};
 use lastmeter_wire::aal::aal5::{PAYLOAD_LEN_MAX, TRAILER_LEN, cells};
 use lastmeter_wire::atm::{
     CELL_LEN, Circuit, HEADER_LEN, Header, Interface, PayloadType, hec::hec,
@@ -76,6 +77,27 @@ constant = { rate = "50 Mbit/s", size = "1500 B" }
 "#,
     place: here!(),
 };
+
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// Packets come and go on port 0, cells on port 1.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let wanted: String = values.get("cells");
+    let cells = site.between_two()?.map(|neighbour| neighbour.is_called(&wanted));
+    let ports = match cells {
+        [false, false] => {
+            let shown: String = wanted.chars().take(80).collect();
+            return Err(Error::Misfit(format!("`{shown}` is no neighbour")));
+        }
+        [true, false] => [1, 0],
+        _ => [0, 1],
+    };
+    let path = site.graph.path(site.name, "cells");
+    let stage = site.stage("reassembly", None);
+    let element = site.add(Sar::new(path, stage.id, values.get("encapsulation")))?;
+    Ok(Ports::each(element, ports))
+}
 
 const CELL: Bytes = Bytes(CELL_LEN as u64);
 /// Of a cell's content: header and its error control.

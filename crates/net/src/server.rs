@@ -10,10 +10,13 @@
 //! on a wall clock may lie before now; so a late wake-up never slows the server down.
 
 use crate::impair::RateTable;
-use crate::queue::Queue;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use crate::queue::{self, Queue};
+use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
+use lastmeter_engine::{
+    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
+};
 use std::sync::Arc;
 
 /// How experiments describe it as a node.
@@ -57,6 +60,18 @@ poisson = { rate = "6.4 Gbit/s", size = "1000 B" }
     place: here!(),
 };
 
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let resource = site.resource("service", "", ResourceKind::Engine);
+    let stage = site.stage("service", Some(&resource));
+    let service = Service::Draw(values.get("service")).at(&stage);
+    let queue: Nested = values.get("queue");
+    let server = queue::serve(&queue, &queue::Site::of(site), service, stage.id, resource.id);
+    site.add_boxed(server).map(Ports::through)
+}
+
 /// How long one packet keeps a server busy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
@@ -81,6 +96,25 @@ pub enum Service {
 }
 
 impl Service {
+    /// What it is at a stage of which something is changed.
+    #[must_use]
+    pub fn at(self, stage: &Stage) -> Service {
+        match self {
+            _ if stage.free => Service::Cost(Cost::FREE),
+            Service::Line { rate, framing } => Service::Line { rate: stage.rate(rate), framing },
+            Service::Cost(Cost { per_packet, per_byte }) => Service::Cost(Cost {
+                per_packet: stage.time(per_packet),
+                per_byte: stage.per_byte(per_byte),
+            }),
+            Service::Draw(draw) => Service::Draw(stage.draw(&draw)),
+            Service::Table { table, framing } => {
+                let (numerator, denominator) = stage.speed();
+                let table = RateTable::clone(&table).scale(numerator, denominator);
+                Service::Table { table: table.into(), framing }
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn time_for(&self, started: Time, len: Bytes, stream: &mut Stream) -> Duration {
         match self {

@@ -4,3 +4,6 @@
 pub mod bench;
 pub mod channel;
 pub mod tcp;
+
+/// Every kind of traffic of this crate.
+pub static TRAFFIC: &[lastmeter_base::kind::Kind] = &[tcp::kind::KIND, channel::kind::KIND];

@@ -6,7 +6,7 @@ use super::runs::{RunRequest, Runs};
 use super::shelf::{Shelf, TEXT_MAX};
 use super::view;
 use hyper::{Method, Request, StatusCode};
-use lastmeter_lab::kinds;
+use lastmeter_lab::kinds::Registry;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::schema;
 use serde::Deserialize;
@@ -214,7 +214,7 @@ fn check(shelf: &Shelf, named: &Named, text: &str) -> Value {
 fn words() -> &'static str {
     static WORDS: OnceLock<String> = OnceLock::new();
     WORDS.get_or_init(|| {
-        let kinds = kinds::list_json();
+        let kinds = Registry::builtin().list_json();
         let mut profiles: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let pages = kinds["kinds"].as_array().into_iter().flatten();
         let params = pages.filter_map(|page| page["parameters"].as_array()).flatten();
@@ -225,7 +225,7 @@ fn words() -> &'static str {
             }
         }
         let words = json!({
-            "schema": schema::experiment(),
+            "schema": schema::experiment(Registry::builtin()),
             "kinds": kinds["kinds"],
             "profiles": profiles,
             "version": env!("CARGO_PKG_VERSION"),

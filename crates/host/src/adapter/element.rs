@@ -14,10 +14,11 @@
 use super::description::Description;
 use super::engines::Place;
 use super::transmitter::{Order, Refusal, Span, Transmitter, Variation, What};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Packet, StageId, Stream, here};
-use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
-use lastmeter_net::queue::Queue;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
+use lastmeter_engine::{Context, Element, Error, PortId, Report, ResourceKind, TimerId};
+use lastmeter_net::queue::{self, Queue};
 use std::collections::BTreeMap;
 
 /// How experiments describe it.
@@ -89,6 +90,49 @@ constant = { rate = "16 Mbit/s", size = "4096 B" }
 "#,
     place: here!(),
 };
+
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// The names of the phases, and the engine of each.
+const PHASES: [(&str, usize); 4] =
+    [("interface", 0), ("transfer", 1), ("set-up", 2), ("network", 2)];
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let described = site.profile::<Description>("devices", &values.get::<String>("device"))?;
+    let card = as_written(&described, values);
+    let variation = match values.get::<String>("host").as_str() {
+        "exponential" => Variation::Exponential,
+        _ => Variation::None,
+    };
+    let queue = queue::build(&values.get("queue"), &queue::Site::of(site));
+    let engines = ["interface", "transfer", "network"]
+        .map(|role| site.resource(role, &format!(".{role}"), ResourceKind::Engine));
+    let stages = PHASES.map(|(role, engine)| site.stage(role, Some(&engines[engine])));
+    let place = Place {
+        engines: engines.map(|engine| engine.id),
+        stages: stages.map(|stage| stage.id),
+        speeds: stages.map(|stage| stage.speed()),
+    };
+    let stream = site.stream("/host");
+    let element = site.add(Adapter::new(card, variation, stream, queue, place))?;
+    Ok(Ports::through(element))
+}
+
+/// The description with what the experiment writes over it.
+fn as_written(described: &Description, values: &Values) -> Description {
+    let mut card = described.with_faster_processors(values.get("processors"));
+    if values.get("simple-interface") {
+        card = card.with_simple_interface();
+    }
+    if let Some(depth) = values.given("depth") {
+        card.queueing.depth = depth;
+    }
+    if let Some(banks) = values.given("banks") {
+        card.buffers.banks = banks;
+    }
+    card
+}
 
 /// An adapter in a graph.
 pub struct Adapter {

@@ -1,7 +1,11 @@
-//! How experiments describe a port processor.
+//! A port processor as a node: how experiments describe it, and how it is built.
 
-use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use super::fpx::{self, Fpx};
+use super::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, Rate, here};
+use lastmeter_engine::site::{Inputs, NodeKind, Outputs, Ports, Site};
+use lastmeter_engine::{Error, PortId, ResourceKind};
 
 /// How experiments describe it.
 pub const PAGE: &Page = &Page {
@@ -69,3 +73,62 @@ constant = { rate = "25.6 Mbit/s", size = "40 B" }
 "#,
     place: here!(),
 };
+
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// A cell on the line that cells come on.
+const CELL: Bytes = Bytes(53);
+/// What a node is called that packets come from to the output side.
+const FABRIC: &str = "fabric";
+
+/// A port with the profile that it names. Swapping reads and writes the memory once each.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let profile = site.profile::<Options>("ports", &values.get::<String>("profile"))?;
+    let pci = site.resource("pci", " pci", ResourceKind::Bus);
+    let memory = site.resource("memory", " memory", ResourceKind::Bus);
+    let cpu = site.resource("cpu", " cpu", ResourceKind::Cpu);
+    // What serves them, how often a processor touches a packet's bytes, and how often they cross memory.
+    let receive = site.moving("card to memory", Some(&pci), (0, 1));
+    let software = site.stage("software", Some(&cpu));
+    let lookup = site.stage("lookup", Some(&cpu));
+    let swap = site.moving("word swap", Some(&cpu), (1, 2));
+    let send = site.moving("memory to card", Some(&pci), (0, 1));
+    let queueing = site.stage("queueing", Some(&cpu));
+    let mut options = (*profile).clone().with_memory_speed(memory.speed);
+    options.cycle = pci.time(options.cycle);
+    options.cell_gap = values.get::<Rate>("line").time_for(CELL);
+    options.free = [receive.free, send.free];
+    options.software = if software.free { Duration::ZERO } else { options.software };
+    if lookup.free || !values.get::<bool>("lookup") {
+        options.lookup = Duration::ZERO;
+    }
+    if swap.free || !values.get::<bool>("word-swap") {
+        options.swap = None;
+    }
+    if queueing.free || !values.get::<bool>("queueing") {
+        options.clock = None;
+    }
+    let stages = [receive, software, lookup, swap, send, queueing].map(|stage| stage.id);
+    let resources = [pci, memory, cpu].map(|resource| resource.id);
+    let machine = Machine::new(options, Names::of(resources, stages));
+    let engines = values.get::<u64>("fpx") as usize;
+    let fpx = (engines > 0).then(|| lookups(engines, site));
+    let element = site.add(Port::new(machine).with_fpx(fpx))?;
+    let side = |page: &Page| if page.name == FABRIC { FROM_FABRIC } else { FROM_LINES };
+    let neighbours = site.neighbours.iter();
+    let inputs = neighbours.map(|neighbour| (element, side(neighbour.page))).collect();
+    let outputs = Outputs::Any(vec![(element, PortId(0))]);
+    Ok(Ports { inputs: Inputs::Each(inputs), outputs })
+}
+
+/// The FPX in front.
+fn lookups(engines: usize, site: &mut Site<'_>) -> Fpx {
+    let stage = site.stage("FIPL", None);
+    let mut options = fpx::fipl(engines);
+    if stage.free {
+        (options.cycle, options.period) = (Options::INSTANT, Options::INSTANT);
+        (options.handover, options.supply) = (Duration::ZERO, Duration::ZERO);
+    }
+    Fpx::new(options, fpx::NODES_MOST, stage.id)
+}

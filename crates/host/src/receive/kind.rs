@@ -16,15 +16,13 @@ use super::shares::Shares;
 use super::suspension::{self, Suspension};
 use super::timed::Timed;
 use super::{Commands, Costs, InterfaceOptions, Policy, Scheduling};
-use lastmeter_base::kind::{Family, Misfit, Nested, Page, Param, ParamKind, SourcePlace, Values};
+use lastmeter_base::kind::{
+    Family, Kind, Misfit, Nested, Page, Param, ParamKind, SourcePlace, Values,
+};
 use lastmeter_base::{Duration, here};
 
-/// A line of [`KINDS`].
-pub struct Kind {
-    /// What it is.
-    pub page: &'static Page,
-    build: fn(&Values) -> Box<dyn Policy>,
-}
+/// What makes the policy of a way.
+pub struct Maker(pub fn(&Values) -> Box<dyn Policy>);
 
 const TIME: ParamKind = ParamKind::Time;
 const PACKETS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
@@ -120,7 +118,7 @@ const MIN: Param = Param::or("min", TIME, "1 ms", "the shortest period between i
 const MAX: Param = Param::or("max", TIME, "20 ms", "the longest period between interrupts");
 
 /// Every way.
-pub const KINDS: &[Kind] = &[
+pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "interrupts",
@@ -128,7 +126,8 @@ pub const KINDS: &[Kind] = &[
             "Indiresan 1997, section 7.2.2",
             params!()
         ),
-        build: |_| Box::new(Interrupt),
+        fit,
+        maker: &Maker(|_| Box::new(Interrupt)),
     },
     Kind {
         page: page!(
@@ -137,7 +136,8 @@ pub const KINDS: &[Kind] = &[
             "Indiresan 1997, section 7.2.2",
             params!(QUOTA_8)
         ),
-        build: |values| Box::new(Polling { quota: values.get("quota") }),
+        fit,
+        maker: &Maker(|values| Box::new(Polling { quota: values.get("quota") })),
     },
     Kind {
         page: page!(
@@ -146,7 +146,8 @@ pub const KINDS: &[Kind] = &[
             "Indiresan 1997, section 7.2.2",
             params!(QUOTA_8, Param::or("period", TIME, "2 ms", "from tick to tick"))
         ),
-        build: |values| Box::new(Timed::new(values.get("period"), values.get("quota"))),
+        fit,
+        maker: &Maker(|values| Box::new(Timed::new(values.get("period"), values.get("quota")))),
     },
     Kind {
         page: page!(
@@ -155,7 +156,10 @@ pub const KINDS: &[Kind] = &[
             "Indiresan 1997, section 7.2.2",
             params!(QUOTA_8, Param::or("interval", TIME, "2 ms", "off at most so long"))
         ),
-        build: |values| Box::new(Explicit::new(values.get("quota"), values.get("interval"))),
+        fit,
+        maker: &Maker(|values| {
+            Box::new(Explicit::new(values.get("quota"), values.get("interval")))
+        }),
     },
     Kind {
         page: page!(
@@ -180,7 +184,8 @@ pub const KINDS: &[Kind] = &[
                 ),
             )
         ),
-        build: |values| {
+        fit,
+        maker: &Maker(|values| {
             let ratio = |name| ((values.get::<f64>(name) * 1000.0).round() as u64, 1000);
             Box::new(Backoff::new(Parameters {
                 period_min: values.get("min"),
@@ -189,7 +194,7 @@ pub const KINDS: &[Kind] = &[
                 restore: ratio("restore"),
                 quota: values.get("quota"),
             }))
-        },
+        }),
     },
     Kind {
         page: page!(
@@ -208,10 +213,11 @@ pub const KINDS: &[Kind] = &[
                 ),
             )
         ),
-        build: |values| {
+        fit,
+        maker: &Maker(|values| {
             let (min, max) = (values.get("min"), values.get("max"));
             Box::new(Shares::new(min, max, values.get("quota")))
-        },
+        }),
     },
     Kind {
         page: page!(
@@ -225,12 +231,13 @@ pub const KINDS: &[Kind] = &[
                 "who finds a packet's socket; the adapter also drops what finds it full"
             ))
         ),
-        build: |values| {
+        fit,
+        maker: &Maker(|values| {
             Box::new(match values.get::<String>("demultiplexes").as_str() {
                 "software" => Lazy::Software,
                 _ => Lazy::Adapter,
             })
-        },
+        }),
     },
     Kind {
         page: page!(
@@ -263,7 +270,8 @@ pub const KINDS: &[Kind] = &[
                 ),
             )
         ),
-        build: |values| Box::new(Napi::new(linux(values))),
+        fit,
+        maker: &Maker(|values| Box::new(Napi::new(linux(values)))),
     },
     Kind {
         page: page!(
@@ -277,14 +285,15 @@ pub const KINDS: &[Kind] = &[
                 "from when coalescing counts"
             ))
         ),
-        build: |values| {
+        fit,
+        maker: &Maker(|values| {
             let mode = match values.get::<String>("mode").as_str() {
                 "event" => Mode::Event,
                 _ => Mode::Completion,
             };
             let moderation = Moderation::Dynamic(mode, Dim::default());
             Box::new(Napi::new(napi::Options { moderation, ..napi::Options::LINUX }))
-        },
+        }),
     },
     Kind {
         page: page!(
@@ -297,13 +306,14 @@ pub const KINDS: &[Kind] = &[
                 Param::or("interval", TIME, "200 us", "after a look in vain, until they are on"),
             )
         ),
-        build: |values| {
+        fit,
+        maker: &Maker(|values| {
             Box::new(Suspension::new(suspension::Options {
                 weight: values.get("weight"),
                 suspend: values.get("suspend"),
                 interval: values.get("interval"),
             }))
-        },
+        }),
     },
 ];
 
@@ -326,13 +336,13 @@ fn linux(values: &Values) -> napi::Options {
 ///
 /// # Errors
 /// The first that does not, and what would be right.
-pub fn fit(kind: &Nested) -> Result<(), Misfit> {
-    let time = |name: &str| kind.values.get::<Duration>(name);
+pub fn fit(values: &Values) -> Result<(), Misfit> {
+    let time = |name: &str| values.get::<Duration>(name);
     let at_most = |name: &'static str, most: Duration, of: &str| match time(name) > most {
         true => Err(Misfit::new(name, format!("it is more than {of}"), "write less")),
         false => Ok(()),
     };
-    let positive = |name: &'static str| match kind.values.given::<Duration>(name) {
+    let positive = |name: &'static str| match values.given::<Duration>(name) {
         Some(Duration::ZERO) => {
             Err(Misfit::new(name, "a period of nothing".to_owned(), "write a time, like \"1 ms\""))
         }
@@ -341,7 +351,7 @@ pub fn fit(kind: &Nested) -> Result<(), Misfit> {
     at_most("cache-miss", time("application"), "the application's work")?;
     at_most("demultiplex", time("accept") + time("protocol"), "accept and protocol together")?;
     ["min", "period", "reservation"].into_iter().try_for_each(positive)?;
-    match (kind.values.given::<Duration>("min"), kind.values.given("max")) {
+    match (values.given::<Duration>("min"), values.given("max")) {
         (Some(_), Some(max)) => at_most("min", max, "`max`"),
         _ => Ok(()),
     }
@@ -369,17 +379,13 @@ pub fn scheduling(described: &Nested) -> Scheduling {
 }
 
 /// An interface of the host.
-///
-/// Panics on a page that is not in [`KINDS`].
 pub fn interface(described: &Nested) -> InterfaceOptions {
     let values = &described.values;
-    let kind = KINDS.iter().find(|kind| kind.page.name == described.page.name);
-    let kind = kind.expect("a way to receive is one of those that there are");
     let flag = |name: &str| values.get::<bool>(name);
     let on_adapter = flag("drop-in-adapter")
         || values.given::<String>("demultiplexes").is_some_and(|who| who == "adapter");
     InterfaceOptions {
-        policy: (kind.build)(values),
+        policy: (described.maker::<Maker>().0)(values),
         accepts: flag("early-drop").then(|| Box::new(EarlyDrop) as Box<dyn super::Admission>),
         takes: on_adapter.then(|| Box::new(EarlyDrop) as Box<dyn super::Admission>),
         commands: match values.get::<String>("commands").as_str() {

@@ -3,30 +3,28 @@
 //!
 //! ```text
 //! traffic, in the order of the file --> admission of each link on its way --> promises to queues
-//!                                              |                              ends at both hosts
+//!                                              |
 //!                                              '-- or the problem, at the traffic
 //! ```
 //!
 //! What was agreed stays so in a what-if: links that are faster there have promised the same.
 
-use super::host::{Paths, Receiver as Receiving, header, span};
-use super::{Builder, Output};
+use super::Builder;
+use super::host::Paths;
 use crate::document::Fault;
 use crate::experiment::Traffic;
 use lastmeter_base::kind::Nested;
-use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Rate};
-use lastmeter_engine::{Error, PortId};
+use lastmeter_base::{Bytes, Duration, FlowId, Rate};
 use lastmeter_net::forwarder;
 use lastmeter_net::queue::{Described, Edd, Promise};
+use lastmeter_transport::channel::admission::Method;
 use lastmeter_transport::channel::admission::route::{self, Admission, Refusal};
-use lastmeter_transport::channel::admission::{Method, buffers};
 use lastmeter_transport::channel::contract::{Contract, Link};
-use lastmeter_transport::channel::element::{Labels, Options, Receiver, Sender};
 use lastmeter_transport::channel::kind;
 use std::collections::BTreeMap;
 
 /// Whether this traffic is a channel.
-pub(super) fn is(traffic: &Nested) -> bool {
+fn is(traffic: &Nested) -> bool {
     traffic.page.name == kind::PAGE.name
 }
 
@@ -259,69 +257,6 @@ impl Builder<'_, '_> {
             }
             left = due.saturating_sub(self.experiment.links[hop.link].values.get("delay"));
         }
-    }
-
-    /// The ends of all channels at a host.
-    pub(super) fn channel_ends(
-        &mut self,
-        node: usize,
-        paths: &[Paths],
-        receivers: &mut Vec<Receiving>,
-        leaving: &mut Vec<Output>,
-    ) -> Result<(), Error> {
-        let (network, flows) = (self.network, self.flows);
-        let host = &network.nodes[node].name;
-        for &index in flows.sent.get(&node).into_iter().flatten() {
-            let flow = &flows.all[index];
-            let entry = &self.experiment.traffic[flow.traffic];
-            // One that was refused has been reported.
-            let Some(&leaves) = self.leaves.get(&index).filter(|_| is(&entry.kind)) else {
-                continue;
-            };
-            let values = &entry.kind.values;
-            let contract = kind::contract(values, entry.values.get("deadline"));
-            let span = span(entry);
-            let header = header(entry, flows.links(network, flow));
-            let options = Options {
-                contract,
-                slots: buffers::slots(&contract, buffers::at_source(&contract, leaves)),
-                leaves,
-                excess: kind::excess(values),
-                gap: kind::gap(values),
-                bursty: values.get("bursty"),
-                shaped: values.get("shaped"),
-                start: span.start,
-                random_phase: span.random_phase,
-                stop: span.stop,
-                messages: span.packets,
-            };
-            let labels = Labels {
-                path: paths[flow.traffic].there,
-                flow: FlowId(flow.number),
-                destination: NodeId(flow.to as u32),
-                class: header.class,
-                hops: header.hops,
-            };
-            let peer = &network.nodes[flow.to].name;
-            let name = format!("{host} sends {} to {peer}", entry.name);
-            let sender = self.graph.add(name, Sender::new(options, labels))?;
-            leaving.push((sender, PortId(0)));
-        }
-        let mut receiver = Receiver::default();
-        let mut takes = Vec::new();
-        for &index in flows.received.get(&node).into_iter().flatten() {
-            let flow = &flows.all[index];
-            if is(&self.experiment.traffic[flow.traffic].kind) {
-                let (path, id) = (paths[flow.traffic].there, FlowId(flow.number));
-                receiver.add(path, id);
-                takes.push((path, Some(id)));
-            }
-        }
-        if !takes.is_empty() {
-            let element = self.graph.add(format!("{host} receives channels"), receiver)?;
-            receivers.push(Receiving { input: (element, PortId(0)), takes });
-        }
-        Ok(())
     }
 }
 

@@ -1,8 +1,7 @@
 //! The flows of an experiment, and what of the network they need.
 
-use super::{tcp, vunet};
 use crate::experiment::{Experiment, Network};
-use lastmeter_net::traffic::responds;
+use lastmeter_engine::site::TrafficKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One flow.
@@ -14,8 +13,6 @@ pub(super) struct SingleFlow {
     pub(super) number: u32,
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Whether packets come back.
-    pub(super) responds: bool,
 }
 
 /// Every flow, and what they use.
@@ -50,7 +47,7 @@ impl Flows {
         // Who sends to each destination, requests and responses alike.
         let mut senders: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (traffic, entry) in experiment.traffic.iter().enumerate() {
-            let responds = responds(&entry.kind) || tcp::is(&entry.kind) || vunet::is(&entry.kind);
+            let responds = (entry.kind.maker::<TrafficKind>().responds)(&entry.kind.values);
             let pairs = network.pairs(experiment, &entry.from, &entry.to);
             for (number, (from, to)) in pairs.into_iter().enumerate() {
                 if flows.live.contains(&from) || flows.live.contains(&to) {
@@ -59,7 +56,7 @@ impl Flows {
                 flows.sent.entry(from).or_default().push(flows.all.len());
                 flows.received.entry(to).or_default().push(flows.all.len());
                 let number = number as u32;
-                flows.all.push(SingleFlow { traffic, number, from, to, responds });
+                flows.all.push(SingleFlow { traffic, number, from, to });
                 senders.entry(to).or_default().insert(from);
                 if responds {
                     senders.entry(from).or_default().insert(to);

@@ -1,12 +1,14 @@
-//! Links, routers and stations.
+//! Links, and how nodes are joined to them.
 
-use super::{Builder, Input, Made, Output};
+use super::{Builder, Input, Output};
 use crate::document::Fault;
-use lastmeter_base::kind::Nested;
-use lastmeter_base::{Bytes, Cost, Draw, Duration, Rate, StageId};
-use lastmeter_engine::{ElementId, Error, PortId, ResourceInfo, ResourceKind};
-use lastmeter_net::forwarder::Forwarder;
-use lastmeter_net::queue;
+use crate::experiment::Hop;
+use lastmeter_base::kind::{Nested, Value, Values};
+use lastmeter_base::{Bytes, Duration, Rate, StageId};
+use lastmeter_engine::site::{Resource, Stage};
+use lastmeter_engine::{ElementId, Error, Place, PortId, ResourceInfo, ResourceKind, StageInfo};
+use lastmeter_net::forwarder;
+use lastmeter_net::queue::{self, Described, DropTail};
 use lastmeter_net::server::Service;
 use lastmeter_net::tap::{Tap, Tape};
 use lastmeter_wire::capture::LinkType;
@@ -49,34 +51,47 @@ impl Builder<'_, '_> {
         let network = self.network;
         let hop = &network.hops[index];
         let values = &self.experiment.links[hop.link].values;
-        let propagation = format!("{} propagation", hop.group);
         let (delay, stage) = match values.get::<Duration>("delay") {
             Duration::ZERO => (Duration::ZERO, None),
             delay => {
-                let free = self.is_free(&propagation);
-                (if free { Duration::ZERO } else { delay }, Some(self.stage(propagation, None)))
+                let stage = self.link_stage(hop, "propagation", None);
+                (stage.time(delay), Some(stage.id))
             }
         };
         let Some(rate) = values.given::<Rate>("rate") else {
             return Ok(Entrance { input, delay, stage });
         };
-        let transmit = format!("{} transmit", hop.group);
-        let service = match self.is_free(&transmit) {
-            true => Service::Cost(Cost::default()),
-            false => {
-                let (numerator, denominator) = self.speed(&hop.name);
-                let rate = rate.scale_floor(numerator, denominator);
-                let framing = values.given("framing").unwrap_or(Bytes::ZERO);
-                Service::Line { rate, framing }
-            }
-        };
+        let framing = values.given("framing").unwrap_or(Bytes::ZERO);
         let queue = values.given("queue").unwrap_or_else(default_queue);
-        let shared = hop.shared;
-        let server =
-            self.serve(&hop.name, transmit, shared, ResourceKind::Wire, service, &queue)?;
+        let server = self.transmitter(hop, Service::Line { rate, framing }, &queue)?;
         let last = self.tapped(&hop.name, server.0)?;
         self.graph.connect_after(last, PortId(0), input.0, input.1, delay, stage)?;
         Ok(Entrance { input: server, delay: Duration::ZERO, stage: None })
+    }
+
+    /// The stage of what happens on a hop, which all of its group share.
+    fn link_stage(&mut self, hop: &Hop, role: &'static str, resource: Option<&Resource>) -> Stage {
+        let of = resource.filter(|_| !hop.shared).map(|resource| resource.id);
+        let info = StageInfo::new(format!("{} {role}", hop.group), of);
+        let place = Place { role: Some(role), ..Place::default() };
+        let stage = self.names.stage(&mut self.graph, StageInfo { place, ..info });
+        resource.map_or(stage, |resource| stage.on(resource))
+    }
+
+    /// What sends a link's packets in one direction.
+    fn transmitter(&mut self, hop: &Hop, service: Service, queue: &Nested) -> Result<Input, Error> {
+        let place = Place { role: Some("transmit"), ..Place::default() };
+        let info = ResourceInfo::new(hop.name.clone(), ResourceKind::Wire);
+        let wire = self.names.resource(&mut self.graph, ResourceInfo { place, ..info });
+        let stage = self.link_stage(hop, "transmit", Some(&wire));
+        let service = service.at(&stage);
+        let (rate, framing) = match service {
+            Service::Line { rate, framing } => (Some(rate), framing),
+            _ => (None, Bytes::ZERO),
+        };
+        let site = self.site(&hop.name, rate, framing);
+        let server = queue::serve(queue, &site, service, stage.id, wire.id);
+        Ok((self.graph.add_boxed(hop.name.clone(), server)?, PortId(0)))
     }
 
     /// Puts a tap behind a link's transmitter, where somebody wants to see what crosses it.
@@ -100,87 +115,6 @@ impl Builder<'_, '_> {
         Ok(tap)
     }
 
-    /// A server with its resource and its stage.
-    fn serve(
-        &mut self,
-        name: &str,
-        stage: String,
-        shared: bool,
-        kind: ResourceKind,
-        service: Service,
-        queue: &Nested,
-    ) -> Result<Input, Error> {
-        self.resources.insert(name.to_owned());
-        let resource = self.graph.resource(ResourceInfo::new(name.to_owned(), kind));
-        let stage = self.stage(stage, (!shared).then_some(resource));
-        let (rate, framing) = match service {
-            Service::Line { rate, framing } => (Some(rate), framing),
-            Service::Cost(_) | Service::Draw(_) | Service::Table { .. } => (None, Bytes::ZERO),
-        };
-        let site = self.site(name, rate, framing);
-        let server = queue::serve(queue, &site, service, stage, resource);
-        Ok((self.graph.add_boxed(name.to_owned(), server)?, PortId(0)))
-    }
-
-    /// A router, an impairment, a ring, a fabric or a station.
-    pub(super) fn forwarding_node(&mut self, node: usize) -> Result<Made, Error> {
-        let network = self.network;
-        let single = &network.nodes[node];
-        let declared = &self.experiment.nodes[single.declared];
-        if declared.kind.page.name == lastmeter_net::forwarder::PAGE.name {
-            let (input, outputs) = self.forwarder(node, single.name.clone())?;
-            return Ok(Made { input: Some(input), outputs });
-        }
-        if let Some(kind) = lastmeter_net::impair::find(declared.kind.page) {
-            return self.impairment(node, kind);
-        }
-        if declared.kind.page.name == lastmeter_lan::timed_token::element::PAGE.name {
-            return self.ring(node);
-        }
-        if let Some(made) = self.vunet_node(node) {
-            return made;
-        }
-        if let Some(made) = self.switching(node)? {
-            return Ok(made);
-        }
-        let stage = format!("{} service", declared.name);
-        let service = match self.is_free(&stage) {
-            true => Service::Cost(Cost::default()),
-            false => {
-                let (numerator, denominator) = self.speed(&single.name);
-                let draw: Draw = declared.kind.values.get("service");
-                Service::Draw(draw.scale(denominator, numerator))
-            }
-        };
-        let queue: Nested = declared.kind.values.get("queue");
-        let shared = declared.count.is_some_and(|count| count > 1);
-        let kind = ResourceKind::Engine;
-        let input = self.serve(&single.name, stage, shared, kind, service, &queue)?;
-        let served = (input.0, PortId(0));
-        let outputs = self.spread(node, vec![served])?;
-        Ok(Made { input: Some(input), outputs })
-    }
-
-    fn forwarder(
-        &mut self,
-        node: usize,
-        name: String,
-    ) -> Result<(Input, Vec<(Output, usize)>), Error> {
-        let hops = self.hops_of(node);
-        let port_of = |hop: &usize| {
-            let port = hops.iter().position(|other| other == hop);
-            PortId(port.expect("a table leads to hops of its node") as u16)
-        };
-        let entries = &self.flows.tables[&node];
-        let mut table = vec![None; entries.keys().max().map_or(0, |&last| last + 1)];
-        for (&destination, hop) in entries {
-            table[destination] = Some(port_of(hop));
-        }
-        let element = self.graph.add(name, Forwarder::new(table))?;
-        let outputs = hops.iter().map(|&hop| ((element, port_of(&hop)), hop)).collect();
-        Ok(((element, PortId(0)), outputs))
-    }
-
     /// Leads what leaves a node to its hops: straight where there is only one, else through a
     /// forwarder.
     pub(super) fn spread(
@@ -196,15 +130,17 @@ impl Builder<'_, '_> {
             return Ok(Vec::new());
         }
         let name = format!("{} forwards", self.network.nodes[node].name);
-        let ((to, input), outputs) = self.forwarder(node, name)?;
+        let around = self.around();
+        let mut site = around.site(node, &mut self.graph, &mut self.names);
+        let (to, outputs) = forwarder::add(&mut site, name)?;
         for (element, port) in leaving {
-            self.graph.connect(element, port, to, input)?;
+            self.graph.connect(element, port, to, PortId(0))?;
         }
-        Ok(outputs)
+        Ok(self.each(node, &outputs))
     }
 
     /// The hops that packets take from a node, in order of declaration.
-    fn hops_of(&self, node: usize) -> Vec<usize> {
+    pub(super) fn hops_of(&self, node: usize) -> Vec<usize> {
         let table = self.flows.tables.get(&node);
         let hops: BTreeSet<usize> =
             table.into_iter().flat_map(|table| table.values()).copied().collect();
@@ -213,9 +149,7 @@ impl Builder<'_, '_> {
 }
 
 fn default_queue() -> Nested {
-    use lastmeter_base::kind::{Value, Values};
-    use lastmeter_net::queue::{Described, DropTail};
     let mut values = Values::default();
     values.insert("packets", Value::Integer(QUEUE_PACKETS));
-    Nested { page: DropTail::PAGE, values }
+    Nested::new(&DropTail::KIND, values)
 }

@@ -58,10 +58,10 @@ impl Builder<'_, '_> {
 
     fn resource(&mut self, host: &str, resource: &ResourceProfile) -> ResourceOptions {
         let name = resource_name(host, &resource.name);
-        self.resources.insert(name.clone());
         let (numerator, denominator) = self.speed(&name);
         let ResourceProfile { kind, units, discipline, .. } = *resource;
-        let id = self.graph.resource(ResourceInfo { units, ..ResourceInfo::new(name, kind) });
+        let info = ResourceInfo { units, ..ResourceInfo::new(name, kind) };
+        let id = self.names.resource(&mut self.graph, info).id;
         let options = Options {
             units,
             discipline,
@@ -91,10 +91,8 @@ impl Builder<'_, '_> {
         let memory =
             stage.buses.iter().filter(|(bus, _)| is_memory(bus)).map(|&(_, times)| times).sum();
         let StageProfile { copies, touches, .. } = *stage;
-        let graph = &mut self.graph;
-        *self.stages.entry(name.clone()).or_insert_with(|| {
-            graph.stage(StageInfo { copies, touches, memory, ..StageInfo::new(name, resource) })
-        })
+        let info = StageInfo { copies, touches, memory, ..StageInfo::new(name, resource) };
+        self.names.stage(&mut self.graph, info).id
     }
 
     fn stage_of(

@@ -11,21 +11,18 @@
 //! transmit` and `alice->r1 propagation`; counted nodes share the stages of their group
 //! (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
 
-mod adapter;
+#[cfg(test)]
+mod adapter_tests;
 mod channel;
-mod fabric;
+mod ends;
 mod flows;
 mod hops;
 pub(crate) mod host;
-mod impair;
 mod machine;
-mod port;
-mod preempt;
+mod node;
 mod reception;
-mod ring;
-mod tcp;
-mod vunet;
-mod wormhole;
+
+pub use lastmeter_engine::site::Changes;
 
 use crate::document::{Fault, Mark, Problem, Reporter};
 use crate::experiment::{Experiment, Network};
@@ -33,34 +30,11 @@ use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, Time};
-use lastmeter_engine::{Element, ElementId, Error, Graph, Place, PortId, ResourceId, StageInfo};
-use lastmeter_lan::vunet::vci::SharedFile;
-use lastmeter_net::queue::{Buffers, Promise, Site};
+use lastmeter_engine::site::{Input, Names, Output};
+use lastmeter_engine::{Element, Error, Graph, Place, ResourceId, StageInfo};
+use lastmeter_net::queue::{self, Buffers, Promise};
 use lastmeter_net::tap::Tape;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What is different from the experiment, to see what it would buy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// Resources that are so many times as fast, as numerator and denominator.
-    pub speed: BTreeMap<String, (u64, u64)>,
-    /// Stages that cost nothing.
-    pub free: BTreeSet<String>,
-    /// By how much every limit of every queue is multiplied, as numerator and denominator.
-    pub buffers: (u64, u64),
-    /// Fabrics, as declared, in whose place ideal output queueing stands.
-    pub ideal: BTreeSet<String>,
-}
-
-impl Changes {
-    /// The experiment as it is.
-    pub const NONE: Changes = Changes {
-        speed: BTreeMap::new(),
-        free: BTreeSet::new(),
-        buffers: (1, 1),
-        ideal: BTreeSet::new(),
-    };
-}
 
 /// Another live host, and the path of the ledger that leads there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,15 +144,12 @@ pub fn build_between(
         experiment,
         network: &network,
         flows: &flows,
-        changes,
         library,
         ends,
         live_paths: BTreeMap::new(),
         graph: Graph::new(experiment.seed),
-        stages: BTreeMap::new(),
-        resources: BTreeSet::new(),
+        names: Names::new(changes.clone()),
         ports: BTreeMap::new(),
-        files: BTreeMap::new(),
         promises: BTreeMap::new(),
         leaves: BTreeMap::new(),
         captures: Vec::new(),
@@ -203,28 +174,19 @@ pub fn build_between(
     }
 }
 
-/// Where packets enter something.
-type Input = (ElementId, PortId);
-/// Where packets leave something.
-type Output = (ElementId, PortId);
-
 /// A graph in the making.
 struct Builder<'a, 'e> {
     experiment: &'a Experiment,
     network: &'a Network,
     flows: &'a Flows,
-    changes: &'a Changes,
     library: &'a dyn Library,
     ends: Option<&'a mut Ends<'e>>,
     /// For each live host, the paths to the others.
     live_paths: BTreeMap<usize, Vec<(usize, PathId)>>,
     graph: Graph,
-    stages: BTreeMap<String, StageId>,
-    resources: BTreeSet<String>,
+    names: Names,
     /// The input that a hop leads to, where its node has one for each.
     ports: BTreeMap<usize, Input>,
-    /// Who has which channels of the VuNet, for each host.
-    files: BTreeMap<usize, SharedFile>,
     /// What each link has promised to channels, by its name.
     promises: BTreeMap<String, Vec<Promise>>,
     /// When the packets of each channel have surely left its first link, after their logical arrival, by
@@ -243,7 +205,7 @@ impl Builder<'_, '_> {
         let mut outputs = Vec::new();
         for node in self.flows.nodes() {
             let made = match self.network.nodes[node].forwards {
-                true => self.forwarding_node(node)?,
+                true => self.node(node)?,
                 false => self.host(node, &paths)?,
             };
             inputs.extend(made.input.map(|input| (node, input)));
@@ -253,17 +215,15 @@ impl Builder<'_, '_> {
     }
 
     /// Where the queue of `name` will stand.
-    fn site<'n>(&'n self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> Site<'n> {
-        let (numerator, denominator) = self.changes.buffers;
-        let buffers = Buffers { numerator, denominator: denominator.max(1) };
+    fn site<'n>(&'n self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> queue::Site<'n> {
         let promises = self.promises.get(name).map_or(&[][..], Vec::as_slice);
-        Site { buffers, rate, framing, promises, seed: self.experiment.seed, name }
+        let (buffers, seed) = (Buffers::of(&self.names), self.experiment.seed);
+        queue::Site { buffers, rate, framing, promises, seed, name }
     }
 
     /// How many times as fast a resource is.
     fn speed(&self, resource: &str) -> (u64, u64) {
-        let (numerator, denominator) = self.changes.speed.get(resource).copied().unwrap_or((1, 1));
-        (numerator.max(1), denominator.max(1))
+        self.names.speed(resource)
     }
 
     /// Says of each resource which host it is in, and which of other members are its like.
@@ -280,27 +240,20 @@ impl Builder<'_, '_> {
     }
 
     fn is_free(&self, stage: &str) -> bool {
-        self.changes.free.contains(stage)
+        self.names.is_free(stage)
     }
 
-    /// The stage of this name; members of a counted node share it, and then it names no resource,
-    /// because each has its own.
-    fn stage(&mut self, name: String, resource: Option<ResourceId>) -> StageId {
-        self.stage_for(name, None, resource)
-    }
-
-    /// [`Builder::stage`] with a role.
+    /// The stage of this name and role; members of a counted node share it, and then it names no
+    /// resource, because each has its own.
     fn stage_for(
         &mut self,
         name: String,
         role: Option<&'static str>,
         resource: Option<ResourceId>,
     ) -> StageId {
-        let graph = &mut self.graph;
-        *self.stages.entry(name.clone()).or_insert_with(|| {
-            let place = Place { role, ..Place::default() };
-            graph.stage(StageInfo { place, ..StageInfo::new(name, resource) })
-        })
+        let place = Place { role, ..Place::default() };
+        let info = StageInfo { place, ..StageInfo::new(name, resource) };
+        self.names.stage(&mut self.graph, info).id
     }
 
     fn report_whole(&mut self, fault: Fault) {
@@ -310,15 +263,16 @@ impl Builder<'_, '_> {
     /// Changes must be of something that is there: else a what-if would say that nothing matters.
     fn check_changes(&mut self) {
         let mut faults = Vec::new();
-        for name in self.changes.speed.keys().filter(|name| !self.resources.contains(*name)) {
-            let known = self.resources.iter().map(String::as_str);
+        let (resources, stages) = self.names.missing();
+        for name in resources {
             let found = format!("there is no resource `{name}`");
-            faults.push(Fault::unknown(found, "name a resource of the ledger", name, known));
+            let right = "name a resource of the ledger";
+            faults.push(Fault::unknown(found, right, name, self.names.resources()));
         }
-        for name in self.changes.free.iter().filter(|name| !self.stages.contains_key(*name)) {
-            let known = self.stages.keys().map(String::as_str);
+        for name in stages {
             let found = format!("there is no stage `{name}`");
-            faults.push(Fault::unknown(found, "name a stage of the ledger", name, known));
+            let right = "name a stage of the ledger";
+            faults.push(Fault::unknown(found, right, name, self.names.stages()));
         }
         faults.into_iter().for_each(|fault| self.report_whole(fault));
     }

@@ -30,9 +30,8 @@ impl Builder<'_, '_> {
             self.flows.hops.iter().copied().filter(|&hop| network.hops[hop].to == node).collect();
         let names = Names::new(&declared.name);
         let name = format!("{}.cpu", single.name);
-        self.resources.insert(name.clone());
         let info = ResourceInfo::new(name.clone(), ResourceKind::Cpu);
-        let cpu = self.graph.resource(info);
+        let cpu = self.names.resource(&mut self.graph, info).id;
         let shared = declared.count.is_some();
         let mut stage = |name: &str, role: Option<&'static str>, on_cpu: bool| {
             self.stage_for(name.to_owned(), role, (on_cpu && !shared).then_some(cpu))

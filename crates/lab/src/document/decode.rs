@@ -1,12 +1,13 @@
 //! Decoding: from a tree to the values that the described parameters ask for.
 
-use super::problem::{Fault, Reporter, nearest, shorten};
+use super::problem::{Fault, Reporter, nearest};
+use super::shorten;
 use super::timed;
 use super::tree::{Content, Entry, Item, Mark, value_or_text};
-use crate::kinds;
+use crate::kinds::Registry;
 use crate::library::Library;
 use lastmeter_base::kind::{
-    Fallback, Family, Misfit, Nested, Param, ParamKind, RATE_MIN, TIME_MAX, Value, Values,
+    Fallback, Family, Kind, Misfit, Nested, Param, ParamKind, RATE_MIN, TIME_MAX, Value, Values,
 };
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Quantity, QuantityError, Rate};
 
@@ -53,10 +54,13 @@ impl Decoder<'_> {
                 if let Some(value) = self.value(param.kind, &entry.item, &join(key, name)) {
                     values.insert(param.name, value);
                 }
-            } else if shape.kind.is_some_and(|family| kinds::in_family(family, name).is_some()) {
+            } else if shape
+                .kind
+                .is_some_and(|family| self.library.kinds().in_family(family, name).is_some())
+            {
                 kinds.push(entry);
             } else if !shape.besides.contains(&name) {
-                let fault = unknown_key(shape, name);
+                let fault = unknown_key(self.library.kinds(), shape, name);
                 self.report(&entry.mark, &join(key, name), fault);
                 // What was meant for a kind is not missed as well.
                 if shape.kind.is_some() && entry.item.entries().is_some() {
@@ -103,32 +107,34 @@ impl Decoder<'_> {
     ) -> Option<Nested> {
         match found {
             [entry] => {
-                let page = kinds::in_family(family, &entry.key)?;
+                let named = self.library.kinds().in_family(family, &entry.key)?;
+                let page = named.page;
                 let what = format!("`{}`", page.name);
                 let inner = Shape { what: &what, params: page.params, kind: None, besides: &[] };
                 let key = join(key, &entry.key);
                 let faults = self.reporter.len();
                 let (_, values) = self.table(&inner, &entry.item, &key);
-                let kind = Nested { page, values };
+                let kind = Nested::new(named, values);
                 // Values that are missing or could not be read cannot be compared.
                 let given = |param: &Param| {
                     matches!(param.default, Fallback::Absent(_)) || kind.values.has(param.name)
                 };
                 if self.reporter.len() == faults && page.params.iter().all(given) {
-                    self.fit(&kind, &entry.item, &key);
+                    self.fit(named, &kind.values, &entry.item, &key);
                 }
                 Some(kind)
             }
             [] => {
                 let found = format!("{} does not say which kind it is", shape.what);
-                let right = format!("add one of {}, like {}", names(family), kind_example(family));
+                let right =
+                    format!("add one of {}, like {}", self.names(family), kind_example(family));
                 self.report(&item.mark, key, Fault::new(found, right));
                 None
             }
             [first, second, ..] => {
                 let (first, second) = (&first.key, shorten(&second.key));
                 let found = format!("{} is both `{first}` and `{second}`", shape.what);
-                let right = format!("leave one out: it is one of {}", names(family));
+                let right = format!("leave one out: it is one of {}", self.names(family));
                 self.report(&found_mark(second.as_str(), item), key, Fault::new(found, right));
                 None
             }
@@ -136,8 +142,8 @@ impl Decoder<'_> {
     }
 
     /// Complains where the values of a kind do not fit each other.
-    fn fit(&mut self, kind: &Nested, item: &Item, key: &str) {
-        let Err(Misfit { param, index, found, right }) = kinds::fit(kind) else { return };
+    fn fit(&mut self, kind: &Kind, values: &Values, item: &Item, key: &str) {
+        let Err(Misfit { param, index, found, right }) = (kind.fit)(values) else { return };
         let place = item.get(param).unwrap_or(item);
         let part = match (&place.content, index) {
             (Content::List(items), Some(index)) => items.get(index),
@@ -190,6 +196,12 @@ impl Decoder<'_> {
         }
     }
 
+    /// The names of all kinds of a family.
+    fn names(&self, family: Family) -> String {
+        let kinds = self.library.kinds().family(family);
+        kinds.map(|kind| kind.page.name).collect::<Vec<_>>().join(", ")
+    }
+
     fn profile(&self, folder: &str, name: &str) -> Decoded {
         let known = self.library.names(folder);
         if known.iter().any(|known| known == name) {
@@ -227,9 +239,10 @@ fn found_mark(key: &str, item: &Item) -> Mark {
     entry.map_or_else(|| item.mark.clone(), |entry| entry.mark.clone())
 }
 
-fn unknown_key(shape: &Shape<'_>, name: &str) -> Fault {
+fn unknown_key(registry: &Registry, shape: &Shape<'_>, name: &str) -> Fault {
     let params = shape.params.iter().map(|param| param.name);
-    let kinds = shape.kind.into_iter().flat_map(kinds::family).map(|page| page.name);
+    let kinds = shape.kind.into_iter().flat_map(|family| registry.family(family));
+    let kinds = kinds.map(|kind| kind.page.name);
     let known: Vec<&str> = params.chain(shape.besides.iter().copied()).chain(kinds).collect();
     let listed = known.join(", ");
     let (found, right) = match shape.kind {
@@ -247,10 +260,6 @@ fn unknown_key(shape: &Shape<'_>, name: &str) -> Fault {
     };
     let suggestion = nearest(name, known).map(str::to_owned);
     Fault { suggestion, ..Fault::new(found, right) }
-}
-
-fn names(family: Family) -> String {
-    kinds::family(family).map(|page| page.name).collect::<Vec<_>>().join(", ")
 }
 
 /// How a kind of the family may be written.

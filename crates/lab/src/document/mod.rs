@@ -13,10 +13,11 @@ mod timed;
 mod tree;
 
 pub use overrides::Override;
+pub(crate) use problem::whole_file;
 pub use problem::{Fault, Problem, Reporter, nearest};
 
 pub use decode::{Decoder, Shape, expected, join, quantity};
-pub(crate) use problem::shorten;
+pub(crate) use lastmeter_base::text::shorten;
 pub use tree::{Content, Document, Entry, Item, Mark, value_or_text_json};
 
 /// A larger file is refused: experiments are written by people.

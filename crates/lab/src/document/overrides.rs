@@ -1,6 +1,7 @@
 //! Overrides: `--set key=value`, applied to a document before it is decoded.
 
-use super::problem::{Fault, Problem, Reporter, nearest, shorten, whole_file};
+use super::problem::{Fault, Problem, Reporter, nearest, whole_file};
+use super::shorten;
 use super::tree::{Content, Document, Entry, Item, Mark, Source, value_or_text};
 
 /// A value that replaces, or adds to, what the file says.

@@ -3,6 +3,7 @@
 use super::tree::{Mark, Source};
 use super::{FILE_LEN_MAX, PROBLEMS_MAX};
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use lastmeter_base::text::{printable, shorten};
 use serde::Serialize;
 use std::fmt;
 use std::ops::Range;
@@ -193,7 +194,7 @@ impl Reporter {
 }
 
 /// A problem with a file as a whole, before there is a text to point into.
-pub(super) fn whole_file(name: &str, fault: Fault) -> Problem {
+pub(crate) fn whole_file(name: &str, fault: Fault) -> Problem {
     let source = Source { name: name.to_owned(), text: String::new() };
     let reporter = Reporter { sources: vec![source], problems: Vec::new() };
     reporter.problem(&Mark { source: 0, span: 0..0 }, "", fault)
@@ -237,20 +238,4 @@ fn locate(problem: &mut Problem, text: &str, span: Range<usize>) {
         let next = text[start..].chars().next().map_or(1, char::len_utf8);
         problem.highlight.end += next;
     }
-}
-
-/// Control characters would move the cursor of a terminal; each becomes as many bytes of space.
-fn printable(c: char) -> char {
-    match c {
-        c if c.is_ascii_control() => ' ',
-        c if c.is_control() => '\u{a0}',
-        c => c,
-    }
-}
-
-/// A text of the user's as it stands in a message.
-pub(crate) fn shorten(text: &str) -> String {
-    const SHOWN_MAX: usize = 60;
-    let shown: String = text.chars().take(SHOWN_MAX).map(printable).collect();
-    if text.chars().nth(SHOWN_MAX).is_some() { format!("{shown}...") } else { shown }
 }

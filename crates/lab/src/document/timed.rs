@@ -1,7 +1,8 @@
 //! Lists of what holds when: rates over time, and windows of time.
 
 use super::decode::{shown, time};
-use super::problem::{Fault, shorten};
+use super::problem::Fault;
+use super::shorten;
 use super::tree::{Content, Item};
 use lastmeter_base::{Duration, Rate};
 use lastmeter_net::impair::rate_table::{RATES_MAX, rate_or_none};

@@ -1,6 +1,7 @@
 //! The tree of a document: every key and value with its mark.
 
-use super::problem::{Fault, Problem, Reporter, shorten, text_of};
+use super::problem::{Fault, Problem, Reporter, text_of};
+use super::shorten;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -12,6 +12,7 @@ mod network;
 pub(crate) mod pages;
 
 pub use live::{LIVE_MAX, LiveHost};
+pub(crate) use network::Hop;
 pub use network::Network;
 
 use crate::document::{
@@ -19,14 +20,12 @@ use crate::document::{
 };
 use crate::library::Library;
 use crate::profile;
-use crate::profile::device;
 use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
-use lastmeter_base::kind::{Family, Nested, Value, Values};
-use lastmeter_host::adapter::description::Description;
-use lastmeter_host::port_processor;
+use lastmeter_base::kind::{Family, Nested, ParamKind, Value, Values};
 use lastmeter_host::profile::Profile;
 use lastmeter_ledger::Source;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -60,10 +59,8 @@ pub struct Experiment {
     pub traffic: Vec<Traffic>,
     /// The profiles that its hosts name, each by the names of the host and of the adapter in it.
     pub profiles: BTreeMap<(String, Option<String>), Arc<Profile>>,
-    /// The profiles that its port processors name.
-    pub ports: BTreeMap<String, Arc<port_processor::Options>>,
-    /// The descriptions that its adapters name.
-    pub devices: BTreeMap<String, Arc<Description>>,
+    /// What the other profiles that its nodes name describe, by folder and name.
+    pub described: BTreeMap<(&'static str, String), Arc<dyn Any + Send + Sync>>,
     /// The names of all of these and the hashes of their texts.
     pub profile_sources: Vec<Source>,
     /// The texts that later problems point into.
@@ -163,8 +160,9 @@ impl Experiment {
                 Err(wrong) => problems.extend(wrong),
             }
         }
-        problems.extend(self.load_ports(library));
-        problems.extend(self.load_devices(library));
+        for &(folder, read) in profile::READERS {
+            problems.extend(self.load_described(folder, read, library));
+        }
         // The same host may be read for several adapters.
         let mut said = Vec::new();
         problems.retain(|problem| {
@@ -176,39 +174,21 @@ impl Experiment {
         problems
     }
 
-    /// Reads each profile that a port processor names.
-    fn load_ports(&mut self, library: &dyn Library) -> Vec<Problem> {
-        let names: BTreeSet<_> = self.nodes.iter().filter_map(Node::port).collect();
+    /// Reads each profile of a folder that nodes name.
+    fn load_described(
+        &mut self,
+        folder: &'static str,
+        read: profile::Read,
+        library: &dyn Library,
+    ) -> Vec<Problem> {
+        let names: BTreeSet<String> =
+            self.nodes.iter().flat_map(|node| node.profiles(folder)).collect();
         let mut problems = Vec::new();
         for name in names {
             // A name that is not there has been reported where it stands.
-            let Ok(text) = library.profile(PORTS, &name) else { continue };
-            match profile::port(&format!("{PORTS}/{name}.toml"), &text) {
-                Ok(port) => drop(self.ports.insert(name.clone(), port.into())),
-                Err(profile::error::Error::Problems(wrong)) => problems.extend(wrong),
-                Err(error) => {
-                    let fault = Fault::new(error.to_string(), "mend the profile");
-                    let mut reporter = self.reporter.clone();
-                    reporter.report(&Mark { source: 0, span: 0..0 }, &name, fault);
-                    problems.extend(reporter.into_problems());
-                }
-            }
-            self.name_source(&name, text);
-        }
-        problems
-    }
-
-    /// Reads each description that an adapter names.
-    fn load_devices(&mut self, library: &dyn Library) -> Vec<Problem> {
-        let values = self.nodes.iter().map(|node| &node.kind.values);
-        let names: BTreeSet<String> = values.filter_map(|values| values.given("device")).collect();
-        let mut problems = Vec::new();
-        for name in names {
-            // A name that is not there has been reported where it stands.
-            let Ok(text) = library.profile(device::FOLDER, &name) else { continue };
-            let file = format!("{}/{name}.toml", device::FOLDER);
-            match device::device(&file, text.as_bytes(), library) {
-                Ok(described) => drop(self.devices.insert(name.clone(), described.into())),
+            let Ok(text) = library.profile(folder, &name) else { continue };
+            match read(&format!("{folder}/{name}.toml"), &text, library) {
+                Ok(described) => drop(self.described.insert((folder, name.clone()), described)),
                 Err(wrong) => problems.extend(wrong),
             }
             self.name_source(&name, text);
@@ -249,17 +229,19 @@ impl Node {
         Some((values.given("profile").filter(|_| host)?, values.given("adapter")))
     }
 
-    /// The name of the profile of a port processor.
-    fn port(&self) -> Option<String> {
-        let is = self.kind.page.name == port_processor::kind::PAGE.name;
-        self.kind.values.given("profile").filter(|_| is)
+    /// The names of the profiles of a folder that its parameters name.
+    fn profiles(&self, folder: &'static str) -> impl Iterator<Item = String> {
+        let values = &self.kind.values;
+        let params = self.kind.page.params.iter();
+        params
+            .filter(move |param| matches!(param.kind, ParamKind::Profile(of) if of == folder))
+            .filter_map(|param| values.given(param.name))
     }
 }
 
-/// The folders of profiles of hosts, of adapters, of port processors and of line cards.
+/// The folders of profiles of hosts, of adapters and of line cards.
 pub(crate) const HOSTS: &str = "hosts";
 pub(crate) const ADAPTERS: &str = "adapters";
-const PORTS: &str = "ports";
 const LINKS: &str = "links";
 
 /// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
@@ -301,8 +283,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
         links,
         traffic,
         profiles: BTreeMap::new(),
-        ports: BTreeMap::new(),
-        devices: BTreeMap::new(),
+        described: BTreeMap::new(),
         profile_sources: Vec::new(),
         reporter: Reporter::default(),
     }
@@ -347,8 +328,8 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
         };
         let (kind, values) = decoder.table(&shape, &entry.item, &key);
         // A node whose kind is not known is still a node, so that links to it are not wrong too.
-        let page = crate::build::host::PAGE;
-        let kind = kind.unwrap_or(Nested { page, values: Values::default() });
+        let host = &crate::build::host::KINDS[0];
+        let kind = kind.unwrap_or_else(|| Nested::new(host, Values::default()));
         check::host_node(decoder, &kind, &entry.item, &key);
         let (name, count) = (entry.key.clone(), values.given("count"));
         check::live_host(decoder, &kind, &entry.item, &key, count);

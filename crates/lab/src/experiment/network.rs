@@ -14,7 +14,7 @@ pub struct Network {
     /// The first member of each declared node.
     first: Vec<usize>,
     /// The hops that arrive at each node.
-    arriving: Vec<Vec<usize>>,
+    pub arriving: Vec<Vec<usize>>,
     /// The hops that leave each node.
     pub leaving: Vec<Vec<usize>>,
 }

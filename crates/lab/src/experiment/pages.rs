@@ -3,10 +3,15 @@
 
 use super::{COUNT_MAX, FRAMING_MAX};
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind};
 
 /// All of them.
-pub(crate) const ALL: &[&Page] = &[EXPERIMENT, NODE, LINK, TRAFFIC];
+pub(crate) static KINDS: &[Kind] = &[
+    Kind::new(EXPERIMENT, &()),
+    Kind::new(NODE, &()),
+    Kind::new(LINK, &()),
+    Kind::new(TRAFFIC, &()),
+];
 
 pub(crate) const EXPERIMENT: &Page = &Page {
     name: "experiment",

@@ -1,6 +1,6 @@
 //! What can go wrong with constants and with what is computed from them.
 
-use crate::document::Problem;
+use crate::document::{Fault, Problem, whole_file};
 use std::fmt;
 
 /// Why something cannot be computed at all.
@@ -43,6 +43,14 @@ impl Error {
             excerpt: String::new(),
             highlight: 0..0,
         }])
+    }
+
+    /// The problems with `file`.
+    pub fn problems(self, file: &str) -> Vec<Problem> {
+        match self {
+            Error::Problems(problems) => problems,
+            error => vec![whole_file(file, Fault::new(error.to_string(), "mend the profile"))],
+        }
     }
 
     /// Nothing is called `name`; finds what is nearly called so.

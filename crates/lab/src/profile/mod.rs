@@ -27,6 +27,22 @@ use lastmeter_engine::ResourceKind;
 use lastmeter_host::machine::Full;
 use lastmeter_host::profile::{Profile, ResourceProfile, StageProfile};
 use lastmeter_host::resource::{Discipline, Priority};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Reads what a profile describes: its file as messages call it, its text.
+pub(crate) type Read =
+    fn(&str, &str, &dyn Library) -> Result<Arc<dyn Any + Send + Sync>, Vec<Problem>>;
+
+/// The folders whose profiles describe something by themselves, which a node's site hands out.
+pub(crate) const READERS: &[(&str, Read)] = &[
+    ("ports", |file, text, _| {
+        Ok(Arc::new(port(file, text).map_err(|error| error.problems(file))?))
+    }),
+    (device::FOLDER, |file, text, library| {
+        Ok(Arc::new(device::device(file, text.as_bytes(), library)?))
+    }),
+];
 
 /// Most resources of a host.
 pub const RESOURCES_MAX: usize = 64;
@@ -126,11 +142,7 @@ fn resource(name: &str, kind: &Nested) -> ResourceProfile {
     let shared = values.given::<String>("arbitration").is_some_and(|how| how == "shared");
     ResourceProfile {
         name: name.to_owned(),
-        kind: match kind.page.name {
-            "cpu" => ResourceKind::Cpu,
-            "bus" => ResourceKind::Bus,
-            _ => ResourceKind::Engine,
-        },
+        kind: *kind.maker::<ResourceKind>(),
         memory: values.given("memory").unwrap_or(false),
         units: values.given::<u64>("units").unwrap_or(1) as u32,
         discipline: if shared { Discipline::Share } else { Discipline::Priority },

@@ -1,10 +1,19 @@
 //! The pages of profiles: what a host, its resources and its stages can say.
 
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind};
+use lastmeter_engine::ResourceKind;
 
 /// All of them.
-pub(crate) const ALL: &[&Page] = &[HOST, ADAPTER, RESOURCE, STAGE, CPU, BUS, ENGINE];
+pub(crate) static KINDS: &[Kind] = &[
+    Kind::new(HOST, &()),
+    Kind::new(ADAPTER, &()),
+    Kind::new(RESOURCE, &()),
+    Kind::new(STAGE, &()),
+    Kind::new(CPU, &ResourceKind::Cpu),
+    Kind::new(BUS, &ResourceKind::Bus),
+    Kind::new(ENGINE, &ResourceKind::Engine),
+];
 
 const TIMES: ParamKind = ParamKind::Integer { min: 0, max: 1000 };
 const SOURCE: &str =

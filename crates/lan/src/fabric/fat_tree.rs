@@ -15,13 +15,13 @@
 //! Source: Al-Fares, Loukissas & Vahdat, A Scalable, Commodity Data Center Network Architecture,
 //! SIGCOMM 2008, §3; routes by destination as in Zahavi's D-mod-k.
 
-use super::network::Speed;
 use super::port::{Directory, Place};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, here, prefetch_lines};
+use lastmeter_engine::site::{NodeKind, Ports, Site, Speed};
 use lastmeter_engine::{
     Context, Element, ElementId, Error, Foreseen, Foresight, Graph, Look, PortId, Report,
-    ResourceId,
+    ResourceId, ResourceInfo, ResourceKind,
 };
 use lastmeter_net::fifo::{FifoServer, Line, Served};
 use lastmeter_net::server::Service;
@@ -75,6 +75,27 @@ constant = { rate = "900 Mbit/s", size = "1500 B" }
 "#,
     place: here!(),
 };
+
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// A fat tree whose hosts are the neighbours.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let hosts = site.neighbours.len();
+    let mut options = Options::of(values, hosts)?;
+    let (line, propagation) = (site.own_stage("line", None), site.own_stage("propagation", None));
+    options.delay = propagation.time(options.delay);
+    let place = site.place("line");
+    let Site { graph, names, name, routes, .. } = site;
+    let mut resource = |graph: &mut Graph, name: String| {
+        let info = ResourceInfo::new(name, ResourceKind::Wire);
+        let resource = names.resource(graph, ResourceInfo { place: place.clone(), ..info });
+        (resource.id, line.on(&resource).speed())
+    };
+    let stages = Stages { line: line.id, propagation: propagation.id };
+    let made = assemble(graph, name, &options, hosts, routes, stages, &mut resource);
+    made.map(Ports::places)
+}
 
 /// What a fat tree is.
 #[derive(Clone, Copy, Debug)]

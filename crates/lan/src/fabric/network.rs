@@ -19,9 +19,10 @@ use super::port::{
 };
 use super::trunk::Trunk;
 use super::voq::Rules;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
-use lastmeter_engine::{Error, Graph, PortId, ResourceId};
+use lastmeter_engine::site::{NodeKind, Ports, Site, Speed, Stage};
+use lastmeter_engine::{Error, Graph, PortId, ResourceId, ResourceInfo, ResourceKind};
 use std::sync::Arc;
 
 /// Most ports of one switch.
@@ -97,6 +98,47 @@ constant = { rate = "60 Mbit/s", size = "520 B" }
     place: here!(),
 };
 
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// A fabric with a port for each neighbour.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let count = site.neighbours.len();
+    let mut options = Options::of(values, count)?;
+    if site.names.is_ideal(site.group) {
+        options = options.ideal(count);
+    }
+    let roles = ["virtual output queue", "transit", "trunk", "fabric output", "output queue"];
+    let stages = roles.map(|role| site.own_stage(role, None));
+    let [input, transit, trunk, output, queue] = stages;
+    // Half of it must still be a time.
+    options.transit = transit.time(options.transit).max(Duration::from_ps(2));
+    let neighbours: Vec<&str> = site.neighbours.iter().map(|neighbour| neighbour.name).collect();
+    let mut ports = Vec::with_capacity(count);
+    for neighbour in neighbours {
+        let mut one = |role, stage: &Stage, kind| {
+            let resource = site.resource(role, &format!(" {role} {neighbour}"), kind);
+            (resource.id, stage.on(&resource).speed())
+        };
+        ports.push(PortOptions {
+            input: one("in", &input, ResourceKind::Engine),
+            output: one("line", &output, ResourceKind::Engine),
+            link: one("link", &queue, ResourceKind::Wire),
+        });
+    }
+    let records = site.graph.path(site.name, "backlogs");
+    let place = site.place("trunk");
+    let Site { graph, names, name, routes, .. } = site;
+    let mut line = |graph: &mut Graph, number: usize| {
+        let info = ResourceInfo::new(format!("{name} trunk {number}"), ResourceKind::Engine);
+        let resource = names.resource(graph, ResourceInfo { place: place.clone(), ..info });
+        (resource.id, trunk.on(&resource).speed())
+    };
+    let [input, transit, trunk, output, queue] = stages.map(|stage| stage.id);
+    let stages = Stages { input, transit, trunk, output, queue };
+    assemble(graph, name, &options, &ports, routes, (stages, records), &mut line).map(Ports::places)
+}
+
 const SCHEDULING: &[&str] = &["responsive", "base", "none", "ideal"];
 
 /// What a fabric is.
@@ -156,9 +198,6 @@ impl Options {
 pub fn is_ideal(values: &Values) -> bool {
     values.get::<String>("scheduling") == "ideal"
 }
-
-/// How many times as fast lines are, as numerator and denominator, to see what that would buy.
-pub type Speed = (u64, u64);
 
 /// What the ledger calls a fabric's parts.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,12 @@
 //! ```
 
 use super::link::{Link, Sent, Way};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Packet, Rate, StageId, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Packet, StageId, here};
+use lastmeter_engine::site::{NodeKind, Ports, Site};
+use lastmeter_engine::{
+    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
+};
 use std::collections::BTreeMap;
 
 /// How experiments describe it.
@@ -73,16 +76,26 @@ constant = { rate = "1 Mbit/s", size = "64 B" }
     place: here!(),
 };
 
-/// The way and the rate that an experiment describes.
-pub fn of(values: &Values) -> (Rate, Way) {
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// A link that whole units share.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let resource = site.resource("line", "", ResourceKind::Wire);
+    let stage = site.stage("line", Some(&resource));
+    let link = Link::new(stage.rate(values.get("rate")), way(values));
+    let element = site.add(AduLink::new(link, values.get("units"), stage.id, resource.id))?;
+    Ok(Ports::through(element))
+}
+
+fn way(values: &Values) -> Way {
     let (header, payload): (Bytes, Bytes) = (values.get("header"), values.get("payload"));
-    let way = match values.get::<String>("way").as_str() {
+    match values.get::<String>("way").as_str() {
         "continue" => Way::Continue,
         "cells" => Way::Cells,
         "packets" => Way::Packets { payload, header },
         _ => Way::Whole { header, quantum: values.get("quantum") },
-    };
-    (values.get("rate"), way)
+    }
 }
 
 /// The link.

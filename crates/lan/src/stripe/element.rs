@@ -9,9 +9,12 @@
 use super::merge::{Merger, Out};
 use super::split::{Cell, Sent, Splitter};
 use super::{Balance, Sync, Unit};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Draw, Duration, Packet, Rate, StageId, Time, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, Series, TimerId};
+use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
+use lastmeter_engine::{
+    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, Series, TimerId,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How experiments describe it.
@@ -90,6 +93,22 @@ constant = { rate = "500 Mbit/s", size = "53 B" }
     place: here!(),
 };
 
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    site.between_two()?;
+    let units = 2 * values.get::<u64>("stripes") as u32;
+    let resource = site.units("transmit", "", ResourceKind::Wire, units);
+    let transmit = site.stage("transmit", Some(&resource));
+    let propagation = site.stage("propagation", None);
+    let order = site.stage("order", None);
+    let options = Options::new(values, &transmit, &propagation);
+    let stages = Stages { transmit: transmit.id, propagation: propagation.id, order: order.id };
+    let element = site.add(Trunk::new(options, stages, resource.id)?)?;
+    Ok(Ports::each(element, 0..2))
+}
+
 const MARKER: Bytes = Bytes(53);
 
 /// What the channels are like.
@@ -114,13 +133,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// Those of an experiment, with channels so many times as fast.
-    pub fn new(values: &Values, (numerator, denominator): (u64, u64)) -> Options {
+    /// Those of an experiment, at stages of which something may be changed.
+    fn new(values: &Values, transmit: &Stage, propagation: &Stage) -> Options {
         let (delay, skew): (Duration, Duration) = (values.get("delay"), values.get("skew"));
+        let stripes = 0..values.get::<u64>("stripes");
         Options {
-            rate: values.get::<Rate>("rate").scale_floor(numerator, denominator),
-            delays: (0..values.get::<u64>("stripes")).map(|place| delay + skew * place).collect(),
-            jitter: values.given("jitter"),
+            rate: transmit.rate(values.get("rate")),
+            delays: stripes.map(|place| propagation.time(delay + skew * place)).collect(),
+            jitter: values.given("jitter").filter(|_| !propagation.free),
             loss: values.get("loss"),
             unit: match values.get::<String>("unit").as_str() {
                 "pdu" => Unit::Pdu,

@@ -12,9 +12,13 @@
 
 use super::faults::{Faults, Part, Rates, Wiring};
 use super::medium::{Class, Medium, Options, STATIONS_MAX, Sent};
-use lastmeter_base::kind::{FRAMING_MAX, Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, NodeId, Packet, Rate, StageId, Time, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, Series, TimerId};
+use lastmeter_base::kind::{FRAMING_MAX, Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::text::shorten;
+use lastmeter_base::{Bytes, Duration, NodeId, Packet, StageId, Time, here};
+use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
+use lastmeter_engine::{
+    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, Series, TimerId,
+};
 
 /// How experiments describe it.
 pub const PAGE: &Page = &Page {
@@ -96,33 +100,60 @@ constant = { rate = "20 Mbit/s", size = "1500 B" }
     place: here!(),
 };
 
-/// What a what-if changes of a ring.
-#[derive(Clone, Copy, Debug)]
-pub struct Changed {
-    /// How many times as fast it is, as numerator and denominator.
-    pub speed: (u64, u64),
-    /// Whether the way around takes no time.
-    pub near: bool,
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// The shortest mean time between faults of a part that a ring lives with.
+const FAULTS_MIN: Duration = Duration::from_us(1);
+
+/// A ring of the node's neighbours, in the order of their links.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let named: Vec<String> = values.given("synchronous").unwrap_or_default();
+    let neighbours = site.neighbours.iter();
+    let synchronous: Vec<bool> =
+        neighbours.map(|neighbour| named.iter().any(|name| neighbour.is_called(name))).collect();
+    let resource = site.resource("access", "", ResourceKind::Wire);
+    let access = site.own_stage("access", Some(&resource));
+    let propagation = site.own_stage("propagation", None);
+    let between = values.given::<Duration>("faults");
+    if between.is_some_and(|between| between < FAULTS_MIN) {
+        let found = format!("parts that break again within {FAULTS_MIN} leave no ring");
+        return Err(Error::Misfit(found));
+    }
+    if !named.is_empty() && !synchronous.contains(&true) {
+        return Err(Error::Misfit(format!("`{}` is no neighbour", shorten(&named[0]))));
+    }
+    let medium = medium(values, &synchronous, &access, &propagation)?;
+    let stages = (access.id, propagation.id);
+    let ring = Ring::new(medium, &site.routes, stages, resource.id);
+    let ring = ring.with_synchronous(synchronous);
+    let ring = ring.with_faults(values, site.stream(": faults").bits());
+    let element = site.add(ring)?;
+    Ok(Ports::each(element, 0..site.neighbours.len()))
 }
 
-/// The ring that an experiment describes, with a station for each of `synchronous`, which says
-/// whether all of that station's packets are.
+/// The ring, with a station for each of `synchronous`, which says whether all of that station's packets
+/// are.
 ///
 /// # Errors
 /// If there are too few or too many stations, or the ring is longer than its rotation.
-pub fn medium(values: &Values, synchronous: &[bool], changed: Changed) -> Result<Medium, String> {
+fn medium(
+    values: &Values,
+    synchronous: &[bool],
+    access: &Stage,
+    propagation: &Stage,
+) -> Result<Medium, String> {
     let stations = synchronous.len();
     if stations > STATIONS_MAX {
         return Err(format!("a ring has 2 to {STATIONS_MAX} stations, not {stations}"));
     }
     let allotment: Duration = values.get("allotment");
     let packets: u64 = values.get("packets");
-    let (numerator, denominator) = changed.speed;
     // A ring without any length would let the token go around for ever at one instant.
-    let hop = if changed.near { Duration::from_ps(1) } else { values.get("hop") };
+    let hop = if propagation.free { Duration::from_ps(1) } else { values.get("hop") };
     let options = Options {
         target: values.get("target"),
-        rate: values.get::<Rate>("rate").scale_floor(numerator, denominator),
+        rate: access.rate(values.get("rate")),
         hops: vec![hop; stations],
         allotments: synchronous
             .iter()
@@ -348,6 +379,7 @@ impl Element for Ring {
 mod tests {
     use super::super::medium::Options;
     use super::*;
+    use lastmeter_base::Rate;
     use lastmeter_base::{Draw, FlowId};
     use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
     use lastmeter_net::sink::Sink;

@@ -10,11 +10,14 @@
 //! switch at once; what its fibre takes is the matter of the experiment's link before it.
 
 use super::card::{Action, Card, Counts, Side};
-use super::channels::{Channels, LEAVE};
+use super::channels::{self, Channels, LEAVE};
 use super::crossbar::{Crossbar, Moved};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, StageId, Time, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::site::{NodeKind, Ports, Site};
+use lastmeter_engine::{
+    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
+};
 use lastmeter_wire::atm::Cell;
 use lastmeter_wire::atm::vunet::{PORT_MAX, VUNET_CELL_LEN, VunetCell};
 
@@ -256,6 +259,70 @@ fn requester(packet: &Packet) -> Option<NodeId> {
     packet.transport[0].checked_sub(1).map(|node| NodeId(node as u32))
 }
 
+/// Its line.
+pub const SWITCH_KIND: Kind = Kind::new(SWITCH, &NodeKind { build: switch });
+/// Its line.
+pub const LINK_KIND: Kind = Kind::new(LINK, &NodeKind { build: link });
+/// Its line.
+pub const BRIDGE_KIND: Kind = Kind::new(BRIDGE, &NodeKind { build: bridge });
+/// Its line.
+pub const ZEBRA_KIND: Kind = Kind::new(ZEBRA, &NodeKind { build: zebra });
+
+fn switch(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let ports = values.get::<u64>("ports") as usize;
+    let attached = site.neighbours.len();
+    if attached > ports {
+        return Err(Error::Misfit(format!("{attached} neighbours do not fit {ports} ports")));
+    }
+    let resource = site.units("crossbar", "", ResourceKind::Engine, ports as u32);
+    let stage = site.stage("crossbar", Some(&resource));
+    let cell_time = stage.rate(values.get("rate")).time_for(Bytes(VUNET_CELL_LEN as u64));
+    let crossbar = Crossbar::new(ports, values.get::<u64>("cells") as usize, cell_time);
+    let element = site.add(Switch::new(crossbar, stage.id, resource.id))?;
+    Ok(Ports::each(element, 0..attached))
+}
+
+fn link(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    site.between_two()?;
+    let element = site.add(Link::of(values, site.node, false))?;
+    Ok(Ports::each(element, 0..2))
+}
+
+fn bridge(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let ports = far_and_near(site)?;
+    let element = site.add(Link::of(values, site.node, true))?;
+    Ok(Ports::each(element, ports))
+}
+
+fn zebra(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let ports = far_and_near(site)?;
+    let units = values.get::<u64>("channels");
+    let resource = site.units("channel", "", ResourceKind::Wire, units as u32);
+    let (transmit, skew) = (site.stage("channel", Some(&resource)), site.stage("skew", None));
+    let options = channels::Options {
+        channels: units as usize,
+        rate: transmit.rate(values.get("rate")),
+        cells: values.get("cells"),
+        skew: skew.time(values.get("skew")),
+    };
+    let stages = channels::Stages { transmit: transmit.id, skew: skew.id };
+    let channels = Channels::new(options, stages, resource.id);
+    let element = site.add(Link::of(values, site.node, true).with_channels(channels))?;
+    Ok(Ports::each(element, ports))
+}
+
+/// The ports of a bridge's neighbours: the switch has port 0.
+fn far_and_near(site: &Site<'_>) -> Result<[usize; 2], String> {
+    match site.between_two()?.map(|neighbour| neighbour.page.name == SWITCH.name) {
+        [true, false] => Ok([0, 1]),
+        [false, true] => Ok([1, 0]),
+        both => {
+            let switches = both.iter().filter(|&&is_switch| is_switch).count();
+            Err(format!("one of its neighbours is a vunet-switch, not {switches}"))
+        }
+    }
+}
+
 /// A switch; input and output ports have the same numbers.
 pub struct Switch {
     crossbar: Crossbar<Packet>,
@@ -346,6 +413,11 @@ pub struct Link {
 }
 
 impl Link {
+    fn of(values: &Values, node: NodeId, bridge: bool) -> Link {
+        let restarts_at = values.given::<Duration>("restarts-at").map(|at| Time::START + at);
+        Link::new(Card::new(node.0 as u16), bridge, restarts_at)
+    }
+
     /// A link around its cards.
     pub fn new(card: Card, bridge: bool, restarts_at: Option<Time>) -> Link {
         Link { card, bridge, restarts_at, channels: None }

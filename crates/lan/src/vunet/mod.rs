@@ -27,6 +27,7 @@ pub mod connection;
 pub mod crossbar;
 pub mod discovery;
 pub mod element;
+mod ends;
 pub mod site;
 pub mod vci;
 pub mod viewer;

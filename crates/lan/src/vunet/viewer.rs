@@ -17,8 +17,9 @@
 use super::camera::check;
 use super::connection::Connection;
 use super::element::{cell_of, put_cell, set_requester};
+use super::ends;
 use super::{control_in, data_cell, is_control};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, here};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use lastmeter_wire::aal::reassembly::{CircuitOptions, Event, Options, Reassembler};
@@ -111,6 +112,9 @@ vidboard = { width = 160, height = 120 }
 "#,
     place: here!(),
 };
+
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &ends::MAKER);
 
 /// What a viewer asks for.
 #[derive(Clone, Copy, Debug)]

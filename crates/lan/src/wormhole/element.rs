@@ -10,9 +10,12 @@
 use super::lan::{Lan, Options, Passed};
 use super::routes::{Faults, Manner, Routes};
 use super::topology::Topology;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, NodeId, Packet, StageId, Time, here};
-use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::site::{NodeKind, Ports, Resource, Site, Stage};
+use lastmeter_engine::{
+    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
+};
 use std::collections::BTreeMap;
 
 /// How experiments describe it.
@@ -87,16 +90,33 @@ constant = { rate = "150 Mbit/s", size = "8192 B" }
     place: here!(),
 };
 
-/// The network that an experiment describes, with a host for each of `names`, in their order. Speed is
-/// how many times as fast channels are, as numerator and denominator.
+/// Its line.
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+/// A wormhole network of the node's neighbours.
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let names: Vec<&str> = site.neighbours.iter().map(|neighbour| neighbour.name).collect();
+    let mut channels: Vec<Resource> = Vec::with_capacity(names.len());
+    for name in &names {
+        let suffix = format!(" channel of {name}");
+        channels.push(site.resource("channel", &suffix, ResourceKind::Wire));
+    }
+    let (interface, way) = (site.own_stage("interface", None), site.own_stage("way", None));
+    // One that is made faster makes the network so: all channels have one rate.
+    let faster = channels.iter().find(|channel| channel.speed != (1, 1));
+    let lan = lan(values, &names, &faster.map_or(way, |faster| way.on(faster)))?;
+    let channels: Vec<ResourceId> = channels.iter().map(|channel| channel.id).collect();
+    let stages = (interface.id, way.id);
+    let wormhole = Wormhole::new(lan, &site.routes, stages, &channels, values.get("packets"));
+    let element = site.add(wormhole)?;
+    Ok(Ports::each(element, 0..names.len()))
+}
+
+/// The network that an experiment describes, with a host for each of `names`, in their order.
 ///
 /// # Errors
 /// Where the topology is wrong, or its hosts are not those that are joined to it.
-pub fn lan(
-    values: &Values,
-    names: &[&str],
-    speed: (u64, u64),
-) -> Result<(Lan, Vec<usize>), String> {
+fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>), String> {
     let text: String = values.get("topology");
     let topology = Topology::parse(&text).map_err(|error| format!("topology, {error}"))?;
     let place = |name: &&str| {
@@ -111,9 +131,8 @@ pub fn lan(
         "shortest" => Manner::Shortest,
         _ => Manner::UpDown,
     };
-    let rate: lastmeter_base::Rate = values.get("rate");
     let options = Options {
-        rate: rate.scale_floor(speed.0, speed.1),
+        rate: way.rate(values.get("rate")),
         hop: values.get("hop"),
         slack: values.get("slack"),
         timeout: values.given("timeout"),

@@ -1,13 +1,15 @@
 //! Corruption: some packets arrive with bits flipped.
 
-use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
 /// Most bits that are flipped in one packet: as many as a packet without content has to flip.
 const BITS_MAX: u64 = 64;
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "corruption",
     family: Family::Node,
     what: "Flips bits of some packets.",
@@ -62,14 +64,18 @@ impl Judge for Corruption {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let bits: u64 = values.get("bits");
     let corruption = Corruption { probability: values.get("probability"), bits: bits as u32 };
-    Ok(Box::new(Filter::new(corruption, setting.stage)))
+    filter(PAGE, values, site, corruption)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filter;
     use super::super::check::{Trial, binomial_agrees};
     use super::*;
 

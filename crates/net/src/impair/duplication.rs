@@ -1,10 +1,12 @@
 //! Duplication: some packets arrive twice.
 
-use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, Values};
+use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
 use lastmeter_base::{Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "duplication",
     family: Family::Node,
     what: "Sends some packets on twice, the copy right behind the original.",
@@ -54,13 +56,17 @@ impl Judge for Duplication {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let duplication = Duplication { probability: values.get("probability") };
-    Ok(Box::new(Filter::new(duplication, setting.stage)))
+    filter(PAGE, values, site, duplication)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filter;
     use super::super::check::{Trial, binomial_agrees};
     use super::*;
 

@@ -1,10 +1,12 @@
 //! Periodic loss: every nth packet is lost, which makes small cases exact.
 
-use super::{Built, Filter, Judge, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use super::{Judge, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "every-nth",
     family: Family::Node,
     what: "Loses every nth packet.",
@@ -61,12 +63,16 @@ impl Judge for EveryNth {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
-    Ok(Box::new(Filter::new(EveryNth::new(values.get("n")), setting.stage)))
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    filter(PAGE, values, site, EveryNth::new(values.get("n")))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filter;
     use super::super::check::Trial;
     use super::*;
 

@@ -13,11 +13,13 @@
 //! Source: Gilbert, Capacity of a burst-noise channel, BSTJ 39, 1960; Elliott, Estimates of error
 //! rates for codes on burst-noise channels, BSTJ 42, 1963. Deviation: packets for bits.
 
-use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, Values};
+use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
 use lastmeter_base::{Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "gilbert-elliott",
     family: Family::Node,
     what: "Loses packets in bursts: a channel that is good or bad for a number of packets.",
@@ -84,7 +86,10 @@ impl Judge for GilbertElliott {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let channel = GilbertElliott {
         good_to_bad: values.get("good-to-bad"),
         bad_to_good: values.get("bad-to-good"),
@@ -92,7 +97,7 @@ pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
         loss_bad: values.get("loss-bad"),
         bad: false,
     };
-    Ok(Box::new(Filter::new(channel, setting.stage)))
+    filter(PAGE, values, site, channel)
 }
 
 #[cfg(test)]

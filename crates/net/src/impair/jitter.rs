@@ -8,16 +8,19 @@
 //! packets leave by their own times; of equal ones the first comer goes first. Deadlines are
 //! arrivals plus delays, so a clock that wakes up late delays nobody but those that were due.
 
-use super::{Built, Setting, TOWARD};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use super::{TOWARD, stand};
+use crate::queue::Buffers;
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Draw, Duration, Packet, StageId, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use std::collections::BTreeMap;
 
 /// Most packets that it holds unless told otherwise.
 const PACKETS: &str = "100000";
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "jitter",
     family: Family::Node,
     what: "Delays each packet by a random time, with or without keeping their order.",
@@ -134,13 +137,15 @@ impl Element for Jitter {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
-    let delay = match setting.free {
-        true => Draw::Constant(Duration::ZERO),
-        false => values.get("delay"),
-    };
-    let packets_max = setting.site.buffers.scale(values.get("packets"));
-    Ok(Box::new(Jitter::new(delay, values.get("in-order"), packets_max, setting.stage)))
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let stage = site.stage(PAGE.name, None);
+    let delay = stage.draw(&values.get("delay"));
+    let packets_max = Buffers::of(site.names).scale(values.get("packets"));
+    let jitter = Jitter::new(delay, values.get("in-order"), packets_max, stage.id);
+    stand(values, site, Box::new(jitter))
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Independent loss: each packet is lost with the same probability, whatever became of others.
 
-use super::{Built, Filter, Judge, PROBABILITY, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, Values};
+use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
 use lastmeter_base::{Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "loss",
     family: Family::Node,
     what: "Loses each packet with the same probability, independently of the others.",
@@ -48,13 +50,17 @@ impl Judge for Loss {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let loss = Loss { probability: values.get("probability") };
-    Ok(Box::new(Filter::new(loss, setting.stage)))
+    filter(PAGE, values, site, loss)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filter;
     use super::super::check::{Trial, binomial_agrees};
     use super::*;
 

@@ -1,10 +1,12 @@
 //! Listed loss: exactly the packets of a list are lost, to ask what one loss does.
 
-use super::{Built, Filter, Judge, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use super::{Judge, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "loss-list",
     family: Family::Node,
     what: "Loses the packets of a list, by their place in the order of arrival.",
@@ -67,13 +69,17 @@ impl Judge for LossList {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let packets: Vec<u64> = values.get("packets");
-    Ok(Box::new(Filter::new(LossList::new(&packets), setting.stage)))
+    filter(PAGE, values, site, LossList::new(&packets))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filter;
     use super::super::check::Trial;
     use super::*;
 

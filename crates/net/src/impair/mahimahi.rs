@@ -14,13 +14,15 @@
 //!
 //! Source: as `opportunities`; the order of steps is `LinkQueue::rationalize` of `link_queue.cc`.
 
-use super::{Built, Opportunities, Setting, TOWARD};
+use super::{Opportunities, TOWARD, TRACE_LEN_MAX, stand};
 use crate::queue::{self, Queue};
-use lastmeter_base::kind::{Family, Nested, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, StageId, Time, here};
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
+use lastmeter_engine::{Error, ResourceKind};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "mahimahi",
     family: Family::Node,
     what: "A wire that delivers 1500 bytes at each instant of a recorded mahimahi trace.",
@@ -219,18 +221,23 @@ impl<Q: Queue> Element for OpportunityServer<Q> {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let path: String = values.get("trace");
-    let text = (setting.read)(&path)?;
+    let wire = site.resource("wire", "", ResourceKind::Wire);
+    let stage = site.stage(PAGE.name, Some(&wire));
+    let text = site.read(&path, TRACE_LEN_MAX)?;
     let trace = Opportunities::parse(&text).map_err(|error| format!("`{path}`, {error}"))?;
-    let (numerator, denominator) = setting.speed;
+    let (numerator, denominator) = wire.speed;
     let trace = trace.scale(numerator, denominator);
     let described: Nested = values.get("queue");
-    let queue = queue::build(&described, &setting.site);
+    let queue = queue::build(&described, &queue::Site::of(site));
     // Where its time is free, the first opportunity takes all.
-    let opportunity = if setting.free { Bytes(u64::MAX) } else { values.get("opportunity") };
-    let (stage, wire) = (setting.stage, setting.wire());
-    Ok(Box::new(OpportunityServer::new(queue, trace, opportunity, stage, wire)))
+    let opportunity = if stage.free { Bytes(u64::MAX) } else { values.get("opportunity") };
+    let server = OpportunityServer::new(queue, trace, opportunity, stage.id, wire.id);
+    stand(values, site, Box::new(server))
 }
 
 #[cfg(test)]

@@ -47,57 +47,25 @@ pub use reordering::{Reordering, ReorderingOptions};
 pub use scope::Scoped;
 pub use trace_error::TraceError;
 
-use crate::queue::Site;
-use lastmeter_base::kind::{Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, NodeId, StageId};
-use lastmeter_engine::{Element, ResourceId};
+use lastmeter_base::Bytes;
+use lastmeter_base::kind::{Kind, Page, Param, ParamKind, Values};
+use lastmeter_engine::site::{Outputs, Ports, Site};
+use lastmeter_engine::{Element, Error, PortId};
 
 /// Every impairment that experiments can name.
-pub const KINDS: &[Kind] = &[
-    Kind { page: loss::PAGE, serves: false, build: loss::build },
-    Kind { page: gilbert_elliott::PAGE, serves: false, build: gilbert_elliott::build },
-    Kind { page: every_nth::PAGE, serves: false, build: every_nth::build },
-    Kind { page: loss_list::PAGE, serves: false, build: loss_list::build },
-    Kind { page: duplication::PAGE, serves: false, build: duplication::build },
-    Kind { page: reordering::PAGE, serves: false, build: reordering::build },
-    Kind { page: corruption::PAGE, serves: false, build: corruption::build },
-    Kind { page: jitter::PAGE, serves: false, build: jitter::build },
-    Kind { page: partition::PAGE, serves: false, build: partition::build },
-    Kind { page: mahimahi::PAGE, serves: true, build: mahimahi::build },
-    Kind { page: varying_rate::PAGE, serves: true, build: varying_rate::build },
+pub static KINDS: &[Kind] = &[
+    loss::KIND,
+    gilbert_elliott::KIND,
+    every_nth::KIND,
+    loss_list::KIND,
+    duplication::KIND,
+    reordering::KIND,
+    corruption::KIND,
+    jitter::KIND,
+    partition::KIND,
+    mahimahi::KIND,
+    varying_rate::KIND,
 ];
-
-/// An element, or why it cannot be built.
-pub type Built = Result<Box<dyn Element>, String>;
-/// The nodes of these names; the name that is none, otherwise.
-pub type Nodes<'a> = &'a dyn Fn(&[String]) -> Result<Vec<NodeId>, String>;
-
-/// A line of [`KINDS`].
-pub struct Kind {
-    /// What it is.
-    pub page: &'static Page,
-    /// Whether it has a wire, whose time the ledger accounts for.
-    pub serves: bool,
-    build: fn(&Values, &mut Setting<'_>) -> Built,
-}
-
-/// What an impairment is built in, besides its own parameters.
-pub struct Setting<'a> {
-    /// Where its queue stands, if it has one.
-    pub site: Site<'a>,
-    /// Its row in the ledger.
-    pub stage: StageId,
-    /// Its wire, if [`Kind::serves`].
-    pub resource: Option<ResourceId>,
-    /// How many times as fast its wire is, as numerator and denominator.
-    pub speed: (u64, u64),
-    /// Whether it takes no time, to see what that would buy.
-    pub free: bool,
-    /// The nodes of these names; the name that is none, otherwise.
-    pub nodes: Nodes<'a>,
-    /// Reads a file, whose length is limited.
-    pub read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
-}
 
 /// Destinations that a kind concerns: a parameter that all of them have.
 const TOWARD: Param = Param::optional(
@@ -112,29 +80,27 @@ pub const TRACE_LEN_MAX: Bytes = Bytes::from_mib(64);
 
 const PROBABILITY: ParamKind = ParamKind::Number { min: 0.0, max: 1.0 };
 
-/// The kind that a page describes, where it describes one.
-pub fn find(page: &Page) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| kind.page.name == page.name)
+/// Puts an impairment where it stands. What it is concerned with leaves from output 0, and the rest, where
+/// there is any, from output 1.
+fn stand(values: &Values, site: &mut Site<'_>, element: Box<dyn Element>) -> Result<Ports, Error> {
+    let Some(names) = values.given::<Vec<String>>(TOWARD.name) else {
+        return site.add_boxed(element).map(Ports::through);
+    };
+    let scoped = Scoped::new(site.nodes(&names)?, element);
+    let id = site.add(scoped)?;
+    let ports = Ports::through(id);
+    Ok(Ports { outputs: Outputs::Any(vec![(id, PortId(0)), (id, scope::AROUND)]), ..ports })
 }
 
-/// The element that an experiment describes. What it is concerned with leaves from output 0, and
-/// the rest, where there is any, from output 1.
-///
-/// # Errors
-/// If a file cannot be read or makes no sense, or parameters contradict each other: says which.
-pub fn build(kind: &Kind, nested: &Nested, setting: &mut Setting<'_>) -> Built {
-    let element = (kind.build)(&nested.values, setting)?;
-    Ok(match nested.values.given::<Vec<String>>(TOWARD.name) {
-        None => element,
-        Some(names) => Box::new(Scoped::new((setting.nodes)(&names)?, element)),
-    })
-}
-
-impl Setting<'_> {
-    /// The wire's resource. Panics where the kind has none.
-    fn wire(&self) -> ResourceId {
-        self.resource.expect("a kind that serves is given a resource")
-    }
+/// Puts one that judges each packet where it stands.
+fn filter(
+    page: &Page,
+    values: &Values,
+    site: &mut Site<'_>,
+    judge: impl Judge + 'static,
+) -> Result<Ports, Error> {
+    let stage = site.stage(page.name, None);
+    stand(values, site, Box::new(Filter::new(judge, stage.id)))
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Partition: windows of time in which nothing passes.
 
-use super::{Built, Filter, Judge, Setting, TOWARD, Verdict};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use super::{Judge, TOWARD, Verdict, filter};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "partition",
     family: Family::Node,
     what: "Loses every packet that comes within windows of time.",
@@ -94,13 +96,17 @@ impl Judge for Partition {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let partition = Partition::new(values.get("windows"), values.given("every"))?;
-    Ok(Box::new(Filter::new(partition, setting.stage)))
+    filter(PAGE, values, site, partition)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filter;
     use super::super::check::Trial;
     use super::*;
     use proptest::prelude::*;

@@ -8,9 +8,11 @@
 //! A packet that is held back follows the packet that overtakes it last, or leaves after `wait`
 //! where too few come. Where it holds as many as it may, packets pass.
 
-use super::{Built, PROBABILITY, Setting, TOWARD};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use super::{PROBABILITY, TOWARD, stand};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Packet, StageId, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use std::collections::VecDeque;
 
@@ -19,7 +21,7 @@ const HELD_MAX: usize = 65_536;
 /// Most packets that may overtake one.
 const DISTANCE_MAX: u64 = 65_536;
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "reordering",
     family: Family::Node,
     what: "Holds some packets back until others have overtaken them.",
@@ -135,13 +137,17 @@ impl Element for Reordering {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let options = ReorderingOptions {
         probability: values.get("probability"),
         distance: values.get("distance"),
         wait: values.get("wait"),
     };
-    Ok(Box::new(Reordering::new(options, setting.stage)))
+    let stage = site.stage(PAGE.name, None);
+    stand(values, site, Box::new(Reordering::new(options, stage.id)))
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! A link whose rate changes with time, as a table says, with any queue discipline.
 
-use super::{Built, RateTable, Setting, TOWARD};
+use super::{RateTable, TOWARD, TRACE_LEN_MAX, stand};
 use crate::queue;
 use crate::server::Service;
-use lastmeter_base::kind::{FRAMING_MAX, Family, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Cost, here};
+use lastmeter_base::here;
+use lastmeter_base::kind::{FRAMING_MAX, Family, Kind, Nested, Page, Param, ParamKind, Values};
+use lastmeter_engine::site::{NodeKind, Ports, Site};
+use lastmeter_engine::{Error, ResourceKind};
 use std::sync::Arc;
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "varying-rate",
     family: Family::Node,
     what: "A wire whose rate changes with time, as a table in the experiment or a file says.",
@@ -66,26 +68,30 @@ constant = { rate = "3 Mbit/s", size = "1500 B" }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Built {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+
+fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
+    let wire = site.resource("wire", "", ResourceKind::Wire);
+    let stage = site.stage(PAGE.name, Some(&wire));
     let steps = match (values.given("rates"), values.given::<String>("file")) {
         (Some(steps), None) => steps,
         (None, Some(path)) => {
-            let text = (setting.read)(&path)?;
+            let text = site.read(&path, TRACE_LEN_MAX)?;
             RateTable::parse(&text).map_err(|error| format!("`{path}`, {error}"))?
         }
-        (Some(_), Some(_)) => return Err("it has both `rates` and a `file` of them".to_owned()),
-        (None, None) => return Err("it has neither `rates` nor a `file` of them".to_owned()),
+        (Some(_), Some(_)) => {
+            return Err("it has both `rates` and a `file` of them".to_owned().into());
+        }
+        (None, None) => {
+            return Err("it has neither `rates` nor a `file` of them".to_owned().into());
+        }
     };
-    let (numerator, denominator) = setting.speed;
-    let table = RateTable::new(steps, values.given("every"))?.scale(numerator, denominator);
-    let framing: Bytes = values.get("framing");
-    let service = match setting.free {
-        true => Service::Cost(Cost::FREE),
-        false => Service::Table { table: Arc::new(table), framing },
-    };
+    let table = Arc::new(RateTable::new(steps, values.given("every"))?);
+    let service = Service::Table { table, framing: values.get("framing") }.at(&stage);
     let described: Nested = values.get("queue");
-    let (stage, wire) = (setting.stage, setting.wire());
-    Ok(queue::serve(&described, &setting.site, service, stage, wire))
+    let server = queue::serve(&described, &queue::Site::of(site), service, stage.id, wire.id);
+    stand(values, site, server)
 }
 
 #[cfg(test)]

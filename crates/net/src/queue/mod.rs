@@ -99,39 +99,40 @@ pub use wf2q::Wf2q;
 pub use wfq::Wfq;
 
 use crate::server::{Server, Service};
-use lastmeter_base::kind::{Misfit, Nested, Page, Values};
+use lastmeter_base::kind::{Kind, Misfit, Nested, Page, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Rate, StageId, Stream, Time};
+use lastmeter_engine::site::{Names, Site as NodeSite};
 use lastmeter_engine::{Element, ResourceId};
 
 /// Every queue discipline that experiments can name.
-pub const KINDS: &[Kind] = &[
-    Kind::of::<DropTail>(),
-    Kind::of::<TokenBucket<Box<dyn Queue>>>(),
-    Kind::of::<Priority>(),
-    Kind::of::<Drr>(),
-    Kind::of::<Tdrr>(),
-    Kind::of::<Qsdrr>(),
-    Kind::of::<Red>(),
-    Kind::of::<Blue>(),
-    Kind::of::<Codel>(),
-    Kind::of::<FqCodel>(),
-    Kind::of::<Pie>(),
-    Kind::of::<DualPi2>(),
-    Kind::of::<Scfq>(),
-    Kind::of::<VirtualClock>(),
-    Kind::of::<Wfq>(),
-    Kind::of::<Wf2q>(),
-    Kind::of::<HPfq>(),
-    Kind::of::<FlatWfq>(),
-    Kind::of::<Edd>(),
-    Kind::of::<FifoPlus>(),
-    Kind::of::<HopLaxity>(),
-    Kind::of::<StopAndGo>(),
-    Kind::of::<Hrr>(),
-    Kind::of::<Rcsp>(),
-    Kind::of::<CellDiscard>(),
-    Kind::of::<Cbs>(),
-    Kind::of::<TimeAware>(),
+pub static KINDS: &[Kind] = &[
+    DropTail::KIND,
+    <TokenBucket<Box<dyn Queue>>>::KIND,
+    Priority::KIND,
+    Drr::KIND,
+    Tdrr::KIND,
+    Qsdrr::KIND,
+    Red::KIND,
+    Blue::KIND,
+    Codel::KIND,
+    FqCodel::KIND,
+    Pie::KIND,
+    DualPi2::KIND,
+    Scfq::KIND,
+    VirtualClock::KIND,
+    Wfq::KIND,
+    Wf2q::KIND,
+    HPfq::KIND,
+    FlatWfq::KIND,
+    Edd::KIND,
+    FifoPlus::KIND,
+    HopLaxity::KIND,
+    StopAndGo::KIND,
+    Hrr::KIND,
+    Rcsp::KIND,
+    CellDiscard::KIND,
+    Cbs::KIND,
+    TimeAware::KIND,
 ];
 
 /// A passive store that decides which packets to keep and which goes next.
@@ -190,6 +191,15 @@ impl Queue for Box<dyn Queue> {
 pub trait Described: Queue + Sized + 'static {
     /// Its page.
     const PAGE: &'static Page;
+    /// Its line in [`KINDS`].
+    const KIND: Kind = Kind {
+        page: Self::PAGE,
+        fit: Self::fit,
+        maker: &Maker {
+            build: |values, site| Box::new(Self::build(values, site)),
+            serve: Self::serve,
+        },
+    };
     /// Whether values that each fit their parameters fit each other.
     ///
     /// # Errors
@@ -227,6 +237,14 @@ pub struct Site<'a> {
     pub seed: u64,
     /// Of the element that serves it.
     pub name: &'a str,
+}
+
+impl<'a> Site<'a> {
+    /// The queue of a node.
+    pub fn of(site: &NodeSite<'a>) -> Site<'a> {
+        let buffers = Buffers::of(site.names);
+        Site { buffers, seed: site.seed, name: site.name, ..Site::ANYWHERE }
+    }
 }
 
 impl Site<'_> {
@@ -273,6 +291,12 @@ impl Buffers {
     /// As the experiment says.
     pub const UNCHANGED: Buffers = Buffers { numerator: 1, denominator: 1 };
 
+    /// As a what-if has it.
+    pub fn of(names: &Names) -> Buffers {
+        let (numerator, denominator) = names.buffers();
+        Buffers { numerator, denominator }
+    }
+
     /// `limit` changed, at least 1; where there is no limit there still is none.
     pub fn scale(self, limit: u64) -> u64 {
         if limit == u64::MAX {
@@ -283,44 +307,15 @@ impl Buffers {
     }
 }
 
-/// A line of [`KINDS`].
-pub struct Kind {
-    /// What it is.
-    pub page: &'static Page,
-    fit: fn(&Values) -> Result<(), Misfit>,
+/// What makes queues of a kind.
+pub struct Maker {
     build: fn(&Values, &Site<'_>) -> Box<dyn Queue>,
     serve: fn(&Values, &Site<'_>, Service, StageId, ResourceId) -> Box<dyn Element>,
 }
 
-impl Kind {
-    /// The kind of `Q`.
-    pub const fn of<Q: Described>() -> Kind {
-        Kind {
-            page: Q::PAGE,
-            fit: Q::fit,
-            build: |values, site| Box::new(Q::build(values, site)),
-            serve: Q::serve,
-        }
-    }
-}
-
-/// The kind that a page describes. Panics where it describes no queue: decoding has checked that.
-fn kind(page: &Page) -> &'static Kind {
-    let kind = KINDS.iter().find(|kind| kind.page.name == page.name);
-    kind.expect("a queue's parameters name a registered queue")
-}
-
-/// Whether the values of `queue`, which each fit their parameters, fit each other.
-///
-/// # Errors
-/// Where they do not: which is wrong, and what would be right.
-pub fn fit(queue: &Nested) -> Result<(), Misfit> {
-    (kind(queue.page).fit)(&queue.values)
-}
-
 /// The queue that an experiment describes.
 pub fn build(queue: &Nested, site: &Site<'_>) -> Box<dyn Queue> {
-    (kind(queue.page).build)(&queue.values, site)
+    (queue.maker::<Maker>().build)(&queue.values, site)
 }
 
 /// A server of the queue that an experiment describes.
@@ -331,5 +326,5 @@ pub fn serve(
     stage: StageId,
     resource: ResourceId,
 ) -> Box<dyn Element> {
-    (kind(queue.page).serve)(&queue.values, site, service, stage, resource)
+    (queue.maker::<Maker>().serve)(&queue.values, site, service, stage, resource)
 }

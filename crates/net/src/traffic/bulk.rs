@@ -1,8 +1,8 @@
 //! Bulk: as much as the path lets through, within a window.
 
-use super::{Setting, Traffic};
+use super::{Maker, Setting, Traffic, packets};
 use crate::request::ClientOptions;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Draw, Duration, here};
 
 /// A window is remembered request by request, so it is limited.
@@ -16,7 +16,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     ("response_time_p99_ps", "99 in 100 took no longer, in picoseconds"),
 ];
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "bulk",
     family: Family::Traffic,
     what: "A transfer as fast as the path lets it be, never more than a window on the way.",
@@ -52,7 +52,10 @@ bulk = { size = "1500 B", window = 100 }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let options = ClientOptions {
         size: values.get("size"),
         window: values.get("window"),

@@ -1,11 +1,11 @@
 //! Constant rate: one packet after the other, always the same time apart.
 
-use super::{Setting, Traffic, gap, sizes};
+use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Draw, here};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "constant",
     family: Family::Traffic,
     what: "Packets at a constant rate, whatever happens to them.",
@@ -34,7 +34,10 @@ constant = { rate = "18 Mbit/s", size = "1500 B" }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
     let gap = Draw::Constant(gap(values.get("rate"), &sizes));
     Ok(Traffic::Source(Pattern::Gaps { gap, sizes }))

@@ -1,9 +1,10 @@
 //! Kinds of traffic that experiments can name: each is a source, or a client with its responder.
 //!
-//! To add one: write its file, with its [`Page`] and its `build`, and one line in [`KINDS`].
+//! To add one: write its file, with its page and its `build`, and one line in [`KINDS`].
 
 mod bulk;
 mod constant;
+mod ends;
 mod mpeg;
 mod on_off;
 mod poisson;
@@ -16,31 +17,31 @@ pub use subsessions::Subsessions;
 
 use crate::request::ClientOptions;
 use crate::source::{Pattern, Sizes, Span};
-use lastmeter_base::kind::{Nested, Page, Values};
+use lastmeter_base::kind::{Kind, Values};
 use lastmeter_base::{Bytes, Duration, Rate, Stream};
+use lastmeter_engine::site::{Records, TrafficKind};
 
 /// Every kind of traffic that experiments can name.
-pub const KINDS: &[Kind] = &[
-    Kind { page: constant::PAGE, build: constant::build },
-    Kind { page: poisson::PAGE, build: poisson::build },
-    Kind { page: on_off::PAGE, build: on_off::build },
-    Kind { page: replay::PAGE, build: replay::build },
-    Kind { page: mpeg::PAGE, build: mpeg::build },
-    Kind { page: request::PAGE, build: request::build },
-    Kind { page: bulk::PAGE, build: bulk::build },
-    Kind { page: subsessions::PAGE, build: subsessions::build },
-    Kind { page: tcplib::PAGE, build: tcplib::build },
+pub static KINDS: &[Kind] = &[
+    constant::KIND,
+    poisson::KIND,
+    on_off::KIND,
+    replay::KIND,
+    mpeg::KIND,
+    request::KIND,
+    bulk::KIND,
+    subsessions::KIND,
+    tcplib::KIND,
 ];
 
-/// A line of [`KINDS`].
-pub struct Kind {
-    /// What it is.
-    pub page: &'static Page,
-    build: fn(&Values, &mut Setting<'_>) -> Result<Traffic, String>,
-}
+/// What makes the packets of a flow of its kind.
+pub struct Maker(pub fn(&Values, &mut Setting<'_>) -> Result<Traffic, String>);
 
-/// Times and lengths of the packets of a capture.
-pub type Records = Box<dyn Iterator<Item = (Duration, Bytes)> + Send>;
+/// A kind of traffic whose packets a source or a client sends.
+pub const fn packets(maker: &'static Maker) -> TrafficKind {
+    let responds = |values: &Values| values.given::<Bytes>("response").is_some();
+    TrafficKind { responds, ends: ends::ends, together: "packets", own: maker }
+}
 
 /// What traffic is built in, besides its own parameters.
 pub struct Setting<'a> {
@@ -58,21 +59,6 @@ pub enum Traffic {
     Source(Pattern),
     /// A client, and the length of the responses that it waits for.
     Client(ClientOptions, Bytes),
-}
-
-/// Whether this kind of traffic has responses.
-pub fn responds(traffic: &Nested) -> bool {
-    traffic.values.given::<Bytes>("response").is_some()
-}
-
-/// The traffic that an experiment describes. Panics where the page describes none: decoding has
-/// checked that.
-///
-/// # Errors
-/// If a capture cannot be opened.
-pub fn build(traffic: &Nested, setting: &mut Setting<'_>) -> Result<Traffic, String> {
-    let kind = KINDS.iter().find(|kind| kind.page.name == traffic.page.name);
-    (kind.expect("a traffic's parameters name registered traffic").build)(&traffic.values, setting)
 }
 
 /// Lengths as a source draws them.

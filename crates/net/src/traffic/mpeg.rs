@@ -1,15 +1,15 @@
 //! Frames of a film: sizes with given moments in groups of pictures, cut into packets.
 
-use super::{Setting, Traffic};
+use super::{Maker, Setting, Traffic, packets};
 use crate::mpeg::{Moments, frames};
 use crate::source::Pattern;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, here};
 
 const SIZE: ParamKind = ParamKind::Size { min: 1, max: 1 << 30 };
 const FRAMES: ParamKind = ParamKind::Integer { min: 24, max: 1 << 20 };
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "mpeg",
     family: Family::Traffic,
     what: "Frames of a film in groups IBBPBBPBBPBB, with given sizes, cut into packets.",
@@ -45,7 +45,10 @@ mpeg = { mean = "1635 B", deviation = "1844 B", least = "110 B", most = "14954 B
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let bits = |name: &str| values.get::<Bytes>(name).0 * 8;
     let moments = Moments {
         least: bits("least"),

@@ -1,11 +1,11 @@
 //! On and off: bursts at a constant rate, with silence in between.
 
-use super::{Setting, Traffic, gap, sizes};
+use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "on-off",
     family: Family::Traffic,
     what: "Bursts of packets at a constant rate, with silence in between.",
@@ -36,7 +36,10 @@ on-off = { rate = "80 Mbit/s", size = "1500 B", on = { uniform = ["1 ms", "3 ms"
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
     let gap = gap(values.get("rate"), &sizes);
     let (on, off) = (values.get("on"), values.get("off"));

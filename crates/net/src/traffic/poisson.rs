@@ -1,11 +1,11 @@
 //! Poisson: packets that know nothing of one another.
 
-use super::{Setting, Traffic, gap, sizes};
+use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Draw, here};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "poisson",
     family: Family::Traffic,
     what: "Packets at random, with exponential gaps: many independent users.",
@@ -34,7 +34,10 @@ poisson = { rate = "800 Mbit/s", size = [["64 B", 7], ["576 B", 4], ["1500 B", 1
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
     let gap = Draw::Exponential(gap(values.get("rate"), &sizes));
     Ok(Traffic::Source(Pattern::Gaps { gap, sizes }))

@@ -1,11 +1,11 @@
 //! Replay: what a capture recorded, when it recorded it.
 
-use super::{Setting, Traffic};
+use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "replay",
     family: Family::Traffic,
     what: "The packets of a pcap or pcapng capture, with their own times and sizes.",
@@ -35,7 +35,10 @@ replay = { capture = "transfer.pcapng" }
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let records = (setting.capture)(&values.get::<String>("capture"))?;
     Ok(Traffic::Source(Pattern::Replay(records)))
 }

@@ -1,11 +1,11 @@
 //! Requests and responses.
 
-use super::{Setting, Traffic};
+use super::{Maker, Setting, Traffic, packets};
 use crate::request::ClientOptions;
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "request",
     family: Family::Traffic,
     what: "Requests, each sent when a response has come and the client has thought.",
@@ -39,7 +39,10 @@ request = { size = "128 B", response = "4 KiB", think = { exponential = "200 us"
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let options = ClientOptions {
         size: values.get("size"),
         window: values.get("window"),

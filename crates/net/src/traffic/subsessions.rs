@@ -7,13 +7,13 @@
 //!   `every`
 //! ```
 
-use super::{Setting, Traffic};
+use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Rate};
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "subsessions",
     family: Family::Traffic,
     what: "Pictures or files in trains of packets at the available rate, with silence in between.",
@@ -53,7 +53,10 @@ between = "500 ms"
     place: here!(),
 };
 
-pub(super) fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let subsessions = Subsessions {
         unit: values.get("unit"),
         packet: values.get("size"),

@@ -18,15 +18,15 @@
 //! (1995), bytes of items near those of Paxson (1994), both log-normal and from memory. The shares of
 //! conversations are ours: chosen so that half of all packets are interactive, as Cáceres et al. say.
 
-use super::{Setting, Traffic};
+use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Draw, Duration, Rate, Stream};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-pub(super) const PAGE: &Page = &Page {
+const PAGE: &Page = &Page {
     name: "tcplib",
     family: Family::Traffic,
     what: "Conversations of telnet, ftp, smtp and nntp, drawn from tables of measured ones.",
@@ -286,7 +286,10 @@ impl Tcplib {
     }
 }
 
-pub(super) fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
+/// Its line.
+pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+
+fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let tcplib = Tcplib {
         every: values.get("every"),
         rate: values.get("rate"),

@@ -1,9 +1,13 @@
-//! How experiments describe real-time channels.
+//! Real-time channels as a kind of traffic: how experiments describe them, and what stands at their hosts.
 
+use super::admission::buffers;
 use super::contract::Contract;
+use super::element::{Labels, Options, Receiver, Sender};
 use super::policing::Excess;
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{Ends, TrafficKind};
 
 /// How experiments describe it.
 pub const PAGE: &Page = &Page {
@@ -101,6 +105,54 @@ poisson = { rate = "95 Mbit/s", size = "1500 B" }
     place: here!(),
 };
 
+/// Its line.
+pub const KIND: Kind =
+    Kind::new(PAGE, &TrafficKind { responds: |_| false, ends, together: "channel", own: &() });
+
+/// A sender for each channel, and one receiver for all.
+fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
+    let host = ends.site.name;
+    for flow in std::mem::take(&mut ends.sent) {
+        // One that was refused has been reported.
+        let Some(leaves) = flow.leaves else { continue };
+        let values = &flow.kind.values;
+        let contract = contract(values, flow.common.get("deadline"));
+        let options = Options {
+            contract,
+            slots: buffers::slots(&contract, buffers::at_source(&contract, leaves)),
+            leaves,
+            excess: excess(values),
+            gap: gap(values),
+            bursty: values.get("bursty"),
+            shaped: values.get("shaped"),
+            start: flow.start(),
+            random_phase: flow.random_phase(),
+            stop: flow.stop(),
+            messages: flow.packets_max(),
+        };
+        let labels = Labels {
+            path: flow.there,
+            flow: flow.id(),
+            destination: flow.to,
+            class: flow.service(),
+            hops: flow.hops(),
+        };
+        let name = format!("{host} sends {} to {}", flow.class, ends.site.network.name(flow.to));
+        let sender = ends.site.graph.add(name, Sender::new(options, labels))?;
+        ends.sends(sender);
+    }
+    let received = std::mem::take(&mut ends.received);
+    if received.is_empty() {
+        return Ok(());
+    }
+    let mut receiver = Receiver::default();
+    received.iter().for_each(|flow| receiver.add(flow.there, flow.id()));
+    let element = ends.site.graph.add(format!("{host} receives channels"), receiver)?;
+    let takes = received.iter().map(|flow| (flow.there, Some(flow.id()))).collect();
+    ends.receives(element, takes);
+    Ok(())
+}
+
 /// The contract of a channel that is to arrive within `deadline`.
 pub fn contract(values: &Values, deadline: Duration) -> Contract {
     Contract {
@@ -113,7 +165,7 @@ pub fn contract(values: &Values, deadline: Duration) -> Contract {
 }
 
 /// What happens to messages in excess of the contract.
-pub fn excess(values: &Values) -> Excess {
+fn excess(values: &Values) -> Excess {
     match values.get::<String>("excess").as_str() {
         "delay" => Excess::Delay,
         "relax" => Excess::Relax,
@@ -122,7 +174,7 @@ pub fn excess(values: &Values) -> Excess {
 }
 
 /// The interval between the source's messages.
-pub fn gap(values: &Values) -> Duration {
+fn gap(values: &Values) -> Duration {
     let interval: Duration = values.get("interval");
     let gap = interval.as_secs_f64() / values.get::<f64>("times");
     Duration::from_secs_f64(gap).max(Duration::from_ps(1))

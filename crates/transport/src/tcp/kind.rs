@@ -1,9 +1,12 @@
-//! How experiments describe TCP connections.
+//! TCP connections as a kind of traffic: how experiments describe them, and what stands at their hosts.
 
-use super::control::Kind;
-use super::{Application, Config, Recovery};
-use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Rate, Stream, Time, here};
+use super::control::Kind as Control;
+use super::{Application, Config, Labels, Recovery, TcpHost};
+use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Duration, FlowId, PathId, Rate, Stream, Time, here};
+use lastmeter_engine::Error;
+use lastmeter_engine::site::{Ends, Flow, TrafficKind};
+use std::collections::BTreeMap;
 
 const CLASS: ParamKind = ParamKind::Integer { min: 0, max: 255 };
 const SEGMENTS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
@@ -190,28 +193,64 @@ tcp = { connections = 2, control = "cubic" }
 const CONTROLS: &[&str] = &["reno", "cubic", "dctcp", "bbr"];
 const RECOVERIES: &[&str] = &["tahoe", "reno", "newreno"];
 
-/// Connections between each pair of hosts.
-pub fn connections(values: &Values) -> u32 {
-    values.get::<u64>("connections") as u32
+/// Its line.
+pub const KIND: Kind =
+    Kind::new(PAGE, &TrafficKind { responds: |_| true, ends, together: "tcp", own: &() });
+
+/// One element for each traffic that a host takes part in: first those that send data.
+fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
+    let name = ends.site.name;
+    for (sends, what) in [(true, "sends"), (false, "receives")] {
+        let flows = std::mem::take(if sends { &mut ends.sent } else { &mut ends.received });
+        let mut by_traffic: BTreeMap<usize, Vec<Flow<'_>>> = BTreeMap::new();
+        flows.into_iter().for_each(|flow| by_traffic.entry(flow.traffic).or_default().push(flow));
+        for pairs in by_traffic.into_values() {
+            let Flow { there, class, .. } = pairs[0];
+            let back = pairs[0].back.expect("connections have a way back");
+            let (out, taken) = if sends { (there, back) } else { (back, there) };
+            let host = host(&pairs, (sends, out), ends.site.stream(&format!("/{class}")));
+            let (first, count) = (host.first(), host.connections().count() as u32);
+            let element = ends.site.graph.add(format!("{name} {what} {class}"), host)?;
+            let takes = (first.0..first.0 + count).map(|flow| (taken, Some(FlowId(flow))));
+            ends.receives(element, takes.collect());
+            ends.sends(element);
+        }
+    }
+    Ok(())
 }
 
-/// Classes of packets with and without data.
-pub fn classes(values: &Values) -> (u8, u8) {
+/// The ends of one traffic's connections, which are numbered pair by pair.
+fn host(pairs: &[Flow<'_>], (sends, path): (bool, PathId), mut stream: Stream) -> TcpHost {
+    let values = &pairs[0].kind.values;
+    let connections = values.get::<u64>("connections") as u32;
     let class = |name| values.get::<u64>(name) as u8;
-    (class("class"), class("class-acknowledging"))
+    let (class, class_acknowledging) = (class("class"), class("class-acknowledging"));
+    let labels = Labels { path, class, class_acknowledging };
+    let first = FlowId(pairs[0].number * connections);
+    let mut host = TcpHost::new(labels, config(values), first);
+    for flow in pairs {
+        for _ in 0..connections {
+            let (peer, application) = match sends {
+                true => (flow.to, source(values, flow.start(), &mut stream)),
+                false => (flow.from, Application::Sink),
+            };
+            host.add(peer, application);
+        }
+    }
+    host
 }
 
 /// The options set in the experiment.
-pub fn config(values: &Values) -> Config {
+fn config(values: &Values) -> Config {
     let flag = |name| values.get::<bool>(name);
     let count = |name| values.get::<u64>(name);
     Config {
         mss: values.get::<Bytes>("mss").0 as u16,
         control: match values.get::<String>("control").as_str() {
-            "cubic" => Kind::Cubic,
-            "dctcp" => Kind::Dctcp,
-            "bbr" => Kind::Bbr,
-            _ => Kind::Reno,
+            "cubic" => Control::Cubic,
+            "dctcp" => Control::Dctcp,
+            "bbr" => Control::Bbr,
+            _ => Control::Reno,
         },
         recovery: match values.get::<String>("recovery").as_str() {
             "tahoe" => Recovery::Tahoe,
@@ -245,7 +284,7 @@ pub fn config(values: &Values) -> Config {
 }
 
 /// One connection's source; `stream` draws its start.
-pub fn source(values: &Values, start: Time, stream: &mut Stream) -> Application {
+fn source(values: &Values, start: Time, stream: &mut Stream) -> Application {
     let spread = values.get::<Duration>("spread").as_ps();
     let start = start + Duration::from_ps(stream.below(spread.max(1)));
     let chunk = values.get::<Bytes>("mss");

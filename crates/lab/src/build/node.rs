@@ -1,0 +1,148 @@
+//! Nodes: each is built by its kind, where it stands.
+
+use super::flows::Flows;
+use super::{Builder, Made, Output};
+use crate::document::{Fault, shorten};
+use crate::experiment::{Experiment, Network};
+use crate::library::Library;
+use lastmeter_base::NodeId;
+use lastmeter_base::kind::Nested;
+use lastmeter_engine::site::{self, Inputs, Names, Neighbour, NodeKind, Outputs, Ports, Site};
+use lastmeter_engine::{Error, Graph};
+use std::any::Any;
+use std::io::Read;
+use std::sync::Arc;
+
+/// What nodes and traffic may know of what is around them.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    experiment: &'a Experiment,
+    network: &'a Network,
+    flows: &'a Flows,
+    library: &'a dyn Library,
+}
+
+impl<'a> Around<'a> {
+    /// Where `node` stands in `graph`.
+    pub(super) fn site<'s>(
+        &'s self,
+        node: usize,
+        graph: &'s mut Graph,
+        names: &'s mut Names,
+    ) -> Site<'s> {
+        let single = &self.network.nodes[node];
+        let declared = &self.experiment.nodes[single.declared];
+        let leaving = &self.network.leaving[node];
+        let by = |hop| leaving.binary_search(hop).expect("a way leaves by a link of its node");
+        let routes = self.flows.tables.get(&node).into_iter().flatten();
+        Site {
+            graph,
+            names,
+            network: self,
+            seed: self.experiment.seed,
+            node: NodeId(node as u32),
+            name: &single.name,
+            group: &declared.name,
+            shared: declared.count.is_some_and(|count| count > 1),
+            neighbours: site::Network::neighbours(self, NodeId(node as u32)),
+            routes: routes.map(|(&to, hop)| (NodeId(to as u32), by(hop))).collect(),
+        }
+    }
+}
+
+impl site::Network for Around<'_> {
+    fn len(&self) -> usize {
+        self.network.nodes.len()
+    }
+    fn find(&self, name: &str) -> Option<NodeId> {
+        let place = self.network.nodes.iter().position(|node| node.name == name);
+        place.map(|node| NodeId(node as u32))
+    }
+    fn name(&self, node: NodeId) -> &str {
+        &self.network.nodes[node.0 as usize].name
+    }
+    fn kind(&self, node: NodeId) -> &Nested {
+        let single = &self.network.nodes[node.0 as usize];
+        &self.experiment.nodes[single.declared].kind
+    }
+    fn neighbours(&self, node: NodeId) -> Vec<Neighbour<'_>> {
+        let neighbour = |&hop: &usize| {
+            let to = self.network.hops[hop].to;
+            let single = &self.network.nodes[to];
+            let declared = &self.experiment.nodes[single.declared];
+            let (name, group) = (single.name.as_str(), declared.name.as_str());
+            Neighbour { node: NodeId(to as u32), name, group, page: declared.kind.page }
+        };
+        self.network.leaving[node.0 as usize].iter().map(neighbour).collect()
+    }
+    fn way(&self, from: NodeId, to: NodeId) -> Vec<NodeId> {
+        let mut way = vec![from];
+        let mut node = from.0 as usize;
+        while node != to.0 as usize {
+            node = self.network.hops[self.flows.tables[&node][&(to.0 as usize)]].to;
+            way.push(NodeId(node as u32));
+        }
+        way
+    }
+    fn profile(&self, folder: &str, name: &str) -> Option<Arc<dyn Any + Send + Sync>> {
+        let described = self.experiment.described.iter();
+        let mut found = described.filter(|((known, of), _)| *known == folder && of == name);
+        found.next().map(|(_, described)| described.clone())
+    }
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        self.library.open(path)
+    }
+}
+
+impl<'a> Builder<'a, '_> {
+    pub(super) fn around(&self) -> Around<'a> {
+        let Builder { experiment, network, flows, library, .. } = *self;
+        Around { experiment, network, flows, library }
+    }
+
+    /// A node that packets pass.
+    pub(super) fn node(&mut self, node: usize) -> Result<Made, Error> {
+        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
+        let around = self.around();
+        let mut site = around.site(node, &mut self.graph, &mut self.names);
+        let build = declared.kind.maker::<NodeKind>().build;
+        match build(&declared.kind.values, &mut site) {
+            Ok(ports) => self.joined(node, ports),
+            Err(Error::Misfit(found)) => {
+                let right =
+                    format!("`lastmeter kinds {}` says what it can have", declared.kind.page.name);
+                let key = format!("nodes.{}", shorten(&declared.name));
+                self.reporter.report(&declared.mark, &key, Fault::new(found, right));
+                Ok(Made { input: None, outputs: Vec::new() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leads hops that arrive to a node's inputs, and its outputs to the hops that leave.
+    fn joined(&mut self, node: usize, ports: Ports) -> Result<Made, Error> {
+        let input = match ports.inputs {
+            Inputs::One(input) => Some(input),
+            // A link's two directions have the same place among those of a node.
+            Inputs::Each(inputs) => {
+                let arriving = self.network.arriving[node].iter();
+                let used = arriving.zip(&inputs).filter(|(hop, _)| self.flows.hops.contains(hop));
+                self.ports.extend(used);
+                inputs.first().copied()
+            }
+        };
+        let outputs = match ports.outputs {
+            Outputs::Any(leaving) => self.spread(node, leaving)?,
+            Outputs::Each(outputs) => self.each(node, &outputs),
+        };
+        Ok(Made { input, outputs })
+    }
+
+    /// The outputs to each neighbour with the hops that packets take there.
+    pub(super) fn each(&self, node: usize, outputs: &[Output]) -> Vec<(Output, usize)> {
+        let leaving = &self.network.leaving[node];
+        let hops = self.hops_of(node);
+        let output = |hop| leaving.binary_search(hop).ok().map(|place| outputs[place]);
+        hops.iter().filter_map(|hop| Some((output(hop)?, *hop))).collect()
+    }
+}
