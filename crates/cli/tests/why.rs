@@ -9,6 +9,7 @@ mod attempts;
 use attempts::Outcome;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -214,7 +215,8 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
     server.wait().unwrap();
     match outcome {
         Outcome::Passed => {}
-        Outcome::Undecided(words) => eprintln!("UNDECIDED: {words}"),
+        // Past the macros, whose words about a test that passed are kept from whoever runs it.
+        Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
         Outcome::Failed(words) => panic!("{words}"),
     }
 }

@@ -238,7 +238,8 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
 fn observed_sender_pauses() {
     let observation = observe("send", 2000, 0);
     is(observation.verdict.unwrap().limit, Limit::SenderApplication);
-    in_time!(observation.fractions.sender_application > 0.7, "{:?}", observation.fractions);
+    let share = observation.fractions.sender_application;
+    in_time!(share > 0.7, "the application is to blame for {share} of the time");
 }
 
 fn observed_peer_sleeps() {
