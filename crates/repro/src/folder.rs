@@ -1,7 +1,8 @@
-//! The folder of an experiment: `README.md`, `experiment.toml`, `expected.csv`.
+//! The folder of an experiment: `README.md`, `repro.toml`, `expected.csv`.
 
 use super::compute::{self, Compute, Computed, Figures};
 use super::published::{Published, Tolerance};
+use super::sweep::{self, Sweep};
 use lastmeter_base::kind::{Param, ParamKind};
 use lastmeter_lab::document::{Content, Decoder, Fault, Item, Shape};
 use lastmeter_lab::library;
@@ -63,7 +64,9 @@ pub(super) struct Experiment {
     pub(super) title: String,
     pub(super) question: String,
     pub(super) system: String,
-    pub(super) compute: Compute,
+    /// The function for rows that need code.
+    pub(super) compute: Option<Compute>,
+    pub(super) sweep: Sweep,
     pub(super) figures: Option<Figures>,
     pub(super) constants: Constants,
     pub(super) contradictions: Vec<Contradiction>,
@@ -72,12 +75,12 @@ pub(super) struct Experiment {
     pub(super) rows: Vec<Expected>,
 }
 
-/// The keys of `experiment.toml` besides its tables.
+/// The keys of `repro.toml` besides its tables.
 const HEADER: &[Param] = &[
     Param::required("title", ParamKind::Text, "what it is called"),
     Param::required("question", ParamKind::Text, "what it is meant to answer"),
     Param::required("system", ParamKind::Text, "the letter that its ids begin with"),
-    Param::required("compute", ParamKind::Text, "the computation, by name"),
+    Param::optional("compute", ParamKind::Text, "only `[[rows]]`", "the function for other rows"),
     Param::optional("profile", ParamKind::Text, "no profile", "whose constants it has as well"),
 ];
 /// The keys of a contradiction besides its rows.
@@ -117,6 +120,7 @@ pub(super) struct Expected {
     pub(super) line: u64,
     pub(super) id: String,
     pub(super) item: String,
+    pub(super) key: String,
     pub(super) published: Published,
     pub(super) unit: String,
     pub(super) tolerance: Tolerance,
@@ -137,12 +141,15 @@ struct Record {
     role: Role,
     section: String,
     note: String,
+    #[serde(default)]
+    key: String,
 }
 
 impl Expected {
     /// Whether `value` is computed for this row.
     pub(super) fn is_of(&self, value: &Computed) -> bool {
-        self.id == value.id && self.item == value.item
+        let named = value.key.as_ref().map_or(self.item == value.item, |key| self.key == *key);
+        self.id == value.id && named
     }
 }
 
@@ -150,10 +157,10 @@ impl Experiment {
     fn read(shelf: &Shelf, name: &str) -> Result<Experiment, Error> {
         let place = |file: &str| format!("experiments/{name}/{file}");
         shelf.text(&place("README.md"))?;
-        let file = place("experiment.toml");
+        let file = place("repro.toml");
         let (root, mut decoder) = open(&file, shelf.text(&file)?)?;
-        let besides = &["constants", "contradictions", FULL];
-        let shape = Shape { what: "a reproduction", params: HEADER, kind: None, besides };
+        let besides = [&["constants", "contradictions", FULL], &sweep::KEYS[..]].concat();
+        let shape = Shape { what: "a reproduction", params: HEADER, kind: None, besides: &besides };
         let (_, header) = decoder.table(&shape, &root, "");
         let contradictions = contradictions(&mut decoder, root.get("contradictions"));
         let full = root.get(FULL).map(|item| ids(&mut decoder, item)).unwrap_or_default();
@@ -163,10 +170,20 @@ impl Experiment {
             constants.add_profile(&file, shelf.text(&file)?)?;
         }
         constants.add(&mut decoder, root.get("constants"));
+        let beside = |named: &str| match named.ends_with(".toml") {
+            true => shelf.texts.get(&place(named)).cloned(),
+            false => shelf.texts.get(&format!("experiments/{named}/experiment.toml")).cloned(),
+        };
+        let sweep = Sweep::read(&mut decoder, &root, &constants, &beside);
+        let called: Option<String> = header.given("compute");
+        if called.is_none() && sweep.is_empty() {
+            let fault =
+                Fault::new("nothing computes its rows", "write `[[rows]]`, or `compute = ...`");
+            decoder.report(&root.mark, "rows", fault);
+        }
         finish(decoder)?;
-        let called: String = header.get("compute");
-        let compute = compute::find(&called)?;
-        let figures = compute::figures(&called);
+        let compute = called.as_deref().map(compute::find).transpose()?;
+        let figures = called.as_deref().and_then(compute::figures);
         let system: String = header.get("system");
         let csv = place("expected.csv");
         let rows = from_csv(&csv, shelf.text(&csv)?, &system)?;
@@ -184,6 +201,7 @@ impl Experiment {
             question: header.get("question"),
             system,
             compute,
+            sweep,
             figures,
             constants,
             contradictions,
@@ -215,7 +233,7 @@ fn contradictions(decoder: &mut Decoder<'_>, list: Option<&Item>) -> Vec<Contrad
     items.iter().filter_map(read).collect()
 }
 
-/// The key of `experiment.toml` that lists ids.
+/// The key of `repro.toml` that lists ids.
 const FULL: &str = "full";
 
 /// Ids of rows.
@@ -257,13 +275,17 @@ fn from_csv(file: &str, text: &str, system: &str) -> Result<Vec<Expected>, Error
         if rows.iter().any(|other| (&other.id, &other.item) == (&row.id, &row.item)) {
             return Err(Error::file(file, line, "this id and item have a row already"));
         }
+        let same = |other: &Expected| (&other.id, &other.key) == (&row.id, &row.key);
+        if !row.key.is_empty() && rows.iter().any(same) {
+            return Err(Error::file(file, line, "this id and key have a row already"));
+        }
         rows.push(row);
     }
     Ok(rows)
 }
 
 fn expected(line: u64, record: Record, system: &str) -> Result<Expected, String> {
-    let Record { id, item, published, unit, tolerance, role, section, note } = record;
+    let Record { id, item, published, unit, tolerance, role, section, note, key } = record;
     if id.strip_prefix(system).is_none_or(|rest| !rest.starts_with('-')) {
         return Err(format!("`{id}` is not of system {system}: ids begin with `{system}-`"));
     }
@@ -275,5 +297,5 @@ fn expected(line: u64, record: Record, system: &str) -> Result<Expected, String>
     if !tolerance.suits(&published) {
         return Err(format!("tolerance `{tolerance}` does not suit what is published"));
     }
-    Ok(Expected { line, id, item, published, unit, tolerance, role, section, note })
+    Ok(Expected { line, id, item, key, published, unit, tolerance, role, section, note })
 }

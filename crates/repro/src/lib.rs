@@ -1,7 +1,7 @@
 //! Reproductions: published tables and figures, ours beside theirs.
 //!
 //! ```text
-//! experiments/NAME/experiment.toml --constants--> computation --values--+
+//! experiments/NAME/repro.toml --constants--> computation --values--+
 //!                  expected.csv    --published values-------------------+--> rows --> table, JSON
 //! ```
 //!
@@ -18,6 +18,7 @@ pub mod machines;
 mod published;
 pub mod reception;
 mod report;
+pub mod sweep;
 mod table;
 
 pub use folder::{Contradiction, Role, Shelf};
@@ -28,11 +29,12 @@ pub use report::{Report, Row, SCHEMA, Sheet, Summary};
 pub use table::Style;
 pub(crate) use table::cells;
 
-use compute::{Computed, Kept, Setting};
+use compute::{Computed, Setting};
 use folder::{Expected, Experiment};
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
+use sweep::Kept;
 
 /// What holds for all experiments of a reproduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,10 +142,11 @@ impl Job {
     /// # Errors
     /// The computation failed.
     pub fn plots(&self, options: Options, means: Means<'_>) -> Result<Vec<Plot>, Error> {
-        let Some(figures) = self.experiment.figures else { return Ok(Vec::new()) };
-        let constants = &self.experiment.constants;
-        let (seed, kept) = (options.seed, &self.kept);
-        figures(&Setting { constants, seed, id: None, later: &[], means, kept })
+        let setting = self.setting(options, means);
+        let figures = self.experiment.figures;
+        let mut plots = figures.map_or(Ok(Vec::new()), |figures| figures(&setting))?;
+        plots.extend(setting.sweep_plots()?);
+        Ok(plots)
     }
 
     /// What else is drawn of the document; none where nobody has described any.
@@ -152,9 +155,14 @@ impl Job {
     /// The computation failed.
     pub fn drawings(&self, options: Options, means: Means<'_>) -> Result<Vec<Drawing>, Error> {
         let Some(drawings) = compute::drawings(self.name()) else { return Ok(Vec::new()) };
-        let constants = &self.experiment.constants;
+        drawings(&self.setting(options, means))
+    }
+
+    /// With all rows.
+    fn setting<'a>(&'a self, options: Options, means: Means<'a>) -> Setting<'a> {
+        let Experiment { constants, sweep, .. } = &self.experiment;
         let (seed, kept) = (options.seed, &self.kept);
-        drawings(&Setting { constants, seed, id: None, later: &[], means, kept })
+        Setting { constants, seed, id: None, later: &[], means, sweep, kept }
     }
 
     /// Computes, and puts the results beside what was published.
@@ -170,32 +178,41 @@ impl Job {
     /// # Errors
     /// As for [`Job::run`].
     pub fn run_with(self, options: Options, means: Means<'_>) -> Result<Sheet, Error> {
-        let Job { experiment, id, kept } = self;
-        let constants = &experiment.constants;
-        let id_given = id.as_deref();
-        let long = |of: &str| experiment.full.iter().any(|id| id.eq_ignore_ascii_case(of));
+        let id_given = self.id.as_deref();
+        let long = |of: &str| self.experiment.full.iter().any(|id| id.eq_ignore_ascii_case(of));
         let means = Means { full: means.full || id_given.is_some_and(long), ..means };
-        let later = if means.full { &[][..] } else { &experiment.full[..] };
-        let seed = options.seed;
-        let setting = Setting { constants, seed, id: id_given, later, means, kept: &kept };
-        let computed = (experiment.compute)(&setting)?;
+        let later = if means.full { &[][..] } else { &self.experiment.full[..] };
+        let setting = Setting { id: id_given, later, ..self.setting(options, means) };
+        let experiment = &self.experiment;
+        let mut computed = setting.sweep_rows()?;
+        if let Some(compute) = experiment.compute {
+            computed.extend(compute(&setting)?);
+        }
         for value in &computed {
             let expected = experiment.rows.iter().any(|row| row.is_of(value));
             if !expected {
-                let item = format!("{}, {}", value.id, value.item);
-                let items = experiment.rows.iter().map(|row| format!("{}, {}", row.id, row.item));
+                let name = |id: &str, item: &str, key: Option<&str>| match key {
+                    Some(key) => format!("{id}/{key}"),
+                    None => format!("{id}, {item}"),
+                };
+                let (keyed, own) = (value.key.is_some(), value.key.as_deref());
+                let item = name(&value.id, &value.item, own);
+                let of = |row: &Expected| name(&row.id, &row.item, keyed.then_some(&*row.key));
+                let items = experiment.rows.iter().map(of);
                 return Err(Error::unknown("published value", &item, items));
             }
         }
         let rows = experiment.rows.iter().filter(|row| setting.wants(&row.id));
         let rows: Vec<Row> =
-            rows.map(|row| beside(&experiment, row, &computed)).collect::<Result<_, _>>()?;
+            rows.map(|row| beside(experiment, row, &computed)).collect::<Result<_, _>>()?;
         let touched = |contradiction: &Contradiction| {
             rows.iter().any(|row| contradiction.rows.contains(&row.id))
         };
         let later = experiment.rows.iter().filter(|row| later.contains(&row.id)).count();
+        let later = later as u64;
+        let experiment = self.experiment;
         Ok(Sheet {
-            later: later as u64,
+            later,
             contradictions: experiment.contradictions.into_iter().filter(touched).collect(),
             constants: experiment.constants.origins(),
             name: experiment.name,

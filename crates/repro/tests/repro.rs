@@ -38,7 +38,7 @@ fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
     planned.unwrap_err().to_string()
 }
 
-const TOML: &str = "experiments/cim-equations/experiment.toml";
+const TOML: &str = "experiments/cim-equations/repro.toml";
 const CSV: &str = "experiments/cim-equations/expected.csv";
 
 /// Rows that fall short, and why is in their experiments' READMEs.
@@ -80,14 +80,14 @@ fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
 /// Every network and discipline for a second: which rows hold then says nothing.
 #[test]
 fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
-    let text = include_str!("../../../experiments/qsdrr/experiment.toml");
+    let text = include_str!("../../../experiments/qsdrr/repro.toml");
     let short = ["40 s", "25 s"].iter().fold(text.to_owned(), |text, length| {
         let found = format!("value = \"{length}\"");
         assert!(text.contains(&found), "{found}");
         text.replace(&found, "value = \"1 s\"")
     });
     let mut shelf = Shelf::builtin();
-    shelf.insert("experiments/qsdrr/experiment.toml", &short);
+    shelf.insert("experiments/qsdrr/repro.toml", &short);
     let report = run(SLOW, &shelf, OPTIONS).unwrap();
     let later = report.sheets.iter().map(|sheet| sheet.later).sum::<u64>();
     assert_eq!((report.rows().count(), later), (43, 15));
@@ -252,19 +252,19 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             TOML,
             "title",
             "titel",
-            "experiment.toml:1:1: titel: a reproduction has no `titel`; did you mean `title`?",
+            "repro.toml:1:1: titel: a reproduction has no `titel`; did you mean `title`?",
         ),
         (
             TOML,
             "\"44 B\"",
             "44",
-            "experiment.toml:8:27: constants.small_message.value: `44` has no unit",
+            "repro.toml:8:27: constants.small_message.value: `44` has no unit",
         ),
         (
             TOML,
             "source = \"§5.1.3.1\"",
             "source = \"\"",
-            "experiment.toml:8:1: constants.small_message: nothing says where it comes from",
+            "repro.toml:8:1: constants.small_message: nothing says where it comes from",
         ),
         (
             TOML,

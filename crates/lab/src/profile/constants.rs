@@ -193,6 +193,11 @@ impl Constants {
         self.find(name).map(|constant| constant.what.as_str())
     }
 
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.keys().map(String::as_str)
+    }
+
     /// How many come from where.
     pub fn origins(&self) -> Origins {
         let mut origins = Origins::default();

@@ -1,34 +1,23 @@
-//! BBR over one bottleneck, beside CUBIC: rate, round trip, what is on the way; losses; shares.
+//! BBR over one bottleneck, beside CUBIC: rate, round trip, what is on the way.
 //!
-//! The network is a file beside the rows, in `experiments/bbr`, and `lastmeter run` runs it too. Rates
-//! are counted by what receivers took; round trips and what is on the way are read from the trace.
+//! Runs, and the rows that counters give, are in `experiments/bbr/repro.toml`. Here is what is read from
+//! the trace: round trips and what is on the way.
 
-use super::runs::{self, File, Found};
 use super::{Computed, Setting, Value};
 use crate::Error;
+use crate::sweep::run::{self, Found};
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_engine::TraceKind;
 use lastmeter_ledger::plots::{Plot, Series};
 use std::collections::HashMap;
 
-const NAME: &str = "bbr";
-const FILE: File = File {
-    name: NAME,
-    text: include_str!("../../../../experiments/bbr/network.toml"),
-    collecting: false,
-    tracing: false,
-};
-const TRACED: File = File { tracing: true, ..FILE };
 const SENDER: &str = "a sends first";
 const RECEIVER: &str = "b receives first";
-const LATE: &str = "b receives late";
 /// Before this the link is not full; of a run without PROBE_RTT this and the end, in milliseconds.
 const WARM: u64 = 2000;
 const BEFORE_PROBE_RTT: u64 = 9500;
-/// Seconds of runs, of those with losses and of a minute; when the second of two comes.
-const LOSSY: u64 = 20;
+/// Seconds of the run with its PROBE_RTTs.
 const MINUTE: u64 = 60;
-const LATER: u64 = 10;
 /// Step of what is read from a trace.
 const STEP: Duration = Duration::from_ms(1);
 /// What is plotted, and the window in which its rate is counted.
@@ -60,19 +49,6 @@ impl Path {
         self.rate.as_bits() as f64 / 8.0 * seconds * share
     }
 
-    /// Settings of a run: its length, the buffer's packets, and others.
-    fn sets(&self, length: Duration, room: u64, more: &[String]) -> Vec<String> {
-        let mut sets = vec![
-            format!("duration=\"{} ps\"", length.as_ps()),
-            format!("links.0.rate=\"{} bit/s\"", self.rate.as_bits()),
-            // A millisecond each way is in the other links.
-            format!("links.0.delay=\"{} ps\"", (self.round_trip / 2).as_ps() - 2_000_000_000),
-            format!("links.0.queue={{ drop-tail = {{ packets = {room} }} }}"),
-        ];
-        sets.extend(more.iter().cloned());
-        sets
-    }
-
     /// Packets that rate and round trip hold.
     fn product(&self) -> u64 {
         let bits = self.rate.as_bits() as f64 * self.round_trip.as_secs_f64();
@@ -80,16 +56,15 @@ impl Path {
     }
 
     /// The trace of the first connection, over `length`.
-    fn trace(&self, length: Duration, room: u64, control: &str) -> Result<Packets, Error> {
-        let control = format!("traffic.first.tcp.control=\"{control}\"");
-        Packets::of(&TRACED.run(&self.sets(length, room, &[control]))?, self)
-    }
-
-    /// Bytes that the first and the late connection delivered.
-    fn delivered(&self, seconds: u64, room: u64, more: &[String]) -> Result<[f64; 2], Error> {
-        let found = FILE.run(&self.sets(Duration::from_secs(seconds), room, more))?;
-        let count = |name| found.count(name, "consumed").map(|bytes| bytes as f64);
-        Ok([count(RECEIVER)?, count(LATE)?])
+    fn trace(
+        &self,
+        setting: &Setting<'_>,
+        length: Duration,
+        (control, room): (&str, u64),
+    ) -> Result<Packets, Error> {
+        let length = length.as_secs_f64();
+        let given = [("length", length.into()), ("control", control.into()), ("room", room.into())];
+        Packets::of(&setting.run("traced", &given)?, self)
     }
 }
 
@@ -169,14 +144,6 @@ fn ms(ms: u64) -> Time {
     Time::START + Duration::from_ms(ms)
 }
 
-fn holds(id: &'static str, item: &str, holds: bool) -> Computed {
-    Computed::new(id, item, Value::Holds(holds))
-}
-
-fn percent(id: &'static str, item: impl Into<String>, share: f64) -> Computed {
-    Computed::new(id, item, Value::Number(100.0 * share, "%"))
-}
-
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let path = Path::read(setting)?;
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
@@ -185,15 +152,9 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         rows.extend(operating_point(&path, setting)?);
     }
     if wants(&["BBR-1", "BBR-4"]) {
-        rows.extend(minute(&path)?);
+        rows.extend(minute(&path, setting)?);
     }
-    if wants(&["BBR-5"]) {
-        rows.extend(losses(&path, setting)?);
-    }
-    if wants(&["BBR-6"]) {
-        rows.extend(shares(&path)?);
-    }
-    rows.retain(|row| setting.wants(row.id));
+    rows.retain(|row| setting.wants(&row.id));
     Ok(rows)
 }
 
@@ -205,24 +166,20 @@ fn operating_point(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, 
     cases.push(("cubic", deep));
     let (from, to) = (ms(WARM), ms(BEFORE_PROBE_RTT));
     let length = to.since_start();
-    let found = runs::all(NAME, &cases, setting.means, |&(control, room)| {
-        path.trace(length, room, control)
-    })?;
+    let found = run::all(&cases, setting.means, |&case| path.trace(setting, length, case))?;
     let seconds = to.saturating_since(from).as_secs_f64();
     let mut rows = Vec::new();
     for (packets, room) in found.iter().zip(&rooms) {
         let share = packets.rate(from, to, path.data) / (path.carries(seconds) / seconds);
-        let item = format!("share of the link between PROBE_RTTs, buffer of {room} packets");
-        rows.push(percent("BBR-1", item, share));
+        rows.push(Computed::row(format!("BBR-1/between-{room}"), Value::Plain(100.0 * share)));
     }
     let least = path.round_trip.as_secs_f64();
     let trips: Vec<f64> = found.iter().map(|found| found.round_trip(from, to) / least).collect();
     let (cubic, bbr) = (trips[rooms.len()], &trips[1..rooms.len()]);
     let spread = bbr.iter().all(|trip| (trip / bbr[0] - 1.0).abs() < 0.02);
-    let mean = Value::Number(bbr[0], "ratio");
-    rows.push(Computed::new("BBR-2", "mean round trip over the shortest", mean));
-    rows.push(holds("BBR-2", "mean round trip does not depend on the buffer", spread));
-    rows.push(holds("BBR-2", "CUBIC fills the same buffer", cubic > 3.0 && bbr[0] < 1.3));
+    rows.push(Computed::row("BBR-2/round-trip", Value::Plain(bbr[0])));
+    rows.push(Computed::row("BBR-2/any-buffer", Value::Holds(spread)));
+    rows.push(Computed::row("BBR-2/cubic", Value::Holds(cubic > 3.0 && bbr[0] < 1.3)));
     rows.push(cycle(&found[1], path, (from, to)));
     Ok(rows)
 }
@@ -248,13 +205,13 @@ fn cycle(packets: &Packets, path: &Path, (from, to): (Time, Time)) -> Computed {
         }
         _ => f64::NAN,
     };
-    Computed::new("BBR-3", "time between probes", Value::Number(trips, "round trips"))
+    Computed::row("BBR-3", Value::Plain(trips))
 }
 
 /// A minute with its PROBE_RTTs.
-fn minute(path: &Path) -> Result<Vec<Computed>, Error> {
+fn minute(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let length = Duration::from_secs(MINUTE);
-    let packets = path.trace(length, path.product(), "bbr")?;
+    let packets = path.trace(setting, length, ("bbr", path.product()))?;
     let share = packets.rate(ms(WARM), Time::START + length, path.data) / path.carries(1.0);
     let on_way = packets.on_way(length);
     let full = on_way.iter().filter(|(at, _)| *at > ms(WARM));
@@ -277,75 +234,21 @@ fn minute(path: &Path) -> Result<Vec<Computed>, Error> {
         }
         _ => f64::NAN,
     };
-    let number = |item: &str, value, unit| Computed::new("BBR-4", item, Value::Number(value, unit));
     Ok(vec![
-        percent("BBR-1", "share of the link in a minute", share),
-        number("fewest packets on the way", fewest, "packets"),
-        number("time between PROBE_RTTs", apart, "s"),
+        Computed::row("BBR-1/minute", Value::Plain(100.0 * share)),
+        Computed::row("BBR-4/fewest", Value::Plain(fewest)),
+        Computed::row("BBR-4/apart", Value::Plain(apart)),
     ])
 }
 
-/// Goodput over what losses leave of the link, and CUBIC's goodput.
-fn lossy(path: &Path, control: &str, percent: u64) -> Result<f64, Error> {
-    let more = [
-        format!("nodes.r2.loss.probability={}", percent as f64 / 100.0),
-        format!("traffic.first.tcp.control=\"{control}\""),
-    ];
-    let [bytes, _] = path.delivered(LOSSY, path.product(), &more)?;
-    Ok(bytes / LOSSY as f64)
-}
-
-fn losses(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut shares: Vec<u64> = setting.constants.get("losses")?;
-    let first = shares[0];
-    shares.push(setting.constants.get("loss_beyond")?);
-    let mut cases: Vec<(&str, u64)> = shares.iter().map(|&percent| ("bbr", percent)).collect();
-    cases.push(("cubic", first));
-    let found =
-        runs::all(NAME, &cases, setting.means, |&(control, loss)| lossy(path, control, loss))?;
-    let mut rows: Vec<Computed> = shares
-        .iter()
-        .zip(&found)
-        .map(|(loss, rate)| {
-            let left = path.carries(1.0) * (1.0 - *loss as f64 / 100.0);
-            percent("BBR-5", format!("{loss} % lost: goodput over what losses leave"), rate / left)
-        })
-        .collect();
-    let cubic = Rate::from_bits((found[shares.len()] * 8.0) as u64);
-    rows.push(Computed::new("BBR-5", format!("{first} % lost: CUBIC"), cubic));
-    Ok(rows)
-}
-
-/// Bytes of both between half of the minute and its end; the second comes after so many seconds.
-fn both(path: &Path, later: u64) -> Result<[f64; 2], Error> {
-    let more = [format!("traffic.late.start=\"{later} s\"")];
-    let half = path.delivered(MINUTE / 2, path.product(), &more)?;
-    let whole = path.delivered(MINUTE, path.product(), &more)?;
-    Ok([whole[0] - half[0], whole[1] - half[1]])
-}
-
-fn shares(path: &Path) -> Result<Vec<Computed>, Error> {
-    let ([a, b], [first, late]) = (both(path, 0)?, both(path, LATER)?);
-    let item = format!("share of the first where the other came {LATER} s later");
-    Ok(vec![
-        percent("BBR-6", "share of the first of two", a / (a + b)),
-        percent("BBR-6", item, first / (first + late)),
-        percent(
-            "BBR-6",
-            "two connections use the link",
-            (a + b) / path.carries(MINUTE as f64 / 2.0),
-        ),
-    ])
-}
-
-/// Rate, round trip and what is on the way over time, and goodput over losses: beside CUBIC.
+/// Rate, round trip and what is on the way over time, beside CUBIC.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let path = Path::read(setting)?;
     let deep: u64 = setting.constants.get("room_deep")?;
     let length = Duration::from_secs(PLOTTED);
     let (mut rates, mut trips, mut on_way) = (Vec::new(), Vec::new(), Vec::new());
     for (control, name) in [("bbr", "BBR"), ("cubic", "CUBIC")] {
-        let packets = path.trace(length, deep, control)?;
+        let packets = path.trace(setting, length, (control, deep))?;
         let curve = |points: Vec<(f64, f64)>| Series { name: name.to_owned(), points };
         let rate = |from: u64| {
             let bytes = packets.rate(ms(from), ms(from + RATE_STEP), path.data);
@@ -361,16 +264,6 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         let count = |&(at, count): &(Time, i64)| (at.since_start().as_secs_f64(), count as f64);
         on_way.push(curve(packets.on_way(length).iter().step_by(10).map(count).collect()));
     }
-    let losses = [0, 1, 2, 5, 10, 15, 20, 25, 30];
-    let mut under = Vec::new();
-    for (control, name) in [("bbr", "BBR"), ("cubic", "CUBIC")] {
-        let found = runs::all(NAME, &losses, setting.means, |&loss| lossy(&path, control, loss))?;
-        let points = losses.iter().zip(found).map(|(&loss, rate)| (loss as f64, rate * 8.0 / 1e6));
-        under.push(Series { name: name.to_owned(), points: points.collect() });
-    }
-    let left = |&loss: &u64| (loss as f64, path.carries(8e-6) * (1.0 - loss as f64 / 100.0));
-    let points = losses.iter().map(left).collect();
-    under.push(Series { name: "what losses leave".to_owned(), points });
     let over_time = |title: &str, caption: &str, y: &str, series| {
         Plot::new(title, caption, ("time, s", y), series).over_time()
     };
@@ -392,12 +285,6 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             "33 packets fill the path. BBR probes with a quarter more every eight round trips.",
             "packets",
             on_way,
-        ),
-        Plot::new(
-            "Random losses",
-            "A probe at 5/4 makes losses of a fifth good; CUBIC follows the square-root law.",
-            ("packets lost, %", "goodput, Mbit/s"),
-            under,
         ),
     ])
 }

@@ -60,7 +60,7 @@ pub(super) fn model(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(depth(&bench));
     computed.extend(theory(&bench));
     computed.extend(improvements(&bench));
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// The description has the constants of Table 5.1 and the fitted one.
@@ -334,5 +334,5 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::new("E-126", "modern adapter run, 1500 B sent", sent(1500)),
         Computed::new("E-126", "lines of its description", Value::Number(lines, "lines")),
     ];
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }

@@ -51,7 +51,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(features(&bench));
     computed.extend(headers(&bench, setting.constants.get("copy")?));
     computed.extend(verdicts(setting)?);
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// Table 3.1's DMA into the CIM beside Table 5.1's.

@@ -30,7 +30,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(devices(setting)?);
     computed.extend(networks(setting)?);
     computed.extend(hardware(setting)?);
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// Table 3.1.

@@ -61,7 +61,7 @@ pub(super) fn stress(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(backlogs(&record, options, load));
     computed.extend(rates(&record, options, load));
     computed.extend(beside_the_ideal(&record, &base, options));
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// What waits grows by so many Mbit/s between two periods.

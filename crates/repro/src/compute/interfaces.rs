@@ -120,7 +120,7 @@ pub(super) fn two(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         computed.extend(figure(&bench, id, reserved));
     }
     computed.extend(lessons(&bench));
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 fn packets(value: f64) -> Value {

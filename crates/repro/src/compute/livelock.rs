@@ -215,7 +215,7 @@ pub(super) fn figures(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     if wants(&["E-103", "E-116", "E-117", "E-118", "E-119"]) {
         computed.extend(adaptive(&bench));
     }
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 fn interrupts(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {

@@ -30,47 +30,23 @@ mod jetstream_switch;
 mod link_sharing;
 mod livelock;
 mod preempt;
-mod qsdrr;
 mod router;
 mod runs;
 mod spc;
 mod spc_plots;
 mod spc_set_up;
 mod striping;
-mod tcp_cells;
 mod tcp_recovery;
 mod time_wait;
 mod vunet;
 mod wormhole;
 
 use super::{Constants, Error, Means};
+use crate::sweep::{Kept, Sweep};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
-use std::any::Any;
-use std::sync::{Mutex, PoisonError};
-
-/// What a long computation has found, so that figures and rows need not both run it: one value.
-#[derive(Default)]
-pub struct Kept(Mutex<Option<Box<dyn Any + Send>>>);
-
-impl Kept {
-    /// Takes out what is there; the type's default where it is of another type, or nothing.
-    pub(crate) fn take<T: Default + 'static>(&self) -> T {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        found.and_then(|found| found.downcast().ok()).map_or_else(T::default, |found| *found)
-    }
-    /// Puts this there.
-    pub(crate) fn put<T: Send + 'static>(&self, value: T) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(value));
-    }
-}
-
-impl std::fmt::Debug for Kept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Kept")
-    }
-}
+use std::borrow::Cow;
 
 /// What a computation is given.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +61,9 @@ pub struct Setting<'a> {
     pub later: &'a [String],
     /// Threads, and how much to do.
     pub means: Means<'a>,
-    /// What has been found before for the same experiment.
+    /// The runs and rows that `repro.toml` describes.
+    pub sweep: &'a Sweep,
+    /// What those runs have given before.
     pub kept: &'a Kept,
 }
 
@@ -101,9 +79,11 @@ impl Setting<'_> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Computed {
     /// The row's id.
-    pub id: &'static str,
-    /// The row's item.
+    pub id: Cow<'static, str>,
+    /// The row's item, where it is not named by its key.
     pub item: String,
+    /// The row's key, where it is named by that; empty for the only row of the id.
+    pub key: Option<String>,
     /// The value; the row says in which unit it is shown.
     pub value: Value,
     /// What the run adds to the row's note, as how far seeds lie apart; mostly nothing.
@@ -113,7 +93,15 @@ pub struct Computed {
 impl Computed {
     /// A value for the row `item` of `id`.
     pub fn new(id: &'static str, item: impl Into<String>, value: impl Into<Value>) -> Computed {
-        Computed { id, item: item.into(), value: value.into(), remark: String::new() }
+        let (item, value) = (item.into(), value.into());
+        Computed { id: id.into(), item, key: None, value, remark: String::new() }
+    }
+    /// A value for the row `E-64/mean`: the id, and the key that `expected.csv` gives the row.
+    pub fn row(row: impl Into<String>, value: impl Into<Value>) -> Computed {
+        let row = row.into();
+        let (id, key) = row.split_once('/').unwrap_or((&row, ""));
+        let (id, key) = (id.to_owned().into(), Some(key.to_owned()));
+        Computed { id, item: String::new(), key, value: value.into(), remark: String::new() }
     }
     /// The same with a remark for the row's note.
     #[must_use]
@@ -135,6 +123,8 @@ pub enum Value {
     PerByte(PerByte),
     /// Anything else, in this unit: `packets/s`.
     Number(f64, &'static str),
+    /// A number in the unit that the row has.
+    Plain(f64),
     /// An ordering or a shape: whether it is as published.
     Holds(bool),
 }
@@ -180,6 +170,7 @@ impl Value {
             Value::Size(size) => scaled::<Bytes>(size.0, unit),
             Value::PerByte(cost) => scaled::<PerByte>(cost.as_fs(), unit),
             Value::Number(value, of) => (of == unit).then_some(value),
+            Value::Plain(value) => (!unit.is_empty()).then_some(value),
             Value::Holds(holds) => unit.is_empty().then_some(f64::from(u8::from(holds))),
         }
     }
@@ -193,6 +184,7 @@ impl Value {
             Value::Size(_) => names(Bytes::UNITS),
             Value::PerByte(_) => names(PerByte::UNITS),
             Value::Number(_, unit) => vec![unit],
+            Value::Plain(_) => vec!["(the row's)"],
             Value::Holds(_) => vec!["(no unit)"],
         }
     }
@@ -242,10 +234,8 @@ pub const ALL: &[(&str, Compute)] = &[
     ("livelock-equations", livelock::equations),
     ("livelock-interfaces", interfaces::two),
     ("preempt", preempt::rows),
-    ("qsdrr", qsdrr::rows),
     ("router-overload", router::rows),
     ("striping", striping::rows),
-    ("tcp-over-cells", tcp_cells::rows),
     ("vunet", vunet::rows),
     ("spc", spc::rows),
     ("wormhole", wormhole::rows),
@@ -277,7 +267,6 @@ const FIGURES: &[(&str, Figures)] = &[
     ("livelock", livelock::plots),
     ("preempt", preempt::plots),
     ("spc", spc_plots::plots),
-    ("qsdrr", qsdrr::plots),
     ("router-overload", router::plots),
 ];
 

@@ -97,7 +97,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = framed(setting)?;
     computed.extend(multiplexed(setting)?);
     computed.extend(clumped(setting)?);
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// The same units over a link, as whole units and as packets: what forwarder and end-node do

@@ -165,6 +165,6 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         "SPARC with TCP changed serves what the Alpha did without",
         shift.rate >= alpha.rate,
     ));
-    rows.retain(|row| setting.wants(row.id));
+    rows.retain(|row| setting.wants(&row.id));
     Ok(rows)
 }

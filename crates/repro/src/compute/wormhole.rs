@@ -104,7 +104,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(booked(setting, &topology)?);
     computed.extend(calls(setting, &topology)?);
     computed.extend(copies(setting));
-    Ok(computed.into_iter().filter(|value| setting.wants(value.id)).collect())
+    Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
 /// What is installed (N-46, N-49).

@@ -1,0 +1,230 @@
+//! The runs of a sweep: experiments with something set in them, and what came of each.
+
+use super::formula::{Node, Val};
+use super::scope::{Missing, Scope, Vars};
+use crate::compute::Setting;
+use crate::{Error, Means};
+use lastmeter_base::{Duration, Time};
+use lastmeter_engine::{Outcome, Serial, TraceKind};
+use lastmeter_lab::build::{Changes, build};
+use lastmeter_lab::close::close;
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::Builtin;
+use lastmeter_lab::run::{Crew, Failure, Watch, closing, explain};
+use lastmeter_ledger::Ledger;
+
+/// A run with a value for each of its variables.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    pub(super) run: String,
+    pub(super) vars: Vars,
+    /// Names it.
+    pub(super) key: String,
+}
+
+impl Instance {
+    pub(super) fn new(run: &str, vars: Vars) -> Instance {
+        let shown: Vec<String> =
+            vars.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Instance { run: run.to_owned(), key: format!("{run}[{}]", shown.join(", ")), vars }
+    }
+}
+
+/// What came of a run.
+pub(crate) struct Found {
+    name: String,
+    pub(crate) outcome: Outcome,
+    /// The same before its end.
+    pub(super) early: Option<Outcome>,
+    /// Where stages were recorded.
+    pub(crate) ledger: Option<Ledger>,
+}
+
+impl Found {
+    pub(crate) fn missing(&self, what: impl std::fmt::Display) -> Error {
+        Error::file(&self.name, 1, what.to_string())
+    }
+
+    /// What an element has counted.
+    ///
+    /// # Errors
+    /// It has not, or is not there.
+    pub(crate) fn count(&self, element: &str, counter: &str) -> Result<u64, Error> {
+        let found = self.outcome.elements.iter().find(|report| report.name == element);
+        let counters = found.map_or(&[][..], |report| &report.counters);
+        let found = counters.iter().find(|(name, _)| *name == counter);
+        let missing = || self.missing(format!("`{element}` does not count `{counter}`"));
+        Ok(found.ok_or_else(missing)?.1)
+    }
+
+    /// When an element did this, by the trace.
+    ///
+    /// # Errors
+    /// It is not there, or the trace is not whole.
+    pub(crate) fn times(&self, element: &str, kind: TraceKind) -> Result<Vec<Time>, Error> {
+        let elements = &self.outcome.elements;
+        let number = elements.iter().position(|report| report.name == element);
+        let number = number.ok_or_else(|| self.missing(format!("there is no `{element}`")))?;
+        if self.outcome.trace_left_out > 0 {
+            return Err(self.missing("the trace had no room for the run"));
+        }
+        let is = |event: &&lastmeter_engine::TraceEvent| {
+            event.element.0 as usize == number && event.kind == kind
+        };
+        Ok(self.outcome.trace.iter().filter(is).map(|event| event.at).collect())
+    }
+
+    /// The ledger.
+    ///
+    /// # Errors
+    /// Nothing was recorded for it.
+    pub(crate) fn ledger(&self) -> Result<&Ledger, Error> {
+        self.ledger.as_ref().ok_or_else(|| self.missing("write `record = \"stages\"` for a ledger"))
+    }
+}
+
+impl Setting<'_> {
+    /// A run of `repro.toml` with these values of its variables.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be run.
+    pub(crate) fn run(&self, run: &str, given: &[(&str, Val)]) -> Result<Found, Error> {
+        self.run_instance(&self.instance(run, given)?)
+    }
+
+    /// The experiment that a run is of, as it is set.
+    ///
+    /// # Errors
+    /// There is none, or something that is set is wrong.
+    pub(crate) fn experiment(&self, run: &str, given: &[(&str, Val)]) -> Result<Experiment, Error> {
+        self.experiment_of(&self.instance(run, given)?)
+    }
+
+    /// A number that a formula gives within a run that need not be run for it.
+    ///
+    /// # Errors
+    /// There is no such run, or the formula is wrong.
+    pub(crate) fn formula_of(
+        &self,
+        run: &str,
+        given: &[(&str, Val)],
+        formula: &str,
+    ) -> Result<f64, Error> {
+        let (vars, none) = (self.instance(run, given)?.vars, Missing::default());
+        let value = Scope::new(self, vars, &none).value(&Node::Name(formula.to_owned()));
+        value.and_then(|value| value.number()).map_err(|found| Error::file(formula, 1, found))
+    }
+
+    /// A run with these values of its variables; the others have their own, or the first of them.
+    fn instance(&self, run: &str, given: &[(&str, Val)]) -> Result<Instance, Error> {
+        let (sweep, none) = (self.sweep, Missing::default());
+        let scope = Scope::new(self, Vars::new(), &none);
+        let over = sweep.find(run).map(|run| sweep.over(run)).unwrap_or_default();
+        let mut vars: Vars =
+            given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        for (name, values) in over {
+            if !given.iter().any(|(known, _)| known == name) {
+                let value = scope.value(&values.what);
+                let value = value.map_err(|found| sweep.fail(&values.place, found))?;
+                vars.extend(value.values().first().map(|value| (name.clone(), value.clone())));
+            }
+        }
+        Ok(Instance::new(run, vars))
+    }
+
+    fn experiment_of(&self, instance: &Instance) -> Result<Experiment, Error> {
+        let sweep = self.sweep;
+        let unknown =
+            || Error::unknown("run", &instance.run, sweep.runs.iter().map(|run| run.name.clone()));
+        let run = sweep.find(&instance.run).ok_or_else(unknown)?;
+        let chain = sweep.chain(run);
+        let none = Missing::default();
+        let scope = Scope::new(self, instance.vars.clone(), &none);
+        let mut sets = Vec::new();
+        for set in chain.iter().rev().flat_map(|run| &run.set) {
+            let text = scope.text(&set.what).map_err(|found| sweep.fail(&set.place, found))?;
+            sets.push(Override::parse(&text).map_err(Error::Problems)?);
+        }
+        let experiment = chain.iter().find_map(|run| run.experiment.as_ref());
+        let (name, text) =
+            experiment.ok_or_else(|| sweep.fail(&run.place, "nothing says what is run"))?;
+        Experiment::parse(name, text, &sets, &Builtin).map_err(Error::Problems)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What is set is wrong, or the model is.
+    pub(super) fn run_instance(&self, instance: &Instance) -> Result<Found, Error> {
+        let experiment = self.experiment_of(instance)?;
+        let sweep = self.sweep;
+        let chain = sweep.find(&instance.run).map(|run| sweep.chain(run)).unwrap_or_default();
+        let record = chain.iter().find_map(|run| run.record.as_deref()).unwrap_or_default();
+        let failed = |failure: Failure| match failure {
+            Failure::Problems(problems) => Error::Problems(problems),
+            failure => sweep.fail(&chain[0].place, format!("{}: {failure}", instance.key)),
+        };
+        let mut early_at = Time::START;
+        if let Some(early) = chain.iter().find_map(|run| run.early.as_ref()) {
+            let none = Missing::default();
+            let scope = Scope::new(self, instance.vars.clone(), &none);
+            let seconds = scope.value(&early.what).and_then(|value| value.number());
+            let seconds = seconds.map_err(|found| sweep.fail(&early.place, found))?;
+            early_at += Duration::from_secs_f64(seconds);
+        }
+        let mut built = build(&experiment, &Changes::NONE, &Builtin).map_err(Error::Problems)?;
+        built.graph.collecting = matches!(record, "stages" | "verdict");
+        built.graph.tracing = record == "trace";
+        let end = built.end;
+        let engine = |error| failed(Failure::Engine(error));
+        let mut running = built.graph.build(1).map_err(engine)?;
+        let mut early = None;
+        if early_at > Time::START {
+            running.run_parallel(early_at, &Default::default(), &Serial).map_err(engine)?;
+            early = Some(running.so_far().map_err(engine)?);
+        }
+        running.run_parallel(end, &Default::default(), &Serial).map_err(engine)?;
+        let outcome = running.finish().map_err(engine)?;
+        let ledger = match record {
+            "stages" => Some(close(&outcome, closing(&experiment))),
+            "verdict" => {
+                let watch = Watch::default();
+                let parallel = self.means.parallel;
+                let crew = Crew { parallel, threads: 1, library: &Builtin, watch: &watch };
+                Some(explain(&experiment, 0, crew).map_err(failed)?.ledger)
+            }
+            _ => None,
+        };
+        Ok(Found { name: instance.key.clone(), outcome, early, ledger })
+    }
+}
+
+/// Does this with each item, as many at once as there are threads, and tells the observer of each.
+///
+/// # Errors
+/// The first that failed.
+pub(crate) fn all<T: Sync, R: Send>(
+    items: &[T],
+    means: Means<'_>,
+    run: impl Fn(&T) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let mut results: Vec<Option<Result<R, Error>>> = items.iter().map(|_| None).collect();
+    means.observer.planned(items.len() as u64);
+    let run = &run;
+    let mut tasks: Vec<_> = items
+        .iter()
+        .zip(&mut results)
+        .map(|(item, result)| {
+            move || {
+                *result = Some(run(item));
+                means.observer.done();
+            }
+        })
+        .collect();
+    let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
+        tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
+    means.parallel.run(&mut tasks);
+    let left_out = || Error::Computation { name: "sweep", message: "a run was left out".into() };
+    results.into_iter().map(|result| result.ok_or_else(left_out)?).collect()
+}

@@ -1,0 +1,365 @@
+//! What names in a formula mean, and the rows that come of it.
+
+use super::formula::{self, Node, Part, Template, Val};
+use super::run::{self, Found, Instance};
+use super::{Over, Place, Placed, Sweep, measure};
+use crate::Error;
+use crate::compute::{Computed, Setting, Value};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
+use lastmeter_lab::document::Mark;
+use std::cell::{Cell, RefCell};
+
+/// Variables with their values; of two with one name the last counts.
+pub(super) type Vars = Vec<(String, Val)>;
+
+/// Quantities that no run has given yet.
+pub(super) type Missing = RefCell<Vec<(Instance, Vec<String>)>>;
+
+/// Formulas that name formulas.
+const DEPTH_MAX: usize = 16;
+/// Rounds of runs: those whose variables other runs give come after these.
+const ROUNDS_MAX: usize = 16;
+
+/// Where a formula is worked out.
+pub(super) struct Scope<'a> {
+    pub(super) setting: &'a Setting<'a>,
+    pub(super) vars: Vars,
+    /// The run that it is about, where it is about one.
+    pub(super) found: Option<&'a Found>,
+    /// Whether before the run's end.
+    early: Cell<bool>,
+    depth: Cell<usize>,
+    missing: &'a Missing,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(setting: &'a Setting<'a>, vars: Vars, missing: &'a Missing) -> Scope<'a> {
+        let (early, depth) = (Cell::new(false), Cell::new(0));
+        Scope { setting, vars, found: None, early, depth, missing }
+    }
+
+    /// Notes that this must be run.
+    fn miss(&self, instance: Instance, quantity: &str) {
+        let mut missing = self.missing.borrow_mut();
+        match missing.iter_mut().find(|(known, _)| known.key == instance.key) {
+            Some((_, known)) if known.iter().any(|known| known == quantity) => {}
+            Some((_, known)) => known.push(quantity.to_owned()),
+            None => missing.push((instance, vec![quantity.to_owned()])),
+        }
+    }
+
+    fn sweep(&self) -> &'a Sweep {
+        self.setting.sweep
+    }
+
+    /// The value of a formula.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn value(&self, node: &Node) -> Result<Val, String> {
+        match node {
+            Node::Value(value) => Ok(value.clone()),
+            Node::Name(name) => self.named(name),
+            Node::Apply(operator, parts) => {
+                formula::apply(operator, &self.value(&parts[0])?, &self.value(&parts[1])?)
+            }
+            Node::Call(name, given) if name == measure::EARLY => {
+                let before = self.early.replace(true);
+                let value = given.first().map_or(Err(String::new()), |one| self.value(one));
+                self.early.set(before);
+                value
+            }
+            Node::Call(name, given) => {
+                let given =
+                    given.iter().map(|one| self.value(one)).collect::<Result<Vec<_>, _>>()?;
+                match measure::FUNCTIONS.iter().any(|function| function.0 == name) {
+                    true => {
+                        let missing = || format!("`{name}` is of a run: write RUN.quantity");
+                        self.found.ok_or_else(missing)?.measure(name, &given, self.early.get())
+                    }
+                    false => formula::call(name, &given),
+                }
+            }
+            Node::Of { run, given, quantity } => self.of(run, given, quantity),
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<Val, String> {
+        if let Some((_, value)) = self.vars.iter().rev().find(|(known, _)| known == name) {
+            return Ok(value.clone());
+        }
+        if let Some(formula) = self.sweep().formulas.get(name) {
+            if self.depth.get() == DEPTH_MAX {
+                return Err(format!("`{name}` needs itself"));
+            }
+            self.depth.set(self.depth.get() + 1);
+            let value = self.value(&formula.what);
+            self.depth.set(self.depth.get() - 1);
+            return value;
+        }
+        match name {
+            "seed" => Ok(self.setting.seed.into()),
+            "full" => Ok(Val::Truth(self.setting.means.full)),
+            "none" => Ok(f64::NAN.into()),
+            name => self.constant(name).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// A constant in seconds, bits a second, bytes, seconds a byte, or as it is.
+    fn constant(&self, name: &str) -> Result<Val, Error> {
+        let constants = self.setting.constants;
+        constants.what(name)?;
+        let time = constants.get::<Duration>(name).map(|time| time.as_secs_f64().into());
+        time.or_else(|_| constants.get::<Rate>(name).map(|rate| rate.as_bits().into()))
+            .or_else(|_| constants.get::<Bytes>(name).map(|size| size.0.into()))
+            .or_else(|_| {
+                constants.get::<PerByte>(name).map(|cost| (cost.as_fs() as f64 / 1e15).into())
+            })
+            .or_else(|_| constants.get::<u64>(name).map(Val::from))
+            .or_else(|_| constants.get::<Vec<u64>>(name).map(Val::from))
+    }
+
+    /// A quantity of a run; of all of its runs where a variable has several values.
+    fn of(&self, name: &str, given: &[(String, Node)], quantity: &str) -> Result<Val, String> {
+        let missing = || format!("there is no run `{name}`");
+        let run = self.sweep().find(name).ok_or_else(missing)?;
+        let (mut all, mut single) = (vec![Vars::new()], true);
+        for (variable, values) in self.sweep().over(run) {
+            let value = match given.iter().find(|(name, _)| name == variable) {
+                Some((_, node)) => self.value(node)?,
+                None => match self.vars.iter().rev().find(|(name, _)| name == variable) {
+                    Some((_, value)) => value.clone(),
+                    None => self.value(&values.what)?,
+                },
+            };
+            single &= !matches!(value, Val::List(_));
+            all = each(all, variable, value.values());
+        }
+        let seed = self.named("seed")?;
+        let one = |mut vars: Vars| {
+            vars.push(("seed".to_owned(), seed.clone()));
+            let instance = Instance::new(&run.name, vars);
+            let known = self.setting.kept.get(&instance.key, quantity);
+            known.unwrap_or_else(|| {
+                self.miss(instance, quantity);
+                1.0.into()
+            })
+        };
+        let mut values: Vec<Val> = all.into_iter().map(one).collect();
+        match values.pop() {
+            Some(value) if single => Ok(value),
+            last => Ok(Val::List(values.into_iter().chain(last).collect())),
+        }
+    }
+
+    /// A text with its formulas worked out. A variable that has texts stands for that of its value.
+    pub(super) fn text(&self, Template(parts): &Template) -> Result<String, String> {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Text(part) => text += part,
+                Part::Formula(node) => {
+                    let value = self.value(node)?.to_string();
+                    let texts = match node {
+                        Node::Name(name) => self.sweep().texts.get(name),
+                        _ => None,
+                    };
+                    text += &match texts {
+                        None => value,
+                        Some(texts) => {
+                            let missing = || format!("there is no text for `{value}`");
+                            self.nested(&texts.get(&value).ok_or_else(missing)?.what)?
+                        }
+                    };
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// A text within a text.
+    fn nested(&self, template: &Template) -> Result<String, String> {
+        if self.depth.get() == DEPTH_MAX {
+            return Err("a text has itself in it".to_owned());
+        }
+        self.depth.set(self.depth.get() + 1);
+        let text = self.text(template);
+        self.depth.set(self.depth.get() - 1);
+        text
+    }
+}
+
+/// All of them, once with each value of one more variable.
+pub(super) fn each(all: Vec<Vars>, variable: &str, values: &[Val]) -> Vec<Vars> {
+    let with = |vars: &Vars, value: &Val| {
+        let mut vars = vars.clone();
+        vars.push((variable.to_owned(), value.clone()));
+        vars
+    };
+    all.iter().flat_map(|vars| values.iter().map(move |value| with(vars, value))).collect()
+}
+
+/// Formulas with the variables and the place of each.
+type Asked<'a> = (&'a Node, Vars, &'a Place);
+
+impl Setting<'_> {
+    /// The values of the rows that are asked for and that `repro.toml` says how to compute.
+    ///
+    /// # Errors
+    /// A formula or a run is wrong, and where.
+    pub(crate) fn sweep_rows(&self) -> Result<Vec<Computed>, Error> {
+        let sweep = self.sweep;
+        let seeds =
+            sweep.seeds.map_or(1, |[quick, full]| if self.means.full { full } else { quick });
+        let mut named = Vec::new();
+        let mut asked: Vec<Asked<'_>> = Vec::new();
+        for row in &sweep.rows {
+            for vars in self.over(&row.over)? {
+                let none = Missing::default();
+                let name = Scope::new(self, vars.clone(), &none).text(&row.row.what);
+                let name = name.map_err(|found| sweep.fail(&row.row.place, found))?;
+                if !self.wants(name.split_once('/').map_or(&name, |(id, _)| id)) {
+                    continue;
+                }
+                for seed in self.seed..self.seed + seeds {
+                    let mut vars = vars.clone();
+                    vars.push(("seed".to_owned(), seed.into()));
+                    asked.push((&row.value.what, vars, &row.value.place));
+                }
+                named.push((name, &row.value.place));
+            }
+        }
+        let values = self.work_out(&asked)?;
+        let rows = named.into_iter().zip(values.chunks(seeds as usize));
+        rows.map(|((name, place), values)| {
+            let (value, remark) = over_seeds(values).map_err(|found| sweep.fail(place, found))?;
+            Ok(Computed::row(name, value).with_remark(remark))
+        })
+        .collect()
+    }
+
+    /// Every combination of the values of some variables.
+    pub(super) fn over(&self, over: &Over) -> Result<Vec<Vars>, Error> {
+        let mut all = vec![Vars::new()];
+        for (name, Placed { what, place }) in over {
+            let none = Missing::default();
+            let value = Scope::new(self, Vars::new(), &none).value(what);
+            let value = value.map_err(|found| self.sweep.fail(place, found))?;
+            all = each(all, name, value.values());
+        }
+        Ok(all)
+    }
+
+    /// The values of formulas, for figures and for rows that need code.
+    ///
+    /// # Errors
+    /// A formula or a run is wrong.
+    pub(crate) fn formulas(&self, texts: &[String]) -> Result<Vec<Val>, Error> {
+        let place = Place { mark: Mark { source: 0, span: 0..0 }, key: String::new() };
+        let parse = |text: &String| {
+            formula::parse(text)
+                .map_err(|(_, found)| self.sweep.fail(&place, format!("{text}: {found}")))
+        };
+        let nodes = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let asked: Vec<Asked<'_>> = nodes.iter().map(|node| (node, Vars::new(), &place)).collect();
+        self.work_out(&asked)
+    }
+
+    /// The value of one formula that is a number.
+    ///
+    /// # Errors
+    /// As for [`Setting::formulas`].
+    pub(crate) fn formula(&self, text: impl Into<String>) -> Result<f64, Error> {
+        let place = Place { mark: Mark { source: 0, span: 0..0 }, key: String::new() };
+        let value = self.formulas(&[text.into()])?.pop();
+        let value = value.ok_or_else(|| self.sweep.fail(&place, "there is no value"))?;
+        value.number().map_err(|found| self.sweep.fail(&place, found))
+    }
+
+    /// Works out all of them.
+    fn work_out(&self, asked: &[Asked<'_>]) -> Result<Vec<Val>, Error> {
+        self.settle(|missing| {
+            let values: Vec<_> = asked
+                .iter()
+                .map(|(node, vars, place)| {
+                    let value = Scope::new(self, vars.clone(), missing).value(node);
+                    value.map_err(|found| self.sweep.fail(place, found))
+                })
+                .collect();
+            values.into_iter().collect()
+        })
+    }
+
+    /// Does this, and again after all runs whose quantities it missed.
+    pub(super) fn settle<T>(
+        &self,
+        work: impl Fn(&Missing) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        for _ in 0..ROUNDS_MAX {
+            let missing = Missing::default();
+            let done = work(&missing);
+            match missing.into_inner() {
+                missing if missing.is_empty() => return done,
+                missing => self.run_missing(&missing)?,
+            }
+        }
+        let place = Place { mark: Mark { source: 0, span: 0..0 }, key: String::new() };
+        Err(self.sweep.fail(&place, "what is run depends on what is run, and so on"))
+    }
+
+    /// Runs these, as many at once as there are threads, and keeps what is asked of them.
+    fn run_missing(&self, missing: &[(Instance, Vec<String>)]) -> Result<(), Error> {
+        let found = run::all(missing, self.means, |(instance, quantities)| {
+            let found = self.run_instance(instance)?;
+            let of = |quantity: &String| {
+                let formula = &self.sweep.formulas[quantity];
+                let missing = Missing::default();
+                let scope = Scope::new(self, instance.vars.clone(), &missing);
+                let value = Scope { found: Some(&found), ..scope }.value(&formula.what);
+                let value = value.map_err(|what| self.sweep.fail(&formula.place, what))?;
+                match missing.borrow().is_empty() {
+                    true => Ok(value),
+                    false => {
+                        Err(self.sweep.fail(&formula.place, "a run's quantity is of no other run"))
+                    }
+                }
+            };
+            quantities.iter().map(of).collect::<Result<Vec<Val>, Error>>()
+        })?;
+        for ((instance, quantities), values) in missing.iter().zip(found) {
+            for (quantity, value) in quantities.iter().zip(values) {
+                self.kept.put(&instance.key, quantity.clone(), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row's value from that of each seed, and how far they lie apart.
+fn over_seeds(values: &[Val]) -> Result<(Value, String), String> {
+    if let Some(holds) = values
+        .iter()
+        .map(|value| if let Val::Truth(holds) = value { Some(*holds) } else { None })
+        .collect::<Option<Vec<bool>>>()
+    {
+        return Ok((Value::Holds(holds.into_iter().all(|holds| holds)), String::new()));
+    }
+    let numbers = values.iter().map(Val::number).collect::<Result<Vec<f64>, _>>()?;
+    match numbers[..] {
+        [number] => Ok((Value::Plain(number), String::new())),
+        _ => Ok((Value::Plain(formula::mean(&numbers)), apart(&numbers))),
+    }
+}
+
+/// How far values of several seeds lie apart; nothing where they do not.
+pub(crate) fn apart(values: &[f64]) -> String {
+    let (least, most) = values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &value| (a.min(value), b.max(value)));
+    let digits = if most.abs() < 10.0 { 2 } else { 1 };
+    let [least, most] = [least, most].map(|value| format!("{value:.digits$}"));
+    if least == most {
+        return String::new();
+    }
+    format!("mean of {} seeds: {least} to {most}", values.len())
+}
