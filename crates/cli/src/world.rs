@@ -43,8 +43,11 @@ pub fn experiment(named: &str) -> Result<Found, Complaint> {
         let folder = folder.map(Path::to_owned);
         return Ok(Found { name: path.display().to_string(), text, folder });
     }
-    if lastmeter_lab::library::is_reproduction(named) {
-        let hint = format!("`lastmeter repro {named}` compares it with what was published");
+    let folder = Path::new(named);
+    let of_folder = folder.join("repro.toml").is_file().then(|| folder.file_name()?.to_str());
+    let name = of_folder.flatten().unwrap_or(named);
+    if lastmeter_lab::library::is_reproduction(name) {
+        let hint = format!("`lastmeter repro {name}` compares it with what was published");
         return Err(Complaint(format!("`{named}` is a reproduction: {hint}")));
     }
     let bundled = lastmeter_lab::library::experiment(named);

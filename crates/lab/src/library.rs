@@ -71,11 +71,10 @@ pub fn experiment(name: &str) -> Option<&'static str> {
     EXPERIMENTS.get_file(format!("{name}/experiment.toml"))?.contents_utf8()
 }
 
-/// The names of the bundled experiments that can be run, sorted. Those with published values are
-/// for [`crate::repro`].
+/// The names of the bundled experiments that can be run, sorted.
 pub fn experiments() -> Vec<String> {
     let names = EXPERIMENTS.dirs().filter_map(|folder| folder.path().to_str());
-    let runs = |name: &&str| experiment(name).is_some() && !is_reproduction(name);
+    let runs = |name: &&str| experiment(name).is_some();
     let mut names: Vec<String> = names.filter(runs).map(str::to_owned).collect();
     names.sort_unstable();
     names
@@ -84,7 +83,7 @@ pub fn experiments() -> Vec<String> {
 /// Whether this bundled experiment compares a computation with published values, which is not run
 /// but reproduced.
 pub fn is_reproduction(name: &str) -> bool {
-    EXPERIMENTS.contains(format!("{name}/expected.csv"))
+    EXPERIMENTS.contains(format!("{name}/repro.toml"))
 }
 
 /// Every bundled text of experiments and profiles, with its path from the root of the repository.

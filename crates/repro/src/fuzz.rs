@@ -1,10 +1,27 @@
-//! Entry points for fuzzing what this crate's machines read: any bytes in, no panic out.
+//! Entry points for fuzzing what this crate reads: any bytes in, no panic out.
 
 use crate::machines::framing;
+use crate::{Shelf, plan};
 use lastmeter_wire::fuzz::Target;
 
 /// All of them.
-pub const TARGETS: &[Target] = &[Target { name: "fuzz_adu_fragments", run: fuzz_adu_fragments }];
+pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_adu_fragments", run: fuzz_adu_fragments },
+    Target { name: "fuzz_repro", run: fuzz_repro },
+];
+
+/// A `repro.toml`, with its formulas, beside a published value.
+pub fn fuzz_repro(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let mut shelf = Shelf::default();
+    let csv = "id,item,published,unit,tolerance,role,section,note\nX-1,a,1,s,exact,derived,1,\n";
+    for (file, text) in [("README.md", ""), ("expected.csv", csv), ("repro.toml", text)] {
+        shelf.insert(&format!("experiments/fuzz/{file}"), text);
+    }
+    if let Err(error) = plan("all", &shelf) {
+        assert!(!error.to_string().is_empty(), "what is wrong is said");
+    }
+}
 
 /// Fragments of application data units.
 pub fn fuzz_adu_fragments(bytes: &[u8]) {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use crate::golden;
-use lastmeter_repro::{Error, Options, Published, Report, Role, Shelf, Style, plan, run};
+use lastmeter_repro::{Error, Means, Options, Published, Report, Role, Shelf, Style, plan, run};
 use std::sync::OnceLock;
 
 const OPTIONS: Options = Options { seed: 1 };
@@ -279,6 +279,80 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
     let mut wrong = Vec::new();
     for (path, from, to, message) in cases {
         let found = refusal(path, |text| text.replacen(from, to, 1));
+        wrong.extend((!found.contains(message)).then(|| format!("{from} -> {to}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `crates/repro/tests/reproduction`, with its `repro.toml` changed.
+fn sweep(from: &str, to: &str) -> Shelf {
+    let toml = include_str!("reproduction/repro.toml");
+    assert!(toml.contains(from), "{from}");
+    let mut shelf = Shelf::builtin();
+    for (file, text) in [
+        ("README.md", include_str!("reproduction/README.md")),
+        ("expected.csv", include_str!("reproduction/expected.csv")),
+        ("repro.toml", &toml.replacen(from, to, 1)),
+    ] {
+        shelf.insert(&format!("experiments/one-server/{file}"), text);
+    }
+    shelf
+}
+
+#[test]
+fn three_files_make_a_reproduction_without_code() {
+    let report = run("one-server", &sweep("", ""), OPTIONS).unwrap();
+    assert!(report.passes(), "{}", report.table(Style { width: 100, colour: false }));
+    let half = report.rows().next().unwrap();
+    assert_eq!(
+        (report.rows().count(), half.unit.as_str(), half.note.as_str()),
+        (3, "us", "1 / (1 - 0.5)")
+    );
+    assert_eq!(run("X-2", &sweep("", ""), OPTIONS).unwrap().rows().count(), 1);
+    let jobs = plan("one-server", &sweep("", "")).unwrap();
+    let plots = jobs[0].plots(OPTIONS, Means::PLAIN).unwrap();
+    assert_eq!(
+        plots[0].series[0].points,
+        [(0.5, half.measured.unwrap()), (0.8, report.rows().nth(1).unwrap().measured.unwrap())]
+    );
+}
+
+#[test]
+fn means_over_seeds_say_how_far_these_lie_apart() {
+    let report =
+        run("one-server", &sweep("[constants]", "seeds = [2, 3]\n[constants]"), OPTIONS).unwrap();
+    let one = run("one-server", &sweep("", ""), OPTIONS).unwrap();
+    let other = run("one-server", &sweep("", ""), Options { seed: OPTIONS.seed + 1 }).unwrap();
+    let first = |report: &Report| report.rows().next().unwrap().measured.unwrap();
+    assert_eq!(first(&report), (first(&one) + first(&other)) / 2.0);
+    let note = &report.rows().next().unwrap().note;
+    assert!(note.contains("; mean of 2 seeds: "), "{note}");
+}
+
+#[test]
+fn what_is_wrong_with_a_sweep_is_said_with_line_and_key() {
+    let cases = [
+        ("rising(queue.time)", "rising(queue.tim)", ":33:9: rows.value: there is no formula `tim`"),
+        ("rising(queue.time)", "rising(queue.time", ":33:27: rows.value: `)` is missing"),
+        ("rising(queue.time)", "rise(queue.time)", "there is no function `rise`"),
+        ("rising(queue.time)", "rising(queu.time)", "did you mean `queue`?"),
+        ("rising(queue.time)", "queue.time", "is no number"),
+        ("\"X-2\"", "\"X-3\"", "there is no published value `X-3/`"),
+        (
+            "$service s",
+            "$servic s",
+            "runs.queue.set: there is no constant, variable or formula `servic`",
+        ),
+        ("\"mm1\"", "\"mm2\"", ":15:14: runs.queue: there is no `mm2` in the folder"),
+        ("\"stages\"", "\"stage\"", "did you mean `stages`?"),
+        ("nodes.station", "nodes.statio", "did you mean `station`?"),
+        ("name = \"queue\"", "name = \"queue\"\nlike = \"queue\"", "`queue` is like itself"),
+        ("'paths/customers/", "'paths/customer/", "the ledger has no `customer`"),
+        ("service = {", "servic = {", "did you mean `servic`?"),
+    ];
+    let mut wrong = Vec::new();
+    for (from, to, message) in cases {
+        let found = run("one-server", &sweep(from, to), OPTIONS).unwrap_err().to_string();
         wrong.extend((!found.contains(message)).then(|| format!("{from} -> {to}: {found}")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

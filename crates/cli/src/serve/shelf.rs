@@ -125,7 +125,6 @@ impl Shelf {
     pub(super) fn read(&self, named: &Named) -> Result<Text, Fault> {
         let missing = || Fault::new(StatusCode::NOT_FOUND, "there is no such experiment");
         let text = match named {
-            Named::Bundled(name) if library::is_reproduction(name) => return Err(missing()),
             Named::Bundled(name) => library::experiment(name).ok_or_else(missing)?.to_owned(),
             Named::File(parts) => {
                 let path = self.path(parts)?;

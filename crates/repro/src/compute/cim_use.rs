@@ -1,7 +1,6 @@
 //! The CIM as the end host used it: fragments through it, where it is best operated, and what the
 //! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
 
-use super::runs::File;
 use super::{Computed, Setting, Value};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Time};
@@ -10,16 +9,10 @@ use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
 use lastmeter_lab::library::Builtin;
 use lastmeter_lab::profile::device;
-use lastmeter_ledger::{Confidence, Ledger};
 
 const NAME: &str = "cim-in-use";
 /// Packets of a measurement; the document sends 12,000.
 const PACKETS: usize = 6_000;
-/// Lengths whose verdicts are asked for, and rates beyond what the CIM can send of them.
-const SMALL: u64 = 44;
-const SMALL_RATE: &str = "400 kbit/s";
-const LARGE: u64 = 65_536;
-const LARGE_RATE: &str = "32 Mbit/s";
 /// A packet's headers: §4.4.2 has no length; as in `end-platform`.
 const HEADERS: Bytes = Bytes(64);
 /// What a word is in Table 3.1.
@@ -50,7 +43,6 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(jitter(&bench));
     computed.extend(features(&bench));
     computed.extend(headers(&bench, setting.constants.get("copy")?));
-    computed.extend(verdicts(setting)?);
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
@@ -334,73 +326,4 @@ fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
         "4 KB: what headers in buffers of their own save",
         mean(&together).saturating_sub(mean(&apart)),
     )]
-}
-
-/// The CIM as a node of a network, with more than it can send.
-const SATURATED: File = File {
-    name: NAME,
-    text: include_str!("../../../../experiments/cim-in-use/saturated.toml"),
-    collecting: true,
-    tracing: false,
-};
-
-/// What the ledger says limits it, and what each improvement brings there.
-fn verdicts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    if !setting.wants("E-76") {
-        return Ok(Vec::new());
-    }
-    let of = |len: u64, rate: &str, more: &[&str]| {
-        let mut sets = vec![
-            format!("traffic.messages.constant.size={len} B"),
-            format!("traffic.messages.constant.rate={rate}"),
-        ];
-        sets.extend(more.iter().map(|&set| set.to_owned()));
-        SATURATED.explained(&sets, setting.means.parallel)
-    };
-    let goodput = |len: u64, rate: &str, set: &str| -> Result<f64, Error> {
-        let found = SATURATED.run(&[
-            format!("traffic.messages.constant.size={len} B"),
-            format!("traffic.messages.constant.rate={rate}"),
-            set.to_owned(),
-        ])?;
-        Ok(found.count("card", "sent")? as f64)
-    };
-    let (small, large) = (of(SMALL, SMALL_RATE, &[])?, of(LARGE, LARGE_RATE, &[])?);
-    let named = |ledger: &Ledger| ledger.verdict.as_ref().and_then(|v| v.resource.clone());
-    let first_two = |ledger: &Ledger| {
-        let next = ledger.verdict.as_ref().and_then(|verdict| verdict.runner_up.clone());
-        let mut both: Vec<String> = named(ledger).into_iter().chain(next).collect();
-        both.sort();
-        both
-    };
-    let gain = |len, rate, set| -> Result<f64, Error> {
-        let base = goodput(len, rate, "nodes.card.adapter.banks=1")?;
-        Ok(goodput(len, rate, set)? / base - 1.0)
-    };
-    let (interface, banks) =
-        ("nodes.card.adapter.simple-interface=true", "nodes.card.adapter.banks=2");
-    let by = |len, rate| -> Result<[f64; 2], Error> {
-        Ok([gain(len, rate, interface)?, gain(len, rate, banks)?])
-    };
-    let (at_small, at_large) = (by(SMALL, SMALL_RATE)?, by(LARGE, LARGE_RATE)?);
-    Ok(vec![
-        Computed::new(
-            "E-76",
-            "64 KB: the ledger names the transfer",
-            Value::Holds(named(&large).as_deref() == Some("card.transfer")),
-        ),
-        Computed::new(
-            "E-76",
-            "44 B: the ledger names the interface and the network's set-up, close together",
-            Value::Holds(
-                first_two(&small) == ["card.interface", "card.network"]
-                    && small.verdict.as_ref().is_some_and(|v| v.confidence != Confidence::High),
-            ),
-        ),
-        Computed::new(
-            "E-76",
-            "of the improvements the interface helps at 44 B, the banks at 64 KB",
-            Value::Holds(at_small[0] > 5.0 * at_small[1] && at_large[1] > 5.0 * at_large[0]),
-        ),
-    ])
 }

@@ -1,8 +1,7 @@
 //! END's platform: what its processor can take, what it can stand for, and what protocol
-//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-57, E-77, E-78, E-80,
-//! E-127 to E-130).
+//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-55, E-57, E-78, E-80,
+//! E-128 to E-130).
 
-use super::runs::File;
 use super::{Computed, Setting, Value};
 use crate::Error;
 use crate::machines::process::{Message, Options, Organisation, Processor};
@@ -14,7 +13,7 @@ use lastmeter_host::adapter::hardware::Needs;
 use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_host::receive::control::{Adapter, Command};
-use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::library::Builtin;
 use lastmeter_lab::profile::device;
 
 /// The computation.
@@ -26,7 +25,6 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(limits(setting)?);
     computed.extend(scheduling(setting)?);
     computed.extend(platform(setting)?);
-    computed.extend(sizes());
     computed.extend(devices(setting)?);
     computed.extend(networks(setting)?);
     computed.extend(hardware(setting)?);
@@ -344,46 +342,6 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Lines of code without tests, comments and what is empty.
-fn lines(texts: &[&str]) -> f64 {
-    let code = |text: &&str| {
-        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let counts = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
-        text.lines().filter(counts).count()
-    };
-    texts.iter().map(code).sum::<usize>() as f64
-}
-
-macro_rules! source {
-    ($($name:literal),* $(,)?) => {
-        [$(include_str!(concat!("../../../host/src/", $name))),*]
-    };
-}
-
-/// Table 4.2 and §5.1.2: what it takes to have an adapter, and to change to another.
-fn sizes() -> Vec<Computed> {
-    let driver = source!["adapter/element.rs"];
-    let interface = source!["adapter/description.rs"];
-    let network = source!["adapter/token.rs"];
-    let time = source!["resource.rs", "adapter/engines.rs"];
-    let libraries = source!["adapter/waiting.rs", "adapter/transmitter.rs", "adapter/pipeline.rs"];
-    let all = [&interface[..], &network, &libraries].concat();
-    let number = |value| Value::Number(value, "lines");
-    let cim = Builtin.profile(device::FOLDER, "cim").unwrap_or_default();
-    let text = include_str!("../../../../experiments/cim-in-use/saturated.toml");
-    let other = text.replace("\"cim\"", "\"pcie4\"");
-    let changed = text.lines().zip(other.lines()).filter(|(one, other)| one != other).count();
-    vec![
-        Computed::new("E-56", "ours: driver", number(lines(&driver))),
-        Computed::new("E-56", "ours: interface, every adapter", number(lines(&interface))),
-        Computed::new("E-56", "ours: network interface", number(lines(&network))),
-        Computed::new("E-56", "ours: time device", number(lines(&time))),
-        Computed::new("E-56", "ours: all but driver and time device", number(lines(&all))),
-        Computed::new("E-56", "ours: the CIM's own", number(cim.lines().count() as f64)),
-        Computed::new("E-77", "ours: lines changed for another adapter", number(changed as f64)),
-    ]
-}
-
 /// §8.2: what hardware with a clock needs to be what is described.
 fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let card = |name: &str| {
@@ -451,19 +409,8 @@ fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The CIM before a wide-area network that loses and delays.
-const WIDE: File = File {
-    name: "end-platform",
-    text: include_str!("../../../../experiments/end-platform/wide.toml"),
-    collecting: false,
-    tracing: false,
-};
-
-/// §8.2: faults that are injected, and a network of luck.
+/// §8.2: a network of luck.
 fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let found = WIDE.run(&[])?;
-    let (lost, passed) = (found.count("faults", "lost")?, found.count("faults", "passed")?);
-    let lost = 100.0 * lost as f64 / (lost + passed) as f64;
     let mut card = Description::plain("a cable that others share");
     let (slot, collisions) = (setting.constants.get("slot")?, setting.constants.get("collisions")?);
     card.network.model = NetworkModel::Statistical { slot, collisions };
@@ -473,10 +420,7 @@ fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         |card: &Description| run(card, len, (1, 20_000), Variation::None, setting.seed).mean;
     let busy = waits(&card);
     card.network.model = NetworkModel::PointToPoint;
-    Ok(vec![
-        Computed::new("E-127", "lost behind the adapter", Value::Number(lost, "%")),
-        Computed::new("E-128", "a quarter of all attempts collide: wait", busy - waits(&card)),
-    ])
+    Ok(vec![Computed::new("E-128", "a quarter of all attempts collide: wait", busy - waits(&card))])
 }
 
 /// §4.3.5 and §4.4.2.

@@ -1,12 +1,11 @@
 //! Jetstream's ring against a hub, and against a port for each host, under the same faults (J-61); and a
 //! shared ring that carries cells, as other access methods do (J-65).
 
-use super::vunet::{holds, parse, run};
+use super::vunet::holds;
 use super::{Computed, Setting, Value};
 use crate::machines::ring::slotted::{Cell, Options as Slots, Release, Slotted};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
-use lastmeter_engine::Outcome;
 use lastmeter_lan::timed_token::faults::{Faults, Part, Rates, Wiring};
 use lastmeter_lan::timed_token::medium::{Class, Medium, Options};
 use lastmeter_ledger::plots::{Plot, Series};
@@ -89,43 +88,6 @@ fn by_hand(wiring: Wiring, hosts: usize, part: f64) -> f64 {
         Wiring::Ports => 2,
     };
     part.powi(needed as i32)
-}
-
-/// A run of packets between hosts of one ring or hub whose parts break.
-fn network(setting: &Setting<'_>, wiring: &str) -> Result<Outcome, Error> {
-    let constants = setting.constants;
-    let hosts: u64 = constants.get("hosts")?;
-    let rates = rates(constants)?;
-    let length: Duration = constants.get("run")?;
-    let (gap, len): (Duration, Bytes) = (constants.get("gap")?, constants.get("frame")?);
-    let mut text = format!(
-        "duration = \"{} ps\"\nseed = {}\n[nodes]\nport = {{ host = {{}} }}\n\
-         host = {{ host = {{}}, count = {hosts} }}\n\
-         [nodes.lan.timed-token-ring]\nwiring = \"{wiring}\"\nfaults = \"{} ps\"\n\
-         repair = \"{} ps\"\n[[links]]\nbetween = [\"port\", \"lan\"]\n\
-         [[links]]\nbetween = [\"host\", \"lan\"]\n",
-        length.as_ps(),
-        setting.seed,
-        rates.between.as_ps(),
-        rates.repair.as_ps()
-    );
-    let rate = (len.0 * 8) as f64 / gap.as_secs_f64();
-    for host in 0..hosts {
-        text += &format!(
-            "[[traffic]]\nname = \"{host}\"\nfrom = \"host.{host}\"\nto = \"host.{}\"\n\
-             phase = \"random\"\nconstant = {{ rate = \"{} bit/s\", size = \"{} B\" }}\n",
-            (host + 1) % hosts,
-            rate as u64,
-            len.0
-        );
-    }
-    run(&parse(&text, &[])?, false)
-}
-
-/// The share of packets that arrived.
-fn arrived(outcome: &Outcome) -> f64 {
-    let books = &outcome.books;
-    books.delivered as f64 / books.made as f64
 }
 
 /// Jain's index of what stations carried that always had cells to send, and whether no synchronous
@@ -222,7 +184,6 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let percent = |share: f64| Value::Number(100.0 * share, "%");
     let number = |number: usize| Value::Number(number as f64, "hosts");
     let sets = |sets: usize| Value::Number(sets as f64, "sets");
-    let (on_ring, on_hub) = (network(setting, "ring")?, network(setting, "hub")?);
     let (fair, bounded, used) = cells(setting)?;
     let cell = |id, item: &str, value| Computed::new(id, item, value);
     let mut rows = vec![
@@ -238,8 +199,6 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         cell("J-61", "a host reaches the switch, ring", percent(ring)),
         cell("J-61", "a host reaches the switch, hub", percent(hub)),
         cell("J-61", "a host reaches the switch, port of its own", percent(ports)),
-        cell("J-61", "packets between hosts that arrive, ring", percent(arrived(&on_ring))),
-        cell("J-61", "packets between hosts that arrive, hub", percent(arrived(&on_hub))),
         cell("J-61", "sets of transceivers, ring", sets(transceivers(Wiring::Ring, hosts))),
         cell("J-61", "sets of transceivers, hub", sets(transceivers(Wiring::Hub, hosts))),
         holds(

@@ -3,7 +3,6 @@
 //! A computation is a function from constants to values. It may evaluate formulas, or build and run
 //! whole experiments; it owns no clock and no file either way.
 
-mod ack_compression;
 mod afterburner;
 mod afterburner_card;
 mod afterburner_stacks;
@@ -11,7 +10,7 @@ mod atomic;
 mod atomic_authentication;
 mod atomic_plots;
 mod atomic_services;
-mod aurora;
+pub(crate) mod aurora;
 mod bbr;
 mod channels;
 mod cim;
@@ -31,7 +30,6 @@ mod link_sharing;
 mod livelock;
 mod preempt;
 mod router;
-mod runs;
 mod spc;
 mod spc_plots;
 mod spc_set_up;
@@ -195,7 +193,6 @@ pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 
 /// One line for each computation, under the name that experiments give it.
 pub const ALL: &[(&str, Compute)] = &[
-    ("ack-compression", ack_compression::rows),
     ("adapter-pcie", cim_model::modern),
     ("afterburner-card", afterburner_card::card),
     ("afterburner-stacks", afterburner_stacks::rows),

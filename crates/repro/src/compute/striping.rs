@@ -1,10 +1,10 @@
-//! Striping (A-55 to A-63, A-120): the four freedoms of the reference model, bridges, and a run of the
-//! environment of Fig 8.
+//! Striping (A-55 to A-61): the four freedoms of the reference model, and bridges. Runs of the environment
+//! of Fig 8 are in `experiments/striping/repro.toml`.
 
-use super::vunet::{counters, failed, holds, parse, run};
+use super::vunet::{failed, holds};
 use super::{Computed, Setting, Value};
 use crate::Error;
-use lastmeter_base::{Duration, Rate, Stream};
+use lastmeter_base::Stream;
 use lastmeter_lan::stripe::merge::{Merger, Out};
 use lastmeter_lan::stripe::split::{Cell, Sent, Splitter};
 use lastmeter_lan::stripe::{Balance, Sync, Topology, Unit};
@@ -91,7 +91,6 @@ fn pass(
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut rows = bridges(setting.seed)?;
     rows.extend(freedoms(setting)?);
-    rows.extend(environment(setting)?);
     Ok(rows)
 }
 
@@ -207,107 +206,4 @@ fn mixed(outer: &[u64], inner: &[u64]) -> Result<bool, Error> {
     channels.flying = others;
     let (out, outer_reports) = channels.receive();
     Ok(reports + outer_reports == 0 && cells(&out) == (0..1000).collect::<Vec<_>>())
-}
-
-/// A camera in the VuNet, watched across a trunk of OC-3c channels between two bridges.
-fn network(stripes: u64, rate: Rate, skew: Duration, loss: f64, video: &str) -> String {
-    let (rate, skew) = (rate.as_bits(), skew.as_ps());
-    format!(
-        "duration = \"300 ms\"\n[nodes]\ncamera = {{ host = {{}} }}\nclient = {{ host = {{}} }}\n\
-         near = {{ vunet-switch = {{}} }}\nfar = {{ vunet-switch = {{}} }}\n\
-         near-bridge = {{ avlink = {{}} }}\nfar-bridge = {{ avlink = {{}} }}\n\
-         trunk = {{ striped-trunk = {{ stripes = {stripes}, rate = \"{rate} bit/s\", \
-         delay = \"1 ms\", skew = \"{skew} ps\", loss = {loss}, marker-every = 64, \
-         fifo = 4096 }} }}\n\
-         [[links]]\nbetween = [\"camera\", \"near\", \"near-bridge\"]\nrate = \"700 Mbit/s\"\n\
-         queue = {{ drop-tail = {{ packets = 4096 }} }}\n\
-         [[links]]\nbetween = [\"near-bridge\", \"trunk\", \"far-bridge\"]\n\
-         [[links]]\nbetween = [\"far-bridge\", \"far\", \"client\"]\nrate = \"700 Mbit/s\"\n\
-         queue = {{ drop-tail = {{ packets = 4096 }} }}\n\
-         [[traffic]]\nname = \"video\"\nfrom = \"camera\"\nto = \"client\"\nvidboard = {video}\n"
-    )
-}
-
-/// So many cameras, each watched across two zebras by the channel that is given for it.
-fn zebras(channels: &[u64], stripes: u64, rate: Rate, skew: Duration) -> String {
-    let zebra = format!(
-        "{{ zebra = {{ channels = {stripes}, rate = \"{} bit/s\", skew = \"{} ps\" }} }}",
-        rate.as_bits(),
-        skew.as_ps()
-    );
-    let count = channels.len();
-    let mut text = format!(
-        "duration = \"300 ms\"\n[nodes]\ncamera = {{ host = {{}}, count = {count} }}\n\
-         client = {{ host = {{}}, count = {count} }}\nnear = {{ vunet-switch = {{}} }}\n\
-         far = {{ vunet-switch = {{}} }}\nzebra-1 = {zebra}\nzebra-2 = {zebra}\n\
-         [[links]]\nbetween = [\"zebra-1\", \"zebra-2\"]\ndelay = \"1 ms\"\n"
-    );
-    for ends in ["\"camera\", \"near\", \"zebra-1\"", "\"zebra-2\", \"far\", \"client\""] {
-        text += &format!(
-            "[[links]]\nbetween = [{ends}]\nrate = \"700 Mbit/s\"\n\
-             queue = {{ drop-tail = {{ packets = 4096 }} }}\n"
-        );
-    }
-    for (place, channel) in channels.iter().enumerate() {
-        text += &format!(
-            "[[traffic]]\nname = \"video {place}\"\nfrom = \"camera.{place}\"\n\
-             to = \"client.{place}\"\nvidboard = {{ width = 640, height = 480, \
-             burst-delay = \"100 us\", channel = {channel} }}\n"
-        );
-    }
-    text
-}
-
-/// A-57, A-63: connections through zebras, each by a channel of its own, and all by one.
-fn by_channel(stripes: u64, rate: Rate, skew: Duration) -> Result<bool, Error> {
-    let watched = |channels: &[u64]| -> Result<[u64; 3], Error> {
-        let outcome = run(&parse(&zebras(channels, stripes, rate, skew), &[])?, false)?;
-        let sum = |part: &str, counter: &str| counters(&outcome, part, counter).iter().sum();
-        // Video leaves by the near zebra's channels.
-        Ok([sum(" sees ", "frames"), sum(" sees ", "incomplete"), sum("zebra-1", "channels_used")])
-    };
-    let each: Vec<u64> = (0..stripes).collect();
-    let [whole, damaged, used] = watched(&each)?;
-    let [by_one, _, one] = watched(&vec![0; each.len()])?;
-    Ok(damaged == 0 && whole >= 5 * stripes && used == stripes && one == 1 && by_one < whole / 2)
-}
-
-/// A-57, A-62, A-63, A-120.
-fn environment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let stripes: u64 = constants.get("stripes")?;
-    let rate: Rate = constants.get("rate")?;
-    let skew: Duration = constants.get("skew")?;
-    let video = "{ width = 1280, height = 960, burst = 28, burst-delay = \"40 us\" }";
-    let frames = |text: &str| -> Result<(u64, u64), Error> {
-        let outcome = run(&parse(text, &[])?, false)?;
-        let one = |counter: &str| {
-            counters(&outcome, " sees ", counter).first().copied().ok_or(failed("nobody looks"))
-        };
-        Ok((one("frames")?, one("incomplete")?))
-    };
-    let straight = frames(&network(stripes, rate, Duration::ZERO, 0.0, video))?;
-    let skewed = frames(&network(stripes, rate, skew, 0.0, video))?;
-    let fat = frames(&network(1, rate.scale_floor(stripes, 1), Duration::ZERO, 0.0, video))?;
-    let single = frames(&network(1, rate, Duration::ZERO, 0.0, video))?;
-    let losing = frames(&network(stripes, rate, skew, 2e-5, video))?;
-    Ok(vec![
-        Computed::new("A-62", "channels", Value::Number(stripes as f64, "channels")),
-        holds(
-            "A-57",
-            "a connection opens itself through the bridge to striped channels",
-            straight.0 > 3,
-        ),
-        holds(
-            "A-57",
-            "connections through each channel of a zebra have it for themselves",
-            by_channel(stripes, rate, skew)?,
-        ),
-        holds("A-63", "frames cross stripes whole at any skew", skewed.1 == 0 && skewed.0 > 3),
-        holds("A-63", "cells lost on a stripe damage frames and do not end the stream", {
-            losing.1 > 0 && losing.0 > 0
-        }),
-        holds("A-120", "stripes carry what a fat link would", straight.0 + 1 >= fat.0),
-        holds("A-120", "one channel alone does not", single.0 < straight.0 || single.1 > 0),
-    ])
 }

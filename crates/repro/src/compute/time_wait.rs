@@ -1,8 +1,8 @@
 //! A busy server and the state of closed connections (N-72 to N-75, Fig 10).
 
-use super::runs;
 use super::{Computed, Setting, Value};
 use crate::Error;
+use crate::sweep::run;
 use lastmeter_base::{Bytes, Duration, NodeId, Time};
 use lastmeter_engine::{
     ElementReport, Graph, Outcome, PortId, ResourceInfo, ResourceKind, Serial, StageInfo,
@@ -127,7 +127,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut cases: Vec<Case> = Remedy::ALL.map(|remedy| Case { remedy, ..case }).to_vec();
     cases.push(Case { costs: Costs { scan: Duration::ZERO, ..costs }, ..case });
     cases.push(Case { costs: alpha, ..case });
-    let found = runs::all(NAME, &cases, setting.means, run)?;
+    let found = run::all(&cases, setting.means, run)?;
     let [none, closes, shift, negotiate, free, alpha] = found[..] else {
         unreachable!("a result for each case")
     };

@@ -4,12 +4,8 @@
 use super::{Computed, Setting, Value};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
-use lastmeter_engine::{Outcome, Serial};
-use lastmeter_lab::build::Changes;
-use lastmeter_lab::document::Override;
-use lastmeter_lab::experiment::{Experiment, Network};
-use lastmeter_lab::library::Builtin;
-use lastmeter_lab::run::{Failure, Manner, prepare};
+use lastmeter_engine::Outcome;
+use lastmeter_lab::experiment::Network;
 use lastmeter_lan::vunet::card::{Action, Card, ENTRIES, Side};
 use lastmeter_lan::vunet::connection::{Connection, Hop, Route};
 use lastmeter_lan::vunet::crossbar::Crossbar;
@@ -24,13 +20,12 @@ use std::collections::{BTreeMap, HashSet};
 
 const NAME: &str = "vunet";
 const CELL: Bytes = Bytes(VUNET_CELL_LEN as u64);
-const DEPLOYMENT: &str = include_str!("../../../../experiments/aurora-deployment/experiment.toml");
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut rows = Vec::new();
     rows.extend(deployment(setting)?);
     rows.extend(switch(setting)?);
-    rows.extend(small_networks(setting)?);
+    rows.push(largest_burst(setting)?);
     rows.extend(tables(setting.seed));
     rows.extend(signalling(setting.seed)?);
     Ok(rows)
@@ -38,26 +33,6 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 
 pub(super) fn failed(message: impl Into<String>) -> Error {
     Error::Computation { name: NAME, message: message.into() }
-}
-
-pub(super) fn parse(text: &str, sets: &[String]) -> Result<Experiment, Error> {
-    let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>();
-    let sets = sets.map_err(Error::Problems)?;
-    Experiment::parse(NAME, text, &sets, &Builtin).map_err(Error::Problems)
-}
-
-/// Runs an experiment as it is.
-pub(super) fn run(experiment: &Experiment, collecting: bool) -> Result<Outcome, Error> {
-    let manner = Manner { threads: 1, shuffle_ties: 0, collecting };
-    prepare(experiment, &Changes::NONE, manner, &Builtin)
-        .and_then(|mut prepared| {
-            prepared.run(&Default::default(), &Serial)?;
-            prepared.finish()
-        })
-        .map_err(|failure| match failure {
-            Failure::Problems(problems) => Error::Problems(problems),
-            failure => failed(failure.to_string()),
-        })
 }
 
 /// A counter of the elements whose names contain `part`, in their order.
@@ -77,9 +52,7 @@ fn count(id: &'static str, item: &str, number: usize, unit: &'static str) -> Com
 
 /// A-01, A-72, A-89, A-90, A-118, A-121: the deployment's file, counted and run.
 fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let length: Duration = setting.constants.get("length")?;
-    let sets = [format!("duration=\"{} ps\"", length.as_ps()), format!("seed={}", setting.seed)];
-    let experiment = parse(DEPLOYMENT, &sets)?;
+    let experiment = setting.experiment("deployment", &[])?;
     let network = Network::new(&experiment);
     let page = |node: usize| experiment.nodes[network.nodes[node].declared].kind.page.name;
     let nodes = 0..network.nodes.len();
@@ -92,7 +65,7 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let ports: Vec<usize> =
         nodes.clone().filter(|&node| page(node) == SWITCH.name).flat_map(attached).collect();
     let mapped = ports.iter().filter(|&&peer| [LINK.name, BRIDGE.name].contains(&page(peer)));
-    let outcome = run(&experiment, false)?;
+    let outcome = setting.run("deployment", &[])?.outcome;
     let frames = counters(&outcome, " sees ", "frames");
     let incomplete = counters(&outcome, " sees ", "incomplete");
     let peers = counters(&outcome, " sees ", "peer");
@@ -136,11 +109,8 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         && frames.iter().all(|&frames| frames >= 5)
         && incomplete.iter().all(|&incomplete| incomplete == 0);
     let cameras = counters(&outcome, "board.4->", "packets_most");
-    let wide = parse(
-        DEPLOYMENT,
-        &[sets[0].clone(), sets[1].clone(), "traffic.video 0.vidboard.burst=56".to_owned()],
-    )?;
-    let wide = counters(&run(&wide, false)?, "board.4->", "packets_most");
+    let wide = setting.run("wide_bursts", &[])?.outcome;
+    let wide = counters(&wide, "board.4->", "packets_most");
     // What waits behind the cell that is being sent.
     let shaped = cameras.iter().all(|&most| most <= 28) && wide.iter().any(|&most| most > 28);
     let mut rows = vec![
@@ -296,110 +266,15 @@ fn in_order(setting: &Setting<'_>) -> Result<bool, Error> {
     Ok(crossed > 10_000)
 }
 
-/// A camera, switches in a row with links, and a client.
-fn row(switches: usize, link: &str, client: &str, video: &str) -> String {
-    let mut text = String::from(
-        "duration = \"500 ms\"\n[nodes]\ncamera = { host = {} }\nclient = { host = {} }\n",
-    );
-    (0..switches).for_each(|n| text += &format!("s{n} = {{ vunet-switch = {{}} }}\n"));
-    (1..switches).for_each(|n| text += &format!("l{n} = {{ vunet-link = {{}} }}\n"));
-    let fifo = "queue = { drop-tail = { packets = 256 } }";
-    text += "[[links]]\nbetween = [\"camera\", \"s0\"]\nrate = \"700 Mbit/s\"\n\
-             queue = { drop-tail = { packets = 20000 } }\n";
-    for n in 1..switches {
-        let before = n - 1;
-        text += &format!(
-            "[[links]]\nbetween = [\"s{before}\", \"l{n}\", \"s{n}\"]\nrate = \"{link}\"\n{fifo}\n"
-        );
-    }
-    let last = switches - 1;
-    text +=
-        &format!("[[links]]\nbetween = [\"s{last}\", \"client\"]\nrate = \"{client}\"\n{fifo}\n");
-    text + &format!(
-        "[[traffic]]\nname = \"video\"\nfrom = \"camera\"\nto = \"client\"\nvidboard = {video}\n"
-    )
-}
-
-/// Pixels enough to send for half a second at 700 Mbit/s, a little faster than the port.
-const FLOOD: &str = "{ width = 4096, height = 4096, depth = 24, lines = 5, burst = 100, \
-                     burst-delay = \"60 us\", mode = \"free-run\" }";
-
-/// The rate at which cells of video arrive from the first to the last.
-fn arriving(text: &str) -> Result<f64, Error> {
-    let outcome = run(&parse(text, &["duration=\"60 ms\"".to_owned()])?, false)?;
-    let book = &outcome.books.paths[0];
-    let first = book.first_offered.ok_or(failed("no video was sent"))?;
-    let seconds = (book.last_delivered - first).as_secs_f64();
-    Ok(book.delivered.bytes as f64 * 8.0 / seconds)
-}
-
-/// A-20, A-21, A-26, A-71, A-118: one to three switches in a row, run.
-fn small_networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let link: Rate = constants.get("link_rate")?;
-    let host: Rate = constants.get("host_peak")?;
-    let written = |rate: Rate| format!("{} bit/s", rate.as_bits());
-    let through = arriving(&row(2, &written(link), "700 Mbit/s", FLOOD))?;
-    let slow = arriving(&row(1, "", &written(host), FLOOD))?;
-    let fast = arriving(&row(1, "", &written(link), FLOOD))?;
-    let near = |got: f64, wanted: Rate| (got / wanted.as_bits() as f64 - 1.0).abs() < 0.01;
-    let restart: Duration = constants.get("restart")?;
-    let verify: Duration = constants.get("verify")?;
-    let after = |verify: Duration, restart: Option<Duration>| {
-        let text = row(3, "500 Mbit/s", "232 Mbit/s", "{ width = 320, height = 240 }");
-        let mut sets = vec![format!("traffic.video.vidboard.verify=\"{} ps\"", verify.as_ps())];
-        let restart =
-            restart.map(|at| format!("nodes.l2.vunet-link.restarts-at=\"{} ps\"", at.as_ps()));
-        sets.extend(restart);
-        let outcome = run(&parse(&text, &sets)?, false)?;
-        counters(&outcome, " sees ", "frames").first().copied().ok_or(failed("nobody looks"))
-    };
-    let whole = after(verify, None)?;
-    let refreshed = after(verify, Some(restart))?;
-    let alone = after(Duration::from_secs(30), Some(restart))?;
-    let local = row(1, "", "232 Mbit/s", "{ width = 320, height = 240 }");
-    let local = counters(&run(&parse(&local, &[])?, false)?, " sees ", "frames");
-    Ok(vec![
-        Computed::new(
-            "A-20",
-            "largest burst that a client who does not read loses nothing of",
-            Value::Number(largest_burst()? as f64, "cells"),
-        ),
-        holds(
-            "A-21",
-            "clients of different clocks each get their own rate",
-            near(slow, host) && near(fast, link),
-        ),
-        Computed::new("A-26", "throughput of a link", Rate::from_bits(through as u64)),
-        holds(
-            "A-71",
-            "video comes again after a link was switched off and on",
-            // All but what the time from the fault to the next look and timeout takes.
-            4 * refreshed >= 3 * whole,
-        ),
-        holds("A-71", "without refreshing it does not", 3 * alone < whole),
-        holds("A-118", "directly attached clients need no table", local[0] > 5),
-    ])
-}
-
-/// The largest burst of which a client that does not read loses nothing.
-fn largest_burst() -> Result<u64, Error> {
-    let loses = |cells: u64| -> Result<bool, Error> {
-        let video = format!(
-            "{{ width = 640, height = 2000, lines = 100, burst = {cells}, burst-delay = \"65 ms\", \
-             mode = \"free-run\", verify = \"10 s\" }}"
-        );
-        // A client that reads a cell in 2 ms reads none while a burst comes.
-        let text = row(1, "", "200 kbit/s", &video);
-        let outcome = run(&parse(&text, &["duration=\"60 ms\"".to_owned()])?, false)?;
-        Ok(outcome.books.dropped > 0)
-    };
-    let (mut without, mut with) = (1, 1000);
+/// A-20: the largest burst of which a client that does not read loses nothing.
+fn largest_burst(setting: &Setting<'_>) -> Result<Computed, Error> {
+    let (mut without, mut with) = (1, 1000_u64);
     while with - without > 1 {
         let middle = (without + with) / 2;
-        if loses(middle)? { with = middle } else { without = middle }
+        let lost = setting.run("burst", &[("cells", middle.into())])?.outcome.books.dropped > 0;
+        if lost { with = middle } else { without = middle }
     }
-    Ok(without)
+    Ok(Computed::row("A-20", Value::Plain(without as f64)))
 }
 
 /// A-27 to A-29, A-119: tables, and what stays of a cell.

@@ -136,6 +136,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     ("max", 1, "of a list"),
     ("number", 1, "how many a list has"),
     ("sorted", 1, "a list from the least to the greatest"),
+    ("from", 2, "of a list, those from this place on; the first has place 0"),
+    ("first", 1, "of a list"),
+    ("gaps", 1, "by what each is more than the one before"),
+    ("longest", 1, "how many hold in a row, at most"),
     ("shown", 2, "a number as a text with so many decimals"),
 ];
 
@@ -403,6 +407,20 @@ pub(crate) fn call(name: &str, given: &[Val]) -> Result<Val, String> {
         ("min", _) => fold(f64::INFINITY, f64::min)?,
         ("max", _) => fold(f64::NEG_INFINITY, f64::max)?,
         ("sorted", _) => sorted(first)?.into(),
+        ("from", [place]) => {
+            let place = place.number()? as usize;
+            Val::List(first.values().get(place..).unwrap_or_default().to_vec())
+        }
+        ("first", _) => first.values().first().ok_or("the list is empty")?.clone(),
+        ("gaps", _) => {
+            let all = first.numbers()?;
+            all.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<f64>>().into()
+        }
+        ("longest", _) => {
+            let truths = truths()?;
+            let runs = truths.split(|holds| !holds).map(<[bool]>::len);
+            (runs.max().unwrap_or(0) as u64).into()
+        }
         ("shown", [digits]) => {
             let digits = digits.number()?.clamp(0.0, 12.0) as usize;
             Val::Text(format!("{:.digits$}", first.number()?))

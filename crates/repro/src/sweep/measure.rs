@@ -2,7 +2,8 @@
 
 use super::formula::{Function, Val};
 use super::run::Found;
-use lastmeter_engine::Outcome;
+use crate::compute::aurora::busiest;
+use lastmeter_engine::{Outcome, TraceKind};
 
 /// Asks the rest of its formula before the run's end.
 pub(super) const EARLY: &str = "early";
@@ -11,6 +12,13 @@ pub(super) const EARLY: &str = "early";
 pub(super) const FUNCTIONS: &[Function] = &[
     ("count", 2, "what elements of this name counted under that one, together"),
     ("counts", 2, "the same, of each element"),
+    ("times", 2, "when an element did 'make' or 'deliver', in ps, where `record = \"trace\"`"),
+    ("made", 0, "packets that were made"),
+    ("missed", 1, "per cent of the messages of these classes that were late or lost"),
+    ("arriving", 0, "bits a second of the first path, from its first packet to its last delivery"),
+    ("busiest", 0, "the resource that is in use most"),
+    ("used", 0, "of each resource, the share of the time for which it is in use"),
+    ("works_for", 1, "the stage for which this resource works most"),
     ("dropped", 1, "packets that were dropped for this reason"),
     ("delivered", 1, "packets of this class that were delivered"),
     ("finished", 0, "when the last packet of the path with most bytes came"),
@@ -34,10 +42,43 @@ impl Found {
         let before = || self.early.as_ref().ok_or("the run does not say `early`");
         let outcome = if early { before()? } else { &self.outcome };
         let text = |at: usize| given.get(at).map_or(Ok(""), Val::text);
-        let first = text(0)?;
+        let first = match given.first() {
+            Some(Val::List(_)) => "",
+            _ => text(0)?,
+        };
         Ok(match name {
             "counts" => counts(outcome, first, text(1)?)?.into(),
             "count" => counts(outcome, first, text(1)?)?.into_iter().sum::<u64>().into(),
+            "times" => {
+                let kind = if text(1)? == "make" { TraceKind::Make } else { TraceKind::Deliver };
+                let times = self.times(first, kind).map_err(|error| error.to_string())?;
+                let since = times.iter().map(|time| time.since_start().as_ps());
+                since.collect::<Vec<u64>>().into()
+            }
+            "made" => outcome.books.made.into(),
+            "missed" => missed(outcome, given.first().map_or(&[], Val::values))?.into(),
+            "arriving" => {
+                let book = outcome.books.paths.first().ok_or("there is no path")?;
+                let from = book.first_offered.ok_or("nothing was sent")?;
+                let seconds = (book.last_delivered - from).as_secs_f64();
+                (book.delivered.bytes as f64 * 8.0 / seconds).into()
+            }
+            "busiest" => {
+                let ledger = self.ledger().map_err(|error| error.to_string())?;
+                Val::Text(busiest(ledger).to_owned())
+            }
+            "used" => {
+                let ledger = self.ledger().map_err(|error| error.to_string())?;
+                let used = ledger.resources.iter().map(lastmeter_ledger::Resource::utilisation);
+                used.collect::<Vec<f64>>().into()
+            }
+            "works_for" => {
+                let ledger = self.ledger().map_err(|error| error.to_string())?;
+                let found = ledger.resources.iter().find(|one| one.name == first);
+                let stages = found.map(|one| one.by_stage.iter());
+                let most = stages.and_then(|stages| stages.max_by(|a, b| a.1.total_cmp(b.1)));
+                Val::Text(most.map_or(String::new(), |(stage, _)| stage.clone()))
+            }
             "dropped" => {
                 let paths = outcome.books.paths.iter().flat_map(|path| &path.dropped);
                 let meant = paths.filter(|(key, _)| is(first, key.reason));
@@ -81,6 +122,23 @@ impl Found {
             _ => Err(format!("`{place}` of the ledger is no value, but has some")),
         }
     }
+}
+
+/// Per cent of the messages of some classes that were late or lost. Those that are on their way at the
+/// end are not due yet.
+fn missed(outcome: &Outcome, classes: &[Val]) -> Result<f64, String> {
+    let (mut made, mut met, mut late, mut lost) = (0, 0, 0, 0);
+    for class in classes {
+        let class = class.text()?;
+        let at = outcome.paths.iter().position(|path| path.class == class);
+        let book =
+            &outcome.books.paths[at.ok_or_else(|| format!("there is no class `{class}`"))?];
+        made += book.deadlines.made;
+        met += book.deadlines.met;
+        late += book.deadlines.late;
+        lost += book.dropped_total().packets;
+    }
+    Ok(100.0 * (late + lost.min(made - met - late)) as f64 / made.max(1) as f64)
 }
 
 /// What each element of this name counted.

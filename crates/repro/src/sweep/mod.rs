@@ -18,10 +18,12 @@ pub(crate) mod run;
 mod scope;
 
 use crate::Error;
+pub(crate) use formula::mean;
 use formula::{FUNCTIONS, Node, Template, Val, Wrong};
 use lastmeter_base::kind::{Param, ParamKind};
 use lastmeter_lab::document::{Content, Decoder, Entry, Fault, Item, Mark, Reporter, Shape, join};
 use lastmeter_lab::profile::constants::Constants;
+pub(crate) use scope::apart;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 

@@ -46,18 +46,6 @@ impl Found {
         Error::file(&self.name, 1, what.to_string())
     }
 
-    /// What an element has counted.
-    ///
-    /// # Errors
-    /// It has not, or is not there.
-    pub(crate) fn count(&self, element: &str, counter: &str) -> Result<u64, Error> {
-        let found = self.outcome.elements.iter().find(|report| report.name == element);
-        let counters = found.map_or(&[][..], |report| &report.counters);
-        let found = counters.iter().find(|(name, _)| *name == counter);
-        let missing = || self.missing(format!("`{element}` does not count `{counter}`"));
-        Ok(found.ok_or_else(missing)?.1)
-    }
-
     /// When an element did this, by the trace.
     ///
     /// # Errors

@@ -152,6 +152,15 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// A name with its formulas worked out.
+    pub(super) fn name(&self, Template(parts): &Template) -> Result<String, String> {
+        let part = |part: &Part| match part {
+            Part::Text(part) => Ok(part.clone()),
+            Part::Formula(node) => self.value(node).map(|value| value.to_string()),
+        };
+        parts.iter().map(part).collect()
+    }
+
     /// A text with its formulas worked out. A variable that has texts stands for that of its value.
     pub(super) fn text(&self, Template(parts): &Template) -> Result<String, String> {
         let mut text = String::new();
@@ -216,7 +225,7 @@ impl Setting<'_> {
         for row in &sweep.rows {
             for vars in self.over(&row.over)? {
                 let none = Missing::default();
-                let name = Scope::new(self, vars.clone(), &none).text(&row.row.what);
+                let name = Scope::new(self, vars.clone(), &none).name(&row.row.what);
                 let name = name.map_err(|found| sweep.fail(&row.row.place, found))?;
                 if !self.wants(name.split_once('/').map_or(&name, |(id, _)| id)) {
                     continue;
@@ -248,32 +257,6 @@ impl Setting<'_> {
             all = each(all, name, value.values());
         }
         Ok(all)
-    }
-
-    /// The values of formulas, for figures and for rows that need code.
-    ///
-    /// # Errors
-    /// A formula or a run is wrong.
-    pub(crate) fn formulas(&self, texts: &[String]) -> Result<Vec<Val>, Error> {
-        let place = Place { mark: Mark { source: 0, span: 0..0 }, key: String::new() };
-        let parse = |text: &String| {
-            formula::parse(text)
-                .map_err(|(_, found)| self.sweep.fail(&place, format!("{text}: {found}")))
-        };
-        let nodes = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let asked: Vec<Asked<'_>> = nodes.iter().map(|node| (node, Vars::new(), &place)).collect();
-        self.work_out(&asked)
-    }
-
-    /// The value of one formula that is a number.
-    ///
-    /// # Errors
-    /// As for [`Setting::formulas`].
-    pub(crate) fn formula(&self, text: impl Into<String>) -> Result<f64, Error> {
-        let place = Place { mark: Mark { source: 0, span: 0..0 }, key: String::new() };
-        let value = self.formulas(&[text.into()])?.pop();
-        let value = value.ok_or_else(|| self.sweep.fail(&place, "there is no value"))?;
-        value.number().map_err(|found| self.sweep.fail(&place, found))
     }
 
     /// Works out all of them.

@@ -176,28 +176,19 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let interrupt = interrupt.unwrap_or(Duration::ZERO);
     let burst: Bytes = setting.constants.get("burst")?;
     let copy: PerByte = setting.constants.get("copy_3000_800")?;
-    let (copy, poll) = (copy.time_for(burst), setting.constants.get::<Duration>("poll")?);
-    // Each burst is reassembled and delivered by a copy; nothing else takes time.
-    let run = |way: &str, packets: u64| {
-        RUNS.ledger(&RUNS.parse(format!(
-            "duration = \"2 s\"\nseed = {0}\n[nodes]\nsource = {{ host = {{}} }}\n\
-             receiver = {{ host = {{ reception = {{ {way} interrupt = \"{1} ps\", \
-             switch = \"0 s\", accept = \"0 s\", demultiplex = \"0 s\", protocol = \"{2} ps\", \
-             application = \"{2} ps\", cache-miss = \"0 s\", transfer = \"0 s\", \
-             commands = \"one\" }} }} }} }}\n[[links]]\nbetween = [\"source\", \"receiver\"]\n\
-             rate = \"{3} bit/s\"\n[[traffic]]\nname = \"bursts\"\nfrom = \"source\"\n\
-             to = \"receiver\"\npoisson = {{ rate = \"{4} bit/s\", size = \"{5} B\" }}\n",
-            setting.seed,
-            interrupt.as_ps(),
-            copy.as_ps(),
-            pair.adapter.rate.as_bits(),
-            packets * burst.0 * 8,
-            burst.0,
-        ))?)
+    let copy = copy.time_for(burst);
+    let run = |way: &str, bursts: u64| {
+        let given = [
+            ("way", way.into()),
+            ("interrupt", interrupt.as_secs_f64().into()),
+            ("copy", copy.as_secs_f64().into()),
+            ("line", pair.adapter.rate.as_bits().into()),
+            ("bursts", bursts.into()),
+        ];
+        setting.run("bursts", &given)?.ledger().cloned()
     };
-    let interrupts = |packets| run("interrupts = {", packets);
-    let polls = format!("timed-polling = {{ period = \"{} ps\",", poll.as_ps());
-    let polled = |packets| run(&polls, packets);
+    let interrupts = |bursts| run("interrupts", bursts);
+    let polled = |bursts| run("polled", bursts);
     let mean = |ledger: &Ledger| ledger.paths[0].totals.latency_mean();
     let busy = |ledger: &Ledger| {
         let cpu = ledger.resources.iter().find(|known| known.name == "receiver.cpu");

@@ -162,7 +162,7 @@ fn limit(ledger: &Ledger) -> &str {
 }
 
 /// The resource that is in use most: where both ends limit alike, no single change shows it.
-fn busiest(ledger: &Ledger) -> &str {
+pub(crate) fn busiest(ledger: &Ledger) -> &str {
     let in_use = |resource: &lastmeter_ledger::Resource| (resource.utilisation(), resource.busy);
     let most = ledger
         .resources

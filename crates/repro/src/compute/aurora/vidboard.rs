@@ -116,7 +116,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     }
     computed.extend(table_7(&study));
     computed.extend(aggregate(setting, &study)?);
-    computed.extend(super::windows::rows(setting)?);
+    super::windows::agrees(setting)?;
     Ok(computed)
 }
 

@@ -2,6 +2,7 @@
 //! in the row's note. `lastmeter repro --seed N` shows other seeds, `--full` more of them.
 
 use super::super::{Computed, Setting, Value};
+use crate::sweep::{apart, mean};
 use lastmeter_engine::Distribution;
 use std::collections::BTreeMap;
 
@@ -56,23 +57,6 @@ impl Spread {
         };
         self.order.iter().map(row).collect()
     }
-}
-
-/// How far values of several seeds lie apart; nothing where they do not.
-fn apart(values: &[f64]) -> String {
-    let (least, most) = values
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &value| (a.min(value), b.max(value)));
-    let digits = if most.abs() < 10.0 { 2 } else { 1 };
-    let [least, most] = [least, most].map(|value| format!("{value:.digits$}"));
-    if least == most {
-        return String::new();
-    }
-    format!("mean of {} seeds: {least} to {most}", values.len())
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The standard deviation, in seconds, from the distribution's buckets.
