@@ -45,7 +45,7 @@ pub(super) fn stream(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let delay: Duration = setting.constants.get("jetstream_delay")?;
         let (without, with) = (model.goodput(Duration::ZERO)?, model.goodput(delay)?);
         let holds = Value::Holds((with / without - 1.0).abs() < SIGNIFICANT);
-        computed.push(Computed::new("J-86", "Jetstream's delay changes a stream little", holds));
+        computed.push(Computed::row("J-86", holds));
     }
     Ok(computed)
 }
@@ -85,11 +85,11 @@ fn agrees(setting: &Setting<'_>, pair: &Pair) -> Result<(), Error> {
 fn configuration(model: &Model) -> Vec<Computed> {
     let Pair { host, adapter, .. } = &model.pair;
     let mut computed = vec![
-        Computed::new("J-79", "link rate", adapter.rate),
-        Computed::new("J-79", "block", adapter.packet_max),
-        Computed::new("J-79", "segment", model.large),
+        Computed::row("J-79/link-rate", adapter.rate),
+        Computed::row("J-79/block", adapter.packet_max),
+        Computed::row("J-79/segment", model.large),
     ];
-    let buffer = host.socket_buffer.map(|buffer| Computed::new("J-81", "socket buffer", buffer));
+    let buffer = host.socket_buffer.map(|buffer| Computed::row("J-81/socket-buffer", buffer));
     computed.extend(buffer);
     computed
 }
@@ -148,11 +148,11 @@ impl Model {
         let peak = self.pair.host.resources.iter().find(|known| known.name == "card-to-memory");
         let peak = peak.map_or(0.0, |peak| 1e9 / peak.per_byte.as_fs() as f64);
         Ok(vec![
-            Computed::new("J-67", "copies from the application to the card", copies("sender ")),
-            Computed::new("J-67", "copies from the card to the application", copies("receiver ")),
-            Computed::new("J-80", "crossings of memory for each byte delivered", multiple),
-            Computed::new("J-84", "peak of the copy from card to memory", in_mb(peak * 1e6)),
-            Computed::new("J-84", "that copy limits", is_copy),
+            Computed::row("J-67/copies-application", copies("sender ")),
+            Computed::row("J-67/copies-card", copies("receiver ")),
+            Computed::row("J-80", multiple),
+            Computed::row("J-84/peak-copy", in_mb(peak * 1e6)),
+            Computed::row("J-84/copy-limits", is_copy),
         ])
     }
 }
@@ -174,16 +174,16 @@ fn figure_9(large: &[Sample], small: &[Sample]) -> Vec<Computed> {
     let above = Value::Holds(least(&flat_large) > most(&flat_small));
     let gain = 100.0 * (mean(&flat_large) / mean(&flat_small) - 1.0);
     vec![
-        Computed::new("J-81", "14 KB: rises with the message", rises(large)),
-        Computed::new("J-81", "6 KB: rises with the message", rises(small)),
-        Computed::new("J-81", "14 KB: flat from 4 KB", is_flat(&flat_large)),
-        Computed::new("J-81", "6 KB: flat from 4 KB", is_flat(&flat_small)),
-        Computed::new("J-81", "14 KB above 6 KB from 4 KB", above),
-        Computed::new("J-82", "mean from 4 KB", in_mb(mean(&flat_large))),
-        Computed::new("J-82", "the same in bits", in_mbit(mean(&flat_large))),
-        Computed::new("J-83", "highest", in_mb(most(&flat_large))),
-        Computed::new("J-84", "throughput stays below the copy's peak", in_mb(most(&flat_large))),
-        Computed::new("J-85", "gain of 14 KB over 6 KB", Value::Number(gain, "%")),
+        Computed::row("J-81/14-kb", rises(large)),
+        Computed::row("J-81/6-kb", rises(small)),
+        Computed::row("J-81/14-kb-flat", is_flat(&flat_large)),
+        Computed::row("J-81/6-kb-flat", is_flat(&flat_small)),
+        Computed::row("J-81/14-kb-above", above),
+        Computed::row("J-82/mean-4", in_mb(mean(&flat_large))),
+        Computed::row("J-82/bits", in_mbit(mean(&flat_large))),
+        Computed::row("J-83", in_mb(most(&flat_large))),
+        Computed::row("J-84/throughput", in_mb(most(&flat_large))),
+        Computed::row("J-85", Value::Number(gain, "%")),
     ]
 }
 

@@ -45,18 +45,10 @@ fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         && counted.refused == 100 - came
         && (counted.written, counted.transmitted, counted.acknowledged) == (2, 3, 2);
     Ok(vec![
-        Computed::new(
-            "J-50",
-            "counters tell every packet",
-            Value::Holds(conserved && came == moved),
-        ),
-        Computed::new("J-70", "the card's memory reads back", Value::Holds(reads_back)),
-        Computed::new("J-70", "a segment's checksum reads no data again", Value::Holds(summed)),
-        Computed::new(
-            "J-73",
-            "Tx_ready is first in, first out, and Tx_free whole again after acknowledgements",
-            Value::Holds(in_order && again && whole),
-        ),
+        Computed::row("J-50", Value::Holds(conserved && came == moved)),
+        Computed::row("J-70/card-memory", Value::Holds(reads_back)),
+        Computed::row("J-70/segment-checksum", Value::Holds(summed)),
+        Computed::row("J-73", Value::Holds(in_order && again && whole)),
     ])
 }
 
@@ -80,34 +72,18 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let each = number("card_dollars")? * 1e6 / delivered.as_bits() as f64;
     let ethernet = number("ethernet_dollars")? / 10.0;
     Ok(vec![
-        Computed::new("J-45", "ICs of the prototype", Value::Number(number("ics")?, "ICs")),
-        Computed::new("J-45", "ICs with an ASIC", Value::Number(number("ics_asic")?, "ICs")),
-        Computed::new(
-            "J-45",
-            "a delivered Mbit/s costs less than with 10BaseT",
-            Value::Holds(each < ethernet),
-        ),
-        Computed::new("J-46", "rotation of an idle token handled by firmware", way(interrupt)),
-        Computed::new(
-            "J-46",
-            "firmware would take the whole synchronous time",
-            Value::Holds(way(interrupt) > kept),
-        ),
-        Computed::new("J-53", "rotation of an idle token at a node's latency", way(latency)),
-        Computed::new("J-53", "a node's latency is within the budget for one", latency),
-        Computed::new("J-53", "transmit and receive datapaths", latency * 2),
-        Computed::new("J-55", "words of the datapath fill the line", ring),
-        Computed::new(
-            "J-75",
-            "moves of the block mover for a packet",
-            Value::Number(segment.0.div_ceil(unit.0) as f64, "moves"),
-        ),
-        Computed::new("J-78", "EISA at its peak", Value::Number(eisa, "Mbit/s")),
-        Computed::new(
-            "J-78",
-            "EISA could not carry what a serial port does",
-            Value::Holds(eisa < bits("port_bits", "port_mhz")?),
-        ),
+        Computed::row("J-45/ics-prototype", Value::Number(number("ics")?, "ICs")),
+        Computed::row("J-45/ics-asic", Value::Number(number("ics_asic")?, "ICs")),
+        Computed::row("J-45/delivered", Value::Holds(each < ethernet)),
+        Computed::row("J-46/rotation-idle", way(interrupt)),
+        Computed::row("J-46/firmware-would", Value::Holds(way(interrupt) > kept)),
+        Computed::row("J-53/rotation-idle", way(latency)),
+        Computed::row("J-53/node-latency", latency),
+        Computed::row("J-53/transmit-receive", latency * 2),
+        Computed::row("J-55", ring),
+        Computed::row("J-75", Value::Number(segment.0.div_ceil(unit.0) as f64, "moves")),
+        Computed::row("J-78/eisa-peak", Value::Number(eisa, "Mbit/s")),
+        Computed::row("J-78/eisa-could", Value::Holds(eisa < bits("port_bits", "port_mhz")?)),
     ])
 }
 
@@ -138,24 +114,19 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (over_bus, over_link) = (bus.time_for(frame), space.time_for(frame));
     let circuits = 1_u64 << constants.get::<u64>("circuit_bits")?;
     Ok(vec![
-        Computed::new("J-04", "interval of cells at STS-12c", interval),
-        Computed::new(
-            "J-04",
-            "cells come faster than the host can be interrupted",
-            Value::Holds(interval < latency),
-        ),
-        Computed::new("J-47", "CRC generator", crc),
-        Computed::new("J-49", "virtual circuits", Value::Number(circuits as f64, "circuits")),
-        Computed::new("J-52", "delay of the elastic FIFO", elastic),
-        Computed::new("J-54", "datapath of the ring", ring),
-        Computed::new("J-62", "a large frame on the switch's bus", over_bus),
-        Computed::new("J-62", "a large frame on its own channel", over_link),
-        Computed::new(
-            "J-62",
-            "channel beside bus",
+        Computed::row("J-04/interval-cells", interval),
+        Computed::row("J-04/cells-come", Value::Holds(interval < latency)),
+        Computed::row("J-47", crc),
+        Computed::row("J-49", Value::Number(circuits as f64, "circuits")),
+        Computed::row("J-52", elastic),
+        Computed::row("J-54", ring),
+        Computed::row("J-62/large-frame", over_bus),
+        Computed::row("J-62/large-frame-own", over_link),
+        Computed::row(
+            "J-62/channel-bus",
             Value::Number(over_link.as_secs_f64() / over_bus.as_secs_f64(), "times"),
         ),
-        Computed::new("J-71", "a serial port", port),
+        Computed::row("J-71", port),
     ])
 }
 
@@ -183,18 +154,10 @@ fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let whole = card.transmit_free() == options.transmit;
     let most = BLOCK.1.0 as f64 / BLOCK.0.0 as f64;
     Ok(vec![
-        Computed::new(
-            "J-69",
-            "the socket's buffer fits on the card",
-            Value::Holds(on_the_card >= buffer),
-        ),
-        Computed::new(
-            "J-69",
-            "data stay on the card until they are acknowledged",
-            Value::Holds(waits && whole),
-        ),
-        Computed::new("J-72", "sizes of blocks", Value::Number(allowed as f64, "sizes")),
-        Computed::new("J-72", "largest block beside the smallest", Value::Number(most, "times")),
-        Computed::new("J-74", "blocks of a packet", Value::Number(blocks as f64, "blocks")),
+        Computed::row("J-69/socket-buffer", Value::Holds(on_the_card >= buffer)),
+        Computed::row("J-69/data-stay", Value::Holds(waits && whole)),
+        Computed::row("J-72/sizes-blocks", Value::Number(allowed as f64, "sizes")),
+        Computed::row("J-72/largest-block", Value::Number(most, "times")),
+        Computed::row("J-74", Value::Number(blocks as f64, "blocks")),
     ])
 }

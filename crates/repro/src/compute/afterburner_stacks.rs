@@ -69,18 +69,10 @@ fn attachment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     // Card, the host's and the switch's transceiver with the cable, a port's card, a part of the rest.
     let parts = ["card", "host transceiver", "cable", "switch transceiver", "port card", "switch"];
     Ok(vec![
-        Computed::new("J-02", "parts of a connection", Value::Number(parts.len() as f64, "parts")),
-        Computed::new(
-            "J-05",
-            "transceivers of a host, dedicated",
-            Value::Number(dedicated, "sets"),
-        ),
-        Computed::new(
-            "J-05",
-            "transceivers of a host, on a full ring",
-            Value::Number(ring, "sets"),
-        ),
-        Computed::new("J-06", "hosts that share a port's card", Value::Number(hosts, "hosts")),
+        Computed::row("J-02", Value::Number(parts.len() as f64, "parts")),
+        Computed::row("J-05/transceivers", Value::Number(dedicated, "sets")),
+        Computed::row("J-05/transceivers-host", Value::Number(ring, "sets")),
+        Computed::row("J-06", Value::Number(hosts, "hosts")),
     ])
 }
 
@@ -107,25 +99,13 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             .sum::<u32>()
     };
     Ok(vec![
-        Computed::new(
-            "J-66",
-            "passes over data in a conventional stack, each way",
-            count(passes(&drawn[0]), "passes"),
-        ),
-        Computed::new("J-66", "copies of a conventional stack", count(copies(&drawn[0]), "copies")),
-        Computed::new("J-57", "copies of a user-space stack", count(copies(&drawn[2]), "copies")),
-        Computed::new("J-67", "copies of a single-copy stack", count(copies(&drawn[1]), "copies")),
-        Computed::new("J-67", "a single copy is faster", Value::Holds(single > 1.2 * usual)),
-        Computed::new(
-            "J-57",
-            "a stack in user space carries as much as the kernel's",
-            Value::Holds(user > single * (1.0 - SAME)),
-        ),
-        Computed::new(
-            "J-76",
-            "the receiver's processor does not touch data",
-            Value::Holds(touches("receiver ") == 0 && touches("sender ") == 1),
-        ),
+        Computed::row("J-66/passes-over", count(passes(&drawn[0]), "passes")),
+        Computed::row("J-66/copies-conventional", count(copies(&drawn[0]), "copies")),
+        Computed::row("J-57/copies-user", count(copies(&drawn[2]), "copies")),
+        Computed::row("J-67/copies-single", count(copies(&drawn[1]), "copies")),
+        Computed::row("J-67/single-copy", Value::Holds(single > 1.2 * usual)),
+        Computed::row("J-57/stack-user", Value::Holds(user > single * (1.0 - SAME))),
+        Computed::row("J-76", Value::Holds(touches("receiver ") == 0 && touches("sender ") == 1)),
     ])
 }
 
@@ -171,31 +151,17 @@ fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let curve: Vec<f64> = curve.map(|one| Ok(rate(&one?))).collect::<Result<_, Error>>()?;
     let at = limit_name(&apart);
     Ok(vec![
-        Computed::new(
-            "J-03",
-            "longer PDUs carry more",
+        Computed::row(
+            "J-03/longer-pdus",
             Value::Holds(curve.windows(2).all(|two| two[0] < two[1])),
         ),
-        Computed::new(
-            "J-03",
-            "a PDU for each cell carries less than a twentieth",
-            Value::Holds(rate(&cells) < rate(&whole) / 20.0),
-        ),
-        Computed::new(
-            "J-51",
-            "without the card's checksum the receiver reads data and is slower",
-            Value::Holds(rate(&summing) < rate(&whole) * (1.0 - SAME)),
-        ),
-        Computed::new(
+        Computed::row("J-03/pdu-cell", Value::Holds(rate(&cells) < rate(&whole) / 20.0)),
+        Computed::row("J-51", Value::Holds(rate(&summing) < rate(&whole) * (1.0 - SAME))),
+        Computed::row(
             "J-68",
-            "with a pass of its own for the checksum the sender limits",
             Value::Holds(at == "sender.cpu" && rate(&apart) < rate(&fused) * (1.0 - SAME)),
         ),
-        Computed::new(
-            "J-75",
-            "an application that reads its data pays for the cache being passed by",
-            Value::Holds(rate(&past) < rate(&whole) * (1.0 - SAME)),
-        ),
+        Computed::row("J-75", Value::Holds(rate(&past) < rate(&whole) * (1.0 - SAME))),
     ])
 }
 
@@ -212,16 +178,8 @@ fn links() -> Result<Vec<Computed>, Error> {
     let alone = rate(&profiles.ledger(HOST, CARD, segment)?);
     let same = |at: usize| (found[at].0 / alone - 1.0).abs() < SAME;
     Ok(vec![
-        Computed::new(
-            "J-77",
-            "the host limits behind Jetstream and behind HIPPI",
-            Value::Holds(same(0) && same(2)),
-        ),
-        Computed::new(
-            "J-77",
-            "the link limits behind ATM OC-3c",
-            Value::Holds(found[1].1.contains("->") && !same(1)),
-        ),
+        Computed::row("J-77/host-limits", Value::Holds(same(0) && same(2))),
+        Computed::row("J-77/link-limits", Value::Holds(found[1].1.contains("->") && !same(1))),
     ])
 }
 
@@ -266,27 +224,11 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let ideal = with_crew(|crew| reach::hosts(CARD, Rate::from_gbit(2), crew))?;
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
-        Computed::new(
-            "J-86",
-            "over Jetstream's ring a stream is little slower",
-            Value::Holds((rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
-        ),
-        Computed::new(
-            "J-87",
-            "a round trip of short messages waits for calls and protocols, not for copies",
-            Value::Holds(work > 0.9 * whole),
-        ),
-        Computed::new("J-88", "no workstation of its time carries 1 Gbit/s", Value::Holds(none)),
-        Computed::new(
-            "J-88",
-            "throughput of a host that does not limit, over Afterburner",
-            Value::Number(over_cable / 1e9, "Gbit/s"),
-        ),
-        Computed::new(
-            "J-88",
-            "throughput of a host that does not limit, over Jetstream",
-            Value::Number(most / 1e6, "Mbit/s"),
-        ),
+        Computed::row("J-86", Value::Holds((rate(&ring) / rate(&cable) - 1.0).abs() < MINOR)),
+        Computed::row("J-87", Value::Holds(work > 0.9 * whole)),
+        Computed::row("J-88/workstation", Value::Holds(none)),
+        Computed::row("J-88/throughput", Value::Number(over_cable / 1e9, "Gbit/s")),
+        Computed::row("J-88/throughput-host", Value::Number(most / 1e6, "Mbit/s")),
     ])
 }
 

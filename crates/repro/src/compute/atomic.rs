@@ -232,19 +232,11 @@ fn round_trips(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Compute
     let transactions = ledger.paths[0].totals.delivered.packets as f64 / 0.2;
     let wanted = Value::Number(1000.0, "/s");
     Ok(vec![
-        Computed::new("N-05", "transactions of DTP", Value::Number(transactions, "/s")),
-        Computed::new(
-            "N-06",
-            "packets of IP over Myrinet",
-            Value::Number(1.0 / packet.as_secs_f64(), "/s"),
-        ),
-        Computed::new("N-07", "round trip of DTP", Duration::from_secs_f64(latency)),
-        Computed::new("N-08", "transactions that an X server needs", wanted),
-        Computed::new(
-            "N-08",
-            "share of a round trip's time that they take",
-            percent(1000.0 / transactions),
-        ),
+        Computed::row("N-05", Value::Number(transactions, "/s")),
+        Computed::row("N-06", Value::Number(1.0 / packet.as_secs_f64(), "/s")),
+        Computed::row("N-07", Duration::from_secs_f64(latency)),
+        Computed::row("N-08/transactions", wanted),
+        Computed::row("N-08/share-round", percent(1000.0 / transactions)),
     ])
 }
 
@@ -308,7 +300,7 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
     let bytes: Duration = costs().map(|cost| cost.per_byte.time_for(SMALL[1])).sum();
     // What comes back is a packet too.
     let rules = Value::Holds(packets * 2 > bytes);
-    computed.push(Computed::new("N-54", "per-packet cost rules below 1 KB", rules));
+    computed.push(Computed::row("N-54/per-packet", rules));
     Ok(computed)
 }
 
@@ -361,22 +353,14 @@ fn figure_9() -> Result<Vec<Computed>, Error> {
     let atp = profiles.rate(&atp, PIPELINED, LARGEST)?;
     let (short, long) = (atp_message(LARGEST)?, atp_message(Bytes::from_kib(64))?);
     Ok(vec![
-        Computed::new(
-            "N-68",
-            "ATP is below TCP with messages of 8 KB and above with 64 KB",
-            Value::Holds(short < tcp && long > tcp),
-        ),
-        Computed::new(
-            "N-68",
-            "without overlapped copies ATP would be no faster than TCP's copies allow",
-            Value::Holds(alone < atp * (1.0 - SAME)),
-        ),
-        Computed::new("N-67", "PVM is slower than TCP", Value::Holds(pvm < tcp * (1.0 - SAME))),
-        Computed::new("N-69", "ATP over PVM", percent(atp / pvm - 1.0)),
-        Computed::new("N-69", "ATP over TCP", percent(atp / tcp - 1.0)),
-        Computed::new("N-69", "ATP at its highest", mbit(atp)),
-        Computed::new("N-69", "PVM over TCP directly", mbit(pvm)),
-        Computed::new("N-83", "TCP without authentication", mbit(tcp)),
+        Computed::row("N-68/atp-below", Value::Holds(short < tcp && long > tcp)),
+        Computed::row("N-68/overlapped", Value::Holds(alone < atp * (1.0 - SAME))),
+        Computed::row("N-67", Value::Holds(pvm < tcp * (1.0 - SAME))),
+        Computed::row("N-69/atp-over", percent(atp / pvm - 1.0)),
+        Computed::row("N-69/atp-over-tcp", percent(atp / tcp - 1.0)),
+        Computed::row("N-69/atp-highest", mbit(atp)),
+        Computed::row("N-69/pvm-over", mbit(pvm)),
+        Computed::row("N-83", mbit(tcp)),
     ])
 }
 
@@ -424,29 +408,22 @@ fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let most = faster.ledger(TCP, "faster", LARGEST)?;
     let no_more = most.goodput() / now.goodput() - 1.0 < 0.05 && limit(&most) == Limit::Processor;
     Ok(vec![
-        Computed::new("N-42", "before: the network limits", Value::Holds(before)),
-        Computed::new("N-42", "after: the host limits", Value::Holds(after)),
-        Computed::new(
-            "N-42",
-            "a link of 100 Gbit/s brings the same host no more",
-            Value::Holds(no_more),
-        ),
-        Computed::new(
-            "N-43",
-            "with the network fixed each other fix brings throughput, and both most",
+        Computed::row("N-42/network-limits", Value::Holds(before)),
+        Computed::row("N-42/host-limits", Value::Holds(after)),
+        Computed::row("N-42/link-100", Value::Holds(no_more)),
+        Computed::row(
+            "N-43/network-fixed",
             Value::Holds(
                 rates[3].min(rates[5]) > rates[1] * (1.0 + SAME)
                     && rates[7] > rates[3].max(rates[5]) * (1.0 + SAME),
             ),
         ),
-        Computed::new(
-            "N-43",
-            "each fix alone brings less than all together",
+        Computed::row(
+            "N-43/fix-alone",
             Value::Holds(alone.iter().all(|&rate| rate < all * (1.0 - SAME))),
         ),
-        Computed::new(
-            "N-43",
-            "without the network no other fix brings anything",
+        Computed::row(
+            "N-43/network-fix",
             Value::Holds(idle.iter().all(|&rate| (rate / none - 1.0).abs() < SAME)),
         ),
     ])

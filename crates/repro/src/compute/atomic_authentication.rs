@@ -82,41 +82,20 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     let hashing = share(&slowest.ledger, &|stage| stage.ends_with("hash out"));
     let touching = share(&none.ledger, &|stage| !stage.contains("protocol"));
     Ok(vec![
-        Computed::new("N-83", "without authentication", mbit(none.rate)),
-        Computed::new("N-83", "with MD5", mbit(slowest.rate)),
-        Computed::new(
-            "N-84",
-            "algorithms of the ladder",
-            Value::Number(ladder.len() as f64, "algorithms"),
-        ),
-        Computed::new(
-            "N-84",
-            "each step is slower than the one before",
+        Computed::row("N-83/authentication", mbit(none.rate)),
+        Computed::row("N-83/md5", mbit(slowest.rate)),
+        Computed::row("N-84/algorithms", Value::Number(ladder.len() as f64, "algorithms")),
+        Computed::row(
+            "N-84/step-slower",
             Value::Holds(both.windows(2).all(|pair| pair[1] < pair[0])),
         ),
-        Computed::new(
-            "N-84",
-            "hashing at the sender alone is no slower than at both",
-            Value::Holds(sender >= checksum * (1.0 - SAME)),
-        ),
-        Computed::new(
-            "N-85",
-            "data touching is a significant part",
-            Value::Holds(checksum < null * 0.95),
-        ),
-        Computed::new("N-85", "the hash limits", Value::Holds(hashing > 0.5)),
-        Computed::new("N-86", "with the alternate hash", mbit(aha)),
-        Computed::new(
-            "N-86",
-            "alternate hash beside MD5",
-            Value::Number(aha / slowest.rate, "times"),
-        ),
-        Computed::new(
-            "N-16",
-            "a checksum that costs no pass brings throughput",
-            Value::Holds(unchecked > none.rate * 1.05),
-        ),
-        Computed::new("N-17", "copying and touching data limits", Value::Holds(touching > 0.5)),
+        Computed::row("N-84/hashing-sender", Value::Holds(sender >= checksum * (1.0 - SAME))),
+        Computed::row("N-85/data-touching", Value::Holds(checksum < null * 0.95)),
+        Computed::row("N-85/hash-limits", Value::Holds(hashing > 0.5)),
+        Computed::row("N-86/alternate", mbit(aha)),
+        Computed::row("N-86/alternate-hash", Value::Number(aha / slowest.rate, "times")),
+        Computed::row("N-16", Value::Holds(unchecked > none.rate * 1.05)),
+        Computed::row("N-17", Value::Holds(touching > 0.5)),
     ])
 }
 
@@ -176,21 +155,9 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pentium = md5(PROCESSORS[4].instructions);
     let over = pentium.schedule(2) as f64 / pentium.bound(2) as f64 - 1.0;
     Ok(vec![
-        Computed::new(
-            "N-87",
-            "measured rates are below what the chain allows",
-            Value::Holds(below),
-        ),
-        Computed::new(
-            "N-87",
-            "a schedule for a Pentium, over its bound",
-            Value::Number(over * 100.0, "%"),
-        ),
-        Computed::new(
-            "N-87",
-            "schedules come near the bound on every processor",
-            Value::Holds(near),
-        ),
+        Computed::row("N-87/measured-rates", Value::Holds(below)),
+        Computed::row("N-87/schedule-pentium", Value::Number(over * 100.0, "%")),
+        Computed::row("N-87/schedules", Value::Holds(near)),
     ])
 }
 
@@ -207,13 +174,12 @@ fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (tcp, udp) =
         (profiles.rate(TCP, "oc3c-9180", longest)?, profiles.rate(UDP, "oc3c-9180", longest)?);
     Ok(vec![
-        Computed::new(
-            "N-92",
-            "a checksum in hardware",
+        Computed::row(
+            "N-92/checksum-hardware",
             Value::Number(bits as f64 / clock.as_secs_f64() / 1e9, "Gbit/s"),
         ),
-        Computed::new("N-92", "TCP over ATM", mbit(tcp)),
-        Computed::new("N-92", "UDP over ATM", mbit(udp)),
+        Computed::row("N-92/tcp-over", mbit(tcp)),
+        Computed::row("N-92/udp-over", mbit(udp)),
     ])
 }
 

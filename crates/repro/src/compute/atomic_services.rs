@@ -107,52 +107,20 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let crossings = (packet.0 + header.0) as f64 / packet.0 as f64;
     let (before, after) = (pc.run(packet, false), pc.run(packet, true));
     Ok(vec![
-        Computed::new("N-58", "first gateway", mbit(first.rate)),
-        Computed::new(
-            "N-58",
-            "no single one of bus and processor limits it",
-            Value::Holds((0.25..0.75).contains(&share)),
-        ),
-        Computed::new(
-            "N-58",
-            "a faster bus and a faster processor each bring something",
-            Value::Holds(each_brings),
-        ),
-        Computed::new(
-            "N-58",
-            "the first gateway fills fast Ethernet",
-            Value::Holds(first.rate > FAST_ETHERNET),
-        ),
-        Computed::new(
-            "N-59",
-            "the second gateway forwards more than the first",
-            Value::Holds(before.rate > first.rate * (1.0 + SAME)),
-        ),
-        Computed::new(
-            "N-60",
-            "with the ATM card the second gateway is no longer what limits",
-            Value::Holds(atm.run(packet, false).rate > 155e6),
-        ),
-        Computed::new(
-            "N-61",
-            "crossings of the bus with peer DMA",
-            Value::Number(crossings, "crossings"),
-        ),
-        Computed::new(
-            "N-61",
-            "with peer DMA next to nothing goes into the host's memory",
-            Value::Holds(into_host < SAME),
-        ),
-        Computed::new("N-62", "gain of peer DMA in the summary", percent(gain(packet))),
-        Computed::new("N-62", "gain of peer DMA", percent(gain(packet))),
-        Computed::new("N-62", "gain of peer DMA in the text", percent(gain(packet))),
-        Computed::new("N-62", "second gateway without peer DMA", mbit(before.rate)),
-        Computed::new("N-62", "second gateway with peer DMA", mbit(after.rate)),
-        Computed::new(
-            "N-62",
-            "peer DMA gains less with small packets",
-            Value::Holds(gain(SMALL[1]) < gain(packet)),
-        ),
+        Computed::row("N-58/first-gateway", mbit(first.rate)),
+        Computed::row("N-58/single-bus", Value::Holds((0.25..0.75).contains(&share))),
+        Computed::row("N-58/faster-bus", Value::Holds(each_brings)),
+        Computed::row("N-58/first-gateway-fills", Value::Holds(first.rate > FAST_ETHERNET)),
+        Computed::row("N-59", Value::Holds(before.rate > first.rate * (1.0 + SAME))),
+        Computed::row("N-60", Value::Holds(atm.run(packet, false).rate > 155e6)),
+        Computed::row("N-61/crossings", Value::Number(crossings, "crossings")),
+        Computed::row("N-61/peer-dma", Value::Holds(into_host < SAME)),
+        Computed::row("N-62/gain-peer", percent(gain(packet))),
+        Computed::row("N-62/gain-peer-dma", percent(gain(packet))),
+        Computed::row("N-62/gain-peer-dma-text", percent(gain(packet))),
+        Computed::row("N-62/second-gateway", mbit(before.rate)),
+        Computed::row("N-62/second-gateway-peer", mbit(after.rate)),
+        Computed::row("N-62/peer-dma", Value::Holds(gain(SMALL[1]) < gain(packet))),
     ])
 }
 
@@ -209,26 +177,10 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let working =
         matrix.filter(|&(sender, receiver)| understood(sender, receiver, &packet)).count();
     Ok(vec![
-        Computed::new(
-            "N-56",
-            "circuits between all pairs of sites",
-            Value::Number(plan.len() as f64, "circuits"),
-        ),
-        Computed::new(
-            "N-56",
-            "every cell comes to the site of its circuit, and to no other",
-            Value::Holds(proven),
-        ),
-        Computed::new(
-            "N-56",
-            "an address and a name for each end of each circuit",
-            Value::Holds(plan_holds),
-        ),
-        Computed::new(
-            "N-57",
-            "encapsulations at two ends that work together",
-            Value::Number(working as f64, "of 16"),
-        ),
+        Computed::row("N-56/circuits-pairs", Value::Number(plan.len() as f64, "circuits")),
+        Computed::row("N-56/cell-comes", Value::Holds(proven)),
+        Computed::row("N-56/address-name", Value::Holds(plan_holds)),
+        Computed::row("N-57", Value::Number(working as f64, "of 16")),
     ])
 }
 
@@ -308,30 +260,20 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let tcp = tcp_file(setting)?;
     let little = Bytes::from_kib(8);
     Ok(vec![
-        Computed::new(
-            "N-78",
-            "with a disk of its time pipelining would gain nothing",
-            Value::Holds(on_disk < whole / 3.0),
-        ),
-        Computed::new("N-79", "one request at a time is slowest", Value::Holds(one < four * 0.9)),
-        Computed::new("N-80", "gain of pipelined RPC", percent(protocol)),
-        Computed::new("N-80", "gain of pipelined RPC with the disk", percent(whole)),
-        Computed::new(
+        Computed::row("N-78", Value::Holds(on_disk < whole / 3.0)),
+        Computed::row("N-79", Value::Holds(one < four * 0.9)),
+        Computed::row("N-80/gain-pipelined", percent(protocol)),
+        Computed::row("N-80/gain-pipelined-rpc", percent(whole)),
+        Computed::row(
             "N-44",
-            "a file of 100 KB has much of what one of 10 to 100 MB gains",
             Value::Holds(bulk.into_iter().all(|bulk| small > bulk / 3.0 && small < bulk)),
         ),
-        Computed::new("N-81", "gain with files of 100 KB", Value::Holds(small > whole / 3.0)),
-        Computed::new(
-            "N-81",
-            "small files: TCP is more efficient than NFS, modified or not",
+        Computed::row("N-81/gain-files", Value::Holds(small > whole / 3.0)),
+        Computed::row(
+            "N-81/small-files",
             Value::Holds(tcp(little) > files.file(little, new).max(files.file(little, old))),
         ),
-        Computed::new(
-            "N-82",
-            "more biods bring nothing",
-            Value::Holds((many / four - 1.0).abs() < SAME),
-        ),
+        Computed::row("N-82", Value::Holds((many / four - 1.0).abs() < SAME)),
     ])
 }
 
@@ -392,22 +334,17 @@ fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let by_packet: Vec<f64> =
         [512, 1024, 2048, 4096, 8192].map(|len| video.run(None, Bytes(len)).packets).into();
     Ok(vec![
-        Computed::new("N-71", "compressed", fps(&usual)),
-        Computed::new("N-71", "compressed, rate", mbit(usual.rate)),
-        Computed::new("N-71", "raw in packets of 8 KB", fps(&raw)),
-        Computed::new("N-71", "raw, rate", mbit(raw.rate)),
-        Computed::new(
-            "N-71",
-            "raw in packets of 512 B gains little",
-            Value::Holds(wide.packets < 1.25 * usual.packets),
-        ),
-        Computed::new(
-            "N-71",
-            "raw frames a second rise with the packet",
+        Computed::row("N-71/compressed", fps(&usual)),
+        Computed::row("N-71/compressed-rate", mbit(usual.rate)),
+        Computed::row("N-71/raw-packets", fps(&raw)),
+        Computed::row("N-71/raw-rate", mbit(raw.rate)),
+        Computed::row("N-71/raw-packets-512", Value::Holds(wide.packets < 1.25 * usual.packets)),
+        Computed::row(
+            "N-71/raw-frames",
             Value::Holds(by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
         ),
-        Computed::new("N-71", "compression takes most of the processor", Value::Holds(compressing)),
-        Computed::new("N-71", "with small packets sending does", Value::Holds(sending)),
+        Computed::row("N-71/compression", Value::Holds(compressing)),
+        Computed::row("N-71/small-packets", Value::Holds(sending)),
     ])
 }
 

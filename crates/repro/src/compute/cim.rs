@@ -28,20 +28,20 @@ pub(super) fn equations(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let cim = adapter(constants)?;
     let mut computed = vec![
-        Computed::new("E-63", "M_overhead", cim.message_overhead),
-        Computed::new("E-63", "D_segsize", cim.segment),
-        Computed::new("E-63", "D_overhead", cim.segment_overhead),
-        Computed::new("E-63", "S_small", cim.small),
-        Computed::new("E-63", "D_byte, small messages", cim.per_byte_small),
-        Computed::new("E-63", "D_byte, large messages", cim.per_byte_large),
-        Computed::new("E-63", "F_framesize", cim.frame),
-        Computed::new("E-63", "F_overhead", cim.transmit_overhead),
-        Computed::new("E-63", "F_framedelay", cim.frame_delay),
+        Computed::row("E-63/m_overhead", cim.message_overhead),
+        Computed::row("E-63/d_segsize", cim.segment),
+        Computed::row("E-63/d_overhead", cim.segment_overhead),
+        Computed::row("E-63/s_small", cim.small),
+        Computed::row("E-63/d_byte-small", cim.per_byte_small),
+        Computed::row("E-63/d_byte-large", cim.per_byte_large),
+        Computed::row("E-63/f_framesize", cim.frame),
+        Computed::row("E-63/f_overhead", cim.transmit_overhead),
+        Computed::row("E-63/f_framedelay", cim.frame_delay),
     ];
     // §5.1.3.1: what is left of the time to a small message's `address ack` without its DMA.
     let acknowledged: Duration = constants.get("small_message_acknowledged")?;
     let left = acknowledged.saturating_sub(cim.dma_time(constants.get("small_message")?));
-    computed.push(Computed::new("E-63", "M_overhead, from 44-byte messages", left));
+    computed.push(Computed::row("E-63/m_overhead-44", left));
     for (id, symbol, equation) in EQUATIONS {
         let at = |(name, len)| Computed::new(id, format!("{symbol}, {name}"), equation(&cim, len));
         computed.extend(SIZES.map(at));

@@ -99,18 +99,14 @@ fn interface(bench: &Bench) -> Vec<Computed> {
     let sides: Vec<(Side, &'static str)> =
         sent.iter().map(|&(_, side, word)| (side, word)).collect();
     vec![
-        Computed::new("E-58", "commands of a packet", count(sent.len())),
-        Computed::new("E-59", "transmission as in Fig 5.1", Value::Holds(said == fig_5_1)),
-        Computed::new("E-59", "interrupts of a transmission", by_card(&sides)),
-        Computed::new("E-60", "reception as in Fig 5.2", Value::Holds(received == fig_5_2)),
-        Computed::new("E-61", "stages, transmit", stages),
-        Computed::new("E-62", "stages, receive", received_in(cim)),
-        Computed::new("E-98", "stages of reception, generic adapter", received_in(&generic)),
-        Computed::new(
-            "E-98",
-            "interrupts of a reception, generic adapter",
-            by_card(&generic.reception(1)),
-        ),
+        Computed::row("E-58", count(sent.len())),
+        Computed::row("E-59/transmission", Value::Holds(said == fig_5_1)),
+        Computed::row("E-59/interrupts", by_card(&sides)),
+        Computed::row("E-60", Value::Holds(received == fig_5_2)),
+        Computed::row("E-61", stages),
+        Computed::row("E-62", received_in(cim)),
+        Computed::row("E-98/stages-reception", received_in(&generic)),
+        Computed::row("E-98/interrupts", by_card(&generic.reception(1))),
     ]
 }
 
@@ -128,25 +124,13 @@ fn depth(bench: &Bench) -> Vec<Computed> {
         latency(2048, 1) / latency(44, 1) < 1.5 && latency(65_536, 1) / latency(4096, 1) > 3.0;
     let with_depth = (1..4).all(|depth| latency(4096, depth + 1) > latency(4096, depth));
     vec![
-        Computed::new("E-27", "greatest gain of depth 2", percent(greatest)),
-        Computed::new(
-            "E-27",
-            "depth 1: almost linear up to 2 KB",
-            Value::Holds([256, 512, 1024].into_iter().all(near_linear)),
-        ),
-        Computed::new("E-27", "the gain falls beyond 4 KB", Value::Holds(saturates)),
-        Computed::new(
-            "E-27",
-            "throughput with 3 MB",
-            Value::Number(throughput(3 << 20, 2), "MB/s"),
-        ),
-        Computed::new("E-27", "latency flat to 2 KB, then rising", Value::Holds(flat)),
-        Computed::new("E-27", "latency rises with depth", Value::Holds(with_depth)),
-        Computed::new(
-            "E-28",
-            "8 KB: depth 3 adds nothing to depth 2",
-            percent(bench.deeper(8192, 2)),
-        ),
+        Computed::row("E-27/greatest-gain", percent(greatest)),
+        Computed::row("E-27/depth-1", Value::Holds([256, 512, 1024].into_iter().all(near_linear))),
+        Computed::row("E-27/gain-falls", Value::Holds(saturates)),
+        Computed::row("E-27/throughput", Value::Number(throughput(3 << 20, 2), "MB/s")),
+        Computed::row("E-27/latency-flat", Value::Holds(flat)),
+        Computed::row("E-27/latency-rises", Value::Holds(with_depth)),
+        Computed::row("E-28", percent(bench.deeper(8192, 2))),
     ]
 }
 
@@ -183,23 +167,11 @@ fn theory(bench: &Bench) -> Vec<Computed> {
         (time(to) - time(from)) / (to - from) as f64
     };
     vec![
-        Computed::new(
-            "E-69",
-            "a byte costs less beyond 4 KB",
-            Value::Holds(slope(4096, 16_384) < slope(1024, 4096)),
-        ),
-        Computed::new("E-70", "message 2, case 2: the transfer is split", Value::Holds(split)),
-        Computed::new(
-            "E-71",
-            "theory is optimistic at depth 2",
-            Value::Holds(SIZES.iter().all(optimistic)),
-        ),
-        Computed::new("E-72", "mean error at depth 1, against Eq 5.2", percent(mean_error)),
-        Computed::new(
-            "E-73",
-            "delay rises with depth at 16 KB",
-            Value::Holds(delay(1) < delay(2) && delay(2) < delay(4)),
-        ),
+        Computed::row("E-69", Value::Holds(slope(4096, 16_384) < slope(1024, 4096))),
+        Computed::row("E-70", Value::Holds(split)),
+        Computed::row("E-71", Value::Holds(SIZES.iter().all(optimistic))),
+        Computed::row("E-72", percent(mean_error)),
+        Computed::row("E-73", Value::Holds(delay(1) < delay(2) && delay(2) < delay(4))),
     ]
 }
 
@@ -221,57 +193,33 @@ fn improvements(bench: &Bench) -> Vec<Computed> {
     let busy = |len| bench.run(&bench.cim, len, 2).busy;
     let (at_small, at_large) = (busy(44), busy(65_536));
     vec![
-        Computed::new(
-            "E-74",
-            "commands with the simple interface",
+        Computed::row(
+            "E-74/commands-simple",
             Value::Number(simple.transmission().len() as f64, "commands"),
         ),
-        Computed::new(
-            "E-74",
-            "interrupts with the simple interface",
+        Computed::row(
+            "E-74/interrupts",
             Value::Number(simple.interrupts(&simple.transmission()) as f64, "interrupts"),
         ),
-        Computed::new(
+        Computed::row(
             "E-75",
-            "two banks gain nothing at depth 1",
             Value::Holds(SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
         ),
-        Computed::new("E-76", "interface, depth 1, 44 B", interface(44)),
-        Computed::new("E-76", "interface, depth 1, 256 B", interface(256)),
-        Computed::new("E-76", "interface, depth 1, 1 KB", interface(1024)),
-        Computed::new(
-            "E-76",
-            "interface: more for smaller messages",
+        Computed::row("E-76/interface", interface(44)),
+        Computed::row("E-76/interface-depth", interface(256)),
+        Computed::row("E-76/interface-depth-1", interface(1024)),
+        Computed::row(
+            "E-76/interface-smaller",
             Value::Holds(falls.windows(2).all(|pair| pair[0] > pair[1])),
         ),
-        Computed::new(
-            "E-76",
-            "banks, depth 2, small messages",
-            percent(small.iter().sum::<f64>() / 4.0),
-        ),
-        Computed::new("E-76", "banks, depth 2, greatest", percent(greatest(&by_banks))),
-        Computed::new(
-            "E-76",
-            "banks, depth 2, very large messages",
-            percent(by_banks[SIZES.len() - 1]),
-        ),
-        Computed::new("E-76", "both, depth 2, least from 256 B", percent(least(&by_both))),
-        Computed::new("E-76", "both, depth 2, greatest", percent(greatest(&by_both))),
-        Computed::new(
-            "E-76",
-            "without variation, 8 KB: more than was measured",
-            Value::Holds(certain(8192) > 35.0),
-        ),
-        Computed::new(
-            "E-76",
-            "64 KB: the transfer is busiest",
-            Value::Holds(at_large[1] > at_large[0].max(at_large[2])),
-        ),
-        Computed::new(
-            "E-76",
-            "44 B: the interface is busier than the transfer",
-            Value::Holds(at_small[0] > 10.0 * at_small[1]),
-        ),
+        Computed::row("E-76/banks-depth", percent(small.iter().sum::<f64>() / 4.0)),
+        Computed::row("E-76/banks-depth-2", percent(greatest(&by_banks))),
+        Computed::row("E-76/banks-depth-2-very", percent(by_banks[SIZES.len() - 1])),
+        Computed::row("E-76/both-depth", percent(least(&by_both))),
+        Computed::row("E-76/both-depth-2", percent(greatest(&by_both))),
+        Computed::row("E-76/variation", Value::Holds(certain(8192) > 35.0)),
+        Computed::row("E-76/64-kb", Value::Holds(at_large[1] > at_large[0].max(at_large[2]))),
+        Computed::row("E-76/44-b", Value::Holds(at_small[0] > 10.0 * at_small[1])),
     ]
 }
 
@@ -302,37 +250,24 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let size = |len: &u64| Value::Number(*len as f64, "B");
     let first = sizes.iter().find(|&&len| reaches(&card, len)).unwrap_or(&0);
     let computed = vec![
-        Computed::new("E-40", "PCIe 3.0 x8, symbols", gbit(link(&simple)?.raw())),
-        Computed::new("E-40", "PCIe 3.0 x8, transactions", gbit(link(&simple)?.transactions())),
-        Computed::new("E-40", "PCIe 4.0 x8, transactions", gbit(link(&card)?.transactions())),
-        Computed::new(
-            "E-40",
-            "simple adapter, 512 B: bytes to the host",
-            Value::Number(bytes[0], "B"),
-        ),
-        Computed::new(
-            "E-40",
-            "simple adapter, 512 B: bytes from the host",
-            Value::Number(bytes[1], "B"),
-        ),
-        Computed::new(
-            "E-40",
-            "simple adapter: 40 Gbit/s only beyond 512 B",
+        Computed::row("E-40/pcie-3_0", gbit(link(&simple)?.raw())),
+        Computed::row("E-40/pcie-3_0-x8", gbit(link(&simple)?.transactions())),
+        Computed::row("E-40/pcie-4_0", gbit(link(&card)?.transactions())),
+        Computed::row("E-40/simple-adapter", Value::Number(bytes[0], "B")),
+        Computed::row("E-40/simple-adapter-512", Value::Number(bytes[1], "B")),
+        Computed::row(
+            "E-40/simple-adapter-40",
             Value::Holds(!reaches(&simple, 512) && reaches(&simple, 768)),
         ),
-        Computed::new(
-            "E-39",
-            "queues of the modern adapter",
-            Value::Number(card.host.queues as f64, "queues"),
-        ),
-        Computed::new("E-126", "modern adapter, 64 B: bus", gbit(bus(64))),
-        Computed::new("E-126", "modern adapter, 1500 B: bus", gbit(bus(1500))),
-        Computed::new("E-126", "modern adapter reaches its link from", size(first)),
-        Computed::new("E-126", "modern adapter run, 64 B sent", sent(64)),
-        Computed::new("E-126", "modern adapter run, 128 B sent", sent(128)),
-        Computed::new("E-126", "modern adapter run, 512 B sent", sent(512)),
-        Computed::new("E-126", "modern adapter run, 1500 B sent", sent(1500)),
-        Computed::new("E-126", "lines of its description", Value::Number(lines, "lines")),
+        Computed::row("E-39", Value::Number(card.host.queues as f64, "queues")),
+        Computed::row("E-126/modern-adapter", gbit(bus(64))),
+        Computed::row("E-126/modern-adapter-1500", gbit(bus(1500))),
+        Computed::row("E-126/modern-adapter-reaches", size(first)),
+        Computed::row("E-126/modern-adapter-run", sent(64)),
+        Computed::row("E-126/modern-adapter-run-128", sent(128)),
+        Computed::row("E-126/modern-adapter-run-512", sent(512)),
+        Computed::row("E-126/modern-adapter-run-1500", sent(1500)),
+        Computed::row("E-126/lines-description", Value::Number(lines, "lines")),
     ];
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }

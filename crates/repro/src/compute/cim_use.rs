@@ -54,13 +54,9 @@ fn transfer(bench: &Bench) -> Vec<Computed> {
     };
     let per_word = |value| Value::Number(value, "ns/word");
     vec![
-        Computed::new("E-14", "CIM DMA, 2 KB transfer, by Table 5.1", per_word(word(2048))),
-        Computed::new("E-14", "CIM DMA, 4 KB transfer, by Table 5.1", per_word(word(4096))),
-        Computed::new(
-            "E-14",
-            "CIM DMA, mean of both, by Table 5.1",
-            per_word((word(2048) + word(4096)) / 2.0),
-        ),
+        Computed::row("E-14/cim-dma", per_word(word(2048))),
+        Computed::row("E-14/cim-dma-4", per_word(word(4096))),
+        Computed::row("E-14/cim-dma-mean", per_word((word(2048) + word(4096)) / 2.0)),
     ]
 }
 
@@ -103,29 +99,19 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
     let sizes = [512, 1024, 2048, 4096, 8192, 16_384];
     let packet = sizes.into_iter().take_while(flat).last().unwrap_or(0);
     vec![
-        Computed::new(
-            "E-28",
-            "the depth beyond which another gains little",
-            Value::Number(depth as f64, "packets"),
-        ),
-        Computed::new("E-28", "the longest packet whose latency is still flat", Bytes(packet)),
-        Computed::new(
-            "E-28",
-            "2 KB: gain of depth 2 that Eqs 5.2 and 5.5 allow",
+        Computed::row("E-28/depth-beyond", Value::Number(depth as f64, "packets")),
+        Computed::row("E-28/longest-packet", Bytes(packet)),
+        Computed::row(
+            "E-28/2-kb",
             Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent"),
         ),
-        Computed::new(
-            "E-28",
-            "from 4 KB on a third gains little",
+        Computed::row(
+            "E-28/4-kb",
             Value::Holds([4096, 8192, 16_384].iter().all(|&len| {
                 bench.rate(&bench.cim, len, 3) / bench.rate(&bench.cim, len, 2) - 1.0 < NO_GAIN
             })),
         ),
-        Computed::new(
-            "E-27",
-            "2 KB: gain of depth 2 beside that of depth 3",
-            Value::Holds(gains[0] > 3.0 * gains[1]),
-        ),
+        Computed::row("E-27", Value::Holds(gains[0] > 3.0 * gains[1])),
     ]
 }
 
@@ -155,33 +141,19 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
     let frames = bench.cim.network.per_frame * 16_384u64.div_ceil(bench.cim.network.frame.0);
     let least = (bench.cim.transfer_time(Bytes(16_384)) + frames).as_secs_f64();
     vec![
-        Computed::new("E-33", "16 KB whole, depth 2", megabytes(whole)),
-        Computed::new(
-            "E-33",
-            "16 KB whole, all of F_overhead hidden",
-            megabytes(16_384e-6 / least),
-        ),
-        Computed::new("E-33", "16 KB in fragments of 4 KB", megabytes(four)),
-        Computed::new(
-            "E-33",
-            "throughput hardly depends on the message, once in fragments",
+        Computed::row("E-33/16-kb", megabytes(whole)),
+        Computed::row("E-33/16-kb-whole", megabytes(16_384e-6 / least)),
+        Computed::row("E-33/16-kb-fragments", megabytes(four)),
+        Computed::row(
+            "E-33/throughput",
             Value::Holds(settled(1024) && settled(2048) && settled(4096)),
         ),
-        Computed::new(
-            "E-33",
-            "from 1 to 2 KB gains more than from 2 to 4 KB",
-            Value::Holds(two / one > four / two && four > two),
-        ),
-        Computed::new(
-            "E-33",
-            "latency rises with the message",
+        Computed::row("E-33/1-2", Value::Holds(two / one > four / two && four > two)),
+        Computed::row(
+            "E-33/latency-rises",
             Value::Holds(latencies.windows(2).all(|pair| pair[1] > pair[0])),
         ),
-        Computed::new(
-            "E-34",
-            "saturation with 2 KB, depth 2",
-            Value::Number(bench.fragmented(8192, 2048).0, "packets/s"),
-        ),
+        Computed::row("E-34", Value::Number(bench.fragmented(8192, 2048).0, "packets/s")),
     ]
 }
 
@@ -201,24 +173,14 @@ fn jitter(bench: &Bench) -> Vec<Computed> {
     let unchanged = |len| deeper(len).iter().all(|change| change.abs() < UNCHANGED);
     let grows = |&len: &u64| deeper(len).iter().any(|&change| change > UNCHANGED);
     vec![
-        Computed::new(
-            "E-73",
-            "4 KB: jitter virtually unchanged from depth 1 to 4",
-            Value::Holds(unchanged(4096)),
-        ),
-        Computed::new(
-            "E-73",
-            "1 KB: jitter virtually unchanged from depth 1 to 4",
-            Value::Holds(unchanged(1024)),
-        ),
-        Computed::new(
-            "E-73",
-            "jitter grows with depth at no size, as on END and not on the CIM",
+        Computed::row("E-73/4-kb", Value::Holds(unchanged(4096))),
+        Computed::row("E-73/1-kb", Value::Holds(unchanged(1024))),
+        Computed::row(
+            "E-73/jitter-grows",
             Value::Holds(![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
         ),
-        Computed::new(
+        Computed::row(
             "E-74",
-            "the simple interface has less jitter, for small messages most",
             Value::Holds(less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
         ),
     ]
@@ -288,27 +250,11 @@ fn features(bench: &Bench) -> Vec<Computed> {
     let simple = urgent(&bench.cim.with_simple_interface(), even);
     let base = urgent(&bench.cim, even);
     vec![
-        Computed::new(
-            "E-29",
-            "a simpler interface shortens the access to the network",
-            Value::Holds(simple.0 < base.0),
-        ),
-        Computed::new("E-29", "a limited depth bounds it", Value::Holds(shallow.1 < deep.1 / 2.0)),
-        Computed::new(
-            "E-29",
-            "a queue of its own insulates what is urgent",
-            Value::Holds(queues.0 < deep.0 / 2.0),
-        ),
-        Computed::new(
-            "E-29",
-            "a transfer that can be interrupted, still more",
-            Value::Holds(first.0 < queues.0),
-        ),
-        Computed::new(
-            "E-30",
-            "the bus in the scheduler's order: urgent packets are sooner sent",
-            Value::Holds(by_date.0 < deep.0 / 2.0),
-        ),
+        Computed::row("E-29/simpler-interface", Value::Holds(simple.0 < base.0)),
+        Computed::row("E-29/limited-depth", Value::Holds(shallow.1 < deep.1 / 2.0)),
+        Computed::row("E-29/queue-own", Value::Holds(queues.0 < deep.0 / 2.0)),
+        Computed::row("E-29/transfer-can", Value::Holds(first.0 < queues.0)),
+        Computed::row("E-30", Value::Holds(by_date.0 < deep.0 / 2.0)),
     ]
 }
 
@@ -321,9 +267,5 @@ fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
     apart.buffers.separate_headers = true;
     let mean =
         |card: &Description| run(card, Bytes(4096), (1, 1000), Variation::None, bench.seed).mean;
-    vec![Computed::new(
-        "E-42",
-        "4 KB: what headers in buffers of their own save",
-        mean(&together).saturating_sub(mean(&apart)),
-    )]
+    vec![Computed::row("E-42", mean(&together).saturating_sub(mean(&apart)))]
 }

@@ -104,33 +104,19 @@ fn stack(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let cost = |len| stack.fragmented(len, true) - stack.fragmented(len, false);
     let jump = stack.fragmented(kib(4), false) - stack.fragmented(kib(2), false);
     Ok(vec![
-        Computed::new("E-31", "HNET, a packet", stack.whole(false)),
-        Computed::new("E-31", "with scheduler and driver, a packet", stack.whole(true)),
-        Computed::new("E-31", "what scheduler and driver add", added),
-        Computed::new(
-            "E-31",
-            "of it left for queues and driver",
-            added.saturating_sub(cache + switch * 2 + timer),
-        ),
-        Computed::new("E-31", "4 KB beside 2 KB: the jump", jump),
-        Computed::new(
-            "E-31",
-            "up to 2 KB fragmentation costs nothing",
+        Computed::row("E-31/hnet-packet", stack.whole(false)),
+        Computed::row("E-31/scheduler", stack.whole(true)),
+        Computed::row("E-31/scheduler-driver", added),
+        Computed::row("E-31/left-queues", added.saturating_sub(cache + switch * 2 + timer)),
+        Computed::row("E-31/4-kb", jump),
+        Computed::row(
+            "E-31/up-2",
             Value::Holds(stack.fragmented(kib(2), false) == stack.whole(false)),
         ),
-        Computed::new(
-            "E-31",
-            "the slow path dominates what further fragments cost, at 4 KB",
-            Value::Holds(jump > stack.fragment * 5),
-        ),
-        Computed::new(
-            "E-31",
-            "throughput falls at 4 KB and then climbs",
-            Value::Holds(drops(false) && drops(true)),
-        ),
-        Computed::new(
-            "E-31",
-            "the scheduler costs more, the more fragments",
+        Computed::row("E-31/slow-path", Value::Holds(jump > stack.fragment * 5)),
+        Computed::row("E-31/throughput", Value::Holds(drops(false) && drops(true))),
+        Computed::row(
+            "E-31/scheduler-costs",
             Value::Holds(sizes.windows(2).all(|pair| cost(pair[1]) > cost(pair[0]))),
         ),
     ])
@@ -180,26 +166,13 @@ fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         / handlers.per_packet.as_secs_f64()
         - 1.0;
     Ok(vec![
-        Computed::new(
-            "E-12",
-            "context switches of a message, a process for each",
+        Computed::row(
+            "E-12/context-switches",
             Value::Number(by_message as f64 / 100.0, "switches"),
         ),
-        Computed::new(
-            "E-12",
-            "fewer than with a process for each protocol",
-            Value::Holds(by_message < by_protocol),
-        ),
-        Computed::new(
-            "E-80",
-            "packets of another channel before an urgent one",
-            Value::Number(before, "packets"),
-        ),
-        Computed::new(
-            "E-80",
-            "handlers of channels switch less than processes of messages",
-            Value::Holds(by_channel < by_message),
-        ),
+        Computed::row("E-12/fewer-process", Value::Holds(by_message < by_protocol)),
+        Computed::row("E-80/packets-another", Value::Number(before, "packets")),
+        Computed::row("E-80/handlers-channels", Value::Holds(by_channel < by_message)),
     ])
 }
 
@@ -224,18 +197,14 @@ fn capacity(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let best_effort = 1.0 / many;
     Ok(vec![
-        Computed::new("E-53", "throughput, messages of one packet", kilobytes(single * packet)),
-        Computed::new("E-53", "throughput, messages of 15 packets", kilobytes(many * packet)),
-        Computed::new("E-53", "CPU cost of a best-effort packet", us(best_effort)),
-        Computed::new(
-            "E-53",
-            "CPU cost of a real-time packet",
-            us((1.0 - beside * best_effort) / real_time),
-        ),
-        Computed::new("E-53", "best-effort packets of the emulator", limit("fifo")?),
-        Computed::new("E-53", "real-time packets of the emulator", limit("heap")?),
-        Computed::new("E-53", "masked with FIFO queues", masked("fifo", "fifo_overlapped")?),
-        Computed::new("E-53", "masked with heaps", masked("heap", "heap_overlapped")?),
+        Computed::row("E-53/throughput", kilobytes(single * packet)),
+        Computed::row("E-53/throughput-messages", kilobytes(many * packet)),
+        Computed::row("E-53/cpu-cost", us(best_effort)),
+        Computed::row("E-53/cpu-cost-real", us((1.0 - beside * best_effort) / real_time)),
+        Computed::row("E-53/best-effort", limit("fifo")?),
+        Computed::row("E-53/real-time", limit("heap")?),
+        Computed::row("E-53/masked-fifo", masked("fifo", "fifo_overlapped")?),
+        Computed::row("E-53/masked-heaps", masked("heap", "heap_overlapped")?),
     ])
 }
 
@@ -269,24 +238,14 @@ fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let lengths = [1, 4, 15].map(|packets| fifo(1, packets));
     let lengths = lengths.into_iter().collect::<Result<Vec<f64>, Error>>()?;
     Ok(vec![
-        Computed::new(
-            "E-32",
-            "FIFO threads: packets of a long message before a short one",
-            number(fifo(1, 15)?),
-        ),
-        Computed::new(
-            "E-32",
-            "FIFO threads: the longer the message, the longer the delay",
+        Computed::row("E-32/fifo-threads", number(fifo(1, 15)?)),
+        Computed::row(
+            "E-32/fifo-threads-longer",
             Value::Holds(lengths.windows(2).all(|pair| pair[1] > pair[0])),
         ),
-        Computed::new(
-            "E-32",
-            "early burst: packets processed, and then dropped for want of slots",
-            number(wasted as f64),
-        ),
-        Computed::new(
-            "E-32",
-            "a current message waits for all of the burst with FIFO threads, not with handlers",
+        Computed::row("E-32/early-burst", number(wasted as f64)),
+        Computed::row(
+            "E-32/current-message",
             Value::Holds(
                 fifo(burst, packets)? >= (burst * packets) as f64
                     && waits(Organisation::PerChannel, burst, packets)? < 5.0,
@@ -321,24 +280,15 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         |nodes: usize| over_one_bus(nodes, head, left, 500 * nodes as u64) / alone > 0.99;
     let nodes = (1..=80).take_while(|&nodes| keeps_up(nodes)).last().unwrap_or(0);
     Ok(vec![
-        Computed::new("E-45", "boards of two nodes", Value::Number(boards(2) as f64, "boards")),
-        Computed::new("E-49", "resolution", tick),
-        Computed::new("E-49", "wraps around every", watch().wraps_after()),
-        Computed::new(
-            "E-49",
-            "time is right where it is polled within a round, and not beyond",
+        Computed::row("E-45", Value::Number(boards(2) as f64, "boards")),
+        Computed::row("E-49/resolution", tick),
+        Computed::row("E-49/wraps-around", watch().wraps_after()),
+        Computed::row(
+            "E-49/time-right",
             Value::Holds(measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500))),
         ),
-        Computed::new(
-            "E-57",
-            "nodes on one bus as fast as their network, headers only",
-            Value::Number(nodes as f64, "nodes"),
-        ),
-        Computed::new(
-            "E-57",
-            "a network faster than the bus moves headers is refused",
-            Value::Holds(residual(head, head / 2).is_none()),
-        ),
+        Computed::row("E-57/nodes-bus", Value::Number(nodes as f64, "nodes")),
+        Computed::row("E-57/network-faster", Value::Holds(residual(head, head / 2).is_none())),
     ])
 }
 
@@ -356,19 +306,13 @@ fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let number = Value::Number;
     let bits = |needs: &Needs| number(needs.width().unwrap_or(0) as f64, "bits");
     Ok(vec![
-        Computed::new("E-130", "CIM at 32 MHz: datapath", bits(&cim)),
-        Computed::new("E-130", "CIM at 32 MHz: cycles of a message of 44 B", {
-            number(cim.between, "cycles")
-        }),
-        Computed::new("E-130", "100 Gbit/s at 250 MHz: datapath", bits(&fast)),
-        Computed::new("E-130", "100 Gbit/s at 250 MHz: cycles of a message of 64 B", {
-            number(fast.between, "cycles")
-        }),
-        Computed::new("E-130", "the same with this control", number(fast.taken as f64, "cycles")),
-        Computed::new("E-130", "share of the rate", number(100.0 * fast.share(), "%")),
-        Computed::new("E-130", "requests of a disk by due date: comparators", {
-            number(by_due.comparators as f64, "comparators")
-        }),
+        Computed::row("E-130/cim-32", bits(&cim)),
+        Computed::row("E-130/cim-32-mhz", { number(cim.between, "cycles") }),
+        Computed::row("E-130/100-gbit", bits(&fast)),
+        Computed::row("E-130/100-gbit-s", { number(fast.between, "cycles") }),
+        Computed::row("E-130/control", number(fast.taken as f64, "cycles")),
+        Computed::row("E-130/share-rate", number(100.0 * fast.share(), "%")),
+        Computed::row("E-130/requests-disk", { number(by_due.comparators as f64, "comparators") }),
     ])
 }
 
@@ -387,25 +331,19 @@ fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let gone = source.traffic().is_none();
     let random = run(&disk, Bytes(8192), (1, 100), Variation::None, setting.seed).mean;
     Ok(vec![
-        Computed::new(
-            "E-78",
-            "stages of the firmware's skeleton",
+        Computed::row(
+            "E-78/stages-firmware",
             Value::Number(
                 skeleton.matches("_done(struct message *message)").count() as f64,
                 "stages",
             ),
         ),
-        Computed::new(
-            "E-78",
-            "each delay stands for an activity of the hardware",
+        Computed::row(
+            "E-78/delay-stands",
             Value::Holds(skeleton.matches("delay(message").count() == 3),
         ),
-        Computed::new(
-            "E-78",
-            "a command makes it a source of traffic, another ends that",
-            Value::Holds(made && gone),
-        ),
-        Computed::new("E-129", "a disk in five sections: 8 KB, anywhere", random),
+        Computed::row("E-78/command-makes", Value::Holds(made && gone)),
+        Computed::row("E-129", random),
     ])
 }
 
@@ -420,7 +358,7 @@ fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         |card: &Description| run(card, len, (1, 20_000), Variation::None, setting.seed).mean;
     let busy = waits(&card);
     card.network.model = NetworkModel::PointToPoint;
-    Ok(vec![Computed::new("E-128", "a quarter of all attempts collide: wait", busy - waits(&card))])
+    Ok(vec![Computed::row("E-128", busy - waits(&card))])
 }
 
 /// §4.3.5 and §4.4.2.
@@ -450,32 +388,12 @@ fn limits(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let whole_of_4 = over_one_bus(4, whole, Duration::ZERO, 4000) / alone;
     let heads_of_4 = left.map_or(0.0, |left| over_one_bus(4, head, left, 4000) / alone);
     Ok(vec![
-        Computed::new(
-            "E-55",
-            "Eq 4.1, 32 us with 48 us",
-            percent(utilisation(processing, about, 1.0)),
-        ),
-        Computed::new(
-            "E-55",
-            "Eq 4.2, C_sf = 12",
-            percent(utilisation(processing, about, speed_up as f64)),
-        ),
-        Computed::new("E-55", "4 KB at 1 Gbit/s, run", percent(ran(1))),
-        Computed::new("E-55", "4 KB at 1 Gbit/s, C_sf = 12, run", percent(ran(speed_up))),
-        Computed::new(
-            "E-54",
-            "a header and what is left of the message's time are the message's time",
-            Value::Holds(left.is_some_and(|left| head + left == whole)),
-        ),
-        Computed::new(
-            "E-51",
-            "4 nodes, whole packets: the bus limits",
-            Value::Holds((whole_of_4 - 0.25).abs() < 0.01),
-        ),
-        Computed::new(
-            "E-51",
-            "4 nodes, headers only: each has its network's rate",
-            Value::Holds((heads_of_4 - 1.0).abs() < 0.01),
-        ),
+        Computed::row("E-55/eq-4_1", percent(utilisation(processing, about, 1.0))),
+        Computed::row("E-55/eq-4_2", percent(utilisation(processing, about, speed_up as f64))),
+        Computed::row("E-55/4-kb", percent(ran(1))),
+        Computed::row("E-55/4-kb-1", percent(ran(speed_up))),
+        Computed::row("E-54", Value::Holds(left.is_some_and(|left| head + left == whole))),
+        Computed::row("E-51/4-nodes", Value::Holds((whole_of_4 - 0.25).abs() < 0.01)),
+        Computed::row("E-51/4-nodes-headers", Value::Holds((heads_of_4 - 1.0).abs() < 0.01)),
     ])
 }

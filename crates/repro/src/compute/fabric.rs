@@ -42,14 +42,14 @@ pub(super) fn stress(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let record = run(options, load);
     let base = run(table_4(setting.constants, true)?.0, load);
     let mut computed = vec![
-        Computed::new("D-118", "N", count(options.ports as f64, "ports")),
-        Computed::new("D-118", "S", count(options.speed_up.0 as f64, "times")),
-        Computed::new("D-118", "L", options.link),
-        Computed::new("D-118", "D", options.period),
-        Computed::new("D-118", "M", load.len),
-        Computed::new("D-118", "K", count(load.sources as f64, "sources")),
-        Computed::new("D-118", "R", count(load.stages as f64, "stages")),
-        Computed::new("D-118", "T", count(load.first as f64, "periods")),
+        Computed::row("D-118/n", count(options.ports as f64, "ports")),
+        Computed::row("D-118/s", count(options.speed_up.0 as f64, "times")),
+        Computed::row("D-118/l", options.link),
+        Computed::row("D-118/d", options.period),
+        Computed::row("D-118/m", load.len),
+        Computed::row("D-118/k", count(load.sources as f64, "sources")),
+        Computed::row("D-118/r", count(load.stages as f64, "stages")),
+        Computed::row("D-118/t", count(load.first as f64, "periods")),
     ];
     for stage in 0..4 {
         let end = |record: &Record| record.ends.get(stage).map_or(f64::NAN, |&end| end as f64);
@@ -90,20 +90,12 @@ fn backlogs(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     });
     let slower = slower.map_or(f64::NAN, |samples| samples[10].period as f64);
     vec![
-        Computed::new(
-            "D-120",
-            "B(1) grows by",
-            mbit(slope(record, options, (begun, first), output)),
-        ),
-        Computed::new("D-120", "B(1) at T", Bytes(record.at(first, output) as u64)),
-        Computed::new(
-            "D-120",
-            "B(1,1) grows by",
-            mbit(slope(record, options, (begun, first), input)),
-        ),
-        Computed::new("D-120", "B(1,1) at T", Bytes(record.at(first, input) as u64)),
-        Computed::new("D-120", "B(1,1) drains by", mbit(-drained)),
-        Computed::new("D-120", "B(1) grows slower from", count(slower, "periods")),
+        Computed::row("D-120/b-1", mbit(slope(record, options, (begun, first), output))),
+        Computed::row("D-120/b-1-t", Bytes(record.at(first, output) as u64)),
+        Computed::row("D-120/b-1-1", mbit(slope(record, options, (begun, first), input))),
+        Computed::row("D-120/b-1-1-t", Bytes(record.at(first, input) as u64)),
+        Computed::row("D-120/b-1-1-drains", mbit(-drained)),
+        Computed::row("D-120/b-1-grows", count(slower, "periods")),
     ]
 }
 
@@ -138,13 +130,13 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let until = empty.unwrap_or(load.periods);
     let others = (0..4).map(|output| mean(last + 20, until, output)).sum::<f64>() / 4.0;
     computed.extend([
-        Computed::new("D-121", "a queue without backlog gets", mbit(idle)),
-        Computed::new("D-121", "a queue without backlog gets, by Eqs 3 to 6", mbit(idle)),
-        Computed::new("D-121", "(140 - 35) / 7", mbit(simple)),
-        Computed::new("D-121", "r(1,1) drops at", count(dropped, "periods")),
-        Computed::new("D-121", "a small drop before", Value::Holds(before < 0.99 * 35.0)),
-        Computed::new("D-121", "r(1,5) after all others are off", mbit(mean(last + 20, until, 4))),
-        Computed::new("D-121", "r(1,1) to r(1,4) then, mean", mbit(others)),
+        Computed::row("D-121/queue-backlog", mbit(idle)),
+        Computed::row("D-121/queue-backlog-gets", mbit(idle)),
+        Computed::row("D-121/140-35", mbit(simple)),
+        Computed::row("D-121/r-1", count(dropped, "periods")),
+        Computed::row("D-121/small-drop", Value::Holds(before < 0.99 * 35.0)),
+        Computed::row("D-121/r-1-5", mbit(mean(last + 20, until, 4))),
+        Computed::row("D-121/r-1-1", mbit(others)),
     ]);
     computed
 }
@@ -169,26 +161,10 @@ fn beside_the_ideal(record: &Record, base: &Record, options: Options) -> Vec<Com
         })
     };
     vec![
-        Computed::new(
-            "D-59",
-            "the fabric is never congested",
-            Value::Holds(!congested(record) && !congested(base)),
-        ),
-        Computed::new(
-            "D-59",
-            "outputs 1 to 4 carry what ideal output queueing carries",
-            Value::Holds(whole(record) && whole(base)),
-        ),
-        Computed::new(
-            "D-59",
-            "output 5 keeps its link busy in stage 5",
-            count(100.0 * carried(record, 4), "%"),
-        ),
-        Computed::new(
-            "D-59",
-            "output 5 keeps its link busy in stage 5, Eqs 1 and 2",
-            count(100.0 * carried(base, 4), "%"),
-        ),
+        Computed::row("D-59/fabric-never", Value::Holds(!congested(record) && !congested(base))),
+        Computed::row("D-59/outputs-1", Value::Holds(whole(record) && whole(base))),
+        Computed::row("D-59/output-5", count(100.0 * carried(record, 4), "%")),
+        Computed::row("D-59/output-5-keeps", count(100.0 * carried(base, 4), "%")),
     ]
 }
 
@@ -397,14 +373,10 @@ pub(super) fn speed_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     }
     let none = loss(setting, Traffic::Hot, None, 200)?;
     Ok(vec![
-        Computed::new("D-126", "throughput lost, uniform traffic, S = 1.1", percent(&small)),
-        Computed::new("D-126", "throughput lost, any traffic, S = 2", count(100.0 * worst, "%")),
-        Computed::new("D-126", "the fabric is never congested", Value::Holds(!congested)),
-        Computed::new(
-            "D-126",
-            "without distributed queueing it is, S = 2",
-            Value::Holds(none.congested),
-        ),
+        Computed::row("D-126/throughput", percent(&small)),
+        Computed::row("D-126/throughput-lost", count(100.0 * worst, "%")),
+        Computed::row("D-126/fabric-never", Value::Holds(!congested)),
+        Computed::row("D-126/distributed", Value::Holds(none.congested)),
     ])
 }
 

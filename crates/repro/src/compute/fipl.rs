@@ -167,45 +167,34 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (more, more_and_faster) = bench.twice();
     let mhz = 1.0 / bench.options.cycle.as_secs_f64() / 1e6;
     Ok(vec![
-        Computed::new("D-133", "clock", Value::Number(mhz, "MHz")),
-        Computed::new("D-134", "engines", count(all as u64, "engines")),
-        Computed::new("D-135", "routes of the table", count(constants.get("routes")?, "routes")),
-        Computed::new("D-136", "one engine: throughput", rate(one.rate)),
-        Computed::new("D-136", "one engine: latency", time(one.latency)),
-        Computed::new("D-136", "eight engines: throughput", rate(eight.rate)),
-        Computed::new("D-136", "eight engines: latency", time(eight.latency)),
-        Computed::new(
-            "D-136",
-            "latency with eight engines beside one",
-            percent(eight.latency / one.latency - 1.0),
-        ),
-        Computed::new(
-            "D-136",
-            "the longest latency of one to eight engines beside one",
+        Computed::row("D-133", Value::Number(mhz, "MHz")),
+        Computed::row("D-134", count(all as u64, "engines")),
+        Computed::row("D-135", count(constants.get("routes")?, "routes")),
+        Computed::row("D-136/engine-throughput", rate(one.rate)),
+        Computed::row("D-136/engine-latency", time(one.latency)),
+        Computed::row("D-136/eight-engines", rate(eight.rate)),
+        Computed::row("D-136/eight-engines-latency", time(eight.latency)),
+        Computed::row("D-136/latency-eight", percent(eight.latency / one.latency - 1.0)),
+        Computed::row(
+            "D-136/longest-latency",
             percent(curve.iter().map(|run| run.latency).fold(0.0, f64::max) / one.latency - 1.0),
         ),
-        Computed::new(
-            "D-136",
-            "throughput never falls with an engine more",
+        Computed::row(
+            "D-136/throughput",
             Value::Holds(curve.windows(2).all(|pair| pair[1].rate > pair[0].rate * (1.0 - SAME))),
         ),
-        Computed::new(
-            "D-136",
-            "eight engines consume the memory",
+        Computed::row(
+            "D-136/eight-engines-consume",
             Value::Holds(bench.options.cycle * all as u64 == bench.options.period),
         ),
-        Computed::new(
-            "D-136",
-            "memory bandwidth limits",
-            Value::Holds(more < 1.2 && more_and_faster > 1.8),
-        ),
-        Computed::new("D-137", "loss at 1,000 updates/s", percent(mean(&losses[0]))),
-        Computed::new("D-137", "loss at 10,000 updates/s at most", percent(most(&losses[1]))),
-        Computed::new("D-137", "loss at 100,000 updates/s at most", percent(most(&losses[2]))),
-        Computed::new("D-138", "writes of an update", count(writes, "writes")),
-        Computed::new("D-138", "control cells of an update", count(bench.cells, "cells")),
-        Computed::new("D-138", "writes of a control cell", count(writes / bench.cells, "writes")),
-        Computed::new("D-139", "worst case at 200 MHz", rate(projected)),
+        Computed::row("D-136/memory-bandwidth", Value::Holds(more < 1.2 && more_and_faster > 1.8)),
+        Computed::row("D-137/loss-1", percent(mean(&losses[0]))),
+        Computed::row("D-137/loss-10", percent(most(&losses[1]))),
+        Computed::row("D-137/loss-100", percent(most(&losses[2]))),
+        Computed::row("D-138/writes-update", count(writes, "writes")),
+        Computed::row("D-138/control-cells", count(bench.cells, "cells")),
+        Computed::row("D-138/writes-control", count(writes / bench.cells, "writes")),
+        Computed::row("D-139", rate(projected)),
     ])
 }
 

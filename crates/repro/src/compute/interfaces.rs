@@ -102,18 +102,13 @@ pub(super) fn two(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         setting,
     };
     let mut computed = vec![
-        Computed::new("E-122", "I_min", bench.period_min),
-        Computed::new("E-122", "I_max", bench.period_max),
-        Computed::new(
-            "E-122",
-            "experiments",
+        Computed::row("E-122/i_min", bench.period_min),
+        Computed::row("E-122/i_max", bench.period_max),
+        Computed::row(
+            "E-122/experiments",
             Value::Number(2.0 * RESERVED.len() as f64, "experiments"),
         ),
-        Computed::new(
-            "E-121",
-            "guarantee of experiment 1, END 1",
-            Value::Number(guarantee(12, bench.period_max), "packets/s"),
-        ),
+        Computed::row("E-121", Value::Number(guarantee(12, bench.period_max), "packets/s")),
     ];
     for (at, id) in ["E-123", "E-124"].into_iter().enumerate() {
         let reserved = &RESERVED[3 * at..3 * at + 3];
@@ -196,24 +191,12 @@ fn lessons(bench: &Bench<'_>) -> Vec<Computed> {
     let least = ends.iter().map(|(_, got)| got[0] + got[1]).fold(f64::MAX, f64::min);
     let absorbed = bench.run(How::Strict, [300, 1200], OVERLOAD)[0];
     vec![
-        Computed::new(
-            "E-120",
-            "an idle interface's share is absorbed",
-            Value::Holds(absorbed > 400.0),
-        ),
-        Computed::new(
-            "E-125",
-            "before its first backoff END 1 takes what END 2 has reserved, r = 0.99",
-            Value::Holds(strict < 900.0),
-        ),
-        Computed::new("E-125", "the same, r = 0.80", Value::Holds(loose < 900.0)),
-        Computed::new("E-125", "ours: END 2 keeps what it has reserved", packets(exact)),
-        Computed::new("E-125", "ours: worst error of a share", Value::Number(worst, "%")),
-        Computed::new(
-            "E-125",
-            "ours is nearer than r = 0.99",
-            Value::Holds(worst < 100.0 * strict_worst),
-        ),
-        Computed::new("E-125", "ours: least total", packets(least)),
+        Computed::row("E-120", Value::Holds(absorbed > 400.0)),
+        Computed::row("E-125/first-backoff", Value::Holds(strict < 900.0)),
+        Computed::row("E-125/r-0_80", Value::Holds(loose < 900.0)),
+        Computed::row("E-125/ours-end", packets(exact)),
+        Computed::row("E-125/ours-worst", Value::Number(worst, "%")),
+        Computed::row("E-125/ours-nearer", Value::Holds(worst < 100.0 * strict_worst)),
+        Computed::row("E-125/ours-least", packets(least)),
     ]
 }

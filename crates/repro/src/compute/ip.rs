@@ -36,12 +36,12 @@ pub(super) fn cycles(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         })
         .collect();
     computed.extend([
-        Computed::new("A-132", "instructions per packet", instructions),
-        Computed::new("A-132", "cycles per packet", whole),
-        Computed::new("A-133", "packet rate", rate),
-        Computed::new("A-133", "smallest packet, from 107 cycles", least),
-        Computed::new("A-133", "smallest packet, from 106 2/3 cycles", packet_min(link, exact)),
-        Computed::new("A-134", "IP in RISC instructions", instructions),
+        Computed::row("A-132/instructions", instructions),
+        Computed::row("A-132/cycles-per", whole),
+        Computed::row("A-133/packet-rate", rate),
+        Computed::row("A-133/smallest-packet", least),
+        Computed::row("A-133/smallest-packet-106", packet_min(link, exact)),
+        Computed::row("A-134", instructions),
     ]);
     Ok(computed)
 }

@@ -20,14 +20,14 @@ pub(super) fn budgets(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let kept: Duration = constants.get("overrun_kept")?;
     let synchronous = ring.synchronous_max(kept);
     let mut computed = vec![
-        Computed::new("J-16", "token declared lost after", ring.token_lost_after()),
-        Computed::new("J-17", "T_transmit", ring.transmit()),
-        Computed::new("J-18", "T_prop", ring.propagation()),
-        Computed::new("J-19", "T_overrun", ring.overrun()),
-        Computed::new("J-20", "T_synch at most", synchronous),
-        Computed::new("J-20", "synchronous bandwidth", ring.synchronous_rate(synchronous)),
-        Computed::new("J-20", "synchronous access delay", ring.access_max_synchronous()),
-        Computed::new("J-21", "asynchronous access delay", ring.access_max_asynchronous()),
+        Computed::row("J-16", ring.token_lost_after()),
+        Computed::row("J-17", ring.transmit()),
+        Computed::row("J-18", ring.propagation()),
+        Computed::row("J-19", ring.overrun()),
+        Computed::row("J-20/t_synch-most", synchronous),
+        Computed::row("J-20/synchronous", ring.synchronous_rate(synchronous)),
+        Computed::row("J-20/synchronous-access", ring.access_max_synchronous()),
+        Computed::row("J-21", ring.access_max_asynchronous()),
     ];
     computed.extend(mixed(setting)?);
     Ok(computed)
@@ -81,15 +81,10 @@ fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let served = old.clone().all(|(_, sent)| sent[Class::Asynchronous as usize] > 0);
     let plain = old.clone().all(|(_, sent)| sent[Class::Synchronous as usize] == 0);
     Ok(vec![
-        Computed::new(
+        Computed::row(
             "J-56",
-            "hosts without the synchronous service beside one with it",
             Value::Holds(kept && served && plain && medium.rotations.broken == 0),
         ),
-        Computed::new(
-            "J-60",
-            "a host exceeds its reservation with asynchronous frames",
-            Value::Holds(kept && reserved + more > guaranteed.as_bits() as f64),
-        ),
+        Computed::row("J-60", Value::Holds(kept && reserved + more > guaranteed.as_bits() as f64)),
     ])
 }

@@ -164,8 +164,7 @@ fn slots(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let number = |item, value, unit| Computed::new("J-65", item, Value::Number(value, unit));
     Ok(vec![
         holds(
-            "J-65",
-            "cells share rings of slots",
+            "J-65/cells-share",
             fair(&source) && fair(&destination) && fair(&quota[1..]) && all(&quota) > 0.9,
         ),
         number("slots emptied by their source: in use", 100.0 * all(&source), "%"),
@@ -185,27 +184,19 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let number = |number: usize| Value::Number(number as f64, "hosts");
     let sets = |sets: usize| Value::Number(sets as f64, "sets");
     let (fair, bounded, used) = cells(setting)?;
-    let cell = |id, item: &str, value| Computed::new(id, item, value);
+    let cell = |row: &str, value| Computed::row(row, value);
     let mut rows = vec![
-        cell("J-61", "fewest hosts that a fault takes from a ring", number(of_ring.0)),
-        cell("J-61", "most hosts that a damaged link or host takes from a hub", number(of_hub.1)),
-        cell("J-61", "others that a fault takes where each has a port", number(served.others[2])),
-        holds("J-61", "a ring never serves whom a working hub does not", !served.beaten),
-        holds(
-            "J-61",
-            "ports serve longest, then the hub, then the ring",
-            ports > hub && hub > ring,
-        ),
-        cell("J-61", "a host reaches the switch, ring", percent(ring)),
-        cell("J-61", "a host reaches the switch, hub", percent(hub)),
-        cell("J-61", "a host reaches the switch, port of its own", percent(ports)),
-        cell("J-61", "sets of transceivers, ring", sets(transceivers(Wiring::Ring, hosts))),
-        cell("J-61", "sets of transceivers, hub", sets(transceivers(Wiring::Hub, hosts))),
-        holds(
-            "J-65",
-            "cells share the ring as long frames do",
-            bounded && fair > 0.95 && used > 0.9,
-        ),
+        cell("J-61/fewest-hosts", number(of_ring.0)),
+        cell("J-61/most-hosts", number(of_hub.1)),
+        cell("J-61/fault-takes", number(served.others[2])),
+        holds("J-61/ring-never", !served.beaten),
+        holds("J-61/ports-serve", ports > hub && hub > ring),
+        cell("J-61/host-reaches", percent(ring)),
+        cell("J-61/host-reaches-switch", percent(hub)),
+        cell("J-61/host-reaches-switch-port", percent(ports)),
+        cell("J-61/sets-transceivers", sets(transceivers(Wiring::Ring, hosts))),
+        cell("J-61/sets-transceivers-hub", sets(transceivers(Wiring::Hub, hosts))),
+        holds("J-65/cells-share-ring", bounded && fair > 0.95 && used > 0.9),
     ];
     rows.extend(slots(setting)?);
     Ok(rows)

@@ -108,23 +108,19 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mean = (rotations.sum / u128::from(rotations.count.max(1))) as u64;
     let carried = rate.scale_floor(synchronous.time.as_ps(), load.length.as_ps());
     let mut computed = vec![
-        Computed::new("J-08", "hosts on a ring", count(STATIONS_MAX as u64 - 1, "hosts")),
-        Computed::new("J-15", "longest rotation", rotations.max),
-        Computed::new("J-15", "mean rotation", Duration::from_ps(mean)),
-        Computed::new("J-18", "rotation of an idle token", loaded.latency()),
-        Computed::new("J-20", "synchronous bandwidth beside asynchronous load", carried),
-        Computed::new("J-20", "longest wait for the token, synchronous", synchronous.access_max),
-        Computed::new("J-21", "longest wait, short asynchronous frames alone", counted),
-        Computed::new("J-21", "longest wait, short frames beside reserved time", beside),
-        Computed::new("J-21", "longest wait, frames of up to 9 KB alone", of_ip),
-        Computed::new("J-21", "longest wait, frames of up to 64 KB alone", long),
-        Computed::new("J-21", "longest wait for the token, asynchronous", asynchronous.access_max),
-        Computed::new(
-            "J-42",
-            "longest time to find a lost token",
-            losing.rotations.recovery_max.saturating_sub(handler),
-        ),
-        Computed::new("J-59", "jitter of synchronous frames at most", synchronous.access_max),
+        Computed::row("J-08", count(STATIONS_MAX as u64 - 1, "hosts")),
+        Computed::row("J-15/longest-rotation", rotations.max),
+        Computed::row("J-15/mean-rotation", Duration::from_ps(mean)),
+        Computed::row("J-18", loaded.latency()),
+        Computed::row("J-20/synchronous", carried),
+        Computed::row("J-20/longest-wait", synchronous.access_max),
+        Computed::row("J-21/longest-wait", counted),
+        Computed::row("J-21/longest-wait-short", beside),
+        Computed::row("J-21/longest-wait-frames", of_ip),
+        Computed::row("J-21/longest-wait-frames-up", long),
+        Computed::row("J-21/longest-wait-token", asynchronous.access_max),
+        Computed::row("J-42", losing.rotations.recovery_max.saturating_sub(handler)),
+        Computed::row("J-59", synchronous.access_max),
     ];
     computed.extend(protocol(hosts as u8));
     Ok(computed)
@@ -166,21 +162,13 @@ fn protocol(hosts: u8) -> Vec<Computed> {
     broken.remove(3);
     let around = bring_up(&mut broken).is_some() && broken[0].hosts == Some(hosts - 1);
     vec![
-        Computed::new(
-            "J-33",
-            "rotations of a frame without source",
-            Value::Number(rotations, "rotations"),
-        ),
-        Computed::new("J-35", "stations that a frame passes", count(passed, "stations")),
-        Computed::new("J-39", "RING_UP messages", count(messages.unwrap_or(0).into(), "messages")),
-        Computed::new("J-39", "identities are places", Value::Holds(in_order)),
-        Computed::new("J-41", "Hop_Count that comes back", count(counted.into(), "hosts")),
-        Computed::new("J-43", "identities after a host has left", Value::Holds(around)),
-        Computed::new(
-            "J-61",
-            "one dead node takes the ring down, and a hub goes around it",
-            Value::Holds(down && around),
-        ),
+        Computed::row("J-33", Value::Number(rotations, "rotations")),
+        Computed::row("J-35", count(passed, "stations")),
+        Computed::row("J-39/ring_up-messages", count(messages.unwrap_or(0).into(), "messages")),
+        Computed::row("J-39/identities", Value::Holds(in_order)),
+        Computed::row("J-41", count(counted.into(), "hosts")),
+        Computed::row("J-43", Value::Holds(around)),
+        Computed::row("J-61", Value::Holds(down && around)),
     ]
 }
 

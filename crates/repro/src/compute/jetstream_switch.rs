@@ -27,16 +27,12 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     rows.extend(medium(setting, hosts as usize)?);
     rows.extend(blocking(constants, setting.seed)?);
     rows.extend(cut_through(constants)?);
-    rows.push(holds(
-        "J-30",
-        "a PDU leaves for an ATM network and comes back in cells",
-        atm_unit()?,
-    ));
+    rows.push(holds("J-30", atm_unit()?));
     Ok(rows)
 }
 
-fn count(id: &'static str, item: &str, number: u64, unit: &'static str) -> Computed {
-    Computed::new(id, item, Value::Number(number as f64, unit))
+fn count(row: &str, number: u64, unit: &'static str) -> Computed {
+    Computed::row(row, Value::Number(number as f64, unit))
 }
 
 fn powered(masters: &[bool]) -> Vec<Node> {
@@ -83,15 +79,10 @@ fn ports(hosts: u8) -> Vec<Computed> {
     broken.remove(3);
     let left = bring_up(&mut broken).and_then(|_| broken[0].hosts).unwrap_or(0);
     vec![
-        holds("J-09", "a port tells a ring, a host and a switch apart", told_apart),
-        holds("J-10", "without a switch every host reaches every other", whole),
-        count("J-61", "hosts that one dead host takes from a ring", lost_with_ring, "hosts"),
-        count(
-            "J-61",
-            "hosts that one dead host takes from a hub",
-            u64::from(hosts - left),
-            "hosts",
-        ),
+        holds("J-09", told_apart),
+        holds("J-10", whole),
+        count("J-61/hosts-dead", lost_with_ring, "hosts"),
+        count("J-61/hosts-dead-host", u64::from(hosts - left), "hosts"),
     ]
 }
 
@@ -155,10 +146,7 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
     if spoken.frames < 500 {
         return Err(failed("nobody spoke"));
     }
-    Ok(vec![
-        Computed::new("J-07", "longest wait of a host that is alone", alone),
-        Computed::new("J-58", "longest wait of voice beside saturation", spoken.access_max),
-    ])
+    Ok(vec![Computed::row("J-07", alone), Computed::row("J-58", spoken.access_max)])
 }
 
 /// The longest wait of a frame of priority behind one long frame, and the longest time that a long frame
@@ -196,24 +184,14 @@ fn blocking(constants: &Constants, seed: u64) -> Result<Vec<Computed>, Error> {
     let short = line.time_for(Bytes(1500));
     let whole = line.time_for(long);
     Ok(vec![
-        Computed::new("J-62", "wait behind the longest frame, bus", wait(bus, none, long)),
-        Computed::new(
-            "J-62",
-            "wait behind the longest frame, space switch",
-            wait(line, none, long),
-        ),
-        Computed::new("J-62", "the same with 85,000 bytes, bus", wait(bus, none, implied)),
-        Computed::new(
-            "J-62",
-            "the same with 85,000 bytes, space switch",
-            wait(line, none, implied),
-        ),
-        Computed::new("J-63", "wait of a frame that suspends another", suspended.0),
-        Computed::new("J-63", "wait of a frame that cuts another in fragments", fragments.0),
+        Computed::row("J-62/wait-behind", wait(bus, none, long)),
+        Computed::row("J-62/wait-behind-longest", wait(line, none, long)),
+        Computed::row("J-62/85-000", wait(bus, none, implied)),
+        Computed::row("J-62/85-000-bytes", wait(line, none, implied)),
+        Computed::row("J-63/wait-frame", suspended.0),
+        Computed::row("J-63/wait-frame-cuts", fragments.0),
         holds(
-            "J-63",
-            "the suspended frame is late by the other alone",
-            // Fragments cost a header more.
+            "J-63/suspended", // Fragments cost a header more.
             suspended.1 == whole + short && fragments.1 <= whole + short + line.time_for(Bytes(24)),
         ),
     ])
@@ -232,11 +210,11 @@ fn cut_through(constants: &Constants) -> Result<Vec<Computed>, Error> {
     let tree: Vec<Vec<usize>> =
         (0..3).flat_map(|up| (3..6).map(move |down| vec![up, down])).collect();
     Ok(vec![
-        holds("J-64", "without cut-through a long frame costs its whole length again", {
+        holds("J-64/cut-through", {
             stored > Duration::from_us(500) && cut < Duration::from_us(1)
         }),
-        holds("J-64", "switches in a ring can deadlock", circular(&ring)),
-        holds("J-64", "switches in a tree cannot", !circular(&tree)),
+        holds("J-64/switches-ring", circular(&ring)),
+        holds("J-64/switches-tree", !circular(&tree)),
     ])
 }
 

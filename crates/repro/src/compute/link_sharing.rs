@@ -198,8 +198,8 @@ fn shares(port: &Port) -> Result<Vec<Computed>, Error> {
             *near &= got.iter().zip(&ideal).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.5);
         }
     }
-    rows.push(Computed::new("A-152", "unused shares go to siblings, all patterns", holds(near[0])));
-    rows.push(Computed::new("A-155", "shares of the flat map, all patterns", holds(near[1])));
+    rows.push(Computed::row("A-152/unused-shares", holds(near[0])));
+    rows.push(Computed::row("A-155/shares-flat", holds(near[1])));
     Ok(rows)
 }
 
@@ -228,10 +228,7 @@ fn properties(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error
     // A packet for each level of the tree, which is what a server may be behind.
     let allowed: u64 = setting.constants.get("lag_allowed")?;
     let first = lag <= allowed as f64;
-    Ok(vec![
-        Computed::new("A-151", "no active leaf lags behind its share", holds(first)),
-        Computed::new("A-153", "the hierarchy preserves both properties", holds(first)),
-    ])
+    Ok(vec![Computed::row("A-151/active-leaf", holds(first)), Computed::row("A-153", holds(first))])
 }
 
 /// a customer within its share beside one that floods the link; a deep tree.
@@ -269,14 +266,7 @@ fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> 
     let got = steady(&deep, deep.hierarchy()?, &on);
     let nested =
         got.iter().zip(deep.shares(&on)).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.1);
-    Ok(vec![
-        Computed::new("A-149", "a customer within its share is served beside a flood", holds(kept)),
-        Computed::new(
-            "A-150",
-            "services of services share by the product of weights",
-            holds(nested),
-        ),
-    ])
+    Ok(vec![Computed::row("A-149", holds(kept)), Computed::row("A-150", holds(nested))])
 }
 
 /// A full binary tree of this depth, with unequal weights.
@@ -307,12 +297,8 @@ fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
         flattest = flattest.max(per_cell(flat.count("insertions")));
     }
     Ok(vec![
-        Computed::new("A-154", "insertions for a cell grow with the depth", holds(proportional)),
-        Computed::new(
-            "A-160",
-            "for a cell in the flat map, at any depth",
-            Value::Number(flattest, "insertions"),
-        ),
+        Computed::row("A-154", holds(proportional)),
+        Computed::row("A-160", Value::Number(flattest, "insertions")),
     ])
 }
 
@@ -345,35 +331,30 @@ fn periods(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     let (first, last) = (errors[0], errors[errors.len() - 1]);
     let falls = errors.windows(2).all(|pair| pair[0] <= pair[1]);
     Ok(vec![
-        Computed::new("A-156", "almost the same for small periods", holds(first < same as f64)),
-        Computed::new("A-156", "a good approximation for large ones", holds(last < good as f64)),
-        Computed::new("A-156", "the error grows with the period", holds(falls)),
+        Computed::row("A-156/almost-small", holds(first < same as f64)),
+        Computed::row("A-156/good-approximation", holds(last < good as f64)),
+        Computed::row("A-156/error-grows", holds(falls)),
     ])
 }
 
 /// the audits of instructions.
 fn instructions(constants: &Constants) -> Result<Vec<Computed>, Error> {
     let get = |name: &str| constants.get::<u64>(name);
-    let row = |id, item: &str, count: u64| {
-        Computed::new(id, item, Value::Number(count as f64, "instructions"))
-    };
+    let row =
+        |row: &str, count: u64| Computed::row(row, Value::Number(count as f64, "instructions"));
     let (receive, send) = (get("receive")?, get("send")?);
     let saved = (get("receive_saved")?, get("send_saved")?);
     let arrivals = get("arrivals")?;
     let clock = Value::Number(get("clock")? as f64, "MHz");
     Ok(vec![
-        row("A-155", "to receive a cell, estimate", get("receive_estimate")?),
-        row("A-155", "to send a cell, estimate", get("send_estimate")?),
-        Computed::new("A-157", "processor clock", clock),
-        row("A-157", "in a cell time", get("in_cell_time")?),
-        row("A-157", "to receive a cell", receive),
-        row("A-157", "to send a cell", send),
-        row("A-157", "in the worst cycle", arrivals * receive + send),
-        row(
-            "A-157",
-            "in the worst cycle, shortened",
-            arrivals * (receive - saved.0) + send - saved.1,
-        ),
+        row("A-155/receive-cell", get("receive_estimate")?),
+        row("A-155/send-cell", get("send_estimate")?),
+        Computed::row("A-157/processor", clock),
+        row("A-157/cell-time", get("in_cell_time")?),
+        row("A-157/receive-cell", receive),
+        row("A-157/send-cell", send),
+        row("A-157/worst-cycle", arrivals * receive + send),
+        row("A-157/worst-cycle-shortened", arrivals * (receive - saved.0) + send - saved.1),
     ])
 }
 
@@ -398,7 +379,7 @@ fn worst_case(port: &Port) -> Result<Vec<Computed>, Error> {
     let ideal = port.shares(&vec![true; leaves]);
     let sent = driven.sent.iter().map(|&sent| sent as f64 / port.cells as f64);
     let kept = sent.zip(ideal).all(|(got, share)| (got - share).abs() < 0.01);
-    Ok(vec![Computed::new("A-158", "shares hold with two arrivals a departure", holds(kept))])
+    Ok(vec![Computed::row("A-158", holds(kept))])
 }
 
 /// traversals of the tree for each map of the weights.

@@ -79,51 +79,30 @@ pub(super) fn equations(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let holds = |holds| Value::Holds(holds);
     let crossing = equations::interrupt(&costs);
     Ok(vec![
-        Computed::new("E-107", "C_sw", costs.switch),
-        Computed::new("E-107", "C_cm", costs.cache_miss),
-        Computed::new("E-107", "C_intr", costs.interrupt),
-        Computed::new("E-107", "C_ri", costs.accept + costs.protocol),
-        Computed::new("E-107", "C_pp, load 1", load_1.application),
-        Computed::new("E-107", "C_pp, load 1000", costs.application),
-        Computed::new("E-109", "Eq 7.1, load 1", rate(equations::interrupt(&load_1))),
-        Computed::new("E-109", "Eq 7.1, load 1000", rate(crossing)),
-        Computed::new(
-            "E-109",
-            "Eq 7.1 beside what was measured, load 1",
-            rate(equations::interrupt(&load_1)),
-        ),
-        Computed::new("E-109", "Eq 7.1 beside what was measured, load 1000", rate(crossing)),
-        Computed::new("E-110", "Eq 7.2, P = 0", rate(equations::livelock(&costs))),
-        Computed::new(
-            "E-110",
-            "Eq 7.2 beside what was measured",
-            rate(equations::livelock(&costs)),
-        ),
-        Computed::new(
-            "E-110",
-            "Eq 7.2 meets Eq 7.1 at saturation",
+        Computed::row("E-107/c_sw", costs.switch),
+        Computed::row("E-107/c_cm", costs.cache_miss),
+        Computed::row("E-107/c_intr", costs.interrupt),
+        Computed::row("E-107/c_ri", costs.accept + costs.protocol),
+        Computed::row("E-107/c_pp-load", load_1.application),
+        Computed::row("E-107/c_pp-load-1000", costs.application),
+        Computed::row("E-109/eq-7_1", rate(equations::interrupt(&load_1))),
+        Computed::row("E-109/eq-7_1-load", rate(crossing)),
+        Computed::row("E-109/eq-7_1-was", rate(equations::interrupt(&load_1))),
+        Computed::row("E-109/eq-7_1-was-measured", rate(crossing)),
+        Computed::row("E-110/eq-7_2", rate(equations::livelock(&costs))),
+        Computed::row("E-110/eq-7_2-was", rate(equations::livelock(&costs))),
+        Computed::row(
+            "E-110/eq-7_2-meets",
             holds((equations::processed(&costs, crossing) / crossing - 1.0).abs() < 1e-9),
         ),
-        Computed::new("E-112", "Eq 7.3, Q = 1", rate(equations::polling(&costs, 1))),
-        Computed::new("E-112", "Eq 7.3, Q = 8", rate(equations::polling(&costs, 8))),
-        Computed::new(
-            "E-114",
-            "Eq 7.4, second term, 1 ms",
-            rate(equations::timed(&costs, 8, ms(1))),
-        ),
-        Computed::new(
-            "E-114",
-            "Eq 7.4, second term, 2 ms",
-            rate(equations::timed(&costs, 8, ms(2))),
-        ),
-        Computed::new("E-114", "Eq 7.4, Q = 2, 1 ms", rate(equations::timed(&costs, 2, ms(1)))),
-        Computed::new("E-114", "Eq 7.4, Q = 5, 2 ms", rate(equations::timed(&costs, 5, ms(2)))),
-        Computed::new("E-121", "Q / (2 I_max), Q = 12", rate(equations::guarantee(12, period_max))),
-        Computed::new(
-            "E-121",
-            "Eq 7.5 admits 300 and 1200 of 1500",
-            holds(equations::admissible(1500.0, &guarantees)),
-        ),
+        Computed::row("E-112/eq-7_3", rate(equations::polling(&costs, 1))),
+        Computed::row("E-112/eq-7_3-q", rate(equations::polling(&costs, 8))),
+        Computed::row("E-114/eq-7_4", rate(equations::timed(&costs, 8, ms(1)))),
+        Computed::row("E-114/eq-7_4-second", rate(equations::timed(&costs, 8, ms(2)))),
+        Computed::row("E-114/eq-7_4-q", rate(equations::timed(&costs, 2, ms(1)))),
+        Computed::row("E-114/eq-7_4-q-5", rate(equations::timed(&costs, 5, ms(2)))),
+        Computed::row("E-121/q-2", rate(equations::guarantee(12, period_max))),
+        Computed::row("E-121/eq-7_5", holds(equations::admissible(1500.0, &guarantees))),
     ])
 }
 
@@ -193,11 +172,8 @@ const LOSSLESS: f64 = 0.998;
 /// Figs 7.1 and 7.4 to 7.8 (E-96 to E-119).
 pub(super) fn figures(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bench = Bench { setup: setup(setting)?, setting };
-    let mut computed = vec![Computed::new(
-        "E-99",
-        "control commands",
-        Value::Number(control::NAMES.len() as f64, "commands"),
-    )];
+    let mut computed =
+        vec![Computed::row("E-99", Value::Number(control::NAMES.len() as f64, "commands"))];
     // One curve takes a fraction of what all of them do.
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
     if wants(&["E-96", "E-100", "E-108", "E-111"]) {
@@ -236,39 +212,18 @@ fn interrupts(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     };
     let agrees = |(ours, rate): (&f64, &u64)| (ours - by_equation(rate)).abs() < 10.0;
     Ok(vec![
-        Computed::new(
-            "E-96",
-            "throughput falls to nothing with interrupts",
-            Value::Holds(curve.ends_with(&[0.0; 6])),
-        ),
-        Computed::new(
-            "E-108",
-            "curve agrees with Eq 7.2 from 1500 to 5500",
-            Value::Holds(curve.iter().zip(&RATES).skip(1).all(agrees)),
-        ),
-        Computed::new("E-111", "MLFRR, load 1", rate(mlfrr(&load_1))),
-        Computed::new("E-111", "MLFRR, load 1000", rate(mlfrr(bench))),
-        Computed::new("E-111", "livelock beyond", rate(livelock)),
-        Computed::new(
-            "E-111",
-            "livelock beyond, load 1",
+        Computed::row("E-96/throughput", Value::Holds(curve.ends_with(&[0.0; 6]))),
+        Computed::row("E-108", Value::Holds(curve.iter().zip(&RATES).skip(1).all(agrees))),
+        Computed::row("E-111/mlfrr-load", rate(mlfrr(&load_1))),
+        Computed::row("E-111/mlfrr-load-1000", rate(mlfrr(bench))),
+        Computed::row("E-111/livelock-beyond", rate(livelock)),
+        Computed::row(
+            "E-111/livelock-beyond-load",
             rate(last_rate((1500, 5500), |at| load_1.late(at).total() > 0.0)),
         ),
-        Computed::new(
-            "E-111",
-            "early drop: the same MLFRR",
-            Value::Holds((early / mlfrr(bench) - 1.0).abs() < SAME),
-        ),
-        Computed::new(
-            "E-100",
-            "early drop delays livelock",
-            Value::Holds(early_livelock > livelock * (1.0 + SAME)),
-        ),
-        Computed::new(
-            "E-100",
-            "early drop does not prevent livelock",
-            Value::Holds(early_livelock < 5500.0),
-        ),
+        Computed::row("E-111/early-drop", Value::Holds((early / mlfrr(bench) - 1.0).abs() < SAME)),
+        Computed::row("E-100/early-drop", Value::Holds(early_livelock > livelock * (1.0 + SAME))),
+        Computed::row("E-100/early-drop-prevent", Value::Holds(early_livelock < 5500.0)),
     ])
 }
 
@@ -285,26 +240,19 @@ fn ledger(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     let verdict = ledger.verdict.as_ref().map_or("", |verdict| verdict.words.as_str());
     let backoff = ledger.what_ifs.iter().position(|w| w.change.starts_with("adaptive backoff"));
     Ok(vec![
-        Computed::new(
-            "E-96",
-            "share of the CPU in reception at livelock",
-            Value::Number(100.0 * explained.reception, "%"),
-        ),
-        Computed::new(
-            "E-96",
-            "the verdict says livelock by interrupts",
+        Computed::row("E-96/share-cpu", Value::Number(100.0 * explained.reception, "%")),
+        Computed::row(
+            "E-96/verdict-says",
             Value::Holds(verdict.starts_with("Receive livelock: with interrupts")),
         ),
-        Computed::new(
-            "E-96",
-            "the ledger balances",
+        Computed::row(
+            "E-96/ledger-balances",
             Value::Holds(
                 ledger.balance.latency_residual == 0.0 && ledger.balance.packets_residual == 0,
             ),
         ),
-        Computed::new(
+        Computed::row(
             "E-104",
-            "of the thesis' ways backoff helps most",
             Value::Holds(backoff.is_some_and(|at| {
                 let better = ledger.what_ifs[..at].iter().map(|w| w.change.as_str());
                 better
@@ -321,17 +269,12 @@ fn polling(bench: &Bench<'_>) -> Vec<Computed> {
     let rises = curve.windows(2).all(|pair| pair[1] > pair[0] * (1.0 - SAME / 10.0));
     let flat = bench.curve(&OVERLOAD, || Box::new(Polling { quota: 4 }));
     vec![
-        Computed::new("E-113", "lowest, Q = 1", rate(curve[0])),
-        Computed::new("E-113", "highest, Q = 8", rate(curve[7])),
-        Computed::new("E-101", "throughput rises with Q", Value::Holds(rises)),
-        Computed::new(
-            "E-113",
-            "no livelock up to 5500 packets/s",
-            Value::Holds(stable(&flat, SAME)),
-        ),
-        Computed::new(
-            "E-113",
-            "better than Eq 7.3 at Q = 8",
+        Computed::row("E-113/lowest-q", rate(curve[0])),
+        Computed::row("E-113/highest-q", rate(curve[7])),
+        Computed::row("E-101", Value::Holds(rises)),
+        Computed::row("E-113/livelock-up", Value::Holds(stable(&flat, SAME))),
+        Computed::row(
+            "E-113/better-eq",
             Value::Holds(curve[7] > equations::polling(&bench.setup.costs, 8)),
         ),
     ]
@@ -356,20 +299,18 @@ fn timed(bench: &Bench<'_>) -> Vec<Computed> {
     };
     let commands = |value| Value::Number(value, "commands");
     vec![
-        Computed::new("E-115", "1 ms, Q = 1", rate(one[0])),
-        Computed::new("E-115", "1 ms, Q = 2", rate(one[1])),
-        Computed::new(
-            "E-102",
-            "2 ms, Q = 1 to 5: Q / (2 I)",
+        Computed::row("E-115/1-ms", rate(one[0])),
+        Computed::row("E-115/1-ms-q", rate(one[1])),
+        Computed::row(
+            "E-102/2-ms",
             Value::Holds(two[..5].iter().enumerate().all(|at| starved(at, 2e-3))),
         ),
-        Computed::new("E-115", "1 ms: the quota at which it dips", commands(dip(&one, 4, 8))),
-        Computed::new("E-115", "2 ms: the quota at which it dips", commands(dip(&two, 6, 9))),
-        Computed::new("E-115", "1 ms, Q = 8: better than Eq 7.4", Value::Holds(one[7] > 1274.0)),
-        Computed::new("E-115", "2 ms, Q = 8: no worse than Eq 7.4", Value::Holds(two[7] > 1306.0)),
-        Computed::new(
-            "E-102",
-            "no livelock up to 5500 packets/s",
+        Computed::row("E-115/1-ms-quota", commands(dip(&one, 4, 8))),
+        Computed::row("E-115/2-ms", commands(dip(&two, 6, 9))),
+        Computed::row("E-115/1-ms-q-8", Value::Holds(one[7] > 1274.0)),
+        Computed::row("E-115/2-ms-q", Value::Holds(two[7] > 1306.0)),
+        Computed::row(
+            "E-102/livelock-up",
             Value::Holds(stable(
                 &bench.curve(&OVERLOAD, || Box::new(Timed::new(UNIT * 2, 6))),
                 SAME,
@@ -402,41 +343,26 @@ fn adaptive(bench: &Bench<'_>) -> Vec<Computed> {
     let timed_latency = bench.early(Timed::new(UNIT * 2, 8), 100).latency.mean();
     let cold = Bench { setup: without_cache(bench.setup), setting: bench.setting };
     vec![
-        Computed::new("E-116", "stable for Q = 1, 2, 4, 8", Value::Holds(quotas.iter().all(flat))),
-        Computed::new("E-116", "does not starve where timed polling does", Value::Holds(!starves)),
-        Computed::new(
-            "E-103",
-            "answers an idle host's packets sooner than timed polling",
-            Value::Holds(explicit_latency < timed_latency),
-        ),
-        Computed::new("E-117", "backoff 1.5, restore 0.8", rate(best)),
-        Computed::new(
-            "E-117",
-            "highest of all ways",
+        Computed::row("E-116/stable-q", Value::Holds(quotas.iter().all(flat))),
+        Computed::row("E-116/starve-timed", Value::Holds(!starves)),
+        Computed::row("E-103", Value::Holds(explicit_latency < timed_latency)),
+        Computed::row("E-117/backoff-1_5", rate(best)),
+        Computed::row(
+            "E-117/highest-ways",
             Value::Holds(best > explicit_best.max(polled).max(timed)),
         ),
-        Computed::new(
-            "E-117",
-            "not above 1500 without the cache's effect",
-            Value::Holds(cold.backoff(20, (3, 2), (4, 5)) < 1500.0),
-        ),
-        Computed::new(
-            "E-118",
-            "other parameters waste nothing",
+        Computed::row("E-117/above-1500", Value::Holds(cold.backoff(20, (3, 2), (4, 5)) < 1500.0)),
+        Computed::row(
+            "E-118/parameters",
             Value::Holds(others.iter().all(|other| *other > best * (1.0 - SAME))),
         ),
-        Computed::new("E-118", "30 ms, 2.0, 0.9 wastes a little", Value::Number(wasted, "%")),
-        Computed::new(
-            "E-119",
-            "all but interrupts keep their throughput",
+        Computed::row("E-118/30-ms", Value::Number(wasted, "%")),
+        Computed::row(
+            "E-119/interrupts",
             Value::Holds([explicit_best, polled, timed, best].iter().all(|t| *t > 1245.0)),
         ),
-        Computed::new("E-119", "latency of backoff is bounded", Value::Holds(bounded(bench))),
-        Computed::new(
-            "E-119",
-            "a smaller quota has less jitter",
-            Value::Holds(jitter(bench, 2) < jitter(bench, 8)),
-        ),
+        Computed::row("E-119/latency-backoff", Value::Holds(bounded(bench))),
+        Computed::row("E-119/smaller-quota", Value::Holds(jitter(bench, 2) < jitter(bench, 8))),
     ]
 }
 

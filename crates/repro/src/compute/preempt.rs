@@ -130,26 +130,16 @@ fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     // A forwarder reads every fragment's header, and decides where a unit goes once.
     let forwarder = counts.fragments + first;
     Ok(vec![
-        Computed::new(
+        Computed::row(
             "A-167",
-            "interrupted units come together byte for byte",
             holds(whole && counts.units == 2 * u64::from(units) && counts.discarded == 0),
         ),
-        Computed::new(
-            "A-168",
-            "a forwarder has a little more to do for a fragment than for a packet",
+        Computed::row(
+            "A-168/forwarder",
             holds(forwarder > counts.fragments && forwarder <= 2 * counts.fragments),
         ),
-        Computed::new(
-            "A-168",
-            "an end-node is interrupted less often than by packets",
-            holds(counts.units < packets),
-        ),
-        Computed::new(
-            "A-168",
-            "interrupts of an end-node for a unit of 8 KB, beside packets",
-            number(packets as f64 / counts.units as f64, "times"),
-        ),
+        Computed::row("A-168/end-node", holds(counts.units < packets)),
+        Computed::row("A-168/interrupts", number(packets as f64 / counts.units as f64, "times")),
     ])
 }
 
@@ -163,34 +153,19 @@ fn multiplexed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let share = |load: &Load, of: &Load| load.counts.decisions as f64 / of.counts.decisions as f64;
     let enough = whole.units > 1000;
     Ok(vec![
-        Computed::new(
-            "A-170",
-            "decisions beside a cell switch's",
-            number(share(&whole, &cells), "of one"),
-        ),
-        Computed::new(
-            "A-170",
-            "at the same latencies of urgent units",
+        Computed::row("A-170/decisions", number(share(&whole, &cells), "of one")),
+        Computed::row(
+            "A-170/latencies",
             holds(enough && whole.mean() <= 1.1 * cells.mean() && whole.p99() <= 1.1 * cells.p99()),
         ),
-        Computed::new(
-            "A-170",
-            "fewer decisions than a packet switch",
-            holds(share(&whole, &packets) < 1.0),
-        ),
-        Computed::new(
-            "A-170",
-            "shorter latencies of urgent units than a packet switch",
+        Computed::row("A-170/fewer-decisions", holds(share(&whole, &packets) < 1.0)),
+        Computed::row(
+            "A-170/shorter-latencies",
             holds(whole.mean() < packets.mean() && whole.p99() < packets.p99()),
         ),
-        Computed::new(
-            "A-171",
-            "cells of one circuit until a more urgent one: fewer decisions",
-            holds(share(&continues, &cells) < 1.0),
-        ),
-        Computed::new(
-            "A-171",
-            "at the same latencies of urgent units",
+        Computed::row("A-171/cells-circuit", holds(share(&continues, &cells) < 1.0)),
+        Computed::row(
+            "A-171/latencies",
             holds(continues.mean() <= 1.1 * cells.mean() && continues.p99() <= 1.1 * cells.p99()),
         ),
     ])
@@ -244,36 +219,21 @@ fn clumped(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (honest, abused) = (share(Policy::Small, file)?, share(Policy::Small, tiny)?);
     let (by_acks, equal) = (share(Policy::Acknowledgements, tiny)?, share(Policy::Equal, tiny)?);
     Ok(vec![
-        Computed::new(
-            "A-172",
-            "at one priority acknowledgements gather behind large units",
-            holds(fifo > 2.0),
-        ),
-        Computed::new(
-            "A-172",
-            "acknowledgements first: they do not, with pre-emption",
+        Computed::row("A-172/priority-acknowledgements", holds(fifo > 2.0)),
+        Computed::row(
+            "A-172/acknowledgements",
             holds(clump(ways.whole, Policy::Acknowledgements)? < alone),
         ),
-        Computed::new(
-            "A-172",
-            "acknowledgements first: they do not, in packets",
+        Computed::row(
+            "A-172/acknowledgements-first",
             holds(clump(ways.packets, Policy::Acknowledgements)? < alone && in_packets >= 1.0),
         ),
-        Computed::new(
-            "A-172",
-            "small units first: they do not, either",
-            holds(clump(ways.whole, Policy::Small)? < alone),
-        ),
-        Computed::new(
-            "A-172",
-            "small units first: who sends tiny units gets preferential treatment",
+        Computed::row("A-172/small-units", holds(clump(ways.whole, Policy::Small)? < alone)),
+        Computed::row(
+            "A-172/small-units-first",
             holds(abused > 0.9 && (honest - 0.5).abs() < 0.05),
         ),
-        Computed::new(
-            "A-172",
-            "and does not where acknowledgements go first",
-            holds(by_acks < 0.6 && equal < 0.6),
-        ),
+        Computed::row("A-172/acknowledgements-go", holds(by_acks < 0.6 && equal < 0.6)),
     ])
 }
 

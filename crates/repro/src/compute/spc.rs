@@ -200,19 +200,15 @@ fn bus(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error> {
     let offered: u64 = constants.get("offered_most")?;
     Ok(vec![
         // A cost per byte is a whole number of femtoseconds.
-        Computed::new(
-            "D-10",
-            "memory of SPC 2 beside the SPC's",
-            Value::Number((times * 1e6).round() / 1e6, "times"),
-        ),
-        Computed::new("D-12", "peak of the PCI bus", Value::Number(peak, "Gbit/s")),
-        Computed::new("D-68", "buffer", constants.get::<Bytes>("buffer")?),
-        Computed::new("D-107", "packets offered at most", kpps(offered as f64)),
-        Computed::new("D-114", "operations on the bus", number(options.operations(), "operations")),
-        Computed::new("D-114", "cycles of a packet without waiting", number(own, "cycles")),
-        Computed::new("D-114", "cycles of a packet", number(all, "cycles")),
-        Computed::new("D-114", "time on the bus", time),
-        Computed::new("D-115", "time of a packet", time + software),
+        Computed::row("D-10", Value::Number((times * 1e6).round() / 1e6, "times")),
+        Computed::row("D-12", Value::Number(peak, "Gbit/s")),
+        Computed::row("D-68", constants.get::<Bytes>("buffer")?),
+        Computed::row("D-107", kpps(offered as f64)),
+        Computed::row("D-114/operations", number(options.operations(), "operations")),
+        Computed::row("D-114/cycles-packet", number(own, "cycles")),
+        Computed::row("D-114/cycles-packet-2", number(all, "cycles")),
+        Computed::row("D-114/time-bus", time),
+        Computed::row("D-115", time + software),
     ])
 }
 
@@ -235,10 +231,9 @@ fn ladder(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let mut computed: Vec<Computed> =
         steps.map(|(item, &rate)| Computed::new("D-108", item, kpps(rate))).collect();
     computed.extend([
-        Computed::new("D-108", "starts at slope one", Value::Holds(all_of_80 > 1.0 - SAME)),
-        Computed::new(
-            "D-108",
-            "each component costs",
+        Computed::row("D-108/starts-slope", Value::Holds(all_of_80 > 1.0 - SAME)),
+        Computed::row(
+            "D-108/component",
             Value::Holds(rates.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
         ),
     ]);
@@ -253,16 +248,12 @@ fn second(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let most = bench.second.most(small)?;
     let gain = bench.second.most(longest)? / bench.card.most(longest)?;
     Ok(vec![
-        Computed::new(
-            "D-109",
-            "a repaired card without FIPL and distributed queueing",
-            kpps(repaired.most(small)?),
-        ),
-        Computed::new("D-109", "SPC 2 with complete processing", kpps(most)),
-        Computed::new("D-109", "SPC 2 at its maximum", kpps(most)),
-        Computed::new("D-109", "SPC 2 at its maximum in bits", mbit(most, small)),
-        Computed::new("D-109", "SPC 2: time of a packet", Duration::from_secs_f64(1.0 / most)),
-        Computed::new("D-109", "SPC 2 with larger packets", Value::Number(gain, "times")),
+        Computed::row("D-109/repaired-card", kpps(repaired.most(small)?)),
+        Computed::row("D-109/spc-2", kpps(most)),
+        Computed::row("D-109/spc-2-maximum", kpps(most)),
+        Computed::row("D-109/spc-2-maximum-bits", mbit(most, small)),
+        Computed::row("D-109/spc-2-time", Duration::from_secs_f64(1.0 / most)),
+        Computed::row("D-109/spc-2-larger", Value::Number(gain, "times")),
     ])
 }
 
@@ -279,22 +270,13 @@ fn overload(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error
     let balance = &flooded.balance;
     let balances = balance.latency_residual == 0.0 && balance.packets_residual == 0;
     Ok(vec![
-        Computed::new(
-            "D-69",
-            "no packet of one cell is lost once it was received",
-            Value::Holds(refused),
-        ),
-        Computed::new(
-            "D-110",
-            "share of the highest rate that remains at 900 kpps",
-            Value::Number(100.0 * remains, "%"),
-        ),
-        Computed::new(
-            "D-110",
-            "the output port forwards more",
+        Computed::row("D-69", Value::Holds(refused)),
+        Computed::row("D-110/share-highest", Value::Number(100.0 * remains, "%")),
+        Computed::row(
+            "D-110/output-port",
             Value::Holds(output.most(small)? > highest * (1.0 + SAME)),
         ),
-        Computed::new("D-116", "the ledger balances", Value::Holds(balances)),
+        Computed::row("D-116/ledger-balances", Value::Holds(balances)),
     ])
 }
 
@@ -325,39 +307,21 @@ fn by_size(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let number = |value, unit| Value::Number(value, unit);
     let plain = card.without_swap();
     Ok(vec![
-        Computed::new(
-            "D-09",
-            "crossings of PCI by a packet",
-            number(crossings(card, "pci")?, "crossings"),
-        ),
-        Computed::new(
-            "D-70",
-            "crossings of memory by a packet",
-            number(crossings(card, "memory")?, "crossings"),
-        ),
-        Computed::new(
-            "D-70",
-            "crossings of memory without word swap",
-            number(crossings(&plain, "memory")?, "crossings"),
-        ),
-        Computed::new("D-111", "slope one, a knee, and flat", Value::Holds(shaped)),
-        Computed::new(
-            "D-111",
-            "saturation comes earlier for larger packets",
+        Computed::row("D-09", number(crossings(card, "pci")?, "crossings")),
+        Computed::row("D-70/crossings", number(crossings(card, "memory")?, "crossings")),
+        Computed::row("D-70/crossings-memory", number(crossings(&plain, "memory")?, "crossings")),
+        Computed::row("D-111/slope-knee", Value::Holds(shaped)),
+        Computed::row(
+            "D-111/saturation",
             Value::Holds(highest.windows(2).all(|pair| pair[1].1 < pair[0].1)),
         ),
-        Computed::new("D-111", "1500 bytes: collapses around 50 kpps", Value::Holds(collapses)),
-        Computed::new(
+        Computed::row("D-111/1500-bytes", Value::Holds(collapses)),
+        Computed::row(
             "D-112",
-            "throughput rises with the size",
             Value::Holds(highest.windows(2).all(|pair| bits(&pair[1]) > bits(&pair[0]))),
         ),
-        Computed::new("D-113", "highest throughput", mbit(card.most(longest)?, longest)),
-        Computed::new(
-            "D-113",
-            "highest throughput without word swap",
-            mbit(plain.most(longest)?, longest),
-        ),
+        Computed::row("D-113/highest-throughput", mbit(card.most(longest)?, longest)),
+        Computed::row("D-113/highest-throughput-word", mbit(plain.most(longest)?, longest)),
     ])
 }
 
@@ -390,16 +354,11 @@ fn limits(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let (bus_large, memory_large) = gains(longest)?;
     let by_memory = distance(bench.second.most(bench.small)?) < distance(by_clock);
     Ok(vec![
-        Computed::new(
-            "D-116",
-            "PCI and memory limit small packets",
-            Value::Holds(bus_small > SAME && memory_small > SAME),
-        ),
-        Computed::new(
-            "D-116",
-            "memory limits large packets",
+        Computed::row("D-116/pci-memory", Value::Holds(bus_small > SAME && memory_small > SAME)),
+        Computed::row(
+            "D-116/memory-limits",
             Value::Holds(memory_large > SAME && memory_large > bus_large),
         ),
-        Computed::new("D-116", "the processor's clock does not limit", Value::Holds(by_memory)),
+        Computed::row("D-116/processor", Value::Holds(by_memory)),
     ])
 }

@@ -198,31 +198,20 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let copies = measured.counted[0] / (most as f64 / f64::from(2_u32.pow(CIRCUITS)));
     let banks = REGIONS * BANKS_A_REGION;
     Ok(vec![
-        Computed::new("D-106", "copies of a cell", number(copies.round(), "copies")),
-        Computed::new(
-            "D-106",
-            "packets a second by the sender's counter",
-            number(measured.counted[0] / 1e3, "kpps"),
-        ),
+        Computed::row("D-106/copies-cell", number(copies.round(), "copies")),
+        Computed::row("D-106/packets-second", number(measured.counted[0] / 1e3, "kpps")),
+        holds("D-106/counters-cell", measured.counted.iter().zip(&measured.real).all(near)),
+        holds("D-106/cells-two", interleaves(core)?),
         holds(
-            "D-106",
-            "counters and cell clock tell what was sent and forwarded",
-            measured.counted.iter().zip(&measured.real).all(near),
-        ),
-        holds("D-106", "cells of two packets come to lie between each other", interleaves(core)?),
-        holds(
-            "D-14",
-            "plain packets pass an FPX at the highest rate that was offered",
+            "D-14/plain-packets",
             few[0] > 1.0 - SAME && many[0] > 1.0 - SAME && alone < 0.2 * most as f64,
         ),
-        holds("D-14", "one in ten goes to the card and is forwarded", few[1] > 1.0 - SAME),
-        Computed::new("D-14", "the card's rate with packets that come classified", {
-            number(many[2] / 1e3, "kpps")
-        }),
-        Computed::new("D-15", "ports of the NID", number(NidPort::ALL.len() as f64, "ports")),
-        holds("D-15", "each reaches each", reach),
-        holds("D-15", "a table belongs to its port", own),
-        holds("D-15", "a module is loaded without touching another flow", undisturbed),
-        Computed::new("D-16", "banks of memory", number(banks as f64, "banks")),
+        holds("D-14/ten-goes", few[1] > 1.0 - SAME),
+        Computed::row("D-14/card-rate", { number(many[2] / 1e3, "kpps") }),
+        Computed::row("D-15/ports-nid", number(NidPort::ALL.len() as f64, "ports")),
+        holds("D-15/reaches", reach),
+        holds("D-15/table-belongs", own),
+        holds("D-15/module-loaded", undisturbed),
+        Computed::row("D-16", number(banks as f64, "banks")),
     ])
 }

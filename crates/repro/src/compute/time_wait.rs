@@ -131,19 +131,19 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let [none, closes, shift, negotiate, free, alpha] = found[..] else {
         unreachable!("a result for each case")
     };
-    let holds = |id, item: &str, is: bool| Computed::new(id, item, Value::Holds(is));
+    let holds = |row: &str, is: bool| Computed::row(row, Value::Holds(is));
     let percent =
         |id, item: &str, value: f64| Computed::new(id, item, Value::Number(100.0 * value, "%"));
     let few = case.clients;
     let settled = none.rate * linger.as_secs_f64();
     let near = (none.server as f64 / settled - 1.0).abs() < 0.05;
     let mut rows = vec![
-        holds("N-72", "state accumulates at the server, not at clients", near && none.clients == 0),
-        holds("N-72", "fewer connections a second", none.rate < free.rate),
+        holds("N-72/state-accumulates", near && none.clients == 0),
+        holds("N-72/fewer-connections", none.rate < free.rate),
         percent("N-72", "connections lost to the state", 1.0 - none.rate / free.rate),
-        holds("N-73", "TCP shift above the HTTP modification", shift.rate > closes.rate),
-        holds("N-73", "TCP negotiation above the HTTP modification", negotiate.rate > closes.rate),
-        holds("N-73", "HTTP modification above none", closes.rate > none.rate),
+        holds("N-73/tcp-shift", shift.rate > closes.rate),
+        holds("N-73/tcp-negotiation", negotiate.rate > closes.rate),
+        holds("N-73/http-modification", closes.rate > none.rate),
         percent("N-73", "HTTP modification: more connections", closes.rate / none.rate - 1.0),
     ];
     for (item, found) in [
@@ -153,18 +153,14 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ] {
         // A reset may still be on its way to each client's last connection.
         let reduced = found.server <= few && found.clients > few;
-        rows.push(holds("N-73", item, reduced));
+        rows.push(Computed::new("N-73", item, Value::Holds(reduced)));
     }
     for (item, found) in [("Apache's patch", closes), ("SunOS TCP's shift patch", shift)] {
         let item = format!("{item}: connections that fail");
         let value = Value::Number(found.failed as f64, "connections");
         rows.push(Computed::new("N-74", item, value));
     }
-    rows.push(holds(
-        "N-75",
-        "SPARC with TCP changed serves what the Alpha did without",
-        shift.rate >= alpha.rate,
-    ));
+    rows.push(holds("N-75", shift.rate >= alpha.rate));
     rows.retain(|row| setting.wants(&row.id));
     Ok(rows)
 }

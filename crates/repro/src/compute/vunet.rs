@@ -42,12 +42,12 @@ pub(super) fn counters(outcome: &Outcome, part: &str, counter: &str) -> Vec<u64>
     found.filter(|(name, _)| *name == counter).map(|&(_, value)| value).collect()
 }
 
-pub(super) fn holds(id: &'static str, item: &str, holds: bool) -> Computed {
-    Computed::new(id, item, Value::Holds(holds))
+pub(super) fn holds(row: &str, holds: bool) -> Computed {
+    Computed::row(row, Value::Holds(holds))
 }
 
-fn count(id: &'static str, item: &str, number: usize, unit: &'static str) -> Computed {
-    Computed::new(id, item, Value::Number(number as f64, unit))
+fn count(row: &str, number: usize, unit: &'static str) -> Computed {
+    Computed::row(row, Value::Number(number as f64, unit))
 }
 
 /// the deployment's file, counted and run.
@@ -114,18 +114,14 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     // What waits behind the cell that is being sent.
     let shaped = cameras.iter().all(|&most| most <= 28) && wide.iter().any(|&most| most > 28);
     let mut rows = vec![
-        count("A-01", "switches", of(SWITCH.name), "switches"),
-        count("A-01", "video appliances", group("board"), "appliances"),
-        count("A-01", "hosts", group("host"), "hosts"),
-        holds("A-01", "every viewer sees whole frames of its camera", seen),
-        holds("A-89", "a viewer across the wide area needs no modification", as_many),
-        holds(
-            "A-90",
-            "signalling in band crosses a network signalled out of band",
-            across.len() == 2 && across.iter().all(|&place| peers[place] == 1),
-        ),
-        count("A-118", "ports that need ATM functions", mapped.count(), "ports"),
-        holds("A-121", "a camera shapes its traffic as the viewer says", shaped),
+        count("A-01/switches", of(SWITCH.name), "switches"),
+        count("A-01/video-appliances", group("board"), "appliances"),
+        count("A-01/hosts", group("host"), "hosts"),
+        holds("A-01/viewer-sees", seen),
+        holds("A-89", as_many),
+        holds("A-90", across.len() == 2 && across.iter().all(|&place| peers[place] == 1)),
+        count("A-118/ports-need", mapped.count(), "ports"),
+        holds("A-121", shaped),
     ];
     rows.extend(discovered(&network, &page)?);
     Ok(rows)
@@ -160,8 +156,8 @@ fn discovered(
     let mut file = SharedFile::new(0, Block::of(0, 1).map_err(failed)?);
     let map = discover(&mut site, 11, &mut file).map_err(failed)?;
     Ok(vec![
-        count("A-72", "switches that a daemon finds", map.switches.len(), "switches"),
-        count("A-72", "appliances and hosts that it finds", map.clients().len(), "clients"),
+        count("A-72/switches-daemon", map.switches.len(), "switches"),
+        count("A-72/appliances", map.clients().len(), "clients"),
     ])
 }
 
@@ -203,14 +199,14 @@ fn switch(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let one_way = saturated(6, rate, CELLS, false);
     let both_ways = saturated(6, rate, CELLS, true);
     Ok(vec![
-        count("A-14", "words of 32 bits in a cell", words(32), "words"),
-        holds("A-18", "hosts get what an ideal exchange would give them", ideal(constants)?),
-        holds("A-19", "cells of one port stay in order through the crossbar", in_order(setting)?),
-        holds("A-22", "sending does not slow receiving", both_ways == one_way),
-        count("A-23", "words of 64 bits in a cell", words(64), "words"),
-        Computed::new("A-24", "capacity of four ports", capacity(4, rate)),
-        Computed::new("A-24", "capacity of six ports", capacity(6, rate)),
-        Computed::new("A-24", "capacity of six ports at 1.5 Gbit/s", capacity(6, fast)),
+        count("A-14", words(32), "words"),
+        holds("A-18", ideal(constants)?),
+        holds("A-19", in_order(setting)?),
+        holds("A-22", both_ways == one_way),
+        count("A-23", words(64), "words"),
+        Computed::row("A-24/capacity-four", capacity(4, rate)),
+        Computed::row("A-24/capacity-six", capacity(6, rate)),
+        Computed::row("A-24/capacity-six-ports", capacity(6, fast)),
     ])
 }
 
@@ -320,20 +316,12 @@ fn tables(seed: u64) -> Vec<Computed> {
         same_check &= sent.to_atm().is_intact();
     }
     vec![
-        Computed::new(
-            "A-27",
-            "channels that a table maps",
-            Value::Number(mapped as f64 / 1024.0, "K channels"),
-        ),
-        holds("A-27", "all other bits stay", others_stay),
-        holds("A-28", "a damaged header is not noticed by any hop", unnoticed),
-        holds(
-            "A-28",
-            "the error control that the source computed is right at the far end",
-            same_check,
-        ),
-        holds("A-29", "entries written in band are read back", read),
-        holds("A-119", "cells change once at the boundary and come out as they were", boundary),
+        Computed::row("A-27/channels-table", Value::Number(mapped as f64 / 1024.0, "K channels")),
+        holds("A-27/bits-stay", others_stay),
+        holds("A-28/damaged-header", unnoticed),
+        holds("A-28/error-control", same_check),
+        holds("A-29", read),
+        holds("A-119", boundary),
     ]
 }
 
@@ -382,10 +370,10 @@ fn signalling(seed: u64) -> Result<Vec<Computed>, Error> {
             && cell.payload() == data.payload()
     });
     Ok(vec![
-        holds("A-17", "a switch changes nothing of a cell", by_port),
-        holds("A-25", "a relay copies cells and maps their channels", mapped),
-        holds("A-69", "a connection is open without waiting for any answer", arrived.is_some()),
-        count("A-70", "channels that two applications had at once", collisions(seed)?, "channels"),
+        holds("A-17", by_port),
+        holds("A-25", mapped),
+        holds("A-69", arrived.is_some()),
+        count("A-70", collisions(seed)?, "channels"),
     ])
 }
 

@@ -115,11 +115,11 @@ fn installed(topology: &Topology) -> Vec<Computed> {
     let longest = topology.cables().iter().map(|cable| cable.metres).max().unwrap_or(0);
     let feet = longest as f64 / METRES_PER_FOOT;
     vec![
-        Computed::new("N-46", "offices", count(hosts("office") + hosts("outlet"), "offices")),
-        Computed::new("N-46", "switches in the ceiling", count(ceiling, "switches")),
-        Computed::new("N-46", "office workstations", count(hosts("office"), "hosts")),
-        Computed::new("N-46", "lab workstations", count(hosts("lab"), "hosts")),
-        Computed::new("N-49", "longest cable", Value::Number(feet, "ft")),
+        Computed::row("N-46/offices", count(hosts("office") + hosts("outlet"), "offices")),
+        Computed::row("N-46/switches-ceiling", count(ceiling, "switches")),
+        Computed::row("N-46/office-workstations", count(hosts("office"), "hosts")),
+        Computed::row("N-46/lab-workstations", count(hosts("lab"), "hosts")),
+        Computed::row("N-49", Value::Number(feet, "ft")),
     ]
 }
 
@@ -148,9 +148,9 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
         && all_to_all(topology, &routes(Manner::UpDown), options, large, 1).is_ok();
     let unsafe_ones = cycle(&routes(Manner::Shortest)).is_some() && circle.is_err();
     Ok(vec![
-        Computed::new("N-41", "one flow of large packets", Value::Number(goodput, "Mbit/s")),
-        Computed::new("N-41", "routes up and then down cannot deadlock", holds(safe)),
-        Computed::new("N-41", "routes of the fewest hops can", holds(unsafe_ones)),
+        Computed::row("N-41/flow-large", Value::Number(goodput, "Mbit/s")),
+        Computed::row("N-41/routes-up", holds(safe)),
+        Computed::row("N-41/routes-fewest", holds(unsafe_ones)),
     ])
 }
 
@@ -187,19 +187,11 @@ fn failures(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
     });
     let safe = left.iter().all(|left| !left.deadlock);
     Ok(vec![
-        Computed::new("N-47", "pairs that no failure of a link or port inside parts", holds(whole)),
-        Computed::new("N-47", "a failed switch parts nobody else", holds(dual)),
-        Computed::new("N-47", "routes around every failure cannot deadlock", holds(safe)),
-        Computed::new(
-            "N-48",
-            "with the Ethernet every single failure is survived",
-            holds(survived),
-        ),
-        Computed::new(
-            "N-48",
-            "it is noticed within the bound of the probes",
-            holds(noticed && bound == by_hand),
-        ),
+        Computed::row("N-47/pairs-failure", holds(whole)),
+        Computed::row("N-47/failed-switch", holds(dual)),
+        Computed::row("N-47/routes-around", holds(safe)),
+        Computed::row("N-48/ethernet-single", holds(survived)),
+        Computed::row("N-48/noticed-within", holds(noticed && bound == by_hand)),
     ])
 }
 
@@ -231,12 +223,8 @@ fn lock_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         first.is_ok() && second.is_ok() && arrived
     };
     Ok(vec![
-        Computed::new("N-52", "a host that is switched off locks up others", holds(!arrives(None))),
-        Computed::new(
-            "N-52",
-            "throwing away what stands frees them",
-            holds(arrives(Some(timeout))),
-        ),
+        Computed::row("N-52/host-switched", holds(!arrives(None))),
+        Computed::row("N-52/throwing-away", holds(arrives(Some(timeout)))),
     ])
 }
 
@@ -253,16 +241,8 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         came[0].bytes as f64 / came[1].bytes as f64
     };
     Ok(vec![
-        Computed::new(
-            "N-63",
-            "goodput of large packets to that of small ones, on one channel",
-            Value::Number(share(large, small), "times"),
-        ),
-        Computed::new(
-            "N-63",
-            "equal lengths share equally",
-            holds((share(large, large) - 1.0).abs() < 0.02),
-        ),
+        Computed::row("N-63/goodput-large", Value::Number(share(large, small), "times")),
+        Computed::row("N-63/equal-lengths", holds((share(large, large) - 1.0).abs() < 0.02)),
     ])
 }
 
@@ -301,8 +281,8 @@ fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         broken &= !near(&shares(&lens)[..3]);
     }
     Ok(vec![
-        Computed::new("N-66", "packet lengths give senders the shares agreed upon", holds(kept)),
-        Computed::new("N-66", "one sender that was not asked takes them away", holds(broken)),
+        Computed::row("N-66/packet-lengths", holds(kept)),
+        Computed::row("N-66/sender-was", holds(broken)),
     ])
 }
 
@@ -345,8 +325,8 @@ fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, E
         broken += usize::from(!all(paced(topology, &routes, options, &flows, greedy)));
     }
     Ok(vec![
-        Computed::new("N-77", "booked rates arrive although paths meet", holds(kept && met > 20)),
-        Computed::new("N-77", "a sender that keeps to no rate can break them", holds(broken > 0)),
+        Computed::row("N-77/booked-rates", holds(kept && met > 20)),
+        Computed::row("N-77/sender-keeps", holds(broken > 0)),
     ])
 }
 
@@ -425,17 +405,9 @@ fn reserved(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         crossing |= admitted && all && cross_a_switch(&topology, &paths);
     }
     Ok(vec![
-        Computed::new(
-            "N-64",
-            "reserved paths that meet break the guarantee",
-            holds(broken && met > 20),
-        ),
-        Computed::new("N-64", "reserved paths that do not meet keep it", holds(kept && apart > 20)),
-        Computed::new(
-            "N-64",
-            "paths that cross one switch by different ports keep it, too",
-            holds(crossing),
-        ),
+        Computed::row("N-64/reserved-paths", holds(broken && met > 20)),
+        Computed::row("N-64/reserved-paths-meet", holds(kept && apart > 20)),
+        Computed::row("N-64/paths-cross", holds(crossing)),
     ])
 }
 
@@ -500,17 +472,9 @@ fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Er
     let hops: Vec<Flow> = (0..4).map(|host| (host, host + 4, large)).collect();
     let single = saturate(&hub, &by_hub, options, &hops, length).iter().all(|came| came.kept);
     Ok(vec![
-        Computed::new("N-65", "a network for each call keeps the guarantee", holds(kept)),
-        Computed::new(
-            "N-65",
-            "one network has no room for a call of every workstation",
-            holds(networks.len() > 1 && calls.len() == 24),
-        ),
-        Computed::new(
-            "N-65",
-            "single hops between host routers keep it without reserved paths",
-            holds(single),
-        ),
+        Computed::row("N-65/network-call", holds(kept)),
+        Computed::row("N-65/network-room", holds(networks.len() > 1 && calls.len() == 24)),
+        Computed::row("N-65/single-hops", holds(single)),
     ])
 }
 
@@ -537,7 +501,7 @@ fn copies(setting: &Setting<'_>) -> Vec<Computed> {
         });
     }
     vec![
-        Computed::new("N-76", "multicast takes the fewest possible steps", holds(fewest)),
-        Computed::new("N-76", "its messages do not meet in a multistage network", holds(apart)),
+        Computed::row("N-76/multicast", holds(fewest)),
+        Computed::row("N-76/messages-meet", holds(apart)),
     ]
 }

@@ -30,12 +30,11 @@ fn registers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let counts = board.counts();
     let accesses = |count: u64, unit| Value::Number(count as f64, unit);
     Ok(vec![
-        row("A-34", "reads of one address for a cell", accesses(counts.words_read, "reads")),
-        row("A-34", "words written for a cell", accesses(counts.words_written, "writes")),
-        row("A-34", "control signals between them", accesses(counts.controls, "writes")),
+        row("A-34/reads-address", accesses(counts.words_read, "reads")),
+        row("A-34/words-written", accesses(counts.words_written, "writes")),
+        row("A-34/control-signals", accesses(counts.controls, "writes")),
         holds(
-            "A-34",
-            "cells come and go whole by the registers",
+            "A-34/cells-come",
             came == Some(cell) && board.leave() == Some(cell) && board.leave().is_none(),
         ),
     ])
@@ -73,23 +72,13 @@ fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     });
     let counts = shared.counts();
     Ok(vec![
-        row("A-36", "bytes of each FIFO", Value::Number(FIFO as f64, "B")),
-        row("A-36", "most bytes in a FIFO", Value::Number(counts.fifo_most as f64, "B")),
-        row("A-36", "to memory, a cell at a time", mbit(received)),
-        row("A-36", "from memory, a cell at a time", mbit(sent)),
-        holds(
-            "A-36",
-            "reception has priority over transmission",
-            first > 0.99 * received && second < 0.01 * sent,
-        ),
-        holds(
-            "A-36",
-            "transmission takes what reception leaves",
-            counts.lost == 0 && counts.sent > counts.received / 2,
-        ),
-        holds("A-36", "bursts of several cells carry more", longer > 1.5 * received),
-        row("A-37", "cells an interval of the counter", {
-            Value::Number(paced * pace.as_secs_f64(), "cells")
-        }),
+        row("A-36/bytes-fifo", Value::Number(FIFO as f64, "B")),
+        row("A-36/most-bytes", Value::Number(counts.fifo_most as f64, "B")),
+        row("A-36/memory-cell", mbit(received)),
+        row("A-36/memory-cell-time", mbit(sent)),
+        holds("A-36/reception", first > 0.99 * received && second < 0.01 * sent),
+        holds("A-36/transmission", counts.lost == 0 && counts.sent > counts.received / 2),
+        holds("A-36/bursts-several", longer > 1.5 * received),
+        row("A-37", { Value::Number(paced * pace.as_secs_f64(), "cells") }),
     ])
 }

@@ -89,7 +89,7 @@ impl Host {
 pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
     let count = Model::TABLE_2.len() as f64;
-    let mut computed = vec![row("A-97", "interface models", Value::Number(count, "models"))];
+    let mut computed = vec![row("A-97", Value::Number(count, "models"))];
     // What a cell takes of the bus where it is programmed.
     let words = |direction, word| {
         let cell = program(Model::Bus, false, direction);
@@ -99,22 +99,30 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
         words(Direction::Receive, Operation::BusRead),
         words(Direction::Transmit, Operation::BusWrite),
     );
-    computed.push(row("A-33", "reads for a received cell", Value::Number(reads, "reads")));
-    computed.push(row("A-33", "writes for a sent cell", Value::Number(writes, "writes")));
+    computed.push(row("A-33/reads-received", Value::Number(reads, "reads")));
+    computed.push(row("A-33/writes-sent", Value::Number(writes, "writes")));
     for (id, swapped) in [("A-98", true), ("A-99", false)] {
         for host in &hosts {
             for (way, direction) in DIRECTIONS {
                 let rates = host.rates(swapped, direction);
                 computed.extend(rates.iter().map(|(model, rate)| {
-                    row(id, &format!("{} {way} {model}", host.name), (*rate).into())
+                    Computed::new(id, format!("{} {way} {model}", host.name), *rate)
                 }));
                 let falls = [3, 2, 1, 4, 0].windows(2).all(|w| rates[w[0]].1 > rates[w[1]].1);
-                computed.push(holds(id, &format!("{} {way}: ranking", host.name), falls));
+                computed.push(Computed::new(
+                    id,
+                    format!("{} {way}: ranking", host.name),
+                    Value::Holds(falls),
+                ));
             }
         }
         let vup = |host: &Host| host.rate(Model::Bus, swapped, Direction::Receive);
         let slower = vup(&hosts[1]) < vup(&hosts[0]);
-        computed.push(holds(id, "programmed reception is slower on the faster host", slower));
+        computed.push(Computed::new(
+            id,
+            "programmed reception is slower on the faster host",
+            Value::Holds(slower),
+        ));
     }
     computed.extend(plug_points(&hosts));
     computed.extend(table_5(setting, &hosts[1])?);
@@ -136,7 +144,11 @@ fn plug_points(hosts: &[Host]) -> Vec<Computed> {
                 let rates = PLUG_POINTS.map(|(_, model)| host.rate(model, false, direction));
                 rates.windows(2).all(|pair| pair[0] < pair[1])
             });
-            holds("A-32", &format!("{way}: faster the nearer it is to the processor"), rises)
+            Computed::new(
+                "A-32",
+                format!("{way}: faster the nearer it is to the processor"),
+                Value::Holds(rises),
+            )
         })
         .into()
 }
@@ -194,12 +206,12 @@ fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> 
     let faster =
         |direction| [false, true].map(|swapped| magnitudes(direction, swapped)) == [1.0; 2];
     Ok(vec![
-        row("A-39", "clock of its processor", Value::Number(clock, "MHz")),
-        holds("A-39", "none of its words cross the bus", off_the_bus),
-        holds("A-39", "receives an order of magnitude faster than programmed", faster(Receive)),
-        holds("A-39", "sends an order of magnitude faster than programmed", faster(Transmit)),
-        row("A-40", "cells from network to network by its registers", through.into()),
-        holds("A-40", "more than a link carries", through > link),
+        row("A-39/clock-processor", Value::Number(clock, "MHz")),
+        holds("A-39/none-words", off_the_bus),
+        holds("A-39/receives-order", faster(Receive)),
+        holds("A-39/sends-order", faster(Transmit)),
+        row("A-40/cells-network", through.into()),
+        holds("A-40/link-carries", through > link),
     ])
 }
 
@@ -227,12 +239,12 @@ fn table_5(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
         };
         let paths = [("IO1", Model::Bus), ("IO3", Model::Memory), ("REG1", Model::Registers)];
         computed.extend(paths.map(|(path, model)| {
-            row("A-100", &format!("predicted, {way} {path}"), rate(model).into())
+            Computed::new("A-100", format!("predicted, {way} {path}"), rate(model))
         }));
         let models = [("Vup1", Model::Bus), ("DMA1", Model::Memory), ("Cop4", Model::Registers)];
         computed.extend(models.map(|(name, model)| {
             let rate = host.rate(model, false, direction);
-            row("A-100", &format!("observed, {way} {name}"), rate.into())
+            Computed::new("A-100", format!("observed, {way} {name}"), rate)
         }));
     }
     Ok(computed)
@@ -252,16 +264,11 @@ fn corrected(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error>
     let off = |rate: Rate| (rate.as_bits() as f64 / observed.as_bits() as f64 - 1.0).abs();
     let reads = measured.most();
     Ok(vec![
-        row("A-101", "reception with 8 cycles for a read", assumed.rate().into()),
-        row("A-101", "reception with 14 cycles for a read", measured.rate().into()),
+        row("A-101/reception", assumed.rate().into()),
+        row("A-101/reception-14", measured.rate().into()),
+        holds("A-101/corrected", off(measured.rate()) < off(assumed.rate())),
         holds(
-            "A-101",
-            "the corrected prediction is nearer to what was observed",
-            off(measured.rate()) < off(assumed.rate()),
-        ),
-        holds(
-            "A-101",
-            "bus reads take most of a cell's time",
+            "A-101/bus-reads",
             reads.is_some_and(|(most, share)| most == Operation::BusRead && share > 0.5),
         ),
     ])
@@ -282,18 +289,10 @@ fn bounds(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     // Packet-sized transfers ask for the bus less often than cell-sized ones.
     let (cell, packet) = (to.as_bits() as f64, bus.rate(PACKET, Way::ToMemory).as_bits() as f64);
     Ok(vec![
-        holds(
-            "A-44",
-            "transfers of packets cost less arbitration than of cells",
-            packet > 1.2 * cell,
-        ),
-        row("A-102", "Osiris, to memory", to.into()),
-        row("A-102", "Osiris, from memory", from.into()),
-        holds(
-            "A-102",
-            "memory, not the path to it, bounds reception",
-            memory(Direction::Receive) < to,
-        ),
-        holds("A-102", "and transmission", memory(Direction::Transmit) < from),
+        holds("A-44", packet > 1.2 * cell),
+        row("A-102/osiris-memory", to.into()),
+        row("A-102/osiris-memory-2", from.into()),
+        holds("A-102/memory-path", memory(Direction::Receive) < to),
+        holds("A-102/transmission", memory(Direction::Transmit) < from),
     ])
 }

@@ -93,17 +93,13 @@ impl Router {
 
 pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let router = Router::read(setting)?;
-    let mut computed = vec![row("A-139", "peak", router.florb.peak().into())];
+    let mut computed = vec![row("A-139/peak", router.florb.peak().into())];
     let mut card = Card::new(router.florb);
     card.fill(0, 1993);
     let wrapped = card.step(Strobes { read: 1, write: 0b11 });
     let both = (card.drain(0), card.drain(1)) == (Some(1993), Some(1993));
     let one_instruction = wrapped == Ok(Some(1993)) && both && card.instructions == 1;
-    computed.push(holds(
-        "A-139",
-        "read, written and wrapped back in one instruction",
-        one_instruction,
-    ));
+    computed.push(holds("A-139/read-written", one_instruction));
     computed.extend(back_to_back(setting)?);
     computed.extend(between_ports(setting, &router)?);
     computed.extend(wide_area(setting)?);
@@ -120,14 +116,10 @@ fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let card = ledger.resources.iter().find(|resource| resource.name == "receiver.florb");
     let busy = card.map_or(0.0, |card| 100.0 * card.busy);
     Ok(vec![
-        row("A-140", "back to back under OSF/1", mbit(goodput(&ledger))),
-        row("A-140", "FLORB's processor", Value::Number(busy, "%")),
-        holds("A-140", "the host's protocols limit", limit(&alone) == "receiver.cpu"),
-        holds(
-            "A-141",
-            "without hardware it is hardly faster",
-            goodput(&null) < 1.05 * goodput(&ledger),
-        ),
+        row("A-140/back-back", mbit(goodput(&ledger))),
+        row("A-140/florb-processor", Value::Number(busy, "%")),
+        holds("A-140/host-protocols", limit(&alone) == "receiver.cpu"),
+        holds("A-141", goodput(&null) < 1.05 * goodput(&ledger)),
     ])
 }
 
@@ -147,17 +139,13 @@ fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>
     let never =
         sweep.iter().all(|account| florb(account) < 0.95 && !account.limit().starts_with("FLORB"));
     Ok(vec![
-        row("A-142", "router, mix of traffic", mbit(mixed.rate)),
-        row("A-142", "the same if TURBOchannel were granted at once", mbit(mixing(&granted).rate)),
-        row("A-142", "FLORBs' processors", Value::Number(100.0 * florb(&mixed), "%")),
-        holds("A-143", "the I/O bus limits", mixed.limit() == "TURBOchannel"),
-        holds("A-144", "packets cost FLORB's processor less than it has", never),
-        holds("A-144", "throughput falls with the size", rises),
-        holds(
-            "A-144",
-            "very small packets bring less than a half",
-            sweep[1].rate < 0.5 * mixed.rate,
-        ),
+        row("A-142/router-mix", mbit(mixed.rate)),
+        row("A-142/turbochannel", mbit(mixing(&granted).rate)),
+        row("A-142/florbs-processors", Value::Number(100.0 * florb(&mixed), "%")),
+        holds("A-143", mixed.limit() == "TURBOchannel"),
+        holds("A-144/packets-cost", never),
+        holds("A-144/throughput", rises),
+        holds("A-144/very-small", sweep[1].rate < 0.5 * mixed.rate),
     ])
 }
 
@@ -222,8 +210,8 @@ fn wide_area(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let percent = |part: u64, all: u64| Value::Number(100.0 * part as f64 / all as f64, "%");
     let [typed, bulk] = seen;
     Ok(vec![
-        row("A-145", "packets of bulk data", percent(bulk[0], bulk[0] + typed[0])),
-        row("A-145", "bytes of bulk data", percent(bulk[1], bulk[1] + typed[1])),
-        row("A-145", "interactive packets with less than ten bytes", percent(typed[2], typed[0])),
+        row("A-145/packets-bulk", percent(bulk[0], bulk[0] + typed[0])),
+        row("A-145/bytes-bulk", percent(bulk[1], bulk[1] + typed[1])),
+        row("A-145/interactive", percent(typed[2], typed[0])),
     ])
 }

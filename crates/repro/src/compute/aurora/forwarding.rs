@@ -65,26 +65,18 @@ pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed
     let driver = ethernet.step("device in") + ethernet.step("device out");
     let protocols = ethernet.step("IP") + ethernet.step("framework");
     let mut computed = vec![
-        row("A-129", "null interface", rate(null.packets)),
-        row("A-129", "share of IP", share(&null)),
-        row(
-            "A-129",
-            "what the framework costs, as a factor",
-            Value::Number(bare.packets / null.packets, "x"),
-        ),
-        row("A-130", "null interface, after the extensions", rate(extended.packets)),
-        row("A-130", "share of forwarding", share(&extended)),
-        holds(
-            "A-130",
-            "less overhead is not all that was gained",
-            extended.step("IP") < null.step("IP"),
-        ),
-        row("A-131", "with an Ethernet", rate(ethernet.packets)),
-        holds("A-131", "less than the Ethernet carries", ethernet.packets < carried),
-        holds("A-131", "the I/O bus limits", ethernet.limit() == "I/O bus"),
-        holds("A-131", "a null interface leaves the processor", extended.limit() == "cpu"),
-        holds("A-134", "the device takes more than IP and its framework", driver > protocols),
-        holds("A-134", "IP at no cost would not help", {
+        row("A-129/null-interface", rate(null.packets)),
+        row("A-129/share-ip", share(&null)),
+        row("A-129/framework", Value::Number(bare.packets / null.packets, "x")),
+        row("A-130/null-interface", rate(extended.packets)),
+        row("A-130/share-forwarding", share(&extended)),
+        holds("A-130/less-overhead", extended.step("IP") < null.step("IP")),
+        row("A-131/ethernet", rate(ethernet.packets)),
+        holds("A-131/less-ethernet", ethernet.packets < carried),
+        holds("A-131/i-o", ethernet.limit() == "I/O bus"),
+        holds("A-131/null-interface", extended.limit() == "cpu"),
+        holds("A-134/device-takes", driver > protocols),
+        holds("A-134/ip-cost", {
             let free = Kernel { forwarding: Duration::ZERO, ..after };
             free.run(constants.get("ethernet")?).packets < 1.01 * ethernet.packets
         }),
@@ -119,19 +111,11 @@ fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> 
     let plain = kernel.run(Duration::ZERO).packets;
     let free_list = Kernel { framework, ..kernel }.run(Duration::ZERO).packets;
     Ok(vec![
-        holds(
-            "A-135",
-            "a processor for each path keeps gigabit links busy",
-            four.rate / 4.0 >= link.as_bits() as f64,
-        ),
-        holds("A-136", "one memory in the middle limits", central.limit() == "memory"),
-        holds("A-136", "a data mover between buffers brings more", mover.rate > 1.5 * central.rate),
-        holds("A-146", "a forwarder's processors wait for its serial driver", {
-            parallel(4) < 1.05 * parallel(1)
-        }),
-        holds("A-146", "a processor for each port scales", {
-            (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05
-        }),
-        holds("A-147", "a free list in hardware forwards more", free_list > 1.1 * plain),
+        holds("A-135", four.rate / 4.0 >= link.as_bits() as f64),
+        holds("A-136/memory-middle", central.limit() == "memory"),
+        holds("A-136/data-mover", mover.rate > 1.5 * central.rate),
+        holds("A-146/forwarder", { parallel(4) < 1.05 * parallel(1) }),
+        holds("A-146/processor", { (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05 }),
+        holds("A-147", free_list > 1.1 * plain),
     ])
 }

@@ -107,33 +107,13 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let alike = near(processor(&scattered), processor(&hardware), 0.01);
     Ok(vec![
-        holds(
-            "A-30",
-            "segmentation in software delivers least",
-            goodput(&software) < goodput(&scattered).min(goodput(&hardware)),
-        ),
-        holds("A-41", "scattered cells take the processor no more than packets", alike),
-        holds("A-41", "and the bus longer", dma(&scattered) > 1.2 * dma(&hardware)),
-        holds(
-            "A-42",
-            "movement, processing and delivery each have a part",
-            movement.min(processing).min(delivery) > 0.0,
-        ),
-        holds(
-            "A-42",
-            "the host's processing is more than movement",
-            processing + delivery > movement,
-        ),
-        holds(
-            "A-43",
-            "the processor reassembles for a reduced-complexity interface only",
-            reassembles(&software) && !reassembles(&scattered),
-        ),
-        holds(
-            "A-43",
-            "and has more to do for each byte",
-            processor(&software) > 1.2 * processor(&scattered),
-        ),
+        holds("A-30", goodput(&software) < goodput(&scattered).min(goodput(&hardware))),
+        holds("A-41/scattered", alike),
+        holds("A-41/bus-longer", dma(&scattered) > 1.2 * dma(&hardware)),
+        holds("A-42/movement-processing", movement.min(processing).min(delivery) > 0.0),
+        holds("A-42/host-processing", processing + delivery > movement),
+        holds("A-43/processor", reassembles(&software) && !reassembles(&scattered)),
+        holds("A-43/byte", processor(&software) > 1.2 * processor(&scattered)),
     ])
 }
 
@@ -160,12 +140,8 @@ fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
     let interrupt = interrupt.map_or(0.0, Duration::as_secs_f64);
     Ok(vec![
-        holds("A-67", "the IP handler delivers too, later by its work", {
-            near(more, handler.as_secs_f64(), 0.05)
-        }),
-        holds("A-38", "both configurations together measure an interrupt's overhead", {
-            near(overhead, interrupt, 0.05)
-        }),
+        holds("A-67", { near(more, handler.as_secs_f64(), 0.05) }),
+        holds("A-38/both-configurations", { near(overhead, interrupt, 0.05) }),
     ])
 }
 
@@ -197,10 +173,8 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let later = mean(&polled(FEW)?) - mean(&interrupts(FEW)?);
     let (many, many_polled) = (interrupts(MANY)?, polled(MANY)?);
     Ok(vec![
-        row("A-38", "polling delivers later, few bursts", Value::Number(1e6 * later, "us")),
-        holds("A-38", "interrupts take the processor more, many bursts", {
-            busy(&many) > 1.3 * busy(&many_polled)
-        }),
+        row("A-38/polling-delivers", Value::Number(1e6 * later, "us")),
+        holds("A-38/interrupts", { busy(&many) > 1.3 * busy(&many_polled) }),
     ])
 }
 
@@ -209,5 +183,5 @@ fn from_parts() -> Result<Computed, Error> {
     let host = "dec3000-400";
     let one_copy = goodput(&RUNS.ledger(&RUNS.receives(host, "null-device", PAGE)?)?);
     // The driver copies once more than a device without one; nothing else is as slow.
-    Ok(row("A-137", "to the application, from a copy measured alone", mbit(one_copy / 2.0)))
+    Ok(row("A-137", mbit(one_copy / 2.0)))
 }

@@ -92,7 +92,7 @@ fn clocks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ];
     let clock = |(host, constant): (&str, &str)| {
         let value = Value::Number(setting.constants.get::<u64>(constant)? as f64, "MHz");
-        Ok(row("A-91", host, value))
+        Ok(Computed::new("A-91", host, value))
     };
     hosts.into_iter().map(clock).collect()
 }
@@ -111,16 +111,12 @@ fn table_1(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         rates.push((item, received(host, adapter, burst)?));
     }
     let mut computed: Vec<Computed> =
-        rates.iter().map(|&(item, rate)| row("A-95", item, mbit(rate))).collect();
-    computed.push(row("A-92", "VupBoard on a DEC 5000, in the text", mbit(rates[0].1)));
-    computed.push(row("A-92", "VupBoard on a DEC 3000/400, in the text", mbit(rates[2].1)));
+        rates.iter().map(|&(item, rate)| Computed::new("A-95", item, mbit(rate))).collect();
+    computed.push(row("A-92/vupboard-dec", mbit(rates[0].1)));
+    computed.push(row("A-92/vupboard-dec-3000", mbit(rates[2].1)));
     let rises = |of: &[usize]| of.windows(2).all(|pair| rates[pair[0]].1 < rates[pair[1]].1);
-    computed.push(holds(
-        "A-95",
-        "each step is faster than the one before",
-        rises(&[0, 1, 3, 4, 5]),
-    ));
-    computed.push(holds("A-95", "the first interface gains least from a faster host", {
+    computed.push(holds("A-95/step-faster", rises(&[0, 1, 3, 4, 5])));
+    computed.push(holds("A-95/first-interface", {
         let gain = |slow: usize, fast: usize| rates[fast].1 / rates[slow].1;
         gain(0, 2) < gain(1, 3)
     }));
@@ -142,15 +138,11 @@ fn transmission() -> Result<Vec<Computed>, Error> {
     let runs = Runs { name: NAME, library: &library, length: LENGTH };
     let without = runs.ledger(&runs.transfers("dec3000-800", "vudboard", PAGE)?)?;
     Ok(vec![
-        row("A-93", "transmission of one page", mbit(peak)),
-        row("A-93", "transmission of many pages", mbit(goodput(&many))),
-        holds(
-            "A-93",
-            "the interrupt for each page limits",
-            limit(&judged) == "sender.transmit-page",
-        ),
-        holds("A-93", "without it, host processing does", busiest(&without).ends_with(".copy")),
-        holds("A-93", "and more is sent", {
+        row("A-93/transmission", mbit(peak)),
+        row("A-93/transmission-many", mbit(goodput(&many))),
+        holds("A-93/interrupt", limit(&judged) == "sender.transmit-page"),
+        holds("A-93/host-processing", busiest(&without).ends_with(".copy")),
+        holds("A-93/sent", {
             let what_if = what_if(&judged, "sender interrupt for the page at no cost");
             what_if > 0.3 && goodput(&without) > 1.3 * goodput(&many)
         }),
@@ -195,26 +187,18 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         pio.resources.iter().filter(|r| r.kind == "bus").all(|other| other.busy <= resource.busy)
     };
     Ok(vec![
-        row("A-94", "delivered to the application", mbit(delivered)),
-        row("A-94", "raw ATM, 53 bytes a cell", per_cell(raw)),
-        row("A-94", "on the bus, 64 bytes a cell", per_cell(bus)),
-        row("A-94", "sustained across the bus", per_cell(bus)),
-        holds("A-94", "host processing limits", limit(&ledger) == "receiver.copy"),
-        row("A-66", "copies, kernel and user", Value::Number(f64::from(copies), "copies")),
-        holds("A-64", "interface, reassembly and delivery are stages", in_order),
-        holds(
-            "A-31",
-            "polling delivers more than an interrupt for each burst",
-            goodput(&polled) > 1.2 * goodput(&interrupted),
-        ),
-        holds("A-124", "hardware segmentation brings more", sar > 0.3),
-        holds("A-124", "one copy less brings as much", (copy / sar - 1.0).abs() < 0.1),
-        holds(
-            "A-124",
-            "Osiris in the same host delivers more",
-            goodput(&hardware) > 1.3 * delivered,
-        ),
-        holds("A-116", "at the I/O bus, bus reads are what is waited for", reads.is_some_and(most)),
+        row("A-94/delivered", mbit(delivered)),
+        row("A-94/raw-atm", per_cell(raw)),
+        row("A-94/bus-64", per_cell(bus)),
+        row("A-94/sustained", per_cell(bus)),
+        holds("A-94/host-processing", limit(&ledger) == "receiver.copy"),
+        row("A-66", Value::Number(f64::from(copies), "copies")),
+        holds("A-64", in_order),
+        holds("A-31", goodput(&polled) > 1.2 * goodput(&interrupted)),
+        holds("A-124/hardware-segmentation", sar > 0.3),
+        holds("A-124/copy-less", (copy / sar - 1.0).abs() < 0.1),
+        holds("A-124/osiris-host", goodput(&hardware) > 1.3 * delivered),
+        holds("A-116", reads.is_some_and(most)),
     ])
 }
 
@@ -293,25 +277,17 @@ fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let whole = Options { attachment: Attachment::Registers, ..options.clone() };
     Ok(vec![
-        holds("A-94", "a burst of 512 Kbit at 232 Mbit/s is taken", lost(options, one, 1) == 0),
-        holds("A-94", "232 Mbit/s cannot be sustained", lost(options, endless, 1) > 0),
-        row("A-65", "longest that the interface may be deaf", low.into()),
-        holds("A-65", "tens of instructions lose nothing", deaf(tens)),
-        holds("A-115", "switch and host buffers are one", {
+        holds("A-94/burst-512", lost(options, one, 1) == 0),
+        holds("A-94/232-mbit", lost(options, endless, 1) > 0),
+        row("A-65/longest-interface", low.into()),
+        holds("A-65/tens-instructions", deaf(tens)),
+        holds("A-115", {
             let counts = bench.offer(options.clone(), one, 1);
             counts.lost == 0 && counts.most > options.port
         }),
-        holds(
-            "A-126",
-            "registers lose between time slices",
-            sliced(Attachment::Registers) > slow.cells / 10,
-        ),
-        holds(
-            "A-126",
-            "memory absorbs between time slices",
-            sliced(Attachment::Memory { deaf: Windows::ALWAYS }) == 0,
-        ),
-        holds("A-126", "one task alone loses nothing with registers", lost(&whole, slow, 1) == 0),
+        holds("A-126/registers", sliced(Attachment::Registers) > slow.cells / 10),
+        holds("A-126/memory-absorbs", sliced(Attachment::Memory { deaf: Windows::ALWAYS }) == 0),
+        holds("A-126/task-alone", lost(&whole, slow, 1) == 0),
     ])
 }
 
@@ -338,22 +314,13 @@ fn interrupts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let sometimes_late = || Attachment::Interrupt { latency: Draw::Either(share, prompt, late) };
     let lost = run(sometimes_late(), read);
     Ok(vec![
-        holds("A-92", "late interrupts lose cells in the switch", lost > 0),
+        holds("A-92/late-interrupts", lost > 0),
+        holds("A-92/reads-twice", run(sometimes_late(), read.scale_ceil(1, 2)) > 0),
         holds(
-            "A-92",
-            "reads twice as fast still lose them",
-            run(sometimes_late(), read.scale_ceil(1, 2)) > 0,
-        ),
-        holds(
-            "A-92",
-            "prompt interrupts lose none",
+            "A-92/prompt-interrupts",
             run(Attachment::Interrupt { latency: Draw::Constant(prompt) }, read) == 0,
         ),
-        holds(
-            "A-125",
-            "DMA loses none however late the processor is",
-            run(Attachment::Memory { deaf: Windows::ALWAYS }, bench.gap) == 0,
-        ),
+        holds("A-125", run(Attachment::Memory { deaf: Windows::ALWAYS }, bench.gap) == 0),
     ])
 }
 

@@ -80,19 +80,15 @@ pub(in super::super) fn multiple(setting: &Setting<'_>) -> Result<Vec<Computed>,
         Value::Number(ledger.paths[0].totals.memory_multiple.unwrap_or(0.0), "B/B")
     };
     Ok(vec![
-        row("A-138", "crossings of memory, least", multiple(&two)),
-        row("A-138", "crossings with the protocols' copy", multiple(&four)),
-        row("A-138", "memory for 1 Gbit/s, least", least(target, false)?.into()),
-        row("A-138", "memory for 1 Gbit/s, more practically", least(target, true)?.into()),
-        holds("A-138", "memory limits", limit(&two) == "receiver.memory"),
-        holds("A-138", "and with the copy", limit(&four) == "receiver.memory"),
-        row("A-123", "crossings of memory, file server", multiple(&server)),
-        holds("A-123", "memory limits a file server too", limit(&server) == "receiver.memory"),
-        holds(
-            "A-123",
-            "a file server leaves the processor, an application does not",
-            processor(&server) < 0.01 && processor(&two) > 0.3,
-        ),
-        holds("A-138", "one copy less brings more", goodput(&two) > 1.5 * goodput(&four)),
+        row("A-138/crossings", multiple(&two)),
+        row("A-138/crossings-protocols", multiple(&four)),
+        row("A-138/memory-1", least(target, false)?.into()),
+        row("A-138/memory-1-gbit", least(target, true)?.into()),
+        holds("A-138/memory-limits", limit(&two) == "receiver.memory"),
+        holds("A-138/copy", limit(&four) == "receiver.memory"),
+        row("A-123/crossings", multiple(&server)),
+        holds("A-123/memory-limits", limit(&server) == "receiver.memory"),
+        holds("A-123/file-server", processor(&server) < 0.01 && processor(&two) > 0.3),
+        holds("A-138/copy-less", goodput(&two) > 1.5 * goodput(&four)),
     ])
 }

@@ -175,12 +175,12 @@ fn mbit(bits_per_second: f64) -> Value {
     Value::Number(bits_per_second / 1e6, "Mbit/s")
 }
 
-fn row(id: &'static str, item: &str, value: Value) -> Computed {
-    Computed::new(id, item, value)
+fn row(row: &str, value: Value) -> Computed {
+    Computed::row(row, value)
 }
 
-fn holds(id: &'static str, item: &str, holds: bool) -> Computed {
-    Computed::new(id, item, Value::Holds(holds))
+fn holds(row: &str, holds: bool) -> Computed {
+    Computed::row(row, Value::Holds(holds))
 }
 
 /// Whether two costs are the same but for the digits with which they are written.

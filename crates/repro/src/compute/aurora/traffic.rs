@@ -104,7 +104,7 @@ pub(in super::super) fn classes(setting: &Setting<'_>) -> Result<Vec<Computed>, 
             false => bits(generator, None)?.0 / 1e6,
         };
         let unit = if periodic { "Mbit/s" } else { "Mbit" };
-        computed.push(row("A-117", name, Value::Number(value, unit)));
+        computed.push(Computed::new("A-117", name, Value::Number(value, unit)));
         // A day of it.
         let day = Duration::from_secs(86_400);
         let sessions = (day.as_ps() / generator.period().as_ps().max(1)).max(1) as f64;
@@ -120,14 +120,10 @@ pub(in super::super) fn classes(setting: &Setting<'_>) -> Result<Vec<Computed>, 
         peaks &= available.as_bits() as f64 > 10.0 * a_day / 86_400.0;
     }
     computed.extend([
-        row("A-117", "classes", Value::Number(CLASSES.len() as f64, "classes")),
-        holds(
-            "A-127",
-            "more is transferred for storage and display than is captured",
-            others > captured,
-        ),
-        holds("A-127", "every class is bursts far above its mean", peaks),
-        holds("A-128", "short subsessions ask most of signalling", short > 10.0 * long),
+        row("A-117/classes", Value::Number(CLASSES.len() as f64, "classes")),
+        holds("A-127/transferred", others > captured),
+        holds("A-127/class-bursts", peaks),
+        holds("A-128", short > 10.0 * long),
     ]);
     Ok(computed)
 }

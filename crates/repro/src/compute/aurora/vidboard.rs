@@ -136,28 +136,28 @@ fn table_6(study: &Study) -> Vec<Computed> {
             if outcome.limit() != Limit::Processor {
                 busiest = outcome.limit();
             }
-            computed.push(row("A-103", &format!("CB {burst}, LT {lines}"), rate(grid[at][column])));
+            computed.push(Computed::new(
+                "A-103",
+                format!("CB {burst}, LT {lines}"),
+                rate(grid[at][column]),
+            ));
         }
     }
     let column_rises = |column: usize| grid[1][column] > grid[0][column];
     let longer = grid.iter().all(|row| row.windows(2).all(|pair| pair[1] >= pair[0]));
     let gain = |from: usize| grid[from + 1].iter().sum::<f64>() - grid[from].iter().sum::<f64>();
     computed.extend([
-        holds("A-103", "larger t-frames are never slower", longer),
-        holds("A-103", "two lines in a burst are faster than one", (0..4).all(column_rises)),
-        holds(
-            "A-103",
-            "no larger burst gains as much as the first step",
-            gain(0) > gain(1).max(gain(2)),
-        ),
-        holds("A-52", "with these delays no cell is lost", lost == 0),
-        holds("A-103", "the host's processor limits", busiest == Limit::Processor),
+        holds("A-103/larger-t", longer),
+        holds("A-103/two-lines", (0..4).all(column_rises)),
+        holds("A-103/larger-burst", gain(0) > gain(1).max(gain(2))),
+        holds("A-52/these-delays", lost == 0),
+        holds("A-103/host-processor", busiest == Limit::Processor),
     ]);
     // What the handler takes for a burst: the delay must not be shorter.
     let Host { interrupt, read, .. } = study.first;
     computed.extend(BURSTS.into_iter().map(|burst| {
         let least: Duration = interrupt + read * burst;
-        row("A-52", &format!("handler, CB {burst}, within the interburst delay"), least.into())
+        Computed::new("A-52", format!("handler, CB {burst}, within the interburst delay"), least)
     }));
     computed
 }
@@ -173,9 +173,9 @@ fn table_7(study: &Study) -> Vec<Computed> {
             let cells = frames * (picture.cells() * 56 * 8) as f64 / 1e6;
             // 23 Mbit/s of 320x240 are those of whole cells; all others are pictures' own.
             let counted = if (name, dithered) == ("320x240", false) { cells } else { data };
-            computed.push(row("A-104", &format!("{name}, {kind}"), rate(frames)));
+            computed.push(Computed::new("A-104", format!("{name}, {kind}"), rate(frames)));
             let counted = Value::Number(counted, "Mbit/s");
-            computed.push(row("A-104", &format!("{name}, {kind}, bits"), counted));
+            computed.push(Computed::new("A-104", format!("{name}, {kind}, bits"), counted));
             limits.push(((name, dithered), outcome.limit()));
         }
     }
@@ -183,17 +183,9 @@ fn table_7(study: &Study) -> Vec<Computed> {
     let camera = limit(("320x240", false)) == Some(Limit::Camera)
         && limit(("160x120", false)) == Some(Limit::Camera);
     computed.extend([
-        holds("A-106", "small pictures: the camera's signal", camera),
-        holds(
-            "A-106",
-            "full resolution: the timing of host and board",
-            limit(("640x480", false)) == Some(Limit::RoundTrip),
-        ),
-        holds(
-            "A-106",
-            "eight bits of colour: the dithering firmware",
-            limit(("640x480", true)) == Some(Limit::Firmware),
-        ),
+        holds("A-106/small-pictures", camera),
+        holds("A-106/full-resolution", limit(("640x480", false)) == Some(Limit::RoundTrip)),
+        holds("A-106/eight-bits", limit(("640x480", true)) == Some(Limit::Firmware)),
     ]);
     computed
 }
@@ -221,21 +213,13 @@ fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Erro
     let shown = PerByte::from_fs(window_sink.as_ps() * 1000 / QUARTER.pixels());
     let video: PerByte = setting.constants.get("video_byte")?;
     Ok(vec![
-        row("A-105", "all streams together", Value::Number(bits, "Mbit/s")),
-        row("A-105", "frames of 640x480 a second", rate(together.total())),
-        holds("A-105", "the host's processor limits", together.limit() == Limit::Processor),
-        holds("A-105", "a byte takes what WindowSink takes", alike_within(shown, video, 0.01)),
-        holds(
-            "A-106",
-            "24 bits of colour: the host's dithering",
-            coloured.limit() == Limit::HostDither,
-        ),
-        row(
-            "A-54",
-            "second window, share of the first alone",
-            Value::Number(100.0 * two.rate(0) / one, "%"),
-        ),
-        holds("A-54", "both windows have the same rate", fair),
+        row("A-105/streams-together", Value::Number(bits, "Mbit/s")),
+        row("A-105/frames-640x480", rate(together.total())),
+        holds("A-105/host-processor", together.limit() == Limit::Processor),
+        holds("A-105/byte-takes", alike_within(shown, video, 0.01)),
+        holds("A-106/24-bits", coloured.limit() == Limit::HostDither),
+        row("A-54/second-window", Value::Number(100.0 * two.rate(0) / one, "%")),
+        holds("A-54/both-windows", fair),
     ])
 }
 
