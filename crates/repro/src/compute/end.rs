@@ -307,12 +307,12 @@ fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bits = |needs: &Needs| number(needs.width().unwrap_or(0) as f64, "bits");
     Ok(vec![
         Computed::row("E-130/cim-32", bits(&cim)),
-        Computed::row("E-130/cim-32-mhz", { number(cim.between, "cycles") }),
+        Computed::row("E-130/cim-32-mhz", number(cim.between, "cycles")),
         Computed::row("E-130/100-gbit", bits(&fast)),
-        Computed::row("E-130/100-gbit-s", { number(fast.between, "cycles") }),
+        Computed::row("E-130/100-gbit-s", number(fast.between, "cycles")),
         Computed::row("E-130/control", number(fast.taken as f64, "cycles")),
         Computed::row("E-130/share-rate", number(100.0 * fast.share(), "%")),
-        Computed::row("E-130/requests-disk", { number(by_due.comparators as f64, "comparators") }),
+        Computed::row("E-130/requests-disk", number(by_due.comparators as f64, "comparators")),
     ])
 }
 

@@ -207,7 +207,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             few[0] > 1.0 - SAME && many[0] > 1.0 - SAME && alone < 0.2 * most as f64,
         ),
         holds("D-14/ten-goes", few[1] > 1.0 - SAME),
-        Computed::row("D-14/card-rate", { number(many[2] / 1e3, "kpps") }),
+        Computed::row("D-14/card-rate", number(many[2] / 1e3, "kpps")),
         Computed::row("D-15/ports-nid", number(NidPort::ALL.len() as f64, "ports")),
         holds("D-15/reaches", reach),
         holds("D-15/table-belongs", own),

@@ -79,6 +79,6 @@ fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         holds("A-36/reception", first > 0.99 * received && second < 0.01 * sent),
         holds("A-36/transmission", counts.lost == 0 && counts.sent > counts.received / 2),
         holds("A-36/bursts-several", longer > 1.5 * received),
-        row("A-37", { Value::Number(paced * pace.as_secs_f64(), "cells") }),
+        row("A-37", Value::Number(paced * pace.as_secs_f64(), "cells")),
     ])
 }

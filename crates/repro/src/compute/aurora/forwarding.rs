@@ -114,8 +114,8 @@ fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> 
         holds("A-135", four.rate / 4.0 >= link.as_bits() as f64),
         holds("A-136/memory-middle", central.limit() == "memory"),
         holds("A-136/data-mover", mover.rate > 1.5 * central.rate),
-        holds("A-146/forwarder", { parallel(4) < 1.05 * parallel(1) }),
-        holds("A-146/processor", { (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05 }),
+        holds("A-146/forwarder", parallel(4) < 1.05 * parallel(1)),
+        holds("A-146/processor", (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05),
         holds("A-147", free_list > 1.1 * plain),
     ])
 }

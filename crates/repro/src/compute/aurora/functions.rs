@@ -140,8 +140,8 @@ fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
     let interrupt = interrupt.map_or(0.0, Duration::as_secs_f64);
     Ok(vec![
-        holds("A-67", { near(more, handler.as_secs_f64(), 0.05) }),
-        holds("A-38/both-configurations", { near(overhead, interrupt, 0.05) }),
+        holds("A-67", near(more, handler.as_secs_f64(), 0.05)),
+        holds("A-38/both-configurations", near(overhead, interrupt, 0.05)),
     ])
 }
 
@@ -174,7 +174,7 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (many, many_polled) = (interrupts(MANY)?, polled(MANY)?);
     Ok(vec![
         row("A-38/polling-delivers", Value::Number(1e6 * later, "us")),
-        holds("A-38/interrupts", { busy(&many) > 1.3 * busy(&many_polled) }),
+        holds("A-38/interrupts", busy(&many) > 1.3 * busy(&many_polled)),
     ])
 }
 
