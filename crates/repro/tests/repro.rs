@@ -332,8 +332,8 @@ fn means_over_seeds_say_how_far_these_lie_apart() {
 #[test]
 fn what_is_wrong_with_a_sweep_is_said_with_line_and_key() {
     let cases = [
-        ("rising(queue.time)", "rising(queue.tim)", ":33:9: rows.value: there is no formula `tim`"),
-        ("rising(queue.time)", "rising(queue.time", ":33:27: rows.value: `)` is missing"),
+        ("rising(queue.time)", "rising(queue.tim)", ":31:9: rows.value: there is no formula `tim`"),
+        ("rising(queue.time)", "rising(queue.time", ":31:27: rows.value: `,` is missing"),
         ("rising(queue.time)", "rise(queue.time)", "there is no function `rise`"),
         ("rising(queue.time)", "rising(queu.time)", "did you mean `queue`?"),
         ("rising(queue.time)", "queue.time", "is no number"),
@@ -343,7 +343,7 @@ fn what_is_wrong_with_a_sweep_is_said_with_line_and_key() {
             "$servic s",
             "runs.queue.set: there is no constant, variable or formula `servic`",
         ),
-        ("\"mm1\"", "\"mm2\"", ":15:14: runs.queue: there is no `mm2` in the folder"),
+        ("\"mm1\"", "\"mm2\"", ":14:14: runs.queue: there is no `mm2` in the folder"),
         ("\"stages\"", "\"stage\"", "did you mean `stages`?"),
         ("station.service", "station.servic", "did you mean `service`?"),
         ("name = \"queue\"", "name = \"queue\"\nlike = \"queue\"", "`queue` is like itself"),
