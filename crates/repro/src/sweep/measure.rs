@@ -69,7 +69,7 @@ impl Found {
             }
             "used" => {
                 let ledger = self.ledger().map_err(|error| error.to_string())?;
-                let used = ledger.resources.iter().map(|one| one.utilisation());
+                let used = ledger.resources.iter().map(lastmeter_ledger::Resource::utilisation);
                 used.collect::<Vec<f64>>().into()
             }
             "works_for" => {
