@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use crate::queue::DropTail;
     use crate::server::Server;
+    use lastmeter_base::Bytes;
     use lastmeter_base::Duration;
 
     #[test]
