@@ -1,5 +1,7 @@
 //! Reproductions from end to end: what is selected, what comes of it, how it looks, what is refused.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use crate::golden;
 use lastmeter_repro::{Error, Means, Options, Published, Report, Role, Shelf, Style, plan, run};
 use std::sync::OnceLock;

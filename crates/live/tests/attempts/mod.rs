@@ -22,11 +22,12 @@ pub(crate) struct Late(pub(crate) String);
 
 /// Like `assert!`, of something that a busy machine can spoil.
 macro_rules! in_time {
-    ($holds:expr, $($words:tt)+) => {
-        if !$holds {
+    ($holds:expr, $($words:tt)+) => {{
+        let holds: bool = $holds;
+        if !holds {
             std::panic::panic_any($crate::attempts::Late(format!($($words)+)));
         }
-    };
+    }};
 }
 pub(crate) use in_time;
 
