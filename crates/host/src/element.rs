@@ -1,7 +1,7 @@
 //! A host as an element: a machine with ports and one timer.
 //!
 //! ```text
-//! in p --> entry p of the machine        exit q of the machine --> out q        drops: `full`
+//! in p --> entry p of the machine        exit q of the machine --> out q        drops: `full`, and those of reception
 //! ```
 
 use crate::machine::{Machine, Output};
@@ -37,6 +37,10 @@ impl Host {
 }
 
 impl Element for Host {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        // Clocks and polling threads run from the start.
+        self.act(cx);
+    }
     fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
         // What was due before the arrival happens before it.
         self.machine.advance(cx.now());

@@ -15,7 +15,12 @@
 //!
 //! When the next stage's queue is full, the packet is dropped, or waits where it is and keeps its
 //! place in the stage (not the resource: a thread sleeps).
+//!
+//! A machine may have a [`Reception`] on one of its CPUs: interfaces whose commands a policy
+//! handles in interrupts, soft interrupts or threads, and the application. Its jobs compete with
+//! those of stages; to a packet it is one more stage, which drops and never blocks.
 
+use crate::receive::{Counts, Reception};
 use crate::resource::{Done, Job, Options, Priority, Resource};
 use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Time};
 use lastmeter_engine::{Meter, PortId, ResourceId};
@@ -64,6 +69,8 @@ pub enum Full {
 pub enum Next {
     /// To another stage, by index.
     Stage(usize),
+    /// To an interface of the machine's reception, by index.
+    Interface(usize),
     /// Out of the machine.
     Exit(PortId),
 }
@@ -95,7 +102,17 @@ pub struct Machine {
     bus_cost: Vec<PerByte>,
     jobs: Jobs,
     entries: Vec<usize>,
+    reception: Option<Receiving>,
     outputs: Vec<Output>,
+}
+
+/// Reception, and its place in the machine.
+struct Receiving {
+    reception: Reception,
+    /// The resource that it works on, by index.
+    cpu: usize,
+    /// Where packets leave that the application has processed; `None`: at the port of their interface.
+    exit: Option<PortId>,
 }
 
 struct StageState {
@@ -150,13 +167,28 @@ impl Machine {
             bus_cost: resources.iter().map(|r| r.per_byte).collect(),
             jobs: Jobs::default(),
             entries,
+            reception: None,
             outputs: Vec::new(),
         }
     }
 
+    /// The machine with reception on its resource `cpu`. Its interfaces are the input ports behind
+    /// the entries; what the application has processed leaves at `exit`, or else at the output of
+    /// its interface's number.
+    ///
+    /// Panics if the CPU does not exist or serves several jobs at once, which one application cannot use.
+    pub fn receiving(mut self, cpu: usize, reception: Reception, exit: Option<PortId>) -> Machine {
+        assert!(self.resources[cpu].meters().count() == 1, "reception is for one processor");
+        self.reception = Some(Receiving { reception, cpu, exit });
+        self.follow(Time::START);
+        self
+    }
+
     /// A packet comes in at `port`. Panics if the machine has no such entry.
     pub fn arrive(&mut self, now: Time, port: PortId, packet: Packet) {
-        let stage = self.entries[port.0 as usize];
+        let Some(&stage) = self.entries.get(port.0 as usize) else {
+            return self.take_in(now, port.0 as usize - self.entries.len(), packet);
+        };
         if let Err(packet) = self.offer(now, stage, packet) {
             self.outputs.push(Output::Drop(packet, self.stages[stage].stage.id, "full"));
         }
@@ -164,13 +196,19 @@ impl Machine {
 
     /// When something is due next.
     pub fn next(&self) -> Option<Time> {
-        self.resources.iter().filter_map(Resource::next).min()
+        self.earliest().map(|(due, _)| due)
     }
 
     /// Does everything that is due by `now`, in the order in which it became due.
     pub fn advance(&mut self, now: Time) {
-        while let Some((due, resource)) = self.earliest().filter(|&(due, _)| due <= now) {
-            self.complete(due, resource);
+        while let Some((due, at)) = self.earliest().filter(|&(due, _)| due <= now) {
+            match &mut self.reception {
+                Some(receiving) if at == self.resources.len() => {
+                    receiving.reception.advance_to(due);
+                    self.follow(due);
+                }
+                _ => self.complete(due, at),
+            }
         }
     }
 
@@ -179,9 +217,33 @@ impl Machine {
         self.outputs.drain(..)
     }
 
+    /// What is due first: a resource, or behind them all reception's interfaces.
     fn earliest(&self) -> Option<(Time, usize)> {
         let due = self.resources.iter().enumerate().filter_map(|(at, r)| Some((r.next()?, at)));
-        due.min()
+        let interfaces = self.reception.as_ref().and_then(|r| r.reception.next());
+        due.chain(interfaces.map(|due| (due, self.resources.len()))).min()
+    }
+
+    /// A packet comes to an interface of reception.
+    fn take_in(&mut self, now: Time, interface: usize, packet: Packet) {
+        let receiving = self.reception.as_mut().expect("only reception has interfaces");
+        receiving.reception.arrive(now, interface, packet);
+        self.follow(now);
+    }
+
+    /// Does what reception wants done.
+    fn follow(&mut self, now: Time) {
+        let Some(Receiving { reception, cpu, exit }) = &mut self.reception else { return };
+        let (cpu, exit) = (*cpu, *exit);
+        for ask in reception.asks() {
+            self.resources[cpu].submit(now, ask.job);
+            self.resources[cpu].moved(ask.bytes);
+        }
+        self.outputs.extend(reception.outputs().map(|output| match output {
+            Output::Send(port, packet) => Output::Send(exit.unwrap_or(port), packet),
+            dropped @ Output::Drop(..) => dropped,
+        }));
+        self.cross(now, cpu);
     }
 
     /// Puts a packet into a stage's queue, or gives it back.
@@ -253,6 +315,10 @@ impl Machine {
     /// buses: a processor moves nothing for a stage before it turns to it.
     fn cross(&mut self, now: Time, resource: usize) {
         for job in self.resources[resource].first_served() {
+            if let Some(level) = Reception::level(job) {
+                self.cross_received(now, resource, job, level);
+                continue;
+            }
             let work = self.jobs.get(job);
             let (stage, len) = (work.stage, work.packet.len);
             if self.stages[stage].stage.resource != resource {
@@ -268,11 +334,53 @@ impl Machine {
         }
     }
 
+    /// As [`Machine::cross`], of what reception does at a level of its CPU.
+    fn cross_received(&mut self, now: Time, resource: usize, id: usize, level: usize) {
+        let Some(Receiving { reception, cpu, .. }) = &self.reception else { return };
+        let Some((part, len)) = reception.running(level).filter(|_| resource == *cpu) else {
+            return;
+        };
+        let (stage, priority, buses) = (part.stage, part.priority, part.buses.clone());
+        for (bus, crossings) in buses {
+            let bytes = Bytes(len.0 * u64::from(crossings));
+            let work = self.bus_cost[bus].time_for(bytes);
+            self.resources[bus].submit(now, Job { id, stage, priority, preemptive: false, work });
+            self.resources[bus].moved(bytes);
+            self.cross(now, bus);
+        }
+    }
+
+    /// Reception's CPU, or a bus, has done its share of what reception does at a level.
+    fn complete_received(&mut self, now: Time, resource: usize, done: Done, level: usize) {
+        let Some(Receiving { reception, cpu, .. }) = &mut self.reception else { return };
+        let (cpu, id) = (*cpu, done.id);
+        let all_done = match resource == cpu {
+            true => reception.served(level, done),
+            false => reception.crossed(level),
+        };
+        if resource != cpu {
+            self.resources[resource].release(now, id);
+            self.cross(now, resource);
+        }
+        if all_done {
+            self.resources[cpu].release(now, id);
+            self.cross(now, cpu);
+            if let Some(Receiving { reception, .. }) = &mut self.reception {
+                reception.complete(now, level);
+            }
+            self.follow(now);
+        }
+    }
+
     /// Something that a packet waited for is done.
     fn complete(&mut self, now: Time, resource: usize) {
         let done = self.resources[resource].complete_and_hold(now);
         self.cross(now, resource);
-        let Some(Done { id, started, served, .. }) = done else { return };
+        let Some(done) = done else { return };
+        if let Some(level) = Reception::level(done.id) {
+            return self.complete_received(now, resource, done, level);
+        }
+        let Done { id, started, served, .. } = done;
         let work = self.jobs.get(id);
         let primary = self.stages[work.stage].stage.resource;
         if resource == primary {
@@ -302,6 +410,10 @@ impl Machine {
             Next::Exit(port) => {
                 record(now, id, &mut work);
                 self.outputs.push(Output::Send(port, work.packet));
+            }
+            Next::Interface(interface) => {
+                record(now, id, &mut work);
+                self.take_in(now, interface, work.packet);
             }
             Next::Stage(next) => {
                 if let Some(work) = self.pass(now, work, next) {
@@ -354,7 +466,14 @@ impl Machine {
     /// Packets in queues and in service.
     pub fn held(&self) -> u64 {
         let queued = |state: &StageState| state.stage.queue.packets() + state.stuck.len() as u64;
-        self.stages.iter().map(queued).sum::<u64>() + self.jobs.len()
+        let received = self.reception.as_ref().map_or(0, |r| r.reception.held());
+        self.stages.iter().map(queued).sum::<u64>() + self.jobs.len() + received
+    }
+
+    /// What an interface of reception has done. Panics if the machine has no such interface.
+    pub fn counts(&self, interface: usize) -> Counts {
+        let receiving = self.reception.as_ref().expect("only reception has interfaces");
+        receiving.reception.counts(interface)
     }
 
     /// What every unit of every resource did.

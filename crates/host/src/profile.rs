@@ -142,6 +142,8 @@ pub struct StageProfile {
     pub per_pdu: Duration,
     /// Whether a handler goes on with what came meanwhile, without another interrupt.
     pub batch: bool,
+    /// Of how many interrupts `cost` is the cost; 0 where it is that of work on a packet.
+    pub interrupts: u32,
     /// Buses that its bytes cross, and how often each byte does.
     pub buses: Vec<(String, u32)>,
     /// How often it copies each byte.
@@ -188,6 +190,7 @@ mod tests {
             per_message: Duration::from_us(4),
             per_pdu: Duration::ZERO,
             batch: false,
+            interrupts: 0,
             buses: Vec::new(),
             copies: 0,
             touches: 0,

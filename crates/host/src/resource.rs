@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 /// Who goes first. An interrupt beats a soft interrupt, which beats every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
+    /// What is done while there is nothing else to do: any other job takes its unit.
+    Idle,
     /// A thread of this priority; higher first.
     Thread(u8),
     /// Deferred interrupt work.
@@ -210,9 +212,12 @@ impl Resource {
     /// The unit that `job` may take: the one with the lowest priority, of those the latest job.
     fn victim(&self, job: &Job) -> Option<usize> {
         let rank = |unit: &Unit| match &unit.state {
-            State::Running { pending, .. } if job.preemptive => (pending.job.priority
-                < job.priority)
-                .then_some((pending.job.priority, std::cmp::Reverse(pending.order))),
+            State::Running { pending, .. }
+                if job.preemptive || pending.job.priority == Priority::Idle =>
+            {
+                (pending.job.priority < job.priority)
+                    .then_some((pending.job.priority, std::cmp::Reverse(pending.order)))
+            }
             _ => None,
         };
         let ranked = self.units.iter().enumerate().filter_map(|(at, unit)| Some((rank(unit)?, at)));

@@ -63,7 +63,10 @@ fn what_does_not_fit_is_refused_with_the_reason() {
         (("hp9000-730", "afterburne", 1, 1), "did you mean `afterburner`?"),
         (("harts", "afterburner", 1, 1), "the host has no stage `send call` to send"),
         (("harts", "afterburner", 1, 1), "there is no resource `card-to-memory`"),
-        (("hp9000-730", "cim", 1, 1), "adapters/cim.toml:1:1: send: there are no stages to send"),
+        (
+            ("hp9000-730", "hippi", 1, 1),
+            "adapters/hippi.toml:1:1: send: there are no stages to send",
+        ),
         (("hp9000-730", "afterburner", 0, 1), "--message:1:1: messages of 0 B"),
         (("hp9000-730", "afterburner", 1, 0), "--packet:1:1: 0 B do not fit"),
         (("hp9000-730", "afterburner", 1, 20_000), "the adapter takes packets of up to 16 KiB"),

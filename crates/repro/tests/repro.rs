@@ -199,8 +199,8 @@ fn a_row_in_json_has_the_promised_keys() {
 #[test]
 fn a_value_that_falls_short_fails_and_says_by_how_much() {
     let mut shelf = Shelf::builtin();
-    let profile = include_str!("../../../profiles/adapters/cim.toml");
-    shelf.insert("profiles/adapters/cim.toml", &profile.replace("79.75 us", "80 us"));
+    let profile = include_str!("../../../profiles/constants/cim.toml");
+    shelf.insert("profiles/constants/cim.toml", &profile.replace("79.75 us", "80 us"));
     let report = run("E-64", &shelf, OPTIONS).unwrap();
     assert!(!report.passes());
     let row = report.rows().nth(3).unwrap();
@@ -273,7 +273,12 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             "constants.small: the profile has this constant already",
         ),
         (TOML, "small_message =", "smal_message =", "did you mean `smal_message`"),
-        (TOML, "adapters/cim", "adapters/cin", "profiles/adapters/cin.toml:1:1: there is no such"),
+        (
+            TOML,
+            "constants/cim",
+            "constants/cin",
+            "profiles/constants/cin.toml:1:1: there is no such",
+        ),
         (TOML, "rows = [\"E-75\"]", "rows = [\"E-76\"]", "a contradiction names `E-76`"),
     ];
     let mut wrong = Vec::new();

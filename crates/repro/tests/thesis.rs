@@ -2,17 +2,73 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lastmeter_base::{Bytes, Duration};
+use lastmeter_base::{Bytes, Duration, PerByte};
 use lastmeter_engine::Serial;
 use lastmeter_host::adapter::cim::Cim;
+use lastmeter_host::adapter::description::Description;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_host::adapter::{firmware, picture, pipeline};
+use lastmeter_host::receive::kind;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, Library};
-use lastmeter_lab::profile::device;
+use lastmeter_lab::profile::constants::Constants;
+use lastmeter_lab::profile::{self, device};
 use lastmeter_lab::run::{Crew, Watch, ledger};
 use std::io::Read;
+
+/// A table of the thesis is typed once for reproductions; what else has its values says the same.
+#[test]
+fn what_has_the_values_of_a_table_agrees_with_the_file_of_that_table() {
+    let table = |name: &str| {
+        let text = Builtin.profile("constants", name).unwrap();
+        Constants::of_profile(name, &text).unwrap()
+    };
+    let time = |table: &Constants, name: &str| table.get::<Duration>(name).unwrap();
+    let table_5_1 = table("cim");
+    let size = |name: &str| table_5_1.get::<Bytes>(name).unwrap();
+    let per_byte = |name: &str| table_5_1.get::<PerByte>(name).unwrap();
+    let cim = Cim {
+        message_overhead: time(&table_5_1, "message_overhead"),
+        segment: size("segment"),
+        segment_overhead: time(&table_5_1, "segment_overhead"),
+        small: size("small"),
+        per_byte_small: per_byte("per_byte_small"),
+        per_byte_large: per_byte("per_byte_large"),
+        frame: size("frame"),
+        transmit_overhead: time(&table_5_1, "transmit_overhead"),
+        frame_delay: time(&table_5_1, "frame_delay"),
+    };
+    assert_eq!(cim, Cim::TABLE_5_1);
+    let Description { host, transfer, network, .. } = device::read("cim", &Builtin).unwrap();
+    let described = Cim {
+        message_overhead: host.per_message,
+        segment: transfer.block,
+        segment_overhead: transfer.per_block,
+        small: transfer.small,
+        per_byte_small: transfer.per_byte_small,
+        per_byte_large: transfer.per_byte,
+        frame: network.frame,
+        transmit_overhead: network.setup,
+        frame_delay: network.per_frame,
+    };
+    assert_eq!(described, cim);
+
+    let table_7_2 = table("livelock");
+    let costs = kind::DEFAULT;
+    let receive = time(&table_7_2, "receive");
+    assert_eq!(costs.interrupt, time(&table_7_2, "interrupt"));
+    assert_eq!(costs.switch, time(&table_7_2, "switch"));
+    assert_eq!(costs.cache_miss, time(&table_7_2, "cache_miss"));
+    assert_eq!(costs.application, time(&table_7_2, "application_1000"));
+    assert_eq!(costs.accept, time(&table_7_2, "accept"));
+    assert_eq!(costs.accept + costs.protocol, receive);
+    let text = Builtin.profile("hosts", "harts").unwrap();
+    let harts = profile::host("harts", text.as_bytes(), &Builtin).unwrap();
+    let packet = |stage: usize| harts.receive[stage].cost.per_packet;
+    assert_eq!(packet(0), costs.interrupt * u64::from(harts.receive[0].interrupts));
+    assert_eq!((packet(1), packet(2)), (receive, time(&table_7_2, "application_1")));
+}
 
 /// Fig 1.1: the communication subsystem of an end host, its shaded part between host and network.
 #[test]

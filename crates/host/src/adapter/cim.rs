@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A pipeline of depth 1 has one message on its way at a time; at depth 2 the host sends the next
-//! before the last is done. The constants are Table 5.1 and stand in `profiles/adapters/cim.toml`.
+//! before the last is done. The constants are Table 5.1 and stand in `profiles/constants/cim.toml`.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, §5.1.3 and §5.2.2, Eqs 5.1 to 5.6 and Table 5.1.

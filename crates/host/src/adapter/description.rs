@@ -466,30 +466,31 @@ pub enum Side {
 /// Table 5.1 as a description, for tests and examples; `profiles/devices/cim.toml` has the same.
 #[cfg(test)]
 pub(crate) fn cim() -> Description {
+    let table = super::cim::Cim::TABLE_5_1;
     let mut card = Description::plain("CIM");
     card.host = HostInterface {
         handshake: true,
         transfer_ack: true,
-        per_message: Duration::from_us(1280),
+        per_message: table.message_overhead,
         saved_when_simple: Duration::from_us(356),
         ..card.host
     };
     card.transfer = Transfer {
-        block: Bytes(256),
-        per_block: Duration::from_ns(1_760),
-        small: Bytes(4096),
-        per_byte_small: PerByte::from_fs(420_000_000),
-        per_byte: PerByte::from_fs(310_000_000),
+        block: table.segment,
+        per_block: table.segment_overhead,
+        small: table.small,
+        per_byte_small: table.per_byte_small,
+        per_byte: table.per_byte_large,
         preemptible: true,
         ..card.transfer
     };
     card.queueing.depth = 2;
     card.buffers.banks = 1;
     card.network = Network {
-        setup: Duration::from_us(1350),
+        setup: table.transmit_overhead,
         setup_overlap: (1, 3),
-        frame: Bytes(2048),
-        per_frame: Duration::from_ns(79_750),
+        frame: table.frame,
+        per_frame: table.frame_delay,
         ..card.network
     };
     card

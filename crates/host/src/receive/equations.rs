@@ -3,6 +3,7 @@
 //! Source: Indiresan 1997, §7.3 and §7.4.2. Rates are packets a second.
 
 use super::Costs;
+use super::kind::DEFAULT;
 use lastmeter_base::Duration;
 
 /// Table 7.2 with `Load = 1000`, `C_ri` in one piece.
@@ -13,15 +14,10 @@ use lastmeter_base::Duration;
 /// assert_eq!(livelock(&TABLE_7_2).round(), 2193.0);
 /// ```
 pub const TABLE_7_2: Costs = Costs {
-    interrupt: Duration::from_us(28),
-    switch: Duration::from_us(20),
-    wake: Duration::ZERO,
     accept: Duration::ZERO,
     demultiplex: Duration::ZERO,
-    protocol: Duration::from_us(400),
-    application: Duration::from_us(347),
-    cache_miss: Duration::from_us(90),
-    look: Duration::ZERO,
+    protocol: Duration::from_ps(DEFAULT.accept.as_ps() + DEFAULT.protocol.as_ps()),
+    ..DEFAULT
 };
 
 fn seconds(time: Duration) -> f64 {

@@ -1,12 +1,14 @@
 //! The ways to receive that an experiment can name: `host = { reception = { backoff = {} } }`.
 //!
 //! To add one: write its policy, and its line in [`KINDS`]. All share the costs of the host and the
-//! interface under them, whose defaults are Table 7.2 of Indiresan 1997 with `Load = 1000`, and what
-//! `experiments/livelock` assumes.
+//! interface under them. A host with a profile has both from there ([`Division`]); the defaults of
+//! one without are Table 7.2 of Indiresan 1997 with `Load = 1000`, and what `experiments/livelock`
+//! assumes.
 
 use super::admission::EarlyDrop;
 use super::backoff::{Backoff, Parameters};
 use super::dim::{Coalescing, Dim, Mode};
+use super::division::Division;
 use super::explicit::Explicit;
 use super::interrupt::Interrupt;
 use super::lazy::Lazy;
@@ -29,40 +31,76 @@ const PACKETS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
 const PORTS: &str =
     "links --> [adapter] --commands--> one CPU: interrupts, protocol --> application";
 
+/// What reception costs a host without a profile, and the parameters that say otherwise.
+macro_rules! costs {
+    ($($field:ident: $us:literal, $name:literal, $profile:literal, $what:literal;)*) => {
+        /// Table 7.2 of Indiresan 1997 with `Load = 1000`, and what `experiments/livelock` assumes:
+        /// `C_ri` in halves, and a tenth of it to find the socket.
+        pub const DEFAULT: Costs = Costs { $($field: Duration::from_us($us)),* };
+        const COSTS: &[Param] = &[$(
+            Param::optional($name, TIME, concat!($us, " us; ", $profile), $what)
+        ),*];
+    };
+}
+costs! {
+    interrupt: 28, "interrupt", "with a profile, what it says",
+        "to enter and leave an interrupt handler";
+    switch: 20, "switch", "with a profile, 0 s", "to turn to a polling thread and back";
+    wake: 0, "wake", "with a profile, 0 s", "to wake the application when its queue was empty";
+    accept: 200, "accept", "with a profile, what it says", "protocol work with a packet's first command";
+    demultiplex: 40, "demultiplex", "with a profile, 0 s",
+        "of accept and protocol, to find the socket";
+    protocol: 200, "protocol", "with a profile, what it says", "protocol work with a packet's last command";
+    application: 347, "application", "with a profile, what it says", "the application's work on a packet";
+    cache_miss: 90, "cache-miss", "with a profile, what it says",
+        "by how much less that is while no reception comes in between";
+    look: 0, "look", "with a profile, 0 s", "what a look at an interface costs that finds nothing";
+}
+
+/// What a host's profile says, and nobody else.
+const OF_PROFILES: &[&str] = &["accept", "protocol", "application", "cache-miss", "commands"];
+/// Packets that an adapter or its ring holds, and receive buffers on the host, where nothing says.
+pub const BUFFERS: u64 = 128;
+/// From acceptance into the memory of a host without a profile: 256 words of 100 ns, VME's DMA.
+pub const TRANSFER: Duration = Duration::from_us(26);
+
 /// The parameters that every way has, then its own.
 macro_rules! params {
     ($($own:expr),* $(,)?) => {
         &[
-            Param::or("interrupt", TIME, "28 us", "to enter and leave an interrupt handler"),
-            Param::or("switch", TIME, "20 us", "to turn to a polling thread and back"),
-            Param::or("wake", TIME, "0 s", "to wake the application when its queue was empty"),
-            Param::or("accept", TIME, "200 us", "protocol work with a packet's first command"),
-            Param::or("demultiplex", TIME, "40 us", "of accept and protocol, to find the socket"),
-            Param::or("protocol", TIME, "200 us", "protocol work with a packet's last command"),
-            Param::or("application", TIME, "347 us", "the application's work on a packet"),
-            Param::or(
-                "cache-miss",
-                TIME,
-                "90 us",
-                "by how much less that is while no reception comes in between",
-            ),
-            Param::or("look", TIME, "0 s", "what a look at an interface costs that finds nothing"),
+            COSTS[0], COSTS[1], COSTS[2], COSTS[3], COSTS[4], COSTS[5], COSTS[6], COSTS[7],
+            COSTS[8],
             Param::optional(
                 "slice",
                 TIME,
                 "each thread runs until it has nothing to do",
                 "threads take turns by time, each for at least so long",
             ),
-            Param::or(
+            Param::optional(
                 "commands",
                 ParamKind::Choice(&["two", "one"]),
-                "two",
+                "two; with a profile, what it says, or else one",
                 "two: the host gives each packet its buffer; one: a ring of descriptors",
             ),
-            Param::or("adapter-buffers", PACKETS, "128", "packets that adapter or ring holds"),
+            Param::optional(
+                "adapter-buffers",
+                PACKETS,
+                "what its profile says, or else 128",
+                "packets that adapter or ring holds",
+            ),
             Param::or("announced", PACKETS, "16", "packets announced to the host at once"),
-            Param::or("buffers", PACKETS, "128", "receive buffers on the host"),
-            Param::or("transfer", TIME, "26 us", "from acceptance into the host's memory"),
+            Param::optional(
+                "buffers",
+                PACKETS,
+                "what its profile says, or else 128",
+                "receive buffers on the host",
+            ),
+            Param::optional(
+                "transfer",
+                TIME,
+                "26 us; with a profile, 0 s besides its stages",
+                "from acceptance into the host's memory",
+            ),
             Param::or(
                 "early-drop",
                 ParamKind::Flag,
@@ -337,8 +375,8 @@ fn linux(values: &Values) -> napi::Options {
 /// # Errors
 /// The first that does not, and what would be right.
 pub fn fit(values: &Values) -> Result<(), Misfit> {
-    let time = |name: &str| values.get::<Duration>(name);
-    let at_most = |name: &'static str, most: Duration, of: &str| match time(name) > most {
+    let costs = costs(values, None);
+    let at_most = |name: &'static str, is: Duration, most: Duration, of: &str| match is > most {
         true => Err(Misfit::new(name, format!("it is more than {of}"), "write less")),
         false => Ok(()),
     };
@@ -348,28 +386,45 @@ pub fn fit(values: &Values) -> Result<(), Misfit> {
         }
         _ => Ok(()),
     };
-    at_most("cache-miss", time("application"), "the application's work")?;
-    at_most("demultiplex", time("accept") + time("protocol"), "accept and protocol together")?;
+    at_most("cache-miss", costs.cache_miss, costs.application, "the application's work")?;
+    let receives = costs.accept + costs.protocol;
+    at_most("demultiplex", costs.demultiplex, receives, "accept and protocol together")?;
     ["min", "period", "reservation"].into_iter().try_for_each(positive)?;
     match (values.given::<Duration>("min"), values.given("max")) {
-        (Some(_), Some(max)) => at_most("min", max, "`max`"),
+        (Some(min), Some(max)) => at_most("min", min, max, "`max`"),
         _ => Ok(()),
     }
 }
 
-/// What a packet's reception costs.
-pub fn costs(described: &Nested) -> Costs {
-    let time = |name: &str| described.values.get(name);
+/// Whether a way to receive says only what the host's profile does not.
+///
+/// # Errors
+/// The first value that the profile says, and what would be right.
+pub fn fit_profile(described: &Nested) -> Result<(), Misfit> {
+    match OF_PROFILES.iter().find(|name| described.values.has(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let found = format!("`{name}` is what the host's profile says");
+            let right = format!("leave out `{name}`, or `profile`");
+            Err(Misfit::new("reception", found, right))
+        }
+    }
+}
+
+/// What a packet's reception costs, besides the stages of the host's profile.
+pub fn costs(values: &Values, division: Option<&Division<'_>>) -> Costs {
+    let otherwise = division.map_or(DEFAULT, Division::costs);
+    let time = |name: &str, otherwise| values.given(name).unwrap_or(otherwise);
     Costs {
-        interrupt: time("interrupt"),
-        switch: time("switch"),
-        wake: time("wake"),
-        accept: time("accept"),
-        demultiplex: time("demultiplex"),
-        protocol: time("protocol"),
-        application: time("application"),
-        cache_miss: time("cache-miss"),
-        look: time("look"),
+        interrupt: time("interrupt", otherwise.interrupt),
+        switch: time("switch", otherwise.switch),
+        wake: time("wake", otherwise.wake),
+        accept: time("accept", otherwise.accept),
+        demultiplex: time("demultiplex", otherwise.demultiplex),
+        protocol: time("protocol", otherwise.protocol),
+        application: time("application", otherwise.application),
+        cache_miss: time("cache-miss", otherwise.cache_miss),
+        look: time("look", otherwise.look),
     }
 }
 
@@ -379,23 +434,29 @@ pub fn scheduling(described: &Nested) -> Scheduling {
 }
 
 /// An interface of the host.
-pub fn interface(described: &Nested) -> InterfaceOptions {
+pub fn interface(described: &Nested, division: Option<&Division<'_>>) -> InterfaceOptions {
     let values = &described.values;
     let flag = |name: &str| values.get::<bool>(name);
+    let packets =
+        |name: &str, profile: Option<u64>| values.given(name).or(profile).unwrap_or(BUFFERS);
     let on_adapter = flag("drop-in-adapter")
         || values.given::<String>("demultiplexes").is_some_and(|who| who == "adapter");
     InterfaceOptions {
         policy: (described.maker::<Maker>().0)(values),
         accepts: flag("early-drop").then(|| Box::new(EarlyDrop) as Box<dyn super::Admission>),
         takes: on_adapter.then(|| Box::new(EarlyDrop) as Box<dyn super::Admission>),
-        commands: match values.get::<String>("commands").as_str() {
-            "one" => Commands::One,
-            _ => Commands::Two,
+        commands: match values.given::<String>("commands").as_deref() {
+            Some("one") => Commands::One,
+            Some(_) => Commands::Two,
+            None => division.map_or(Commands::Two, Division::commands),
         },
-        adapter_buffers: values.get("adapter-buffers"),
+        adapter_buffers: packets("adapter-buffers", division.and_then(Division::adapter_buffers)),
         announced_max: values.get("announced"),
-        host_buffers: values.get("buffers"),
-        transfer: values.get("transfer"),
+        host_buffers: packets("buffers", division.and_then(Division::buffers)),
+        transfer: values.given("transfer").unwrap_or(match division {
+            None => TRANSFER,
+            Some(_) => Duration::ZERO,
+        }),
         reservation: values.given("reservation"),
     }
 }

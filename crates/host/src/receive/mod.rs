@@ -6,8 +6,8 @@
 //!   drop: `adapter full`, `refused`                 drop: `no buffer`          one CPU, shared by all
 //! ```
 //!
-//! [`Host`] is the machine: one CPU, its interfaces, their commands and the application that
-//! consumes what arrives. A [`Policy`] decides when an interface may interrupt, where its commands
+//! [`Reception`] is a part of a [`Machine`]: interfaces, their commands and the application that
+//! consumes what arrives, on one of its CPUs. A [`Policy`] decides when an interface may interrupt, where its commands
 //! are handled, and how many at a time; an [`Admission`] decides which packets get in. Both are
 //! machines with `now` as an argument, one file each:
 //!
@@ -26,7 +26,8 @@
 //! | the control commands of Table 7.1 | [`control`] | E-99 |
 //! | early drop, tags, budgets of flows, drop in the adapter | [`admission`] | E-100, E-105, E-131, E-132 |
 //!
-//! [`kind`] makes all of them known to experiment files.
+//! [`kind`] makes all of them known to experiment files; [`division`] says which stages of a host's
+//! profile they schedule.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design",
 //! University of Michigan, 1997, chapter 7. [`equations`] has its Eqs 7.1 to 7.5.
@@ -35,25 +36,28 @@ pub mod admission;
 pub mod backoff;
 pub mod control;
 pub mod dim;
-pub mod element;
+pub mod division;
 pub mod equations;
 pub mod explicit;
-mod host;
 mod interface;
 pub mod interrupt;
 pub mod kind;
 pub mod lazy;
 pub mod napi;
 pub mod polling;
+mod reception;
 pub mod shares;
 pub mod suspension;
 pub mod timed;
 pub mod trial;
 
-pub use host::{Host, Options, Scheduling, Stages};
 pub use interface::{Commands, Counts, InterfaceOptions};
+pub use reception::{Options, Part, Reception, Scheduling, Stages};
 
-use lastmeter_base::{Bytes, Duration, Packet, Time};
+use crate::machine::{Machine, ResourceOptions};
+use crate::resource::{self, Discipline};
+use lastmeter_base::{Bytes, Duration, Packet, PerByte, Time};
+use lastmeter_engine::ResourceId;
 
 /// What reception costs the CPU. Letters are those of Table 7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +82,21 @@ pub struct Costs {
     pub cache_miss: Duration,
     /// What a look at an interface costs that finds nothing.
     pub look: Duration,
+}
+
+impl Costs {
+    /// No cost.
+    pub const NOTHING: Costs = Costs {
+        interrupt: Duration::ZERO,
+        switch: Duration::ZERO,
+        wake: Duration::ZERO,
+        accept: Duration::ZERO,
+        demultiplex: Duration::ZERO,
+        protocol: Duration::ZERO,
+        application: Duration::ZERO,
+        cache_miss: Duration::ZERO,
+        look: Duration::ZERO,
+    };
 }
 
 /// Where the host handles commands.
@@ -195,6 +214,19 @@ pub enum Expired {
 pub trait Admission: Send {
     /// Whether `packet` may have a buffer.
     fn admits(&mut self, now: Time, packet: &Packet, view: &View) -> bool;
+}
+
+/// A machine with nothing but `reception` on one CPU, which is called `cpu` in the books. Packets of
+/// interface `i` come in at port `i` and go out at port `i`.
+pub fn alone(cpu: ResourceId, reception: Reception) -> Machine {
+    let options = resource::Options {
+        units: 1,
+        discipline: Discipline::Priority,
+        context_switch: Duration::ZERO,
+        interrupt: Duration::ZERO,
+    };
+    let cpu = ResourceOptions { id: cpu, options, per_byte: PerByte::ZERO };
+    Machine::new(&[cpu], Vec::new(), Vec::new()).receiving(0, reception, None)
 }
 
 #[cfg(test)]

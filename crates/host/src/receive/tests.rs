@@ -15,7 +15,7 @@ use super::timed::Timed;
 use super::trial::{Arrivals, Outcome, run};
 use super::*;
 use lastmeter_base::{Draw, StageId};
-use lastmeter_engine::ResourceId;
+use lastmeter_engine::{PortId, ResourceId};
 
 const fn us(us: u64) -> Duration {
     Duration::from_us(us)
@@ -31,7 +31,11 @@ fn options(costs: Costs) -> Options {
     let [interrupt, switch, accept, transfer, protocol, application, polling] =
         [0, 1, 2, 3, 4, 5, 6].map(StageId);
     let stages = Stages { interrupt, switch, accept, transfer, protocol, application, polling };
-    Options { costs, scheduling: Scheduling::Cooperative, cpu: ResourceId(0), stages }
+    Options { costs, scheduling: Scheduling::Cooperative, stages, parts: Vec::new(), kernel: 0 }
+}
+
+fn host(options: Options, interfaces: Vec<InterfaceOptions>) -> Machine {
+    alone(ResourceId(0), Reception::new(options, interfaces))
 }
 
 fn interface(policy: impl Policy + 'static) -> InterfaceOptions {
@@ -67,7 +71,7 @@ fn offer_with(
     arrivals: Arrivals,
     length: Duration,
 ) -> Outcome {
-    let host = Host::new(options, vec![interface]);
+    let host = host(options, vec![interface]);
     let outcome = run(host, &[arrivals], 1, length / 5, length);
     assert_eq!(outcome.unaccounted, 0, "packets made = processed + dropped + held");
     outcome
@@ -115,7 +119,7 @@ fn e_101_continuous_polling_takes_eq_7_3_and_leaves_nothing_idle() {
 fn a_poller_of_several_interfaces_looks_at_each_in_turn() {
     let both = || (0..2).map(|_| interface(Polling { quota: 8 })).collect();
     for rates in [[4000, 300], [300, 4000]] {
-        let host = Host::new(options(COSTS), both());
+        let host = host(options(COSTS), both());
         let outcome = run(host, &rates.map(periodic), 1, ms(500), ms(2500));
         for (rate, got) in rates.into_iter().zip(outcome.processed) {
             assert!(got >= 0.99 * rate.min(300) as f64, "{got} of {rate} packets/s, {rates:?}");
@@ -256,7 +260,7 @@ fn two(policy: impl Fn(u64) -> Box<dyn Policy>, quotas: [u64; 2], rate: u64) -> 
         reservation: Some(at_rate(reserved)),
         ..interface(Interrupt)
     };
-    let host = Host::new(options(COSTS), quotas.map(card).into_iter().collect());
+    let host = host(options(COSTS), quotas.map(card).into_iter().collect());
     run(host, &[periodic(rate), periodic(1000)], 1, ms(2_000), ms(8_000))
 }
 
@@ -302,7 +306,7 @@ fn e_132_a_flow_keeps_its_budget_beside_a_greedy_one() {
     // Flow 0 sends 100 packets a second, flow 1 sends 4000; each has a budget of 2 in 10 ms.
     let offered = |takes: Box<dyn Admission>| {
         let card = InterfaceOptions { takes: Some(takes), ..interface(Interrupt) };
-        let mut host = Host::new(options(COSTS), vec![card]);
+        let mut host = host(options(COSTS), vec![card]);
         let (mut made, mut processed) = (0u64, [0u64; 2]);
         for at in 0..12_300u64 {
             let now = Time::START + us(at * 244);
@@ -310,7 +314,7 @@ fn e_132_a_flow_keeps_its_budget_beside_a_greedy_one() {
             let mut packet = Packet::new(Bytes(1024));
             packet.flow = lastmeter_base::FlowId(u32::from(at % 41 != 0));
             made += u64::from(at % 41 == 0);
-            host.arrive(now, 0, packet);
+            host.arrive(now, PortId(0), packet);
             for output in host.outputs() {
                 if let crate::machine::Output::Send(_, packet) = output {
                     processed[packet.flow.0 as usize] += 1;
@@ -339,7 +343,7 @@ fn e_99_the_control_commands_set_the_mode() {
 
 #[test]
 fn two_policies_of_the_host_work_beside_each_other() {
-    let host = Host::new(
+    let host = host(
         options(COSTS),
         vec![interface(Timed::new(ms(2), 8)), interface(Explicit::new(4, ms(2)))],
     );

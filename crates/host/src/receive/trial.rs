@@ -3,10 +3,9 @@
 //! Arrivals are regular, as END's traffic device makes them (`CTRL_CREATE_PERIODIC`, E-52, E-99),
 //! or at random. What happens in the warm-up is not counted.
 
-use super::Host;
-use crate::machine::Output;
+use crate::machine::{Machine, Output};
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, Packet, Stream, Time};
-use lastmeter_engine::Distribution;
+use lastmeter_engine::{Distribution, PortId};
 
 /// The traffic of one interface.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +46,7 @@ impl Outcome {
 
 /// Offers `arrivals`, one for each interface, for `warm_up` and then for `length`.
 pub fn run(
-    mut host: Host,
+    mut host: Machine,
     arrivals: &[Arrivals],
     seed: u64,
     warm_up: Duration,
@@ -68,7 +67,7 @@ pub fn run(
     let mut idle_before = None;
     let mut interrupts_before = 0;
     let interrupts =
-        |host: &Host| (0..arrivals.len()).map(|at| host.counts(at).interrupts).sum::<u64>();
+        |host: &Machine| (0..arrivals.len()).map(|at| host.counts(at).interrupts).sum::<u64>();
     loop {
         let arrival = next.iter().copied().enumerate().min_by_key(|&(_, at)| at);
         let Some((interface, at)) = arrival else { break };
@@ -88,7 +87,7 @@ pub fn run(
             (packet.len, packet.born) = (one.len, now);
             let flow = (made[interface] % u64::from(one.flows.max(1))) as u32;
             (packet.flow, packet.class) = (FlowId(flow), flow as u8);
-            host.arrive(now, interface, packet);
+            host.arrive(now, PortId(interface as u16), packet);
             made[interface] += 1;
             let gap = one.gap.sample(&mut streams[interface]);
             next[interface] = at + gap.max(Duration::from_ps(1));
@@ -110,7 +109,7 @@ pub fn run(
 }
 
 /// Seconds for which the CPU has done nothing.
-fn idle(host: &Host) -> f64 {
+fn idle(host: &Machine) -> f64 {
     host.meters().map(|meter| meter.time_idle().as_secs_f64()).sum()
 }
 
@@ -124,7 +123,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn take(&mut self, host: &mut Host, now: Time, counts: bool) {
+    fn take(&mut self, host: &mut Machine, now: Time, counts: bool) {
         for output in host.outputs() {
             self.ended += 1;
             let packet = match output {

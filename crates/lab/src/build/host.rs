@@ -7,11 +7,12 @@
 //! ```
 
 use super::{Builder, Input, LiveEnd, Made, Output, Peer, machine};
-use lastmeter_base::kind::{Family, Kind, Misfit, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{NodeId, PathId, here};
 use lastmeter_engine::site::{Receiver, TrafficKind};
 use lastmeter_engine::{ElementId, Error, PortId};
 use lastmeter_host::profile::Profile;
+use lastmeter_host::receive;
 use lastmeter_net::demultiplexer::Demultiplexer;
 use std::sync::Arc;
 
@@ -44,9 +45,9 @@ pub(crate) const PAGE: &Page = &Page {
         Param::optional(
             "reception",
             ParamKind::Nested(Family::Reception),
-            "receiving costs nothing but what the profile says",
-            "how it receives: with interrupts, by polling, or in between; in models, for a host \
-             without a profile",
+            "receiving costs what the profile says, in its order",
+            "how it receives: with interrupts, by polling, or in between; in models. With a profile, \
+             its receive stages are what is scheduled so, at its costs",
         ),
         Param::or(
             "live",
@@ -86,12 +87,9 @@ request = { size = "100 B", response = "1000 B", window = 4 }
 pub(crate) static KINDS: &[Kind] = &[Kind { page: PAGE, fit, maker: &() }];
 
 fn fit(values: &Values) -> Result<(), Misfit> {
-    match values.has("reception") && values.has("profile") {
-        true => {
-            let found = "a host with a profile says there how it receives".to_owned();
-            Err(Misfit::new("reception", found, "leave out `profile` or `reception`"))
-        }
-        false => Ok(()),
+    match values.given::<Nested>("reception").filter(|_| values.has("profile")) {
+        Some(way) => receive::kind::fit_profile(&way),
+        None => Ok(()),
     }
 }
 
@@ -134,10 +132,16 @@ impl Builder<'_, '_> {
         }
         let (receivers, leaving) = self.ends(node, paths)?;
         let input = self.demultiplex(node, receivers)?;
-        let input = self.reception(node, input)?;
-        let (input, leaving) = match self.profile(node) {
-            Some(profile) => self.through_machine(node, &profile, input, leaving)?,
-            None => (input, leaving),
+        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
+        let reception = declared.kind.values.given::<Nested>("reception");
+        let (input, leaving) = match (self.profile(node), reception, input) {
+            (Some(profile), reception, _) => {
+                self.through_machine(node, &profile, reception.as_ref(), input, leaving)?
+            }
+            (None, Some(described), Some(applications)) => {
+                (self.reception(node, &described, applications)?, leaving)
+            }
+            _ => (input, leaving),
         };
         let outputs = self.spread(node, leaving)?;
         Ok(Made { input, outputs })
@@ -160,7 +164,7 @@ impl Builder<'_, '_> {
     fn live_host(&mut self, node: usize, port: ElementId) -> Result<Made, Error> {
         let (input, leaving) = (Some((port, PortId(0))), vec![(port, PortId(0))]);
         let (input, leaving) = match self.profile(node) {
-            Some(profile) => self.through_machine(node, &profile, input, leaving)?,
+            Some(profile) => self.through_machine(node, &profile, None, input, leaving)?,
             None => (input, leaving),
         };
         let outputs = self.spread(node, leaving)?;
@@ -177,10 +181,11 @@ impl Builder<'_, '_> {
         &mut self,
         node: usize,
         profile: &Profile,
+        reception: Option<&Nested>,
         applications: Option<Input>,
         leaving: Vec<Output>,
     ) -> Result<(Option<Input>, Vec<Output>), Error> {
-        let host = self.machine(node, profile)?;
+        let host = self.machine(node, profile, reception.filter(|_| applications.is_some()))?;
         let sends = !leaving.is_empty();
         for (element, port) in leaving {
             self.graph.connect(element, port, host, machine::FROM_APPLICATIONS)?;

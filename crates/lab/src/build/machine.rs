@@ -4,56 +4,138 @@
 //! ```text
 //! applications --> in 0 [send] out 0 --> links
 //! applications <-- out 1 [receive] in 1 <-- links
+//! applications <-- out 1 [reception <-- before] in 1 + i <-- link i, where a policy schedules
 //! ```
 
 use super::Builder;
+use super::reception::Scheduled;
+use crate::livelock::{APPLICATION, RECEPTION};
+use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Cost, Duration, PerByte, StageId};
-use lastmeter_engine::{ElementId, Error, PortId, ResourceId, ResourceInfo, StageInfo};
+use lastmeter_engine::{ElementId, Error, Place, PortId, ResourceId, ResourceInfo, StageInfo};
 use lastmeter_host::element::Host;
 use lastmeter_host::machine::{Machine, Next, ResourceOptions, Stage};
 use lastmeter_host::profile::{Profile, ResourceProfile, StageProfile};
-use lastmeter_host::resource::Options;
+use lastmeter_host::receive::Part;
+use lastmeter_host::receive::division::Division;
+use lastmeter_host::resource::{Options, Priority};
 use lastmeter_net::queue::{self, DropTail, Queue};
 
 /// Where applications are: they send into this input and receive from this output.
 pub(super) const FROM_APPLICATIONS: PortId = PortId(0);
 pub(super) const TO_APPLICATIONS: PortId = PortId(1);
-/// Where links are.
+/// Where links are: with reception each has an input, from this one on.
 pub(super) const FROM_LINKS: PortId = PortId(1);
 pub(super) const TO_LINKS: PortId = PortId(0);
 
+/// The machine that is being made.
+struct Plan<'p> {
+    /// Its host, and the name that it shares with the others of a counted node.
+    host: String,
+    group: String,
+    /// Whether there are others.
+    shared: bool,
+    profile: &'p Profile,
+    resources: Vec<ResourceOptions>,
+    /// How much its applications send or read at once.
+    message: Option<Bytes>,
+}
+
 impl Builder<'_, '_> {
-    /// The machine of `node`.
-    pub(super) fn machine(&mut self, node: usize, profile: &Profile) -> Result<ElementId, Error> {
+    /// The machine of `node`, with a policy that schedules its receive stages or without.
+    pub(super) fn machine(
+        &mut self,
+        node: usize,
+        profile: &Profile,
+        reception: Option<&Nested>,
+    ) -> Result<ElementId, Error> {
         let single = &self.network.nodes[node];
-        let (name, group) =
-            (single.name.clone(), self.experiment.nodes[single.declared].name.clone());
         let declared = &self.experiment.nodes[single.declared];
-        let (shared, message) = (declared.count.is_some(), declared.kind.values.given("message"));
-        let resources: Vec<ResourceOptions> =
-            profile.resources.iter().map(|resource| self.resource(&name, resource)).collect();
+        let host = single.name.clone();
+        let place = Plan {
+            resources: profile.resources.iter().map(|one| self.resource(&host, one)).collect(),
+            host,
+            group: declared.name.clone(),
+            shared: declared.count.is_some(),
+            profile,
+            message: declared.kind.values.given("message"),
+        };
         let mut stages = Vec::new();
-        for (direction, exit) in [(&profile.send, TO_LINKS), (&profile.receive, TO_APPLICATIONS)] {
-            let last = stages.len() + direction.len() - 1;
-            for stage in direction {
-                let next = match stages.len() == last {
-                    true => Next::Exit(exit),
-                    false => Next::Stage(stages.len() + 1),
-                };
-                let id = self.host_stage(&group, shared, profile, stage, &resources);
-                stages.push(self.stage_of(
-                    &name,
-                    &group,
-                    profile,
-                    (stage, stage.cost(message)),
-                    id,
-                    next,
-                ));
+        let mut entries = vec![0];
+        self.way(&place, &profile.send, Next::Exit(TO_LINKS), &mut stages);
+        let Some(described) = reception else {
+            entries.push(stages.len());
+            self.way(&place, &profile.receive, Next::Exit(TO_APPLICATIONS), &mut stages);
+            let machine = Machine::new(&place.resources, stages, entries);
+            return self.graph.add(format!("{} works", place.host), Host::new(machine));
+        };
+        let division = Division::of(profile).expect("a profile that cannot be divided is reported");
+        let links = self.links_to(node);
+        for interface in 0..links.len() {
+            if !division.before.is_empty() {
+                entries.push(stages.len());
+                self.way(&place, division.before, Next::Interface(interface), &mut stages);
             }
         }
-        let entries = vec![0, profile.send.len()];
-        let machine = Machine::new(&resources, stages, entries);
-        self.graph.add(format!("{name} works"), Host::new(machine))
+        let cpu = index_of(profile, &division.cpu.name);
+        let named = |stage: Option<&StageProfile>| Some(stage_name(&place.group, &stage?.name));
+        if let Some(entry) = division.entry {
+            self.host_stage(&place, entry, Some(RECEPTION));
+        }
+        let scheduled = Scheduled {
+            group: &place.group,
+            cpu: (resource_name(&place.host, &division.cpu.name), place.resources[cpu].id),
+            shared: place.shared,
+            entry: named(division.entry),
+            handling: named(division.kernel.first().copied()),
+            application: named(division.application.first()),
+            kernel: division.kernel.len(),
+            parts: {
+                let kernel = division.kernel.iter().map(|&stage| (stage, RECEPTION));
+                let all = kernel.chain(division.application.iter().map(|one| (one, APPLICATION)));
+                all.map(|(stage, role)| self.part(&place, stage, role)).collect()
+            },
+            division: Some(&division),
+        };
+        let reception = self.receives(described, scheduled, links.len());
+        let machine = Machine::new(&place.resources, stages, entries);
+        let machine = machine.receiving(cpu, reception, Some(TO_APPLICATIONS));
+        let element = self.graph.add(format!("{} works", place.host), Host::new(machine))?;
+        for (interface, hop) in (FROM_LINKS.0..).zip(links) {
+            self.ports.insert(hop, (element, PortId(interface)));
+        }
+        Ok(element)
+    }
+
+    /// The hops that end at a node.
+    pub(super) fn links_to(&self, node: usize) -> Vec<usize> {
+        let hops = &self.network.hops;
+        self.flows.hops.iter().copied().filter(|&hop| hops[hop].to == node).collect()
+    }
+
+    /// Adds stages in a row, the last of which leads to `exit`.
+    fn way(&mut self, place: &Plan<'_>, way: &[StageProfile], exit: Next, into: &mut Vec<Stage>) {
+        let last = into.len() + way.len() - 1;
+        for stage in way {
+            let next = match into.len() == last {
+                true => exit,
+                false => Next::Stage(into.len() + 1),
+            };
+            let id = self.host_stage(place, stage, None);
+            into.push(self.stage_of(place, stage, id, next));
+        }
+    }
+
+    /// A stage whose work a policy schedules.
+    fn part(&mut self, place: &Plan<'_>, stage: &StageProfile, role: &'static str) -> Part {
+        let id = self.host_stage(place, stage, Some(role));
+        let Stage { cost, per_pdu, buses, priority, .. } =
+            self.stage_of(place, stage, id, Next::Exit(TO_APPLICATIONS));
+        let priority = match priority {
+            thread @ Priority::Thread(_) => thread,
+            _ => Priority::Thread(0),
+        };
+        Part { stage: id, cost, per_pdu, buses, priority }
     }
 
     fn resource(&mut self, host: &str, resource: &ResourceProfile) -> ResourceOptions {
@@ -78,12 +160,11 @@ impl Builder<'_, '_> {
     /// The stage's name in the books.
     fn host_stage(
         &mut self,
-        group: &str,
-        shared: bool,
-        profile: &Profile,
+        place: &Plan<'_>,
         stage: &StageProfile,
-        resources: &[ResourceOptions],
+        role: Option<&'static str>,
     ) -> StageId {
+        let Plan { group, shared, profile, resources, .. } = place;
         let name = stage_name(group, &stage.name);
         let index = index_of(profile, &stage.resource);
         let resource: Option<ResourceId> = (!shared).then_some(resources[index].id);
@@ -91,19 +172,14 @@ impl Builder<'_, '_> {
         let memory =
             stage.buses.iter().filter(|(bus, _)| is_memory(bus)).map(|&(_, times)| times).sum();
         let StageProfile { copies, touches, .. } = *stage;
-        let info = StageInfo { copies, touches, memory, ..StageInfo::new(name, resource) };
+        let place = Place { role, ..Place::default() };
+        let info = StageInfo { copies, touches, memory, place, ..StageInfo::new(name, resource) };
         self.names.stage(&mut self.graph, info).id
     }
 
-    fn stage_of(
-        &self,
-        host: &str,
-        group: &str,
-        profile: &Profile,
-        (stage, cost): (&StageProfile, Cost),
-        id: StageId,
-        next: Next,
-    ) -> Stage {
+    fn stage_of(&self, place: &Plan<'_>, stage: &StageProfile, id: StageId, next: Next) -> Stage {
+        let Plan { host, group, profile, message, .. } = place;
+        let cost = stage.cost(*message);
         let free = self.is_free(&stage_name(group, &stage.name));
         let (numerator, denominator) = self.speed(&resource_name(host, &stage.resource));
         let per_pdu = match free {

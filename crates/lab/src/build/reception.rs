@@ -1,38 +1,90 @@
 //! How a host receives: interrupts, polling, and what lies between (E-100 to E-106).
 //!
 //! ```text
-//! link i --> in i [ adapter, commands, one CPU ] out i --> applications
+//! link i --> in i [ adapter, commands, one CPU ] out i --> applications       without a profile
+//! link i --> [ machine of the profile: before --> reception ] --> applications     with one
 //! ```
 
 use super::{Builder, Input};
 use crate::livelock::{APPLICATION, Names, RECEPTION};
 use lastmeter_base::Duration;
 use lastmeter_base::kind::Nested;
-use lastmeter_engine::{Error, PortId, ResourceInfo, ResourceKind};
-use lastmeter_host::receive::element::Receiver;
-use lastmeter_host::receive::{Costs, Host, Options, Stages, kind};
+use lastmeter_engine::{Error, PortId, ResourceId, ResourceInfo, ResourceKind};
+use lastmeter_host::element::Host;
+use lastmeter_host::receive::division::Division;
+use lastmeter_host::receive::{self, Costs, Options, Part, Reception, Stages, kind};
+
+/// What a policy has to schedule at a host.
+pub(super) struct Scheduled<'a> {
+    /// The name that it shares with the others of a counted node.
+    pub(super) group: &'a str,
+    /// Its processor.
+    pub(super) cpu: (String, ResourceId),
+    /// Whether there are others, each with a processor of its own.
+    pub(super) shared: bool,
+    /// Stages of its profile that stand for those which every reception has: what interrupts cost,
+    /// what a command costs, the application.
+    pub(super) entry: Option<String>,
+    pub(super) handling: Option<String>,
+    pub(super) application: Option<String>,
+    /// Stages of its profile: those of the kernel, then those of the application.
+    pub(super) parts: Vec<Part>,
+    pub(super) kernel: usize,
+    pub(super) division: Option<&'a Division<'a>>,
+}
 
 impl Builder<'_, '_> {
-    /// Puts the way to receive that a host names, if any, between its links and its applications.
+    /// Puts the way to receive of a host without a profile between its links and its applications.
     pub(super) fn reception(
         &mut self,
         node: usize,
-        applications: Option<Input>,
+        described: &Nested,
+        (to, input): Input,
     ) -> Result<Option<Input>, Error> {
-        let network = self.network;
-        let single = &network.nodes[node];
+        let single = &self.network.nodes[node];
         let declared = &self.experiment.nodes[single.declared];
-        let described = declared.kind.values.given::<Nested>("reception");
-        let (Some(described), Some((to, input))) = (described, applications) else {
-            return Ok(applications);
-        };
-        let links: Vec<usize> =
-            self.flows.hops.iter().copied().filter(|&hop| network.hops[hop].to == node).collect();
-        let names = Names::new(&declared.name);
         let name = format!("{}.cpu", single.name);
         let info = ResourceInfo::new(name.clone(), ResourceKind::Cpu);
         let cpu = self.names.resource(&mut self.graph, info).id;
-        let shared = declared.count.is_some();
+        let scheduled = Scheduled {
+            group: &declared.name,
+            cpu: (name, cpu),
+            shared: declared.count.is_some(),
+            entry: None,
+            handling: None,
+            application: None,
+            parts: Vec::new(),
+            kernel: 0,
+            division: None,
+        };
+        let links = self.links_to(node);
+        let reception = self.receives(described, scheduled, links.len());
+        let host = Host::new(receive::alone(cpu, reception));
+        let element = self.graph.add(format!("{} takes", single.name), host)?;
+        for (port, hop) in (0..).map(PortId).zip(links) {
+            self.ports.insert(hop, (element, port));
+            self.graph.connect(element, port, to, input)?;
+        }
+        Ok(Some((element, PortId(0))))
+    }
+
+    /// Reception from so many links, as described and as a what-if changes it.
+    pub(super) fn receives(
+        &mut self,
+        described: &Nested,
+        scheduled: Scheduled<'_>,
+        links: usize,
+    ) -> Reception {
+        let Scheduled { cpu: (cpu_name, cpu), shared, parts, kernel, division, .. } = scheduled;
+        let own = Names::new(scheduled.group);
+        let (handling, application) = (scheduled.handling, scheduled.application);
+        let names = Names {
+            interrupt: scheduled.entry.unwrap_or(own.interrupt),
+            accept: handling.clone().unwrap_or(own.accept),
+            protocol: handling.unwrap_or(own.protocol),
+            application: application.unwrap_or(own.application),
+            ..own
+        };
         let mut stage = |name: &str, role: Option<&'static str>, on_cpu: bool| {
             self.stage_for(name.to_owned(), role, (on_cpu && !shared).then_some(cpu))
         };
@@ -46,24 +98,18 @@ impl Builder<'_, '_> {
             application: stage(&names.application, Some(APPLICATION), true),
             polling: stage(&names.polling, receives, true),
         };
-        let costs = self.changed(kind::costs(&described), &name, &names);
-        let options = Options { costs, scheduling: kind::scheduling(&described), cpu, stages };
+        let costs = self.changed(kind::costs(&described.values, division), &cpu_name, &names);
+        let scheduling = kind::scheduling(described);
+        let options = Options { costs, scheduling, stages, parts, kernel };
         let free = self.is_free(&names.transfer);
-        let interface = |_: &usize| {
-            let mut interface = kind::interface(&described);
+        let interface = |_| {
+            let mut interface = kind::interface(described, division);
             if free {
                 interface.transfer = Duration::ZERO;
             }
             interface
         };
-        let host = Host::new(options, links.iter().map(interface).collect());
-        let element = self.graph.add(format!("{} takes", single.name), Receiver::new(host))?;
-        for (port, &hop) in links.iter().enumerate() {
-            let port = PortId(port as u16);
-            self.ports.insert(hop, (element, port));
-            self.graph.connect(element, port, to, input)?;
-        }
-        Ok(Some((element, PortId(0))))
+        Reception::new(options, (0..links).map(interface).collect())
     }
 
     /// What reception costs where something is faster, or costs nothing.

@@ -24,6 +24,7 @@ use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
 use lastmeter_base::kind::{Family, Nested, ParamKind, Value, Values};
 use lastmeter_host::profile::Profile;
+use lastmeter_host::receive::division::Division;
 use lastmeter_ledger::Source;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,6 +140,7 @@ impl Experiment {
         let mut experiment = decode(&mut decoder, &root);
         check::experiment(&mut experiment, &mut decoder, &root.mark);
         let mut problems = experiment.load_profiles(library);
+        experiment.check_divisions(&mut decoder);
         if decoder.reporter.is_empty() && problems.is_empty() {
             experiment.hash = hash(text, overrides);
             experiment.reporter = decoder.reporter;
@@ -172,6 +174,17 @@ impl Experiment {
             }
         });
         problems
+    }
+
+    /// Says which hosts name a policy that cannot schedule what their profile has them do.
+    fn check_divisions(&self, decoder: &mut Decoder<'_>) {
+        for node in self.nodes.iter().filter(|node| node.kind.values.has("reception")) {
+            let profile = node.profile().and_then(|names| self.profiles.get(&names));
+            if let Some(Err((found, right))) = profile.map(|profile| Division::of(profile)) {
+                let key = join(&join("nodes", &node.name), "host.reception");
+                decoder.report(&node.mark, &key, Fault::new(found, right));
+            }
+        }
     }
 
     /// Reads each profile of a folder that nodes name.

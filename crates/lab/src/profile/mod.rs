@@ -235,6 +235,7 @@ fn stage_of(
         per_message: values.get("per-message"),
         per_pdu: values.get("per-pdu"),
         batch: values.get("batch"),
+        interrupts: values.get::<u64>("interrupts") as u32,
         buses,
         copies: values.get::<u64>("copies") as u32,
         touches: values.get::<u64>("touches") as u32,

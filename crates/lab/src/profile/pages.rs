@@ -123,6 +123,13 @@ pub(crate) const STAGE: &Page = &Page {
             "whether what came while an interrupt was handled is handled in it, too",
         ),
         Param::or(
+            "interrupts",
+            ParamKind::Integer { min: 0, max: 2 },
+            "0",
+            "of how many interrupts `per-packet` is the cost: a host's `reception` charges that for \
+             each interrupt there is, and other stages for each packet",
+        ),
+        Param::or(
             "priority",
             ParamKind::Choice(&["thread", "softirq", "interrupt"]),
             "thread",

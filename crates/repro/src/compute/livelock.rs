@@ -31,11 +31,6 @@ const STABLE: f64 = 0.05;
 
 /// The host of Table 7.2 and what we had to assume of its adapter.
 pub(super) fn setup(setting: &Setting<'_>) -> Result<Setup, Error> {
-    setup_of(setting, "application_1000")
-}
-
-/// The same with what the constant `application` says that is done with each packet.
-pub(super) fn setup_of(setting: &Setting<'_>, application: &str) -> Result<Setup, Error> {
     let constants = setting.constants;
     let receive: Duration = constants.get("receive")?;
     let accept: Duration = constants.get("accept")?;
@@ -46,7 +41,7 @@ pub(super) fn setup_of(setting: &Setting<'_>, application: &str) -> Result<Setup
         accept,
         demultiplex: Duration::ZERO,
         protocol: receive - accept,
-        application: constants.get(application)?,
+        application: constants.get("application_1000")?,
         cache_miss: constants.get("cache_miss")?,
         look: Duration::ZERO,
     };

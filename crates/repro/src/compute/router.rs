@@ -9,7 +9,7 @@
 //! The application of `experiments/livelock` is here what a relay does with a packet (§3.2.3): HNET, the
 //! link scheduler and the driver of the way out. Deviation: the end of a transmission costs nothing.
 
-use super::livelock::{last_rate, setup_of};
+use super::livelock::{last_rate, setup};
 use super::{Computed, Setting, Value};
 use crate::Error;
 use crate::reception::{Setup, Way, gap, of_1997};
@@ -38,7 +38,10 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(setting: &'a Setting<'a>) -> Result<Bench<'a>, Error> {
-        Ok(Bench { setup: setup_of(setting, "relay")?, ways: of_1997(), setting })
+        let mut setup = setup(setting)?;
+        setup.costs.application = setting.constants.get("relay")?;
+        setup.costs.cache_miss = setting.constants.get("relay_cache_miss")?;
+        Ok(Bench { setup, ways: of_1997(), setting })
     }
 
     /// What becomes of so many packets a second from each network.

@@ -6,8 +6,8 @@ use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
 use lastmeter_engine::{
     Error, Graph, Place, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
 };
-use lastmeter_host::receive::element::Receiver;
-use lastmeter_host::receive::{Host, Stages};
+use lastmeter_host::element::Host;
+use lastmeter_host::receive::Stages;
 use lastmeter_lab::close::{Close, close};
 use lastmeter_lab::livelock::{APPLICATION, Names, RECEPTION, livelock, shares_of};
 use lastmeter_ledger::{Confidence, Ledger, Provenance, Resource, Verdict, WhatIf};
@@ -94,8 +94,8 @@ fn run(
     let pattern = Pattern::Gaps { gap, sizes: Sizes::Constant(setup.len) };
     let span = Span::ALWAYS;
     let source = graph.add("source", Source::new(flow, pattern, span))?;
-    let host = Host::new(setup.options(cpu, stages), vec![(way.interface)(setup, unit)]);
-    let host = graph.add("host", Receiver::new(host))?;
+    let host = setup.named(cpu, stages, vec![(way.interface)(setup, unit)]);
+    let host = graph.add("host", Host::new(host))?;
     let sink = graph.add("sink", Sink::default())?;
     graph.connect(source, PortId(0), host, PortId(0))?;
     graph.connect(host, PortId(0), sink, PortId(0))?;

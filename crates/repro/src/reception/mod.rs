@@ -16,10 +16,11 @@ pub use ways::{Era, Way, of_1997, of_today};
 
 use lastmeter_base::{Bytes, Draw, Duration, StageId, Time};
 use lastmeter_engine::ResourceId;
+use lastmeter_host::machine::Machine;
 use lastmeter_host::receive::admission::EarlyDrop;
 use lastmeter_host::receive::trial::{self, Arrivals, Outcome};
 use lastmeter_host::receive::{
-    Commands, Costs, Host, InterfaceOptions, Options, Policy, Scheduling, Stages,
+    Commands, Costs, InterfaceOptions, Options, Policy, Reception, Scheduling, Stages, alone,
 };
 
 /// A host and its interface, without its policy.
@@ -70,14 +71,21 @@ impl Setup {
         }
     }
 
-    /// The options of its host.
-    pub fn options(&self, cpu: ResourceId, stages: Stages) -> Options {
-        Options { costs: self.costs, scheduling: self.scheduling, cpu, stages }
+    /// A host with these interfaces, whose CPU and stages are called so in the books.
+    pub fn named(
+        &self,
+        cpu: ResourceId,
+        stages: Stages,
+        interfaces: Vec<InterfaceOptions>,
+    ) -> Machine {
+        let (costs, scheduling) = (self.costs, self.scheduling);
+        let options = Options { costs, scheduling, stages, parts: Vec::new(), kernel: 0 };
+        alone(cpu, Reception::new(options, interfaces))
     }
 
     /// A host with these interfaces.
-    pub fn host(&self, interfaces: Vec<InterfaceOptions>) -> Host {
-        Host::new(self.options(ResourceId(0), STAGES), interfaces)
+    pub fn host(&self, interfaces: Vec<InterfaceOptions>) -> Machine {
+        self.named(ResourceId(0), STAGES, interfaces)
     }
 
     /// Regular packets, so many a second.

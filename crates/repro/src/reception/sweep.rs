@@ -6,7 +6,7 @@
 
 use super::{Setup, Way};
 use lastmeter_base::{Bytes, Duration};
-use lastmeter_host::receive::equations::TABLE_7_2;
+use lastmeter_host::receive::kind::{BUFFERS, DEFAULT, TRANSFER};
 use lastmeter_host::receive::{Commands, Costs, Scheduling};
 use serde::Serialize;
 
@@ -32,16 +32,14 @@ pub struct Machine {
 impl Machine {
     /// The host of Table 7.2, with the buffers of §7.2.3 and what `experiments/livelock` assumes.
     pub fn of_1997() -> Machine {
-        let half = Duration::from_us(200);
-        let demultiplex = Duration::from_us(40);
         let setup = Setup {
-            costs: Costs { accept: half, demultiplex, protocol: half, ..TABLE_7_2 },
+            costs: DEFAULT,
             scheduling: Scheduling::Cooperative,
             commands: Commands::Two,
-            adapter_buffers: 128,
+            adapter_buffers: BUFFERS,
             announced_max: 16,
-            host_buffers: 128,
-            transfer: Duration::from_us(26),
+            host_buffers: BUFFERS,
+            transfer: TRANSFER,
             len: Bytes(1024),
         };
         Machine {

@@ -1,21 +1,13 @@
 //! What becomes of a packet: handled, moved into memory, queued, processed, dropped.
 
-use super::{Command, FOR_EVER, Host, Who};
+use super::{Command, FOR_EVER, Reception, Who};
 use crate::machine::Output;
 use crate::receive::Commands;
-use crate::resource::Done;
-use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
+use lastmeter_base::{Bytes, Duration, Packet, Time};
 use lastmeter_engine::PortId;
 
-impl Host {
-    pub(super) fn handled(
-        &mut self,
-        now: Time,
-        interface: usize,
-        command: Command,
-        refused: bool,
-        done: &Done,
-    ) {
+impl Reception {
+    pub(super) fn handled(&mut self, now: Time, interface: usize, command: Command, refused: bool) {
         let stages = self.options.stages;
         let card = &mut self.interfaces[interface];
         let reserves = card.options.accepts.is_some();
@@ -27,16 +19,13 @@ impl Host {
                 card.announce(now);
                 self.outputs.push(Output::Drop(packet, stages.accept, "refused"));
             }
-            Command::Read(mut packet) => {
-                record(now, stages.accept, &mut packet, done);
+            Command::Read(packet) => {
                 card.on_host += u64::from(reserves);
                 self.transfer(now, interface, packet);
             }
-            Command::ReadEnd(mut packet) => {
+            Command::ReadEnd(packet) => {
                 let ring = card.options.commands == Commands::One;
                 card.on_adapter -= u64::from(ring);
-                let lazy = card.options.policy.is_lazy();
-                record(now, if lazy { stages.accept } else { stages.protocol }, &mut packet, done);
                 if !reserves || ring {
                     if card.on_host >= card.options.host_buffers {
                         card.counts.dropped_by_host += 1;
@@ -70,7 +59,9 @@ impl Host {
         let card = &mut self.interfaces[interface];
         let start = card.transfers.back().map_or(now, |&(last, _)| last.max(now));
         let service = card.options.transfer;
-        packet.visit(self.options.stages.transfer, start - now, service, Duration::ZERO);
+        if !service.is_zero() {
+            packet.visit(self.options.stages.transfer, start - now, service, Duration::ZERO);
+        }
         packet.entered = start + service;
         card.transfers.push_back((start + service, packet));
     }
@@ -87,26 +78,11 @@ impl Host {
         self.changed(now, interface);
     }
 
-    pub(super) fn processed(
-        &mut self,
-        now: Time,
-        interface: usize,
-        mut packet: Packet,
-        done: &Done,
-    ) {
-        record(now, self.options.stages.application, &mut packet, done);
+    pub(super) fn processed(&mut self, now: Time, interface: usize, packet: Packet) {
         let card = &mut self.interfaces[interface];
         card.on_host -= 1;
         card.counts.processed += 1;
         self.outputs.push(Output::Send(PortId(interface as u16), packet));
         self.consult(now, interface);
     }
-}
-
-/// Enters the stage in the packet's own record. What was neither wait nor service was pre-emption.
-fn record(now: Time, stage: StageId, packet: &mut Packet, done: &Done) {
-    let wait = done.started - packet.entered;
-    let blocked = (now - done.started) - done.served;
-    packet.visit(stage, wait, done.served, blocked);
-    packet.entered = now;
 }

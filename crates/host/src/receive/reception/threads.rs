@@ -1,18 +1,18 @@
 //! The threads of a receiving host: the application, pollers, and whose turn it is.
 
-use super::{Batch, Host, Scheduling, Step, THREAD, Who};
+use super::{Batch, Reception, Scheduling, Step, THREAD, Who};
 use crate::receive::{Costs, Place};
 use lastmeter_base::{Duration, Time};
 
-impl Host {
+impl Reception {
     /// The next step of a thread, if the CPU does none yet.
     pub(super) fn go_on_threads(&mut self, now: Time) {
-        while self.steps[THREAD].is_none() {
+        while self.levels[THREAD].step.is_none() {
             let who = self.turn();
             let turned = who != self.last;
             self.running = who;
             match who {
-                Some(Who::Application) => self.work(now, turned),
+                Some(Who::Application) => self.work(turned),
                 Some(Who::Poller(interface)) => self.poll(now, interface, turned),
                 None => {
                     if !self.ask_idle(now) {
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    fn work(&mut self, now: Time, turned: bool) {
+    fn work(&mut self, turned: bool) {
         let Costs { wake, application, cache_miss, accept, demultiplex, protocol, .. } =
             self.options.costs;
         let stages = self.options.stages;
@@ -62,7 +62,7 @@ impl Host {
         self.last = Some(Who::Application);
         let turned = std::mem::take(&mut self.application_asleep) || turned;
         if turned && !wake.is_zero() {
-            self.step(now, THREAD, Step::Turn, stages.switch, wake);
+            self.step(THREAD, Step::Turn, (stages.switch, wake), 0..0);
             return;
         }
         let Some((interface, packet)) = self.queue.pop_front() else { return };
@@ -75,7 +75,9 @@ impl Host {
         if self.pollers.is_empty() {
             self.application_first = false;
         }
-        self.step(now, THREAD, Step::Work(interface, packet), stages.application, work);
+        let first = if lazy { 0 } else { self.options.kernel };
+        let parts = first..self.options.parts.len();
+        self.step(THREAD, Step::Work(interface, packet), (stages.application, work), parts);
     }
 
     fn poll(&mut self, now: Time, interface: usize, turned: bool) {
@@ -85,7 +87,7 @@ impl Host {
         let batch = self.pollers[at];
         if turned && !batch.in_application && !switch.is_zero() {
             self.last = Some(Who::Poller(interface));
-            self.step(now, THREAD, Step::Turn, stages.switch, switch);
+            self.step(THREAD, Step::Turn, (stages.switch, switch), 0..0);
             return;
         }
         let view = self.view(interface);
@@ -99,7 +101,7 @@ impl Host {
         self.running = None;
         self.application_first = !self.queue.is_empty();
         if batch.handled == 0 && !look.is_zero() {
-            self.step(now, THREAD, Step::Look, stages.polling, look);
+            self.step(THREAD, Step::Look, (stages.polling, look), 0..0);
         }
         self.ended(now, interface, place);
     }
@@ -126,7 +128,7 @@ impl Host {
         false
     }
 
-    /// As [`Host::begin`] for threads, from within their own turn.
+    /// As [`Reception::begin`] for threads, from within their own turn.
     fn begin_quietly(&mut self, interface: usize, place: Place) {
         debug_assert!(matches!(place, Place::Thread | Place::Application), "idle is a thread");
         self.interfaces[interface].engaged = true;

@@ -1,27 +1,36 @@
-//! The machine: one CPU, its interfaces, and the application that consumes what arrives.
+//! Interfaces and the application that consumes what arrives, on a processor of a
+//! [`Machine`](crate::machine::Machine).
 //!
 //! ```text
-//! interface --raise--> [interrupts] --+                     priority   what runs there
-//!                      [soft interrupts] > one CPU          interrupt  entry, commands
-//! application queue --> [threads] ----+                     softirq    commands
-//!                                                           thread     application, pollers
+//! interface --raise--> [interrupts] --+                        level      what runs there
+//!                      [soft interrupts] > the machine's CPU   interrupt  entry, commands
+//! application queue --> [threads] ----+                        softirq    commands
+//!                                                              thread     application, pollers
 //! ```
 //!
 //! An interrupt pre-empts everything but another interrupt; a soft interrupt pre-empts threads.
 //! Threads take turns as [`Scheduling`] says (`threads.rs`); what becomes of a packet
-//! is in `packets.rs`. Each step of work is one job of the CPU, accounted to
-//! its own stage, so that the ledger says what went into interrupts, protocol and application.
+//! is in `packets.rs`. Each step of work is a job of the CPU, accounted to its own stage, so that
+//! the ledger says what went into interrupts, protocol and application. Where the host has a
+//! profile, its receive stages are jobs behind that one ([`Part`]): the stages of the kernel
+//! wherever the policy handles the last command of a packet, the others in the application.
+//!
+//! Reception decides and the machine serves: what it wants done it puts into [`Asks`], and it is
+//! told what is done.
 
 use super::interface::{Command, Interface};
 use super::{Commands, Costs, Counts, Expired, InterfaceOptions, Place, View};
 use crate::machine::Output;
-use crate::resource::{self, Discipline, Done, Job, Priority, Resource};
-use lastmeter_base::{Duration, Packet, StageId, Time};
-use lastmeter_engine::{Meter, ResourceId};
+use crate::resource::{Job, Priority};
+use lastmeter_base::{Bytes, Cost, Duration, Packet, StageId, Time};
 use std::collections::VecDeque;
 
+mod levels;
 mod packets;
 mod threads;
+
+pub(crate) use levels::Ask;
+use levels::{Level, Step};
 
 /// How threads take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,36 +60,45 @@ pub struct Stages {
     pub polling: StageId,
 }
 
-/// What a host is.
-#[derive(Clone, Copy, Debug)]
+/// How a host receives.
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// What its work costs.
+    /// What its work costs, besides that of `parts`.
     pub costs: Costs,
     /// How its threads take turns.
     pub scheduling: Scheduling,
-    /// What the CPU is called in the books.
-    pub cpu: ResourceId,
     /// What its stages are called.
     pub stages: Stages,
+    /// The stages of the host's profile that a packet passes on the CPU, in order.
+    pub parts: Vec<Part>,
+    /// So many of them go with a packet's last command; the others are the application's.
+    pub kernel: usize,
 }
 
-/// Levels of the CPU; also the numbers of their jobs.
+/// A stage of a profile, as a part of what reception does with a packet.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What it is called in the books.
+    pub stage: StageId,
+    /// What a packet costs the CPU.
+    pub cost: Cost,
+    /// What the last packet of a PDU costs it besides.
+    pub per_pdu: Duration,
+    /// Buses that a packet's bytes cross meanwhile, by index, and how often each byte does.
+    pub buses: Vec<(usize, u32)>,
+    /// Who goes first at the CPU where the application does it, and at priority buses.
+    pub priority: Priority,
+}
+
+/// Levels of the CPU.
 const INTERRUPT: usize = 0;
 const SOFTIRQ: usize = 1;
 const THREAD: usize = 2;
 const SPIN: usize = 3;
+/// Jobs of reception are numbered by level from here on; the machine's own are fewer.
+const JOBS: usize = usize::MAX - SPIN;
 /// Longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(3_000_000);
-
-/// What the CPU does at one level.
-enum Step {
-    Enter(Raise),
-    Turn,
-    Look,
-    /// A command, and whether its packet is refused.
-    Handle(Command, bool),
-    Work(usize, Packet),
-}
 
 #[derive(Clone, Copy)]
 enum Raise {
@@ -104,13 +122,12 @@ enum Who {
     Poller(usize),
 }
 
-/// A host that receives.
-pub struct Host {
+/// How a host takes packets from its interfaces.
+pub struct Reception {
     options: Options,
-    cpu: Resource,
     interfaces: Vec<Interface>,
-    /// What the CPU does at each level; a step stays here while it is pre-empted.
-    steps: [Option<Step>; 3],
+    levels: [Level; 3],
+    asks: Vec<Ask>,
     /// The batches of the interrupt and the softirq level.
     batches: [Option<Batch>; 2],
     raised: VecDeque<Raise>,
@@ -134,22 +151,16 @@ pub struct Host {
     outputs: Vec<Output>,
 }
 
-impl Host {
-    /// A host at rest.
-    pub fn new(options: Options, interfaces: Vec<InterfaceOptions>) -> Host {
-        let cpu = resource::Options {
-            units: 1,
-            discipline: Discipline::Priority,
-            context_switch: Duration::ZERO,
-            interrupt: Duration::ZERO,
-        };
+impl Reception {
+    /// With interfaces that have nothing yet.
+    pub fn new(options: Options, interfaces: Vec<InterfaceOptions>) -> Reception {
         let spins = interfaces.iter().any(|interface| interface.policy.spins());
-        let mut host = Host {
-            cpu: Resource::new(options.cpu, cpu),
+        let mut reception = Reception {
             runtimes: vec![Duration::ZERO; interfaces.len() + 1],
             interfaces: interfaces.into_iter().map(Interface::new).collect(),
+            levels: std::array::from_fn(|_| Level::at_rest(options.stages.interrupt)),
             options,
-            steps: [None, None, None],
+            asks: Vec::new(),
             batches: [None, None],
             raised: VecDeque::new(),
             softirqs: VecDeque::new(),
@@ -164,16 +175,16 @@ impl Host {
             outputs: Vec::new(),
         };
         if spins {
-            let stage = options.stages.polling;
-            let priority = Priority::Thread(0);
-            let job = Job { id: SPIN, stage, priority, preemptive: false, work: FOR_EVER };
-            host.cpu.submit(Time::START, job);
+            let (id, stage) = (JOBS + SPIN, reception.options.stages.polling);
+            let priority = Priority::Idle;
+            let job = Job { id, stage, priority, preemptive: false, work: FOR_EVER };
+            reception.asks.push(Ask { job, bytes: Bytes(0) });
         }
-        host
+        reception
     }
 
     /// A packet comes from the network. What is due before it must have been done.
-    pub fn arrive(&mut self, now: Time, interface: usize, mut packet: Packet) {
+    pub(crate) fn arrive(&mut self, now: Time, interface: usize, mut packet: Packet) {
         packet.entered = now;
         let view = self.view(interface);
         let stage = self.options.stages.accept;
@@ -201,26 +212,13 @@ impl Host {
         self.changed(now, interface);
     }
 
-    /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
-        let interfaces = self.interfaces.iter().filter_map(Interface::next);
-        interfaces.chain(self.cpu.next()).min()
+    /// When an interface does something next; what the CPU does, the machine knows.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.interfaces.iter().filter_map(Interface::next).min()
     }
 
-    /// Does everything that is due by `now`, in the order in which it became due.
-    pub fn advance(&mut self, now: Time) {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
-            self.advance_to(due);
-        }
-    }
-
-    fn advance_to(&mut self, due: Time) {
-        if self.cpu.next() == Some(due) {
-            if let Some(done) = self.cpu.complete(due) {
-                self.done(due, done);
-            }
-            return;
-        }
+    /// Does the first thing that an interface has due.
+    pub(crate) fn advance_to(&mut self, due: Time) {
         for interface in 0..self.interfaces.len() {
             let card = &mut self.interfaces[interface];
             if card.transfers.front().is_some_and(|&(at, _)| at <= due) {
@@ -237,27 +235,27 @@ impl Host {
         }
     }
 
-    /// What the host wants done outside, in order: packets that the application has processed
-    /// leave by the port of their interface.
-    pub fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
+    /// What it wants done outside, in order: packets that the application has processed leave by
+    /// the port of their interface.
+    pub(crate) fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
         self.outputs.drain(..)
     }
 
+    /// What it wants the CPU to do, in order.
+    pub(crate) fn asks(&mut self) -> std::vec::Drain<'_, Ask> {
+        self.asks.drain(..)
+    }
+
     /// What an interface has done.
-    pub fn counts(&self, interface: usize) -> Counts {
+    pub(crate) fn counts(&self, interface: usize) -> Counts {
         self.interfaces[interface].counts
     }
 
     /// Packets on adapters, in queues and in service.
-    pub fn held(&self) -> u64 {
-        let in_step = |step: &&Step| matches!(step, Step::Handle(..) | Step::Work(..));
-        let steps = self.steps.iter().flatten().filter(in_step).count() + self.queue.len();
-        steps as u64 + self.interfaces.iter().map(Interface::held).sum::<u64>()
-    }
-
-    /// What the CPU did.
-    pub fn meters(&self) -> impl Iterator<Item = &Meter> {
-        self.cpu.meters()
+    pub(crate) fn held(&self) -> u64 {
+        let steps = self.levels.iter().filter_map(|level| level.step.as_ref());
+        let packets = steps.filter(|step| step.packet().is_some()).count() + self.queue.len();
+        packets as u64 + self.interfaces.iter().map(Interface::held).sum::<u64>()
     }
 
     fn view(&self, interface: usize) -> View {
@@ -304,29 +302,29 @@ impl Host {
                 card.engaged = true;
                 card.counts.interrupts += 1;
                 card.handled.interrupts += 1;
-                self.raise(now, Raise::Adapter(interface));
+                self.raise(Raise::Adapter(interface));
             }
             at => card.interrupt = at,
         }
     }
 
-    fn raise(&mut self, now: Time, raise: Raise) {
+    fn raise(&mut self, raise: Raise) {
         self.raised.push_back(raise);
-        self.go_on_interrupts(now);
+        self.go_on_interrupts();
     }
 
-    fn go_on_interrupts(&mut self, now: Time) {
-        if self.steps[INTERRUPT].is_some() || self.batches[INTERRUPT].is_some() {
+    fn go_on_interrupts(&mut self) {
+        if self.levels[INTERRUPT].step.is_some() || self.batches[INTERRUPT].is_some() {
             return;
         }
         if let Some(raise) = self.raised.pop_front() {
             let cost = self.options.costs.interrupt;
-            self.step(now, INTERRUPT, Step::Enter(raise), self.options.stages.interrupt, cost);
+            self.step(INTERRUPT, Step::Enter(raise), (self.options.stages.interrupt, cost), 0..0);
         }
     }
 
     fn go_on_softirqs(&mut self, now: Time) {
-        if self.steps[SOFTIRQ].is_some() || self.batches[SOFTIRQ].is_some() {
+        if self.levels[SOFTIRQ].step.is_some() || self.batches[SOFTIRQ].is_some() {
             return;
         }
         if let Some(interface) = self.softirqs.pop_front() {
@@ -340,7 +338,7 @@ impl Host {
         self.interfaces[interface].engaged = true;
         self.interfaces[interface].interrupt = None;
         match place {
-            Place::Interrupt => self.raise(now, Raise::Clock(interface, Some(place))),
+            Place::Interrupt => self.raise(Raise::Clock(interface, Some(place))),
             Place::Softirq => {
                 self.softirqs.push_back(interface);
                 self.go_on_softirqs(now);
@@ -382,7 +380,7 @@ impl Host {
         let place = policy.finished(now, &view, batch.handled);
         self.ended(now, interface, place);
         match level {
-            INTERRUPT => self.go_on_interrupts(now),
+            INTERRUPT => self.go_on_interrupts(),
             _ => self.go_on_softirqs(now),
         }
         self.go_on_threads(now);
@@ -413,7 +411,7 @@ impl Host {
         let refused =
             checks && card.options.accepts.as_mut().is_some_and(|a| !a.admits(now, packet, &view));
         let stages = self.options.stages;
-        let (stage, cost) = match &command {
+        let work = match &command {
             Command::Read(_) if lazy => (stages.accept, demultiplex),
             Command::Read(_) => (stages.accept, accept),
             Command::ReadEnd(_) if lazy && ring => (stages.accept, demultiplex),
@@ -422,35 +420,21 @@ impl Host {
             Command::ReadEnd(_) if ring => (stages.protocol, accept + protocol),
             Command::ReadEnd(_) => (stages.protocol, protocol),
         };
+        let whole = matches!(command, Command::ReadEnd(_)) && !refused && !lazy;
+        let parts = if whole { 0..self.options.kernel } else { 0..0 };
         self.cold = true;
-        self.step(now, level, Step::Handle(command, refused), stage, cost);
-    }
-
-    fn step(&mut self, now: Time, level: usize, step: Step, stage: StageId, work: Duration) {
-        let priority = match level {
-            INTERRUPT => Priority::Interrupt,
-            SOFTIRQ => Priority::Softirq,
-            _ => Priority::Thread(1),
-        };
-        debug_assert!(self.steps[level].is_none(), "one step at a time");
-        self.steps[level] = Some(step);
-        self.cpu.submit(now, Job { id: level, stage, priority, preemptive: true, work });
+        self.step(level, Step::Handle(command, refused), work, parts);
     }
 
     /// A step is done.
-    fn done(&mut self, now: Time, done: Done) {
-        let level = done.id;
-        let Some(step) = self.steps.get_mut(level).and_then(Option::take) else { return };
-        if let (THREAD, Some(who)) = (level, self.running) {
-            let at = if let Who::Poller(interface) = who { interface + 1 } else { 0 };
-            self.runtimes[at] += done.served;
-        }
+    fn done(&mut self, now: Time, level: usize) {
+        let Some(step) = self.levels[level].step.take() else { return };
         match step {
             Step::Enter(raise) => self.entered(now, raise),
             Step::Turn | Step::Look => {}
             Step::Handle(command, refused) => {
                 let interface = self.interface_of(level);
-                self.handled(now, interface, command, refused, &done);
+                self.handled(now, interface, command, refused);
                 match level {
                     INTERRUPT | SOFTIRQ => {
                         self.batches[level].iter_mut().for_each(|batch| batch.handled += 1);
@@ -461,12 +445,12 @@ impl Host {
                     }
                 }
             }
-            Step::Work(interface, packet) => self.processed(now, interface, packet, &done),
+            Step::Work(interface, packet) => self.processed(now, interface, packet),
         }
         match level {
             INTERRUPT | SOFTIRQ => {
                 self.go_on_batch(now, level);
-                self.go_on_interrupts(now);
+                self.go_on_interrupts();
                 self.go_on_softirqs(now);
             }
             _ => {}
@@ -506,14 +490,14 @@ impl Host {
         let expired = card.options.policy.expired(now, &view);
         match expired {
             Expired::Nothing => {}
-            Expired::Clock => self.raise(now, Raise::Clock(interface, None)),
+            Expired::Clock => self.raise(Raise::Clock(interface, None)),
             // Whoever is being served already is not begun a second time.
             Expired::ClockThen(place) if !card.engaged => {
                 card.engaged = true;
                 card.interrupt = None;
-                self.raise(now, Raise::Clock(interface, Some(place)));
+                self.raise(Raise::Clock(interface, Some(place)));
             }
-            Expired::ClockThen(_) => self.raise(now, Raise::Clock(interface, None)),
+            Expired::ClockThen(_) => self.raise(Raise::Clock(interface, None)),
         }
         self.changed(now, interface);
     }
