@@ -9,7 +9,7 @@ use lastmeter_lab::build::Changes;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment;
 use lastmeter_lab::explain::Shuffle;
-use lastmeter_lab::run::{self, Crew, Explained, Watch, explain, ledger};
+use lastmeter_lab::run::{self, Explained, Runner, Watch, explain, ledger};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -177,11 +177,12 @@ impl Experiment {
         if quick {
             experiment.duration = experiment.duration / 10;
         }
-        let crew = Crew { parallel: &pool, threads: pool.count(), library: &disk, watch: &watch };
+        let runner =
+            Runner { parallel: &pool, threads: pool.count(), library: &disk, watch: &watch };
         let work = || match what_ifs && !quick {
-            true => explain(&experiment, shuffle_ties, crew),
+            true => explain(&experiment, shuffle_ties, runner),
             false => {
-                let ledger = ledger(&experiment, crew)?;
+                let ledger = ledger(&experiment, runner)?;
                 Ok(Explained { ledger, left_out: 0, shuffle: None })
             }
         };
@@ -235,8 +236,8 @@ impl Experiment {
         let disk = Disk::new(self.folder.clone());
         let watch = Watch::default();
         let parallel = &lastmeter_engine::Serial;
-        let crew = Crew { parallel, threads: 1, library: &disk, watch: &watch };
-        let work = || run::changed(&self.inner, &changes, crew);
+        let runner = Runner { parallel, threads: 1, library: &disk, watch: &watch };
+        let work = || run::changed(&self.inner, &changes, runner);
         let ledger = watched(py, &watch, |_| Ok(()), work)?;
         ledger.map(Ledger::new).map_err(|error| failure(py, error))
     }

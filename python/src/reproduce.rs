@@ -6,7 +6,7 @@ use crate::value::loads;
 use crate::watched::{threads, watched};
 use lastmeter_lab::run::Watch;
 use lastmeter_ledger::columns::{Columns, Values};
-use lastmeter_repro::{Error, Means, Options, Report, Row, Shelf, Style, plan};
+use lastmeter_repro::{Effort, Error, Options, Report, Row, Shelf, Style, plan};
 use pyo3::prelude::*;
 use std::sync::Mutex;
 
@@ -54,7 +54,7 @@ pub(crate) fn repro(
                 break;
             }
             sheets.push(
-                job.run_with(Options { seed }, Means { parallel: &pool, full, observer: &() })?,
+                job.run_with(Options { seed }, Effort { parallel: &pool, full, observer: &() })?,
             );
             *done.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
         }

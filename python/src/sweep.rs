@@ -9,7 +9,7 @@ use lastmeter::Complaint;
 use lastmeter::sweep::{Folder, local};
 use lastmeter::world::Disk;
 use lastmeter_engine::Serial;
-use lastmeter_lab::run::{Crew, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_lab::sweep::{self, Factor, Report, Request, Row, Run, Schedule, Until, design};
 use lastmeter_ledger::columns::Columns;
 use pyo3::prelude::*;
@@ -198,10 +198,10 @@ pub(crate) fn run_task(py: Python<'_>, task: &str) -> PyResult<Vec<u8>> {
     let rows = py.detach(|| {
         let disk = Disk::new(plan.folder.as_ref().map(PathBuf::from));
         let watch = Watch::default();
-        let crew = Crew { parallel: &Serial, threads: 1, library: &disk, watch: &watch };
+        let runner = Runner { parallel: &Serial, threads: 1, library: &disk, watch: &watch };
         let one = |(point, replicate): (u64, u64)| {
             let number = *numbers.get(point as usize)?;
-            let row = plan.run(Run { point, replicate }, crew)?;
+            let row = plan.run(Run { point, replicate }, runner)?;
             Some(Row { point: number, ..row })
         };
         runs.into_iter().filter_map(one).collect::<Vec<Row>>()
@@ -283,10 +283,11 @@ impl Sweep {
         let pool = self::threads(py, threads)?;
         let disk = Disk::new(self.plan.folder.as_ref().map(PathBuf::from));
         let watch = Watch::default();
-        let crew = Crew { parallel: &pool, threads: pool.count(), library: &disk, watch: &watch };
+        let runner =
+            Runner { parallel: &pool, threads: pool.count(), library: &disk, watch: &watch };
         let work = || -> Result<(), Complaint> {
             let mut saved = locked(&self.saved);
-            let added = local(&self.plan, &self.schedule, saved.folder.as_mut(), crew)?;
+            let added = local(&self.plan, &self.schedule, saved.folder.as_mut(), runner)?;
             saved.rows.extend(added);
             saved.written = saved.rows.len();
             Ok(())

@@ -8,7 +8,7 @@ use lastmeter::route::Tables;
 use lastmeter::world::Disk;
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_lab::kinds::{self as pages, Registry};
-use lastmeter_lab::run::{Crew, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_live::{calibrate as measure, worker};
 use pyo3::prelude::*;
 use std::net::IpAddr;
@@ -104,8 +104,8 @@ pub(crate) fn historic(
     let size = |text: &str| Bytes::parse(text).map_err(|error| wrong(py, error));
     let (message, packet) = (size(message)?, size(packet)?);
     let (pool, disk, watch) = (threads(py, None)?, Disk::new(None), Watch::default());
-    let crew = Crew { parallel: &pool, threads: 1, library: &disk, watch: &watch };
-    let work = || lastmeter_lab::historic::historic(host, adapter, message, packet, crew);
+    let runner = Runner { parallel: &pool, threads: 1, library: &disk, watch: &watch };
+    let work = || lastmeter_lab::historic::historic(host, adapter, message, packet, runner);
     let ledger = watched(py, &watch, |_| Ok(()), work)?;
     ledger.map(Ledger::new).map_err(|error| failure(py, error))
 }

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
-use lastmeter_repro::{Means, Observer, Options, Report, Shelf, Style};
+use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let options = Options { seed: common.seed.unwrap_or(1) };
     let threads = Threads::new(common.threads)?;
     let bar = Bar::new(jobs.len() as u64);
-    let means = Means { parallel: &threads, full: arguments.full, observer: &bar };
+    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
     let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         bar.0.set_message(job.name().to_owned());

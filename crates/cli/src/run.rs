@@ -6,7 +6,7 @@ use crate::{Common, Complaint, Ended, output, progress, results};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
-use lastmeter_lab::run::{Crew, Explained, Failure, Watch, explain, ledger};
+use lastmeter_lab::run::{Explained, Failure, Runner, Watch, explain, ledger};
 use lastmeter_ledger as report;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,12 +55,15 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     }
     let threads = Threads::new(common.threads)?;
     let watch = Arc::new(Watch::default());
-    let crew = Crew { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
+    let runner =
+        Runner { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
     let explained = progress::shown(&watch, || match arguments.no_what_ifs || common.quick {
-        true => {
-            ledger(&experiment, crew).map(|ledger| Explained { ledger, left_out: 0, shuffle: None })
-        }
-        false => explain(&experiment, arguments.shuffle_ties, crew),
+        true => ledger(&experiment, runner).map(|ledger| Explained {
+            ledger,
+            left_out: 0,
+            shuffle: None,
+        }),
+        false => explain(&experiment, arguments.shuffle_ties, runner),
     });
     let explained = explained.map_err(|failure| match failure {
         Failure::Problems(problems) => complaint(common, &problems),

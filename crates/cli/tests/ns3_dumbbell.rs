@@ -18,7 +18,7 @@ use lastmeter_engine::Serial;
 use lastmeter_lab::build::Changes;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{self, Builtin};
-use lastmeter_lab::run::{Manner, prepare};
+use lastmeter_lab::run::{RunOptions, prepare};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -117,7 +117,7 @@ fn ours(Case { packets, red, .. }: Case, seed: u64, seconds: u64) -> Found {
         .replace("duration = \"20 s\"", &format!("duration = \"{seconds} s\""))
         .replace("seed = 1", &format!("seed = {seed}"));
     let experiment = Experiment::parse("dumbbell", &text, &[], &Builtin).unwrap();
-    let manner = Manner { threads: 1, shuffle_ties: 0, collecting: true };
+    let manner = RunOptions { threads: 1, shuffle_ties: 0, collecting: true };
     let mut prepared = prepare(&experiment, &Changes::NONE, manner, &Builtin).unwrap();
     prepared.run(&Default::default(), &Serial).unwrap();
     let outcome = prepared.finish().unwrap();

@@ -162,12 +162,12 @@ struct Gossip {
     outputs: u16,
     meter: Meter,
     sent: u64,
-    manner: Manner,
+    manner: Way,
 }
 
 /// How a gossip is told to behave.
 #[derive(Clone, Copy, Default)]
-struct Manner {
+struct Way {
     runs_ahead: bool,
     role: Role,
     /// Whether it says so.
@@ -244,16 +244,11 @@ impl Element for Gossip {
 
 /// A random graph of gossips, with delays of 0 to 3 us.
 fn gossips(seed: u64, shuffle: u64) -> Graph {
-    gossips_with(seed, shuffle, Duration::ZERO, |_| Manner::default())
+    gossips_with(seed, shuffle, Duration::ZERO, |_| Way::default())
 }
 
 /// The same with delays of at least `least`; `manner` says how each behaves.
-fn gossips_with(
-    seed: u64,
-    shuffle: u64,
-    least: Duration,
-    manner: impl Fn(usize) -> Manner,
-) -> Graph {
+fn gossips_with(seed: u64, shuffle: u64, least: Duration, manner: impl Fn(usize) -> Way) -> Graph {
     let mut stream = Stream::new(seed, "graph");
     let count = 3 + stream.below(12);
     let mut graph = Graph::new(seed);
@@ -356,7 +351,7 @@ fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
         for (shuffle, ahead) in [(0, 0), (77, 0), (0, 1), (77, 2)] {
             // Nobody, every other one, all.
             let runs_ahead = |index: usize| ahead > 0 && (index + ahead) % 2 < ahead;
-            let manner = |index| Manner { runs_ahead: runs_ahead(index), ..Manner::default() };
+            let manner = |index| Way { runs_ahead: runs_ahead(index), ..Way::default() };
             let graph = || gossips_with(seed, shuffle, Duration::ZERO, manner);
             let (whole, _) = in_parts(graph(), 1);
             assert!(whole.trace.len() > 300);
@@ -373,8 +368,8 @@ fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
 #[test]
 fn whoever_runs_ahead_does_what_it_would_have_done_in_its_time() {
     for seed in 0..40 {
-        let plain = run(gossips_with(seed, 0, us(1), |_| Manner::default()), at(400)).unwrap();
-        let manner = |index| Manner { runs_ahead: index % 3 != 1, ..Manner::default() };
+        let plain = run(gossips_with(seed, 0, us(1), |_| Way::default()), at(400)).unwrap();
+        let manner = |index| Way { runs_ahead: index % 3 != 1, ..Way::default() };
         let ahead = || gossips_with(seed, 0, us(1), manner);
         assert_same(&plain, &run(ahead(), at(400)).unwrap(), &format!("seed {seed}"));
         // In steps that end in the midst of what it knows ahead.
@@ -396,7 +391,7 @@ fn what_ends_later_than_it_was_due_is_entered_as_if_it_had_ended_then() {
             let mut graph = gossips_with(seed, 0, least, |index| {
                 let role = if index % 2 == 0 { Role::Takes } else { Role::Passes };
                 let is_end = is_end && role == Role::Takes;
-                Manner { runs_ahead: index % 3 == 1, role, is_end }
+                Way { runs_ahead: index % 3 == 1, role, is_end }
             });
             // A trace tells who received what, and so nothing ends later than it was due.
             graph.tracing = false;
@@ -499,13 +494,12 @@ fn who_has_run_ahead_is_caught_up_with_when_a_run_stops() {
     for seed in 0..20 {
         for looks in [2, 4] {
             let ahead =
-                gossips_with(seed, 0, us(1), |_| Manner { runs_ahead: true, ..Manner::default() });
+                gossips_with(seed, 0, us(1), |_| Way { runs_ahead: true, ..Way::default() });
             let mut engine = ahead.build(1).unwrap();
             engine.run_until(at(100_000), &mut StopsAfter(looks)).unwrap();
             let stopped = engine.finish().unwrap();
             assert!(stopped.stopped && stopped.now < at(100_000));
-            let plain =
-                run(gossips_with(seed, 0, us(1), |_| Manner::default()), stopped.now).unwrap();
+            let plain = run(gossips_with(seed, 0, us(1), |_| Way::default()), stopped.now).unwrap();
             assert_same(&plain, &stopped, &format!("seed {seed}, {looks} looks"));
         }
     }
@@ -562,7 +556,7 @@ fn adding_an_element_moves_no_other_elements_draws() {
             outputs: 1,
             meter: Meter::new(resource),
             sent: 0,
-            manner: Manner::default(),
+            manner: Way::default(),
         };
         let first = graph.add("first", gossip()).unwrap();
         let name = if extra { "second" } else { "another" };

@@ -16,7 +16,7 @@ use crate::document::{Fault, Problem, nearest, shorten};
 use crate::experiment::{ADAPTERS, Experiment, HOSTS};
 use crate::library::Library;
 use crate::profile;
-use crate::run::{Crew, Failure, explain};
+use crate::run::{Failure, Runner, explain};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::copies::{self, Stack};
 use lastmeter_host::profile::{Adapter, Profile};
@@ -43,13 +43,13 @@ pub struct Pair {
 /// ```
 /// use lastmeter_base::Bytes;
 /// use lastmeter_lab::library::Builtin;
-/// use lastmeter_lab::run::{Crew, Watch};
+/// use lastmeter_lab::run::{Runner, Watch};
 /// use lastmeter_lab::historic::historic;
 /// let watch = Watch::default();
-/// let crew =
-///     Crew { parallel: &lastmeter_engine::Serial, threads: 1, library: &Builtin, watch: &watch };
+/// let runner =
+///     Runner { parallel: &lastmeter_engine::Serial, threads: 1, library: &Builtin, watch: &watch };
 /// let (message, packet) = (Bytes::from_kib(4), Bytes::from_kib(14));
-/// let ledger = historic("hp9000-730", "afterburner", message, packet, crew).unwrap();
+/// let ledger = historic("hp9000-730", "afterburner", message, packet, runner).unwrap();
 /// let limit = ledger.verdict.unwrap().resource;
 /// assert_eq!(limit.as_deref(), Some("receiver.card-to-memory"));
 /// ```
@@ -61,14 +61,14 @@ pub fn historic(
     adapter: &str,
     message: Bytes,
     packet: Bytes,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Ledger, Failure> {
     let problems = Failure::Problems;
-    let pair = Pair::read(host, adapter, crew.library).map_err(problems)?;
+    let pair = Pair::read(host, adapter, runner.library).map_err(problems)?;
     let text = pair.experiment(message, packet, DURATION).map_err(problems)?;
     let name = format!("{host} with {adapter}");
-    let experiment = Experiment::parse(&name, text, &[], crew.library).map_err(problems)?;
-    let mut ledger = explain(&experiment, 0, crew)?.ledger;
+    let experiment = Experiment::parse(&name, text, &[], runner.library).map_err(problems)?;
+    let mut ledger = explain(&experiment, 0, runner)?.ledger;
     // Acknowledgements are not what somebody pays for.
     let delivered = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
     ledger.notes.extend(pair.adapter.price.map(|price| cost(price, delivered)));

@@ -6,7 +6,7 @@
 use crate::build::Changes;
 use crate::experiment::{Experiment, HOSTS};
 use crate::historic::Pair;
-use crate::run::{Crew, Failure, changed};
+use crate::run::{Failure, Runner, changed};
 use lastmeter_base::{Duration, Rate};
 use lastmeter_ledger::Ledger;
 use serde::Serialize;
@@ -37,12 +37,12 @@ pub struct Carried {
 /// ```
 /// use lastmeter_base::Rate;
 /// use lastmeter_lab::library::Builtin;
-/// use lastmeter_lab::run::{Crew, Watch};
+/// use lastmeter_lab::run::{Runner, Watch};
 /// use lastmeter_lab::reach::hosts;
 /// let watch = Watch::default();
-/// let crew =
-///     Crew { parallel: &lastmeter_engine::Serial, threads: 1, library: &Builtin, watch: &watch };
-/// let hosts = hosts("myrinet", Rate::from_mbit(200), crew).unwrap();
+/// let runner =
+///     Runner { parallel: &lastmeter_engine::Serial, threads: 1, library: &Builtin, watch: &watch };
+/// let hosts = hosts("myrinet", Rate::from_mbit(200), runner).unwrap();
 /// let sparc = hosts.iter().find(|one| one.host == "sparc20-71").unwrap();
 /// // 90 Mbit/s as it is; the packet's way over the bus is the adapter's, and does not get faster.
 /// assert!(sparc.times.is_none_or(|times| times > 2.2));
@@ -50,13 +50,13 @@ pub struct Carried {
 ///
 /// # Errors
 /// There is no such adapter, or a profile is wrong.
-pub fn hosts(adapter: &str, target: Rate, crew: Crew<'_>) -> Result<Vec<Carried>, Failure> {
-    let library = crew.library;
+pub fn hosts(adapter: &str, target: Rate, runner: Runner<'_>) -> Result<Vec<Carried>, Failure> {
+    let library = runner.library;
     let (mut carried, mut refused) = (Vec::new(), None);
     for host in library.names(HOSTS) {
         match Pair::read(&host, adapter, library) {
             Ok(pair) if pair.host.socket_buffer.is_some() => {
-                carried.push(one(&host, &pair, target, crew)?);
+                carried.push(one(&host, &pair, target, runner)?);
             }
             Ok(_) => {}
             // An adapter that fits no host is wrong itself.
@@ -70,11 +70,11 @@ pub fn hosts(adapter: &str, target: Rate, crew: Crew<'_>) -> Result<Vec<Carried>
     Ok(carried)
 }
 
-fn one(host: &str, pair: &Pair, target: Rate, crew: Crew<'_>) -> Result<Carried, Failure> {
+fn one(host: &str, pair: &Pair, target: Rate, runner: Runner<'_>) -> Result<Carried, Failure> {
     let buffer = pair.host.socket_buffer.unwrap_or(pair.adapter.packet_max);
     let packet = pair.adapter.packet_max.min(buffer);
     let text = pair.experiment(packet, packet, LENGTH).map_err(Failure::Problems)?;
-    let parsed = Experiment::parse(host, text, &[], crew.library).map_err(Failure::Problems)?;
+    let parsed = Experiment::parse(host, text, &[], runner.library).map_err(Failure::Problems)?;
     let at = |tenths: u64| -> Result<(f64, String), Failure> {
         let mut changes = Changes::NONE;
         for side in ["sender", "receiver"] {
@@ -82,7 +82,7 @@ fn one(host: &str, pair: &Pair, target: Rate, crew: Crew<'_>) -> Result<Carried,
             let speeds = own.map(|known| (format!("{side}.{}", known.name), (tenths, STEPS)));
             changes.speed.extend(speeds);
         }
-        let ledger = changed(&parsed, &changes, crew)?;
+        let ledger = changed(&parsed, &changes, runner)?;
         // Without acknowledgements.
         let goodput = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
         Ok((goodput, limit(&ledger)))

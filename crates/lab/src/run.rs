@@ -95,7 +95,7 @@ impl Watch {
 
 /// Who runs an experiment: threads, a library, and somebody who watches.
 #[derive(Clone, Copy)]
-pub struct Crew<'a> {
+pub struct Runner<'a> {
     /// Brings the threads.
     pub parallel: &'a dyn Parallel,
     /// Into how many parts a single run is cut.
@@ -108,7 +108,7 @@ pub struct Crew<'a> {
 
 /// How a single run is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct RunOptions {
     /// Into how many parts the graph is cut.
     pub threads: usize,
     /// Names a random order of simultaneous events; zero for the ordinary one.
@@ -131,7 +131,7 @@ pub struct Prepared {
 pub fn prepare(
     experiment: &Experiment,
     changes: &Changes,
-    manner: Manner,
+    manner: RunOptions,
     library: &dyn Library,
 ) -> Result<Prepared, Failure> {
     let mut built = build(experiment, changes, library).map_err(Failure::Problems)?;
@@ -168,11 +168,11 @@ impl Prepared {
 fn once(
     experiment: &Experiment,
     changes: &Changes,
-    manner: Manner,
-    crew: Crew<'_>,
+    manner: RunOptions,
+    runner: Runner<'_>,
 ) -> Result<Outcome, Failure> {
-    let mut prepared = prepare(experiment, changes, manner, crew.library)?;
-    prepared.run(&crew.watch.control, crew.parallel)?;
+    let mut prepared = prepare(experiment, changes, manner, runner.library)?;
+    prepared.run(&runner.watch.control, runner.parallel)?;
     prepared.finish()
 }
 
@@ -180,8 +180,8 @@ fn once(
 ///
 /// # Errors
 /// What is wrong with the experiment or the model.
-pub fn ledger(experiment: &Experiment, crew: Crew<'_>) -> Result<Ledger, Failure> {
-    changed(experiment, &Changes::NONE, crew)
+pub fn ledger(experiment: &Experiment, runner: Runner<'_>) -> Result<Ledger, Failure> {
+    changed(experiment, &Changes::NONE, runner)
 }
 
 /// Runs `experiment` with something changed, and makes its ledger, without verdict and what-ifs.
@@ -191,14 +191,14 @@ pub fn ledger(experiment: &Experiment, crew: Crew<'_>) -> Result<Ledger, Failure
 pub fn changed(
     experiment: &Experiment,
     changes: &Changes,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Ledger, Failure> {
     let end = (Time::START + experiment.duration).as_ps();
-    crew.watch.end.store(end, Ordering::Relaxed);
-    let manner = Manner { threads: crew.threads, shuffle_ties: 0, collecting: true };
-    let outcome = match &crew.watch.follower {
-        None => once(experiment, changes, manner, crew)?,
-        Some(follower) => followed(experiment, changes, manner, crew, follower)?,
+    runner.watch.end.store(end, Ordering::Relaxed);
+    let manner = RunOptions { threads: runner.threads, shuffle_ties: 0, collecting: true };
+    let outcome = match &runner.watch.follower {
+        None => once(experiment, changes, manner, runner)?,
+        Some(follower) => followed(experiment, changes, manner, runner, follower)?,
     };
     Ok(close(&outcome, closing(experiment)))
 }
@@ -207,16 +207,16 @@ pub fn changed(
 fn followed(
     experiment: &Experiment,
     changes: &Changes,
-    manner: Manner,
-    crew: Crew<'_>,
+    manner: RunOptions,
+    runner: Runner<'_>,
     follower: &Follower,
 ) -> Result<Outcome, Failure> {
-    let mut prepared = prepare(experiment, changes, manner, crew.library)?;
-    let (control, end) = (&crew.watch.control, prepared.end);
+    let mut prepared = prepare(experiment, changes, manner, runner.library)?;
+    let (control, end) = (&runner.watch.control, prepared.end);
     let mut cut = false;
     for step in 1..=LOOKS {
         prepared.end = Time::START + (end - Time::START).scale_ceil(step, LOOKS);
-        prepared.run(control, crew.parallel)?;
+        prepared.run(control, runner.parallel)?;
         let engine = &prepared.engine;
         let ledger = || {
             let outcome = engine.so_far().map_err(Failure::Engine)?;
@@ -268,22 +268,22 @@ pub struct Explained {
 pub fn explain(
     experiment: &Experiment,
     shuffles: u64,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Explained, Failure> {
-    let mut ledger = ledger(experiment, crew)?;
+    let mut ledger = ledger(experiment, runner)?;
     let (mut changes, left_out) = candidates(&ledger);
     changes.extend(ideals(experiment));
     let whole = !ledger.provenance.partial;
     let changes = if whole { changes } else { Vec::new() };
-    crew.watch.runs.store(changes.len() + shuffles as usize, Ordering::Relaxed);
-    let effects = effects(experiment, &ledger, changes, crew)?;
+    runner.watch.runs.store(changes.len() + shuffles as usize, Ordering::Relaxed);
+    let effects = effects(experiment, &ledger, changes, runner)?;
     ledger.verdict = verdict(&ledger, &effects);
     ledger.what_ifs = rank(&ledger, &effects);
-    ledger.provenance.partial |= crew.watch.control.stopped();
+    ledger.provenance.partial |= runner.watch.control.stopped();
     let shuffle = match shuffles {
         0 => None,
         _ if !whole => None,
-        count => Some(shuffle(experiment, &ledger, &effects, count, crew)?),
+        count => Some(shuffle(experiment, &ledger, &effects, count, runner)?),
     };
     Ok(Explained { ledger, left_out, shuffle })
 }
@@ -294,15 +294,15 @@ fn effects(
     experiment: &Experiment,
     baseline: &Ledger,
     changes: Vec<Change>,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Vec<Effect>, Failure> {
     let runs = changes.into_iter().map(|change| {
         let changes = changes_of(&change, baseline);
-        let run = move || rerun(experiment, &changes, 0, crew);
+        let run = move || rerun(experiment, &changes, 0, runner);
         (change, run)
     });
     let (changes, runs): (Vec<Change>, Vec<_>) = runs.unzip();
-    let ledgers = all(runs, crew)?;
+    let ledgers = all(runs, runner)?;
     let effect = |(change, ledger): (Change, Option<Ledger>)| Some(Effect::of(change, &ledger?));
     Ok(changes.into_iter().zip(ledgers).filter_map(effect).collect())
 }
@@ -312,13 +312,13 @@ fn shuffle(
     ledger: &Ledger,
     effects: &[Effect],
     count: u64,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Shuffle, Failure> {
     let salt = |order: u64| order.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let runs = (1..=count)
-        .map(|order| move || rerun(experiment, &Changes::NONE, salt(order), crew))
+        .map(|order| move || rerun(experiment, &Changes::NONE, salt(order), runner))
         .collect();
-    let mut others: Vec<Ledger> = all(runs, crew)?.into_iter().flatten().collect();
+    let mut others: Vec<Ledger> = all(runs, runner)?.into_iter().flatten().collect();
     for other in &mut others {
         other.verdict = verdict(other, effects);
     }
@@ -330,20 +330,20 @@ fn rerun(
     experiment: &Experiment,
     changes: &Changes,
     shuffle_ties: u64,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Option<Ledger>, Failure> {
-    let control = &crew.watch.control;
+    let control = &runner.watch.control;
     if control.stopped() {
         return Ok(None);
     }
-    let manner = Manner { threads: 1, shuffle_ties, collecting: true };
-    let outcome = once(experiment, changes, manner, crew)?;
-    crew.watch.runs_done.fetch_add(1, Ordering::Relaxed);
+    let manner = RunOptions { threads: 1, shuffle_ties, collecting: true };
+    let outcome = once(experiment, changes, manner, runner)?;
+    runner.watch.runs_done.fetch_add(1, Ordering::Relaxed);
     Ok((!outcome.stopped).then(|| close(&outcome, closing(experiment))))
 }
 
 /// Runs every task at once, and fails where one failed.
-fn all<F>(tasks: Vec<F>, crew: Crew<'_>) -> Result<Vec<Option<Ledger>>, Failure>
+fn all<F>(tasks: Vec<F>, runner: Runner<'_>) -> Result<Vec<Option<Ledger>>, Failure>
 where
     F: FnOnce() -> Result<Option<Ledger>, Failure> + Send,
 {
@@ -359,7 +359,7 @@ where
         .collect();
     let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
         tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
-    crew.parallel.run(&mut tasks);
+    runner.parallel.run(&mut tasks);
     results.into_iter().map(|result| result.unwrap_or(Ok(None))).collect()
 }
 

@@ -6,7 +6,7 @@ use lastmeter_engine::Serial;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, experiment};
-use lastmeter_lab::run::{Crew, Watch, ledger};
+use lastmeter_lab::run::{Runner, Watch, ledger};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::compare::Comparison;
 use lastmeter_ledger::html;
@@ -16,8 +16,8 @@ fn tandem(sets: &[&str]) -> Ledger {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
     let experiment = Experiment::parse("tandem", text, &sets, &Builtin).unwrap();
     let watch = Watch::default();
-    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-    ledger(&experiment, crew).unwrap()
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    ledger(&experiment, runner).unwrap()
 }
 
 #[test]

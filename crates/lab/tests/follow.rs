@@ -6,7 +6,7 @@ use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, experiment};
-use lastmeter_lab::run::{Crew, Watch, ledger};
+use lastmeter_lab::run::{Runner, Watch, ledger};
 use lastmeter_ledger::Ledger;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -14,7 +14,7 @@ fn run(name: &str, duration: &str, threads: usize, watch: &Watch) -> Ledger {
     let sets = [Override::parse(&format!("duration={duration}")).unwrap()];
     let experiment = Experiment::parse(name, experiment(name).unwrap(), &sets, &Builtin).unwrap();
     let parallel: &dyn Parallel = &Serial;
-    ledger(&experiment, Crew { parallel, threads, library: &Builtin, watch }).unwrap()
+    ledger(&experiment, Runner { parallel, threads, library: &Builtin, watch }).unwrap()
 }
 
 #[test]

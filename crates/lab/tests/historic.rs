@@ -9,17 +9,19 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::historic;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile;
-use lastmeter_lab::run::{Crew, Failure, Watch};
+use lastmeter_lab::run::{Failure, Runner, Watch};
 use lastmeter_ledger::{Confidence, Ledger};
 use std::io::Read;
 
 fn why(host: &str, adapter: &str, message: u64, packet: u64) -> Result<Ledger, Vec<Problem>> {
     let watch = Watch::default();
-    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-    historic(host, adapter, Bytes(message), Bytes(packet), crew).map_err(|failure| match failure {
-        Failure::Problems(problems) => problems,
-        other => panic!("{other}"),
-    })
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    historic(host, adapter, Bytes(message), Bytes(packet), runner).map_err(
+        |failure| match failure {
+            Failure::Problems(problems) => problems,
+            other => panic!("{other}"),
+        },
+    )
 }
 
 fn refusal(host: &str, adapter: &str, message: u64, packet: u64) -> String {

@@ -4,7 +4,7 @@
 
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::library::{Builtin, experiment};
-use lastmeter_lab::run::{Crew, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_lab::sweep::{
     self, Factor, Plan, Report, Request, Row, Run, Schedule, Until, Width, design,
 };
@@ -44,7 +44,7 @@ fn plan(overs: &[&str], until: Option<&str>) -> Plan {
 fn rows(plan: &Plan, schedule: &Mutex<Schedule>, threads: usize, stop_after: usize) -> Vec<Row> {
     let watch = Watch::default();
     let parallel: &dyn Parallel = if threads == 1 { &Serial } else { &Threads };
-    let crew = Crew { parallel, threads, library: &Builtin, watch: &watch };
+    let runner = Runner { parallel, threads, library: &Builtin, watch: &watch };
     let rows: Mutex<Vec<Row>> = Mutex::default();
     let keep = |row: Row| {
         let mut rows = rows.lock().unwrap();
@@ -54,7 +54,7 @@ fn rows(plan: &Plan, schedule: &Mutex<Schedule>, threads: usize, stop_after: usi
         }
         Ok(())
     };
-    sweep::work(plan, schedule, crew, &keep).unwrap();
+    sweep::work(plan, schedule, runner, &keep).unwrap();
     rows.into_inner().unwrap()
 }
 

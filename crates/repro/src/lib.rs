@@ -34,7 +34,7 @@ use folder::{Expected, Experiment};
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
-use sweep::Kept;
+use sweep::RunCache;
 
 /// What holds for all experiments of a reproduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Observer for () {
 
 /// How much a reproduction does, and with what; its values depend on `full` alone.
 #[derive(Clone, Copy)]
-pub struct Means<'a> {
+pub struct Effort<'a> {
     /// Brings the threads.
     pub parallel: &'a dyn Parallel,
     /// Whether long simulations have the length and the cases of the document, and not fewer.
@@ -68,14 +68,14 @@ pub struct Means<'a> {
     pub observer: &'a dyn Observer,
 }
 
-impl Means<'_> {
+impl Effort<'_> {
     /// One thread, and what takes seconds.
-    pub const PLAIN: Means<'static> = Means { parallel: &Serial, full: false, observer: &() };
+    pub const PLAIN: Effort<'static> = Effort { parallel: &Serial, full: false, observer: &() };
 }
 
-impl std::fmt::Debug for Means<'_> {
+impl std::fmt::Debug for Effort<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Means").field("full", &self.full).finish_non_exhaustive()
+        f.debug_struct("Effort").field("full", &self.full).finish_non_exhaustive()
     }
 }
 
@@ -102,7 +102,7 @@ pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Erro
 pub struct Job {
     experiment: Experiment,
     id: Option<String>,
-    kept: Kept,
+    kept: RunCache,
 }
 
 /// The jobs that `select` means, so that a caller can run them one by one and show what it has.
@@ -122,7 +122,7 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
     let job = |experiment: Experiment| {
         let whole = all || is(&experiment.name) || is(&experiment.system);
         let id = (!whole && has_row(&experiment)).then(|| select.to_owned());
-        (whole || id.is_some()).then(|| Job { experiment, id, kept: Kept::default() })
+        (whole || id.is_some()).then(|| Job { experiment, id, kept: RunCache::default() })
     };
     let jobs: Vec<Job> = experiments.into_iter().filter_map(job).collect();
     match jobs.is_empty() {
@@ -141,7 +141,7 @@ impl Job {
     ///
     /// # Errors
     /// The computation failed.
-    pub fn plots(&self, options: Options, means: Means<'_>) -> Result<Vec<Plot>, Error> {
+    pub fn plots(&self, options: Options, means: Effort<'_>) -> Result<Vec<Plot>, Error> {
         let setting = self.setting(options, means);
         let figures = self.experiment.figures;
         let mut plots = figures.map_or(Ok(Vec::new()), |figures| figures(&setting))?;
@@ -153,13 +153,13 @@ impl Job {
     ///
     /// # Errors
     /// The computation failed.
-    pub fn drawings(&self, options: Options, means: Means<'_>) -> Result<Vec<Drawing>, Error> {
+    pub fn drawings(&self, options: Options, means: Effort<'_>) -> Result<Vec<Drawing>, Error> {
         let Some(drawings) = compute::drawings(self.name()) else { return Ok(Vec::new()) };
         drawings(&self.setting(options, means))
     }
 
     /// With all rows.
-    fn setting<'a>(&'a self, options: Options, means: Means<'a>) -> Setting<'a> {
+    fn setting<'a>(&'a self, options: Options, means: Effort<'a>) -> Setting<'a> {
         let Experiment { constants, sweep, .. } = &self.experiment;
         let (seed, kept) = (options.seed, &self.kept);
         Setting { constants, seed, id: None, later: &[], means, sweep, kept }
@@ -170,17 +170,17 @@ impl Job {
     /// # Errors
     /// The computation failed, or computed something that nothing published stands beside.
     pub fn run(self, options: Options) -> Result<Sheet, Error> {
-        self.run_with(options, Means::PLAIN)
+        self.run_with(options, Effort::PLAIN)
     }
 
     /// As [`Job::run`], with these means.
     ///
     /// # Errors
     /// As for [`Job::run`].
-    pub fn run_with(self, options: Options, means: Means<'_>) -> Result<Sheet, Error> {
+    pub fn run_with(self, options: Options, means: Effort<'_>) -> Result<Sheet, Error> {
         let id_given = self.id.as_deref();
         let long = |of: &str| self.experiment.full.iter().any(|id| id.eq_ignore_ascii_case(of));
-        let means = Means { full: means.full || id_given.is_some_and(long), ..means };
+        let means = Effort { full: means.full || id_given.is_some_and(long), ..means };
         let later = if means.full { &[][..] } else { &self.experiment.full[..] };
         let setting = Setting { id: id_given, later, ..self.setting(options, means) };
         let experiment = &self.experiment;

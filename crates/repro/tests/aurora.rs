@@ -11,7 +11,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::{Pair, historic};
 use lastmeter_lab::library::{Builtin, Library};
-use lastmeter_lab::run::{Crew, Failure, Watch, ledger};
+use lastmeter_lab::run::{Failure, Runner, Watch, ledger};
 use lastmeter_ledger::Ledger;
 
 const DEC_5000: [&str; 2] = ["dec5000-200", "dec5000-240"];
@@ -21,9 +21,9 @@ const VUNET: [&str; 5] = ["vupboard", "vudboard", "vudboard-first-driver", "osir
 const STUDY: [&str; 10] =
     ["vup", "vup1", "cop1", "cop2", "cop3", "cop4", "cop5", "cop6", "dma", "dma1"];
 
-fn with_crew<T>(run: impl FnOnce(Crew<'_>) -> Result<T, Failure>) -> T {
+fn with_runner<T>(run: impl FnOnce(Runner<'_>) -> Result<T, Failure>) -> T {
     let watch = Watch::default();
-    run(Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).unwrap()
+    run(Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).unwrap()
 }
 
 fn transfer(host: &str, adapter: &str) -> Ledger {
@@ -31,7 +31,7 @@ fn transfer(host: &str, adapter: &str) -> Ledger {
     let packet = Bytes::from_kib(4);
     let text = pair.experiment(Bytes::from_kib(4), packet, Duration::from_ms(200)).unwrap();
     let experiment = Experiment::parse("pair", text, &[], &Builtin).unwrap();
-    with_crew(|crew| ledger(&experiment, crew))
+    with_runner(|runner| ledger(&experiment, runner))
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_pair_that_makes_no_sense_is_refused_with_the_reason() {
 #[test]
 fn a_93_host_to_host_the_interrupt_for_each_page_limits() {
     let (message, packet) = (Bytes::from_kib(4), Bytes::from_kib(6));
-    let ledger = with_crew(|crew| historic("dec3000-800", "vudboard", message, packet, crew));
+    let ledger = with_runner(|runner| historic("dec3000-800", "vudboard", message, packet, runner));
     let verdict = ledger.verdict.unwrap();
     assert_eq!(verdict.resource.as_deref(), Some("sender.transmit-page"), "{}", verdict.words);
     let change = "sender interrupt for the page at no cost";
@@ -81,7 +81,7 @@ fn a_93_host_to_host_the_interrupt_for_each_page_limits() {
 #[test]
 fn a_stage_that_only_crosses_a_bus_is_offered_at_no_cost() {
     let packet = Bytes::from_kib(4);
-    let ledger = with_crew(|crew| historic("dec5000-240", "cop6", packet, packet, crew));
+    let ledger = with_runner(|runner| historic("dec5000-240", "cop6", packet, packet, runner));
     let name = "sender load words";
     let stage = ledger.paths[0].stages.iter().find(|stage| stage.name == name).unwrap();
     assert!(stage.service_mean() == 0.0 && stage.blocked_mean() > 0.0, "{stage:?}");
@@ -106,7 +106,7 @@ fn every_pair_of_profiles_is_modelled_or_refused_with_a_reason() {
                 Ok(text) => {
                     assert!(!NOT_FOR_WHY.contains(&host.as_str()), "{host} with {adapter}");
                     let experiment = Experiment::parse("pair", text, &[], &Builtin).unwrap();
-                    let ledger = with_crew(|crew| ledger(&experiment, crew));
+                    let ledger = with_runner(|runner| ledger(&experiment, runner));
                     assert!(ledger.goodput() > 0.0, "{host} with {adapter}");
                     assert_eq!(ledger.balance.packets_residual, 0, "{host} with {adapter}");
                     modelled.push((host.clone(), adapter));
@@ -143,7 +143,7 @@ fn window(profile: &str, video: &str, length: u64) -> Ledger {
          from = \"camera\"\nto = \"alpha\"\nvidboard = {{ timeout = \"2 s\", {video} }}\n"
     );
     let experiment = Experiment::parse("window", text, &[], &Builtin).unwrap();
-    with_crew(|crew| lastmeter_lab::run::explain(&experiment, 0, crew)).ledger
+    with_runner(|runner| lastmeter_lab::run::explain(&experiment, 0, runner)).ledger
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_122_each_of_the_five_questions_has_its_place_in_a_profile() {
 fn bundled(text: &'static str, length: &str) -> Ledger {
     let length = Override::parse(&format!("duration=\"{length}\"")).unwrap();
     let experiment = Experiment::parse("bundled", text, &[length], &Builtin).unwrap();
-    with_crew(|crew| ledger(&experiment, crew))
+    with_runner(|runner| ledger(&experiment, runner))
 }
 
 #[test]

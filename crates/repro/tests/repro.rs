@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use crate::golden;
-use lastmeter_repro::{Error, Means, Options, Published, Report, Role, Shelf, Style, plan, run};
+use lastmeter_repro::{Effort, Error, Options, Published, Report, Role, Shelf, Style, plan, run};
 use std::sync::OnceLock;
 
 const OPTIONS: Options = Options { seed: 1 };
@@ -315,7 +315,7 @@ fn three_files_make_a_reproduction_without_code() {
     );
     assert_eq!(run("X-2", &sweep("", ""), OPTIONS).unwrap().rows().count(), 1);
     let jobs = plan("one-server", &sweep("", "")).unwrap();
-    let plots = jobs[0].plots(OPTIONS, Means::PLAIN).unwrap();
+    let plots = jobs[0].plots(OPTIONS, Effort::PLAIN).unwrap();
     assert_eq!(
         plots[0].series[0].points,
         [(0.5, half.measured.unwrap()), (0.8, report.rows().nth(1).unwrap().measured.unwrap())]

@@ -14,7 +14,7 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::constants::Constants;
 use lastmeter_lab::profile::{self, device};
-use lastmeter_lab::run::{Crew, Watch, ledger};
+use lastmeter_lab::run::{Runner, Watch, ledger};
 use std::io::Read;
 
 /// A table of the thesis is typed once for reproductions; what else has its values says the same.
@@ -146,8 +146,8 @@ impl Library for TwoProcessors {
 
 fn delivered(experiment: &Experiment, library: &dyn Library) -> u64 {
     let watch = Watch::default();
-    let crew = Crew { parallel: &Serial, threads: 1, library, watch: &watch };
-    let ledger = ledger(experiment, crew).unwrap();
+    let runner = Runner { parallel: &Serial, threads: 1, library, watch: &watch };
+    let ledger = ledger(experiment, runner).unwrap();
     ledger.paths.iter().map(|path| path.totals.delivered.packets).sum()
 }
 
@@ -176,8 +176,8 @@ fn e_11_a_ledger_shows_the_protocols_of_hartos() {
     let text = include_str!("../../../experiments/hartos-stack/experiment.toml");
     let experiment = Experiment::parse("x.toml", text, &[], &Builtin).unwrap();
     let watch = Watch::default();
-    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-    let ledger = ledger(&experiment, crew).unwrap();
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let ledger = ledger(&experiment, runner).unwrap();
     let path = &ledger.paths[0];
     let names: Vec<&str> = path.stages.iter().map(|stage| stage.name.as_str()).collect();
     let order = ["HARTOS API", "NMP", "FRAG", "HNET", "link scheduler", "HNET in", "FRAG in"];

@@ -4,7 +4,7 @@
 use lastmeter_base::Rate;
 use lastmeter_lab::library::Library;
 use lastmeter_lab::reach::{self, Carried};
-use lastmeter_lab::run::{Crew, Failure};
+use lastmeter_lab::run::{Failure, Runner};
 use lastmeter_ledger::figures::rate as words;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_live::predict::predict;
@@ -17,9 +17,9 @@ const CALIBRATED: &str = "calibrated";
 ///
 /// # Errors
 /// There is no such adapter, or a profile is wrong.
-pub fn hosts(adapter: &str, target: Rate, crew: Crew<'_>) -> Result<Vec<Carried>, Failure> {
-    let library = crew.library;
-    let mut carried = reach::hosts(adapter, target, crew)?;
+pub fn hosts(adapter: &str, target: Rate, runner: Runner<'_>) -> Result<Vec<Carried>, Failure> {
+    let library = runner.library;
+    let mut carried = reach::hosts(adapter, target, runner)?;
     carried
         .extend(library.names(CALIBRATED).iter().filter_map(|name| today(name, target, library)));
     carried.sort_by(|a, b| b.goodput.total_cmp(&a.goodput));

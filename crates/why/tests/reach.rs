@@ -5,14 +5,14 @@
 use lastmeter_base::Rate;
 use lastmeter_engine::Serial;
 use lastmeter_lab::library::Builtin;
-use lastmeter_lab::run::{Crew, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_why::reach::{hosts, table};
 
 #[test]
 fn j_88_no_host_of_its_time_carries_a_gigabit_and_today_s_does() {
     let watch = Watch::default();
-    let crew = Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-    let carried = hosts("afterburner", Rate::from_mbit(950), crew).unwrap();
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let carried = hosts("afterburner", Rate::from_mbit(950), runner).unwrap();
     assert_eq!(carried[0].host, "epyc-2-cores");
     assert_eq!(carried[0].times, Some(1.0));
     let then = carried.iter().find(|one| one.host == "hp9000-730").unwrap();

@@ -6,7 +6,7 @@ use lastmeter_engine::{Outcome, Serial};
 use lastmeter_lab::build::Changes;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{self, Builtin};
-use lastmeter_lab::run::{Manner, prepare};
+use lastmeter_lab::run::{RunOptions, prepare};
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -102,7 +102,7 @@ fn once(
     threads: usize,
     collecting: bool,
 ) -> std::result::Result<Timed, Complaint> {
-    let manner = Manner { threads, shuffle_ties: 0, collecting };
+    let manner = RunOptions { threads, shuffle_ties: 0, collecting };
     let mut prepared = prepare(experiment, &Changes::NONE, manner, &Builtin)?;
     let (began, cpu_began) = (Instant::now(), cpu_seconds());
     match threads {

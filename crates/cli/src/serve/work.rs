@@ -8,7 +8,7 @@ use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, results};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::run::{Crew, Explained, Failure, SoFar, Watch, explain, ledger};
+use lastmeter_lab::run::{Explained, Failure, Runner, SoFar, Watch, explain, ledger};
 use lastmeter_ledger::Ledger;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,12 +100,14 @@ fn run(job: &Job, threads: &Threads, watch: &Watch, sampler: &Sampler) -> Result
         experiment.duration = experiment.duration / 10;
     }
     sampler.tell(&Event::Begun { title: experiment.title.clone() });
-    let crew = Crew { parallel: threads, threads: threads.count(), library: &library, watch };
+    let runner = Runner { parallel: threads, threads: threads.count(), library: &library, watch };
     let explained = match job.quick {
-        true => {
-            ledger(&experiment, crew).map(|ledger| Explained { ledger, left_out: 0, shuffle: None })
-        }
-        false => explain(&experiment, 0, crew),
+        true => ledger(&experiment, runner).map(|ledger| Explained {
+            ledger,
+            left_out: 0,
+            shuffle: None,
+        }),
+        false => explain(&experiment, 0, runner),
     };
     let ledger = match explained {
         Ok(explained) => explained.ledger,

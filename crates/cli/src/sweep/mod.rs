@@ -10,7 +10,7 @@ use crate::threads::Threads;
 use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, progress, run};
 use indicatif::ProgressBar;
-use lastmeter_lab::run::{Crew, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_lab::sweep::{Factor, Plan, Report, Request, Row, Schedule, Until, design};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,7 +91,8 @@ pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let disk = Disk::new(plan.folder.as_ref().map(PathBuf::from));
     let threads = Threads::new(common.threads)?;
     let watch = Arc::new(Watch::default());
-    let crew = Crew { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
+    let runner =
+        Runner { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
     let look = |bar: &ProgressBar| {
         let (done, failed, expected) =
             schedule.lock().unwrap_or_else(PoisonError::into_inner).progress();
@@ -104,7 +105,7 @@ pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     };
     let bar = ProgressBar::new(1).with_position(before);
     let added =
-        progress::drawn(&watch, bar, look, || local(&plan, &schedule, folder.as_mut(), crew));
+        progress::drawn(&watch, bar, look, || local(&plan, &schedule, folder.as_mut(), runner));
     rows.extend(added?);
     let schedule = schedule.into_inner().unwrap_or_else(PoisonError::into_inner);
     let report = Report::new(&plan, &rows, &schedule);

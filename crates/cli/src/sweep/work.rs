@@ -2,7 +2,7 @@
 
 use super::Folder;
 use crate::Complaint;
-use lastmeter_lab::run::Crew;
+use lastmeter_lab::run::Runner;
 use lastmeter_lab::sweep::{self, Plan, Row, Schedule};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ struct Pending {
     written: Instant,
 }
 
-/// Does the rest of a sweep, until it is done or stopped through the crew's watch; returns the rows added.
+/// Does the rest of a sweep, until it is done or stopped through the runner's watch; returns the rows added.
 /// Whatever happens, finished rows are in the folder when this returns.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ pub fn local(
     plan: &Plan,
     schedule: &Mutex<Schedule>,
     folder: Option<&mut Folder>,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
 ) -> Result<Vec<Row>, Complaint> {
     let began = Instant::now();
     let folder = folder.map(Mutex::new);
@@ -50,7 +50,7 @@ pub fn local(
         }
         Ok(())
     };
-    let worked = sweep::work(plan, schedule, crew, &keep);
+    let worked = sweep::work(plan, schedule, runner, &keep);
     let pending = pending.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut rows = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     worked.map_err(Complaint)?;

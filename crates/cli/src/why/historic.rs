@@ -6,7 +6,7 @@ use crate::world::Disk;
 use crate::{Common, Complaint, Ended, output, progress, results, run};
 use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::historic::{Pair, historic};
-use lastmeter_lab::run::{Crew, Failure, Watch};
+use lastmeter_lab::run::{Failure, Runner, Watch};
 use lastmeter_ledger as report;
 use lastmeter_ledger::Ledger;
 use lastmeter_why::{beside, reach};
@@ -32,8 +32,8 @@ pub(super) fn explain(
         || Pair::read(host, adapter, &disk).map_or(PACKET, |pair| pair.adapter.packet_max);
     let packet = arguments.packet.unwrap_or_else(|| PACKET.min(longest()));
     let watch = Arc::new(Watch::default());
-    let crew = Crew { parallel: &threads, threads: 1, library: &disk, watch: &watch };
-    let modelled = progress::shown(&watch, || historic(host, adapter, message, packet, crew));
+    let runner = Runner { parallel: &threads, threads: 1, library: &disk, watch: &watch };
+    let modelled = progress::shown(&watch, || historic(host, adapter, message, packet, runner));
     let modelled = modelled.map_err(|failure| match failure {
         Failure::Problems(problems) => run::complaint(common, &problems),
         other => Complaint(other.to_string()),
@@ -55,8 +55,8 @@ pub(super) fn reach(common: &Common, adapter: &str, target: Rate) -> Result<Ende
     let threads = Threads::new(common.threads)?;
     let disk = Disk::new(None);
     let watch = Arc::new(Watch::default());
-    let crew = Crew { parallel: &threads, threads: 1, library: &disk, watch: &watch };
-    let hosts = reach::hosts(adapter, target, crew).map_err(|failure| match failure {
+    let runner = Runner { parallel: &threads, threads: 1, library: &disk, watch: &watch };
+    let hosts = reach::hosts(adapter, target, runner).map_err(|failure| match failure {
         Failure::Problems(problems) => run::complaint(common, &problems),
         other => Complaint(other.to_string()),
     })?;

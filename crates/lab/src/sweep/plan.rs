@@ -6,7 +6,7 @@ use super::row::{Measure, Row};
 use crate::document::{Override, Problem};
 use crate::experiment::Experiment;
 use crate::library::Library;
-use crate::run::{Crew, Failure, ledger};
+use crate::run::{Failure, Runner, ledger};
 use serde::{Deserialize, Serialize};
 
 /// The version of a plan's JSON. It changes when a field changes its meaning or goes away.
@@ -286,10 +286,10 @@ impl Plan {
 
     /// Does one run, in this thread; `None` if it was stopped. A run that fails is a row as well,
     /// which says why.
-    pub fn run(&self, run: Run, crew: Crew<'_>) -> Option<Row> {
+    pub fn run(&self, run: Run, runner: Runner<'_>) -> Option<Row> {
         let Run { point, replicate } = run;
-        let result = self.experiment_of(run, crew.library).map_err(Failure::Problems);
-        match result.and_then(|experiment| ledger(&experiment, Crew { threads: 1, ..crew })) {
+        let result = self.experiment_of(run, runner.library).map_err(Failure::Problems);
+        match result.and_then(|experiment| ledger(&experiment, Runner { threads: 1, ..runner })) {
             Ok(ledger) if ledger.provenance.partial => None,
             Ok(ledger) => Some(Row::of(point, replicate, &ledger)),
             Err(failure) => {

@@ -3,7 +3,7 @@
 use super::plan::{Plan, Run, Until, Width};
 use super::row::{Measure, Row};
 use super::statistics::Interval;
-use crate::run::Crew;
+use crate::run::Runner;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -219,8 +219,8 @@ impl Until {
     }
 }
 
-/// Does the runs of a sweep, as many at once as the crew has threads, until all are done or the
-/// crew's watch is stopped. Each row is given to `keep`, from any thread, before the next run of
+/// Does the runs of a sweep, as many at once as the runner has threads, until all are done or the
+/// runner's watch is stopped. Each row is given to `keep`, from any thread, before the next run of
 /// that thread; whoever stops loses no row that was kept.
 ///
 /// # Errors
@@ -228,12 +228,12 @@ impl Until {
 pub fn work(
     plan: &Plan,
     schedule: &Mutex<Schedule>,
-    crew: Crew<'_>,
+    runner: Runner<'_>,
     keep: &(dyn Fn(Row) -> Result<(), String> + Sync),
 ) -> Result<(), String> {
     let changed = Condvar::new();
     let failure: Mutex<Option<String>> = Mutex::new(None);
-    let control = &crew.watch.control;
+    let control = &runner.watch.control;
     let worker = || {
         let mut state = schedule.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -248,7 +248,7 @@ pub fn work(
                 continue;
             };
             drop(state);
-            let row = plan.run(run, crew);
+            let row = plan.run(run, runner);
             state = schedule.lock().unwrap_or_else(PoisonError::into_inner);
             let entered = match &row {
                 Some(row) => state.enter(row),
@@ -269,10 +269,10 @@ pub fn work(
         // Whoever waits has to see that nothing comes any more.
         changed.notify_all();
     };
-    let mut workers: Vec<_> = (0..crew.threads.max(1)).map(|_| worker).collect();
+    let mut workers: Vec<_> = (0..runner.threads.max(1)).map(|_| worker).collect();
     let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
         workers.iter_mut().map(|worker| worker as &mut (dyn FnMut() + Send)).collect();
-    crew.parallel.run(&mut tasks);
+    runner.parallel.run(&mut tasks);
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(words) => Err(words),
         None => Ok(()),

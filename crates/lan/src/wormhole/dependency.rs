@@ -80,13 +80,13 @@ impl Dependencies {
 
 #[cfg(test)]
 mod tests {
-    use super::super::routes::{Faults, Manner, Routes};
+    use super::super::routes::{Faults, Routes, Routing};
     use super::super::topology::Topology;
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn cycle(topology: &Topology, manner: Manner) -> Option<Vec<Channel>> {
+    fn cycle(topology: &Topology, manner: Routing) -> Option<Vec<Channel>> {
         let routes = Routes::new(topology, manner, &Faults::default());
         let paths = routes.paths().map(|path| &path[..]);
         Dependencies::of(topology.channels(), paths).cycle()
@@ -97,7 +97,7 @@ mod tests {
         fn routes_up_and_then_down_never_have_a_cycle(
             seed in 0u64..10_000, switches in 1usize..12, more in 0usize..20,
         ) {
-            prop_assert_eq!(cycle(&Topology::random(seed, switches, more), Manner::UpDown), None);
+            prop_assert_eq!(cycle(&Topology::random(seed, switches, more), Routing::UpDown), None);
         }
     }
 
@@ -109,9 +109,9 @@ mod tests {
             ring.add_host(&format!("h{switch}"), switch, 0).unwrap();
         }
         (0..6).for_each(|switch| ring.add_cable(switch, (switch + 1) % 6, 10).unwrap());
-        let found = cycle(&ring, Manner::Shortest).unwrap();
+        let found = cycle(&ring, Routing::Shortest).unwrap();
         assert_eq!(found.len(), 6, "all the way around");
-        assert_eq!(cycle(&ring, Manner::UpDown), None);
+        assert_eq!(cycle(&ring, Routing::UpDown), None);
     }
 
     fn circle(channels: usize, routes: &[Vec<usize>]) -> Option<Vec<Channel>> {

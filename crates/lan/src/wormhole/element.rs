@@ -8,7 +8,7 @@
 //! happens anywhere.
 
 use super::lan::{Lan, Options, Passed};
-use super::routes::{Faults, Manner, Routes};
+use super::routes::{Faults, Routes, Routing};
 use super::topology::Topology;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, NodeId, Packet, StageId, Time, here};
@@ -128,8 +128,8 @@ fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>)
         return Err(format!("no link leads to host `{}`", topology.hosts()[host]));
     }
     let manner = match values.get::<String>("routes").as_str() {
-        "shortest" => Manner::Shortest,
-        _ => Manner::UpDown,
+        "shortest" => Routing::Shortest,
+        _ => Routing::UpDown,
     };
     let options = Options {
         rate: way.rate(values.get("rate")),

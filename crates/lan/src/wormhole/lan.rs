@@ -102,10 +102,10 @@ enum Event {
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate, Time};
 /// use lastmeter_lan::wormhole::lan::{Lan, Options};
-/// use lastmeter_lan::wormhole::routes::{Faults, Manner, Routes};
+/// use lastmeter_lan::wormhole::routes::{Faults, Routing, Routes};
 /// use lastmeter_lan::wormhole::topology::Topology;
 /// let topology = Topology::parse("switch s 8\nhost a s\nhost b s")?;
-/// let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+/// let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
 /// let options = Options {
 ///     rate: Rate::from_mbit(640),
 ///     hop: Duration::from_ns(550),
@@ -494,7 +494,7 @@ pub fn around(topology: &Topology, switches: &[usize]) -> Routes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::routes::{Faults, Manner};
+    use super::super::routes::{Faults, Routing};
     use super::*;
     use proptest::prelude::*;
 
@@ -520,7 +520,7 @@ mod tests {
 
     /// Saturates flows for a while; gives the worms of each that passed, and the longest that one took.
     fn saturate(topology: &Topology, flows: &[(usize, usize, u64)]) -> Vec<(u64, Duration)> {
-        let routes = Routes::new(topology, Manner::UpDown, &Faults::default());
+        let routes = Routes::new(topology, Routing::UpDown, &Faults::default());
         let mut lan = Lan::new(topology.clone(), routes, OPTIONS);
         let mut result = vec![(0, Duration::ZERO); flows.len()];
         let end = Time::START + Duration::from_ms(20);
@@ -557,7 +557,7 @@ mod tests {
     #[test]
     fn one_flow_has_the_whole_rate_and_the_latency_of_nobody_in_the_way() {
         let topology = ring(5);
-        let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+        let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
         let lan = Lan::new(topology.clone(), routes.clone(), OPTIONS);
         let passed = saturate(&topology, &[(1, 3, 8000)]);
         let alone = lan.alone(routes.path(1, 3).unwrap(), Bytes(8000));
@@ -587,7 +587,7 @@ mod tests {
         let bad = around(&ring, &switches);
         let circle = all_to_all(&ring, &bad, OPTIONS, Bytes(8192), 3).unwrap_err();
         assert!(circle.len() >= 2, "{circle:?}");
-        let good = Routes::new(&ring, Manner::UpDown, &Faults::default());
+        let good = Routes::new(&ring, Routing::UpDown, &Faults::default());
         assert_eq!(all_to_all(&ring, &good, OPTIONS, Bytes(8192), 3), Ok(3 * 3 * 4 - 2 * 4));
         // With a timeout even bad routes let go again.
         let timeout = Options { timeout: Some(Duration::from_ms(50)), ..OPTIONS };
@@ -610,7 +610,7 @@ mod tests {
         let text = "switch s 8\nswitch t 8\ncable s t\nhost a s\nhost b s\nhost c t\nhost d t";
         let topology = Topology::parse(text).unwrap();
         let run = |timeout| {
-            let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+            let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
             let mut lan = Lan::new(topology.clone(), routes, Options { timeout, ..OPTIONS });
             lan.kill(3);
             lan.send(Time::START, 0, 3, Bytes(8192), 1).unwrap();
@@ -634,7 +634,7 @@ mod tests {
             seed in 0u64..1000, switches in 2usize..9, more in 0usize..8, len in 1u64..9000,
         ) {
             let topology = Topology::random(seed, switches, more);
-            let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+            let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
             let worms = (2 * switches * (switches - 1)) as u64;
             // In the second round each shift meets its own sender once.
             let own = switches as u64;
@@ -648,7 +648,7 @@ mod tests {
     fn a_million_worms_pass_without_a_deadlock() {
         for seed in 0..20 {
             let topology = Topology::random(seed, 12, 14);
-            let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+            let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
             let arrived = all_to_all(&topology, &routes, OPTIONS, Bytes(1000), 400);
             assert!(arrived.is_ok_and(|arrived| arrived > 48_000));
         }

@@ -34,7 +34,7 @@ impl Faults {
 
 /// How paths are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum Routing {
     /// Up, then down.
     UpDown,
     /// The fewest hops, whatever may wait for whatever.
@@ -55,16 +55,16 @@ impl Routes {
     /// Computes all paths around what has failed.
     ///
     /// ```
-    /// use lastmeter_lan::wormhole::routes::{Faults, Manner, Routes};
+    /// use lastmeter_lan::wormhole::routes::{Faults, Routing, Routes};
     /// use lastmeter_lan::wormhole::topology::Topology;
     /// let text = "switch s 8\nswitch t 8\ncable s t\nhost a s\nhost b t";
     /// let topology = Topology::parse(text)?;
-    /// let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+    /// let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
     /// let path = routes.path(0, 1).expect("they are joined");
     /// assert_eq!(path.len(), 3); // to s, to t, to b
     /// # Ok::<(), lastmeter_lan::wormhole::topology::TopologyError>(())
     /// ```
-    pub fn new(topology: &Topology, manner: Manner, faults: &Faults) -> Routes {
+    pub fn new(topology: &Topology, manner: Routing, faults: &Faults) -> Routes {
         let hosts = topology.hosts().len();
         let levels = levels(topology, faults);
         let mut paths = Vec::with_capacity(hosts * hosts);
@@ -136,7 +136,7 @@ fn levels(topology: &Topology, faults: &Faults) -> Vec<usize> {
 /// The channels from one switch to each other one: the fewest that are allowed.
 fn search(
     topology: &Topology,
-    manner: Manner,
+    manner: Routing,
     faults: &Faults,
     levels: &[usize],
     from: usize,
@@ -162,9 +162,9 @@ fn search(
         for (channel, next) in topology.out_of_switch(switch) {
             let up = (levels[next], next) < (levels[switch], switch);
             let next_down = match manner {
-                Manner::UpDown if down && up => continue,
-                Manner::UpDown => down || !up,
-                Manner::Shortest => false,
+                Routing::UpDown if down && up => continue,
+                Routing::UpDown => down || !up,
+                Routing::Shortest => false,
             };
             let state_next = 2 * next + usize::from(next_down);
             if !seen[state_next] && faults.works(topology, channel) {
@@ -206,7 +206,7 @@ pub(super) mod tests {
             seed in 0u64..1000, switches in 1usize..9, more in 0usize..8,
         ) {
             let topology = Topology::random(seed, switches, more);
-            for manner in [Manner::UpDown, Manner::Shortest] {
+            for manner in [Routing::UpDown, Routing::Shortest] {
                 let routes = Routes::new(&topology, manner, &Faults::default());
                 prop_assert_eq!(routes.missing(), 0);
                 for from in 0..switches {
@@ -247,7 +247,7 @@ pub(super) mod tests {
                 cables: cables.iter().copied().collect(),
                 switches: switches.iter().copied().collect(),
             };
-            Routes::new(&topology, Manner::UpDown, &faults).missing()
+            Routes::new(&topology, Routing::UpDown, &faults).missing()
         };
         assert_eq!(missing(&[], &[]), 0);
         assert_eq!(missing(&[0], &[]), 0);

@@ -8,7 +8,7 @@ use lastmeter_host::profile::StageProfile;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::{DURATION, Pair};
 use lastmeter_lab::library::Builtin;
-use lastmeter_lab::run::{self, Crew, Failure, Watch};
+use lastmeter_lab::run::{self, Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::plots::{Plot, Series};
 
@@ -136,7 +136,7 @@ impl Model {
     fn limit(&self) -> Result<Vec<Computed>, Error> {
         let text = self.pair.experiment(FLAT_FROM, self.large, Duration::from_ms(500));
         let experiment = self.parse(text)?;
-        let ledger = with_crew(|crew| run::explain(&experiment, 0, crew))?.ledger;
+        let ledger = with_runner(|runner| run::explain(&experiment, 0, runner))?.ledger;
         let limit = ledger.verdict.as_ref().and_then(|verdict| verdict.resource.as_deref());
         let is_copy = Value::Holds(limit == Some("receiver.card-to-memory"));
         let stream = &ledger.paths[0];
@@ -223,12 +223,12 @@ fn throughput(ledger: &Ledger) -> f64 {
 }
 
 fn ledger(experiment: &Experiment) -> Result<Ledger, Error> {
-    with_crew(|crew| run::ledger(experiment, crew))
+    with_runner(|runner| run::ledger(experiment, runner))
 }
 
-fn with_crew<T>(run: impl FnOnce(Crew<'_>) -> Result<T, Failure>) -> Result<T, Error> {
+fn with_runner<T>(run: impl FnOnce(Runner<'_>) -> Result<T, Failure>) -> Result<T, Error> {
     let watch = Watch::default();
-    run(Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).map_err(
+    run(Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).map_err(
         |failure| match failure {
             Failure::Problems(problems) => Error::Problems(problems),
             failure => Error::Computation { name: NAME, message: failure.to_string() },

@@ -12,7 +12,7 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::{self, Builtin, Library};
 use lastmeter_lab::reach;
-use lastmeter_lab::run::{Crew, Failure, Watch};
+use lastmeter_lab::run::{Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::{Plot, Series};
@@ -188,12 +188,12 @@ fn bundled(name: &str) -> Result<Ledger, Error> {
     let text = library::experiment(name);
     let text = text.ok_or_else(|| failed(format!("there is no experiment `{name}`")))?;
     let experiment = Experiment::parse(name, text, &[], &Builtin).map_err(Error::Problems)?;
-    with_crew(|crew| lastmeter_lab::run::ledger(&experiment, crew))
+    with_runner(|runner| lastmeter_lab::run::ledger(&experiment, runner))
 }
 
-fn with_crew<T>(run: impl FnOnce(Crew<'_>) -> Result<T, Failure>) -> Result<T, Error> {
+fn with_runner<T>(run: impl FnOnce(Runner<'_>) -> Result<T, Failure>) -> Result<T, Error> {
     let watch = Watch::default();
-    run(Crew { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).map_err(
+    run(Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).map_err(
         |failure| match failure {
             Failure::Problems(problems) => Error::Problems(problems),
             failure => failed(failure.to_string()),
@@ -208,7 +208,7 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pair = pair(HOST, CARD, &Builtin)?;
     let text = pair.experiment(Bytes::from_kib(4), segment, LENGTH).map_err(Error::Problems)?;
     let cable = Experiment::parse("cable", text, &[], &Builtin).map_err(Error::Problems)?;
-    let cable = with_crew(|crew| lastmeter_lab::run::ledger(&cable, crew))?;
+    let cable = with_runner(|runner| lastmeter_lab::run::ledger(&cable, runner))?;
     let request = bundled("afterburner-request")?;
     let busy = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| -> f64 {
         let stages = ledger.paths.iter().flat_map(|path| &path.stages);
@@ -216,12 +216,12 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let whole: f64 = request.paths.iter().map(|path| path.totals.latency_mean()).sum();
     let work = busy(&request, &|name| name.contains("protocol") || name.contains("call"));
-    let hosts = with_crew(|crew| reach::hosts("afterburner+jetstream", GIGABIT, crew))?;
+    let hosts = with_runner(|runner| reach::hosts("afterburner+jetstream", GIGABIT, runner))?;
     let then = hosts.iter().filter(|one| one.host.starts_with(HOST));
     let none = then.clone().all(|one| one.times != Some(1.0));
     let most = then.clone().map(|one| one.reached).fold(0.0, f64::max);
     // The host ten times as fast, over a cable as it was measured.
-    let ideal = with_crew(|crew| reach::hosts(CARD, Rate::from_gbit(2), crew))?;
+    let ideal = with_runner(|runner| reach::hosts(CARD, Rate::from_gbit(2), runner))?;
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
         Computed::row("J-86", Value::Holds((rate(&ring) / rate(&cable) - 1.0).abs() < MINOR)),
@@ -259,7 +259,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             let text = pair.experiment(message, segment, LENGTH).map_err(Error::Problems)?;
             let experiment =
                 Experiment::parse(name, text, &[], &Builtin).map_err(Error::Problems)?;
-            let ledger = with_crew(|crew| lastmeter_lab::run::ledger(&experiment, crew))?;
+            let ledger = with_runner(|runner| lastmeter_lab::run::ledger(&experiment, runner))?;
             points.push((message.0 as f64 / 1024.0, rate(&ledger) / 8e6));
         }
         series.push(Series { name: name.to_owned(), points });

@@ -10,7 +10,7 @@ use lastmeter_host::profile::StageProfile;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::{Builtin, Library};
-use lastmeter_lab::run::{self, Crew, Failure, Watch};
+use lastmeter_lab::run::{self, Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -104,8 +104,8 @@ impl Profiles {
     pub(super) fn run(&self, text: String) -> Result<Ledger, Error> {
         let experiment = Experiment::parse(NAME, text, &[], self).map_err(Error::Problems)?;
         let watch = Watch::default();
-        let crew = Crew { parallel: &Serial, threads: 1, library: self, watch: &watch };
-        run::ledger(&experiment, crew).map_err(|failure| match failure {
+        let runner = Runner { parallel: &Serial, threads: 1, library: self, watch: &watch };
+        run::ledger(&experiment, runner).map_err(|failure| match failure {
             Failure::Problems(problems) => Error::Problems(problems),
             failure => failed(&failure.to_string()),
         })

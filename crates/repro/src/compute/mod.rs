@@ -39,8 +39,8 @@ mod time_wait;
 mod vunet;
 mod wormhole;
 
-use super::{Constants, Error, Means};
-use crate::sweep::{Kept, Sweep};
+use super::{Constants, Effort, Error};
+use crate::sweep::{RunCache, Sweep};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
@@ -58,11 +58,11 @@ pub struct Setting<'a> {
     /// Ids of rows that only a full run judges, where this is none.
     pub later: &'a [String],
     /// Threads, and how much to do.
-    pub means: Means<'a>,
+    pub means: Effort<'a>,
     /// The runs and rows that `repro.toml` describes.
     pub sweep: &'a Sweep,
     /// What those runs have given before.
-    pub kept: &'a Kept,
+    pub kept: &'a RunCache,
 }
 
 impl Setting<'_> {

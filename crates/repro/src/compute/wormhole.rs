@@ -11,7 +11,7 @@ use lastmeter_lab::library::{self, Builtin};
 use lastmeter_lan::wormhole::dependency::Dependencies;
 use lastmeter_lan::wormhole::lan::{Lan, Options, all_to_all, around};
 use lastmeter_lan::wormhole::multicast::{meetings, schedule, tree_path};
-use lastmeter_lan::wormhole::routes::{Faults, Manner, Path, Routes};
+use lastmeter_lan::wormhole::routes::{Faults, Path, Routes, Routing};
 use lastmeter_lan::wormhole::topology::{End, Topology};
 
 const METRES_PER_FOOT: f64 = 0.3048;
@@ -133,7 +133,7 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
     };
     let length = Duration::from_ms(20);
     let far = topology.hosts().len() - 1;
-    let came = saturate(topology, &routes(Manner::UpDown), options, &[(0, far, large)], length);
+    let came = saturate(topology, &routes(Routing::UpDown), options, &[(0, far, large)], length);
     let goodput = came[0].bytes as f64 * 8.0 / length.as_secs_f64() / 1e6;
     let mut ring = Topology::default();
     let made = (0..4)
@@ -144,9 +144,9 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
         .and_then(|()| (0..4).try_for_each(|at| ring.add_cable(at, (at + 1) % 4, 24)));
     made.map_err(|error| Error::file("a ring of four switches", 1, error))?;
     let circle = all_to_all(&ring, &around(&ring, &[0, 1, 2, 3]), options, large, 3);
-    let safe = cycle(&routes(Manner::UpDown)).is_none()
-        && all_to_all(topology, &routes(Manner::UpDown), options, large, 1).is_ok();
-    let unsafe_ones = cycle(&routes(Manner::Shortest)).is_some() && circle.is_err();
+    let safe = cycle(&routes(Routing::UpDown)).is_none()
+        && all_to_all(topology, &routes(Routing::UpDown), options, large, 1).is_ok();
+    let unsafe_ones = cycle(&routes(Routing::Shortest)).is_some() && circle.is_err();
     Ok(vec![
         Computed::row("N-41/flow-large", Value::Number(goodput, "Mbit/s")),
         Computed::row("N-41/routes-up", holds(safe)),
@@ -208,7 +208,7 @@ fn lock_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (options, large) = (options(setting)?, setting.constants.get::<Bytes>("large")?);
     let timeout: Duration = setting.constants.get("timeout")?;
     let arrives = |timeout| {
-        let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+        let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
         let mut lan = Lan::new(topology.clone(), routes, Options { timeout, ..options });
         lan.kill(3);
         let later = Time::START + Duration::from_us(10);
@@ -234,7 +234,7 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let options = options(setting)?;
     let (large, small): (Bytes, Bytes) =
         (setting.constants.get("large")?, setting.constants.get("small")?);
-    let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+    let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
     let share = |a: Bytes, b: Bytes| {
         let flows = [(0, 2, a), (1, 3, b)];
         let came = saturate(&topology, &routes, options, &flows, Duration::from_ms(50));
@@ -257,7 +257,7 @@ fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
                 host d s 5 m\nhost e t 5 m\nhost f t 5 m\nhost g t 5 m\nhost h t 5 m";
     let topology = Topology::parse(text)
         .map_err(|error| Error::file("two switches", error.line as u64, error.reason))?;
-    let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+    let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
     let shares = |lens: &[Bytes]| -> Vec<f64> {
         let flows: Vec<Flow> =
             lens.iter().enumerate().map(|(host, &len)| (host, host + 4, len)).collect();
@@ -295,7 +295,7 @@ fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, E
     let (large, small): (Bytes, Bytes) =
         (setting.constants.get("large")?, setting.constants.get("small")?);
     let bookable: u64 = setting.constants.get("bookable")?;
-    let routes = Routes::new(topology, Manner::UpDown, &Faults::default());
+    let routes = Routes::new(topology, Routing::UpDown, &Faults::default());
     let hosts = topology.hosts().len() as u64;
     let mut random = Stream::new(setting.seed, "booked");
     let (mut kept, mut met, mut broken) = (true, 0, 0);
@@ -379,7 +379,7 @@ fn reserved(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let topology = installation()?;
     let options = options(setting)?;
     let trials: u64 = setting.constants.get("trials")?;
-    let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+    let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
     let hosts = topology.hosts().len() as u64;
     let mut random = Stream::new(setting.seed, "reserved");
     let (mut broken, mut kept, mut crossing) = (true, true, false);
@@ -428,7 +428,7 @@ fn cross_a_switch(topology: &Topology, paths: &[&Path]) -> bool {
 /// A call of every workstation with another one (N-65).
 fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Error> {
     let (options, large) = (options(setting)?, setting.constants.get::<Bytes>("large")?);
-    let routes = Routes::new(topology, Manner::UpDown, &Faults::default());
+    let routes = Routes::new(topology, Routing::UpDown, &Faults::default());
     let stations = |name: &&usize| {
         let name = &topology.hosts()[**name];
         name.starts_with("office") || name.starts_with("lab")
@@ -468,7 +468,7 @@ fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Er
         .add_switch("hub", 8)
         .and_then(|()| (0..8).try_for_each(|host| hub.add_host(&format!("h{host}"), 0, 5)));
     made.map_err(|error| Error::file("a hub", 1, error))?;
-    let by_hub = Routes::new(&hub, Manner::UpDown, &Faults::default());
+    let by_hub = Routes::new(&hub, Routing::UpDown, &Faults::default());
     let hops: Vec<Flow> = (0..4).map(|host| (host, host + 4, large)).collect();
     let single = saturate(&hub, &by_hub, options, &hops, length).iter().all(|came| came.kept);
     Ok(vec![

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
     use lastmeter_lan::wormhole::lan::{Lan, Options};
-    use lastmeter_lan::wormhole::routes::{Faults, Manner, Routes};
+    use lastmeter_lan::wormhole::routes::{Faults, Routes, Routing};
     use lastmeter_lan::wormhole::topology::Topology;
     use proptest::prelude::*;
 
@@ -83,7 +83,7 @@ mod tests {
             seed in 0u64..10_000, switches in 3usize..10, more in 0usize..10, flows in 2usize..6,
         ) {
             let topology = Topology::random(seed, switches, more);
-            let routes = Routes::new(&topology, Manner::UpDown, &Faults::default());
+            let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
             let options = Options {
                 rate: Rate::from_mbit(640),
                 hop: Duration::from_ns(550),

@@ -85,7 +85,7 @@ pub struct Counters {
 
 /// A packet that is kept until it is acknowledged.
 #[derive(Debug, Default)]
-struct Kept {
+struct Unacknowledged {
     blocks: u64,
     /// What was copied in; empty where only lengths count.
     data: Vec<u8>,
@@ -101,7 +101,7 @@ pub struct CardMemory {
     /// Packets that wait for the link.
     transmit_ready: VecDeque<PacketId>,
     /// Blocks of packets that were written and not acknowledged yet.
-    kept: BTreeMap<PacketId, Kept>,
+    kept: BTreeMap<PacketId, Unacknowledged>,
     receive_free: u64,
     receive_ready: VecDeque<(PacketId, u64)>,
     numbers: u64,
@@ -163,7 +163,7 @@ impl CardMemory {
         self.transmit_free = free;
         self.counters.written += 1;
         let packet = self.next();
-        self.kept.insert(packet, Kept { blocks, data, sums });
+        self.kept.insert(packet, Unacknowledged { blocks, data, sums });
         self.transmit_ready.push_back(packet);
         Some(packet)
     }

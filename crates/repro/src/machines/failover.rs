@@ -11,7 +11,7 @@
 
 use lastmeter_base::Duration;
 use lastmeter_lan::wormhole::dependency::Dependencies;
-use lastmeter_lan::wormhole::routes::{Faults, Manner, Routes};
+use lastmeter_lan::wormhole::routes::{Faults, Routes, Routing};
 use lastmeter_lan::wormhole::topology::{End, Topology};
 
 /// Which network a host sends over.
@@ -104,7 +104,7 @@ pub fn sweep(topology: &Topology) -> Vec<Left> {
 }
 
 fn left(topology: &Topology, failed: String, faults: &Faults) -> Left {
-    let routes = Routes::new(topology, Manner::UpDown, faults);
+    let routes = Routes::new(topology, Routing::UpDown, faults);
     let hosts = topology.hosts().len();
     let reaches = |from: usize| (0..hosts).any(|to| to != from && routes.path(from, to).is_some());
     let alone: Vec<usize> = (0..hosts).filter(|&host| !reaches(host)).collect();

@@ -94,9 +94,9 @@ pub struct Sweep {
 
 /// What runs gave, by run with its variables, and by quantity: figures and rows share it.
 #[derive(Debug, Default)]
-pub struct Kept(Mutex<BTreeMap<(String, String), Val>>);
+pub struct RunCache(Mutex<BTreeMap<(String, String), Val>>);
 
-impl Kept {
+impl RunCache {
     fn get(&self, run: &str, quantity: &str) -> Option<Val> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(run.to_owned(), quantity.to_owned())).cloned()

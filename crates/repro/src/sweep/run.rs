@@ -3,7 +3,7 @@
 use super::formula::{Node, Val};
 use super::scope::{Missing, Scope, Vars};
 use crate::compute::Setting;
-use crate::{Error, Means};
+use crate::{Effort, Error};
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::{Outcome, Serial, TraceKind};
 use lastmeter_lab::build::{Changes, build};
@@ -11,7 +11,7 @@ use lastmeter_lab::close::close;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::Builtin;
-use lastmeter_lab::run::{Crew, Failure, Watch, closing, explain};
+use lastmeter_lab::run::{Failure, Runner, Watch, closing, explain};
 use lastmeter_ledger::Ledger;
 
 /// A run with a value for each of its variables.
@@ -179,8 +179,8 @@ impl Setting<'_> {
             "verdict" => {
                 let watch = Watch::default();
                 let parallel = self.means.parallel;
-                let crew = Crew { parallel, threads: 1, library: &Builtin, watch: &watch };
-                Some(explain(&experiment, 0, crew).map_err(failed)?.ledger)
+                let runner = Runner { parallel, threads: 1, library: &Builtin, watch: &watch };
+                Some(explain(&experiment, 0, runner).map_err(failed)?.ledger)
             }
             _ => None,
         };
@@ -194,7 +194,7 @@ impl Setting<'_> {
 /// The first that failed.
 pub(crate) fn all<T: Sync, R: Send>(
     items: &[T],
-    means: Means<'_>,
+    means: Effort<'_>,
     run: impl Fn(&T) -> Result<R, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
     let mut results: Vec<Option<Result<R, Error>>> = items.iter().map(|_| None).collect();

@@ -31,7 +31,7 @@ use lastmeter_engine::Serial;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::{Builtin, Library, Output};
-use lastmeter_lab::run::{self, Crew, Failure, Watch};
+use lastmeter_lab::run::{self, Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
 use std::io::Read;
 
@@ -94,10 +94,10 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    fn crew<T>(self, run: impl FnOnce(Crew<'_>) -> Result<T, Failure>) -> Result<T, Error> {
+    fn runner<T>(self, run: impl FnOnce(Runner<'_>) -> Result<T, Failure>) -> Result<T, Error> {
         let watch = Watch::default();
-        let crew = Crew { parallel: &Serial, threads: 1, library: self.library, watch: &watch };
-        run(crew).map_err(|failure| match failure {
+        let runner = Runner { parallel: &Serial, threads: 1, library: self.library, watch: &watch };
+        run(runner).map_err(|failure| match failure {
             Failure::Problems(problems) => Error::Problems(problems),
             failure => Error::Computation { name: self.name, message: failure.to_string() },
         })
@@ -138,12 +138,12 @@ impl Runs<'_> {
     }
 
     fn ledger(self, experiment: &Experiment) -> Result<Ledger, Error> {
-        self.crew(|crew| run::ledger(experiment, crew))
+        self.runner(|runner| run::ledger(experiment, runner))
     }
 
     /// With verdict and what-ifs.
     fn explained(self, experiment: &Experiment) -> Result<Ledger, Error> {
-        self.crew(|crew| run::explain(experiment, 0, crew)).map(|explained| explained.ledger)
+        self.runner(|runner| run::explain(experiment, 0, runner)).map(|explained| explained.ledger)
     }
 
     fn wrong(self, message: String) -> Error {
