@@ -29,7 +29,7 @@ impl Host {
                 Output::Drop(packet, stage, reason) => cx.drop(packet, Some(stage), reason),
             }
         }
-        match self.machine.next() {
+        match self.machine.ready_at() {
             Some(at) => cx.arm(DUE, at),
             None => cx.disarm(DUE),
         }

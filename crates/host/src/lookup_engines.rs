@@ -140,7 +140,7 @@ impl Engines {
     }
 
     /// When something happens next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         self.earliest().map(|(due, _)| due)
     }
 
@@ -240,7 +240,7 @@ mod tests {
     fn run(options: Options, nodes: &[u64]) -> (Vec<Finished>, Engines) {
         let mut engines = Engines::new(options);
         nodes.iter().for_each(|&nodes| engines.lookup(Time::START, nodes));
-        while let Some(next) = engines.next() {
+        while let Some(next) = engines.ready_at() {
             engines.advance(next);
         }
         let finished = engines.finished().collect();

@@ -195,7 +195,7 @@ impl Machine {
     }
 
     /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         self.earliest().map(|(due, _)| due)
     }
 
@@ -219,8 +219,8 @@ impl Machine {
 
     /// What is due first: a resource, or behind them all reception's interfaces.
     fn earliest(&self) -> Option<(Time, usize)> {
-        let due = self.resources.iter().enumerate().filter_map(|(at, r)| Some((r.next()?, at)));
-        let interfaces = self.reception.as_ref().and_then(|r| r.reception.next());
+        let due = self.resources.iter().enumerate().filter_map(|(at, r)| Some((r.ready_at()?, at)));
+        let interfaces = self.reception.as_ref().and_then(|r| r.reception.ready_at());
         due.chain(interfaces.map(|due| (due, self.resources.len()))).min()
     }
 

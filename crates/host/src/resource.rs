@@ -104,9 +104,9 @@ pub struct Done {
 /// };
 /// cpu.submit(at(0), job(0, Priority::Thread(0), false, 10));
 /// cpu.submit(at(4), job(1, Priority::Interrupt, true, 3));
-/// assert_eq!(cpu.next(), Some(at(7)));
+/// assert_eq!(cpu.ready_at(), Some(at(7)));
 /// assert_eq!(cpu.complete(at(7)).map(|done| done.id), Some(1));
-/// assert_eq!(cpu.next(), Some(at(13))); // 6 us were left.
+/// assert_eq!(cpu.ready_at(), Some(at(13))); // 6 us were left.
 /// ```
 #[derive(Debug)]
 pub struct Resource {
@@ -278,9 +278,9 @@ impl Resource {
     }
 
     /// When the next job will be done or its own work begins, if nothing else happens.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         match self.options.discipline {
-            Discipline::Share => self.sharing.next(),
+            Discipline::Share => self.sharing.ready_at(),
             Discipline::Priority => self.units.iter().filter_map(Unit::due).min(),
         }
     }
@@ -399,7 +399,7 @@ impl Sharing {
         self.note(now, meter);
     }
 
-    fn next(&self) -> Option<Time> {
+    fn ready_at(&self) -> Option<Time> {
         let (&(mark, _), _) = self.jobs.first_key_value()?;
         let wanted = (mark.saturating_sub(self.attained)) * self.jobs.len() as u128;
         let wanted = wanted.div_ceil(1 << ATTAINED_BITS);
@@ -407,7 +407,7 @@ impl Sharing {
     }
 
     fn complete(&mut self, now: Time, meter: &mut Meter) -> Option<Done> {
-        let at = self.next().filter(|&at| at <= now)?;
+        let at = self.ready_at().filter(|&at| at <= now)?;
         self.advance(at);
         let (_, (pending, started)) = self.jobs.pop_first()?;
         self.note(at, meter);
@@ -443,7 +443,7 @@ mod tests {
     /// Completes everything, as (job, microsecond).
     fn drain(resource: &mut Resource) -> Vec<(usize, u64)> {
         let mut done = Vec::new();
-        while let Some(next) = resource.next() {
+        while let Some(next) = resource.ready_at() {
             let one = resource.complete(next);
             done.extend(one.map(|one| (one.id, one.at.as_ps() / 1_000_000)));
         }
@@ -505,10 +505,10 @@ mod tests {
         assert_eq!(cpu.first_served(), Vec::<usize>::new());
         // 15 of its 20 us were over when it was interrupted for 28 + 10.
         cpu.submit(at(15), job(1, Priority::Interrupt, true, 10));
-        assert_eq!((cpu.next(), cpu.complete(at(43))), (Some(at(43)), None));
+        assert_eq!((cpu.ready_at(), cpu.complete(at(43))), (Some(at(43)), None));
         assert_eq!(cpu.first_served(), [1]);
         assert_eq!(cpu.complete(at(53)).map(|done| done.id), Some(1));
-        assert_eq!(cpu.next(), Some(at(58)));
+        assert_eq!(cpu.ready_at(), Some(at(58)));
         assert_eq!(drain(&mut cpu), [(0, 158)]);
         assert_eq!(cpu.first_served(), [0]);
     }
@@ -540,7 +540,7 @@ mod tests {
         cpu.submit(at(0), job(0, Priority::Thread(0), false, 10));
         cpu.submit(at(0), job(1, Priority::Thread(0), false, 10));
         assert_eq!(cpu.complete_and_hold(at(10)).map(|done| done.id), Some(0));
-        assert_eq!(cpu.next(), None);
+        assert_eq!(cpu.ready_at(), None);
         cpu.release(at(25), 0);
         assert_eq!(drain(&mut cpu), [(1, 35)]);
         assert_eq!(cpu.meters().next().unwrap().time_blocked(), us(15));

@@ -46,7 +46,7 @@ fn pipeline(len: Bytes, depth: usize, messages: usize) -> Vec<Time> {
     (0..depth).for_each(|_| machine.arrive(Time::START, PortId(0), Packet::new(len)));
     let mut done = Vec::new();
     while done.len() < messages {
-        let now = machine.next().unwrap();
+        let now = machine.ready_at().unwrap();
         machine.advance(now);
         let sent: Vec<Output> = machine.outputs().collect();
         for output in sent {

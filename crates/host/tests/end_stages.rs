@@ -54,7 +54,7 @@ fn run(machine: &mut Machine, arrivals: &[(Time, u64, Bytes)]) -> Vec<(u64, Time
     let mut arrivals = arrivals.iter().peekable();
     loop {
         let arrival = arrivals.peek().map(|&&(at, ..)| at);
-        let Some(now) = machine.next().into_iter().chain(arrival).min() else { break };
+        let Some(now) = machine.ready_at().into_iter().chain(arrival).min() else { break };
         machine.advance(now);
         collect(machine, now);
         while let Some(&(at, id, len)) = arrivals.next_if(|&&(at, ..)| at <= now) {

@@ -241,7 +241,7 @@ impl Adapter {
             None if self.card.outstanding() < self.depth => self.driver.ready_at(cx.now()),
             _ => None,
         };
-        match self.card.next().into_iter().chain(ready).min() {
+        match self.card.ready_at().into_iter().chain(ready).min() {
             Some(at) => cx.arm(DUE, at),
             None => cx.disarm(DUE),
         }

@@ -98,7 +98,7 @@ pub fn over_one_bus(nodes: usize, bus: Duration, delay: Duration, messages: u64)
     let (mut received, mut now) = (0, Time::START);
     while received < messages {
         let delayed = delays.iter().enumerate().filter_map(|(id, at)| Some(((*at)?, id))).min();
-        match (resource.next(), delayed) {
+        match (resource.ready_at(), delayed) {
             (Some(at), other) if other.is_none_or(|(other, _)| at <= other) => {
                 let Some(done) = resource.complete(at) else { break };
                 delays[done.id] = Some(at + delay);

@@ -60,7 +60,7 @@ pub fn run(
             begun.insert(id, now);
             id += 1;
         }
-        let Some(due) = adapter.next().filter(|_| done.len() < messages) else { break };
+        let Some(due) = adapter.ready_at().filter(|_| done.len() < messages) else { break };
         now = due;
         adapter.advance(now);
         for event in adapter.events() {

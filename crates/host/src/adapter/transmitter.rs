@@ -322,8 +322,8 @@ impl Transmitter {
     }
 
     /// When something is due next; `None` while there is nothing to send.
-    pub fn next(&self) -> Option<Time> {
-        self.resources.iter().filter_map(Resource::next).chain(self.token_next()).min()
+    pub fn ready_at(&self) -> Option<Time> {
+        self.resources.iter().filter_map(Resource::ready_at).chain(self.token_next()).min()
     }
 
     /// When the token is next to be looked at: never while there is nothing to send.
@@ -334,7 +334,7 @@ impl Transmitter {
 
     /// Does everything that is due by `now`, in the order in which it became due.
     pub fn advance(&mut self, now: Time) {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
+        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             // What ends with the token's time does not exceed it: so the token first.
             if self.token_next() == Some(due) {
                 let here = self.token.is_some_and(|token| token.is_here());
@@ -343,7 +343,8 @@ impl Transmitter {
                 self.go_on(due);
                 continue;
             }
-            let of = (0..self.resources.len()).find(|&at| self.resources[at].next() == Some(due));
+            let of =
+                (0..self.resources.len()).find(|&at| self.resources[at].ready_at() == Some(due));
             if let Some(done) = of.and_then(|at| self.resources[at].complete(due)) {
                 self.completed(&done);
             }

@@ -37,7 +37,7 @@ fn ends(card: Description, orders: &[(u64, Order)]) -> Vec<(u64, What, u64)> {
         adapter.submit(us(at), order).unwrap();
         drain(&mut adapter);
     }
-    while let Some(now) = adapter.next() {
+    while let Some(now) = adapter.ready_at() {
         adapter.advance(now);
         drain(&mut adapter);
     }
@@ -193,7 +193,7 @@ fn saturated(card: &Description, len: u64, seconds: u64) -> (u64, Duration) {
         while adapter.submit(now, Order::new(id, Bytes(len))).is_ok() {
             id += 1;
         }
-        let Some(next) = adapter.next() else { break };
+        let Some(next) = adapter.ready_at() else { break };
         now = next;
         adapter.advance(now);
         sent += adapter.events().filter(|event| event.what == What::TransmitAck).count() as u64;
@@ -299,7 +299,7 @@ proptest! {
             }
             take(&mut adapter, &given)?;
         }
-        while let Some(next) = adapter.next() {
+        while let Some(next) = adapter.ready_at() {
             prop_assert!(next >= now);
             now = next;
             adapter.advance(now);

@@ -57,8 +57,8 @@ impl Port {
                 Output::Drop(packet, stage, reason) => cx.drop(packet, Some(stage), reason),
             }
         }
-        let lookup = self.fpx.as_ref().and_then(Fpx::next);
-        match self.machine.next().into_iter().chain(lookup).min() {
+        let lookup = self.fpx.as_ref().and_then(Fpx::ready_at);
+        match self.machine.ready_at().into_iter().chain(lookup).min() {
             Some(at) => cx.arm(DUE, at),
             None => cx.disarm(DUE),
         }

@@ -241,8 +241,8 @@ impl Fpx {
     }
 
     /// When something happens next.
-    pub fn next(&self) -> Option<Time> {
-        self.engines.next()
+    pub fn ready_at(&self) -> Option<Time> {
+        self.engines.ready_at()
     }
 
     /// Does what is due; a packet whose lookup ends before that of one ahead of it waits for that one.
@@ -373,7 +373,7 @@ mod tests {
                 (packet.id, packet.class) = (id as u64, class);
                 fpx.arrive(now, packet);
             }
-            while let Some(next) = fpx.next() {
+            while let Some(next) = fpx.ready_at() {
                 fpx.advance(next);
             }
             for one in fpx.outputs() {

@@ -188,7 +188,7 @@ impl Machine {
     }
 
     /// When something happens next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         let cell = self.arriving.map(|(next, _)| next);
         let ends =
             self.running.iter().copied().chain([self.bus, self.memory, self.clock_next, cell]);
@@ -197,7 +197,7 @@ impl Machine {
 
     /// Does everything that is due by `now`.
     pub fn advance(&mut self, now: Time) {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
+        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             self.step(due);
         }
     }

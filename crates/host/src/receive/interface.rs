@@ -104,7 +104,7 @@ impl Interface {
     }
 
     /// When its next transfer is done, it interrupts, or its policy's timer expires.
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(super) fn ready_at(&self) -> Option<Time> {
         let transfer = self.transfers.front().map(|&(at, _)| at);
         [transfer, self.interrupt, self.options.policy.timer()].into_iter().flatten().min()
     }

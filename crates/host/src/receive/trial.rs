@@ -71,7 +71,7 @@ pub fn run(
     loop {
         let arrival = next.iter().copied().enumerate().min_by_key(|&(_, at)| at);
         let Some((interface, at)) = arrival else { break };
-        let now = at.min(host.next().unwrap_or(Time::MAX));
+        let now = at.min(host.ready_at().unwrap_or(Time::MAX));
         if idle_before.is_none() && now >= begin {
             idle_before = Some(idle(&host));
             interrupts_before = interrupts(&host);

@@ -218,7 +218,7 @@ fn urgent(card: &Description, due: impl Fn(u64) -> Duration) -> (f64, f64) {
         }
         let arrival = Time::START + Duration::from_ms(50) * (next + 1);
         let coming = (next < URGENT).then_some(arrival).filter(|&at| at > now);
-        let Some(due) = adapter.next().into_iter().chain(coming).min() else { break };
+        let Some(due) = adapter.ready_at().into_iter().chain(coming).min() else { break };
         now = due;
         adapter.advance(now);
         for event in adapter.events().filter(|event| event.what == What::TransmitAck) {

@@ -100,7 +100,7 @@ impl Bench {
         self.nodes.iter().for_each(|&nodes| engines.lookup(Time::START, nodes));
         let mut update = updates.map(|(_, phase)| Time::START + phase);
         let (mut done, mut latency, mut end) = (0, Duration::ZERO, Time::START);
-        while let Some(next) = engines.next() {
+        while let Some(next) = engines.ready_at() {
             if let (Some(at), Some((period, _))) = (update.filter(|&at| at <= next), updates) {
                 (0..self.cells).for_each(|_| engines.control_cell(at, self.held));
                 update = Some(at + period);

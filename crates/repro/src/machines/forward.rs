@@ -146,7 +146,7 @@ impl Forwarder {
             ask(&mut resources, now, packets.len() - 1, &packets[packets.len() - 1]);
         }
         while let Some((due, at)) =
-            resources.iter().enumerate().filter_map(|(at, r)| Some((r.next()?, at))).min()
+            resources.iter().enumerate().filter_map(|(at, r)| Some((r.ready_at()?, at))).min()
         {
             now = due;
             let Some(done) = resources[at].complete(now) else { continue };

@@ -342,13 +342,13 @@ impl Site {
 
     /// When something is due next.
     pub fn ready_at(&self) -> Option<Time> {
-        self.boards.iter().filter_map(Stream::ready_at).chain(self.cpu.next()).min()
+        self.boards.iter().filter_map(Stream::ready_at).chain(self.cpu.ready_at()).min()
     }
 
     /// Does everything that is due by `now`, in order; the processor before the boards.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
-            match self.cpu.next() == Some(due) {
+            match self.cpu.ready_at() == Some(due) {
                 true => self.done(due),
                 false => self.send(due),
             }

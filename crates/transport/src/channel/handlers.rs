@@ -150,7 +150,7 @@ impl Handlers {
     }
 
     /// When something is due next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn ready_at(&self) -> Option<Time> {
         match self.turn {
             Some(turn) => Some(turn.done),
             None => {
@@ -162,7 +162,7 @@ impl Handlers {
 
     /// Does what is due by `now`; returns the packets made.
     pub fn advance(&mut self, now: Time) -> impl Iterator<Item = Made> + use<> {
-        while let Some(due) = self.next().filter(|&due| due <= now) {
+        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             match self.turn {
                 Some(turn) => self.finish(turn),
                 None => self.begin(due),

@@ -213,8 +213,8 @@ impl Reception {
     }
 
     /// When an interface does something next; what the CPU does, the machine knows.
-    pub(crate) fn next(&self) -> Option<Time> {
-        self.interfaces.iter().filter_map(Interface::next).min()
+    pub(crate) fn ready_at(&self) -> Option<Time> {
+        self.interfaces.iter().filter_map(Interface::ready_at).min()
     }
 
     /// Does the first thing that an interface has due.

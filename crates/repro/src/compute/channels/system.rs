@@ -149,7 +149,7 @@ pub(super) fn run(host: &Host, flows: &[Flow], span: (Time, Time), gap: Duration
     let mut next = messages.into_iter().peekable();
     loop {
         let message = next.peek().map(|&(at, ..)| at);
-        let due = [message, system.handlers.next(), system.adapter.next(), system.waits()];
+        let due = [message, system.handlers.ready_at(), system.adapter.ready_at(), system.waits()];
         let Some(now) = due.into_iter().flatten().min().filter(|&now| now <= to) else { break };
         while let Some((_, flow, len)) = next.next_if(|&(at, ..)| at <= now) {
             system.message(now, flow, len);
