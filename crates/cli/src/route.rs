@@ -1,7 +1,7 @@
 //! A routing table from a file, and the path of a lookup in it, as text and JSON.
 //!
 //! ```
-//! use crate::route::Tables;
+//! use lastmeter::route::Tables;
 //! let tables = Tables::read(b"10.0.0.0/8 1\n10.1.0.0/16 2\n")?;
 //! let answer = tables.explain("10.1.2.3".parse()?);
 //! assert_eq!((answer.prefix.as_deref(), answer.next_hop), (Some("10.1.0.0/16"), Some(2)));

@@ -17,11 +17,11 @@ const LEFT: f64 = 240.0;
 /// document, which asks nothing of the network.
 ///
 /// ```
-/// use crate::html::render;
-/// use crate::{Options, Shelf, run};
+/// use lastmeter_repro::html::render;
+/// use lastmeter_repro::{Options, Shelf, run};
 /// let page = render(&run("J-18", &Shelf::builtin(), Options { seed: 1 })?, &[], &[]);
 /// assert!(page.contains("J-18"));
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), lastmeter_repro::Error>(())
 /// ```
 pub fn render(report: &Report, plots: &[Plot], drawings: &[Drawing]) -> String {
     let mut out = begin("Reproduced");

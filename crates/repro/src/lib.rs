@@ -83,11 +83,11 @@ impl std::fmt::Debug for Effort<'_> {
 /// (`cim-equations`), or `all`.
 ///
 /// ```
-/// use crate::{Options, Shelf, run};
+/// use lastmeter_repro::{Options, Shelf, run};
 /// let report = run("J-18", &Shelf::builtin(), Options { seed: 1 })?;
 /// let row = report.rows().next().expect("J-18 has a row");
 /// assert_eq!((row.measured, row.pass), (Some(21.0), true));
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), lastmeter_repro::Error>(())
 /// ```
 ///
 /// # Errors

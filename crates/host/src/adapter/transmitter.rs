@@ -180,7 +180,7 @@ const LINK: usize = 3;
 ///     adapter.submit(Time::START, order).unwrap();
 /// }
 /// let mut sent = Vec::new();
-/// while let Some(now) = adapter.next() {
+/// while let Some(now) = adapter.ready_at() {
 ///     adapter.advance(now);
 ///     let acks = adapter.events().filter(|event| event.what == What::TransmitAck);
 ///     sent.extend(acks.map(|event| (event.order.id, event.at)));

@@ -16,7 +16,7 @@
 //! * [`elastic`]: the buffer between two clocks.
 //! * [`mod@unit`]: the interface to an ATM network.
 //!
-//! The arithmetic of the budgets alone stands in [`crate::ring::budget`].
+//! The arithmetic of the budgets alone stands in `lastmeter_repro::machines::ring::budget`.
 //!
 //! Source: Watson et al., AAL5 at a Gigabit for a Kilobuck, HPL-93-37, 1993, §3; the timers are
 //! those of FDDI (ISO 9314-2 §8), of which Jetstream uses only these (J-12).

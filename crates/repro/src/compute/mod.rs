@@ -153,7 +153,7 @@ impl Value {
     ///
     /// ```
     /// use lastmeter_base::Duration;
-    /// use crate::compute::Value;
+    /// use lastmeter_repro::compute::Value;
     /// assert_eq!(Value::from(Duration::from_ns(1_509_500)).in_unit("us"), Some(1509.5));
     /// assert_eq!(Value::from(Duration::from_ns(1_509_500)).in_unit("B"), None);
     /// ```

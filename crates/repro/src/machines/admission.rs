@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Paths that have been admitted.
 ///
 /// ```
-/// use crate::machines::admission::Reservations;
+/// use lastmeter_repro::machines::admission::Reservations;
 /// let mut reservations = Reservations::default();
 /// let (a, b): (&[usize], &[usize]) = (&[0, 4, 7], &[1, 4, 9]);
 /// assert_eq!(reservations.admit(&a.into()), Ok(0));

@@ -24,7 +24,7 @@
 //!
 //! ```
 //! use lastmeter_base::Bytes;
-//! use crate::machines::card_memory::{CardMemory, Options};
+//! use lastmeter_repro::machines::card_memory::{CardMemory, Options};
 //! let (memory, block) = (Bytes::from_mib(1), Bytes::from_kib(16));
 //! let mut card = CardMemory::new(Options { memory, block, transmit: 32 })?;
 //! assert_eq!(card.blocks(Bytes::from_kib(14)), 2);

@@ -113,7 +113,7 @@ enum Event {
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate};
-/// use crate::machines::clumping::{Options, Policy, Sender, run};
+/// use lastmeter_repro::machines::clumping::{Options, Policy, Sender, run};
 /// use lastmeter_lan::preempt::link::Way;
 /// let sender = Sender { end: 0, len: Bytes(8192), window: Bytes(65_536) };
 /// let came = run(&[sender], Options {

@@ -109,7 +109,7 @@ pub struct Processor {
 /// What a cell takes, in order.
 ///
 /// ```
-/// use crate::machines::coprocessor::{Direction, Model, Operation, program};
+/// use lastmeter_repro::machines::coprocessor::{Direction, Model, Operation, program};
 /// let cell = program(Model::HeaderInRegisters, false, Direction::Receive);
 /// assert_eq!(cell[..2], [Operation::Move, Operation::Store]);
 /// assert_eq!(cell.iter().filter(|&&done| done == Operation::Store).count(), 14);
@@ -180,7 +180,7 @@ impl Processor {
     ///
     /// ```
     /// use lastmeter_base::Duration;
-    /// use crate::machines::coprocessor::{Direction, Model, Processor, program};
+    /// use lastmeter_repro::machines::coprocessor::{Direction, Model, Processor, program};
     /// let ns = Duration::from_ns;
     /// let processor = Processor {
     ///     cycle: ns(25), bus_read: ns(560), bus_write: ns(120), load: ns(100), store: ns(50),

@@ -7,7 +7,7 @@
 //! comes, as an assembler programmer does.
 //!
 //! ```
-//! use crate::machines::dependency::Kernel;
+//! use lastmeter_repro::machines::dependency::Kernel;
 //! let mut kernel = Kernel::default();
 //! let sum = kernel.op(&[]); // x = a + b
 //! let other = kernel.op(&[]); // y = c + d

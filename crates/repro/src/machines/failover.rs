@@ -26,7 +26,7 @@ pub enum Network {
 /// What a host knows of its first network.
 ///
 /// ```
-/// use crate::machines::failover::{Dual, Network};
+/// use lastmeter_repro::machines::failover::{Dual, Network};
 /// let mut host = Dual::new(3, 2);
 /// (0..2).for_each(|_| assert_eq!(host.probed(false), Network::First));
 /// assert_eq!(host.probed(false), Network::Second);

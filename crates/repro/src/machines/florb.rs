@@ -121,7 +121,7 @@ impl Florb {
     ///
     /// ```
     /// use lastmeter_base::{Duration, Rate};
-    /// use crate::machines::florb::Florb;
+    /// use lastmeter_repro::machines::florb::Florb;
     /// let florb = Florb { cycle: Duration::from_ns(40), block: 16, check: 7, packet: 10 };
     /// assert_eq!(florb.peak(), Rate::from_mbit(800));
     /// ```

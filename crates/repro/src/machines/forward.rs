@@ -103,7 +103,7 @@ impl Forwarder {
     ///
     /// ```
     /// use lastmeter_base::{Bytes, Duration};
-    /// use crate::machines::forward::{Forwarder, Step};
+    /// use lastmeter_repro::machines::forward::{Forwarder, Step};
     /// let us = Duration::from_us;
     /// let forwarder = Forwarder {
     ///     resources: vec![("cpu".to_owned(), 1), ("bus".to_owned(), 1)],

@@ -12,7 +12,7 @@
 //! ours (A-167).
 //!
 //! ```
-//! use crate::machines::framing::{Arrived, Reassembler, Fragment, emit};
+//! use lastmeter_repro::machines::framing::{Arrived, Reassembler, Fragment, emit};
 //! let unit = b"a whole unit";
 //! let mut line = Vec::new();
 //! emit(&Fragment::part(7, 0, unit, 0..6), &mut line)?;

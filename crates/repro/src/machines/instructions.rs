@@ -21,7 +21,7 @@ pub struct Step {
 ///
 /// ```
 /// use lastmeter_base::Duration;
-/// use crate::machines::instructions::{Budget, Step};
+/// use lastmeter_repro::machines::instructions::{Budget, Step};
 /// let budget = Budget {
 ///     steps: vec![Step { what: "forward".into(), instructions: 80 }],
 ///     memory_share: (1, 3),
@@ -86,7 +86,7 @@ pub fn packets_per_second(each: Duration) -> f64 {
 ///
 /// ```
 /// use lastmeter_base::{Duration, Rate};
-/// use crate::machines::instructions::bytes_carried;
+/// use lastmeter_repro::machines::instructions::bytes_carried;
 /// // 8 Gbit/s is a byte a nanosecond.
 /// assert_eq!(bytes_carried(Rate::from_gbit(8), Duration::from_ns(64)), 64.0);
 /// ```

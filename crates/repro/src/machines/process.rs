@@ -68,7 +68,7 @@ struct Process {
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
-/// use crate::machines::process::{Message, Options, Organisation, Processor};
+/// use lastmeter_repro::machines::process::{Message, Options, Organisation, Processor};
 /// let mut cpu = Processor::new(Options {
 ///     organisation: Organisation::PerChannel,
 ///     switch: Duration::from_us(20),
@@ -80,7 +80,7 @@ struct Process {
 /// cpu.submit(Time::START, Message { id: 0, channel: 0, packets: 15 });
 /// cpu.submit(Time::START, Message { id: 1, channel: 1, packets: 1 });
 /// let mut done = Vec::new();
-/// while let Some(now) = cpu.next() {
+/// while let Some(now) = cpu.ready_at() {
 ///     cpu.advance(now);
 ///     done.extend(cpu.done());
 /// }

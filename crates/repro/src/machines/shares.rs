@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 ///
 /// ```
 /// use lastmeter_base::Bytes;
-/// use crate::machines::shares::lengths;
+/// use lastmeter_repro::machines::shares::lengths;
 /// assert_eq!(lengths(&[4, 1, 2], Bytes(8192)), Some([8192, 2048, 4096].map(Bytes).into()));
 /// assert_eq!(lengths(&[100_000, 1], Bytes(8192)), None);
 /// ```
@@ -37,7 +37,7 @@ pub fn lengths(shares: &[u64], longest: Bytes) -> Option<Vec<Bytes>> {
 ///
 /// ```
 /// use lastmeter_base::Rate;
-/// use crate::machines::shares::Rates;
+/// use lastmeter_repro::machines::shares::Rates;
 /// let mut rates = Rates::new(Rate::from_mbit(320));
 /// let (a, b): (&[usize], &[usize]) = (&[0, 4, 7], &[1, 4, 9]);
 /// assert_eq!(rates.admit(&a.into(), Rate::from_mbit(200)), Ok(()));

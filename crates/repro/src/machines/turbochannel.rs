@@ -45,7 +45,7 @@ impl Bus {
     ///
     /// ```
     /// use lastmeter_base::{Bytes, Duration};
-    /// use crate::machines::turbochannel::{Bus, Way};
+    /// use lastmeter_repro::machines::turbochannel::{Bus, Way};
     /// let bus = Bus { cycle: Duration::from_ns(40), write: 8, read: 13, burst: 128 };
     /// assert_eq!(bus.holds(Bytes(48), Way::ToMemory), Duration::from_ns(40 * (8 + 12)));
     /// assert_eq!(bus.holds(Bytes(516), Way::FromMemory), Duration::from_ns(40 * (2 * 13 + 129)));

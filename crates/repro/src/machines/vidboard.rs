@@ -47,7 +47,7 @@ impl Picture {
     /// Cells of a scan line: 14 for 640 pixels.
     ///
     /// ```
-    /// use crate::machines::vidboard::Picture;
+    /// use lastmeter_repro::machines::vidboard::Picture;
     /// assert_eq!(Picture { width: 640, height: 480 }.cells_per_line(), 14);
     /// ```
     pub fn cells_per_line(&self) -> u64 {

@@ -38,7 +38,7 @@ impl Windows {
     ///
     /// ```
     /// use lastmeter_base::{Duration, Time};
-    /// use crate::machines::virtual_buffer::Windows;
+    /// use lastmeter_repro::machines::virtual_buffer::Windows;
     /// let us = Duration::from_us;
     /// let slices = Windows { period: us(10), closed: us(4) };
     /// assert_eq!(slices.opens(Time::START + us(11)), Time::START + us(14));
@@ -220,7 +220,7 @@ pub struct Bursts {
 ///
 /// ```
 /// use lastmeter_base::{Duration, Stream};
-/// use crate::machines::virtual_buffer::{Attachment, Bursts, Options, Windows, offer};
+/// use lastmeter_repro::machines::virtual_buffer::{Attachment, Bursts, Options, Windows, offer};
 /// let us = Duration::from_us;
 /// let options = Options {
 ///     port: 256, host: 1000, transfer: us(2), process: us(4), slices: Windows::ALWAYS,

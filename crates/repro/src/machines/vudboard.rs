@@ -225,8 +225,8 @@ impl VudBoard {
 ///
 /// ```
 /// use lastmeter_base::Duration;
-/// use crate::machines::vudboard::{Options, saturated};
-/// use crate::machines::turbochannel::Bus;
+/// use lastmeter_repro::machines::vudboard::{Options, saturated};
+/// use lastmeter_repro::machines::turbochannel::Bus;
 /// let ns = Duration::from_ns;
 /// let bus = Bus { cycle: ns(40), write: 8, read: 13, burst: 128 };
 /// let options = Options { port: 256, word: ns(40), bus, wait: ns(1240), burst: 1, pace: ns(0) };

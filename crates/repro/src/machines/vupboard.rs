@@ -205,7 +205,7 @@ impl VupBoard {
 /// What a driver does to receive: looks, and if there is a cell, reads it word by word.
 ///
 /// ```
-/// use crate::machines::vupboard::{VupBoard, receive};
+/// use lastmeter_repro::machines::vupboard::{VupBoard, receive};
 /// let mut board = VupBoard::new(256);
 /// board.arrive(&[7; 14]);
 /// assert_eq!(receive(&mut board), Ok(Some([7; 14])));

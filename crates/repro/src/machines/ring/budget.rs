@@ -18,7 +18,7 @@ use lastmeter_base::{Bytes, Duration, Rate};
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate};
-/// use crate::machines::ring::budget::Ring;
+/// use lastmeter_repro::machines::ring::budget::Ring;
 /// let jetstream = Ring {
 ///     rotation_target: Duration::from_ms(1),
 ///     rate: Rate::from_mbit(960),

@@ -61,7 +61,7 @@ pub struct Cell {
 /// A ring in steps of a cell's time.
 ///
 /// ```
-/// use crate::machines::ring::slotted::{Cell, Options, Release, Slotted};
+/// use lastmeter_repro::machines::ring::slotted::{Cell, Options, Release, Slotted};
 /// let release = Release::Destination(None);
 /// let options = Options { stations: 4, slots: 8, release, cells_max: 1 };
 /// let mut ring = Slotted::new(options).unwrap();

@@ -45,7 +45,7 @@ pub struct Reading {
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
-/// use crate::machines::switch::cells::CellSwitch;
+/// use lastmeter_repro::machines::switch::cells::CellSwitch;
 /// let mut switch = CellSwitch::new(8, 7, Duration::from_ns(177));
 /// // Two copies on each of three circuits: eight of each cell leave by port 2.
 /// switch.connect((4, 50), &[(7, 51), (7, 51)])?;
@@ -185,7 +185,7 @@ pub const VCI_FIRST: u16 = 32;
 /// If two sites are not connected, or a link has no circuits left.
 ///
 /// ```
-/// use crate::machines::switch::cells::mesh;
+/// use lastmeter_repro::machines::switch::cells::mesh;
 /// // Two sites on switch 2, one on switch 4.
 /// let plan = mesh(4, &[(0, 4), (1, 4), (2, 5), (3, 5), (4, 5)])?;
 /// assert_eq!(plan.len(), 12);

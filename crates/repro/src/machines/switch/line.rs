@@ -75,7 +75,7 @@ struct Transfer {
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate, Time};
-/// use crate::machines::switch::line::{Frame, Line, Preemption};
+/// use lastmeter_repro::machines::switch::line::{Frame, Line, Preemption};
 /// let mut line = Line::new(Rate::from_gbit(1), Preemption::Suspension);
 /// line.enqueue(Time::START, Frame { id: 0, len: Bytes(65_576), priority: false });
 /// let at = Time::START + Duration::from_us(10);
