@@ -8,4 +8,5 @@ mod golden;
 mod hardware;
 mod historic;
 mod kinds;
+mod reception;
 mod sweep;
