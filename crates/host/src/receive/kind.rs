@@ -47,11 +47,14 @@ costs! {
         "to enter and leave an interrupt handler";
     switch: 20, "switch", "with a profile, 0 s", "to turn to a polling thread and back";
     wake: 0, "wake", "with a profile, 0 s", "to wake the application when its queue was empty";
-    accept: 200, "accept", "with a profile, what it says", "protocol work with a packet's first command";
+    accept: 200, "accept", "with a profile, what it says",
+        "protocol work with a packet's first command";
     demultiplex: 40, "demultiplex", "with a profile, 0 s",
         "of accept and protocol, to find the socket";
-    protocol: 200, "protocol", "with a profile, what it says", "protocol work with a packet's last command";
-    application: 347, "application", "with a profile, what it says", "the application's work on a packet";
+    protocol: 200, "protocol", "with a profile, what it says",
+        "protocol work with a packet's last command";
+    application: 347, "application", "with a profile, what it says",
+        "the application's work on a packet";
     cache_miss: 90, "cache-miss", "with a profile, what it says",
         "by how much less that is while no reception comes in between";
     look: 0, "look", "with a profile, 0 s", "what a look at an interface costs that finds nothing";

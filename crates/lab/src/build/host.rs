@@ -46,8 +46,8 @@ pub(crate) const PAGE: &Page = &Page {
             "reception",
             ParamKind::Nested(Family::Reception),
             "receiving costs what the profile says, in its order",
-            "how it receives: with interrupts, by polling, or in between; in models. With a profile, \
-             its receive stages are what is scheduled so, at its costs",
+            "how it receives: with interrupts, by polling, or in between; in models. With a \
+             profile, its receive stages are what is scheduled so, at its costs",
         ),
         Param::or(
             "live",

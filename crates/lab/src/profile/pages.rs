@@ -126,8 +126,8 @@ pub(crate) const STAGE: &Page = &Page {
             "interrupts",
             ParamKind::Integer { min: 0, max: 2 },
             "0",
-            "of how many interrupts `per-packet` is the cost: a host's `reception` charges that for \
-             each interrupt there is, and other stages for each packet",
+            "of how many interrupts `per-packet` is the cost: a host's `reception` charges that \
+             for each interrupt there is, and other stages for each packet",
         ),
         Param::or(
             "priority",
