@@ -47,7 +47,8 @@ impl Shared {
         }
         if reasons.len() == REASONS_MAX {
             let words = format!(
-                "more than {REASONS_MAX} distinct drop reasons; use few, without details of the packet"
+                "more than {REASONS_MAX} distinct drop reasons; use few, without details of \
+                 the packet"
             );
             return Err(PyRuntimeError::new_err(words));
         }

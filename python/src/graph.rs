@@ -274,8 +274,8 @@ impl Graph {
         let forgotten = shared.forgotten.load(Ordering::Relaxed);
         if forgotten > 0 {
             return Err(EngineError::new_err(format!(
-                "{forgotten} packets were lost track of: an element must send, deliver, drop or keep \
-                 each packet that it receives or makes"
+                "{forgotten} packets were lost track of: an element must send, deliver, drop or \
+                 keep each packet that it receives or makes"
             )));
         }
         let outcome = engine.finish().map_err(fault)?;

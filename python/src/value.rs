@@ -44,7 +44,8 @@ pub(crate) fn to_toml(value: &Bound<'_, PyAny>) -> PyResult<String> {
     }
     let found = value.get_type().name()?;
     Err(PyTypeError::new_err(format!(
-        "a {found} cannot be a value in an experiment: give text, a number, a flag, a list or a dict"
+        "a {found} cannot be a value in an experiment: give text, a number, a flag, a list or a \
+         dict"
     )))
 }
 

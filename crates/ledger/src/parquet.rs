@@ -15,8 +15,8 @@
 //! | `latencies` | share of a path's packets | `path`, `class`           |
 //! | `series`    | step of a quantity over time | -                      |
 //!
-//! What was not measured is null. Values are SI base units, as in the JSON, and columns are named as its fields are. Pages are
-//! compressed with Snappy.
+//! What was not measured is null. Values are SI base units, as in the JSON, and columns are named as
+//! its fields are. Pages are compressed with Snappy.
 
 use super::columns::{Columns, Values};
 use crate::{Ledger, Path, Place, Times};

@@ -1,8 +1,9 @@
 //! The types of the ledger.
 //!
 //! Its JSON is documented here, in the schema that [`json_schema`] makes from these types, and
-//! versioned by [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI base units (seconds, bits per second, bytes, packets);
-//! names carry no unit. Maps are ordered, so that equal runs give equal bytes.
+//! versioned by [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI
+//! base units (seconds, bits per second, bytes, packets); names carry no unit. Maps are ordered, so
+//! that equal runs give equal bytes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

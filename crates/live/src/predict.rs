@@ -241,7 +241,8 @@ pub fn predict(calibration: &Calibration, setting: &Setting) -> Result<Predictio
         let window = Bytes(window as u64);
         notes.push(format!(
             "the window of {window} does not fit the cache of {cache}: such a stream runs at one \
-             of two speeds, several times apart, depending on whether the receiver keeps up from the start"
+             of two speeds, several times apart, depending on whether the receiver keeps up \
+             from the start"
         ));
         uncertainty += 0.4;
     }

@@ -200,8 +200,8 @@ impl Found<'_> {
     }
 
     fn copy_in(&mut self, without: Cost) {
-        let method = "CPU time of both sides, minus the same sent by reference (sendfile); a lower bound, \
-                      since sendfile takes page references instead";
+        let method = "CPU time of both sides, minus the same sent by reference (sendfile); a lower \
+                      bound, since sendfile takes page references instead";
         self.saved(COPY_IN, "sender", without, method);
     }
 
@@ -221,8 +221,8 @@ impl Found<'_> {
         if self.base.placement == Placement::SameCore {
             return;
         }
-        let method = "CPU time of both sides on two cores, minus on one, without cross-core wake-ups \
-                      and with data in its cache";
+        let method = "CPU time of both sides on two cores, minus on one, without cross-core \
+                      wake-ups and with data in its cache";
         let cost = self.first.total() - self.same.total();
         let uncertainty = self.same.uncertainty.hypot(self.first.uncertainty);
         self.push(CROSSING, "both", cost, uncertainty, method.to_owned());

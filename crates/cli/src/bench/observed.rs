@@ -92,8 +92,8 @@ pub(super) fn observed(setting: &Setting<'_>) -> std::result::Result<Result, Com
     let (value, peer, note) = match measure(rounds) {
         Ok((observed, alone, cost)) => {
             let note = format!(
-                "median of {rounds}; observing cost at most {:.1} % of one CPU; runs alone spread by \
-                 {:.1} %",
+                "median of {rounds}; observing cost at most {:.1} % of one CPU; runs alone spread \
+                 by {:.1} %",
                 cost * 100.0,
                 alone.relative() * 100.0
             );

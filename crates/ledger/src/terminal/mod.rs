@@ -2,7 +2,8 @@
 //!
 //! No line is wider than asked. Where there is no room, names are shortened in their middle and
 //! columns go, and the table says which; where there are too many rows, the small ones are folded
-//! into one that says how many they are. What was not measured is a dash. Colour repeats what words and marks say already.
+//! into one that says how many they are. What was not measured is a dash. Colour repeats what words
+//! and marks say already.
 
 mod drawing;
 mod paint;

@@ -40,8 +40,8 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
     let method = "getppid, 2000 in a row, time per call";
     into.push(("system.call".to_owned(), Constant::time(call, method)));
     let same = pinned(first, || ping_pong(first))?;
-    let method = "two threads on one core pass a byte back and forth through pipes; half a round trip, \
-                  less a write and a read that do not block";
+    let method = "two threads on one core pass a byte back and forth through pipes; half a round \
+                  trip, less a write and a read that do not block";
     into.push(("context.switch".to_owned(), Constant::time(same, method)));
     if first != last {
         let other = pinned(first, || wake_up(last))?;

@@ -7,13 +7,13 @@ use crate::Error;
 use crate::compute::{Computed, Setting, Value};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::document::Mark;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 /// Variables with their values; of two with one name the last counts.
 pub(super) type Vars = Vec<(String, Val)>;
 
 /// Quantities that no run has given yet.
-pub(super) type Missing = RefCell<Vec<(Instance, Vec<String>)>>;
+pub(super) type Missing = Cell<Vec<(Instance, Vec<String>)>>;
 
 /// Formulas that name formulas.
 const DEPTH_MAX: usize = 16;
@@ -40,12 +40,13 @@ impl<'a> Scope<'a> {
 
     /// Notes that this must be run.
     fn miss(&self, instance: Instance, quantity: &str) {
-        let mut missing = self.missing.borrow_mut();
+        let mut missing = self.missing.take();
         match missing.iter_mut().find(|(known, _)| known.key == instance.key) {
             Some((_, known)) if known.iter().any(|known| known == quantity) => {}
             Some((_, known)) => known.push(quantity.to_owned()),
             None => missing.push((instance, vec![quantity.to_owned()])),
         }
+        self.missing.set(missing);
     }
 
     fn sweep(&self) -> &'a Sweep {
@@ -300,7 +301,7 @@ impl Setting<'_> {
                 let scope = Scope::new(self, instance.vars.clone(), &missing);
                 let value = Scope { found: Some(&found), ..scope }.value(&formula.what);
                 let value = value.map_err(|what| self.sweep.fail(&formula.place, what))?;
-                match missing.borrow().is_empty() {
+                match missing.into_inner().is_empty() {
                     true => Ok(value),
                     false => {
                         Err(self.sweep.fail(&formula.place, "a run's quantity is of no other run"))
