@@ -35,11 +35,12 @@
 //! drawn between two (`{ uniform = ["64 B", "1500 B"] }`).
 //!
 //! ```
-//! use lastmeter_lab::{blast, library::Builtin};
+//! use lastmeter::blast::plan;
+//! use lastmeter_lab::library::Builtin;
 //! let text = b"
 //! host = [{ name = 'a', at = 'here' }]
 //! flow = [{ name = 'f', from = 'a', to = 'a', size = '1500 B', rate = '1 Gbit/s', count = 10 }]";
-//! let plan = blast::plan("plan.toml", text, &Builtin).unwrap();
+//! let plan = plan::plan("plan.toml", text, &Builtin).unwrap();
 //! assert_eq!(plan.flows[0].name, "f");
 //! ```
 

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 /// let moved = crossbar.advance(Time::START).unwrap();
 /// assert_eq!((moved.item, moved.output), ("a", 3));
 /// assert!(crossbar.advance(Time::START).is_none(), "the output is taken");
-/// assert_eq!(crossbar.wake(), Some(Time::START + Duration::from_ns(640)));
+/// assert_eq!(crossbar.ready_at(), Some(Time::START + Duration::from_ns(640)));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Crossbar<T> {
