@@ -80,7 +80,7 @@ const HEADER: &[Param] = &[
     Param::required("title", ParamKind::Text, "what it is called"),
     Param::required("question", ParamKind::Text, "what it is meant to answer"),
     Param::required("system", ParamKind::Text, "the letter that its ids begin with"),
-    Param::optional("compute", ParamKind::Text, "only `[[rows]]`", "the function for other rows"),
+    Param::optional("compute", ParamKind::Text, "only `[rows]`", "the function for other rows"),
     Param::optional("profile", ParamKind::Text, "no profile", "whose constants it has as well"),
 ];
 /// The keys of a contradiction besides its rows.
@@ -178,7 +178,7 @@ impl Experiment {
         let called: Option<String> = header.given("compute");
         if called.is_none() && sweep.is_empty() {
             let fault =
-                Fault::new("nothing computes its rows", "write `[[rows]]`, or `compute = ...`");
+                Fault::new("nothing computes its rows", "write `[rows]`, or `compute = ...`");
             decoder.report(&root.mark, "rows", fault);
         }
         finish(decoder)?;

@@ -337,23 +337,24 @@ fn means_over_seeds_say_how_far_these_lie_apart() {
 #[test]
 fn what_is_wrong_with_a_sweep_is_said_with_line_and_key() {
     let cases = [
-        ("rising(queue.time)", "rising(queue.tim)", ":31:9: rows.value: there is no formula `tim`"),
-        ("rising(queue.time)", "rising(queue.time", ":31:27: rows.value: `,` is missing"),
+        ("rising(queue.time)", "rising(queue.tim)", ":26:7: rows.X-2: there is no formula `tim`"),
+        ("rising(queue.time)", "rising(queue.time", ":26:25: rows.X-2: `,` is missing"),
         ("rising(queue.time)", "rise(queue.time)", "there is no function `rise`"),
         ("rising(queue.time)", "rising(queu.time)", "did you mean `queue`?"),
         ("rising(queue.time)", "queue.time", "is no number"),
-        ("\"X-2\"", "\"X-3\"", "there is no published value `X-3/`"),
+        ("X-2 =", "X-3 =", "there is no published value `X-3/`"),
         (
             "$service s",
             "$servic s",
             "runs.queue.set: there is no constant, variable or formula `servic`",
         ),
-        ("\"mm1\"", "\"mm2\"", ":14:14: runs.queue: there is no `mm2` in the folder"),
+        ("\"mm1\"", "\"mm2\"", ":13:14: runs.queue: there is no `mm2` in the folder"),
         ("\"stages\"", "\"stage\"", "did you mean `stages`?"),
         ("station.service", "station.servic", "did you mean `service`?"),
-        ("name = \"queue\"", "name = \"queue\"\nlike = \"queue\"", "`queue` is like itself"),
+        ("[runs.queue]", "[runs.queue]\nlike = \"queue\"", "`queue` is like itself"),
         ("'paths/customers/", "'paths/customer/", "the ledger has no `customer`"),
         ("service = {", "servic = {", "did you mean `servic`?"),
+        ("x = \"load\"", "like = \"times\"", "plots.time: it cannot be like this"),
     ];
     let mut wrong = Vec::new();
     for (from, to, message) in cases {

@@ -3,9 +3,9 @@
 //! ```text
 //! [formulas]   named, from constants and from what a run counted
 //! [texts.X]    what stands in a setting for each value of a variable X
-//! [[runs]]     an experiment, what to set in it, and over which values
-//! [[rows]]     a row of expected.csv, and the formula that is its value
-//! [[plots]]    figures: a formula for each point
+//! [runs.X]     an experiment, what to set in it, and over which values
+//! [rows]       for each row of expected.csv the formula that is its value
+//! [plots.X]    figures: a formula for each point
 //! ```
 //!
 //! `experiments/README.md` says what each key means. Where a row needs code, a function of
@@ -30,7 +30,6 @@ use std::sync::{Mutex, PoisonError};
 /// The keys of `repro.toml` that are read here.
 pub(crate) const KEYS: [&str; 6] = ["runs", "rows", "plots", "formulas", "texts", "seeds"];
 const RUN: &[Param] = &[
-    Param::required("name", ParamKind::Text, "what formulas call it"),
     Param::optional("experiment", ParamKind::Text, "that of `like`", "a file, or a bundled one"),
     Param::optional("like", ParamKind::Text, "no other run", "the run that it is a variation of"),
     Param::optional("record", ParamKind::Choice(RECORDS), "counters", "what else is recorded"),
@@ -118,7 +117,6 @@ impl Sweep {
     ) -> Sweep {
         let mut sweep = Sweep { reporter: decoder.reporter.clone(), ..Sweep::default() };
         let entries = |key: &str| root.get(key).and_then(Item::entries).unwrap_or_default();
-        let items = |key: &str| root.get(key).map(Item::items).unwrap_or_default();
         for entry in entries("formulas") {
             let read = formula(decoder, &entry.item, &join("formulas", &entry.key));
             sweep.formulas.extend(read.map(|read| (entry.key.clone(), read)));
@@ -132,10 +130,11 @@ impl Sweep {
             let texts = variable.item.entries().unwrap_or_default().iter().filter_map(of).collect();
             sweep.texts.insert(variable.key.clone(), texts);
         }
-        sweep.runs = items("runs").iter().filter_map(|item| run(decoder, item, file)).collect();
-        sweep.rows = items("rows").iter().filter_map(|item| row(decoder, item)).collect();
-        let drawn = items("plots").iter().filter_map(|item| plots::read(decoder, item));
-        sweep.plots = drawn.collect();
+        sweep.runs = entries("runs").iter().map(|entry| run(decoder, entry, file)).collect();
+        sweep.rows = entries("rows").iter().filter_map(|entry| row(decoder, entry)).collect();
+        let drawn = entries("plots");
+        sweep.plots =
+            drawn.iter().filter_map(|entry| plots::read(decoder, entry, drawn)).collect();
         sweep.seeds = root.get("seeds").and_then(|item| seeds(decoder, item));
         sweep.check(decoder, constants);
         sweep
@@ -184,16 +183,13 @@ impl Sweep {
 
     /// Reports names that nobody explains, before anything runs.
     fn check(&self, decoder: &mut Decoder<'_>, constants: &Constants) {
-        for (at, run) in self.runs.iter().enumerate() {
+        for run in &self.runs {
             let chain = self.chain(run);
             let first = chain[chain.len() - 1];
             let found = match &first.like {
                 Some(like) if self.find(like).is_none() => format!("there is no run `{like}`"),
                 Some(_) => format!("`{}` is like itself", run.name),
                 None if first.experiment.is_none() => "nothing says what is run".to_owned(),
-                None if self.runs[..at].iter().any(|other| other.name == run.name) => {
-                    format!("there is a run `{}` already", run.name)
-                }
                 None => continue,
             };
             let right =
@@ -347,14 +343,13 @@ fn over(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Over {
 
 fn run(
     decoder: &mut Decoder<'_>,
-    item: &Item,
+    Entry { key: name, item, .. }: &Entry,
     file: &dyn Fn(&str) -> Option<String>,
-) -> Option<Run> {
+) -> Run {
     let besides = &["over", "set", "early"];
     let shape = Shape { what: "a run", params: RUN, kind: None, besides };
-    let (_, values) = decoder.table(&shape, item, "runs");
-    let name: String = values.given("name")?;
-    let key = join("runs", &name);
+    let key = join("runs", name);
+    let (_, values) = decoder.table(&shape, item, &key);
     let mut experiment = None;
     if let Some(named) = values.given::<String>("experiment") {
         let text = file(&named);
@@ -368,7 +363,8 @@ fn run(
     let sets = item.get("set").map(Item::items).unwrap_or_default();
     let set = sets.iter().filter_map(|one| template(decoder, one, &join(&key, "set"))).collect();
     let early = item.get("early").and_then(|one| formula(decoder, one, &join(&key, "early")));
-    Some(Run {
+    Run {
+        name: name.clone(),
         place: place(item, &key),
         experiment,
         like: values.given("like"),
@@ -376,24 +372,21 @@ fn run(
         over: over(decoder, item, &key),
         set,
         early,
-        name,
-    })
+    }
 }
 
-fn row(decoder: &mut Decoder<'_>, item: &Item) -> Option<Row> {
-    let besides = &["row", "value", "over"];
-    let shape = Shape { what: "a row", params: &[], kind: None, besides };
-    decoder.table(&shape, item, "rows");
-    let (Some(row), Some(value)) = (item.get("row"), item.get("value")) else {
-        let right = "write `row = \"E-64/mean\"` and `value = \"...\"`";
-        decoder.report(&item.mark, "rows", Fault::new("it has no `row` or no `value`", right));
-        return None;
-    };
-    Some(Row {
-        row: template(decoder, row, "rows.row")?,
-        value: formula(decoder, value, "rows.value")?,
-        over: over(decoder, item, "rows"),
-    })
+/// A row: `"E-64/mean" = "..."`, or a table where it has variables.
+fn row(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Row> {
+    let (key, item) = (join("rows", &entry.key), &entry.item);
+    let row = Item { mark: entry.mark.clone(), content: Content::Text(entry.key.clone()) };
+    let row = template(decoder, &row, &key)?;
+    if item.entries().is_none() {
+        return Some(Row { row, value: formula(decoder, item, &key)?, over: Over::new() });
+    }
+    let shape = Shape { what: "a row", params: &[], kind: None, besides: &["value", "over"] };
+    decoder.table(&shape, item, &key);
+    let value = formula(decoder, item.get("value").unwrap_or(item), &join(&key, "value"))?;
+    Some(Row { row, value, over: over(decoder, item, &key) })
 }
 
 fn seeds(decoder: &mut Decoder<'_>, item: &Item) -> Option<[u64; 2]> {

@@ -6,13 +6,14 @@ use super::{Over, Placed, formula, over, template};
 use crate::Error;
 use crate::compute::Setting;
 use lastmeter_base::kind::{Param, ParamKind, Values};
-use lastmeter_lab::document::{Decoder, Fault, Item, Shape, join};
+use lastmeter_lab::document::{Content, Decoder, Entry, Fault, Item, Shape, join};
 use lastmeter_ledger::plots::{Plot, Series};
 
 const PLOT: &[Param] = &[
     Param::required("x", ParamKind::Text, "what goes to the right"),
     Param::required("y", ParamKind::Text, "what goes up"),
     Param::or("full", ParamKind::Flag, "false", "whether only a full run draws it"),
+    Param::optional("like", ParamKind::Text, "no other", "a figure that has what this does not say"),
 ];
 
 /// A figure, or one for each value of its variables.
@@ -39,9 +40,29 @@ struct Curve {
     say: Option<Placed<Template>>,
 }
 
-/// Reads a figure.
-pub(super) fn read(decoder: &mut Decoder<'_>, item: &Item) -> Option<Drawn> {
-    let key = "plots";
+/// A figure with what it takes over from the one that it is like.
+fn whole(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry], key: &str) -> Item {
+    let mut item = entry.item.clone();
+    let Some(like) = item.get("like").cloned() else { return item };
+    let is = |other: &&Entry| matches!(&like.content, Content::Text(name) if *name == other.key);
+    match (all.iter().find(is), &mut item.content) {
+        (Some(base), Content::Table(own)) if base.item.get("like").is_none() => {
+            let base = base.item.entries().unwrap_or_default();
+            let more = base.iter().filter(|one| entry.item.get(&one.key).is_none());
+            own.extend(more.cloned());
+        }
+        _ => {
+            let right = "write the name of a figure that is like no other";
+            decoder.report(&like.mark, key, Fault::new("it cannot be like this", right));
+        }
+    }
+    item
+}
+
+/// Reads a figure, one of all.
+pub(super) fn read(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry]) -> Option<Drawn> {
+    let key = &join("plots", &entry.key);
+    let item = &whole(decoder, entry, all, key);
     let besides = &["title", "caption", "over", "at", "marks", "series"];
     let shape = Shape { what: "a figure", params: PLOT, kind: None, besides };
     let (_, values) = decoder.table(&shape, item, key);
@@ -61,7 +82,7 @@ pub(super) fn read(decoder: &mut Decoder<'_>, item: &Item) -> Option<Drawn> {
         return None;
     };
     let curve = |decoder: &mut Decoder<'_>, item: &Item| {
-        let key = "plots.series";
+        let key = &join(key, "series");
         let besides = &["name", "over", "of", "say"];
         let shape = Shape { what: "a curve", params: &[], kind: None, besides };
         decoder.table(&shape, item, key);
