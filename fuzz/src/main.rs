@@ -11,6 +11,7 @@
 mod seeds;
 
 use lastmeter_base::Stream;
+use lastmeter_fuzz::targets;
 use lastmeter_wire::fuzz::{Target, mutate};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -59,11 +60,7 @@ fn main() -> std::io::Result<()> {
         Some("run") => {
             let count = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(COUNT);
             let wanted = |target: &&Target| arguments.get(2).is_none_or(|name| name == target.name);
-            let all = lastmeter_wire::fuzz::TARGETS.iter().chain(lastmeter_net::fuzz::TARGETS);
-            let all = all.chain(lastmeter_lan::fuzz::TARGETS).chain(lastmeter_repro::fuzz::TARGETS);
-            let all = all.chain(lastmeter_live::fuzz::TARGETS).chain(lastmeter_lab::fuzz::TARGETS);
-            let all = all.chain(lastmeter::fuzz::TARGETS);
-            all.filter(wanted).try_for_each(|target| run(target, count))
+            targets().filter(wanted).try_for_each(|target| run(target, count))
         }
         _ => {
             eprintln!("usage: drive run [COUNT] [NAME] | drive seeds");

@@ -121,6 +121,30 @@ macro_rules! here {
     };
 }
 
+/// A page's example: one chain of links from a host to another with nodes between them. Where only a
+/// node is given, `alice` sends to `bob` through it.
+#[macro_export]
+macro_rules! one_way {
+    ($node:literal, $kind:literal) => {
+        $crate::one_way! {
+            "10 ms", "alice" [$node = $kind] "bob",
+            [r#"rate = "1 Gbit/s""#],
+            "transfer" [r#"constant = { rate = "100 Mbit/s", size = "1500 B" }"#]
+        }
+    };
+    ($duration:literal, $from:literal [$($node:literal = $kind:literal),* $(,)?] $to:literal,
+     [$($link:expr),* $(,)?], $($name:literal [$($traffic:expr),* $(,)?]),+) => {
+        concat!(
+            "\nduration = \"", $duration, "\"\n[nodes]\n",
+            $from, " = { host = {} }\n", $($node, " = { ", $kind, " }\n",)* $to, " = { host = {} }\n",
+            "[[links]]\nbetween = [\"", $from, "\", \"", $($node, "\", \"",)* $to, "\"]\n",
+            $($link, "\n",)*
+            $("[[traffic]]\nname = \"", $name, "\"\nfrom = \"", $from, "\"\nto = \"", $to, "\"\n",
+            $($traffic, "\n",)*)+
+        )
+    };
+}
+
 /// A parameter of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Param {

@@ -1,7 +1,5 @@
 //! Broken plans of `lastmeter blast`: each gives a message that a newcomer understands.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use crate::golden;
 use lastmeter_lab::document::Problem;
 use lastmeter_lab::library::Builtin;

@@ -1,8 +1,6 @@
 //! The pages under `docs/`, as a newcomer follows them: files are written, commands are run, and what the
 //! page shows of their output is looked for in it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

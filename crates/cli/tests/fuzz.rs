@@ -1,7 +1,5 @@
 //! Every fuzz target of every crate on its corpus and on mutations of it.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
-
 use lastmeter_base::Stream;
 use lastmeter_wire::fuzz::{Target, mutate};
 use std::path::Path;

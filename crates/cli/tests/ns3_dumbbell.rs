@@ -11,7 +11,6 @@
 //! With `NS3_RUNS=FOLDER` the answers of ns-3 are kept there, and a comparison that was stopped goes on.
 //! Both need Debian's libns3-dev and g++, and skip aloud without them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "it prints what it compared")]
 
 use lastmeter_engine::Serial;

@@ -1,7 +1,5 @@
 //! `lastmeter serve` as a browser sees it: over a socket, with runs in processes of their own.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

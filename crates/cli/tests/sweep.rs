@@ -1,7 +1,5 @@
 //! `lastmeter sweep` as a user runs it: interrupted, gone on with, refused.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -1,8 +1,6 @@
 //! The structure of the project, checked: who may know whom, what may stand where, how long a file
 //! may be.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! E-65, E-75: the CIM as a machine of three stages, beside the equations for it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Time};
 use lastmeter_engine::{PortId, ResourceId};
 use lastmeter_host::adapter::cim::Cim;

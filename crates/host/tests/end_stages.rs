@@ -1,8 +1,6 @@
 //! E-50: the n-stage procedure of END (Indiresan 1997, Fig 4.4), its listing run line by line
 //! beside the machine; E-48: contention and pre-emption between stages that share a resource.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Stream, Time};
 use lastmeter_engine::{PortId, ResourceId};
 use lastmeter_host::machine::{Full, Machine, Next, Output, ResourceOptions, Stage};

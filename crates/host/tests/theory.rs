@@ -1,7 +1,6 @@
 //! M/G/1 with priorities, pre-emptive and not: what shared resources measure, against the formulas
 //! (Kleinrock, Queueing Systems II, §3.3 to 3.5; Cobham 1954).
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "measured against formula is worth reading")]
 
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Time};

@@ -1,7 +1,5 @@
 //! Broken experiment files: each gives a message that a newcomer understands, and none a panic.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use crate::golden;
 use lastmeter_lab::document::{FILE_LEN_MAX, Override, PROBLEMS_MAX, Problem};
 use lastmeter_lab::experiment::Experiment;

@@ -1,7 +1,5 @@
 //! Two ledgers side by side: what is said of what changed, in text and as a page.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_engine::Serial;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;

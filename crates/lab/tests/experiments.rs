@@ -1,7 +1,5 @@
 //! Experiments from text to outcome.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use lastmeter_base::{Duration, Rate, Time};
 use lastmeter_engine::{Outcome, VirtualClock};
 use lastmeter_lab::build::{Changes, build};

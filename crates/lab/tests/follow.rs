@@ -1,7 +1,5 @@
 //! Somebody follows a run: what he sees balances and grows, and he changes nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;

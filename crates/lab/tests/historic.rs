@@ -1,7 +1,5 @@
 //! Hosts of another time with their adapters: what the model says of them, and what it refuses.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use lastmeter_base::Bytes;
 use lastmeter_engine::Serial;
 use lastmeter_lab::document::Problem;

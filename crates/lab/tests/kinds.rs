@@ -1,7 +1,5 @@
 //! Every page is complete, its example runs, and the schema is made from the pages.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use crate::golden;
 use lastmeter_base::kind::{Fallback, Family, Page};
 use lastmeter_engine::VirtualClock;

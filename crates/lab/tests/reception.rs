@@ -1,8 +1,6 @@
 //! A profile and a policy in one host: it balances, overload shows what each policy is, and what
 //! does not fit is refused.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use lastmeter_base::Duration;
 use lastmeter_engine::{Outcome, VirtualClock};
 use lastmeter_host::receive::equations::{interrupt, polling, processed};

@@ -1,7 +1,5 @@
 //! Sweeps: the same rows in whatever order they are made, nothing lost, nothing twice.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::library::{Builtin, experiment};
 use lastmeter_lab::run::{Runner, Watch};

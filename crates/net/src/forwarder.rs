@@ -9,7 +9,7 @@
 //! It takes no time; where forwarding costs something, a server or a host stands before it.
 
 use lastmeter_base::kind::{Family, Kind, Page, Values};
-use lastmeter_base::{NodeId, Packet, here};
+use lastmeter_base::{NodeId, Packet, here, one_way};
 use lastmeter_engine::site::{Inputs, NodeKind, Output, Outputs, Ports, Site};
 use lastmeter_engine::{Context, Element, ElementId, Error, PortId, Report};
 
@@ -25,21 +25,7 @@ any in -->--+--> link 1        drops: `no route`
     source: "",
     deviations: &["Routes are the fewest hops; of equal ones, the link that is declared first."],
     counters: &[("forwarded", "packets sent on")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-r1 = { router = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "r1", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("r1", "router = {}"),
     place: here!(),
 };
 

@@ -12,7 +12,7 @@
 use crate::impair::RateTable;
 use crate::queue::{self, Queue};
 use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here};
+use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here, one_way};
 use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
 use lastmeter_engine::{
     Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
@@ -43,20 +43,13 @@ pub const PAGE: &Page = &Page {
         ("dropped", "packets that the queue accepted and dropped later, or instead of others"),
         ("packets_most", "most packets that waited"),
     ],
-    example: r#"
-duration = "10 ms"
-[nodes]
-customers = { host = {} }
-desk = { station = { service = { exponential = "1 us" } } }
-exit = { host = {} }
-[[links]]
-between = ["customers", "desk", "exit"]
-[[traffic]]
-name = "customers"
-from = "customers"
-to = "exit"
-poisson = { rate = "6.4 Gbit/s", size = "1000 B" }
-"#,
+    example: one_way! {
+        "10 ms", "customers" [
+            "desk" = r#"station = { service = { exponential = "1 us" } }"#,
+        ] "exit",
+        [],
+        "customers" [r#"poisson = { rate = "6.4 Gbit/s", size = "1000 B" }"#]
+    },
     place: here!(),
 };
 

@@ -3,7 +3,6 @@
 //! Each value is the mean over independent replications; the formula must lie within the 99.9 %
 //! confidence interval, and the interval must be narrow, or the test would show nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "measured against formula is worth reading")]
 
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Rate, StageId, Time};

@@ -1,7 +1,5 @@
 //! Aurora's hosts and adapters as profiles: which pairs work, which are refused, and what limits.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_engine::{Serial, VirtualClock};
 use lastmeter_host::profile::{Adapter, StageProfile};

@@ -1,7 +1,5 @@
 //! What Indiresan's thesis builds on, shown by what runs here: E-02, E-03, E-06 and E-09 to E-11.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use lastmeter_base::{Bytes, Duration, PerByte};
 use lastmeter_engine::Serial;
 use lastmeter_host::adapter::cim::Cim;

@@ -1,7 +1,5 @@
 //! A busy server: who keeps the state of closed connections, and what that costs (N-72 to N-74).
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use lastmeter_base::{Bytes, Duration, NodeId, Time};
 use lastmeter_engine::{Graph, Outcome, PortId, ResourceInfo, ResourceKind, Serial, StageInfo};
 use lastmeter_transport::tcp::time_wait::{Remedy, rate};

@@ -1,7 +1,5 @@
 //! Cells: round trips, VuNet's rewriting, delineation of shifted and damaged streams.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
-
 use lastmeter_wire::atm::delineation::{Delineator, Options, Slide, State};
 use lastmeter_wire::atm::vunet::VunetCell;
 use lastmeter_wire::atm::{Cell, Circuit, Header, Interface, Kind, PayloadType, rewrite_vci};

@@ -1,7 +1,5 @@
 //! Captures: the example file, both byte orders, both resolutions, and every way to break a file.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
-
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_wire::capture::{
     CaptureError, LinkType, OPTIONS_LEN_MAX, RECORD_LEN_MAX, Reader, Record, Writer,

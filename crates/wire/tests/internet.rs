@@ -1,7 +1,5 @@
 //! The Internet's formats against a real capture, and as properties.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
-
 use lastmeter_wire::capture::Reader;
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::tcp::{Flags, Segment, TcpOption};

@@ -1,7 +1,5 @@
 //! AAL5 and AAL3/4 reassembly under loss, repetition, reordering and corruption.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
-
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 use lastmeter_wire::aal::aal5::{self, Segmenter};
 use lastmeter_wire::aal::reassembly::{

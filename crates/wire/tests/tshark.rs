@@ -1,7 +1,6 @@
 //! What tshark makes of captures that we write: ATM, AAL5, LLC/SNAP, IP, TCP, and through the
 //! dissector script Jetstream and VuNet. Skipped aloud where tshark is not installed.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use lastmeter_base::{Bytes, Time};

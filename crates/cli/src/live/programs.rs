@@ -69,7 +69,6 @@ fn split(first: Option<String>, words: &[String]) -> Result<Vec<Found>, Complain
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
 
     fn parts(first: Option<&str>, line: &str) -> Vec<(Option<String>, String)> {

@@ -3,7 +3,7 @@
 use super::fpx::{self, Fpx};
 use super::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Rate, here};
+use lastmeter_base::{Bytes, Duration, Rate, here, one_way};
 use lastmeter_engine::site::{Inputs, NodeKind, Outputs, Ports, Site};
 use lastmeter_engine::{Error, PortId, ResourceKind};
 
@@ -55,22 +55,15 @@ drops: `no buffer`, `overrun`, `line full`, `lookup full`",
         ("plain", "packets that an FPX sent past the processor"),
         ("active", "packets that an FPX sent to the processor"),
     ],
-    example: r#"
-duration = "20 ms"
-[nodes]
-sender = { host = {} }
-in = { port-processor = { profile = "spc" } }
-core = { fabric = { rate = "1 Gbit/s" } }
-out = { port-processor = { profile = "spc" } }
-receiver = { host = {} }
-[[links]]
-between = ["sender", "in", "core", "out", "receiver"]
-[[traffic]]
-name = "small packets"
-from = "sender"
-to = "receiver"
-constant = { rate = "25.6 Mbit/s", size = "40 B" }
-"#,
+    example: one_way! {
+        "20 ms", "sender" [
+            "in" = r#"port-processor = { profile = "spc" }"#,
+            "core" = r#"fabric = { rate = "1 Gbit/s" }"#,
+            "out" = r#"port-processor = { profile = "spc" }"#,
+        ] "receiver",
+        [],
+        "small packets" [r#"constant = { rate = "25.6 Mbit/s", size = "40 B" }"#]
+    },
     place: here!(),
 };
 

@@ -8,7 +8,7 @@
 
 use super::{Builder, Input, LiveEnd, Made, Output, Peer, machine};
 use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{NodeId, PathId, here};
+use lastmeter_base::{NodeId, PathId, here, one_way};
 use lastmeter_engine::site::{Receiver, TrafficKind};
 use lastmeter_engine::{ElementId, Error, PortId};
 use lastmeter_host::profile::Profile;
@@ -66,20 +66,11 @@ pub(crate) const PAGE: &Page = &Page {
     source: "",
     deviations: &["It passes nothing on: routers do."],
     counters: &[("received", "packets received")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "both ways"
-from = "alice"
-to = "bob"
-request = { size = "100 B", response = "1000 B", window = 4 }
-"#,
+    example: one_way! {
+        "10 ms", "alice" [] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "both ways" [r#"request = { size = "100 B", response = "1000 B", window = 4 }"#]
+    },
     place: here!(),
 };
 

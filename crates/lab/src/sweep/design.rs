@@ -104,7 +104,6 @@ fn check(points: u64) -> Result<(), String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

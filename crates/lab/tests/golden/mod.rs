@@ -1,7 +1,5 @@
 //! Goldens: texts that a person has read and accepted.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 /// Compares `text` with the golden at `path`, from the folder of this crate. With `GOLDENS=accept`
 /// in the environment it is written instead, for the next diff to be read.
 pub(crate) fn check(path: &str, text: &str) {

@@ -10,7 +10,7 @@ use super::merge::{Merger, Out};
 use super::split::{Cell, Sent, Splitter};
 use super::{Balance, Sync, Unit};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Draw, Duration, Packet, Rate, StageId, Time, here};
+use lastmeter_base::{Bytes, Draw, Duration, Packet, Rate, StageId, Time, here, one_way};
 use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
 use lastmeter_engine::{
     Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, Series, TimerId,
@@ -75,21 +75,11 @@ pub const PAGE: &Page = &Page {
         ("resynchronised", "times that the order was found to be lost"),
         ("held_most", "most units that a FIFO held"),
     ],
-    example: r#"
-duration = "50 ms"
-[nodes]
-alice = { host = {} }
-trunk = { striped-trunk = { delay = "1 ms", skew = "30 us" } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "trunk", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "cells"
-from = "alice"
-to = "bob"
-constant = { rate = "500 Mbit/s", size = "53 B" }
-"#,
+    example: one_way! {
+        "50 ms", "alice" ["trunk" = r#"striped-trunk = { delay = "1 ms", skew = "30 us" }"#] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "cells" [r#"constant = { rate = "500 Mbit/s", size = "53 B" }"#]
+    },
     place: here!(),
 };
 

@@ -20,7 +20,7 @@ use super::element::{cell_of, put_cell, set_requester};
 use super::ends;
 use super::{control_in, data_cell, is_control};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, here};
+use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, here, one_way};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use lastmeter_wire::aal::reassembly::{CircuitOptions, Event, Options, Reassembler};
 use lastmeter_wire::aal::vidboard::FrameHeader;
@@ -94,22 +94,11 @@ pub const PAGE: &Page = &Page {
         ("refreshed", "links that were written again"),
         ("peer", "whether the camera has answered a ping"),
     ],
-    example: r#"
-duration = "100 ms"
-[nodes]
-camera = { host = {} }
-switch = { vunet-switch = {} }
-alpha = { host = {} }
-[[links]]
-between = ["camera", "switch", "alpha"]
-rate = "500 Mbit/s"
-queue = { drop-tail = { packets = 256 } }
-[[traffic]]
-name = "video"
-from = "camera"
-to = "alpha"
-vidboard = { width = 160, height = 120 }
-"#,
+    example: one_way! {
+        "100 ms", "camera" ["switch" = "vunet-switch = {}"] "alpha",
+        [r#"rate = "500 Mbit/s""#, "queue = { drop-tail = { packets = 256 } }"],
+        "video" ["vidboard = { width = 160, height = 120 }"]
+    },
     place: here!(),
 };
 

@@ -295,7 +295,6 @@ impl Clock for WallClock {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
     use lastmeter_base::{Bytes, Packet};
     use lastmeter_engine::{Context, Element, Graph, PortId, TimerId, VirtualClock};

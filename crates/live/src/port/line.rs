@@ -211,7 +211,6 @@ fn depart(lag: &mut Distribution, out: &Outgoing, left: Time) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
     use crate::port::{FRAME_MAX, FRAME_MIN};
     use std::collections::VecDeque;

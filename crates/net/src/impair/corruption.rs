@@ -2,7 +2,7 @@
 
 use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Stream, Time, here};
+use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
@@ -27,21 +27,7 @@ const PAGE: &Page = &Page {
     source: "",
     deviations: &["A packet without content is marked instead, and its sink counts it."],
     counters: &[("passed", "packets that went on"), ("corrupted", "those with bits flipped")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-noise = { corruption = { probability = 0.01 } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "noise", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("noise", "corruption = { probability = 0.01 }"),
     place: here!(),
 };
 

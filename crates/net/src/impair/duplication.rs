@@ -2,7 +2,7 @@
 
 use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
-use lastmeter_base::{Stream, Time, here};
+use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
@@ -21,21 +21,7 @@ const PAGE: &Page = &Page {
         ("passed", "packets that came and went on"),
         ("duplicated", "packets of which a copy followed"),
     ],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-wan = { duplication = { probability = 0.01 } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "wan", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("wan", "duplication = { probability = 0.01 }"),
     place: here!(),
 };
 

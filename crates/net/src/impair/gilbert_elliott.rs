@@ -15,7 +15,7 @@
 
 use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
-use lastmeter_base::{Stream, Time, here};
+use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
@@ -34,21 +34,7 @@ const PAGE: &Page = &Page {
     source: "Gilbert, BSTJ 39, 1960; Elliott, BSTJ 42, 1963",
     deviations: &["The channel steps with each packet, before it; it is good at first."],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-radio = { gilbert-elliott = { good-to-bad = 0.01, bad-to-good = 0.3 } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "radio", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("radio", "gilbert-elliott = { good-to-bad = 0.01, bad-to-good = 0.3 }"),
     place: here!(),
 };
 

@@ -11,7 +11,7 @@
 use super::{TOWARD, stand};
 use crate::queue::Buffers;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Draw, Duration, Packet, StageId, Time, here};
+use lastmeter_base::{Draw, Duration, Packet, StageId, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
@@ -38,21 +38,11 @@ const PAGE: &Page = &Page {
         ("overtaken", "packets that left after a later one"),
         ("refused", "packets that came when it held as many as it may"),
     ],
-    example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-wan = { jitter = { delay = { uniform = ["5 ms", "7 ms"] } } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "wan", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "10 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way! {
+        "100 ms", "alice" ["wan" = r#"jitter = { delay = { uniform = ["5 ms", "7 ms"] } }"#] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "transfer" [r#"constant = { rate = "10 Mbit/s", size = "1500 B" }"#]
+    },
     place: here!(),
 };
 

@@ -2,7 +2,7 @@
 
 use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
-use lastmeter_base::{Stream, Time, here};
+use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
@@ -15,21 +15,7 @@ const PAGE: &Page = &Page {
     source: "",
     deviations: &[],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-radio = { loss = { probability = 0.01, toward = ["bob"] } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "radio", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("radio", r#"loss = { probability = 0.01, toward = ["bob"] }"#),
     place: here!(),
 };
 

@@ -2,7 +2,7 @@
 
 use super::{Judge, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Stream, Time, here};
+use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
@@ -22,21 +22,7 @@ const PAGE: &Page = &Page {
     source: "",
     deviations: &[],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-lossy = { loss-list = { packets = [5, 6, 20] } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "lossy", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("lossy", "loss-list = { packets = [5, 6, 20] }"),
     place: here!(),
 };
 

@@ -17,7 +17,7 @@
 use super::{Opportunities, TOWARD, TRACE_LEN_MAX, stand};
 use crate::queue::{self, Queue};
 use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Packet, StageId, Time, here};
+use lastmeter_base::{Bytes, Duration, Packet, StageId, Time, here, one_way};
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId, TimerId};
 use lastmeter_engine::{Error, ResourceKind};
@@ -50,21 +50,13 @@ const PAGE: &Page = &Page {
         ("opportunities", "opportunities that came while somebody waited"),
         ("packets_most", "most packets that waited"),
     ],
-    example: r#"
-duration = "1 s"
-[nodes]
-alice = { host = {} }
-cell = { mahimahi = { trace = "../../examples/traces/cell.up", toward = ["bob"] } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "cell", "bob"]
-delay = "10 ms"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "5 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way! {
+        "1 s", "alice" [
+            "cell" = r#"mahimahi = { trace = "../../examples/traces/cell.up", toward = ["bob"] }"#,
+        ] "bob",
+        [r#"delay = "10 ms""#],
+        "transfer" [r#"constant = { rate = "5 Mbit/s", size = "1500 B" }"#]
+    },
     place: here!(),
 };
 

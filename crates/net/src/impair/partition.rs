@@ -2,7 +2,7 @@
 
 use super::{Judge, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Duration, Stream, Time, here};
+use lastmeter_base::{Duration, Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
@@ -23,21 +23,13 @@ const PAGE: &Page = &Page {
     source: "",
     deviations: &[],
     counters: &[("passed", "packets that went on"), ("cut off", "packets that did not")],
-    example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-wan = { partition = { windows = [["20 ms", "25 ms"], ["60 ms", "61 ms"]] } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "wan", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "10 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way! {
+        "100 ms", "alice" [
+            "wan" = r#"partition = { windows = [["20 ms", "25 ms"], ["60 ms", "61 ms"]] }"#,
+        ] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "transfer" [r#"constant = { rate = "10 Mbit/s", size = "1500 B" }"#]
+    },
     place: here!(),
 };
 

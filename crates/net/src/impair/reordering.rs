@@ -10,7 +10,7 @@
 
 use super::{PROBABILITY, TOWARD, stand};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Duration, Packet, StageId, Time, here};
+use lastmeter_base::{Duration, Packet, StageId, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
@@ -44,21 +44,7 @@ const PAGE: &Page = &Page {
         ("overtaken", "packets that the others overtook"),
         ("waited", "packets that left because too few came"),
     ],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-wan = { reordering = { probability = 0.01, distance = 3 } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "wan", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "100 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way!("wan", "reordering = { probability = 0.01, distance = 3 }"),
     place: here!(),
 };
 

@@ -3,7 +3,7 @@
 use super::{RateTable, TOWARD, TRACE_LEN_MAX, stand};
 use crate::queue;
 use crate::server::Service;
-use lastmeter_base::here;
+use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{FRAMING_MAX, Family, Kind, Nested, Page, Param, ParamKind, Values};
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Error, ResourceKind};
@@ -50,21 +50,13 @@ const PAGE: &Page = &Page {
         ("dropped", "packets that the queue accepted and dropped later, or instead of others"),
         ("packets_most", "most packets that waited"),
     ],
-    example: r#"
-duration = "1 s"
-[nodes]
-alice = { host = {} }
-dsl = { varying-rate = { rates = [["0 s", "2 Mbit/s"], ["300 ms", "8 Mbit/s"]] } }
-bob = { host = {} }
-[[links]]
-between = ["alice", "dsl", "bob"]
-delay = "10 ms"
-[[traffic]]
-name = "transfer"
-from = "alice"
-to = "bob"
-constant = { rate = "3 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way! {
+        "1 s", "alice" [
+            "dsl" = r#"varying-rate = { rates = [["0 s", "2 Mbit/s"], ["300 ms", "8 Mbit/s"]] }"#,
+        ] "bob",
+        [r#"delay = "10 ms""#],
+        "transfer" [r#"constant = { rate = "3 Mbit/s", size = "1500 B" }"#]
+    },
     place: here!(),
 };
 

@@ -39,7 +39,7 @@
 use super::flows::{BYTES, PACKETS, Room};
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here};
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here, one_way};
 use std::collections::VecDeque;
 
 /// Classes A and B; the third queue is everybody else's.
@@ -227,29 +227,16 @@ impl Described for Cbs {
             ("b_credit_most", "greatest credit of class B, in bits"),
             ("b_credit_least", "greatest debt of class B, in bits"),
         ],
-        example: r#"
-duration = "100 ms"
-[nodes]
-camera = { host = {} }
-switch = { router = {} }
-screen = { host = {} }
-[[links]]
-between = ["camera", "switch", "screen"]
-rate = "100 Mbit/s"
-framing = "24 B"
-queue = { cbs = { a = "20 Mbit/s" } }
-[[traffic]]
-name = "video"
-from = "camera"
-to = "screen"
-constant = { rate = "16 Mbit/s", size = "1000 B" }
-[[traffic]]
-name = "files"
-from = "camera"
-to = "screen"
-class = 2
-poisson = { rate = "90 Mbit/s", size = "1500 B" }
-"#,
+        example: one_way! {
+            "100 ms", "camera" ["switch" = "router = {}"] "screen",
+            [
+                r#"rate = "100 Mbit/s""#,
+                r#"framing = "24 B""#,
+                r#"queue = { cbs = { a = "20 Mbit/s" } }"#,
+            ],
+            "video" [r#"constant = { rate = "16 Mbit/s", size = "1000 B" }"#],
+            "files" ["class = 2", r#"poisson = { rate = "90 Mbit/s", size = "1500 B" }"#]
+        },
         place: here!(),
     };
 

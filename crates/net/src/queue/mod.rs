@@ -10,27 +10,11 @@ macro_rules! one_queue {
         one_queue!($queue, "9 Mbit/s")
     };
     ($queue:literal, $rate:literal) => {
-        concat!(
-            r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "10 Mbit/s"
-queue = { "#,
-            $queue,
-            r#" }
-[[traffic]]
-name = "telemetry"
-from = "alice"
-to = "bob"
-poisson = { rate = ""#,
-            $rate,
-            r#"", size = "1500 B" }
-"#
-        )
+        lastmeter_base::one_way! {
+            "100 ms", "alice" [] "bob",
+            [r#"rate = "10 Mbit/s""#, concat!("queue = { ", $queue, " }")],
+            "telemetry" [concat!(r#"poisson = { rate = ""#, $rate, r#"", size = "1500 B" }"#)]
+        }
     };
 }
 

@@ -41,7 +41,7 @@
 use super::flows::{BYTES, PACKETS, Room};
 use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here};
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here, one_way};
 use std::collections::VecDeque;
 
 /// Traffic classes of a port (802.1Q Table 8-5).
@@ -243,29 +243,16 @@ impl Described for TimeAware {
         source: "IEEE 802.1Q-2018 §8.6.8.4, §8.6.9, Annex Q (802.1Qbv-2015)",
         deviations: &["Gate control lists do not change while they run."],
         counters: &[],
-        example: r#"
-duration = "100 ms"
-[nodes]
-controller = { host = {} }
-switch = { router = {} }
-motor = { host = {} }
-[[links]]
-between = ["controller", "switch", "motor"]
-rate = "1 Gbit/s"
-framing = "24 B"
-queue = { time-aware = { cycle = "500 us", gate-0 = [["0 us", "50 us"]] } }
-[[traffic]]
-name = "commands"
-from = "controller"
-to = "motor"
-constant = { rate = "4 Mbit/s", size = "250 B" }
-[[traffic]]
-name = "files"
-from = "controller"
-to = "motor"
-class = 1
-poisson = { rate = "700 Mbit/s", size = "1500 B" }
-"#,
+        example: one_way! {
+            "100 ms", "controller" ["switch" = "router = {}"] "motor",
+            [
+                r#"rate = "1 Gbit/s""#,
+                r#"framing = "24 B""#,
+                r#"queue = { time-aware = { cycle = "500 us", gate-0 = [["0 us", "50 us"]] } }"#,
+            ],
+            "commands" [r#"constant = { rate = "4 Mbit/s", size = "250 B" }"#],
+            "files" ["class = 1", r#"poisson = { rate = "700 Mbit/s", size = "1500 B" }"#]
+        },
         place: here!(),
     };
 

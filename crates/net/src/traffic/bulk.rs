@@ -3,7 +3,7 @@
 use super::{Maker, Setting, Traffic, packets};
 use crate::request::ClientOptions;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Draw, Duration, here};
+use lastmeter_base::{Draw, Duration, here, one_way};
 
 /// A window is remembered request by request, so it is limited.
 pub(super) const WINDOW: ParamKind = ParamKind::Integer { min: 1, max: 1_000_000 };
@@ -34,21 +34,11 @@ client in <-- acknowledgements <-- responder",
                    window used for the next.",
     ],
     counters: COUNTERS,
-    example: r#"
-duration = "100 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "1 Gbit/s"
-delay = "1 ms"
-[[traffic]]
-name = "backup"
-from = "alice"
-to = "bob"
-bulk = { size = "1500 B", window = 100 }
-"#,
+    example: one_way! {
+        "100 ms", "alice" [] "bob",
+        [r#"rate = "1 Gbit/s""#, r#"delay = "1 ms""#],
+        "backup" [r#"bulk = { size = "1500 B", window = 100 }"#]
+    },
     place: here!(),
 };
 

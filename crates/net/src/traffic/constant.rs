@@ -3,7 +3,7 @@
 use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Draw, here};
+use lastmeter_base::{Draw, here, one_way};
 
 const PAGE: &Page = &Page {
     name: "constant",
@@ -17,20 +17,11 @@ const PAGE: &Page = &Page {
     source: "",
     deviations: &[],
     counters: &[("sent", "packets made")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "measurement"
-from = "alice"
-to = "bob"
-constant = { rate = "18 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way! {
+        "10 ms", "alice" [] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "measurement" [r#"constant = { rate = "18 Mbit/s", size = "1500 B" }"#]
+    },
     place: here!(),
 };
 

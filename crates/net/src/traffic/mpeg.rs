@@ -4,7 +4,7 @@ use super::{Maker, Setting, Traffic, packets};
 use crate::mpeg::{Moments, frames};
 use crate::source::Pattern;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, here};
+use lastmeter_base::{Bytes, Duration, here, one_way};
 
 const SIZE: ParamKind = ParamKind::Size { min: 1, max: 1 << 30 };
 const FRAMES: ParamKind = ParamKind::Integer { min: 24, max: 1 << 20 };
@@ -28,20 +28,13 @@ const PAGE: &Page = &Page {
     source: "moments and pattern: Indiresan 1997, Table 6.4, §6.4.3",
     deviations: &["Scenes and noise are ours; there is no long-range dependence."],
     counters: &[("sent", "packets made")],
-    example: r#"
-duration = "1 s"
-[nodes]
-camera = { host = {} }
-screen = { host = {} }
-[[links]]
-between = ["camera", "screen"]
-rate = "10 Mbit/s"
-[[traffic]]
-name = "dino"
-from = "camera"
-to = "screen"
-mpeg = { mean = "1635 B", deviation = "1844 B", least = "110 B", most = "14954 B" }
-"#,
+    example: one_way! {
+        "1 s", "camera" [] "screen",
+        [r#"rate = "10 Mbit/s""#],
+        "dino" [
+        r#"mpeg = { mean = "1635 B", deviation = "1844 B", least = "110 B", most = "14954 B" }"#,
+        ]
+    },
     place: here!(),
 };
 

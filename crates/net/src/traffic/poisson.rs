@@ -3,7 +3,7 @@
 use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Draw, here};
+use lastmeter_base::{Draw, here, one_way};
 
 const PAGE: &Page = &Page {
     name: "poisson",
@@ -17,20 +17,13 @@ const PAGE: &Page = &Page {
     source: "Kleinrock, Queueing Systems, Volume 1, 1975, section 2.4",
     deviations: &["Gaps are rounded to whole picoseconds."],
     counters: &[("sent", "packets made")],
-    example: r#"
-duration = "10 ms"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "1 Gbit/s"
-[[traffic]]
-name = "many users"
-from = "alice"
-to = "bob"
-poisson = { rate = "800 Mbit/s", size = [["64 B", 7], ["576 B", 4], ["1500 B", 1]] }
-"#,
+    example: one_way! {
+        "10 ms", "alice" [] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "many users" [
+        r#"poisson = { rate = "800 Mbit/s", size = [["64 B", 7], ["576 B", 4], ["1500 B", 1]] }"#,
+        ]
+    },
     place: here!(),
 };
 

@@ -2,7 +2,7 @@
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
-use lastmeter_base::here;
+use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 
 const PAGE: &Page = &Page {
@@ -18,20 +18,11 @@ const PAGE: &Page = &Page {
     source: "draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng",
     deviations: &["Packets carry the lengths of the capture, not its bytes."],
     counters: &[("sent", "packets made")],
-    example: r#"
-duration = "1 s"
-[nodes]
-alice = { host = {} }
-bob = { host = {} }
-[[links]]
-between = ["alice", "bob"]
-rate = "100 Mbit/s"
-[[traffic]]
-name = "recorded"
-from = "alice"
-to = "bob"
-replay = { capture = "transfer.pcapng" }
-"#,
+    example: one_way! {
+        "1 s", "alice" [] "bob",
+        [r#"rate = "100 Mbit/s""#],
+        "recorded" [r#"replay = { capture = "transfer.pcapng" }"#]
+    },
     place: here!(),
 };
 

@@ -2,7 +2,7 @@
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::request::ClientOptions;
-use lastmeter_base::here;
+use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 
 const PAGE: &Page = &Page {
@@ -21,21 +21,13 @@ client in <-- responses <-- responder",
     source: "",
     deviations: &[],
     counters: super::bulk::COUNTERS,
-    example: r#"
-duration = "100 ms"
-[nodes]
-client = { host = {} }
-server = { host = {} }
-[[links]]
-between = ["client", "server"]
-rate = "1 Gbit/s"
-delay = "50 us"
-[[traffic]]
-name = "lookups"
-from = "client"
-to = "server"
-request = { size = "128 B", response = "4 KiB", think = { exponential = "200 us" } }
-"#,
+    example: one_way! {
+        "100 ms", "client" [] "server",
+        [r#"rate = "1 Gbit/s""#, r#"delay = "50 us""#],
+        "lookups" [
+        r#"request = { size = "128 B", response = "4 KiB", think = { exponential = "200 us" } }"#,
+        ]
+    },
     place: here!(),
 };
 

@@ -20,7 +20,7 @@
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
-use lastmeter_base::here;
+use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Draw, Duration, Rate, Stream};
 use std::cmp::Reverse;
@@ -50,20 +50,11 @@ const PAGE: &Page = &Page {
         "Packets come whatever becomes of them: there is no TCP below.",
     ],
     counters: &[("sent", "packets made")],
-    example: r#"
-duration = "10 s"
-[nodes]
-campus = { host = {} }
-world = { host = {} }
-[[links]]
-between = ["campus", "world"]
-rate = "10 Mbit/s"
-[[traffic]]
-name = "wide-area traffic"
-from = "campus"
-to = "world"
-tcplib = { every = "200 ms", rate = "1 Mbit/s" }
-"#,
+    example: one_way! {
+        "10 s", "campus" [] "world",
+        [r#"rate = "10 Mbit/s""#],
+        "wide-area traffic" [r#"tcplib = { every = "200 ms", rate = "1 Mbit/s" }"#]
+    },
     place: here!(),
 };
 

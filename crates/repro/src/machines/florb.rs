@@ -172,7 +172,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
     fn words_leave_in_the_order_in_which_they_came() {
         let mut card = Card::new(FLORB);
         (0..50).for_each(|word| card.fill(3, word));

@@ -243,8 +243,6 @@ pub fn send(board: &mut VupBoard, cell: &CellWords) -> Result<bool, BusError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
     use super::*;
     use crate::machines::coprocessor::{Direction, Model, Operation, program};
     use proptest::prelude::*;

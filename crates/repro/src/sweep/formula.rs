@@ -487,8 +487,6 @@ impl Template {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
     use super::*;
 
     /// Of a formula without names.

@@ -5,7 +5,7 @@ use super::contract::Contract;
 use super::element::{Labels, Options, Receiver, Sender};
 use super::policing::Excess;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, here};
+use lastmeter_base::{Bytes, Duration, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{Ends, TrafficKind};
 
@@ -79,29 +79,15 @@ pub const PAGE: &Page = &Page {
         ("incomplete", "messages received in part"),
         ("refused", "packets that the police dropped"),
     ],
-    example: r#"
-duration = "1 s"
-[nodes]
-camera = { host = {} }
-switch = { router = {} }
-screen = { host = {} }
-[[links]]
-between = ["camera", "switch", "screen"]
-rate = "100 Mbit/s"
-framing = "24 B"
-queue = { edd = {} }
-[[traffic]]
-name = "video"
-from = "camera"
-to = "screen"
-deadline = "20 ms"
-channel = { message = "60 KiB", interval = "33 ms", burst = 2, bursty = true }
-[[traffic]]
-name = "files"
-from = "camera"
-to = "screen"
-poisson = { rate = "95 Mbit/s", size = "1500 B" }
-"#,
+    example: one_way! {
+        "1 s", "camera" ["switch" = "router = {}"] "screen",
+        [r#"rate = "100 Mbit/s""#, r#"framing = "24 B""#, "queue = { edd = {} }"],
+        "video" [
+            r#"deadline = "20 ms""#,
+            r#"channel = { message = "60 KiB", interval = "33 ms", burst = 2, bursty = true }"#,
+        ],
+        "files" [r#"poisson = { rate = "95 Mbit/s", size = "1500 B" }"#]
+    },
     place: here!(),
 };
 

@@ -1,3 +1,0 @@
-//! For cargo-fuzz: see ../README.md.
-#![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| lastmeter_lab::fuzz::fuzz_experiment(data));
