@@ -218,6 +218,8 @@ pub enum ParamKind {
     Node,
     /// Names of nodes, at least this many.
     Nodes(usize),
+    /// Names of two nodes or more in a chain, or a list of such lists.
+    Chains,
     /// Rates with their start times: `[["0 s", "10 Mbit/s"], ["2 s", "0 bit/s"]]`.
     Rates,
     /// Time intervals: `[["1 s", "2 s"], ["5 s", "6 s"]]`.

@@ -185,6 +185,7 @@ fn written(kind: ParamKind) -> String {
         ParamKind::Integers { min, max } if max == i64::MAX as u64 => format!("numbers >= {min}"),
         ParamKind::Integers { min, max } => format!("numbers {min}..{max}"),
         ParamKind::Nodes(min) => format!("nodes, at least {min}"),
+        ParamKind::Chains => "nodes, at least 2".to_owned(),
         kind => crate::document::expected(kind).to_owned(),
     }
 }

@@ -105,8 +105,9 @@ fn parameter(param: &Param) -> Value {
         }
         ParamKind::Rates => pairs("time", "rate"),
         ParamKind::Windows => pairs("time", "time"),
-        ParamKind::Nodes(min) => {
-            json!({ "type": "array", "items": { "type": "string" }, "minItems": min })
+        ParamKind::Nodes(min) => names(min),
+        ParamKind::Chains => {
+            json!({ "anyOf": [names(2), { "type": "array", "items": names(2), "minItems": 1 }] })
         }
     };
     schema["description"] = json!(param.what);
@@ -118,6 +119,11 @@ fn parameter(param: &Param) -> Value {
         Fallback::Required => {}
     }
     schema
+}
+
+/// A list of names of nodes.
+fn names(min: usize) -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "minItems": min })
 }
 
 /// A list of pairs.

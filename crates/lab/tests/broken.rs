@@ -31,18 +31,33 @@ impl Library for TwoHosts {
     }
 }
 
-/// Each file of `tests/broken` beside the messages that it gives.
+/// `base.toml` without the lines of a case that begin with `-`, and with those that begin with `+`.
+fn changed(case: &str) -> String {
+    let mut base = include_str!("broken/base.toml").lines();
+    let mut lines = Vec::new();
+    for line in case.lines() {
+        let (mark, line) = line.split_at(1);
+        match mark {
+            "+" => lines.push(line),
+            _ => {
+                lines.extend(base.by_ref().take_while(|one| *one != line));
+                lines.extend((mark == " ").then_some(line));
+            }
+        }
+    }
+    lines.into_iter().chain(base).map(|line| format!("{line}\n")).collect()
+}
+
+/// Each case of `tests/broken/cases.diff` beside the messages that it gives.
 #[test]
 fn each_broken_file_gives_the_message_beside_it() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
-    files.sort();
-    assert!(files.len() >= 20);
-    for path in files {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let text = std::fs::read(&path).unwrap();
+    let cases = include_str!("broken/cases.diff").split("== ").skip(1);
+    let cases = cases.map(|case| case.split_once('\n').unwrap());
+    let mut cases: Vec<_> = cases.map(|(name, case)| (name, changed(case))).collect();
+    cases.push(("empty", String::new()));
+    cases.push(("not_toml", "{ \"duration\": \"1 s\", \"nodes\": {} }\n".to_owned()));
+    assert_eq!(cases.len(), 39);
+    for (name, text) in cases {
         let problems =
             Experiment::parse(&format!("{name}.toml"), text, &[], &TwoHosts).err().unwrap();
         assert!(!problems.is_empty(), "{name} has no problem");

@@ -271,8 +271,8 @@ fn sizes(experiment: &Experiment, decoder: &mut Decoder<'_>, root: &Mark) -> boo
 
 /// Counted nodes go in pairs, or one with all.
 fn counts(experiment: &Experiment, decoder: &mut Decoder<'_>) {
-    for (index, link) in experiment.links.iter().enumerate() {
-        let key = join(&join("links", &index.to_string()), "between");
+    for link in &experiment.links {
+        let key = join(&link.key, "between");
         for pair in link.between.windows(2) {
             match overlap(&pair[0], &pair[1]) {
                 true => {
@@ -327,8 +327,8 @@ fn joined_once(experiment: &Experiment, network: &Network, decoder: &mut Decoder
             let (from, to) = (&network.nodes[hop.from].name, &network.nodes[hop.to].name);
             let found = format!("`{from}` and `{to}` are joined twice");
             let right = "leave one link out: all packets would take the first";
-            let key = format!("links.{}.between", hop.link);
-            decoder.report(&experiment.links[hop.link].mark, &key, Fault::new(found, right));
+            let link = &experiment.links[hop.link];
+            decoder.report(&link.mark, &join(&link.key, "between"), Fault::new(found, right));
             return;
         }
     }

@@ -16,7 +16,7 @@ pub(crate) use network::Hop;
 pub use network::Network;
 
 use crate::document::{
-    Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
+    Content, Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
 };
 use crate::library::Library;
 use crate::profile;
@@ -88,6 +88,7 @@ pub struct Link {
     /// Its parameters.
     pub values: Values,
     pub(crate) mark: Mark,
+    pub(crate) key: String,
 }
 
 /// Traffic from one host to another, or between several alike.
@@ -279,7 +280,8 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
     let links = elements(decoder, root, "links")
         .into_iter()
         .enumerate()
-        .filter_map(|(index, item)| decode_link(decoder, &nodes, item, index))
+        .flat_map(|(index, item)| chains(item).into_iter().map(move |item| (index, item)))
+        .filter_map(|(index, item)| decode_link(decoder, &nodes, &item, index))
         .collect();
     let traffic = elements(decoder, root, "traffic")
         .into_iter()
@@ -352,6 +354,23 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
     nodes
 }
 
+/// The link once for each chain, where `between` lists several.
+fn chains(item: &Item) -> Vec<Item> {
+    let chains = item.get("between").map(Item::items).unwrap_or_default();
+    if !chains.iter().any(Item::is_list) {
+        return vec![item.clone()];
+    }
+    let with = |chain: &Item| {
+        let mut link = item.clone();
+        if let Content::Table(entries) = &mut link.content {
+            let between = entries.iter_mut().filter(|entry| entry.key == "between");
+            between.for_each(|entry| entry.item = chain.clone());
+        }
+        link
+    };
+    chains.iter().map(with).collect()
+}
+
 fn decode_link(
     decoder: &mut Decoder<'_>,
     nodes: &[Node],
@@ -372,7 +391,7 @@ fn decode_link(
         .collect();
     check::wireless(decoder, &values, item, &key);
     let between: Vec<End> = ends.into_iter().collect::<Option<_>>()?;
-    Some(Link { between, values, mark: place.mark.clone() })
+    Some(Link { between, values, mark: place.mark.clone(), key })
 }
 
 /// Takes from a line card what the link does not say itself (D-08).

@@ -80,8 +80,9 @@ pub(crate) const LINK: &Page = &Page {
     params: &[
         Param::required(
             "between",
-            ParamKind::Nodes(2),
-            "the nodes that it joins; more than two are a chain of equal links",
+            ParamKind::Chains,
+            "the nodes that it joins; more than two are a chain of equal links, and a list of such \
+             lists are chains that are alike",
         ),
         Param::optional("rate", ParamKind::Rate, "no wire", "bits per second of each direction"),
         Param::optional(

@@ -45,10 +45,10 @@ fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         && counted.refused == 100 - came
         && (counted.written, counted.transmitted, counted.acknowledged) == (2, 3, 2);
     Ok(vec![
-        Computed::row("J-50", Value::Holds(conserved && came == moved)),
-        Computed::row("J-70/card-memory", Value::Holds(reads_back)),
-        Computed::row("J-70/segment-checksum", Value::Holds(summed)),
-        Computed::row("J-73", Value::Holds(in_order && again && whole)),
+        Computed::row("J-50", conserved && came == moved),
+        Computed::row("J-70/card-memory", reads_back),
+        Computed::row("J-70/segment-checksum", summed),
+        Computed::row("J-73", in_order && again && whole),
     ])
 }
 
@@ -74,16 +74,16 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         Computed::row("J-45/ics-prototype", Value::Number(number("ics")?, "ICs")),
         Computed::row("J-45/ics-asic", Value::Number(number("ics_asic")?, "ICs")),
-        Computed::row("J-45/delivered", Value::Holds(each < ethernet)),
+        Computed::row("J-45/delivered", each < ethernet),
         Computed::row("J-46/rotation-idle", way(interrupt)),
-        Computed::row("J-46/firmware-would", Value::Holds(way(interrupt) > kept)),
+        Computed::row("J-46/firmware-would", way(interrupt) > kept),
         Computed::row("J-53/rotation-idle", way(latency)),
         Computed::row("J-53/node-latency", latency),
         Computed::row("J-53/transmit-receive", latency * 2),
         Computed::row("J-55", ring),
         Computed::row("J-75", Value::Number(segment.0.div_ceil(unit.0) as f64, "moves")),
         Computed::row("J-78/eisa-peak", Value::Number(eisa, "Mbit/s")),
-        Computed::row("J-78/eisa-could", Value::Holds(eisa < bits("port_bits", "port_mhz")?)),
+        Computed::row("J-78/eisa-could", eisa < bits("port_bits", "port_mhz")?),
     ])
 }
 
@@ -115,7 +115,7 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let circuits = 1_u64 << constants.get::<u64>("circuit_bits")?;
     Ok(vec![
         Computed::row("J-04/interval-cells", interval),
-        Computed::row("J-04/cells-come", Value::Holds(interval < latency)),
+        Computed::row("J-04/cells-come", interval < latency),
         Computed::row("J-47", crc),
         Computed::row("J-49", Value::Number(circuits as f64, "circuits")),
         Computed::row("J-52", elastic),
@@ -154,8 +154,8 @@ fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let whole = card.transmit_free() == options.transmit;
     let most = BLOCK.1.0 as f64 / BLOCK.0.0 as f64;
     Ok(vec![
-        Computed::row("J-69/socket-buffer", Value::Holds(on_the_card >= buffer)),
-        Computed::row("J-69/data-stay", Value::Holds(waits && whole)),
+        Computed::row("J-69/socket-buffer", on_the_card >= buffer),
+        Computed::row("J-69/data-stay", waits && whole),
         Computed::row("J-72/sizes-blocks", Value::Number(allowed as f64, "sizes")),
         Computed::row("J-72/largest-block", Value::Number(most, "times")),
         Computed::row("J-74", Value::Number(blocks as f64, "blocks")),

@@ -103,9 +103,9 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("J-66/copies-conventional", count(copies(&drawn[0]), "copies")),
         Computed::row("J-57/copies-user", count(copies(&drawn[2]), "copies")),
         Computed::row("J-67/copies-single", count(copies(&drawn[1]), "copies")),
-        Computed::row("J-67/single-copy", Value::Holds(single > 1.2 * usual)),
-        Computed::row("J-57/stack-user", Value::Holds(user > single * (1.0 - SAME))),
-        Computed::row("J-76", Value::Holds(touches("receiver ") == 0 && touches("sender ") == 1)),
+        Computed::row("J-67/single-copy", single > 1.2 * usual),
+        Computed::row("J-57/stack-user", user > single * (1.0 - SAME)),
+        Computed::row("J-76", touches("receiver ") == 0 && touches("sender ") == 1),
     ])
 }
 
@@ -151,17 +151,11 @@ fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let curve: Vec<f64> = curve.map(|one| Ok(rate(&one?))).collect::<Result<_, Error>>()?;
     let at = limit_name(&apart);
     Ok(vec![
-        Computed::row(
-            "J-03/longer-pdus",
-            Value::Holds(curve.windows(2).all(|two| two[0] < two[1])),
-        ),
-        Computed::row("J-03/pdu-cell", Value::Holds(rate(&cells) < rate(&whole) / 20.0)),
-        Computed::row("J-51", Value::Holds(rate(&summing) < rate(&whole) * (1.0 - SAME))),
-        Computed::row(
-            "J-68",
-            Value::Holds(at == "sender.cpu" && rate(&apart) < rate(&fused) * (1.0 - SAME)),
-        ),
-        Computed::row("J-75", Value::Holds(rate(&past) < rate(&whole) * (1.0 - SAME))),
+        Computed::row("J-03/longer-pdus", curve.windows(2).all(|two| two[0] < two[1])),
+        Computed::row("J-03/pdu-cell", rate(&cells) < rate(&whole) / 20.0),
+        Computed::row("J-51", rate(&summing) < rate(&whole) * (1.0 - SAME)),
+        Computed::row("J-68", at == "sender.cpu" && rate(&apart) < rate(&fused) * (1.0 - SAME)),
+        Computed::row("J-75", rate(&past) < rate(&whole) * (1.0 - SAME)),
     ])
 }
 
@@ -178,8 +172,8 @@ fn links() -> Result<Vec<Computed>, Error> {
     let alone = rate(&profiles.ledger(HOST, CARD, segment)?);
     let same = |at: usize| (found[at].0 / alone - 1.0).abs() < SAME;
     Ok(vec![
-        Computed::row("J-77/host-limits", Value::Holds(same(0) && same(2))),
-        Computed::row("J-77/link-limits", Value::Holds(found[1].1.contains("->") && !same(1))),
+        Computed::row("J-77/host-limits", same(0) && same(2)),
+        Computed::row("J-77/link-limits", found[1].1.contains("->") && !same(1)),
     ])
 }
 
@@ -224,9 +218,9 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let ideal = with_runner(|runner| reach::hosts(CARD, Rate::from_gbit(2), runner))?;
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
-        Computed::row("J-86", Value::Holds((rate(&ring) / rate(&cable) - 1.0).abs() < MINOR)),
-        Computed::row("J-87", Value::Holds(work > 0.9 * whole)),
-        Computed::row("J-88/workstation", Value::Holds(none)),
+        Computed::row("J-86", (rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
+        Computed::row("J-87", work > 0.9 * whole),
+        Computed::row("J-88/workstation", none),
         Computed::row("J-88/throughput", Value::Number(over_cable / 1e9, "Gbit/s")),
         Computed::row("J-88/throughput-host", Value::Number(most / 1e6, "Mbit/s")),
     ])

@@ -262,7 +262,7 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
             Computed::new(
                 "N-54",
                 format!("{protocol}: fast Ethernet is best below 1 KB"),
-                Value::Holds(SMALL.into_iter().all(best)),
+                SMALL.into_iter().all(best),
             ),
             Computed::new(
                 "N-54",
@@ -272,7 +272,7 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
             Computed::new(
                 "N-54",
                 format!("{protocol}: ATOMIC exceeds both at its largest"),
-                Value::Holds(exceeds),
+                exceeds,
             ),
             Computed::new("N-54", format!("{protocol}: the {by} limits ATM"), limits(ATM, atm_by)?),
             Computed::new(
@@ -288,9 +288,9 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
                 dollars(&fast, prices[2], size) < others
             });
             let item = "cost of fast Ethernet for a delivered Mbit/s is least";
-            computed.push(Computed::new("N-53", item, Value::Holds(cheapest)));
+            computed.push(Computed::new("N-53", item, cheapest));
             let item = "fast Ethernet is best for the packets of wide-area traffic";
-            computed.push(Computed::new("N-55", item, Value::Holds(best(SMALL[1]))));
+            computed.push(Computed::new("N-55", item, best(SMALL[1])));
         }
     }
     let pair = Pair::read(UDP, ATOMIC, profiles).map_err(Error::Problems)?;
@@ -353,9 +353,9 @@ fn figure_9() -> Result<Vec<Computed>, Error> {
     let atp = profiles.rate(&atp, PIPELINED, LARGEST)?;
     let (short, long) = (atp_message(LARGEST)?, atp_message(Bytes::from_kib(64))?);
     Ok(vec![
-        Computed::row("N-68/atp-below", Value::Holds(short < tcp && long > tcp)),
-        Computed::row("N-68/overlapped", Value::Holds(alone < atp * (1.0 - SAME))),
-        Computed::row("N-67", Value::Holds(pvm < tcp * (1.0 - SAME))),
+        Computed::row("N-68/atp-below", short < tcp && long > tcp),
+        Computed::row("N-68/overlapped", alone < atp * (1.0 - SAME)),
+        Computed::row("N-67", pvm < tcp * (1.0 - SAME)),
         Computed::row("N-69/atp-over", percent(atp / pvm - 1.0)),
         Computed::row("N-69/atp-over-tcp", percent(atp / tcp - 1.0)),
         Computed::row("N-69/atp-highest", mbit(atp)),
@@ -408,23 +408,18 @@ fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let most = faster.ledger(TCP, "faster", LARGEST)?;
     let no_more = most.goodput() / now.goodput() - 1.0 < 0.05 && limit(&most) == Limit::Processor;
     Ok(vec![
-        Computed::row("N-42/network-limits", Value::Holds(before)),
-        Computed::row("N-42/host-limits", Value::Holds(after)),
-        Computed::row("N-42/link-100", Value::Holds(no_more)),
+        Computed::row("N-42/network-limits", before),
+        Computed::row("N-42/host-limits", after),
+        Computed::row("N-42/link-100", no_more),
         Computed::row(
             "N-43/network-fixed",
-            Value::Holds(
-                rates[3].min(rates[5]) > rates[1] * (1.0 + SAME)
-                    && rates[7] > rates[3].max(rates[5]) * (1.0 + SAME),
-            ),
+            rates[3].min(rates[5]) > rates[1] * (1.0 + SAME)
+                && rates[7] > rates[3].max(rates[5]) * (1.0 + SAME),
         ),
-        Computed::row(
-            "N-43/fix-alone",
-            Value::Holds(alone.iter().all(|&rate| rate < all * (1.0 - SAME))),
-        ),
+        Computed::row("N-43/fix-alone", alone.iter().all(|&rate| rate < all * (1.0 - SAME))),
         Computed::row(
             "N-43/network-fix",
-            Value::Holds(idle.iter().all(|&rate| (rate / none - 1.0).abs() < SAME)),
+            idle.iter().all(|&rate| (rate / none - 1.0).abs() < SAME),
         ),
     ])
 }

@@ -85,17 +85,14 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
         Computed::row("N-83/authentication", mbit(none.rate)),
         Computed::row("N-83/md5", mbit(slowest.rate)),
         Computed::row("N-84/algorithms", Value::Number(ladder.len() as f64, "algorithms")),
-        Computed::row(
-            "N-84/step-slower",
-            Value::Holds(both.windows(2).all(|pair| pair[1] < pair[0])),
-        ),
-        Computed::row("N-84/hashing-sender", Value::Holds(sender >= checksum * (1.0 - SAME))),
-        Computed::row("N-85/data-touching", Value::Holds(checksum < null * 0.95)),
-        Computed::row("N-85/hash-limits", Value::Holds(hashing > 0.5)),
+        Computed::row("N-84/step-slower", both.windows(2).all(|pair| pair[1] < pair[0])),
+        Computed::row("N-84/hashing-sender", sender >= checksum * (1.0 - SAME)),
+        Computed::row("N-85/data-touching", checksum < null * 0.95),
+        Computed::row("N-85/hash-limits", hashing > 0.5),
         Computed::row("N-86/alternate", mbit(aha)),
         Computed::row("N-86/alternate-hash", Value::Number(aha / slowest.rate, "times")),
-        Computed::row("N-16", Value::Holds(unchecked > none.rate * 1.05)),
-        Computed::row("N-17", Value::Holds(touching > 0.5)),
+        Computed::row("N-16", unchecked > none.rate * 1.05),
+        Computed::row("N-17", touching > 0.5),
     ])
 }
 
@@ -155,9 +152,9 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pentium = md5(PROCESSORS[4].instructions);
     let over = pentium.schedule(2) as f64 / pentium.bound(2) as f64 - 1.0;
     Ok(vec![
-        Computed::row("N-87/measured-rates", Value::Holds(below)),
+        Computed::row("N-87/measured-rates", below),
         Computed::row("N-87/schedule-pentium", Value::Number(over * 100.0, "%")),
-        Computed::row("N-87/schedules", Value::Holds(near)),
+        Computed::row("N-87/schedules", near),
     ])
 }
 

@@ -108,19 +108,19 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (before, after) = (pc.run(packet, false), pc.run(packet, true));
     Ok(vec![
         Computed::row("N-58/first-gateway", mbit(first.rate)),
-        Computed::row("N-58/single-bus", Value::Holds((0.25..0.75).contains(&share))),
-        Computed::row("N-58/faster-bus", Value::Holds(each_brings)),
-        Computed::row("N-58/first-gateway-fills", Value::Holds(first.rate > FAST_ETHERNET)),
-        Computed::row("N-59", Value::Holds(before.rate > first.rate * (1.0 + SAME))),
-        Computed::row("N-60", Value::Holds(atm.run(packet, false).rate > 155e6)),
+        Computed::row("N-58/single-bus", (0.25..0.75).contains(&share)),
+        Computed::row("N-58/faster-bus", each_brings),
+        Computed::row("N-58/first-gateway-fills", first.rate > FAST_ETHERNET),
+        Computed::row("N-59", before.rate > first.rate * (1.0 + SAME)),
+        Computed::row("N-60", atm.run(packet, false).rate > 155e6),
         Computed::row("N-61/crossings", Value::Number(crossings, "crossings")),
-        Computed::row("N-61/peer-dma", Value::Holds(into_host < SAME)),
+        Computed::row("N-61/peer-dma", into_host < SAME),
         Computed::row("N-62/gain-peer", percent(gain(packet))),
         Computed::row("N-62/gain-peer-dma", percent(gain(packet))),
         Computed::row("N-62/gain-peer-dma-text", percent(gain(packet))),
         Computed::row("N-62/second-gateway", mbit(before.rate)),
         Computed::row("N-62/second-gateway-peer", mbit(after.rate)),
-        Computed::row("N-62/peer-dma", Value::Holds(gain(SMALL[1]) < gain(packet))),
+        Computed::row("N-62/peer-dma", gain(SMALL[1]) < gain(packet)),
     ])
 }
 
@@ -178,8 +178,8 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         matrix.filter(|&(sender, receiver)| understood(sender, receiver, &packet)).count();
     Ok(vec![
         Computed::row("N-56/circuits-pairs", Value::Number(plan.len() as f64, "circuits")),
-        Computed::row("N-56/cell-comes", Value::Holds(proven)),
-        Computed::row("N-56/address-name", Value::Holds(plan_holds)),
+        Computed::row("N-56/cell-comes", proven),
+        Computed::row("N-56/address-name", plan_holds),
         Computed::row("N-57", Value::Number(working as f64, "of 16")),
     ])
 }
@@ -260,20 +260,17 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let tcp = tcp_file(setting)?;
     let little = Bytes::from_kib(8);
     Ok(vec![
-        Computed::row("N-78", Value::Holds(on_disk < whole / 3.0)),
-        Computed::row("N-79", Value::Holds(one < four * 0.9)),
+        Computed::row("N-78", on_disk < whole / 3.0),
+        Computed::row("N-79", one < four * 0.9),
         Computed::row("N-80/gain-pipelined", percent(protocol)),
         Computed::row("N-80/gain-pipelined-rpc", percent(whole)),
-        Computed::row(
-            "N-44",
-            Value::Holds(bulk.into_iter().all(|bulk| small > bulk / 3.0 && small < bulk)),
-        ),
-        Computed::row("N-81/gain-files", Value::Holds(small > whole / 3.0)),
+        Computed::row("N-44", bulk.into_iter().all(|bulk| small > bulk / 3.0 && small < bulk)),
+        Computed::row("N-81/gain-files", small > whole / 3.0),
         Computed::row(
             "N-81/small-files",
-            Value::Holds(tcp(little) > files.file(little, new).max(files.file(little, old))),
+            tcp(little) > files.file(little, new).max(files.file(little, old)),
         ),
-        Computed::row("N-82", Value::Holds((many / four - 1.0).abs() < SAME)),
+        Computed::row("N-82", (many / four - 1.0).abs() < SAME),
     ])
 }
 
@@ -338,13 +335,13 @@ fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("N-71/compressed-rate", mbit(usual.rate)),
         Computed::row("N-71/raw-packets", fps(&raw)),
         Computed::row("N-71/raw-rate", mbit(raw.rate)),
-        Computed::row("N-71/raw-packets-512", Value::Holds(wide.packets < 1.25 * usual.packets)),
+        Computed::row("N-71/raw-packets-512", wide.packets < 1.25 * usual.packets),
         Computed::row(
             "N-71/raw-frames",
-            Value::Holds(by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
+            by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME)),
         ),
-        Computed::row("N-71/compression", Value::Holds(compressing)),
-        Computed::row("N-71/small-packets", Value::Holds(sending)),
+        Computed::row("N-71/compression", compressing),
+        Computed::row("N-71/small-packets", sending),
     ])
 }
 

@@ -100,9 +100,9 @@ fn interface(bench: &Bench) -> Vec<Computed> {
         sent.iter().map(|&(_, side, word)| (side, word)).collect();
     vec![
         Computed::row("E-58", count(sent.len())),
-        Computed::row("E-59/transmission", Value::Holds(said == fig_5_1)),
+        Computed::row("E-59/transmission", said == fig_5_1),
         Computed::row("E-59/interrupts", by_card(&sides)),
-        Computed::row("E-60", Value::Holds(received == fig_5_2)),
+        Computed::row("E-60", received == fig_5_2),
         Computed::row("E-61", stages),
         Computed::row("E-62", received_in(cim)),
         Computed::row("E-98/stages-reception", received_in(&generic)),
@@ -125,11 +125,11 @@ fn depth(bench: &Bench) -> Vec<Computed> {
     let with_depth = (1..4).all(|depth| latency(4096, depth + 1) > latency(4096, depth));
     vec![
         Computed::row("E-27/greatest-gain", percent(greatest)),
-        Computed::row("E-27/depth-1", Value::Holds([256, 512, 1024].into_iter().all(near_linear))),
-        Computed::row("E-27/gain-falls", Value::Holds(saturates)),
+        Computed::row("E-27/depth-1", [256, 512, 1024].into_iter().all(near_linear)),
+        Computed::row("E-27/gain-falls", saturates),
         Computed::row("E-27/throughput", Value::Number(throughput(3 << 20, 2), "MB/s")),
-        Computed::row("E-27/latency-flat", Value::Holds(flat)),
-        Computed::row("E-27/latency-rises", Value::Holds(with_depth)),
+        Computed::row("E-27/latency-flat", flat),
+        Computed::row("E-27/latency-rises", with_depth),
         Computed::row("E-28", percent(bench.deeper(8192, 2))),
     ]
 }
@@ -167,11 +167,11 @@ fn theory(bench: &Bench) -> Vec<Computed> {
         (time(to) - time(from)) / (to - from) as f64
     };
     vec![
-        Computed::row("E-69", Value::Holds(slope(4096, 16_384) < slope(1024, 4096))),
-        Computed::row("E-70", Value::Holds(split)),
-        Computed::row("E-71", Value::Holds(SIZES.iter().all(optimistic))),
+        Computed::row("E-69", slope(4096, 16_384) < slope(1024, 4096)),
+        Computed::row("E-70", split),
+        Computed::row("E-71", SIZES.iter().all(optimistic)),
         Computed::row("E-72", percent(mean_error)),
-        Computed::row("E-73", Value::Holds(delay(1) < delay(2) && delay(2) < delay(4))),
+        Computed::row("E-73", delay(1) < delay(2) && delay(2) < delay(4)),
     ]
 }
 
@@ -201,25 +201,19 @@ fn improvements(bench: &Bench) -> Vec<Computed> {
             "E-74/interrupts",
             Value::Number(simple.interrupts(&simple.transmission()) as f64, "interrupts"),
         ),
-        Computed::row(
-            "E-75",
-            Value::Holds(SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
-        ),
+        Computed::row("E-75", SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
         Computed::row("E-76/interface", interface(44)),
         Computed::row("E-76/interface-depth", interface(256)),
         Computed::row("E-76/interface-depth-1", interface(1024)),
-        Computed::row(
-            "E-76/interface-smaller",
-            Value::Holds(falls.windows(2).all(|pair| pair[0] > pair[1])),
-        ),
+        Computed::row("E-76/interface-smaller", falls.windows(2).all(|pair| pair[0] > pair[1])),
         Computed::row("E-76/banks-depth", percent(small.iter().sum::<f64>() / 4.0)),
         Computed::row("E-76/banks-depth-2", percent(greatest(&by_banks))),
         Computed::row("E-76/banks-depth-2-very", percent(by_banks[SIZES.len() - 1])),
         Computed::row("E-76/both-depth", percent(least(&by_both))),
         Computed::row("E-76/both-depth-2", percent(greatest(&by_both))),
-        Computed::row("E-76/variation", Value::Holds(certain(8192) > 35.0)),
-        Computed::row("E-76/64-kb", Value::Holds(at_large[1] > at_large[0].max(at_large[2]))),
-        Computed::row("E-76/44-b", Value::Holds(at_small[0] > 10.0 * at_small[1])),
+        Computed::row("E-76/variation", certain(8192) > 35.0),
+        Computed::row("E-76/64-kb", at_large[1] > at_large[0].max(at_large[2])),
+        Computed::row("E-76/44-b", at_small[0] > 10.0 * at_small[1]),
     ]
 }
 
@@ -255,10 +249,7 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("E-40/pcie-4_0", gbit(link(&card)?.transactions())),
         Computed::row("E-40/simple-adapter", Value::Number(bytes[0], "B")),
         Computed::row("E-40/simple-adapter-512", Value::Number(bytes[1], "B")),
-        Computed::row(
-            "E-40/simple-adapter-40",
-            Value::Holds(!reaches(&simple, 512) && reaches(&simple, 768)),
-        ),
+        Computed::row("E-40/simple-adapter-40", !reaches(&simple, 512) && reaches(&simple, 768)),
         Computed::row("E-39", Value::Number(card.host.queues as f64, "queues")),
         Computed::row("E-126/modern-adapter", gbit(bus(64))),
         Computed::row("E-126/modern-adapter-1500", gbit(bus(1500))),

@@ -107,11 +107,11 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
         ),
         Computed::row(
             "E-28/4-kb",
-            Value::Holds([4096, 8192, 16_384].iter().all(|&len| {
+            [4096, 8192, 16_384].iter().all(|&len| {
                 bench.rate(&bench.cim, len, 3) / bench.rate(&bench.cim, len, 2) - 1.0 < NO_GAIN
-            })),
+            }),
         ),
-        Computed::row("E-27", Value::Holds(gains[0] > 3.0 * gains[1])),
+        Computed::row("E-27", gains[0] > 3.0 * gains[1]),
     ]
 }
 
@@ -144,15 +144,9 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
         Computed::row("E-33/16-kb", megabytes(whole)),
         Computed::row("E-33/16-kb-whole", megabytes(16_384e-6 / least)),
         Computed::row("E-33/16-kb-fragments", megabytes(four)),
-        Computed::row(
-            "E-33/throughput",
-            Value::Holds(settled(1024) && settled(2048) && settled(4096)),
-        ),
-        Computed::row("E-33/1-2", Value::Holds(two / one > four / two && four > two)),
-        Computed::row(
-            "E-33/latency-rises",
-            Value::Holds(latencies.windows(2).all(|pair| pair[1] > pair[0])),
-        ),
+        Computed::row("E-33/throughput", settled(1024) && settled(2048) && settled(4096)),
+        Computed::row("E-33/1-2", two / one > four / two && four > two),
+        Computed::row("E-33/latency-rises", latencies.windows(2).all(|pair| pair[1] > pair[0])),
         Computed::row("E-34", Value::Number(bench.fragmented(8192, 2048).0, "packets/s")),
     ]
 }
@@ -173,16 +167,10 @@ fn jitter(bench: &Bench) -> Vec<Computed> {
     let unchanged = |len| deeper(len).iter().all(|change| change.abs() < UNCHANGED);
     let grows = |&len: &u64| deeper(len).iter().any(|&change| change > UNCHANGED);
     vec![
-        Computed::row("E-73/4-kb", Value::Holds(unchanged(4096))),
-        Computed::row("E-73/1-kb", Value::Holds(unchanged(1024))),
-        Computed::row(
-            "E-73/jitter-grows",
-            Value::Holds(![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
-        ),
-        Computed::row(
-            "E-74",
-            Value::Holds(less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
-        ),
+        Computed::row("E-73/4-kb", unchanged(4096)),
+        Computed::row("E-73/1-kb", unchanged(1024)),
+        Computed::row("E-73/jitter-grows", ![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
+        Computed::row("E-74", less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
     ]
 }
 
@@ -250,11 +238,11 @@ fn features(bench: &Bench) -> Vec<Computed> {
     let simple = urgent(&bench.cim.with_simple_interface(), even);
     let base = urgent(&bench.cim, even);
     vec![
-        Computed::row("E-29/simpler-interface", Value::Holds(simple.0 < base.0)),
-        Computed::row("E-29/limited-depth", Value::Holds(shallow.1 < deep.1 / 2.0)),
-        Computed::row("E-29/queue-own", Value::Holds(queues.0 < deep.0 / 2.0)),
-        Computed::row("E-29/transfer-can", Value::Holds(first.0 < queues.0)),
-        Computed::row("E-30", Value::Holds(by_date.0 < deep.0 / 2.0)),
+        Computed::row("E-29/simpler-interface", simple.0 < base.0),
+        Computed::row("E-29/limited-depth", shallow.1 < deep.1 / 2.0),
+        Computed::row("E-29/queue-own", queues.0 < deep.0 / 2.0),
+        Computed::row("E-29/transfer-can", first.0 < queues.0),
+        Computed::row("E-30", by_date.0 < deep.0 / 2.0),
     ]
 }
 

@@ -109,15 +109,12 @@ fn stack(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("E-31/scheduler-driver", added),
         Computed::row("E-31/left-queues", added.saturating_sub(cache + switch * 2 + timer)),
         Computed::row("E-31/4-kb", jump),
-        Computed::row(
-            "E-31/up-2",
-            Value::Holds(stack.fragmented(kib(2), false) == stack.whole(false)),
-        ),
-        Computed::row("E-31/slow-path", Value::Holds(jump > stack.fragment * 5)),
-        Computed::row("E-31/throughput", Value::Holds(drops(false) && drops(true))),
+        Computed::row("E-31/up-2", stack.fragmented(kib(2), false) == stack.whole(false)),
+        Computed::row("E-31/slow-path", jump > stack.fragment * 5),
+        Computed::row("E-31/throughput", drops(false) && drops(true)),
         Computed::row(
             "E-31/scheduler-costs",
-            Value::Holds(sizes.windows(2).all(|pair| cost(pair[1]) > cost(pair[0]))),
+            sizes.windows(2).all(|pair| cost(pair[1]) > cost(pair[0])),
         ),
     ])
 }
@@ -170,9 +167,9 @@ fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "E-12/context-switches",
             Value::Number(by_message as f64 / 100.0, "switches"),
         ),
-        Computed::row("E-12/fewer-process", Value::Holds(by_message < by_protocol)),
+        Computed::row("E-12/fewer-process", by_message < by_protocol),
         Computed::row("E-80/packets-another", Value::Number(before, "packets")),
-        Computed::row("E-80/handlers-channels", Value::Holds(by_channel < by_message)),
+        Computed::row("E-80/handlers-channels", by_channel < by_message),
     ])
 }
 
@@ -239,17 +236,12 @@ fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let lengths = lengths.into_iter().collect::<Result<Vec<f64>, Error>>()?;
     Ok(vec![
         Computed::row("E-32/fifo-threads", number(fifo(1, 15)?)),
-        Computed::row(
-            "E-32/fifo-threads-longer",
-            Value::Holds(lengths.windows(2).all(|pair| pair[1] > pair[0])),
-        ),
+        Computed::row("E-32/fifo-threads-longer", lengths.windows(2).all(|pair| pair[1] > pair[0])),
         Computed::row("E-32/early-burst", number(wasted as f64)),
         Computed::row(
             "E-32/current-message",
-            Value::Holds(
-                fifo(burst, packets)? >= (burst * packets) as f64
-                    && waits(Organisation::PerChannel, burst, packets)? < 5.0,
-            ),
+            fifo(burst, packets)? >= (burst * packets) as f64
+                && waits(Organisation::PerChannel, burst, packets)? < 5.0,
         ),
     ])
 }
@@ -285,10 +277,10 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("E-49/wraps-around", watch().wraps_after()),
         Computed::row(
             "E-49/time-right",
-            Value::Holds(measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500))),
+            measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500)),
         ),
         Computed::row("E-57/nodes-bus", Value::Number(nodes as f64, "nodes")),
-        Computed::row("E-57/network-faster", Value::Holds(residual(head, head / 2).is_none())),
+        Computed::row("E-57/network-faster", residual(head, head / 2).is_none()),
     ])
 }
 
@@ -338,11 +330,8 @@ fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
                 "stages",
             ),
         ),
-        Computed::row(
-            "E-78/delay-stands",
-            Value::Holds(skeleton.matches("delay(message").count() == 3),
-        ),
-        Computed::row("E-78/command-makes", Value::Holds(made && gone)),
+        Computed::row("E-78/delay-stands", skeleton.matches("delay(message").count() == 3),
+        Computed::row("E-78/command-makes", made && gone),
         Computed::row("E-129", random),
     ])
 }
@@ -392,8 +381,8 @@ fn limits(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("E-55/eq-4_2", percent(utilisation(processing, about, speed_up as f64))),
         Computed::row("E-55/4-kb", percent(ran(1))),
         Computed::row("E-55/4-kb-1", percent(ran(speed_up))),
-        Computed::row("E-54", Value::Holds(left.is_some_and(|left| head + left == whole))),
-        Computed::row("E-51/4-nodes", Value::Holds((whole_of_4 - 0.25).abs() < 0.01)),
-        Computed::row("E-51/4-nodes-headers", Value::Holds((heads_of_4 - 1.0).abs() < 0.01)),
+        Computed::row("E-54", left.is_some_and(|left| head + left == whole)),
+        Computed::row("E-51/4-nodes", (whole_of_4 - 0.25).abs() < 0.01),
+        Computed::row("E-51/4-nodes-headers", (heads_of_4 - 1.0).abs() < 0.01),
     ])
 }

@@ -134,7 +134,7 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
         Computed::row("D-121/queue-backlog-gets", mbit(idle)),
         Computed::row("D-121/140-35", mbit(simple)),
         Computed::row("D-121/r-1", count(dropped, "periods")),
-        Computed::row("D-121/small-drop", Value::Holds(before < 0.99 * 35.0)),
+        Computed::row("D-121/small-drop", before < 0.99 * 35.0),
         Computed::row("D-121/r-1-5", mbit(mean(last + 20, until, 4))),
         Computed::row("D-121/r-1-1", mbit(others)),
     ]);
@@ -161,8 +161,8 @@ fn beside_the_ideal(record: &Record, base: &Record, options: Options) -> Vec<Com
         })
     };
     vec![
-        Computed::row("D-59/fabric-never", Value::Holds(!congested(record) && !congested(base))),
-        Computed::row("D-59/outputs-1", Value::Holds(whole(record) && whole(base))),
+        Computed::row("D-59/fabric-never", !congested(record) && !congested(base)),
+        Computed::row("D-59/outputs-1", whole(record) && whole(base)),
         Computed::row("D-59/output-5", count(100.0 * carried(record, 4), "%")),
         Computed::row("D-59/output-5-keeps", count(100.0 * carried(base, 4), "%")),
     ]
@@ -375,8 +375,8 @@ pub(super) fn speed_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         Computed::row("D-126/throughput", percent(&small)),
         Computed::row("D-126/throughput-lost", count(100.0 * worst, "%")),
-        Computed::row("D-126/fabric-never", Value::Holds(!congested)),
-        Computed::row("D-126/distributed", Value::Holds(none.congested)),
+        Computed::row("D-126/fabric-never", !congested),
+        Computed::row("D-126/distributed", none.congested),
     ])
 }
 

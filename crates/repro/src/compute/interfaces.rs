@@ -151,10 +151,10 @@ fn figure(bench: &Bench<'_>, id: &'static str, all: &[[u64; 2]]) -> Vec<Computed
         follows &= (bias - 0.5).abs() < 0.05;
     }
     let words = "r = 0.99: the larger reservation gets more, beyond what is reserved too";
-    computed.push(Computed::new(id, words, Value::Holds(larger)));
-    computed.push(Computed::new(id, "no backoff while the host keeps up", Value::Holds(linear)));
-    computed.push(Computed::new(id, "r = 0.80: roughly equal shares", Value::Holds(follows)));
-    computed.push(Computed::new(id, "no livelock in any experiment", Value::Holds(capacity)));
+    computed.push(Computed::new(id, words, larger));
+    computed.push(Computed::new(id, "no backoff while the host keeps up", linear));
+    computed.push(Computed::new(id, "r = 0.80: roughly equal shares", follows));
+    computed.push(Computed::new(id, "no livelock in any experiment", capacity));
     let least = all.iter().flat_map(|&reserved| {
         let end = bench.run(How::Strict, reserved, OVERLOAD);
         [(end[0], reserved[0]), (end[1], reserved[1].min(END_2))]
@@ -191,12 +191,12 @@ fn lessons(bench: &Bench<'_>) -> Vec<Computed> {
     let least = ends.iter().map(|(_, got)| got[0] + got[1]).fold(f64::MAX, f64::min);
     let absorbed = bench.run(How::Strict, [300, 1200], OVERLOAD)[0];
     vec![
-        Computed::row("E-120", Value::Holds(absorbed > 400.0)),
-        Computed::row("E-125/first-backoff", Value::Holds(strict < 900.0)),
-        Computed::row("E-125/r-0_80", Value::Holds(loose < 900.0)),
+        Computed::row("E-120", absorbed > 400.0),
+        Computed::row("E-125/first-backoff", strict < 900.0),
+        Computed::row("E-125/r-0_80", loose < 900.0),
         Computed::row("E-125/ours-end", packets(exact)),
         Computed::row("E-125/ours-worst", Value::Number(worst, "%")),
-        Computed::row("E-125/ours-nearer", Value::Holds(worst < 100.0 * strict_worst)),
+        Computed::row("E-125/ours-nearer", worst < 100.0 * strict_worst),
         Computed::row("E-125/ours-least", packets(least)),
     ]
 }

@@ -81,10 +81,7 @@ fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let served = old.clone().all(|(_, sent)| sent[Class::Asynchronous as usize] > 0);
     let plain = old.clone().all(|(_, sent)| sent[Class::Synchronous as usize] == 0);
     Ok(vec![
-        Computed::row(
-            "J-56",
-            Value::Holds(kept && served && plain && medium.rotations.broken == 0),
-        ),
-        Computed::row("J-60", Value::Holds(kept && reserved + more > guaranteed.as_bits() as f64)),
+        Computed::row("J-56", kept && served && plain && medium.rotations.broken == 0),
+        Computed::row("J-60", kept && reserved + more > guaranteed.as_bits() as f64),
     ])
 }

@@ -165,10 +165,10 @@ fn protocol(hosts: u8) -> Vec<Computed> {
         Computed::row("J-33", Value::Number(rotations, "rotations")),
         Computed::row("J-35", count(passed, "stations")),
         Computed::row("J-39/ring_up-messages", count(messages.unwrap_or(0).into(), "messages")),
-        Computed::row("J-39/identities", Value::Holds(in_order)),
+        Computed::row("J-39/identities", in_order),
         Computed::row("J-41", count(counted.into(), "hosts")),
-        Computed::row("J-43", Value::Holds(around)),
-        Computed::row("J-61", Value::Holds(down && around)),
+        Computed::row("J-43", around),
+        Computed::row("J-61", down && around),
     ]
 }
 

@@ -198,8 +198,8 @@ fn shares(port: &Port) -> Result<Vec<Computed>, Error> {
             *near &= got.iter().zip(&ideal).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.5);
         }
     }
-    rows.push(Computed::row("A-152/unused-shares", holds(near[0])));
-    rows.push(Computed::row("A-155/shares-flat", holds(near[1])));
+    rows.push(Computed::row("A-152/unused-shares", near[0]));
+    rows.push(Computed::row("A-155/shares-flat", near[1]));
     Ok(rows)
 }
 
@@ -228,7 +228,7 @@ fn properties(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error
     // A packet for each level of the tree, which is what a server may be behind.
     let allowed: u64 = setting.constants.get("lag_allowed")?;
     let first = lag <= allowed as f64;
-    Ok(vec![Computed::row("A-151/active-leaf", holds(first)), Computed::row("A-153", holds(first))])
+    Ok(vec![Computed::row("A-151/active-leaf", first), Computed::row("A-153", first)])
 }
 
 /// a customer within its share beside one that floods the link; a deep tree.
@@ -266,7 +266,7 @@ fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> 
     let got = steady(&deep, deep.hierarchy()?, &on);
     let nested =
         got.iter().zip(deep.shares(&on)).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.1);
-    Ok(vec![Computed::row("A-149", holds(kept)), Computed::row("A-150", holds(nested))])
+    Ok(vec![Computed::row("A-149", kept), Computed::row("A-150", nested)])
 }
 
 /// A full binary tree of this depth, with unequal weights.
@@ -297,7 +297,7 @@ fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
         flattest = flattest.max(per_cell(flat.count("insertions")));
     }
     Ok(vec![
-        Computed::row("A-154", holds(proportional)),
+        Computed::row("A-154", proportional),
         Computed::row("A-160", Value::Number(flattest, "insertions")),
     ])
 }
@@ -331,9 +331,9 @@ fn periods(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     let (first, last) = (errors[0], errors[errors.len() - 1]);
     let falls = errors.windows(2).all(|pair| pair[0] <= pair[1]);
     Ok(vec![
-        Computed::row("A-156/almost-small", holds(first < same as f64)),
-        Computed::row("A-156/good-approximation", holds(last < good as f64)),
-        Computed::row("A-156/error-grows", holds(falls)),
+        Computed::row("A-156/almost-small", first < same as f64),
+        Computed::row("A-156/good-approximation", last < good as f64),
+        Computed::row("A-156/error-grows", falls),
     ])
 }
 
@@ -379,7 +379,7 @@ fn worst_case(port: &Port) -> Result<Vec<Computed>, Error> {
     let ideal = port.shares(&vec![true; leaves]);
     let sent = driven.sent.iter().map(|&sent| sent as f64 / port.cells as f64);
     let kept = sent.zip(ideal).all(|(got, share)| (got - share).abs() < 0.01);
-    Ok(vec![Computed::row("A-158", holds(kept))])
+    Ok(vec![Computed::row("A-158", kept)])
 }
 
 /// traversals of the tree for each map of the weights.
@@ -411,7 +411,4 @@ fn pipeline(port: &Port) -> Result<Vec<Computed>, Error> {
 
 fn percent(share: f64) -> Value {
     Value::Number(share, "%")
-}
-fn holds(holds: bool) -> Value {
-    Value::Holds(holds)
 }

@@ -207,8 +207,8 @@ fn interrupts(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     };
     let agrees = |(ours, rate): (&f64, &u64)| (ours - by_equation(rate)).abs() < 10.0;
     Ok(vec![
-        Computed::row("E-96/throughput", Value::Holds(curve.ends_with(&[0.0; 6]))),
-        Computed::row("E-108", Value::Holds(curve.iter().zip(&RATES).skip(1).all(agrees))),
+        Computed::row("E-96/throughput", curve.ends_with(&[0.0; 6])),
+        Computed::row("E-108", curve.iter().zip(&RATES).skip(1).all(agrees)),
         Computed::row("E-111/mlfrr-load", rate(mlfrr(&load_1))),
         Computed::row("E-111/mlfrr-load-1000", rate(mlfrr(bench))),
         Computed::row("E-111/livelock-beyond", rate(livelock)),
@@ -216,9 +216,9 @@ fn interrupts(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
             "E-111/livelock-beyond-load",
             rate(last_rate((1500, 5500), |at| load_1.late(at).total() > 0.0)),
         ),
-        Computed::row("E-111/early-drop", Value::Holds((early / mlfrr(bench) - 1.0).abs() < SAME)),
-        Computed::row("E-100/early-drop", Value::Holds(early_livelock > livelock * (1.0 + SAME))),
-        Computed::row("E-100/early-drop-prevent", Value::Holds(early_livelock < 5500.0)),
+        Computed::row("E-111/early-drop", (early / mlfrr(bench) - 1.0).abs() < SAME),
+        Computed::row("E-100/early-drop", early_livelock > livelock * (1.0 + SAME)),
+        Computed::row("E-100/early-drop-prevent", early_livelock < 5500.0),
     ])
 }
 
@@ -238,22 +238,20 @@ fn ledger(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("E-96/share-cpu", Value::Number(100.0 * explained.reception, "%")),
         Computed::row(
             "E-96/verdict-says",
-            Value::Holds(verdict.starts_with("Receive livelock: with interrupts")),
+            verdict.starts_with("Receive livelock: with interrupts"),
         ),
         Computed::row(
             "E-96/ledger-balances",
-            Value::Holds(
-                ledger.balance.latency_residual == 0.0 && ledger.balance.packets_residual == 0,
-            ),
+            ledger.balance.latency_residual == 0.0 && ledger.balance.packets_residual == 0,
         ),
         Computed::row(
             "E-104",
-            Value::Holds(backoff.is_some_and(|at| {
+            backoff.is_some_and(|at| {
                 let better = ledger.what_ifs[..at].iter().map(|w| w.change.as_str());
                 better
                     .into_iter()
                     .all(|change| change.contains("adapter instead") || change.contains("ours"))
-            })),
+            }),
         ),
     ])
 }
@@ -266,12 +264,9 @@ fn polling(bench: &Bench<'_>) -> Vec<Computed> {
     vec![
         Computed::row("E-113/lowest-q", rate(curve[0])),
         Computed::row("E-113/highest-q", rate(curve[7])),
-        Computed::row("E-101", Value::Holds(rises)),
-        Computed::row("E-113/livelock-up", Value::Holds(stable(&flat, SAME))),
-        Computed::row(
-            "E-113/better-eq",
-            Value::Holds(curve[7] > equations::polling(&bench.setup.costs, 8)),
-        ),
+        Computed::row("E-101", rises),
+        Computed::row("E-113/livelock-up", stable(&flat, SAME)),
+        Computed::row("E-113/better-eq", curve[7] > equations::polling(&bench.setup.costs, 8)),
     ]
 }
 
@@ -296,20 +291,14 @@ fn timed(bench: &Bench<'_>) -> Vec<Computed> {
     vec![
         Computed::row("E-115/1-ms", rate(one[0])),
         Computed::row("E-115/1-ms-q", rate(one[1])),
-        Computed::row(
-            "E-102/2-ms",
-            Value::Holds(two[..5].iter().enumerate().all(|at| starved(at, 2e-3))),
-        ),
+        Computed::row("E-102/2-ms", two[..5].iter().enumerate().all(|at| starved(at, 2e-3))),
         Computed::row("E-115/1-ms-quota", commands(dip(&one, 4, 8))),
         Computed::row("E-115/2-ms", commands(dip(&two, 6, 9))),
-        Computed::row("E-115/1-ms-q-8", Value::Holds(one[7] > 1274.0)),
-        Computed::row("E-115/2-ms-q", Value::Holds(two[7] > 1306.0)),
+        Computed::row("E-115/1-ms-q-8", one[7] > 1274.0),
+        Computed::row("E-115/2-ms-q", two[7] > 1306.0),
         Computed::row(
             "E-102/livelock-up",
-            Value::Holds(stable(
-                &bench.curve(&OVERLOAD, || Box::new(Timed::new(UNIT * 2, 6))),
-                SAME,
-            )),
+            stable(&bench.curve(&OVERLOAD, || Box::new(Timed::new(UNIT * 2, 6))), SAME),
         ),
     ]
 }
@@ -338,26 +327,20 @@ fn adaptive(bench: &Bench<'_>) -> Vec<Computed> {
     let timed_latency = bench.early(Timed::new(UNIT * 2, 8), 100).latency.mean();
     let cold = Bench { setup: without_cache(bench.setup), setting: bench.setting };
     vec![
-        Computed::row("E-116/stable-q", Value::Holds(quotas.iter().all(flat))),
-        Computed::row("E-116/starve-timed", Value::Holds(!starves)),
-        Computed::row("E-103", Value::Holds(explicit_latency < timed_latency)),
+        Computed::row("E-116/stable-q", quotas.iter().all(flat)),
+        Computed::row("E-116/starve-timed", !starves),
+        Computed::row("E-103", explicit_latency < timed_latency),
         Computed::row("E-117/backoff-1_5", rate(best)),
-        Computed::row(
-            "E-117/highest-ways",
-            Value::Holds(best > explicit_best.max(polled).max(timed)),
-        ),
-        Computed::row("E-117/above-1500", Value::Holds(cold.backoff(20, (3, 2), (4, 5)) < 1500.0)),
-        Computed::row(
-            "E-118/parameters",
-            Value::Holds(others.iter().all(|other| *other > best * (1.0 - SAME))),
-        ),
+        Computed::row("E-117/highest-ways", best > explicit_best.max(polled).max(timed)),
+        Computed::row("E-117/above-1500", cold.backoff(20, (3, 2), (4, 5)) < 1500.0),
+        Computed::row("E-118/parameters", others.iter().all(|other| *other > best * (1.0 - SAME))),
         Computed::row("E-118/30-ms", Value::Number(wasted, "%")),
         Computed::row(
             "E-119/interrupts",
-            Value::Holds([explicit_best, polled, timed, best].iter().all(|t| *t > 1245.0)),
+            [explicit_best, polled, timed, best].iter().all(|t| *t > 1245.0),
         ),
-        Computed::row("E-119/latency-backoff", Value::Holds(bounded(bench))),
-        Computed::row("E-119/smaller-quota", Value::Holds(jitter(bench, 2) < jitter(bench, 8))),
+        Computed::row("E-119/latency-backoff", bounded(bench)),
+        Computed::row("E-119/smaller-quota", jitter(bench, 2) < jitter(bench, 8)),
     ]
 }
 

@@ -142,6 +142,16 @@ impl From<Bytes> for Value {
         Value::Size(size)
     }
 }
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value::Plain(number)
+    }
+}
+impl From<bool> for Value {
+    fn from(holds: bool) -> Value {
+        Value::Holds(holds)
+    }
+}
 impl From<PerByte> for Value {
     fn from(cost: PerByte) -> Value {
         Value::PerByte(cost)

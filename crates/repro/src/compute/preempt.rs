@@ -8,9 +8,6 @@ use lastmeter_base::{Bytes, Draw, Duration, Rate, Stream, Time};
 use lastmeter_lan::preempt::link::{Counts, Link, Way};
 use lastmeter_ledger::plots::{Plot, Series};
 
-fn holds(holds: bool) -> Value {
-    Value::Holds(holds)
-}
 fn number(value: f64, unit: &'static str) -> Value {
     Value::Number(value, unit)
 }
@@ -132,13 +129,13 @@ fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         Computed::row(
             "A-167",
-            holds(whole && counts.units == 2 * u64::from(units) && counts.discarded == 0),
+            whole && counts.units == 2 * u64::from(units) && counts.discarded == 0,
         ),
         Computed::row(
             "A-168/forwarder",
-            holds(forwarder > counts.fragments && forwarder <= 2 * counts.fragments),
+            forwarder > counts.fragments && forwarder <= 2 * counts.fragments,
         ),
-        Computed::row("A-168/end-node", holds(counts.units < packets)),
+        Computed::row("A-168/end-node", counts.units < packets),
         Computed::row("A-168/interrupts", number(packets as f64 / counts.units as f64, "times")),
     ])
 }
@@ -156,17 +153,17 @@ fn multiplexed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Computed::row("A-170/decisions", number(share(&whole, &cells), "of one")),
         Computed::row(
             "A-170/latencies",
-            holds(enough && whole.mean() <= 1.1 * cells.mean() && whole.p99() <= 1.1 * cells.p99()),
+            enough && whole.mean() <= 1.1 * cells.mean() && whole.p99() <= 1.1 * cells.p99(),
         ),
-        Computed::row("A-170/fewer-decisions", holds(share(&whole, &packets) < 1.0)),
+        Computed::row("A-170/fewer-decisions", share(&whole, &packets) < 1.0),
         Computed::row(
             "A-170/shorter-latencies",
-            holds(whole.mean() < packets.mean() && whole.p99() < packets.p99()),
+            whole.mean() < packets.mean() && whole.p99() < packets.p99(),
         ),
-        Computed::row("A-171/cells-circuit", holds(share(&continues, &cells) < 1.0)),
+        Computed::row("A-171/cells-circuit", share(&continues, &cells) < 1.0),
         Computed::row(
             "A-171/latencies",
-            holds(continues.mean() <= 1.1 * cells.mean() && continues.p99() <= 1.1 * cells.p99()),
+            continues.mean() <= 1.1 * cells.mean() && continues.p99() <= 1.1 * cells.p99(),
         ),
     ])
 }
@@ -219,21 +216,18 @@ fn clumped(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (honest, abused) = (share(Policy::Small, file)?, share(Policy::Small, tiny)?);
     let (by_acks, equal) = (share(Policy::Acknowledgements, tiny)?, share(Policy::Equal, tiny)?);
     Ok(vec![
-        Computed::row("A-172/priority-acknowledgements", holds(fifo > 2.0)),
+        Computed::row("A-172/priority-acknowledgements", fifo > 2.0),
         Computed::row(
             "A-172/acknowledgements",
-            holds(clump(ways.whole, Policy::Acknowledgements)? < alone),
+            clump(ways.whole, Policy::Acknowledgements)? < alone,
         ),
         Computed::row(
             "A-172/acknowledgements-first",
-            holds(clump(ways.packets, Policy::Acknowledgements)? < alone && in_packets >= 1.0),
+            clump(ways.packets, Policy::Acknowledgements)? < alone && in_packets >= 1.0,
         ),
-        Computed::row("A-172/small-units", holds(clump(ways.whole, Policy::Small)? < alone)),
-        Computed::row(
-            "A-172/small-units-first",
-            holds(abused > 0.9 && (honest - 0.5).abs() < 0.05),
-        ),
-        Computed::row("A-172/acknowledgements-go", holds(by_acks < 0.6 && equal < 0.6)),
+        Computed::row("A-172/small-units", clump(ways.whole, Policy::Small)? < alone),
+        Computed::row("A-172/small-units-first", abused > 0.9 && (honest - 0.5).abs() < 0.05),
+        Computed::row("A-172/acknowledgements-go", by_acks < 0.6 && equal < 0.6),
     ])
 }
 

@@ -94,22 +94,18 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             "interrupts: nothing is forwarded from",
             packets(last_rate(range, alive)),
         ),
-        Computed::new(
-            id,
-            "every solution still forwards at 5500 packets/s",
-            Value::Holds(least > 100.0),
-        ),
+        Computed::new(id, "every solution still forwards at 5500 packets/s", least > 100.0),
         Computed::new(
             id,
             "adaptive backoff forwards at least as much as the host's solutions",
-            Value::Holds(bench.overloaded(BACKOFF) >= best),
+            bench.overloaded(BACKOFF) >= best,
         ),
         Computed::new(
             id,
             "one network floods: packets of the other get through with adaptive backoff",
-            Value::Holds(kept > 0.99 * FLOOD[1] as f64),
+            kept > 0.99 * FLOOD[1] as f64,
         ),
-        Computed::new(id, "the same with interrupts: none", Value::Holds(lost < NOTHING)),
+        Computed::new(id, "the same with interrupts: none", lost < NOTHING),
     ])
 }
 

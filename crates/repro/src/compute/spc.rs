@@ -231,10 +231,10 @@ fn ladder(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let mut computed: Vec<Computed> =
         steps.map(|(item, &rate)| Computed::new("D-108", item, kpps(rate))).collect();
     computed.extend([
-        Computed::row("D-108/starts-slope", Value::Holds(all_of_80 > 1.0 - SAME)),
+        Computed::row("D-108/starts-slope", all_of_80 > 1.0 - SAME),
         Computed::row(
             "D-108/component",
-            Value::Holds(rates.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
+            rates.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME)),
         ),
     ]);
     Ok(computed)
@@ -270,13 +270,10 @@ fn overload(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error
     let balance = &flooded.balance;
     let balances = balance.latency_residual == 0.0 && balance.packets_residual == 0;
     Ok(vec![
-        Computed::row("D-69", Value::Holds(refused)),
+        Computed::row("D-69", refused),
         Computed::row("D-110/share-highest", Value::Number(100.0 * remains, "%")),
-        Computed::row(
-            "D-110/output-port",
-            Value::Holds(output.most(small)? > highest * (1.0 + SAME)),
-        ),
-        Computed::row("D-116/ledger-balances", Value::Holds(balances)),
+        Computed::row("D-110/output-port", output.most(small)? > highest * (1.0 + SAME)),
+        Computed::row("D-116/ledger-balances", balances),
     ])
 }
 
@@ -310,16 +307,10 @@ fn by_size(bench: &Bench) -> Result<Vec<Computed>, Error> {
         Computed::row("D-09", number(crossings(card, "pci")?, "crossings")),
         Computed::row("D-70/crossings", number(crossings(card, "memory")?, "crossings")),
         Computed::row("D-70/crossings-memory", number(crossings(&plain, "memory")?, "crossings")),
-        Computed::row("D-111/slope-knee", Value::Holds(shaped)),
-        Computed::row(
-            "D-111/saturation",
-            Value::Holds(highest.windows(2).all(|pair| pair[1].1 < pair[0].1)),
-        ),
-        Computed::row("D-111/1500-bytes", Value::Holds(collapses)),
-        Computed::row(
-            "D-112",
-            Value::Holds(highest.windows(2).all(|pair| bits(&pair[1]) > bits(&pair[0]))),
-        ),
+        Computed::row("D-111/slope-knee", shaped),
+        Computed::row("D-111/saturation", highest.windows(2).all(|pair| pair[1].1 < pair[0].1)),
+        Computed::row("D-111/1500-bytes", collapses),
+        Computed::row("D-112", highest.windows(2).all(|pair| bits(&pair[1]) > bits(&pair[0]))),
         Computed::row("D-113/highest-throughput", mbit(card.most(longest)?, longest)),
         Computed::row("D-113/highest-throughput-word", mbit(plain.most(longest)?, longest)),
     ])
@@ -354,11 +345,8 @@ fn limits(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let (bus_large, memory_large) = gains(longest)?;
     let by_memory = distance(bench.second.most(bench.small)?) < distance(by_clock);
     Ok(vec![
-        Computed::row("D-116/pci-memory", Value::Holds(bus_small > SAME && memory_small > SAME)),
-        Computed::row(
-            "D-116/memory-limits",
-            Value::Holds(memory_large > SAME && memory_large > bus_large),
-        ),
-        Computed::row("D-116/processor", Value::Holds(by_memory)),
+        Computed::row("D-116/pci-memory", bus_small > SAME && memory_small > SAME),
+        Computed::row("D-116/memory-limits", memory_large > SAME && memory_large > bus_large),
+        Computed::row("D-116/processor", by_memory),
     ])
 }

@@ -48,10 +48,10 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     for (kbit, values) in rates.iter().zip(&found) {
         for (what, &value) in ["first", "half", "whole"].iter().zip(values) {
             let row = format!("A-164/{what}-{}", kbit / 1000);
-            rows.push(Computed::row(row, Value::Plain(value)));
+            rows.push(Computed::row(row, value));
         }
     }
     let later = found.windows(2).all(|pair| pair[0][2] < pair[1][2]);
-    rows.push(Computed::row("A-164/later", Value::Holds(later)));
+    rows.push(Computed::row("A-164/later", later));
     Ok(rows)
 }

@@ -131,7 +131,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let [none, closes, shift, negotiate, free, alpha] = found[..] else {
         unreachable!("a result for each case")
     };
-    let holds = |row: &str, is: bool| Computed::row(row, Value::Holds(is));
+    let holds = |row: &str, is: bool| Computed::row(row, is);
     let percent =
         |id, item: &str, value: f64| Computed::new(id, item, Value::Number(100.0 * value, "%"));
     let few = case.clients;
@@ -153,7 +153,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ] {
         // A reset may still be on its way to each client's last connection.
         let reduced = found.server <= few && found.clients > few;
-        rows.push(Computed::new("N-73", item, Value::Holds(reduced)));
+        rows.push(Computed::new("N-73", item, reduced));
     }
     for (item, found) in [("Apache's patch", closes), ("SunOS TCP's shift patch", shift)] {
         let item = format!("{item}: connections that fail");

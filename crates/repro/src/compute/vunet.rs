@@ -43,7 +43,7 @@ pub(super) fn counters(outcome: &Outcome, part: &str, counter: &str) -> Vec<u64>
 }
 
 pub(super) fn holds(row: &str, holds: bool) -> Computed {
-    Computed::row(row, Value::Holds(holds))
+    Computed::row(row, holds)
 }
 
 fn count(row: &str, number: usize, unit: &'static str) -> Computed {
@@ -270,7 +270,7 @@ fn largest_burst(setting: &Setting<'_>) -> Result<Computed, Error> {
         let lost = setting.run("burst", &[("cells", middle.into())])?.outcome.books.dropped > 0;
         if lost { with = middle } else { without = middle }
     }
-    Ok(Computed::row("A-20", Value::Plain(without as f64)))
+    Ok(Computed::row("A-20", without as f64))
 }
 
 /// tables, and what stays of a cell.

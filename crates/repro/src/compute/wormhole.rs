@@ -19,9 +19,6 @@ const METRES_PER_FOOT: f64 = 0.3048;
 fn count(value: usize, unit: &'static str) -> Value {
     Value::Number(value as f64, unit)
 }
-fn holds(holds: bool) -> Value {
-    Value::Holds(holds)
-}
 
 /// The installation, from the experiment that runs it.
 fn installation() -> Result<Topology, Error> {
@@ -149,8 +146,8 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
     let unsafe_ones = cycle(&routes(Routing::Shortest)).is_some() && circle.is_err();
     Ok(vec![
         Computed::row("N-41/flow-large", Value::Number(goodput, "Mbit/s")),
-        Computed::row("N-41/routes-up", holds(safe)),
-        Computed::row("N-41/routes-fewest", holds(unsafe_ones)),
+        Computed::row("N-41/routes-up", safe),
+        Computed::row("N-41/routes-fewest", unsafe_ones),
     ])
 }
 
@@ -187,11 +184,11 @@ fn failures(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
     });
     let safe = left.iter().all(|left| !left.deadlock);
     Ok(vec![
-        Computed::row("N-47/pairs-failure", holds(whole)),
-        Computed::row("N-47/failed-switch", holds(dual)),
-        Computed::row("N-47/routes-around", holds(safe)),
-        Computed::row("N-48/ethernet-single", holds(survived)),
-        Computed::row("N-48/noticed-within", holds(noticed && bound == by_hand)),
+        Computed::row("N-47/pairs-failure", whole),
+        Computed::row("N-47/failed-switch", dual),
+        Computed::row("N-47/routes-around", safe),
+        Computed::row("N-48/ethernet-single", survived),
+        Computed::row("N-48/noticed-within", noticed && bound == by_hand),
     ])
 }
 
@@ -223,8 +220,8 @@ fn lock_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         first.is_ok() && second.is_ok() && arrived
     };
     Ok(vec![
-        Computed::row("N-52/host-switched", holds(!arrives(None))),
-        Computed::row("N-52/throwing-away", holds(arrives(Some(timeout)))),
+        Computed::row("N-52/host-switched", !arrives(None)),
+        Computed::row("N-52/throwing-away", arrives(Some(timeout))),
     ])
 }
 
@@ -242,7 +239,7 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     Ok(vec![
         Computed::row("N-63/goodput-large", Value::Number(share(large, small), "times")),
-        Computed::row("N-63/equal-lengths", holds((share(large, large) - 1.0).abs() < 0.02)),
+        Computed::row("N-63/equal-lengths", (share(large, large) - 1.0).abs() < 0.02),
     ])
 }
 
@@ -280,10 +277,7 @@ fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         lens.push(large);
         broken &= !near(&shares(&lens)[..3]);
     }
-    Ok(vec![
-        Computed::row("N-66/packet-lengths", holds(kept)),
-        Computed::row("N-66/sender-was", holds(broken)),
-    ])
+    Ok(vec![Computed::row("N-66/packet-lengths", kept), Computed::row("N-66/sender-was", broken)])
 }
 
 /// What of a booked rate must arrive; the last packets are on their way at the end.
@@ -325,8 +319,8 @@ fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, E
         broken += usize::from(!all(paced(topology, &routes, options, &flows, greedy)));
     }
     Ok(vec![
-        Computed::row("N-77/booked-rates", holds(kept && met > 20)),
-        Computed::row("N-77/sender-keeps", holds(broken > 0)),
+        Computed::row("N-77/booked-rates", kept && met > 20),
+        Computed::row("N-77/sender-keeps", broken > 0),
     ])
 }
 
@@ -405,9 +399,9 @@ fn reserved(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         crossing |= admitted && all && cross_a_switch(&topology, &paths);
     }
     Ok(vec![
-        Computed::row("N-64/reserved-paths", holds(broken && met > 20)),
-        Computed::row("N-64/reserved-paths-meet", holds(kept && apart > 20)),
-        Computed::row("N-64/paths-cross", holds(crossing)),
+        Computed::row("N-64/reserved-paths", broken && met > 20),
+        Computed::row("N-64/reserved-paths-meet", kept && apart > 20),
+        Computed::row("N-64/paths-cross", crossing),
     ])
 }
 
@@ -472,9 +466,9 @@ fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Er
     let hops: Vec<Flow> = (0..4).map(|host| (host, host + 4, large)).collect();
     let single = saturate(&hub, &by_hub, options, &hops, length).iter().all(|came| came.kept);
     Ok(vec![
-        Computed::row("N-65/network-call", holds(kept)),
-        Computed::row("N-65/network-room", holds(networks.len() > 1 && calls.len() == 24)),
-        Computed::row("N-65/single-hops", holds(single)),
+        Computed::row("N-65/network-call", kept),
+        Computed::row("N-65/network-room", networks.len() > 1 && calls.len() == 24),
+        Computed::row("N-65/single-hops", single),
     ])
 }
 
@@ -500,8 +494,5 @@ fn copies(setting: &Setting<'_>) -> Vec<Computed> {
             meetings(&paths) == 0
         });
     }
-    vec![
-        Computed::row("N-76/multicast", holds(fewest)),
-        Computed::row("N-76/messages-meet", holds(apart)),
-    ]
+    vec![Computed::row("N-76/multicast", fewest), Computed::row("N-76/messages-meet", apart)]
 }

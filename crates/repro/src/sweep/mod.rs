@@ -133,8 +133,7 @@ impl Sweep {
         sweep.runs = entries("runs").iter().map(|entry| run(decoder, entry, file)).collect();
         sweep.rows = entries("rows").iter().filter_map(|entry| row(decoder, entry)).collect();
         let drawn = entries("plots");
-        sweep.plots =
-            drawn.iter().filter_map(|entry| plots::read(decoder, entry, drawn)).collect();
+        sweep.plots = drawn.iter().filter_map(|entry| plots::read(decoder, entry, drawn)).collect();
         sweep.seeds = root.get("seeds").and_then(|item| seeds(decoder, item));
         sweep.check(decoder, constants);
         sweep

@@ -13,7 +13,12 @@ const PLOT: &[Param] = &[
     Param::required("x", ParamKind::Text, "what goes to the right"),
     Param::required("y", ParamKind::Text, "what goes up"),
     Param::or("full", ParamKind::Flag, "false", "whether only a full run draws it"),
-    Param::optional("like", ParamKind::Text, "no other", "a figure that has what this does not say"),
+    Param::optional(
+        "like",
+        ParamKind::Text,
+        "no other",
+        "a figure that has what this does not say",
+    ),
 ];
 
 /// A figure, or one for each value of its variables.

@@ -109,11 +109,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
                     Computed::new(id, format!("{} {way} {model}", host.name), *rate)
                 }));
                 let falls = [3, 2, 1, 4, 0].windows(2).all(|w| rates[w[0]].1 > rates[w[1]].1);
-                computed.push(Computed::new(
-                    id,
-                    format!("{} {way}: ranking", host.name),
-                    Value::Holds(falls),
-                ));
+                computed.push(Computed::new(id, format!("{} {way}: ranking", host.name), falls));
             }
         }
         let vup = |host: &Host| host.rate(Model::Bus, swapped, Direction::Receive);
@@ -121,7 +117,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
         computed.push(Computed::new(
             id,
             "programmed reception is slower on the faster host",
-            Value::Holds(slower),
+            slower,
         ));
     }
     computed.extend(plug_points(&hosts));
@@ -144,11 +140,7 @@ fn plug_points(hosts: &[Host]) -> Vec<Computed> {
                 let rates = PLUG_POINTS.map(|(_, model)| host.rate(model, false, direction));
                 rates.windows(2).all(|pair| pair[0] < pair[1])
             });
-            Computed::new(
-                "A-32",
-                format!("{way}: faster the nearer it is to the processor"),
-                Value::Holds(rises),
-            )
+            Computed::new("A-32", format!("{way}: faster the nearer it is to the processor"), rises)
         })
         .into()
 }

@@ -180,7 +180,7 @@ fn row(row: &str, value: Value) -> Computed {
 }
 
 fn holds(row: &str, holds: bool) -> Computed {
-    Computed::row(row, Value::Holds(holds))
+    Computed::row(row, holds)
 }
 
 /// Whether two costs are the same but for the digits with which they are written.

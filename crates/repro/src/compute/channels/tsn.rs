@@ -16,5 +16,5 @@ pub(in super::super) fn rows(_: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         deadline: Duration::from_ms(20),
     };
     let frames = film.tspec().frames_max as f64;
-    Ok(vec![Computed::row("E-22/tspec", Value::Plain(frames))])
+    Ok(vec![Computed::row("E-22/tspec", frames)])
 }
