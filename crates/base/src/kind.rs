@@ -253,27 +253,22 @@ impl ParamKind {
 }
 
 impl Param {
-    /// A required parameter.
-    pub const fn required(name: &'static str, kind: ParamKind, what: &'static str) -> Param {
-        Param { name, kind, default: Fallback::Required, what }
+    /// A required parameter; [`Param::is`] says of each what it means.
+    pub const fn required(name: &'static str, kind: ParamKind) -> Param {
+        Param { name, kind, default: Fallback::Required, what: "" }
     }
     /// A parameter with the default `written`.
-    pub const fn or(
-        name: &'static str,
-        kind: ParamKind,
-        written: &'static str,
-        what: &'static str,
-    ) -> Param {
-        Param { name, kind, default: Fallback::Written(written), what }
+    pub const fn or(name: &'static str, kind: ParamKind, written: &'static str) -> Param {
+        Param { name, kind, default: Fallback::Written(written), what: "" }
     }
     /// An optional parameter; `absent` says what leaving it out means.
-    pub const fn optional(
-        name: &'static str,
-        kind: ParamKind,
-        absent: &'static str,
-        what: &'static str,
-    ) -> Param {
-        Param { name, kind, default: Fallback::Absent(absent), what }
+    pub const fn optional(name: &'static str, kind: ParamKind, absent: &'static str) -> Param {
+        Param { name, kind, default: Fallback::Absent(absent), what: "" }
+    }
+    /// The parameter with what it means.
+    #[must_use]
+    pub const fn is(self, what: &'static str) -> Param {
+        Param { what, ..self }
     }
 }
 

@@ -34,13 +34,9 @@ pub const PAGE: &Page = &Page {
             neighbour <--packets-- [ put together ] <--cells-- neighbour\n\
             drops: `incomplete`, `too long`",
     params: &[
-        Param::required("cells", ParamKind::Node, "the neighbour on whose side there are cells"),
-        Param::or(
-            "encapsulation",
-            ParamKind::Size { min: 0, max: 64 },
-            "8 B",
-            "what stands before each packet: LLC and SNAP",
-        ),
+        Param::required("cells", ParamKind::Node).is("the neighbour on whose side there are cells"),
+        Param::or("encapsulation", ParamKind::Size { min: 0, max: 64 }, "8 B")
+            .is("what stands before each packet: LLC and SNAP"),
     ],
     source: "ITU-T I.363.5, §9.2; RFC 2684",
     deviations: &[

@@ -12,7 +12,9 @@
 use crate::impair::RateTable;
 use crate::queue::{self, Queue};
 use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here, one_way};
+use lastmeter_base::{
+    Bytes, Cost, Draw, Duration, Packet, Rate, StageId, Stream, Time, here, one_way,
+};
 use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
 use lastmeter_engine::{
     Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
@@ -26,13 +28,10 @@ pub const PAGE: &Page = &Page {
     what: "A queue with one server, which sends on what it has served.",
     ports: "any in --> [ queue ] --> (service) --> link that the destination asks for",
     params: &[
-        Param::required("service", ParamKind::Draw, "how long each packet keeps the server busy"),
-        Param::or(
-            "queue",
-            ParamKind::Nested(Family::Queue),
-            "{ drop-tail = {} }",
-            "where packets wait for it",
-        ),
+        Param::required("service", ParamKind::Draw)
+            .is("how long each packet keeps the server busy"),
+        Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
+            .is("where packets wait for it"),
     ],
     source: "Kleinrock, Queueing Systems, Volume 1, 1975: with Poisson traffic and exponential \
              service it is M/M/1",

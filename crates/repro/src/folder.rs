@@ -77,16 +77,16 @@ pub(super) struct Experiment {
 
 /// The keys of `repro.toml` besides its tables.
 const HEADER: &[Param] = &[
-    Param::required("title", ParamKind::Text, "what it is called"),
-    Param::required("question", ParamKind::Text, "what it is meant to answer"),
-    Param::required("system", ParamKind::Text, "the letter that its ids begin with"),
-    Param::optional("compute", ParamKind::Text, "only `[rows]`", "the function for other rows"),
-    Param::optional("profile", ParamKind::Text, "no profile", "whose constants it has as well"),
+    Param::required("title", ParamKind::Text).is("what it is called"),
+    Param::required("question", ParamKind::Text).is("what it is meant to answer"),
+    Param::required("system", ParamKind::Text).is("the letter that its ids begin with"),
+    Param::optional("compute", ParamKind::Text, "only `[rows]`").is("the function for other rows"),
+    Param::optional("profile", ParamKind::Text, "no profile").is("whose constants it has as well"),
 ];
 /// The keys of a contradiction besides its rows.
 const CONTRADICTION: &[Param] = &[
-    Param::required("document", ParamKind::Text, "what the document says, and where"),
-    Param::required("arithmetic", ParamKind::Text, "what follows from its own numbers"),
+    Param::required("document", ParamKind::Text).is("what the document says, and where"),
+    Param::required("arithmetic", ParamKind::Text).is("what follows from its own numbers"),
 ];
 
 /// A place where the document disagrees with itself.

@@ -56,17 +56,13 @@ fn the_first_window_is_paced() {
         &open(
             "
         write 8000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
+        > 1:2001 ack 1 each 1000
         @ next 107              # 16,000 bits at 2.286 Mbit/s.
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
+        > 2001:4001 ack 1 each 1000
         @ next 114
-        > 4001:5001 ack 1
-        > 5001:6001 ack 1
+        > 4001:6001 ack 1 each 1000
         @ next 121
-        > 6001:7001 ack 1
-        > 7001:8001 ack 1
+        > 6001:8001 ack 1 each 1000
         @ 200
         window 10000
         < ack 2001
@@ -87,20 +83,15 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
     let config = Config { control: Kind::Bbr, nagle: false, ..plain() };
     let begins = "
         write 10000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
+        > 1:2001 ack 1 each 1000
         @ next 107
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
+        > 2001:4001 ack 1 each 1000
         @ next 114
-        > 4001:5001 ack 1
-        > 5001:6001 ack 1
+        > 4001:6001 ack 1 each 1000
         @ next 121
-        > 6001:7001 ack 1
-        > 7001:8001 ack 1
+        > 6001:8001 ack 1 each 1000
         @ next 128
-        > 8001:9001 ack 1
-        > 9001:10001 ack 1
+        > 8001:10001 ack 1 each 1000
         write 10000
         @ 200
     ";
@@ -148,8 +139,7 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
         @ 320
         < ack 12001
         window 19000
-        > 14001:15001 ack 1
-        > 15001:16001 ack 1
+        > 14001:16001 ack 1 each 1000
     ";
     play(config.clone(), &open(&format!("{begins}{without}{ends}")));
     let opens = "
@@ -165,13 +155,9 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
 /// §4.2.3: a timeout leaves one segment, and recovery gives the window back.
 #[test]
 fn a_timeout_leaves_a_window_of_one_until_it_is_repaired() {
-    play(
-        Config { control: Kind::Bbr, ..plain() },
-        &open(
-            "
+    let script = "
         write 2000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
+        > 1:2001 ack 1 each 1000
         @ next 400              # 100 ms, and 100 ms and four times half of that.
         window 1000
         > 1:1001 ack 1
@@ -182,9 +168,8 @@ fn a_timeout_leaves_a_window_of_one_until_it_is_repaired() {
         @ 600
         < ack 2001
         window 11000            # What it was, and what has arrived.
-    ",
-        ),
-    );
+    ";
+    play(Config { control: Kind::Bbr, ..plain() }, &open(script));
 }
 
 /// §4.2.1: 2/ln 2 is the gain that doubles the delivery rate in each round of STARTUP. The first

@@ -7,10 +7,7 @@ use lastmeter_transport::tcp::{Config, Lingering};
 
 #[test]
 fn opens_and_closes_first_and_lingers_for_twice_the_life_of_a_segment() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         state ESTABLISHED
         close
         > FIN 1:1 ack 1
@@ -28,16 +25,13 @@ fn opens_and_closes_first_and_lingers_for_twice_the_life_of_a_segment() {
         @ 61000
         state CLOSED
         ended Done
-    ",
-        ),
-    );
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn closes_last() {
-    play(
-        plain(),
-        "
+    let script = "
         listen
         < SYN mss 1000
         > SYN ack 1
@@ -54,15 +48,13 @@ fn closes_last() {
         < ack 502
         state CLOSED
         ended Done
-    ",
-    );
+    ";
+    play(plain(), script);
 }
 
 #[test]
 fn both_open_at_once() {
-    play(
-        plain(),
-        "
+    let script = "
         connect
         > SYN
         < SYN mss 1000
@@ -70,16 +62,13 @@ fn both_open_at_once() {
         state SYN_RECEIVED
         < ack 1
         state ESTABLISHED
-    ",
-    );
+    ";
+    play(plain(), script);
 }
 
 #[test]
 fn both_close_at_once() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         close
         > FIN 1:1 ack 1
         < FIN 1:1 ack 1
@@ -87,16 +76,13 @@ fn both_close_at_once() {
         state CLOSING
         < ack 2
         state TIME_WAIT
-    ",
-        ),
-    );
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn a_syn_is_sent_again_and_at_last_given_up() {
-    play(
-        Config { retries_opening: 2, ..plain() },
-        "
+    let script = "
         connect
         > SYN
         @ 1000
@@ -106,30 +92,25 @@ fn a_syn_is_sent_again_and_at_last_given_up() {
         @ 7000
         state CLOSED
         ended TimedOut
-    ",
-    );
+    ";
+    play(Config { retries_opening: 2, ..plain() }, script);
 }
 
 #[test]
 fn a_refused_connection_is_closed() {
-    play(
-        plain(),
-        "
+    let script = "
         connect
         > SYN
         < RST ack 1
         state CLOSED
         ended Refused
-    ",
-    );
+    ";
+    play(plain(), script);
 }
 
 #[test]
 fn a_reset_counts_with_the_exact_number_only() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         < RST 5000:5000         # In the window: asked about (RFC 5961 3.2).
         > ack 1
         state ESTABLISHED
@@ -137,58 +118,44 @@ fn a_reset_counts_with_the_exact_number_only() {
         < RST 1:1
         state CLOSED
         ended Reset
-    ",
-        ),
-    );
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn what_belongs_to_no_connection_is_reset() {
-    play(
-        plain(),
-        "
+    let script = "
         listen
         < 1:1 ack 77
         > RST 77:77
         state LISTEN
-    ",
-    );
+    ";
+    play(plain(), script);
 }
 
 #[test]
 fn a_syn_within_a_connection_is_asked_about() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         < SYN 500:500
         > ack 1
         state ESTABLISHED
-    ",
-        ),
-    );
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn what_acknowledges_more_than_was_sent_is_told_the_truth() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         < ack 5000
         > ack 1
         state ESTABLISHED
-    ",
-        ),
-    );
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn every_second_segment_is_acknowledged_or_one_after_a_while() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         < 1:1001 ack 1
         < 1001:2001 ack 1
         > ack 2001
@@ -196,17 +163,14 @@ fn every_second_segment_is_acknowledged_or_one_after_a_while() {
         @ 139
         @ 140
         > ack 3001
-    ",
-        ),
-    );
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn out_of_order_data_is_told_at_once_with_the_latest_block_first() {
     let config = Config { sack: true, ..plain() };
-    play(
-        config,
-        "
+    let script = "
         listen
         < SYN mss 1000 sackok
         > SYN ack 1
@@ -223,8 +187,8 @@ fn out_of_order_data_is_told_at_once_with_the_latest_block_first() {
         > ack 4001 sack 5001:6001
         < 4001:5001 ack 1
         > ack 6001
-    ",
-    );
+    ";
+    play(config, script);
 }
 
 #[test]
@@ -248,10 +212,7 @@ fn repeated_data_is_acknowledged_again_and_not_taken_twice() {
 #[test]
 fn the_window_closes_and_its_opening_is_told_when_it_is_worth_it() {
     let config = Config { receive_buffer: Bytes(2500), ..plain() };
-    play(
-        config,
-        &open(
-            "
+    let script = "
         < 1:1001 ack 1
         < 1001:2001 ack 1
         > ack 2001 win 500
@@ -263,17 +224,13 @@ fn the_window_closes_and_its_opening_is_told_when_it_is_worth_it() {
         read 400                # Not worth a segment.
         read 600
         > ack 2501 win 1000
-    ",
-        ),
-    );
+    ";
+    play(config, &open(script));
 }
 
 #[test]
 fn a_closed_window_is_probed_at_growing_intervals() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         < ack 1 win 0
         write 2000
         @ 400                   # RTO: 100 + 4 * 50 ms.
@@ -282,19 +239,14 @@ fn a_closed_window_is_probed_at_growing_intervals() {
         @ 1000
         > 0:0 ack 1
         < ack 1 win 5000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
-    ",
-        ),
-    );
+        > 1:2001 ack 1 each 1000
+    ";
+    play(plain(), &open(script));
 }
 
 #[test]
 fn a_dead_peer_with_a_closed_window_ends_the_connection() {
-    play(
-        Config { retries: 2, ..plain() },
-        &open(
-            "
+    let script = "
         < ack 1 win 0
         write 2000
         @ 400
@@ -304,43 +256,32 @@ fn a_dead_peer_with_a_closed_window_ends_the_connection() {
         @ 2200
         state CLOSED
         ended TimedOut
-    ",
-        ),
-    );
+    ";
+    play(Config { retries: 2, ..plain() }, &open(script));
 }
 
 #[test]
 fn a_small_segment_waits_for_the_one_before_it_unless_told_otherwise() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         write 1300
         > 1:1001 ack 1          # 300 bytes wait (Nagle).
         @ 200
         < ack 1001
         > 1001:1301 ack 1
-    ",
-        ),
-    );
-    play(
-        Config { nagle: false, ..plain() },
-        &open(
-            "
+    ";
+    play(plain(), &open(script));
+    let script = "
         write 1300
         > 1:1001 ack 1
         > 1001:1301 ack 1
-    ",
-        ),
-    );
+    ";
+    play(Config { nagle: false, ..plain() }, &open(script));
 }
 
 #[test]
 fn marks_are_echoed_until_the_window_has_been_reduced() {
     let config = Config { ecn: true, initial_window: 4, ..plain() };
-    play(
-        config.clone(),
-        "
+    let script = "
         connect
         > SYN ECE CWR
         @ 100
@@ -358,11 +299,9 @@ fn marks_are_echoed_until_the_window_has_been_reduced() {
         window 2000
         > CWR 4001:5001 ack 1 ect
         > 5001:6001 ack 1 ect
-    ",
-    );
-    play(
-        config,
-        "
+    ";
+    play(config.clone(), script);
+    let script = "
         listen
         < SYN ECE CWR mss 1000
         > SYN ECE ack 1
@@ -373,16 +312,14 @@ fn marks_are_echoed_until_the_window_has_been_reduced() {
         < CWR 2001:3001 ack 1
         < 3001:4001 ack 1
         > ack 4001
-    ",
-    );
+    ";
+    play(config, script);
 }
 
 #[test]
 fn dctcp_echoes_each_mark_exactly() {
     let config = Config { ecn: true, control: Kind::Dctcp, ..plain() };
-    play(
-        config,
-        "
+    let script = "
         listen
         < SYN ECE CWR mss 1000
         > SYN ECE ack 1
@@ -395,16 +332,14 @@ fn dctcp_echoes_each_mark_exactly() {
         < 3001:4001 ack 1 ce
         < 4001:5001 ack 1
         > ECE ack 4001
-    ",
-    );
+    ";
+    play(config, script);
 }
 
 #[test]
 fn old_timestamps_are_refused() {
     let config = Config { timestamps: true, ..plain() };
-    play(
-        config,
-        "
+    let script = "
         connect
         > SYN
         @ 100
@@ -417,18 +352,15 @@ fn old_timestamps_are_refused() {
         < 1001:2001 ack 1
         < 2001:3001 ack 1
         > ack 3001
-    ",
-    );
+    ";
+    play(config, script);
 }
 
 /// N-74: the client resets the server and lingers in its place.
 #[test]
 fn the_shift_takes_time_wait_over_from_the_server() {
     let config = Config { lingering: Lingering::Shift, ..plain() };
-    play(
-        config,
-        &open(
-            "
+    let script = "
         < FIN 1:1 ack 1
         > ack 2
         close
@@ -436,12 +368,9 @@ fn the_shift_takes_time_wait_over_from_the_server() {
         < ack 2
         > RST 2:2 ack 2
         state TIME_WAIT
-    ",
-        ),
-    );
-    play(
-        plain(),
-        "
+    ";
+    play(config, &open(script));
+    let script = "
         listen
         < SYN mss 1000
         > SYN ack 1
@@ -455,17 +384,15 @@ fn the_shift_takes_time_wait_over_from_the_server() {
         < RST 2:2
         state CLOSED
         ended Done
-    ",
-    );
+    ";
+    play(plain(), script);
 }
 
 /// N-74: agreed in the handshake, the server is free although it closed first.
 #[test]
 fn the_negotiation_leaves_time_wait_with_the_client() {
     let config = Config { lingering: Lingering::Negotiate, ..plain() };
-    play(
-        config.clone(),
-        "
+    let script = "
         listen
         < SYN mss 1000 lingers
         > SYN ack 1
@@ -477,11 +404,9 @@ fn the_negotiation_leaves_time_wait_with_the_client() {
         > ack 2
         state CLOSED
         ended Done
-    ",
-    );
-    play(
-        config,
-        "
+    ";
+    play(config.clone(), script);
+    let script = "
         connect
         > SYN
         < SYN ack 1 mss 1000 lingers
@@ -492,16 +417,14 @@ fn the_negotiation_leaves_time_wait_with_the_client() {
         > FIN 1:1 ack 2
         < ack 2
         state TIME_WAIT
-    ",
-    );
+    ";
+    play(config, script);
 }
 
 /// RFC 5681 §3.1 and RFC 6298 §5.7.
 #[test]
 fn after_a_syn_that_was_lost_the_window_is_one_and_the_timer_three_seconds() {
-    play(
-        Config { initial_window: 10, ..plain() },
-        "
+    let script = "
         connect
         > SYN
         @ 1000
@@ -514,15 +437,13 @@ fn after_a_syn_that_was_lost_the_window_is_one_and_the_timer_three_seconds() {
         > 1:1001 ack 1
         @ 4100
         > 1:1001 ack 1
-    ",
-    );
+    ";
+    play(Config { initial_window: 10, ..plain() }, script);
 }
 
 #[test]
 fn the_first_segment_may_be_acknowledged_at_once() {
-    play(
-        Config { acknowledge_first: true, acknowledge_every: 2, ..plain() },
-        "
+    let script = "
         listen
         < SYN mss 1000
         > SYN ack 1
@@ -532,6 +453,6 @@ fn the_first_segment_may_be_acknowledged_at_once() {
         < 1001:2001 ack 1
         < 2001:3001 ack 1
         > ack 3001
-    ",
-    );
+    ";
+    play(Config { acknowledge_first: true, acknowledge_every: 2, ..plain() }, script);
 }

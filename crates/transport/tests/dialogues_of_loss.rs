@@ -5,37 +5,25 @@ use lastmeter_transport::tcp::{Config, Recovery};
 
 #[test]
 fn slow_start_adds_a_segment_for_each_acknowledged() {
-    play(
-        Config { initial_window: 2, ..plain() },
-        &open(
-            "
+    let script = "
         write 9000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
+        > 1:2001 ack 1 each 1000
         @ 200
         < ack 1001
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
+        > 2001:4001 ack 1 each 1000
         window 3000
         < ack 2001
-        > 4001:5001 ack 1
-        > 5001:6001 ack 1
+        > 4001:6001 ack 1 each 1000
         window 4000
-    ",
-        ),
-    );
+    ";
+    play(Config { initial_window: 2, ..plain() }, &open(script));
 }
 
 #[test]
 fn the_timer_doubles_and_the_window_begins_with_one() {
-    play(
-        plain(),
-        &open(
-            "
+    let script = "
         write 3000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
+        > 1:3001 ack 1 each 1000
         @ 400
         > 1:1001 ack 1
         window 1000
@@ -43,20 +31,14 @@ fn the_timer_doubles_and_the_window_begins_with_one() {
         > 1:1001 ack 1
         @ 1100
         < ack 1001
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
-    ",
-        ),
-    );
+        > 1001:3001 ack 1 each 1000
+    ";
+    play(plain(), &open(script));
 }
 
 const FIVE: &str = "
         write 9000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
-        > 4001:5001 ack 1
+        > 1:5001 ack 1 each 1000
         @ 200
 ";
 
@@ -116,8 +98,7 @@ fn reno_leaves_recovery_with_the_first_new_acknowledgement_and_waits_for_the_tim
 fn a_careful_reno_takes_duplicates_of_what_the_timer_sent_again_for_no_loss() {
     let again = "
         > 5001:6001 ack 1
-        > 7001:8001 ack 1
-        > 8001:9001 ack 1
+        > 7001:9001 ack 1 each 1000
     ";
     for (careful, then) in [(false, again), (true, "")] {
         play(
@@ -129,12 +110,10 @@ fn a_careful_reno_takes_duplicates_of_what_the_timer_sent_again_for_no_loss() {
         window 1000
         @ 500
         < ack 1001
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
+        > 1001:3001 ack 1 each 1000
         @ 600
         < ack 5001
-        > 5001:6001 ack 1
-        > 6001:7001 ack 1
+        > 5001:7001 ack 1 each 1000
         < ack 5001
         < ack 5001
         < ack 5001
@@ -158,8 +137,7 @@ fn tahoe_starts_again_with_a_window_of_one() {
         window 1000
         @ 300
         < ack 2001
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
+        > 2001:4001 ack 1 each 1000
     "
         )),
     );
@@ -168,23 +146,14 @@ fn tahoe_starts_again_with_a_window_of_one() {
 #[test]
 fn sack_repairs_what_is_missing_and_nothing_else() {
     let config = Config { sack: true, initial_window: 8, ..plain() };
-    play(
-        config,
-        "
+    let script = "
         connect
         > SYN
         @ 100
         < SYN ack 1 mss 1000 sackok
         > ack 1
         write 20000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
-        > 4001:5001 ack 1
-        > 5001:6001 ack 1
-        > 6001:7001 ack 1
-        > 7001:8001 ack 1
+        > 1:8001 ack 1 each 1000
         @ 200
         < ack 1 sack 1001:2001
         < ack 1 sack 1001:2001 3001:4001
@@ -200,32 +169,22 @@ fn sack_repairs_what_is_missing_and_nothing_else() {
         > 9001:10001 ack 1
         < ack 8001
         window 4000
-        > 10001:11001 ack 1
-        > 11001:12001 ack 1
-    ",
-    );
+        > 10001:12001 ack 1 each 1000
+    ";
+    play(config, script);
 }
 
 #[test]
 fn with_nothing_new_only_what_is_below_a_block_goes_again_in_doubt() {
     let config = Config { sack: true, initial_window: 8, ..plain() };
-    play(
-        config,
-        "
+    let script = "
         connect
         > SYN
         @ 100
         < SYN ack 1 mss 1000 sackok
         > ack 1
         write 8000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
-        > 3001:4001 ack 1
-        > 4001:5001 ack 1
-        > 5001:6001 ack 1
-        > 6001:7001 ack 1
-        > 7001:8001 ack 1
+        > 1:8001 ack 1 each 1000
         @ 200
         < ack 1 sack 1001:2001
         < ack 1 sack 1001:2001 3001:4001
@@ -242,8 +201,8 @@ fn with_nothing_new_only_what_is_below_a_block_goes_again_in_doubt() {
         window 4000             # There is room, but 7001:8001 may be on the way: (1.b).
         @ next 650              # Each part has restarted the timer (RFC 6298 §5.3).
         > 4001:5001 ack 1
-    ",
-    );
+    ";
+    play(config, script);
 }
 
 #[test]
@@ -290,20 +249,12 @@ fn with_hoe_two_duplicates_send_one_new_segment() {
 #[test]
 fn with_hoe_no_acknowledgement_sends_more_than_a_burst() {
     // A-166
-    play(
-        Config { burst_max: Some(3), initial_window: 8, ..plain() },
-        &open(
-            "
+    let script = "
         write 30000
-        > 1:1001 ack 1
-        > 1001:2001 ack 1
-        > 2001:3001 ack 1
+        > 1:3001 ack 1 each 1000
         @ 200
         < ack 3001              # The window would let seven go.
-        > 3001:4001 ack 1
-        > 4001:5001 ack 1
-        > 5001:6001 ack 1
-    ",
-        ),
-    );
+        > 3001:6001 ack 1 each 1000
+    ";
+    play(Config { burst_max: Some(3), initial_window: 8, ..plain() }, &open(script));
 }

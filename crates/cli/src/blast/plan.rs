@@ -60,36 +60,32 @@ use std::io::Read;
 const SEED_MAX: u64 = 1 << 53;
 
 const PLAN: &[Param] = &[
-    Param::or("seed", ParamKind::Integer { min: 0, max: SEED_MAX }, "1", "of random streams"),
-    Param::or("drain", ParamKind::Time, "500 ms", "how long sinks wait for packets in flight"),
+    Param::or("seed", ParamKind::Integer { min: 0, max: SEED_MAX }, "1").is("of random streams"),
+    Param::or("drain", ParamKind::Time, "500 ms").is("how long sinks wait for packets in flight"),
 ];
 
 const HOST: &[Param] = &[
-    Param::required("name", ParamKind::Text, "its name in flows"),
-    Param::required("at", ParamKind::Text, "its agent's address and port, or \"here\""),
-    Param::optional("data", ParamKind::Text, "where its agent is", "where its packets go"),
-    Param::optional("token-file", ParamKind::Text, "none", "the file with its agent's token"),
+    Param::required("name", ParamKind::Text).is("its name in flows"),
+    Param::required("at", ParamKind::Text).is("its agent's address and port, or \"here\""),
+    Param::optional("data", ParamKind::Text, "where its agent is").is("where its packets go"),
+    Param::optional("token-file", ParamKind::Text, "none").is("the file with its agent's token"),
 ];
 
 const FLOW: &[Param] = &[
-    Param::required("name", ParamKind::Text, "its name"),
-    Param::required("from", ParamKind::Text, "the host that sends"),
-    Param::required("to", ParamKind::Text, "the host that receives"),
-    Param::optional("rate", ParamKind::Rate, "another pace", "bits of packets per second"),
-    Param::or("fastest", ParamKind::Flag, "false", "as fast as the host can"),
-    Param::or(
-        "pattern",
-        ParamKind::Choice(&["periodic", "poisson", "on-off"]),
-        "periodic",
-        "when packets leave",
-    ),
-    Param::optional("on", ParamKind::Time, "no bursts", "how long a burst lasts"),
-    Param::optional("off", ParamKind::Time, "no bursts", "length of the silence after it"),
-    Param::optional("duration", ParamKind::Time, "until `count`", "how long it sends"),
-    Param::optional("count", ParamKind::COUNT, "until `duration`", "packets at most"),
-    Param::or("start", ParamKind::Time, "0 s", "after the run's start"),
-    Param::or("format", ParamKind::Choice(&["udp", "aal5"]), "udp", "format of its packets"),
-    Param::or("offload", ParamKind::Flag, "true", "send packets in batches (UDP GSO)"),
+    Param::required("name", ParamKind::Text).is("its name"),
+    Param::required("from", ParamKind::Text).is("the host that sends"),
+    Param::required("to", ParamKind::Text).is("the host that receives"),
+    Param::optional("rate", ParamKind::Rate, "another pace").is("bits of packets per second"),
+    Param::or("fastest", ParamKind::Flag, "false").is("as fast as the host can"),
+    Param::or("pattern", ParamKind::Choice(&["periodic", "poisson", "on-off"]), "periodic")
+        .is("when packets leave"),
+    Param::optional("on", ParamKind::Time, "no bursts").is("how long a burst lasts"),
+    Param::optional("off", ParamKind::Time, "no bursts").is("length of the silence after it"),
+    Param::optional("duration", ParamKind::Time, "until `count`").is("how long it sends"),
+    Param::optional("count", ParamKind::COUNT, "until `duration`").is("packets at most"),
+    Param::or("start", ParamKind::Time, "0 s").is("after the run's start"),
+    Param::or("format", ParamKind::Choice(&["udp", "aal5"]), "udp").is("format of its packets"),
+    Param::or("offload", ParamKind::Flag, "true").is("send packets in batches (UDP GSO)"),
 ];
 
 /// Reads a plan; `file` is what messages call it. Tokens are read through `library`.

@@ -29,43 +29,19 @@ pub const PAGE: &Page = &Page {
     ports: "any in --> [ driver ] --> (interface, transfer, network) --> link that the destination \
             asks for",
     params: &[
-        Param::required("device", ParamKind::Profile("devices"), "its description"),
-        Param::optional(
-            "depth",
-            ParamKind::Integer { min: 1, max: 65_536 },
-            "as described",
-            "messages on their way at once",
-        ),
-        Param::optional(
-            "banks",
-            ParamKind::Integer { min: 1, max: 16 },
-            "as described",
-            "banks of memory with a bus of their own",
-        ),
-        Param::or(
-            "simple-interface",
-            ParamKind::Flag,
-            "false",
-            "whether a message takes one command and one response",
-        ),
-        Param::or(
-            "host",
-            ParamKind::Choice(&["constant", "exponential"]),
-            "constant",
-            "how the host's part of a message varies about its mean",
-        ),
-        Param::or(
-            "processors",
-            ParamKind::Integer { min: 1, max: 1_000_000 },
-            "1",
-            "how many times as fast all processors are",
-        ),
-        Param::or(
-            "queue",
-            ParamKind::Nested(Family::Queue),
-            "{ drop-tail = {} }",
-            "where the driver keeps packets",
-        ),
+        Param::required("device", ParamKind::Profile("devices")).is("its description"),
+        Param::optional("depth", ParamKind::Integer { min: 1, max: 65_536 }, "as described")
+            .is("messages on their way at once"),
+        Param::optional("banks", ParamKind::Integer { min: 1, max: 16 }, "as described")
+            .is("banks of memory with a bus of their own"),
+        Param::or("simple-interface", ParamKind::Flag, "false")
+            .is("whether a message takes one command and one response"),
+        Param::or("host", ParamKind::Choice(&["constant", "exponential"]), "constant")
+            .is("how the host's part of a message varies about its mean"),
+        Param::or("processors", ParamKind::Integer { min: 1, max: 1_000_000 }, "1")
+            .is("how many times as fast all processors are"),
+        Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
+            .is("where the driver keeps packets"),
     ],
     source: "Indiresan 1997, sections 4.2, 4.3 and 5.2, and the description's own",
     deviations: &["What comes back does not pass it: `reception` of a host is for that."],

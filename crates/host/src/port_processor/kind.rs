@@ -17,27 +17,18 @@ fabric --> [FIFO] -> memory -> swap,         software -> memory -> line
 with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> processor, no lookup
 drops: `no buffer`, `overrun`, `line full`, `lookup full`",
     params: &[
-        Param::required("profile", ParamKind::Profile("ports"), "the card that it is"),
-        Param::or("line", ParamKind::Rate, "1.2 Gbit/s", "at which its card takes cells of 53 B"),
-        Param::or("lookup", ParamKind::Flag, "true", "whether the input side looks next hops up"),
-        Param::or(
-            "queueing",
-            ParamKind::Flag,
-            "true",
-            "whether its processor works for distributed queueing in each period",
-        ),
-        Param::or(
-            "word-swap",
-            ParamKind::Flag,
-            "true",
+        Param::required("profile", ParamKind::Profile("ports")).is("the card that it is"),
+        Param::or("line", ParamKind::Rate, "1.2 Gbit/s")
+            .is("at which its card takes cells of 53 B"),
+        Param::or("lookup", ParamKind::Flag, "true")
+            .is("whether the input side looks next hops up"),
+        Param::or("queueing", ParamKind::Flag, "true")
+            .is("whether its processor works for distributed queueing in each period"),
+        Param::or("word-swap", ParamKind::Flag, "true").is(
             "whether words of packets are swapped, which a fault of the first card makes necessary",
         ),
-        Param::or(
-            "fpx",
-            ParamKind::Integer { min: 0, max: 8 },
-            "0",
-            "lookup engines of an FPX in front of the processor; 0: there is none",
-        ),
+        Param::or("fpx", ParamKind::Integer { min: 0, max: 8 }, "0")
+            .is("lookup engines of an FPX in front of the processor; 0: there is none"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, \
              §6",

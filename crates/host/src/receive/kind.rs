@@ -38,7 +38,7 @@ macro_rules! costs {
         /// `C_ri` in halves, and a tenth of it to find the socket.
         pub const DEFAULT: Costs = Costs { $($field: Duration::from_us($us)),* };
         const COSTS: &[Param] = &[$(
-            Param::optional($name, TIME, concat!($us, " us; ", $profile), $what)
+            Param::optional($name, TIME, concat!($us, " us; ", $profile)).is($what)
         ),*];
     };
 }
@@ -76,46 +76,32 @@ macro_rules! params {
             Param::optional(
                 "slice",
                 TIME,
-                "each thread runs until it has nothing to do",
-                "threads take turns by time, each for at least so long",
-            ),
+                "each thread runs until it has nothing to do").is("threads take turns by time, each for at least so long"),
             Param::optional(
                 "commands",
                 ParamKind::Choice(&["two", "one"]),
-                "two; with a profile, what it says, or else one",
-                "two: the host gives each packet its buffer; one: a ring of descriptors",
-            ),
+                "two; with a profile, what it says, or else one").is("two: the host gives each packet its buffer; one: a ring of descriptors"),
             Param::optional(
                 "adapter-buffers",
                 PACKETS,
-                "what its profile says, or else 128",
-                "packets that adapter or ring holds",
-            ),
-            Param::or("announced", PACKETS, "16", "packets announced to the host at once"),
+                "what its profile says, or else 128").is("packets that adapter or ring holds"),
+            Param::or("announced", PACKETS, "16").is("packets announced to the host at once"),
             Param::optional(
                 "buffers",
                 PACKETS,
-                "what its profile says, or else 128",
-                "receive buffers on the host",
-            ),
+                "what its profile says, or else 128").is("receive buffers on the host"),
             Param::optional(
                 "transfer",
                 TIME,
-                "26 us; with a profile, 0 s besides its stages",
-                "from acceptance into the host's memory",
-            ),
+                "26 us; with a profile, 0 s besides its stages").is("from acceptance into the host's memory"),
             Param::or(
                 "early-drop",
                 ParamKind::Flag,
-                "true",
-                "whether a packet without a buffer is refused before the protocol's work",
-            ),
+                "true").is("whether a packet without a buffer is refused before the protocol's work"),
             Param::or(
                 "drop-in-adapter",
                 ParamKind::Flag,
-                "false",
-                "whether the adapter refuses it, at no cost to the host",
-            ),
+                "false").is("whether the adapter refuses it, at no cost to the host"),
             $($own),*
         ]
     };
@@ -153,10 +139,11 @@ macro_rules! page {
     };
 }
 
-const QUOTA_8: Param = Param::or("quota", PACKETS, "8", "commands handled in a row, at most");
-const QUOTA_60: Param = Param::or("quota", PACKETS, "60", "commands handled an interrupt, at most");
-const MIN: Param = Param::or("min", TIME, "1 ms", "the shortest period between interrupts");
-const MAX: Param = Param::or("max", TIME, "20 ms", "the longest period between interrupts");
+const QUOTA_8: Param = Param::or("quota", PACKETS, "8").is("commands handled in a row, at most");
+const QUOTA_60: Param =
+    Param::or("quota", PACKETS, "60").is("commands handled an interrupt, at most");
+const MIN: Param = Param::or("min", TIME, "1 ms").is("the shortest period between interrupts");
+const MAX: Param = Param::or("max", TIME, "20 ms").is("the longest period between interrupts");
 
 /// Every way.
 pub static KINDS: &[Kind] = &[
@@ -185,7 +172,7 @@ pub static KINDS: &[Kind] = &[
             "timed-polling",
             "Reception by a thread that a clock wakes.",
             "Indiresan 1997, section 7.2.2",
-            params!(QUOTA_8, Param::or("period", TIME, "2 ms", "from tick to tick"))
+            params!(QUOTA_8, Param::or("period", TIME, "2 ms").is("from tick to tick"))
         ),
         fit,
         maker: &Maker(|values| Box::new(Timed::new(values.get("period"), values.get("quota")))),
@@ -195,7 +182,7 @@ pub static KINDS: &[Kind] = &[
             "explicit",
             "Reception with interrupts that the host switches off and on.",
             "Indiresan 1997, section 7.2.2",
-            params!(QUOTA_8, Param::or("interval", TIME, "2 ms", "off at most so long"))
+            params!(QUOTA_8, Param::or("interval", TIME, "2 ms").is("off at most so long"))
         ),
         fit,
         maker: &Maker(|values| {
@@ -211,18 +198,10 @@ pub static KINDS: &[Kind] = &[
                 QUOTA_60,
                 MIN,
                 MAX,
-                Param::or(
-                    "factor",
-                    ParamKind::Number { min: 1.001, max: 1000.0 },
-                    "1.5",
-                    "by how much the period grows"
-                ),
-                Param::or(
-                    "restore",
-                    ParamKind::Number { min: 0.001, max: 0.999 },
-                    "0.8",
-                    "by how much it shrinks"
-                ),
+                Param::or("factor", ParamKind::Number { min: 1.001, max: 1000.0 }, "1.5")
+                    .is("by how much the period grows"),
+                Param::or("restore", ParamKind::Number { min: 0.001, max: 0.999 }, "0.8")
+                    .is("by how much it shrinks"),
             )
         ),
         fit,
@@ -244,14 +223,10 @@ pub static KINDS: &[Kind] = &[
             "Indiresan 1997, section 7.4.4, left open there; ours",
             params!(
                 QUOTA_60,
-                Param::or("min", TIME, "10 ms", "the shortest period under overload"),
+                Param::or("min", TIME, "10 ms").is("the shortest period under overload"),
                 MAX,
-                Param::or(
-                    "reservation",
-                    TIME,
-                    "2 ms",
-                    "from packet to packet at the rate that each interface has a right to"
-                ),
+                Param::or("reservation", TIME, "2 ms")
+                    .is("from packet to packet at the rate that each interface has a right to"),
             )
         ),
         fit,
@@ -265,12 +240,10 @@ pub static KINDS: &[Kind] = &[
             "lazy",
             "Reception that leaves the protocol's work to the application's own turn.",
             "Druschel and Banga, OSDI 1996, as described by Indiresan 1997, section 7.1",
-            params!(Param::or(
-                "demultiplexes",
-                ParamKind::Choice(&["software", "adapter"]),
-                "software",
-                "who finds a packet's socket; the adapter also drops what finds it full"
-            ))
+            params!(
+                Param::or("demultiplexes", ParamKind::Choice(&["software", "adapter"]), "software")
+                    .is("who finds a packet's socket; the adapter also drops what finds it full")
+            )
         ),
         fit,
         maker: &Maker(|values| {
@@ -286,29 +259,17 @@ pub static KINDS: &[Kind] = &[
             "Reception as Linux does it: an interrupt starts polling, and stays off meanwhile.",
             "Linux, net/core/dev.c and Documentation/networking/napi.rst",
             params!(
-                Param::or("weight", PACKETS, "64", "packets a poll"),
-                Param::or("budget", PACKETS, "300", "packets of a softirq"),
-                Param::or("budget-time", TIME, "2 ms", "time of a softirq"),
-                Param::or("threaded", ParamKind::Flag, "false", "whether a thread polls"),
-                Param::or(
-                    "defer-polls",
-                    ParamKind::Integer { min: 0, max: 1000 },
-                    "0",
-                    "polls that find nothing before interrupts are on again"
-                ),
-                Param::or("defer-interval", TIME, "200 us", "from one such poll to the next"),
-                Param::optional(
-                    "coalesce-time",
-                    TIME,
-                    "an interrupt at once",
-                    "after the oldest packet, the adapter interrupts"
-                ),
-                Param::or(
-                    "coalesce-packets",
-                    ParamKind::Integer { min: 0, max: 1 << 20 },
-                    "0",
-                    "with it: so many packets, and it does so sooner; 0: any number"
-                ),
+                Param::or("weight", PACKETS, "64").is("packets a poll"),
+                Param::or("budget", PACKETS, "300").is("packets of a softirq"),
+                Param::or("budget-time", TIME, "2 ms").is("time of a softirq"),
+                Param::or("threaded", ParamKind::Flag, "false").is("whether a thread polls"),
+                Param::or("defer-polls", ParamKind::Integer { min: 0, max: 1000 }, "0")
+                    .is("polls that find nothing before interrupts are on again"),
+                Param::or("defer-interval", TIME, "200 us").is("from one such poll to the next"),
+                Param::optional("coalesce-time", TIME, "an interrupt at once")
+                    .is("after the oldest packet, the adapter interrupts"),
+                Param::or("coalesce-packets", ParamKind::Integer { min: 0, max: 1 << 20 }, "0")
+                    .is("with it: so many packets, and it does so sooner; 0: any number"),
             )
         ),
         fit,
@@ -319,12 +280,10 @@ pub static KINDS: &[Kind] = &[
             "dim",
             "Reception as Linux does it, with dynamic interrupt moderation.",
             "Linux, lib/dim",
-            params!(Param::or(
-                "mode",
-                ParamKind::Choice(&["completion", "event"]),
-                "completion",
-                "from when coalescing counts"
-            ))
+            params!(
+                Param::or("mode", ParamKind::Choice(&["completion", "event"]), "completion")
+                    .is("from when coalescing counts")
+            )
         ),
         fit,
         maker: &Maker(|values| {
@@ -342,9 +301,9 @@ pub static KINDS: &[Kind] = &[
             "Reception as Linux does it, with interrupts suspended while the application polls.",
             "Linux 6.13, Documentation/networking/napi.rst, IRQ suspension",
             params!(
-                Param::or("weight", PACKETS, "64", "packets a look"),
-                Param::or("suspend", TIME, "20 ms", "longest time without a look"),
-                Param::or("interval", TIME, "200 us", "after a look in vain, until they are on"),
+                Param::or("weight", PACKETS, "64").is("packets a look"),
+                Param::or("suspend", TIME, "20 ms").is("longest time without a look"),
+                Param::or("interval", TIME, "200 us").is("after a look in vain, until they are on"),
             )
         ),
         fit,

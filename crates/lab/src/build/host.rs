@@ -23,22 +23,15 @@ pub(crate) const PAGE: &Page = &Page {
     what: "A computer that sends and receives; without a profile it costs nothing.",
     ports: "applications <--> host <--> links",
     params: &[
-        Param::optional(
-            "profile",
-            ParamKind::Profile("hosts"),
-            "an ideal host",
-            "the host that it is, with its processors and buses",
-        ),
+        Param::optional("profile", ParamKind::Profile("hosts"), "an ideal host")
+            .is("the host that it is, with its processors and buses"),
         Param::optional(
             "adapter",
             ParamKind::Profile("adapters"),
             "whatever the host's profile has",
-            "the adapter in it, whose stages stand between the host's and the links",
-        ),
-        Param::optional(
-            "message",
-            ParamKind::BUFFER,
-            "each packet is a message",
+        )
+        .is("the adapter in it, whose stages stand between the host's and the links"),
+        Param::optional("message", ParamKind::BUFFER, "each packet is a message").is(
             "how much its applications send or read at once, which stages with a cost for each \
              message spread over",
         ),
@@ -46,13 +39,10 @@ pub(crate) const PAGE: &Page = &Page {
             "reception",
             ParamKind::Nested(Family::Reception),
             "receiving costs what the profile says, in its order",
-            "how it receives: with interrupts, by polling, or in between; in models. With a \
-             profile, its receive stages are what is scheduled so, at its costs",
-        ),
-        Param::or(
-            "live",
-            ParamKind::Flag,
-            "false",
+        )
+        .is("how it receives: with interrupts, by polling, or in between; in models. With a \
+             profile, its receive stages are what is scheduled so, at its costs"),
+        Param::or("live", ParamKind::Flag, "false").is(
             "whether `lastmeter live` makes it a network namespace in which programs run; traffic \
              of the file from or to it stands for theirs in a model",
         ),
@@ -60,8 +50,8 @@ pub(crate) const PAGE: &Page = &Page {
             "address",
             ParamKind::Text,
             "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
-            "its IPv4 address and the length of the network's prefix, when live",
-        ),
+        )
+        .is("its IPv4 address and the length of the network's prefix, when live"),
     ],
     source: "",
     deviations: &["It passes nothing on: routers do."],

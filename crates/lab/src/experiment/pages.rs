@@ -19,15 +19,11 @@ pub(crate) const EXPERIMENT: &Page = &Page {
     what: "A network, the traffic through it, and the question that a run answers.",
     ports: "experiment.toml --> nodes, links, traffic --> run --> ledger",
     params: &[
-        Param::or("title", ParamKind::Text, "", "what it is called in its ledger"),
-        Param::or("question", ParamKind::Text, "", "what it is meant to answer"),
-        Param::required("duration", ParamKind::Time, "how long it runs, in its own time"),
-        Param::or(
-            "seed",
-            ParamKind::Integer { min: 0, max: i64::MAX as u64 },
-            "1",
-            "names the random streams; the same seed gives the same result",
-        ),
+        Param::or("title", ParamKind::Text, "").is("what it is called in its ledger"),
+        Param::or("question", ParamKind::Text, "").is("what it is meant to answer"),
+        Param::required("duration", ParamKind::Time).is("how long it runs, in its own time"),
+        Param::or("seed", ParamKind::Integer { min: 0, max: i64::MAX as u64 }, "1")
+            .is("names the random streams; the same seed gives the same result"),
     ],
     source: "",
     deviations: &[],
@@ -41,12 +37,8 @@ pub(crate) const NODE: &Page = &Page {
     family: Family::Experiment,
     what: "The table of nodes, each under its name: NAME = { KIND = { ... }, count = ... }.",
     ports: "",
-    params: &[Param::optional(
-        "count",
-        ParamKind::Integer { min: 1, max: COUNT_MAX },
-        "one",
-        "so many of them: NAME.0, NAME.1, ...; NAME alone means each",
-    )],
+    params: &[Param::optional("count", ParamKind::Integer { min: 1, max: COUNT_MAX }, "one")
+        .is("so many of them: NAME.0, NAME.1, ...; NAME alone means each")],
     source: "",
     deviations: &[],
     counters: &[],
@@ -78,32 +70,23 @@ pub(crate) const LINK: &Page = &Page {
     what: "A list of links; each direction of each has its own queue and wire.",
     ports: "alice --> [ queue ] --> (wire: rate) --> (delay) --> bob      and back",
     params: &[
-        Param::required(
-            "between",
-            ParamKind::Chains,
+        Param::required("between", ParamKind::Chains).is(
             "the nodes that it joins; more than two are a chain of equal links, and a list of such \
              lists are chains that are alike",
         ),
-        Param::optional("rate", ParamKind::Rate, "no wire", "bits per second of each direction"),
-        Param::optional(
-            "card",
-            ParamKind::Profile("links"),
-            "what `rate` and `framing` say",
+        Param::optional("rate", ParamKind::Rate, "no wire").is("bits per second of each direction"),
+        Param::optional("card", ParamKind::Profile("links"), "what `rate` and `framing` say").is(
             "the line card at both ends, whose rate and framing it has where these are not written",
         ),
-        Param::or("delay", ParamKind::Time, "0 s", "from one end to the other"),
-        Param::optional(
-            "framing",
-            ParamKind::Size { min: 0, max: FRAMING_MAX },
-            "none",
-            "line time for each packet that is not part of it: preamble, check sequence, gap",
-        ),
+        Param::or("delay", ParamKind::Time, "0 s").is("from one end to the other"),
+        Param::optional("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "none")
+            .is("line time for each packet that is not part of it: preamble, check sequence, gap"),
         Param::optional(
             "queue",
             ParamKind::Nested(Family::Queue),
             "drop-tail of 1000 packets, as Linux has it",
-            "where packets wait for the wire",
-        ),
+        )
+        .is("where packets wait for the wire"),
     ],
     source: "",
     deviations: &["Directions that no traffic takes are not built."],
@@ -122,48 +105,25 @@ pub(crate) const TRAFFIC: &Page = &Page {
     what: "A list of traffic; each says who sends what kind of packets to whom.",
     ports: "from --> ... --> to",
     params: &[
-        Param::required("name", ParamKind::Text, "the class of traffic, as the ledger calls it"),
-        Param::required("from", ParamKind::Node, "the host that sends"),
-        Param::required("to", ParamKind::Node, "the host that receives"),
-        Param::or("start", ParamKind::Time, "0 s", "not before this"),
-        Param::optional("stop", ParamKind::Time, "the end", "not after this"),
-        Param::optional("packets", ParamKind::COUNT, "no limit", "no more than so many, per flow"),
-        Param::or(
-            "phase",
-            ParamKind::Choice(&["zero", "random"]),
-            "zero",
-            "when the first packet comes: at once, or after a random part of the first gap",
-        ),
-        Param::or(
-            "class",
-            ParamKind::Integer { min: 0, max: 255 },
-            "0",
-            "class of service of its packets, for queues that have classes",
-        ),
-        Param::or(
-            "ecn",
-            ParamKind::Choice(&["none", "ect0", "ect1"]),
-            "none",
-            "whether queues may mark its packets: `ect1` by the law of scalable senders",
-        ),
-        Param::optional(
-            "deadline",
-            ParamKind::Time,
-            "best effort",
-            "after being made its packets are due so long",
-        ),
-        Param::optional(
-            "hops",
-            ParamKind::Integer { min: 1, max: 255 },
-            "the links of its way",
-            "hops that its packets have to go, for queues that ask",
-        ),
-        Param::or(
-            "cells",
-            ParamKind::COUNT,
-            "1",
-            "so many packets are the cells of a larger one, for queues that discard it whole",
-        ),
+        Param::required("name", ParamKind::Text).is("the class of traffic, as the ledger calls it"),
+        Param::required("from", ParamKind::Node).is("the host that sends"),
+        Param::required("to", ParamKind::Node).is("the host that receives"),
+        Param::or("start", ParamKind::Time, "0 s").is("not before this"),
+        Param::optional("stop", ParamKind::Time, "the end").is("not after this"),
+        Param::optional("packets", ParamKind::COUNT, "no limit")
+            .is("no more than so many, per flow"),
+        Param::or("phase", ParamKind::Choice(&["zero", "random"]), "zero")
+            .is("when the first packet comes: at once, or after a random part of the first gap"),
+        Param::or("class", ParamKind::Integer { min: 0, max: 255 }, "0")
+            .is("class of service of its packets, for queues that have classes"),
+        Param::or("ecn", ParamKind::Choice(&["none", "ect0", "ect1"]), "none")
+            .is("whether queues may mark its packets: `ect1` by the law of scalable senders"),
+        Param::optional("deadline", ParamKind::Time, "best effort")
+            .is("after being made its packets are due so long"),
+        Param::optional("hops", ParamKind::Integer { min: 1, max: 255 }, "the links of its way")
+            .is("hops that its packets have to go, for queues that ask"),
+        Param::or("cells", ParamKind::COUNT, "1")
+            .is("so many packets are the cells of a larger one, for queues that discard it whole"),
     ],
     source: "",
     deviations: &[],

@@ -37,16 +37,16 @@ pub struct Origins {
 }
 
 const CONSTANT: &[Param] = &[
-    Param::required("source", ParamKind::Text, "the section, or what it was fitted to"),
-    Param::required("what", ParamKind::Text, "what it means, with the document's letter"),
-    Param::or("origin", ParamKind::Choice(ORIGINS), "document", "where it comes from"),
+    Param::required("source", ParamKind::Text).is("the section, or what it was fitted to"),
+    Param::required("what", ParamKind::Text).is("what it means, with the document's letter"),
+    Param::or("origin", ParamKind::Choice(ORIGINS), "document").is("where it comes from"),
 ];
 const ORIGINS: &[&str] = &["document", "assumed", "fitted"];
 
 /// The keys of a profile besides its constants.
 const PROFILE: &[Param] = &[
-    Param::required("what", ParamKind::Text, "what it describes"),
-    Param::required("source", ParamKind::Text, "the document"),
+    Param::required("what", ParamKind::Text).is("what it describes"),
+    Param::required("source", ParamKind::Text).is("the document"),
 ];
 /// Constants by name.
 #[derive(Clone, Debug, Default)]

@@ -38,136 +38,93 @@ const DISCIPLINE: ParamKind = ParamKind::Choice(&["fifo", "priority", "edd"]);
 const SYNCHRONISATION: ParamKind = ParamKind::Choice(&["interrupt", "poll", "mixed"]);
 
 const HEADER: &[Param] = &[
-    Param::required("what", ParamKind::Text, "what it is: card, bus, memory"),
-    Param::required("source", ParamKind::Text, "where its constants come from"),
+    Param::required("what", ParamKind::Text).is("what it is: card, bus, memory"),
+    Param::required("source", ParamKind::Text).is("where its constants come from"),
 ];
 const HOST: &[Param] = &[
-    Param::required(
-        "kind",
-        ParamKind::Choice(&["mailbox", "fifo", "rings"]),
-        "what carries commands",
-    ),
-    Param::or("queues", count(1, 4096), "1", "how many of them"),
-    Param::or("synchronisation", SYNCHRONISATION, "interrupt", "how the host learns of a response"),
-    Param::or("qos", ParamKind::Flag, "false", "whether commands say what service a packet wants"),
-    Param::or("handshake", ParamKind::Flag, "false", "whether identifiers are exchanged first"),
-    Param::or("transfer-ack", ParamKind::Flag, "false", "whether the end of the transfer is said"),
-    Param::or("per-message", ParamKind::Time, "0 s", "what a message costs host and interface"),
-    Param::or("saved-when-simple", ParamKind::Time, "0 s", "how much less without those two"),
-    Param::or(
-        "gather-per-byte",
-        ParamKind::PerByte,
-        "0 ns/B",
-        "what a byte costs the host to have a packet in one buffer",
-    ),
-    Param::or("descriptor", SMALL, "0 B", "length of a descriptor"),
-    Param::or("doorbell-batch", count(1, 4096), "1", "packets a doorbell"),
-    Param::or("fetch-batch", count(1, 4096), "1", "descriptors fetched at once"),
-    Param::or("write-back-batch", count(1, 4096), "1", "descriptors written back at once"),
-    Param::or("coalescing", count(1, 65_536), "1", "packets an interrupt"),
+    Param::required("kind", ParamKind::Choice(&["mailbox", "fifo", "rings"]))
+        .is("what carries commands"),
+    Param::or("queues", count(1, 4096), "1").is("how many of them"),
+    Param::or("synchronisation", SYNCHRONISATION, "interrupt")
+        .is("how the host learns of a response"),
+    Param::or("qos", ParamKind::Flag, "false")
+        .is("whether commands say what service a packet wants"),
+    Param::or("handshake", ParamKind::Flag, "false").is("whether identifiers are exchanged first"),
+    Param::or("transfer-ack", ParamKind::Flag, "false")
+        .is("whether the end of the transfer is said"),
+    Param::or("per-message", ParamKind::Time, "0 s").is("what a message costs host and interface"),
+    Param::or("saved-when-simple", ParamKind::Time, "0 s").is("how much less without those two"),
+    Param::or("gather-per-byte", ParamKind::PerByte, "0 ns/B")
+        .is("what a byte costs the host to have a packet in one buffer"),
+    Param::or("descriptor", SMALL, "0 B").is("length of a descriptor"),
+    Param::or("doorbell-batch", count(1, 4096), "1").is("packets a doorbell"),
+    Param::or("fetch-batch", count(1, 4096), "1").is("descriptors fetched at once"),
+    Param::or("write-back-batch", count(1, 4096), "1").is("descriptors written back at once"),
+    Param::or("coalescing", count(1, 65_536), "1").is("packets an interrupt"),
 ];
 const TRANSFER: &[Param] = &[
-    Param::required("mode", ParamKind::Choice(&["dma", "pio", "hybrid"]), "who moves data"),
-    Param::or("pio-max", SIZE, "0 B", "with `hybrid`: up to here the processor does"),
-    Param::or("pio-per-byte", ParamKind::PerByte, "0 ns/B", "what a byte costs the processor"),
-    Param::or("setup", ParamKind::Time, "0 s", "what a transfer costs before its first byte"),
-    Param::or("block", SIZE, "4096 B", "what one DMA transfer moves"),
-    Param::or("per-block", ParamKind::Time, "0 s", "what each begun block costs"),
-    Param::or("small", SIZE, "0 B", "up to here a byte costs `per-byte-small`"),
-    Param::or("per-byte-small", ParamKind::PerByte, "0 ns/B", "what a byte costs up to `small`"),
-    Param::or("per-byte", ParamKind::PerByte, "0 ns/B", "what a byte costs beyond"),
-    Param::or(
-        "preemptible",
-        ParamKind::Flag,
-        "false",
-        "whether the network takes the memory from it",
-    ),
-    Param::or(
-        "urgent-first",
-        ParamKind::Flag,
-        "false",
-        "whether a more urgent packet's transfer interrupts a less urgent one's",
-    ),
+    Param::required("mode", ParamKind::Choice(&["dma", "pio", "hybrid"])).is("who moves data"),
+    Param::or("pio-max", SIZE, "0 B").is("with `hybrid`: up to here the processor does"),
+    Param::or("pio-per-byte", ParamKind::PerByte, "0 ns/B").is("what a byte costs the processor"),
+    Param::or("setup", ParamKind::Time, "0 s").is("what a transfer costs before its first byte"),
+    Param::or("block", SIZE, "4096 B").is("what one DMA transfer moves"),
+    Param::or("per-block", ParamKind::Time, "0 s").is("what each begun block costs"),
+    Param::or("small", SIZE, "0 B").is("up to here a byte costs `per-byte-small`"),
+    Param::or("per-byte-small", ParamKind::PerByte, "0 ns/B").is("what a byte costs up to `small`"),
+    Param::or("per-byte", ParamKind::PerByte, "0 ns/B").is("what a byte costs beyond"),
+    Param::or("preemptible", ParamKind::Flag, "false")
+        .is("whether the network takes the memory from it"),
+    Param::or("urgent-first", ParamKind::Flag, "false")
+        .is("whether a more urgent packet's transfer interrupts a less urgent one's"),
 ];
 const PCIE: &[Param] = &[
-    Param::required("generation", count(3, 5), "3, 4 or 5"),
-    Param::required("lanes", count(1, 16), "how many lanes"),
-    Param::or("payload", ParamKind::Size { min: 128, max: 4096 }, "256 B", "greatest payload"),
-    Param::or("request", ParamKind::Size { min: 128, max: 4096 }, "512 B", "greatest read request"),
+    Param::required("generation", count(3, 5)).is("3, 4 or 5"),
+    Param::required("lanes", count(1, 16)).is("how many lanes"),
+    Param::or("payload", ParamKind::Size { min: 128, max: 4096 }, "256 B").is("greatest payload"),
+    Param::or("request", ParamKind::Size { min: 128, max: 4096 }, "512 B")
+        .is("greatest read request"),
 ];
 const QUEUEING: &[Param] = &[
-    Param::or(
-        "stages",
-        count(1, 3),
-        "3",
-        "3: interface, transfer, network at once; 2: network beside the others; 1: in turn",
-    ),
-    Param::or("queues", count(1, 256), "1", "queues of each stage; class 1 waits in the second"),
-    Param::or("discipline", DISCIPLINE, "fifo", "who goes next"),
-    Param::optional("at-network", DISCIPLINE, "the same", "who goes next at the network"),
-    Param::or("depth", count(1, 65_536), "1", "messages on their way at once"),
+    Param::or("stages", count(1, 3), "3")
+        .is("3: interface, transfer, network at once; 2: network beside the others; 1: in turn"),
+    Param::or("queues", count(1, 256), "1").is("queues of each stage; class 1 waits in the second"),
+    Param::or("discipline", DISCIPLINE, "fifo").is("who goes next"),
+    Param::optional("at-network", DISCIPLINE, "the same").is("who goes next at the network"),
+    Param::or("depth", count(1, 65_536), "1").is("messages on their way at once"),
 ];
 const BUFFERS: &[Param] = &[
-    Param::required(
-        "place",
-        ParamKind::Choice(&["shared", "per-connection", "host"]),
-        "whose they are",
-    ),
-    Param::required("memory", SIZE, "how much there is"),
-    Param::or("banks", count(1, 16), "1", "banks with a bus of their own"),
-    Param::or("threshold", count(0, 100), "0", "free percentage below which it is overloaded"),
-    Param::or(
-        "overload",
-        ParamKind::Choice(&["drop", "block", "priority"]),
-        "drop",
-        "without a buffer",
-    ),
-    Param::or(
-        "separate-headers",
-        ParamKind::Flag,
-        "false",
-        "whether headers have their own, and nothing is gathered",
-    ),
-    Param::optional(
-        "header",
-        SMALL,
-        "not known",
-        "with them: how long the headers of a packet are",
-    ),
+    Param::required("place", ParamKind::Choice(&["shared", "per-connection", "host"]))
+        .is("whose they are"),
+    Param::required("memory", SIZE).is("how much there is"),
+    Param::or("banks", count(1, 16), "1").is("banks with a bus of their own"),
+    Param::or("threshold", count(0, 100), "0").is("free percentage below which it is overloaded"),
+    Param::or("overload", ParamKind::Choice(&["drop", "block", "priority"]), "drop")
+        .is("without a buffer"),
+    Param::or("separate-headers", ParamKind::Flag, "false")
+        .is("whether headers have their own, and nothing is gathered"),
+    Param::optional("header", SMALL, "not known")
+        .is("with them: how long the headers of a packet are"),
 ];
 const NETWORK: &[Param] = &[
-    Param::required(
-        "model",
-        ParamKind::Choice(&["point-to-point", "intermittent", "statistical"]),
-        "when it may send",
-    ),
-    Param::optional(
-        "rotation",
-        ParamKind::Time,
-        "always there",
-        "how long its token is on its way",
-    ),
-    Param::optional("holding", ParamKind::Time, "always there", "for how long of that it has it"),
-    Param::optional("slot", ParamKind::Time, "none collide", "what a collision takes"),
-    Param::optional("collisions", count(0, 99), "none", "how many attempts in a hundred collide"),
-    Param::or("processing", ParamKind::Time, "0 s", "what a message costs its own processor"),
-    Param::or(
-        "synchronisation",
-        SYNCHRONISATION,
-        "interrupt",
-        "how it learns that a packet has left",
-    ),
-    Param::or("setup", ParamKind::Time, "0 s", "what a message costs before its first frame"),
-    Param::or(
-        "overlap",
-        count(0, 100),
-        "0",
-        "percentage of that which needs no memory; 33 is a third",
-    ),
-    Param::or("frame", SIZE, "4096 B", "what one frame carries"),
-    Param::or("per-frame", ParamKind::Time, "0 s", "what each begun frame costs"),
-    Param::optional("rate", ParamKind::Rate, "frames have their time", "how fast its link is"),
-    Param::or("framing", SMALL, "0 B", "what goes over the link besides the data"),
+    Param::required("model", ParamKind::Choice(&["point-to-point", "intermittent", "statistical"]))
+        .is("when it may send"),
+    Param::optional("rotation", ParamKind::Time, "always there")
+        .is("how long its token is on its way"),
+    Param::optional("holding", ParamKind::Time, "always there")
+        .is("for how long of that it has it"),
+    Param::optional("slot", ParamKind::Time, "none collide").is("what a collision takes"),
+    Param::optional("collisions", count(0, 99), "none")
+        .is("how many attempts in a hundred collide"),
+    Param::or("processing", ParamKind::Time, "0 s").is("what a message costs its own processor"),
+    Param::or("synchronisation", SYNCHRONISATION, "interrupt")
+        .is("how it learns that a packet has left"),
+    Param::or("setup", ParamKind::Time, "0 s").is("what a message costs before its first frame"),
+    Param::or("overlap", count(0, 100), "0")
+        .is("percentage of that which needs no memory; 33 is a third"),
+    Param::or("frame", SIZE, "4096 B").is("what one frame carries"),
+    Param::or("per-frame", ParamKind::Time, "0 s").is("what each begun frame costs"),
+    Param::optional("rate", ParamKind::Rate, "frames have their time").is("how fast its link is"),
+    Param::or("framing", SMALL, "0 B").is("what goes over the link besides the data"),
 ];
 
 /// Length of the messages whose phases the page of an adapter draws: what Fig 5.6 has.

@@ -25,12 +25,9 @@ pub(crate) const HOST: &Page = &Page {
     what: "A host as data: what its stages compete for, and the stages out and in.",
     ports: "application --[send]--> network        application <--[receive]-- network",
     params: &[
-        Param::required("what", ParamKind::Text, "what it is: machine, clock, system"),
-        Param::required("source", ParamKind::Text, SOURCE),
-        Param::optional(
-            "socket-buffer",
-            ParamKind::BUFFER,
-            "not known",
+        Param::required("what", ParamKind::Text).is("what it is: machine, clock, system"),
+        Param::required("source", ParamKind::Text).is(SOURCE),
+        Param::optional("socket-buffer", ParamKind::BUFFER, "not known").is(
             "what a socket takes before its peer has acknowledged it: it limits the window of the \
              transfers that `why --host` models",
         ),
@@ -48,21 +45,18 @@ pub(crate) const ADAPTER: &Page = &Page {
     what: "An adapter as data, for `host = { profile = ..., adapter = ... }`: link and stages.",
     ports: "host [send] --> adapter [send] --> link --> adapter [receive] --> host [receive]",
     params: &[
-        Param::required("what", ParamKind::Text, "what it is: card, bus, memory"),
-        Param::required("source", ParamKind::Text, SOURCE),
-        Param::required("rate", ParamKind::Rate, "how fast its link is"),
-        Param::or("delay", ParamKind::Time, "0 s", "how long bits take to the next adapter"),
+        Param::required("what", ParamKind::Text).is("what it is: card, bus, memory"),
+        Param::required("source", ParamKind::Text).is(SOURCE),
+        Param::required("rate", ParamKind::Rate).is("how fast its link is"),
+        Param::or("delay", ParamKind::Time, "0 s").is("how long bits take to the next adapter"),
         Param::or(
             "framing",
             ParamKind::Size { min: 0, max: crate::experiment::FRAMING_MAX },
             "0 B",
-            "what goes over the link with each packet, besides its data",
-        ),
-        Param::required("packet-max", ParamKind::PACKET, "the longest packet that it takes"),
-        Param::optional(
-            "price",
-            ParamKind::Integer { min: 1, max: 1_000_000 },
-            "not known",
+        )
+        .is("what goes over the link with each packet, besides its data"),
+        Param::required("packet-max", ParamKind::PACKET).is("the longest packet that it takes"),
+        Param::optional("price", ParamKind::Integer { min: 1, max: 1_000_000 }, "not known").is(
             "what a host pays for it, in dollars; `why --host` says what a delivered Mbit/s costs",
         ),
     ],
@@ -84,7 +78,7 @@ pub(crate) const RESOURCE: &Page = &Page {
     family: Family::Profile,
     what: "The table of resources, each under its name: NAME = { KIND = { ... }, source = ... }.",
     ports: "",
-    params: &[Param::optional("source", ParamKind::Text, "that of the profile", SOURCE)],
+    params: &[Param::optional("source", ParamKind::Text, "that of the profile").is(SOURCE)],
     source: "",
     deviations: &[],
     counters: &[],
@@ -98,69 +92,35 @@ pub(crate) const STAGE: &Page = &Page {
     what: "A stage of a host, under [[send]] or [[receive]]: its queue, what serves it, its costs.",
     ports: "--> [queue] --> resource (+ bytes over buses) --> next stage",
     params: &[
-        Param::required("name", ParamKind::Text, "unique in the host"),
-        Param::required("on", ParamKind::Text, "the resource that serves it"),
-        Param::optional("source", ParamKind::Text, "that of the profile", SOURCE),
-        Param::or("per-packet", ParamKind::Time, "0 s", "what each packet costs the resource"),
-        Param::or("per-byte", ParamKind::PerByte, "0 ns/B", "what each byte costs the resource"),
-        Param::or(
-            "per-message",
-            ParamKind::Time,
-            "0 s",
+        Param::required("name", ParamKind::Text).is("unique in the host"),
+        Param::required("on", ParamKind::Text).is("the resource that serves it"),
+        Param::optional("source", ParamKind::Text, "that of the profile").is(SOURCE),
+        Param::or("per-packet", ParamKind::Time, "0 s").is("what each packet costs the resource"),
+        Param::or("per-byte", ParamKind::PerByte, "0 ns/B").is("what each byte costs the resource"),
+        Param::or("per-message", ParamKind::Time, "0 s").is(
             "what each message of the application costs it; packets share that by their length, \
              with a host's `message`, and without it each packet is a message",
         ),
-        Param::or(
-            "per-pdu",
-            ParamKind::Time,
-            "0 s",
-            "what the last packet of each PDU costs besides, where packets are cells",
-        ),
-        Param::or(
-            "batch",
-            ParamKind::Flag,
-            "false",
-            "whether what came while an interrupt was handled is handled in it, too",
-        ),
-        Param::or(
-            "interrupts",
-            ParamKind::Integer { min: 0, max: 2 },
-            "0",
+        Param::or("per-pdu", ParamKind::Time, "0 s")
+            .is("what the last packet of each PDU costs besides, where packets are cells"),
+        Param::or("batch", ParamKind::Flag, "false")
+            .is("whether what came while an interrupt was handled is handled in it, too"),
+        Param::or("interrupts", ParamKind::Integer { min: 0, max: 2 }, "0").is(
             "of how many interrupts `per-packet` is the cost: a host's `reception` charges that \
              for each interrupt there is, and other stages for each packet",
         ),
-        Param::or(
-            "priority",
-            ParamKind::Choice(&["thread", "softirq", "interrupt"]),
-            "thread",
-            "an interrupt goes before a softirq, which goes before every thread",
-        ),
-        Param::or(
-            "level",
-            ParamKind::Integer { min: 0, max: 255 },
-            "0",
-            "among threads, the higher goes first",
-        ),
-        Param::or(
-            "preemptive",
-            ParamKind::Flag,
-            "false",
-            "whether it interrupts lower stages, which go on later with the time left",
-        ),
-        Param::or("copies", TIMES, "0", "how often it copies each byte"),
-        Param::or("touches", TIMES, "0", "how often a processor reads or writes each byte"),
-        Param::optional(
-            "queue",
-            ParamKind::Nested(Family::Queue),
-            "without limit",
-            "where packets wait for it",
-        ),
-        Param::or(
-            "full",
-            ParamKind::Choice(&["drop", "block"]),
-            "drop",
-            "whether a packet that finds the queue full is dropped or waits where it is",
-        ),
+        Param::or("priority", ParamKind::Choice(&["thread", "softirq", "interrupt"]), "thread")
+            .is("an interrupt goes before a softirq, which goes before every thread"),
+        Param::or("level", ParamKind::Integer { min: 0, max: 255 }, "0")
+            .is("among threads, the higher goes first"),
+        Param::or("preemptive", ParamKind::Flag, "false")
+            .is("whether it interrupts lower stages, which go on later with the time left"),
+        Param::or("copies", TIMES, "0").is("how often it copies each byte"),
+        Param::or("touches", TIMES, "0").is("how often a processor reads or writes each byte"),
+        Param::optional("queue", ParamKind::Nested(Family::Queue), "without limit")
+            .is("where packets wait for it"),
+        Param::or("full", ParamKind::Choice(&["drop", "block"]), "drop")
+            .is("whether a packet that finds the queue full is dropped or waits where it is"),
     ],
     source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
     deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, beside \
@@ -170,12 +130,8 @@ pub(crate) const STAGE: &Page = &Page {
     place: here!(),
 };
 
-const UNITS: Param = Param::or(
-    "units",
-    ParamKind::Integer { min: 1, max: 4096 },
-    "1",
-    "how many packets it serves at once",
-);
+const UNITS: Param = Param::or("units", ParamKind::Integer { min: 1, max: 4096 }, "1")
+    .is("how many packets it serves at once");
 const RATE: ParamKind = ParamKind::PerByte;
 
 pub(crate) const CPU: &Page = &Page {
@@ -185,18 +141,10 @@ pub(crate) const CPU: &Page = &Page {
     ports: "stages --> [by priority] --> core 0 .. core n-1",
     params: &[
         UNITS,
-        Param::or(
-            "context-switch",
-            ParamKind::Time,
-            "0 s",
-            "time to go from one thread to another; a thread is a stage",
-        ),
-        Param::or(
-            "interrupt",
-            ParamKind::Time,
-            "0 s",
-            "time to enter and leave an interrupt handler",
-        ),
+        Param::or("context-switch", ParamKind::Time, "0 s")
+            .is("time to go from one thread to another; a thread is a stage"),
+        Param::or("interrupt", ParamKind::Time, "0 s")
+            .is("time to enter and leave an interrupt handler"),
     ],
     source: "Indiresan 1997, section 7.2 and Table 7.2",
     deviations: &[],
@@ -211,12 +159,9 @@ pub(crate) const BUS: &Page = &Page {
     what: "A memory or I/O bus that the bytes of stages cross.",
     ports: "bytes of stages --> arbitration --> bus",
     params: &[
-        Param::required("rate", RATE, "how fast bytes cross it: \"800 Mbit/s\" or \"2 ns/B\""),
-        Param::or("memory", ParamKind::Flag, "false", "whether the ledger counts its crossings"),
-        Param::or(
-            "arbitration",
-            ParamKind::Choice(&["shared", "priority"]),
-            "shared",
+        Param::required("rate", RATE).is("how fast bytes cross it: \"800 Mbit/s\" or \"2 ns/B\""),
+        Param::or("memory", ParamKind::Flag, "false").is("whether the ledger counts its crossings"),
+        Param::or("arbitration", ParamKind::Choice(&["shared", "priority"]), "shared").is(
             "short bursts in turn, so that all go on equally fast; or one packet, the highest \
              priority first",
         ),

@@ -36,14 +36,11 @@ pub const PAGE: &Page = &Page {
     what: "A network of equal switches in three levels, with its neighbours as hosts.",
     ports: "neighbour --> edge --> aggregate --> core --> aggregate --> edge --> neighbour",
     params: &[
-        Param::required(
-            "radix",
-            ParamKind::Integer { min: 2, max: RADIX_MAX },
-            "k, ports of a switch, an even number; it has room for k^3 / 4 hosts",
-        ),
-        Param::required("rate", ParamKind::Rate, "of every line"),
-        Param::or("delay", ParamKind::Time, "1 us", "of every line"),
-        Param::or("packets", ParamKind::COUNT, "1000", "most that wait for a line"),
+        Param::required("radix", ParamKind::Integer { min: 2, max: RADIX_MAX })
+            .is("k, ports of a switch, an even number; it has room for k^3 / 4 hosts"),
+        Param::required("rate", ParamKind::Rate).is("of every line"),
+        Param::or("delay", ParamKind::Time, "1 us").is("of every line"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("most that wait for a line"),
     ],
     source: "Al-Fares, Loukissas & Vahdat, SIGCOMM 2008, §3",
     deviations: &[

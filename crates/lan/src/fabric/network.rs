@@ -36,33 +36,19 @@ pub const PAGE: &Page = &Page {
            queueing.",
     ports: "neighbour --> [ VOQs ] --S L--> (fabric) --S L--> [ output queue ] --L--> neighbour",
     params: &[
-        Param::required("rate", ParamKind::Rate, "L, of every external link"),
-        Param::or(
-            "speed-up",
-            ParamKind::Number { min: 1.0, max: 64.0 },
-            "2.0",
-            "S: the fabric's lines by the links",
-        ),
-        Param::or(
-            "scheduling",
-            ParamKind::Choice(SCHEDULING),
-            "responsive",
+        Param::required("rate", ParamKind::Rate).is("L, of every external link"),
+        Param::or("speed-up", ParamKind::Number { min: 1.0, max: 64.0 }, "2.0")
+            .is("S: the fabric's lines by the links"),
+        Param::or("scheduling", ParamKind::Choice(SCHEDULING), "responsive").is(
             "who may send: Eqs 5 and 6, Eqs 1 and 2, anybody, or an ideal fabric of speed-up N",
         ),
-        Param::or(
-            "period",
-            ParamKind::Time,
-            "500 us",
-            "D, from one telling of backlogs to the next",
-        ),
-        Param::or(
-            "backlog-min",
-            ParamKind::BUFFER,
-            "1500 B",
-            "Bmin: the artificial backlog of Eq 5",
-        ),
-        Param::or("transit", ParamKind::Time, "5 us", "through the fabric, and half of it to tell"),
-        Param::or("room", ParamKind::BUFFER, "8 MiB", "of each input, and of each output queue"),
+        Param::or("period", ParamKind::Time, "500 us")
+            .is("D, from one telling of backlogs to the next"),
+        Param::or("backlog-min", ParamKind::BUFFER, "1500 B")
+            .is("Bmin: the artificial backlog of Eq 5"),
+        Param::or("transit", ParamKind::Time, "5 us")
+            .is("through the fabric, and half of it to tell"),
+        Param::or("room", ParamKind::BUFFER, "8 MiB").is("of each input, and of each output queue"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2, §3.6, \
              §8",

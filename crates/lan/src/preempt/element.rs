@@ -21,23 +21,19 @@ pub const PAGE: &Page = &Page {
            ones.",
     ports: "any in --> [ units by class ] --> (line) --> link that the destination asks for",
     params: &[
-        Param::required("rate", ParamKind::Rate, "of the line"),
+        Param::required("rate", ParamKind::Rate).is("of the line"),
         Param::or(
             "way",
             ParamKind::Choice(&["whole", "continue", "cells", "packets"]),
-            "whole",
-            "whole units, cells of one unit until a more urgent one comes, cells in turn, packets \
-             in turn",
-        ),
-        Param::or("quantum", ParamKind::PACKET, "64 B", "whole: the least before an interruption"),
-        Param::or("payload", ParamKind::PACKET, "1500 B", "packets: the most of a unit in one"),
+            "whole").is("whole units, cells of one unit until a more urgent one comes, cells in turn, packets \
+             in turn"),
+        Param::or("quantum", ParamKind::PACKET, "64 B").is("whole: the least before an interruption"),
+        Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: the most of a unit in one"),
         Param::or(
             "header",
             ParamKind::Size { min: 0, max: 1024 },
-            "11 B",
-            "whole, packets: line time of each fragment that is not part of the unit",
-        ),
-        Param::or("units", ParamKind::COUNT, "10000", "most that wait"),
+            "11 B").is("whole, packets: line time of each fragment that is not part of the unit"),
+        Param::or("units", ParamKind::COUNT, "10000").is("most that wait"),
     ],
     source: "The Aurora final report, MIT part, §2.5, §3.7; Lefelhocz, MIT/LCS/TR-621, 1994",
     deviations: &["A packet is a unit; its class is its priority, the greater the more urgent."],

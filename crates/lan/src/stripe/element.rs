@@ -25,47 +25,28 @@ pub const PAGE: &Page = &Page {
     ports: "neighbour --> split --> stripes --> [ FIFOs ] --> merge --> neighbour      and back\n\
             drops: `lost`, `incomplete`",
     params: &[
-        Param::or(
-            "stripes",
-            ParamKind::Integer { min: 1, max: 64 },
-            "4",
-            "channels in each direction",
-        ),
-        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s", "of each channel"),
-        Param::or("delay", ParamKind::Time, "0 s", "of the first channel"),
-        Param::or(
-            "skew",
-            ParamKind::Time,
-            "0 s",
-            "by how much each channel is longer than the last",
-        ),
-        Param::optional("jitter", ParamKind::Draw, "none", "what each unit takes besides"),
-        Param::or(
-            "loss",
-            ParamKind::Number { min: 0.0, max: 1.0 },
-            "0",
-            "probability that a unit is lost",
-        ),
-        Param::or(
-            "unit",
-            ParamKind::Choice(&["cell", "pdu", "flow"]),
-            "cell",
-            "what stays whole on a channel: each packet, up to one that ends a PDU, a flow",
-        ),
+        Param::or("stripes", ParamKind::Integer { min: 1, max: 64 }, "4")
+            .is("channels in each direction"),
+        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s").is("of each channel"),
+        Param::or("delay", ParamKind::Time, "0 s").is("of the first channel"),
+        Param::or("skew", ParamKind::Time, "0 s")
+            .is("by how much each channel is longer than the last"),
+        Param::optional("jitter", ParamKind::Draw, "none").is("what each unit takes besides"),
+        Param::or("loss", ParamKind::Number { min: 0.0, max: 1.0 }, "0")
+            .is("probability that a unit is lost"),
+        Param::or("unit", ParamKind::Choice(&["cell", "pdu", "flow"]), "cell")
+            .is("what stays whole on a channel: each packet, up to one that ends a PDU, a flow"),
         Param::or(
             "synchronise",
             ParamKind::Choice(&["markers", "numbers", "pdu", "none"]),
             "markers",
-            "how the order is kept",
-        ),
-        Param::or("marker-every", ParamKind::COUNT, "256", "rounds from marker to marker"),
-        Param::optional(
-            "quantum",
-            ParamKind::BUFFER,
-            "one unit",
-            "bytes of a channel's turn, where units are of different length",
-        ),
-        Param::or("fifo", ParamKind::COUNT, "64", "units that a channel's FIFO holds against skew"),
+        )
+        .is("how the order is kept"),
+        Param::or("marker-every", ParamKind::COUNT, "256").is("rounds from marker to marker"),
+        Param::optional("quantum", ParamKind::BUFFER, "one unit")
+            .is("bytes of a channel's turn, where units are of different length"),
+        Param::or("fifo", ParamKind::COUNT, "64")
+            .is("units that a channel's FIFO holds against skew"),
     ],
     source: "Aurora report, §3.4; Adiseshu et al., SIGCOMM 1996 (markers)",
     deviations: &["A unit's number, where there is one, takes one byte; a marker takes a cell."],

@@ -27,36 +27,21 @@ pub const PAGE: &Page = &Page {
     what: "A ring of stations that share one transmitter by a timed token, as Jetstream's does.",
     ports: "neighbour --> [ its queue ] --> token, frame --> neighbour towards the destination",
     params: &[
-        Param::or("target", ParamKind::Time, "1 ms", "TTRT, the target token rotation time"),
-        Param::or("rate", ParamKind::Rate, "960 Mbit/s", "what the ring carries"),
-        Param::or("hop", ParamKind::Time, "1 us", "from each station to the next, with its cable"),
-        Param::or(
-            "framing",
-            ParamKind::Size { min: 0, max: FRAMING_MAX },
-            "8 B",
-            "headers of a frame that are not part of the packet",
-        ),
-        Param::or("allotment", ParamKind::Time, "0 s", "synchronous time of each such station"),
-        Param::optional(
-            "synchronous",
-            ParamKind::Nodes(1),
-            "none",
-            "neighbours all of whose packets are synchronous",
-        ),
-        Param::or("packets", ParamKind::COUNT, "1000", "most that wait at a station, per class"),
-        Param::optional(
-            "faults",
-            ParamKind::Time,
-            "never",
-            "mean time from a repair of each host, link or hub to its next fault",
-        ),
-        Param::or("repair", ParamKind::Time, "1 s", "mean time from a fault to its repair"),
-        Param::or(
-            "wiring",
-            ParamKind::Choice(&["ring", "hub"]),
-            "ring",
-            "whether any fault takes the ring down, or a hub goes around what is damaged",
-        ),
+        Param::or("target", ParamKind::Time, "1 ms").is("TTRT, the target token rotation time"),
+        Param::or("rate", ParamKind::Rate, "960 Mbit/s").is("what the ring carries"),
+        Param::or("hop", ParamKind::Time, "1 us")
+            .is("from each station to the next, with its cable"),
+        Param::or("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "8 B")
+            .is("headers of a frame that are not part of the packet"),
+        Param::or("allotment", ParamKind::Time, "0 s").is("synchronous time of each such station"),
+        Param::optional("synchronous", ParamKind::Nodes(1), "none")
+            .is("neighbours all of whose packets are synchronous"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("most that wait at a station, per class"),
+        Param::optional("faults", ParamKind::Time, "never")
+            .is("mean time from a repair of each host, link or hub to its next fault"),
+        Param::or("repair", ParamKind::Time, "1 s").is("mean time from a fault to its repair"),
+        Param::or("wiring", ParamKind::Choice(&["ring", "hub"]), "ring")
+            .is("whether any fault takes the ring down, or a hub goes around what is damaged"),
     ],
     source: "Watson et al., HPL-93-37, 1993, §3.1, §3.5; ISO 9314-2 §8",
     deviations: &[

@@ -55,14 +55,10 @@ pub const SWITCH: &Page = &Page {
     ports: "neighbour --> [ FIFO ] --> crossbar --> the port that the cell names --> neighbour\n\
             drops: `FIFO full`, `no such port`, `not a cell`",
     params: &[
-        Param::or(
-            "ports",
-            ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 },
-            "6",
-            "how many it has; neighbours are attached in the order of their links",
-        ),
-        Param::or("rate", ParamKind::Rate, "700 Mbit/s", "of each port, in each direction"),
-        Param::or("cells", ParamKind::COUNT, "256", "the FIFO of each input"),
+        Param::or("ports", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "6")
+            .is("how many it has; neighbours are attached in the order of their links"),
+        Param::or("rate", ParamKind::Rate, "700 Mbit/s").is("of each port, in each direction"),
+        Param::or("cells", ParamKind::COUNT, "256").is("the FIFO of each input"),
     ],
     source: "Aurora report, §3.1.1, §4.1.1, §5.4.2",
     deviations: &[
@@ -88,12 +84,8 @@ const CARD_COUNTERS: &[(&str, &str)] = &[
     ("used", "entries in use at the end"),
 ];
 
-const RESTART: Param = Param::optional(
-    "restarts-at",
-    ParamKind::Time,
-    "never",
-    "when it loses its tables because its power is switched off and on",
-);
+const RESTART: Param = Param::optional("restarts-at", ParamKind::Time, "never")
+    .is("when it loses its tables because its power is switched off and on");
 
 /// How experiments describe a link.
 pub const LINK: &Page = &Page {
@@ -165,20 +157,12 @@ pub const ZEBRA: &Page = &Page {
             drops: those of `avlink`, `no such channel`, `channel full`",
     params: &[
         RESTART,
-        Param::or(
-            "channels",
-            ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 },
-            "4",
-            "of AN2's line card",
-        ),
-        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s", "of each channel"),
-        Param::or("cells", ParamKind::COUNT, "256", "that wait for a channel at most"),
-        Param::or(
-            "skew",
-            ParamKind::Time,
-            "0 s",
-            "by how much each channel is longer than the last",
-        ),
+        Param::or("channels", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "4")
+            .is("of AN2's line card"),
+        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s").is("of each channel"),
+        Param::or("cells", ParamKind::COUNT, "256").is("that wait for a channel at most"),
+        Param::or("skew", ParamKind::Time, "0 s")
+            .is("by how much each channel is longer than the last"),
     ],
     source: "Aurora report, §3.4.2, §4.1.2",
     deviations: &[

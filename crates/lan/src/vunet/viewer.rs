@@ -39,42 +39,33 @@ pub const PAGE: &Page = &Page {
     ports: "camera out --> cells of video --> viewer\n\
             camera in <-- control and command cells <-- viewer   drops: `not a cell`, `no command`",
     params: &[
-        Param::or("width", PIXELS, "640", "pixels of a line"),
-        Param::or("height", PIXELS, "480", "lines of a frame"),
-        Param::or("depth", ParamKind::Integer { min: 8, max: 24 }, "8", "bits of a pixel"),
-        Param::or("lines", PIXELS, "16", "scan lines of a PDU (LT)"),
-        Param::or("burst", CELLS, "28", "cells of a burst (CB)"),
-        Param::or("burst-delay", ParamKind::Time, "240 us", "from burst to burst, whole us"),
-        Param::or("frame-delay", ParamKind::Time, "0 s", "after a frame, whole us"),
-        Param::or(
-            "mode",
-            ParamKind::Choice(&["on-request", "free-run"]),
-            "on-request",
-            "whether each frame is asked for",
-        ),
-        Param::or(
-            "answer",
-            ParamKind::Choice(&["newest", "next"]),
-            "newest",
+        Param::or("width", PIXELS, "640").is("pixels of a line"),
+        Param::or("height", PIXELS, "480").is("lines of a frame"),
+        Param::or("depth", ParamKind::Integer { min: 8, max: 24 }, "8").is("bits of a pixel"),
+        Param::or("lines", PIXELS, "16").is("scan lines of a PDU (LT)"),
+        Param::or("burst", CELLS, "28").is("cells of a burst (CB)"),
+        Param::or("burst-delay", ParamKind::Time, "240 us").is("from burst to burst, whole us"),
+        Param::or("frame-delay", ParamKind::Time, "0 s").is("after a frame, whole us"),
+        Param::or("mode", ParamKind::Choice(&["on-request", "free-run"]), "on-request")
+            .is("whether each frame is asked for"),
+        Param::or("answer", ParamKind::Choice(&["newest", "next"]), "newest").is(
             "what answers a request: the newest frame that was not sent, or the next one captured",
         ),
-        Param::or("dither", ParamKind::Time, "0 s", "what the board's firmware takes for a pixel"),
-        Param::or("phase", ParamKind::Time, "0 s", "when the camera begins"),
-        Param::or(
-            "diagnose",
-            ParamKind::Flag,
-            "false",
-            "whether it asks for the board's status first",
-        ),
-        Param::or("think", ParamKind::Time, "0 s", "what the application takes for a frame"),
-        Param::or("timeout", ParamKind::Time, "100 ms", "asks again when nothing came for so long"),
-        Param::or("verify", ParamKind::Time, "30 s", "how often links are verified"),
+        Param::or("dither", ParamKind::Time, "0 s")
+            .is("what the board's firmware takes for a pixel"),
+        Param::or("phase", ParamKind::Time, "0 s").is("when the camera begins"),
+        Param::or("diagnose", ParamKind::Flag, "false")
+            .is("whether it asks for the board's status first"),
+        Param::or("think", ParamKind::Time, "0 s").is("what the application takes for a frame"),
+        Param::or("timeout", ParamKind::Time, "100 ms")
+            .is("asks again when nothing came for so long"),
+        Param::or("verify", ParamKind::Time, "30 s").is("how often links are verified"),
         Param::optional(
             "channel",
             ParamKind::Integer { min: 0, max: PORT_MAX as u64 },
             "its turn among the traffic",
-            "by which channel of a zebra its connection goes",
-        ),
+        )
+        .is("by which channel of a zebra its connection goes"),
     ],
     source: "Aurora report, §3.3, §3.5.2, §3.6",
     deviations: &[

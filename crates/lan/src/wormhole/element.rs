@@ -25,28 +25,20 @@ pub const PAGE: &Page = &Page {
     what: "A network of switches without queues, in which packets are worms and block each other.",
     ports: "neighbour --> [ its interface ] --> source route, blocking --> neighbour",
     params: &[
-        Param::required(
-            "topology",
-            ParamKind::Text,
+        Param::required("topology", ParamKind::Text).is(
             "lines `switch s 8`, `cable s t 24 m`, `host NAME s 8 m`; hosts are the neighbours",
         ),
-        Param::or("rate", ParamKind::Rate, "640 Mbit/s", "of every channel"),
-        Param::or("hop", ParamKind::Time, "550 ns", "through a switch with nobody in the way"),
-        Param::or("slack", ParamKind::BUFFER, "80 B", "what a switch holds of a worm that stands"),
-        Param::optional("timeout", ParamKind::Time, "never", "a worm that stands is thrown away"),
-        Param::or(
-            "routes",
-            ParamKind::Choice(&["up-down", "shortest"]),
-            "up-down",
-            "up and then down the levels, or the fewest hops, which may deadlock",
-        ),
-        Param::or("packets", ParamKind::COUNT, "1000", "most that wait at an interface"),
-        Param::or(
-            "framing",
-            ParamKind::Size { min: 0, max: 64 },
-            "8 B",
-            "route, type and CRC of a packet",
-        ),
+        Param::or("rate", ParamKind::Rate, "640 Mbit/s").is("of every channel"),
+        Param::or("hop", ParamKind::Time, "550 ns").is("through a switch with nobody in the way"),
+        Param::or("slack", ParamKind::BUFFER, "80 B")
+            .is("what a switch holds of a worm that stands"),
+        Param::optional("timeout", ParamKind::Time, "never")
+            .is("a worm that stands is thrown away"),
+        Param::or("routes", ParamKind::Choice(&["up-down", "shortest"]), "up-down")
+            .is("up and then down the levels, or the fewest hops, which may deadlock"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("most that wait at an interface"),
+        Param::or("framing", ParamKind::Size { min: 0, max: 64 }, "8 B")
+            .is("route, type and CRC of a packet"),
     ],
     source: "Boden et al., Myrinet, IEEE Micro 15(1), 1995; Touch et al., Netstation and ATOMIC-2, \
              §2, §4.a",

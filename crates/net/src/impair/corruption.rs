@@ -15,13 +15,9 @@ const PAGE: &Page = &Page {
     what: "Flips bits of some packets.",
     ports: "any in --> (flipped?) --> link that the destination asks for",
     params: &[
-        Param::required("probability", PROBABILITY, "that bits of a packet are flipped"),
-        Param::or(
-            "bits",
-            ParamKind::Integer { min: 1, max: BITS_MAX },
-            "1",
-            "how many different ones, anywhere in it",
-        ),
+        Param::required("probability", PROBABILITY).is("that bits of a packet are flipped"),
+        Param::or("bits", ParamKind::Integer { min: 1, max: BITS_MAX }, "1")
+            .is("how many different ones, anywhere in it"),
         TOWARD,
     ],
     source: "",

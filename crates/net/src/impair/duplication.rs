@@ -12,7 +12,7 @@ const PAGE: &Page = &Page {
     what: "Sends some packets on twice, the copy right behind the original.",
     ports: "any in --> (twice?) --> link that the destination asks for",
     params: &[
-        Param::required("probability", PROBABILITY, "that a packet is sent on twice"),
+        Param::required("probability", PROBABILITY).is("that a packet is sent on twice"),
         TOWARD,
     ],
     source: "",

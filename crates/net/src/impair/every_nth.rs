@@ -12,7 +12,8 @@ const PAGE: &Page = &Page {
     what: "Loses every nth packet.",
     ports: "any in --> (nth?) --> link that the destination asks for        drops: `lost`",
     params: &[
-        Param::required("n", ParamKind::COUNT, "one of so many packets is lost, the last of them"),
+        Param::required("n", ParamKind::COUNT)
+            .is("one of so many packets is lost, the last of them"),
         TOWARD,
     ],
     source: "",

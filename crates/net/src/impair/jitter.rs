@@ -26,9 +26,9 @@ const PAGE: &Page = &Page {
     what: "Delays each packet by a random time, with or without keeping their order.",
     ports: "any in --> [ drawn delay ] --> link that the destination asks for        drops: `full`",
     params: &[
-        Param::required("delay", ParamKind::Draw, "how long a packet takes"),
-        Param::or("in-order", ParamKind::Flag, "true", "whether no packet overtakes another"),
-        Param::or("packets", ParamKind::COUNT, PACKETS, "most packets that it holds"),
+        Param::required("delay", ParamKind::Draw).is("how long a packet takes"),
+        Param::or("in-order", ParamKind::Flag, "true").is("whether no packet overtakes another"),
+        Param::or("packets", ParamKind::COUNT, PACKETS).is("most packets that it holds"),
         TOWARD,
     ],
     source: "",

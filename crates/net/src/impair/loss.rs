@@ -11,7 +11,7 @@ const PAGE: &Page = &Page {
     family: Family::Node,
     what: "Loses each packet with the same probability, independently of the others.",
     ports: "any in --> (lost?) --> link that the destination asks for        drops: `lost`",
-    params: &[Param::required("probability", PROBABILITY, "that a packet is lost"), TOWARD],
+    params: &[Param::required("probability", PROBABILITY).is("that a packet is lost"), TOWARD],
     source: "",
     deviations: &[],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],

@@ -12,11 +12,8 @@ const PAGE: &Page = &Page {
     what: "Loses the packets of a list, by their place in the order of arrival.",
     ports: "any in --> (listed?) --> link that the destination asks for        drops: `lost`",
     params: &[
-        Param::required(
-            "packets",
-            ParamKind::Integers { min: 1, max: i64::MAX as u64 },
-            "which packets that it meets are lost; the first is 1",
-        ),
+        Param::required("packets", ParamKind::Integers { min: 1, max: i64::MAX as u64 })
+            .is("which packets that it meets are lost; the first is 1"),
         TOWARD,
     ],
     source: "",

@@ -28,14 +28,10 @@ const PAGE: &Page = &Page {
     what: "A wire that delivers 1500 bytes at each instant of a recorded mahimahi trace.",
     ports: "any in --> [ queue ] --> (opportunities) --> link that the destination asks for",
     params: &[
-        Param::required("trace", ParamKind::Text, "the file: a line of milliseconds for each"),
-        Param::or("opportunity", ParamKind::PACKET, "1500 B", "what each of them carries"),
-        Param::or(
-            "queue",
-            ParamKind::Nested(Family::Queue),
-            "{ drop-tail = {} }",
-            "where packets wait for them",
-        ),
+        Param::required("trace", ParamKind::Text).is("the file: a line of milliseconds for each"),
+        Param::or("opportunity", ParamKind::PACKET, "1500 B").is("what each of them carries"),
+        Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
+            .is("where packets wait for them"),
         TOWARD,
     ],
     source: "Netravali et al., Mahimahi, USENIX ATC 2015, §4.1; mm-link(1)",

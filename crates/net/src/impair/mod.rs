@@ -68,12 +68,8 @@ pub static KINDS: &[Kind] = &[
 ];
 
 /// Destinations that a kind concerns: a parameter that all of them have.
-const TOWARD: Param = Param::optional(
-    "toward",
-    ParamKind::Nodes(1),
-    "all, both ways",
-    "destinations whose packets it concerns; the others pass at once",
-);
+const TOWARD: Param = Param::optional("toward", ParamKind::Nodes(1), "all, both ways")
+    .is("destinations whose packets it concerns; the others pass at once");
 
 /// The longest file of a trace.
 pub const TRACE_LEN_MAX: Bytes = Bytes::from_mib(64);

@@ -12,12 +12,10 @@ const PAGE: &Page = &Page {
     what: "Loses every packet that comes within windows of time.",
     ports: "any in --> (in a window?) --> link that the destination asks for      drops: `cut off`",
     params: &[
-        Param::required(
-            "windows",
-            ParamKind::Windows,
-            "from when until when nothing passes, the end not included",
-        ),
-        Param::optional("every", ParamKind::Time, "once", "the windows come again after so long"),
+        Param::required("windows", ParamKind::Windows)
+            .is("from when until when nothing passes, the end not included"),
+        Param::optional("every", ParamKind::Time, "once")
+            .is("the windows come again after so long"),
         TOWARD,
     ],
     source: "",

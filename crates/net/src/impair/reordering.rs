@@ -27,14 +27,10 @@ const PAGE: &Page = &Page {
     what: "Holds some packets back until others have overtaken them.",
     ports: "any in --> (held back?) --> link that the destination asks for",
     params: &[
-        Param::required("probability", PROBABILITY, "that a packet is held back"),
-        Param::or(
-            "distance",
-            ParamKind::Integer { min: 1, max: DISTANCE_MAX },
-            "1",
-            "packets that overtake it",
-        ),
-        Param::or("wait", ParamKind::Time, "50 ms", "how long it waits for them at most"),
+        Param::required("probability", PROBABILITY).is("that a packet is held back"),
+        Param::or("distance", ParamKind::Integer { min: 1, max: DISTANCE_MAX }, "1")
+            .is("packets that overtake it"),
+        Param::or("wait", ParamKind::Time, "50 ms").is("how long it waits for them at most"),
         TOWARD,
     ],
     source: "",

@@ -3,8 +3,8 @@
 use super::{RateTable, TOWARD, TRACE_LEN_MAX, stand};
 use crate::queue;
 use crate::server::Service;
-use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{FRAMING_MAX, Family, Kind, Nested, Page, Param, ParamKind, Values};
+use lastmeter_base::{here, one_way};
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Error, ResourceKind};
 use std::sync::Arc;
@@ -15,31 +15,15 @@ const PAGE: &Page = &Page {
     what: "A wire whose rate changes with time, as a table in the experiment or a file says.",
     ports: "any in --> [ queue ] --> (wire: rate now) --> link that the destination asks for",
     params: &[
-        Param::optional(
-            "rates",
-            ParamKind::Rates,
-            "those of `file`",
-            "when each rate begins; the first at 0 s",
-        ),
-        Param::optional(
-            "file",
-            ParamKind::Text,
-            "`rates` stand here",
-            "a file of lines like `2.5 s, 800 kbit/s`",
-        ),
-        Param::optional("every", ParamKind::Time, "never", "after how long the table repeats"),
-        Param::or(
-            "framing",
-            ParamKind::Size { min: 0, max: FRAMING_MAX },
-            "0 B",
-            "line time for each packet that is not part of it",
-        ),
-        Param::or(
-            "queue",
-            ParamKind::Nested(Family::Queue),
-            "{ drop-tail = {} }",
-            "where packets wait for the wire",
-        ),
+        Param::optional("rates", ParamKind::Rates, "those of `file`")
+            .is("when each rate begins; the first at 0 s"),
+        Param::optional("file", ParamKind::Text, "`rates` stand here")
+            .is("a file of lines like `2.5 s, 800 kbit/s`"),
+        Param::optional("every", ParamKind::Time, "never").is("after how long the table repeats"),
+        Param::or("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "0 B")
+            .is("line time for each packet that is not part of it"),
+        Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
+            .is("where packets wait for the wire"),
         TOWARD,
     ],
     source: "",

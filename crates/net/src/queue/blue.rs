@@ -168,11 +168,11 @@ impl Described for Blue {
         ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out\n\
                 drops: `blue`, `full`",
         params: &[
-            Param::or("increment", PROBABILITY, "0.0025", "by which p rises"),
-            Param::or("decrement", PROBABILITY, "0.00025", "by which p falls"),
-            Param::or("freeze", ParamKind::Time, "100 ms", "how long p stays after a change"),
-            Param::optional("high", ParamKind::COUNT, "none", "a longer queue counts as loss"),
-            Param::or("separate", ParamKind::Flag, "false", "rise and fall freeze separately"),
+            Param::or("increment", PROBABILITY, "0.0025").is("by which p rises"),
+            Param::or("decrement", PROBABILITY, "0.00025").is("by which p falls"),
+            Param::or("freeze", ParamKind::Time, "100 ms").is("how long p stays after a change"),
+            Param::optional("high", ParamKind::COUNT, "none").is("a longer queue counts as loss"),
+            Param::or("separate", ParamKind::Flag, "false").is("rise and fall freeze separately"),
             ECN,
             PACKETS,
             BYTES,

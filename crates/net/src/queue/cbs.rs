@@ -201,18 +201,10 @@ impl Described for Cbs {
         ports: "in --> [ class 0: A ] [ class 1: B ] [ others ] --> by credit --> out      \
                 drops: `full`",
         params: &[
-            Param::optional(
-                "a",
-                ParamKind::Rate,
-                "class 0 is not shaped",
-                "idleSlope of class 0 (SR class A)",
-            ),
-            Param::optional(
-                "b",
-                ParamKind::Rate,
-                "class 1 is not shaped",
-                "idleSlope of class 1 (SR class B)",
-            ),
+            Param::optional("a", ParamKind::Rate, "class 0 is not shaped")
+                .is("idleSlope of class 0 (SR class A)"),
+            Param::optional("b", ParamKind::Rate, "class 1 is not shaped")
+                .is("idleSlope of class 1 (SR class B)"),
             PACKETS,
             BYTES,
         ],

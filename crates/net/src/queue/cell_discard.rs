@@ -142,19 +142,11 @@ impl Described for CellDiscard {
         ports: "in --> (early, partial) --> [ newest | ... | oldest ] --> out\n\
                 drops: `early discard`, `partial discard`, `full`",
         params: &[
-            Param::required("cells", ParamKind::COUNT, "most cells that it holds"),
-            Param::or(
-                "policy",
-                ParamKind::Choice(&["tail", "partial", "early"]),
-                "early",
-                "what becomes of packets that lose a cell, or would",
-            ),
-            Param::optional(
-                "threshold",
-                ParamKind::COUNT,
-                "half of `cells`",
-                "so many cells, and new packets are discarded whole",
-            ),
+            Param::required("cells", ParamKind::COUNT).is("most cells that it holds"),
+            Param::or("policy", ParamKind::Choice(&["tail", "partial", "early"]), "early")
+                .is("what becomes of packets that lose a cell, or would"),
+            Param::optional("threshold", ParamKind::COUNT, "half of `cells`")
+                .is("so many cells, and new packets are discarded whole"),
         ],
         source: "Romanow & Floyd, IEEE JSAC 13(4), 1995, §4",
         deviations: &["The default threshold does not count active circuits."],

@@ -59,11 +59,11 @@ impl CodelOptions {
 }
 
 pub(super) const TARGET: Param =
-    Param::or("target", ParamKind::Time, "5 ms", "waiting time that is accepted for ever");
+    Param::or("target", ParamKind::Time, "5 ms").is("waiting time that is accepted for ever");
 pub(super) const INTERVAL: Param =
-    Param::or("interval", ParamKind::Time, "100 ms", "how long `target` may be exceeded");
-pub(super) const MTU: Param =
-    Param::or("mtu", ParamKind::PACKET, "1500 B", "with no more than this left, none is dropped");
+    Param::or("interval", ParamKind::Time, "100 ms").is("how long `target` may be exceeded");
+pub(super) const MTU: Param = Param::or("mtu", ParamKind::PACKET, "1500 B")
+    .is("with no more than this left, none is dropped");
 
 /// The control law, for one queue of a bank.
 #[derive(Clone, Copy, Debug, Default)]

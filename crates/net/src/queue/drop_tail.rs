@@ -73,8 +73,9 @@ impl Described for DropTail {
         what: "First in, first out; a packet that would pass either limit is dropped.",
         ports: "in --> [ newest | ... | oldest ] --> out      drops: `full`",
         params: &[
-            Param::optional("packets", ParamKind::COUNT, "no limit", "most packets that it holds"),
-            Param::optional("bytes", ParamKind::BUFFER, "no limit", "most bytes that it holds"),
+            Param::optional("packets", ParamKind::COUNT, "no limit")
+                .is("most packets that it holds"),
+            Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that it holds"),
         ],
         source: "",
         deviations: &[],

@@ -41,21 +41,14 @@ use lastmeter_base::{Bytes, Packet, Time};
 
 /// A turn.
 pub(super) const QUANTUM: Param =
-    Param::or("quantum", ParamKind::PACKET, "1500 B", "what a turn adds to a queue's deficit");
+    Param::or("quantum", ParamKind::PACKET, "1500 B").is("what a turn adds to a queue's deficit");
 /// How lengths compare.
-pub(super) const UNIT: Param = Param::or(
-    "unit",
-    ParamKind::Choice(&["packets", "bytes"]),
-    "packets",
-    "what lengths of queues are compared in",
-);
+pub(super) const UNIT: Param =
+    Param::or("unit", ParamKind::Choice(&["packets", "bytes"]), "packets")
+        .is("what lengths of queues are compared in");
 /// Where victims are taken from.
-pub(super) const DROP: Param = Param::or(
-    "drop",
-    ParamKind::Choice(&["front", "tail"]),
-    "front",
-    "which end of a queue loses a packet",
-);
+pub(super) const DROP: Param = Param::or("drop", ParamKind::Choice(&["front", "tail"]), "front")
+    .is("which end of a queue loses a packet");
 
 /// Which queue loses a packet when the buffer is full.
 pub(super) trait Victim: Send {

@@ -265,20 +265,18 @@ impl Described for DualPi2 {
         ports: "in --> [ L: Ect1, Ce ] [ C: others ] --> mostly L first --> out\n\
                 drops: `dual-pi2`, `full`",
         params: &[
-            Param::or("target", ParamKind::Time, "15 ms", "delay of the classic queue to aim at"),
-            Param::or("update", ParamKind::Time, "15 ms", "between updates of p'"),
-            Param::or("alpha", GAIN, "0.15", "weight of the deviation, per second"),
-            Param::or("beta", GAIN, "3", "weight of its trend, per second"),
-            Param::or("coupling", GAIN, "2", "k: the low-latency queue is marked with k p'"),
-            Param::or("ramp-min", ParamKind::Time, "800 us", "delay at which its own ramp begins"),
-            Param::or("ramp", ParamKind::Time, "400 us", "from there to marking all"),
-            Param::or(
-                "floor",
-                COUNT,
-                "1",
-                "with no more packets than this in L its ramp marks none",
-            ),
-            Param::or("classic", PROBABILITY, "0.0625", "least share of the classic queue"),
+            Param::or("target", ParamKind::Time, "15 ms")
+                .is("delay of the classic queue to aim at"),
+            Param::or("update", ParamKind::Time, "15 ms").is("between updates of p'"),
+            Param::or("alpha", GAIN, "0.15").is("weight of the deviation, per second"),
+            Param::or("beta", GAIN, "3").is("weight of its trend, per second"),
+            Param::or("coupling", GAIN, "2").is("k: the low-latency queue is marked with k p'"),
+            Param::or("ramp-min", ParamKind::Time, "800 us")
+                .is("delay at which its own ramp begins"),
+            Param::or("ramp", ParamKind::Time, "400 us").is("from there to marking all"),
+            Param::or("floor", COUNT, "1")
+                .is("with no more packets than this in L its ramp marks none"),
+            Param::or("classic", PROBABILITY, "0.0625").is("least share of the classic queue"),
             PACKETS,
             BYTES,
         ],

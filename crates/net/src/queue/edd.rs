@@ -166,19 +166,13 @@ impl Described for Edd {
         ports: "in --> [ current ] [ best effort ] [ early ] --> out\n\
                 drops: `full`, `too long`",
         params: &[
-            Param::or("bound", ParamKind::Time, "0 s", "from logical arrival to deadline"),
-            Param::or("horizon", ParamKind::Time, "0 s", "how early a packet may be sent"),
-            Param::or(
-                "longest",
-                ParamKind::PACKET,
-                "1500 B",
+            Param::or("bound", ParamKind::Time, "0 s").is("from logical arrival to deadline"),
+            Param::or("horizon", ParamKind::Time, "0 s").is("how early a packet may be sent"),
+            Param::or("longest", ParamKind::PACKET, "1500 B").is(
                 "longest packet that promises to channels count with; longer ones are dropped \
                  where there are channels",
             ),
-            Param::or(
-                "admission",
-                ParamKind::Choice(&["d-order", "edf"]),
-                "d-order",
+            Param::or("admission", ParamKind::Choice(&["d-order", "edf"]), "d-order").is(
                 "how channels are tested that ask for a promise: by response times under fixed \
                  priorities, or exactly",
             ),

@@ -80,12 +80,8 @@ impl Described for FifoPlus {
         what: "FIFO+: in order of arrival, as if every hop before had made it wait the mean.",
         ports: "in --> [ by arrival - behind ] --> out      drops: `full`",
         params: &[
-            Param::or(
-                "memory",
-                PROBABILITY,
-                "0.001",
-                "weight of a packet in its class's mean wait",
-            ),
+            Param::or("memory", PROBABILITY, "0.001")
+                .is("weight of a packet in its class's mean wait"),
             PACKETS,
             BYTES,
         ],

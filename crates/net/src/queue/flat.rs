@@ -234,14 +234,10 @@ impl Described for FlatWfq {
         params: &[
             PARENTS,
             TREE_WEIGHTS,
-            Param::or("period", ParamKind::Time, "1 ms", "between traversals of the tree"),
-            Param::optional(
-                "every",
-                ParamKind::COUNT,
-                "none",
-                "traverse after so many packets too",
-            ),
-            Param::or("pipelined", ParamKind::Flag, "true", "go down with the sums of the last"),
+            Param::or("period", ParamKind::Time, "1 ms").is("between traversals of the tree"),
+            Param::optional("every", ParamKind::COUNT, "none")
+                .is("traverse after so many packets too"),
+            Param::or("pipelined", ParamKind::Flag, "true").is("go down with the sums of the last"),
             PACKETS,
             BYTES,
             EACH,

@@ -17,37 +17,30 @@ use std::collections::VecDeque;
 pub(super) const QUEUES_MAX: usize = 1 << 20;
 
 /// What tells one flow from another.
-pub(super) const BY: Param = Param::or(
-    "by",
-    ParamKind::Choice(&["flow", "path", "class"]),
-    "flow",
-    "what has a queue of its own: each flow, each path of the ledger, each class of service",
-);
+pub(super) const BY: Param = Param::or("by", ParamKind::Choice(&["flow", "path", "class"]), "flow")
+    .is("what has a queue of its own: each flow, each path of the ledger, each class of service");
 /// How many queues.
 pub(super) const QUEUES: Param = Param::optional(
     "queues",
     ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 },
     "each has its own",
-    "so many queues, onto which flows are hashed; classes beyond the last share it",
-);
+)
+.is("so many queues, onto which flows are hashed; classes beyond the last share it");
 /// Shares.
-pub(super) const WEIGHTS: Param = Param::optional(
-    "weights",
-    ParamKind::Integers { min: 1, max: WEIGHT_MAX },
-    "all alike",
-    "shares of the queues, in their order; those not listed have 1",
-);
+pub(super) const WEIGHTS: Param =
+    Param::optional("weights", ParamKind::Integers { min: 1, max: WEIGHT_MAX }, "all alike")
+        .is("shares of the queues, in their order; those not listed have 1");
 /// The greatest weight.
 pub(super) const WEIGHT_MAX: u64 = 1 << 20;
 /// Room in packets.
-pub(super) const PACKETS: Param =
-    Param::optional("packets", ParamKind::COUNT, "no limit", "most packets that all queues hold");
+pub(super) const PACKETS: Param = Param::optional("packets", ParamKind::COUNT, "no limit")
+    .is("most packets that all queues hold");
 /// Room in bytes.
 pub(super) const BYTES: Param =
-    Param::optional("bytes", ParamKind::BUFFER, "no limit", "most bytes that all queues hold");
+    Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that all queues hold");
 /// Room of each.
 pub(super) const EACH: Param =
-    Param::optional("each", ParamKind::COUNT, "no limit", "most packets that one queue holds");
+    Param::optional("each", ParamKind::COUNT, "no limit").is("most packets that one queue holds");
 
 /// What tells one flow from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

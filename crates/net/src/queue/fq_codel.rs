@@ -185,20 +185,16 @@ impl Described for FqCodel {
                 drops: `codel`, `longest queue`, `full` (longer than the whole buffer)",
         params: &[
             BY,
-            Param::or(
-                "queues",
-                ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 },
-                "1024",
-                "so many queues, onto which flows are hashed",
-            ),
+            Param::or("queues", ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 }, "1024")
+                .is("so many queues, onto which flows are hashed"),
             Param { default: Fallback::Written("1514 B"), ..QUANTUM },
             TARGET,
             INTERVAL,
             MTU,
-            Param::or("ecn", ParamKind::Flag, "true", "mark where both ends understand marks"),
-            Param::or("packets", ParamKind::COUNT, "10240", "most packets that all queues hold"),
+            Param::or("ecn", ParamKind::Flag, "true").is("mark where both ends understand marks"),
+            Param::or("packets", ParamKind::COUNT, "10240").is("most packets that all queues hold"),
             BYTES,
-            Param::or("batch", ParamKind::COUNT, "64", "most packets that one overflow drops"),
+            Param::or("batch", ParamKind::COUNT, "64").is("most packets that one overflow drops"),
         ],
         source: "RFC 8290, §4",
         deviations: &[

@@ -102,17 +102,12 @@ impl Tree {
     }
 }
 
-pub(super) const PARENTS: Param = Param::required(
-    "parents",
-    ParamKind::Integers { min: 0, max: 1023 },
-    "parent of node 1, 2, ...: 0, the root, or a node before it",
-);
-pub(super) const TREE_WEIGHTS: Param = Param::optional(
-    "weights",
-    ParamKind::Integers { min: 1, max: WEIGHT_MAX },
-    "all alike",
-    "share of node 1, 2, ... among its siblings",
-);
+pub(super) const PARENTS: Param =
+    Param::required("parents", ParamKind::Integers { min: 0, max: 1023 })
+        .is("parent of node 1, 2, ...: 0, the root, or a node before it");
+pub(super) const TREE_WEIGHTS: Param =
+    Param::optional("weights", ParamKind::Integers { min: 1, max: WEIGHT_MAX }, "all alike")
+        .is("share of node 1, 2, ... among its siblings");
 
 /// A tree of WF2Q+ servers.
 #[derive(Debug)]

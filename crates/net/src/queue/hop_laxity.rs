@@ -120,12 +120,8 @@ impl Described for HopLaxity {
         ports: "in --> [ by now + (deadline - now) / hops ] --> out, hops -= 1\n\
                 drops: `late`, `full`",
         params: &[
-            Param::or(
-                "late",
-                ParamKind::Choice(&["drop", "send"]),
-                "drop",
-                "what becomes of a packet that is past its deadline",
-            ),
+            Param::or("late", ParamKind::Choice(&["drop", "send"]), "drop")
+                .is("what becomes of a packet that is past its deadline"),
             PACKETS,
             BYTES,
         ],

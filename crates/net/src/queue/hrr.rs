@@ -231,24 +231,13 @@ impl Described for Hrr {
         what: "Hierarchical round robin: slots of a frame for classes, or for a slower frame.",
         ports: "in --> [ class each ] --> the class of this slot --> out      drops: `full`",
         params: &[
-            Param::required(
-                SLOTS,
-                ParamKind::Integers { min: 1, max: SLOTS_MAX },
-                "slots of class 0, 1, ... in each frame of its level; others are best effort",
-            ),
-            Param::optional(
-                LEVELS,
-                ParamKind::Integers { min: 0, max: LEVELS_MAX - 1 },
-                "all 0",
-                "level of class 0, 1, ...; level 0 has the fastest frame",
-            ),
-            Param::optional(
-                DOWN,
-                ParamKind::Integers { min: 1, max: SLOTS_MAX },
-                "all 1",
-                "slots that each frame of level 0, 1, ... gives to the next",
-            ),
-            Param::or("slot", ParamKind::PACKET, "1500 B", "longest packet; a slot is its time"),
+            Param::required(SLOTS, ParamKind::Integers { min: 1, max: SLOTS_MAX })
+                .is("slots of class 0, 1, ... in each frame of its level; others are best effort"),
+            Param::optional(LEVELS, ParamKind::Integers { min: 0, max: LEVELS_MAX - 1 }, "all 0")
+                .is("level of class 0, 1, ...; level 0 has the fastest frame"),
+            Param::optional(DOWN, ParamKind::Integers { min: 1, max: SLOTS_MAX }, "all 1")
+                .is("slots that each frame of level 0, 1, ... gives to the next"),
+            Param::or("slot", ParamKind::PACKET, "1500 B").is("longest packet; a slot is its time"),
             PACKETS,
             BYTES,
             EACH,

@@ -219,13 +219,15 @@ impl Described for Pie {
         ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out\n\
                 drops: `pie`, `full`",
         params: &[
-            Param::or("target", ParamKind::Time, "15 ms", "the waiting time that it aims at"),
-            Param::or("update", ParamKind::Time, "15 ms", "between updates of p"),
-            Param::or("burst", ParamKind::Time, "150 ms", "nothing is dropped so long after rest"),
-            Param::or("alpha", GAIN, "0.125", "weight of the deviation, per second"),
-            Param::or("beta", GAIN, "1.25", "weight of its trend, per second"),
-            Param::or("mark", PROBABILITY, "0.1", "below this p packets are marked, not dropped"),
-            Param::or("mean", ParamKind::PACKET, "1500 B", "with two of these none is dropped"),
+            Param::or("target", ParamKind::Time, "15 ms").is("the waiting time that it aims at"),
+            Param::or("update", ParamKind::Time, "15 ms").is("between updates of p"),
+            Param::or("burst", ParamKind::Time, "150 ms")
+                .is("nothing is dropped so long after rest"),
+            Param::or("alpha", GAIN, "0.125").is("weight of the deviation, per second"),
+            Param::or("beta", GAIN, "1.25").is("weight of its trend, per second"),
+            Param::or("mark", PROBABILITY, "0.1")
+                .is("below this p packets are marked, not dropped"),
+            Param::or("mean", ParamKind::PACKET, "1500 B").is("with two of these none is dropped"),
             ECN,
             PACKETS,
             BYTES,

@@ -119,26 +119,14 @@ impl Described for Priority {
         ports: "in --> [ class 0 ] [ class 1 ] ... --> lowest class first --> out\n\
                 drops: `full`, `pushed out`",
         params: &[
-            Param::or(
-                "levels",
-                ParamKind::Integer { min: 1, max: LEVELS_MAX },
-                "8",
-                "how many classes; those beyond the last share it",
-            ),
+            Param::or("levels", ParamKind::Integer { min: 1, max: LEVELS_MAX }, "8")
+                .is("how many classes; those beyond the last share it"),
             PACKETS,
             BYTES,
-            Param::or(
-                "full",
-                ParamKind::Choice(&["refuse", "lowest"]),
-                "refuse",
-                "what gives way: the newcomer, or the newest packet of the lowest priority",
-            ),
-            Param::optional(
-                "short",
-                ParamKind::BUFFER,
-                "none",
-                "packets of at most this length count as class 0",
-            ),
+            Param::or("full", ParamKind::Choice(&["refuse", "lowest"]), "refuse")
+                .is("what gives way: the newcomer, or the newest packet of the lowest priority"),
+            Param::optional("short", ParamKind::BUFFER, "none")
+                .is("packets of at most this length count as class 0"),
         ],
         source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
         deviations: &[],

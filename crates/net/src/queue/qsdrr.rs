@@ -139,18 +139,10 @@ impl Described for Qsdrr {
             BYTES,
             UNIT,
             DROP,
-            Param::or(
-                "discard",
-                ParamKind::Choice(&["stored", "arrival"]),
-                "stored",
-                "whether stored packets are dropped, or arrivals to the discard queue refused",
-            ),
-            Param::optional(
-                "forget",
-                ParamKind::Time,
-                "never",
-                "the discard queue is chosen anew after so long without a drop",
-            ),
+            Param::or("discard", ParamKind::Choice(&["stored", "arrival"]), "stored")
+                .is("whether stored packets are dropped, or arrivals to the discard queue refused"),
+            Param::optional("forget", ParamKind::Time, "never")
+                .is("the discard queue is chosen anew after so long without a drop"),
         ],
         source: "Kantawala & Turner, Washington University: D-73 to D-87, §4.1, §7.1",
         deviations: &[

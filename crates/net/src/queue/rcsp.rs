@@ -202,27 +202,15 @@ impl Described for Rcsp {
         params: &[
             BY,
             QUEUES,
-            Param::or(
-                "control",
-                ParamKind::Choice(&["rate", "delay"]),
-                "rate",
-                "what regulators restore: gaps between packets, or delays since the source",
-            ),
-            Param::or("gap", ParamKind::Time, "0 s", "least time between packets of a flow"),
-            Param::optional(
-                "mean",
-                ParamKind::Time,
-                "`gap`",
-                "least mean time between them over `window`",
-            ),
-            Param::optional("window", ParamKind::Time, "none", "over which the mean is taken"),
-            Param::or("bound", ParamKind::Time, "1 ms", "of class 0; class n has n + 1 as long"),
-            Param::or(
-                "levels",
-                ParamKind::Integer { min: 1, max: LEVELS_MAX },
-                "8",
-                "priorities; classes beyond the last share it",
-            ),
+            Param::or("control", ParamKind::Choice(&["rate", "delay"]), "rate")
+                .is("what regulators restore: gaps between packets, or delays since the source"),
+            Param::or("gap", ParamKind::Time, "0 s").is("least time between packets of a flow"),
+            Param::optional("mean", ParamKind::Time, "`gap`")
+                .is("least mean time between them over `window`"),
+            Param::optional("window", ParamKind::Time, "none").is("over which the mean is taken"),
+            Param::or("bound", ParamKind::Time, "1 ms").is("of class 0; class n has n + 1 as long"),
+            Param::or("levels", ParamKind::Integer { min: 1, max: LEVELS_MAX }, "8")
+                .is("priorities; classes beyond the last share it"),
             PACKETS,
             BYTES,
         ],

@@ -263,12 +263,8 @@ impl Queue for Red {
 }
 
 /// Whether congestion marks.
-pub(super) const ECN: Param = Param::or(
-    "ecn",
-    ParamKind::Flag,
-    "false",
-    "mark packets whose ends understand marks, instead of dropping them",
-);
+pub(super) const ECN: Param = Param::or("ecn", ParamKind::Flag, "false")
+    .is("mark packets whose ends understand marks, instead of dropping them");
 /// A count that all marking disciplines have.
 pub(super) const MARKED: (&str, &str) = ("marked", "packets that were marked, not dropped");
 
@@ -280,28 +276,21 @@ impl Described for Red {
         ports: "in --> (mean length: keep, mark, drop) --> [ newest | ... | oldest ] --> out\n\
                 drops: `red`, `full`",
         params: &[
-            Param::or("min", LENGTH, "5", "mean number of packets below which none is dropped"),
-            Param::or("max", LENGTH, "15", "mean number at which `probability` is reached"),
-            Param::optional(
-                MIN_BYTES,
-                ParamKind::BUFFER,
-                "`min`",
-                "instead of `min`: lengths are counted in bytes",
-            ),
-            Param::optional(MAX_BYTES, ParamKind::BUFFER, "`max`", "instead of `max`"),
-            Param::or("probability", PROBABILITY, "0.1", "of a drop just below `max`"),
-            Param::or("weight", PROBABILITY, "0.002", "of the present length in the mean"),
-            Param::or("gentle", ParamKind::Flag, "true", "rise to 1 between `max` and twice it"),
-            Param::or("wait", ParamKind::Flag, "true", "at least 1/p packets between drops"),
-            Param::or(
-                "full-counts",
-                ParamKind::Flag,
-                "false",
-                "a drop for want of room too starts the count anew, as in ns-2",
-            ),
-            Param::or("by-length", ParamKind::Flag, "false", "long packets are likelier dropped"),
+            Param::or("min", LENGTH, "5").is("mean number of packets below which none is dropped"),
+            Param::or("max", LENGTH, "15").is("mean number at which `probability` is reached"),
+            Param::optional(MIN_BYTES, ParamKind::BUFFER, "`min`")
+                .is("instead of `min`: lengths are counted in bytes"),
+            Param::optional(MAX_BYTES, ParamKind::BUFFER, "`max`").is("instead of `max`"),
+            Param::or("probability", PROBABILITY, "0.1").is("of a drop just below `max`"),
+            Param::or("weight", PROBABILITY, "0.002").is("of the present length in the mean"),
+            Param::or("gentle", ParamKind::Flag, "true").is("rise to 1 between `max` and twice it"),
+            Param::or("wait", ParamKind::Flag, "true").is("at least 1/p packets between drops"),
+            Param::or("full-counts", ParamKind::Flag, "false")
+                .is("a drop for want of room too starts the count anew, as in ns-2"),
+            Param::or("by-length", ParamKind::Flag, "false")
+                .is("long packets are likelier dropped"),
             ECN,
-            Param::or("typical", ParamKind::PACKET, "1500 B", "length of a typical packet"),
+            Param::or("typical", ParamKind::PACKET, "1500 B").is("length of a typical packet"),
             PACKETS,
             BYTES,
         ],

@@ -73,7 +73,7 @@ impl Described for StopAndGo {
         what: "Stop-and-Go: what arrives in one frame of time leaves in the next.",
         ports: "in --> [ this frame ] --> [ last frame ] --> out      drops: `full`",
         params: &[
-            Param::or("frame", ParamKind::Time, "1 ms", "length of a frame of time"),
+            Param::or("frame", ParamKind::Time, "1 ms").is("length of a frame of time"),
             PACKETS,
             BYTES,
         ],

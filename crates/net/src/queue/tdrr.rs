@@ -128,7 +128,7 @@ impl Described for Tdrr {
             BYTES,
             UNIT,
             DROP,
-            Param::or("memory", ParamKind::Time, "100 ms", "time constant of the rate estimate"),
+            Param::or("memory", ParamKind::Time, "100 ms").is("time constant of the rate estimate"),
         ],
         source: "Kantawala & Turner's rule for the Washington University router (D-78)",
         deviations: &["The source gives no estimator of throughput; an exponential one is ours."],

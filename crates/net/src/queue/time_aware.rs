@@ -216,7 +216,8 @@ impl Queue for TimeAware {
 
 const fn gate(name: &'static str) -> Param {
     let absent = "while no window of another class is open";
-    Param::optional(name, ParamKind::Windows, absent, "when within the cycle this class may send")
+    Param::optional(name, ParamKind::Windows, absent)
+        .is("when within the cycle this class may send")
 }
 
 impl Described for TimeAware {
@@ -227,8 +228,8 @@ impl Described for TimeAware {
         ports: "in --> [ class 0 ] gate ... [ class 7 ] gate --> lowest open class --> out\n\
                 drops: `full`, `no window`",
         params: &[
-            Param::required("cycle", ParamKind::Time, "length of the gate control list"),
-            Param::or("offset", ParamKind::Time, "0 s", "when the first cycle begins"),
+            Param::required("cycle", ParamKind::Time).is("length of the gate control list"),
+            Param::or("offset", ParamKind::Time, "0 s").is("when the first cycle begins"),
             gate(GATES[0]),
             gate(GATES[1]),
             gate(GATES[2]),

@@ -85,18 +85,11 @@ impl Described for TokenBucket<Box<dyn Queue>> {
         what: "Lets through a burst and then a rate, from any other queue.",
         ports: "in --> [ any queue ] --> gate(rate, burst) --> out     drops: `full`",
         params: &[
-            Param::required("rate", ParamKind::Rate, "how fast tokens come in"),
-            Param::required(
-                "burst",
-                ParamKind::BUFFER,
-                "most tokens that are saved; a larger packet is dropped",
-            ),
-            Param::or(
-                "queue",
-                ParamKind::Nested(Family::Queue),
-                "{ drop-tail = {} }",
-                "where packets wait for tokens",
-            ),
+            Param::required("rate", ParamKind::Rate).is("how fast tokens come in"),
+            Param::required("burst", ParamKind::BUFFER)
+                .is("most tokens that are saved; a larger packet is dropped"),
+            Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
+                .is("where packets wait for tokens"),
         ],
         source: "Cruz, A Calculus for Network Delay, Part I, IEEE Trans. Inf. Theory 37(1), 1991: \
                  the (sigma, rho) regulator",

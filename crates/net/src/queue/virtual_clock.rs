@@ -84,19 +84,11 @@ impl Described for VirtualClock {
             SHARE[3],
             SHARE[4],
             SHARE[5],
-            Param::required("rate", ParamKind::Rate, "what a weight of 1 has reserved"),
-            Param::or(
-                "ahead",
-                ParamKind::Time,
-                "100 ms",
-                "how far a queue may be ahead of its rate",
-            ),
-            Param::or(
-                "excess",
-                ParamKind::Choice(&["note", "police"]),
-                "note",
-                "whether packets beyond that are counted or refused",
-            ),
+            Param::required("rate", ParamKind::Rate).is("what a weight of 1 has reserved"),
+            Param::or("ahead", ParamKind::Time, "100 ms")
+                .is("how far a queue may be ahead of its rate"),
+            Param::or("excess", ParamKind::Choice(&["note", "police"]), "note")
+                .is("whether packets beyond that are counted or refused"),
         ],
         source: "Zhang, SIGCOMM 1990, §3",
         deviations: &["A queue is checked at each arrival, not once an averaging interval."],

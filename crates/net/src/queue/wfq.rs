@@ -143,7 +143,7 @@ impl Described for Wfq {
             SHARE[3],
             SHARE[4],
             SHARE[5],
-            Param::optional("rate", ParamKind::Rate, "the link's", "rate of the fluid server"),
+            Param::optional("rate", ParamKind::Rate, "the link's").is("rate of the fluid server"),
         ],
         source: "Parekh & Gallager, IEEE/ACM ToN 1(3), 1993, §III",
         deviations: &["Virtual time is kept over idle times, which decides the same."],

@@ -23,10 +23,10 @@ const PAGE: &Page = &Page {
     ports: "client out --> packets --> responder
 client in <-- acknowledgements <-- responder",
     params: &[
-        Param::required("size", ParamKind::PACKET, "length of a packet"),
-        Param::required("window", WINDOW, "most packets on the way"),
-        Param::or("response", ParamKind::PACKET, "64 B", "length of an acknowledgement"),
-        Param::or("timeout", ParamKind::Time, "1 s", "after which a packet is given up as lost"),
+        Param::required("size", ParamKind::PACKET).is("length of a packet"),
+        Param::required("window", WINDOW).is("most packets on the way"),
+        Param::or("response", ParamKind::PACKET, "64 B").is("length of an acknowledgement"),
+        Param::or("timeout", ParamKind::Time, "1 s").is("after which a packet is given up as lost"),
     ],
     source: "",
     deviations: &[

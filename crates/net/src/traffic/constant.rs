@@ -11,8 +11,8 @@ const PAGE: &Page = &Page {
     what: "Packets at a constant rate, whatever happens to them.",
     ports: "(clock) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate, "bits per second, of packets"),
-        Param::required("size", ParamKind::Sizes, "lengths of the packets"),
+        Param::required("rate", ParamKind::Rate).is("bits per second, of packets"),
+        Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
     ],
     source: "",
     deviations: &[],

@@ -11,8 +11,8 @@ const PAGE: &Page = &Page {
     what: "Packets at random, with exponential gaps: many independent users.",
     ports: "(random clock) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate, "bits per second, of packets, on average"),
-        Param::required("size", ParamKind::Sizes, "lengths of the packets"),
+        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, on average"),
+        Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
     ],
     source: "Kleinrock, Queueing Systems, Volume 1, 1975, section 2.4",
     deviations: &["Gaps are rounded to whole picoseconds."],

@@ -2,19 +2,16 @@
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
-use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::{here, one_way};
 
 const PAGE: &Page = &Page {
     name: "replay",
     family: Family::Traffic,
     what: "The packets of a pcap or pcapng capture, with their own times and sizes.",
     ports: "(capture) --> out",
-    params: &[Param::required(
-        "capture",
-        ParamKind::Text,
-        "the capture file, as seen from the experiment file",
-    )],
+    params: &[Param::required("capture", ParamKind::Text)
+        .is("the capture file, as seen from the experiment file")],
     source: "draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng",
     deviations: &["Packets carry the lengths of the capture, not its bytes."],
     counters: &[("sent", "packets made")],

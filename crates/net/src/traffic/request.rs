@@ -2,8 +2,8 @@
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::request::ClientOptions;
-use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::{here, one_way};
 
 const PAGE: &Page = &Page {
     name: "request",
@@ -12,11 +12,12 @@ const PAGE: &Page = &Page {
     ports: "client out --> requests --> responder
 client in <-- responses <-- responder",
     params: &[
-        Param::required("size", ParamKind::PACKET, "length of a request"),
-        Param::required("response", ParamKind::PACKET, "length of a response"),
-        Param::or("window", super::bulk::WINDOW, "1", "most requests on the way"),
-        Param::or("think", ParamKind::Draw, "0 s", "from a response to the next request"),
-        Param::or("timeout", ParamKind::Time, "1 s", "after which a request is given up as lost"),
+        Param::required("size", ParamKind::PACKET).is("length of a request"),
+        Param::required("response", ParamKind::PACKET).is("length of a response"),
+        Param::or("window", super::bulk::WINDOW, "1").is("most requests on the way"),
+        Param::or("think", ParamKind::Draw, "0 s").is("from a response to the next request"),
+        Param::or("timeout", ParamKind::Time, "1 s")
+            .is("after which a request is given up as lost"),
     ],
     source: "",
     deviations: &[],

@@ -19,12 +19,13 @@ const PAGE: &Page = &Page {
     what: "Pictures or files in trains of packets at the available rate, with silence in between.",
     ports: "(units, in subsessions) --> out",
     params: &[
-        Param::required("unit", ParamKind::BUFFER, "a picture, or a file: what is sent at once"),
-        Param::required("size", ParamKind::PACKET, "of packets; a unit's last is shorter"),
-        Param::required("rate", ParamKind::Rate, "bits per second, of packets, within a unit"),
-        Param::required("every", ParamKind::Time, "from the beginning of a unit to the next"),
-        Param::required("lasting", ParamKind::Time, "how long a subsession goes on; 0 s: one unit"),
-        Param::required("between", ParamKind::Time, "from the end of a subsession to the next"),
+        Param::required("unit", ParamKind::BUFFER).is("a picture, or a file: what is sent at once"),
+        Param::required("size", ParamKind::PACKET).is("of packets; a unit's last is shorter"),
+        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, within a unit"),
+        Param::required("every", ParamKind::Time).is("from the beginning of a unit to the next"),
+        Param::required("lasting", ParamKind::Time)
+            .is("how long a subsession goes on; 0 s: one unit"),
+        Param::required("between", ParamKind::Time).is("from the end of a subsession to the next"),
     ],
     source: "\"Aurora at MIT\", §5.5 and Table 11: video is captured at a low average rate and \
              sent in bursts at the available rate",

@@ -20,9 +20,9 @@
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
-use lastmeter_base::{here, one_way};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Draw, Duration, Rate, Stream};
+use lastmeter_base::{here, one_way};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -32,14 +32,11 @@ const PAGE: &Page = &Page {
     what: "Conversations of telnet, ftp, smtp and nntp, drawn from tables of measured ones.",
     ports: "(conversations) --> out",
     params: &[
-        Param::required("every", ParamKind::Time, "from one conversation's beginning to the next"),
-        Param::required("rate", ParamKind::Rate, "bits per second, of packets, within an item"),
-        Param::or(
-            "segment",
-            ParamKind::PACKET,
-            "512 B",
-            "data of a full packet, which has 40 B more",
-        ),
+        Param::required("every", ParamKind::Time)
+            .is("from one conversation's beginning to the next"),
+        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, within an item"),
+        Param::or("segment", ParamKind::PACKET, "512 B")
+            .is("data of a full packet, which has 40 B more"),
     ],
     source: "Danzig & Jamin, tcplib, USC-CS-91-495, 1991; Cáceres et al., SIGCOMM 1991; Paxson, \
              IEEE/ACM ToN 2(4), 1994; Paxson & Floyd, IEEE/ACM ToN 3(3), 1995",

@@ -3,7 +3,7 @@
 //! Runs, and the rows that counters give, are in `experiments/bbr/repro.toml`. Here is what is read from
 //! the trace: round trips and what is on the way.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting};
 use crate::Error;
 use crate::sweep::run::{self, Found};
 use lastmeter_base::{Bytes, Duration, Rate, Time};

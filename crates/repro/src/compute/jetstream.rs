@@ -1,6 +1,6 @@
 //! The budgets of Jetstream's ring (J-16 to J-21), and a ring of old and new hosts (J-56, J-60).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting};
 use crate::Error;
 use crate::machines::ring::budget::Ring;
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};

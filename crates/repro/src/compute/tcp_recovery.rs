@@ -1,7 +1,7 @@
 //! How TCP's window grows back from one, as the trace has it; what else losses cost it stands in
 //! `experiments/tcp-recovery/repro.toml`.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting};
 use crate::Error;
 use crate::sweep::run;
 use lastmeter_base::{Bytes, Duration, Rate, Time};

@@ -30,9 +30,10 @@ use std::sync::{Mutex, PoisonError};
 /// The keys of `repro.toml` that are read here.
 pub(crate) const KEYS: [&str; 6] = ["runs", "rows", "plots", "formulas", "texts", "seeds"];
 const RUN: &[Param] = &[
-    Param::optional("experiment", ParamKind::Text, "that of `like`", "a file, or a bundled one"),
-    Param::optional("like", ParamKind::Text, "no other run", "the run that it is a variation of"),
-    Param::optional("record", ParamKind::Choice(RECORDS), "counters", "what else is recorded"),
+    Param::optional("experiment", ParamKind::Text, "that of `like`").is("a file, or a bundled one"),
+    Param::optional("like", ParamKind::Text, "no other run")
+        .is("the run that it is a variation of"),
+    Param::optional("record", ParamKind::Choice(RECORDS), "counters").is("what else is recorded"),
 ];
 const RECORDS: &[&str] = &["stages", "trace", "verdict"];
 /// A run like a run like a run.

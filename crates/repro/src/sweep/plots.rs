@@ -10,15 +10,11 @@ use lastmeter_lab::document::{Content, Decoder, Entry, Fault, Item, Shape, join}
 use lastmeter_ledger::plots::{Plot, Series};
 
 const PLOT: &[Param] = &[
-    Param::required("x", ParamKind::Text, "what goes to the right"),
-    Param::required("y", ParamKind::Text, "what goes up"),
-    Param::or("full", ParamKind::Flag, "false", "whether only a full run draws it"),
-    Param::optional(
-        "like",
-        ParamKind::Text,
-        "no other",
-        "a figure that has what this does not say",
-    ),
+    Param::required("x", ParamKind::Text).is("what goes to the right"),
+    Param::required("y", ParamKind::Text).is("what goes up"),
+    Param::or("full", ParamKind::Flag, "false").is("whether only a full run draws it"),
+    Param::optional("like", ParamKind::Text, "no other")
+        .is("a figure that has what this does not say"),
 ];
 
 /// A figure, or one for each value of its variables.

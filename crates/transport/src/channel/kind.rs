@@ -17,53 +17,27 @@ pub const PAGE: &Page = &Page {
     ports: "application --> police --> packets --> links with `edd` --> reassembly\n\
             drops: `beyond contract`",
     params: &[
-        Param::required("message", ParamKind::BUFFER, "S_max: the length of its messages"),
-        Param::required("interval", ParamKind::Time, "I_min: least time between messages"),
-        Param::or(
-            "burst",
-            ParamKind::Integer { min: 1, max: 1 << 20 },
-            "1",
-            "B_max: messages that may arrive at once",
-        ),
-        Param::or("packet", ParamKind::PACKET, "1500 B", "longest packet of a message"),
-        Param::or(
-            "bursty",
-            ParamKind::Flag,
-            "false",
-            "its source makes bursts of 1 to `burst` messages, at the same rate",
-        ),
-        Param::or(
-            "times",
-            ParamKind::Number { min: 0.001, max: 1000.0 },
-            "1.0",
-            "factor by which its source exceeds the contract",
-        ),
-        Param::or(
-            "excess",
-            ParamKind::Choice(&["drop", "delay", "relax"]),
-            "drop",
+        Param::required("message", ParamKind::BUFFER).is("S_max: the length of its messages"),
+        Param::required("interval", ParamKind::Time).is("I_min: least time between messages"),
+        Param::or("burst", ParamKind::Integer { min: 1, max: 1 << 20 }, "1")
+            .is("B_max: messages that may arrive at once"),
+        Param::or("packet", ParamKind::PACKET, "1500 B").is("longest packet of a message"),
+        Param::or("bursty", ParamKind::Flag, "false")
+            .is("its source makes bursts of 1 to `burst` messages, at the same rate"),
+        Param::or("times", ParamKind::Number { min: 0.001, max: 1000.0 }, "1.0")
+            .is("factor by which its source exceeds the contract"),
+        Param::or("excess", ParamKind::Choice(&["drop", "delay", "relax"]), "drop").is(
             "messages in excess of the contract that find no buffer are dropped, wait at their \
              source, or continue with a later deadline",
         ),
-        Param::or(
-            "promised",
-            ParamKind::Flag,
-            "true",
+        Param::or("promised", ParamKind::Flag, "true").is(
             "whether each link must guarantee its part of the deadline; if not, it runs without",
         ),
-        Param::or(
-            "shaped",
-            ParamKind::Flag,
-            "false",
-            "messages wait at their source for their logical arrival",
-        ),
-        Param::or(
-            "sender",
-            ParamKind::Time,
-            "0 s",
-            "the sending host's share of the deadline: admission knows only links",
-        ),
-        Param::or("receiver", ParamKind::Time, "0 s", "the same for the receiving host"),
+        Param::or("shaped", ParamKind::Flag, "false")
+            .is("messages wait at their source for their logical arrival"),
+        Param::or("sender", ParamKind::Time, "0 s")
+            .is("the sending host's share of the deadline: admission knows only links"),
+        Param::or("receiver", ParamKind::Time, "0 s").is("the same for the receiving host"),
     ],
     source: "Indiresan, University of Michigan, 1997, §3.2; Kandlur, Shin & Ferrari, IEEE TPDS \
              5(10), 1994",

@@ -21,122 +21,56 @@ pub const PAGE: &Page = &Page {
     ports: "source out --> segments --> sink
 source in <-- acknowledgements <-- sink        drops: `no connection`",
     params: &[
-        Param::or(
-            "connections",
-            ParamKind::Integer { min: 1, max: CONNECTIONS_MAX },
-            "1",
-            "between each pair of hosts",
-        ),
-        Param::optional(
-            "bytes",
-            ParamKind::BUFFER,
-            "no end",
-            "data that each sends before it closes",
-        ),
-        Param::optional(
-            "rate",
-            ParamKind::Rate,
-            "no limit",
-            "rate at which each application writes",
-        ),
-        Param::or(
-            "spread",
-            ParamKind::Time,
-            "0 s",
-            "each starts at a random time within this after `start`",
-        ),
-        Param::or("control", ParamKind::Choice(CONTROLS), "reno", "congestion control"),
-        Param::or(
-            "recovery",
-            ParamKind::Choice(RECOVERIES),
-            "newreno",
-            "loss recovery without SACK",
-        ),
-        Param::or("sack", ParamKind::Flag, "true", "selective acknowledgements (RFC 2018, 6675)"),
-        Param::or(
-            "proportional",
-            ParamKind::Flag,
-            "false",
-            "with SACK, proportional rate reduction (RFC 9937)",
-        ),
-        Param::or("timestamps", ParamKind::Flag, "true", "timestamps (RFC 7323)"),
-        Param::or("scaling", ParamKind::Flag, "true", "window scaling (RFC 7323)"),
-        Param::or("ecn", ParamKind::Flag, "false", "ECN marks instead of drops (RFC 3168)"),
-        Param::or(
-            "mss",
-            ParamKind::Size { min: 64, max: 65_495 },
-            "1460 B",
-            "largest segment, including options",
-        ),
-        Param::or("send-buffer", ParamKind::BUFFER, "1 MiB", "limit on unacknowledged data"),
-        Param::or("receive-buffer", ParamKind::BUFFER, "1 MiB", "limit of the advertised window"),
-        Param::or("initial-window", SEGMENTS, "10", "segments (RFC 6928)"),
-        Param::optional(
-            "initial-threshold",
-            ParamKind::BUFFER,
-            "no limit",
-            "ssthresh of the first slow start",
-        ),
-        Param::or(
-            "growth-max",
-            SEGMENTS,
-            "2",
-            "segments added per acknowledgement in slow start (RFC 3465)",
-        ),
-        Param::or(
-            "acknowledge-every",
-            ParamKind::Integer { min: 1, max: 255 },
-            "2",
-            "full segments per acknowledgement (RFC 1122)",
-        ),
-        Param::or(
-            "acknowledge-within",
-            ParamKind::Time,
-            "40 ms",
-            "maximum delay of an acknowledgement",
-        ),
-        Param::or(
-            "acknowledge-first",
-            ParamKind::Flag,
-            "false",
-            "acknowledge the first segment at once",
-        ),
-        Param::or("limited-transmit", ParamKind::Flag, "true", "limited transmit (RFC 3042)"),
-        Param::or("nagle", ParamKind::Flag, "true", "small segments wait (RFC 9293 3.7.4)"),
-        Param::or(
-            "timeout-initial",
-            ParamKind::Time,
-            "1 s",
-            "RTO before the first sample (RFC 6298)",
-        ),
-        Param::or("timeout-min", ParamKind::Time, "200 ms", "minimum RTO"),
-        Param::or(
-            "granularity",
-            ParamKind::Time,
-            "1 ms",
-            "resolution of the timer and timestamp clock",
-        ),
-        Param::or(
-            "careful",
-            ParamKind::Flag,
-            "false",
-            "Tahoe, Reno: ignore duplicates for data sent before a timeout",
-        ),
-        Param::or("one-for-two", ParamKind::Flag, "false", "Hoe: half rate in recovery"),
-        Param::optional(
-            "burst-max",
-            SEGMENTS,
-            "no limit",
-            "Hoe: most segments sent per acknowledgement",
-        ),
-        Param::or(
-            "estimates-start",
-            ParamKind::Flag,
-            "false",
-            "Hoe: ssthresh from the spacing of the first acknowledgements",
-        ),
-        Param::or("class", CLASS, "0", "class of packets with data"),
-        Param::or("class-acknowledging", CLASS, "0", "class of packets without data"),
+        Param::or("connections", ParamKind::Integer { min: 1, max: CONNECTIONS_MAX }, "1")
+            .is("between each pair of hosts"),
+        Param::optional("bytes", ParamKind::BUFFER, "no end")
+            .is("data that each sends before it closes"),
+        Param::optional("rate", ParamKind::Rate, "no limit")
+            .is("rate at which each application writes"),
+        Param::or("spread", ParamKind::Time, "0 s")
+            .is("each starts at a random time within this after `start`"),
+        Param::or("control", ParamKind::Choice(CONTROLS), "reno").is("congestion control"),
+        Param::or("recovery", ParamKind::Choice(RECOVERIES), "newreno")
+            .is("loss recovery without SACK"),
+        Param::or("sack", ParamKind::Flag, "true")
+            .is("selective acknowledgements (RFC 2018, 6675)"),
+        Param::or("proportional", ParamKind::Flag, "false")
+            .is("with SACK, proportional rate reduction (RFC 9937)"),
+        Param::or("timestamps", ParamKind::Flag, "true").is("timestamps (RFC 7323)"),
+        Param::or("scaling", ParamKind::Flag, "true").is("window scaling (RFC 7323)"),
+        Param::or("ecn", ParamKind::Flag, "false").is("ECN marks instead of drops (RFC 3168)"),
+        Param::or("mss", ParamKind::Size { min: 64, max: 65_495 }, "1460 B")
+            .is("largest segment, including options"),
+        Param::or("send-buffer", ParamKind::BUFFER, "1 MiB").is("limit on unacknowledged data"),
+        Param::or("receive-buffer", ParamKind::BUFFER, "1 MiB")
+            .is("limit of the advertised window"),
+        Param::or("initial-window", SEGMENTS, "10").is("segments (RFC 6928)"),
+        Param::optional("initial-threshold", ParamKind::BUFFER, "no limit")
+            .is("ssthresh of the first slow start"),
+        Param::or("growth-max", SEGMENTS, "2")
+            .is("segments added per acknowledgement in slow start (RFC 3465)"),
+        Param::or("acknowledge-every", ParamKind::Integer { min: 1, max: 255 }, "2")
+            .is("full segments per acknowledgement (RFC 1122)"),
+        Param::or("acknowledge-within", ParamKind::Time, "40 ms")
+            .is("maximum delay of an acknowledgement"),
+        Param::or("acknowledge-first", ParamKind::Flag, "false")
+            .is("acknowledge the first segment at once"),
+        Param::or("limited-transmit", ParamKind::Flag, "true").is("limited transmit (RFC 3042)"),
+        Param::or("nagle", ParamKind::Flag, "true").is("small segments wait (RFC 9293 3.7.4)"),
+        Param::or("timeout-initial", ParamKind::Time, "1 s")
+            .is("RTO before the first sample (RFC 6298)"),
+        Param::or("timeout-min", ParamKind::Time, "200 ms").is("minimum RTO"),
+        Param::or("granularity", ParamKind::Time, "1 ms")
+            .is("resolution of the timer and timestamp clock"),
+        Param::or("careful", ParamKind::Flag, "false")
+            .is("Tahoe, Reno: ignore duplicates for data sent before a timeout"),
+        Param::or("one-for-two", ParamKind::Flag, "false").is("Hoe: half rate in recovery"),
+        Param::optional("burst-max", SEGMENTS, "no limit")
+            .is("Hoe: most segments sent per acknowledgement"),
+        Param::or("estimates-start", ParamKind::Flag, "false")
+            .is("Hoe: ssthresh from the spacing of the first acknowledgements"),
+        Param::or("class", CLASS, "0").is("class of packets with data"),
+        Param::or("class-acknowledging", CLASS, "0").is("class of packets without data"),
     ],
     source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995; \
              draft-cardwell-iccrg-bbr-congestion-control-00",

@@ -6,6 +6,7 @@
 //! @ next 107                  goes on to the next timer, within 107 ms
 //! < 1:1001 ack 1 win 5000     it receives bytes 1 to 1000
 //! > ack 1001                  it sends this, next
+//! > 1:4001 ack 1 each 1000    and these: 1:1001, 1001:2001 and so on
 //! write 3000 | read 500 | close | abort
 //! state ESTABLISHED | window 3000 | ended TimedOut
 //! ```
@@ -68,6 +69,14 @@ impl Stage {
             self.silent(line);
         }
         match words {
+            [">", bytes, expected @ .., "each", step] => {
+                let (from, to) = bytes.split_once(':').unwrap();
+                let [from, to, step] = [from, to, *step].map(|number| number.parse().unwrap());
+                for from in (from..to).step_by(step) {
+                    let bytes = format!("{from}:{}", from + step);
+                    self.line(line, &[&[">", bytes.as_str()], expected].concat());
+                }
+            }
             [">", expected @ ..] => {
                 let segment = self.tcp.transmit(self.now);
                 let told = segment.map_or("nothing".to_owned(), |s| self.print(&s, expected));

@@ -1,7 +1,7 @@
 //! A film as a talker declares it to a network of 802.1Q (E-22); what shapers do with it is in
 //! `experiments/channels-tsn/repro.toml`.
 
-use super::super::{Computed, Setting, Value};
+use super::super::{Computed, Setting};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_transport::channel::contract::Contract;
