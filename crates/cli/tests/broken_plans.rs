@@ -8,19 +8,42 @@ fn shown(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{}\n\n", problem.render(false))).collect()
 }
 
+/// A plan of flows that are alike but for a case of `flows.cases`: in each flow, which follow each other
+/// with an empty line between, the lines that are otherwise, and with `-` those that are missing.
+fn flows(case: &str) -> String {
+    let mut text = "[[host]]\nname = \"a\"\nat = \"10.0.0.1:7400\"\n".to_owned();
+    for (changes, name) in case.trim_end().split("\n\n").zip('f'..) {
+        let name = format!("name = \"{name}\"");
+        let mut flow = vec![name.as_str(), "from = \"a\"", "to = \"a\"", "size = \"1500 B\""];
+        flow.extend(["rate = \"1 Gbit/s\"", "duration = \"1 s\""]);
+        for change in changes.lines() {
+            let key = change.trim_start_matches('-').split(' ').next().unwrap();
+            let at = flow.iter().position(|line| line.starts_with(&format!("{key} =")));
+            match at {
+                Some(at) if change.starts_with('-') => drop(flow.remove(at)),
+                Some(at) => flow[at] = change,
+                None => flow.push(change),
+            }
+        }
+        text += &format!("\n[[flow]]\n{}\n", flow.join("\n"));
+    }
+    text
+}
+
 /// Each plan of `lastmeter blast` in `tests/broken-plans` beside the messages that it gives.
 #[test]
 fn each_broken_plan_gives_the_message_beside_it() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken-plans");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
-    files.sort();
-    assert!(files.len() >= 6);
-    for path in files {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let text = std::fs::read(&path).unwrap();
-        let plan = lastmeter::blast::plan::plan(&format!("{name}.toml"), &text, &Builtin);
+    let cases = include_str!("broken-plans/flows.cases").split("== ").skip(1);
+    let cases = cases.map(|case| case.split_once('\n').unwrap());
+    let mut plans: Vec<_> = cases.map(|(name, case)| (name, flows(case))).collect();
+    plans.extend([
+        ("drain", include_str!("broken-plans/drain.toml").to_owned()),
+        ("empty", "seed = 1\n".to_owned()),
+        ("hosts", include_str!("broken-plans/hosts.toml").to_owned()),
+    ]);
+    assert_eq!(plans.len(), 7);
+    for (name, text) in plans {
+        let plan = lastmeter::blast::plan::plan(&format!("{name}.toml"), text.as_bytes(), &Builtin);
         golden::check(&format!("tests/broken-plans/{name}.txt"), &shown(&plan.err().unwrap()));
     }
 }

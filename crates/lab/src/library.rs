@@ -6,22 +6,29 @@ use crate::kinds::Registry;
 use include_dir::{Dir, include_dir};
 use std::io::Read;
 
-/// Finds profiles by name, and opens the captures and traces that experiments name.
+/// Finds profiles by name, and opens the captures and traces that experiments name; what it does not do
+/// in its own way is done as by [`Builtin`].
 pub trait Library: Sync {
     /// The text of a profile of `folder` (`hosts`, `adapters`, `links`, `switches`).
     ///
     /// # Errors
     /// Says why there is none.
-    fn profile(&self, folder: &str, name: &str) -> Result<String, String>;
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        Builtin.profile(folder, name)
+    }
 
     /// Opens a capture or a trace under the name that the experiment gives it.
     ///
     /// # Errors
     /// Says why it cannot be opened.
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String>;
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
+        Builtin.open(path)
+    }
 
     /// The names of the profiles of `folder`, sorted.
-    fn names(&self, folder: &str) -> Vec<String>;
+    fn names(&self, folder: &str) -> Vec<String> {
+        Builtin.names(folder)
+    }
 
     /// The kinds that experiments can name.
     fn kinds(&self) -> &Registry {

@@ -104,15 +104,9 @@ fn mm1_and_the_tandem_agree_with_theory() {
 struct OneCapture(usize);
 
 impl Library for OneCapture {
-    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
-        Builtin.profile(folder, name)
-    }
     fn open(&self, _path: &str) -> Result<Box<dyn Read + Send>, String> {
         let capture = include_bytes!("../../../examples/captures/mixed.pcapng");
         Ok(Box::new(&capture[..self.0.min(capture.len())]))
-    }
-    fn names(&self, folder: &str) -> Vec<String> {
-        Builtin.names(folder)
     }
 }
 

@@ -9,7 +9,6 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile;
 use lastmeter_lab::run::{Failure, Runner, Watch};
 use lastmeter_ledger::{Confidence, Ledger};
-use std::io::Read;
 
 fn why(host: &str, adapter: &str, message: u64, packet: u64) -> Result<Ledger, Vec<Problem>> {
     let watch = Watch::default();
@@ -118,12 +117,6 @@ impl Library for Broken {
     fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
         let text = Builtin.profile(folder, name)?;
         Ok(if name == "afterburner" { text.replace("on = \"cpu\"", "on = \"CPU\"") } else { text })
-    }
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Builtin.open(path)
-    }
-    fn names(&self, folder: &str) -> Vec<String> {
-        Builtin.names(folder)
     }
 }
 

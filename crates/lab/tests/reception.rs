@@ -10,7 +10,6 @@ use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, Library};
 use std::collections::BTreeMap;
-use std::io::Read;
 
 const WORKSTATION: &str = include_str!("../../../experiments/overload-workstation/experiment.toml");
 
@@ -153,9 +152,6 @@ impl Library for OneHost {
             }
             _ => Builtin.profile(folder, name),
         }
-    }
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Builtin.open(path)
     }
     fn names(&self, folder: &str) -> Vec<String> {
         Builtin.names(folder).into_iter().chain(["made-up".to_owned()]).collect()

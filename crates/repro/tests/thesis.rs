@@ -13,7 +13,6 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::constants::Constants;
 use lastmeter_lab::profile::{self, device};
 use lastmeter_lab::run::{Runner, Watch, ledger};
-use std::io::Read;
 
 /// A table of the thesis is typed once for reproductions; what else has its values says the same.
 #[test]
@@ -133,12 +132,6 @@ impl Library for TwoProcessors {
             .replace("name = \"application\"\non = \"cpu\"", "name = \"application\"\non = \"ap\"");
         assert!(folder != "hosts" || two.matches("\"ap\"").count() == 1, "{two}");
         Ok(two)
-    }
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Builtin.open(path)
-    }
-    fn names(&self, folder: &str) -> Vec<String> {
-        Builtin.names(folder)
     }
 }
 

@@ -21,7 +21,6 @@ use lastmeter_net::queue::{self, Described, Queue};
 use lastmeter_net::source::{Pattern, Sizes};
 use lastmeter_net::traffic::{Maker, Setting, Traffic, packets};
 use std::collections::VecDeque;
-use std::io::Read;
 
 /// An experiment that uses all of them.
 pub const EXAMPLE: &str = r#"
@@ -201,9 +200,6 @@ impl Library for Mine {
             ("hosts", "slow") => Ok(SLOW.to_owned()),
             _ => Builtin.profile(folder, name),
         }
-    }
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Builtin.open(path)
     }
     fn names(&self, folder: &str) -> Vec<String> {
         let mut names = Builtin.names(folder);

@@ -1,6 +1,6 @@
 //! Afterburner's stream between two HP 9000/730 (J-67, J-79 to J-86), by running the model.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_engine::Serial;
@@ -45,7 +45,7 @@ pub(super) fn stream(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let delay: Duration = setting.constants.get("jetstream_delay")?;
         let (without, with) = (model.goodput(Duration::ZERO)?, model.goodput(delay)?);
         let holds = Value::Holds((with / without - 1.0).abs() < SIGNIFICANT);
-        computed.push(Computed::row("J-86", holds));
+        computed.push(row("J-86", holds));
     }
     Ok(computed)
 }
@@ -85,11 +85,11 @@ fn agrees(setting: &Setting<'_>, pair: &Pair) -> Result<(), Error> {
 fn configuration(model: &Model) -> Vec<Computed> {
     let Pair { host, adapter, .. } = &model.pair;
     let mut computed = vec![
-        Computed::row("J-79/link-rate", adapter.rate),
-        Computed::row("J-79/block", adapter.packet_max),
-        Computed::row("J-79/segment", model.large),
+        row("J-79/link-rate", adapter.rate),
+        row("J-79/block", adapter.packet_max),
+        row("J-79/segment", model.large),
     ];
-    let buffer = host.socket_buffer.map(|buffer| Computed::row("J-81/socket-buffer", buffer));
+    let buffer = host.socket_buffer.map(|buffer| row("J-81/socket-buffer", buffer));
     computed.extend(buffer);
     computed
 }
@@ -148,11 +148,11 @@ impl Model {
         let peak = self.pair.host.resources.iter().find(|known| known.name == "card-to-memory");
         let peak = peak.map_or(0.0, |peak| 1e9 / peak.per_byte.as_fs() as f64);
         Ok(vec![
-            Computed::row("J-67/copies-application", copies("sender ")),
-            Computed::row("J-67/copies-card", copies("receiver ")),
-            Computed::row("J-80", multiple),
-            Computed::row("J-84/peak-copy", in_mb(peak * 1e6)),
-            Computed::row("J-84/copy-limits", is_copy),
+            row("J-67/copies-application", copies("sender ")),
+            row("J-67/copies-card", copies("receiver ")),
+            row("J-80", multiple),
+            row("J-84/peak-copy", in_mb(peak * 1e6)),
+            row("J-84/copy-limits", is_copy),
         ])
     }
 }
@@ -174,16 +174,16 @@ fn figure_9(large: &[Sample], small: &[Sample]) -> Vec<Computed> {
     let above = Value::Holds(least(&flat_large) > most(&flat_small));
     let gain = 100.0 * (mean(&flat_large) / mean(&flat_small) - 1.0);
     vec![
-        Computed::row("J-81/14-kb", rises(large)),
-        Computed::row("J-81/6-kb", rises(small)),
-        Computed::row("J-81/14-kb-flat", is_flat(&flat_large)),
-        Computed::row("J-81/6-kb-flat", is_flat(&flat_small)),
-        Computed::row("J-81/14-kb-above", above),
-        Computed::row("J-82/mean-4", in_mb(mean(&flat_large))),
-        Computed::row("J-82/bits", in_mbit(mean(&flat_large))),
-        Computed::row("J-83", in_mb(most(&flat_large))),
-        Computed::row("J-84/throughput", in_mb(most(&flat_large))),
-        Computed::row("J-85", Value::Number(gain, "%")),
+        row("J-81/14-kb", rises(large)),
+        row("J-81/6-kb", rises(small)),
+        row("J-81/14-kb-flat", is_flat(&flat_large)),
+        row("J-81/6-kb-flat", is_flat(&flat_small)),
+        row("J-81/14-kb-above", above),
+        row("J-82/mean-4", in_mb(mean(&flat_large))),
+        row("J-82/bits", in_mbit(mean(&flat_large))),
+        row("J-83", in_mb(most(&flat_large))),
+        row("J-84/throughput", in_mb(most(&flat_large))),
+        row("J-85", Value::Number(gain, "%")),
     ]
 }
 

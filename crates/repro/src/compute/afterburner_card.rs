@@ -1,6 +1,6 @@
 //! Afterburner's and Jetstream's cards (J-04, J-45 to J-55, J-62, J-69 to J-75, J-78).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::card_memory::{BLOCK, CardMemory, Options};
 use lastmeter_base::{Bytes, Duration, Rate};
@@ -45,10 +45,10 @@ fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         && counted.refused == 100 - came
         && (counted.written, counted.transmitted, counted.acknowledged) == (2, 3, 2);
     Ok(vec![
-        Computed::row("J-50", conserved && came == moved),
-        Computed::row("J-70/card-memory", reads_back),
-        Computed::row("J-70/segment-checksum", summed),
-        Computed::row("J-73", in_order && again && whole),
+        row("J-50", conserved && came == moved),
+        row("J-70/card-memory", reads_back),
+        row("J-70/segment-checksum", summed),
+        row("J-73", in_order && again && whole),
     ])
 }
 
@@ -72,18 +72,18 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let each = number("card_dollars")? * 1e6 / delivered.as_bits() as f64;
     let ethernet = number("ethernet_dollars")? / 10.0;
     Ok(vec![
-        Computed::row("J-45/ics-prototype", Value::Number(number("ics")?, "ICs")),
-        Computed::row("J-45/ics-asic", Value::Number(number("ics_asic")?, "ICs")),
-        Computed::row("J-45/delivered", each < ethernet),
-        Computed::row("J-46/rotation-idle", way(interrupt)),
-        Computed::row("J-46/firmware-would", way(interrupt) > kept),
-        Computed::row("J-53/rotation-idle", way(latency)),
-        Computed::row("J-53/node-latency", latency),
-        Computed::row("J-53/transmit-receive", latency * 2),
-        Computed::row("J-55", ring),
-        Computed::row("J-75", Value::Number(segment.0.div_ceil(unit.0) as f64, "moves")),
-        Computed::row("J-78/eisa-peak", Value::Number(eisa, "Mbit/s")),
-        Computed::row("J-78/eisa-could", eisa < bits("port_bits", "port_mhz")?),
+        row("J-45/ics-prototype", Value::Number(number("ics")?, "ICs")),
+        row("J-45/ics-asic", Value::Number(number("ics_asic")?, "ICs")),
+        row("J-45/delivered", each < ethernet),
+        row("J-46/rotation-idle", way(interrupt)),
+        row("J-46/firmware-would", way(interrupt) > kept),
+        row("J-53/rotation-idle", way(latency)),
+        row("J-53/node-latency", latency),
+        row("J-53/transmit-receive", latency * 2),
+        row("J-55", ring),
+        row("J-75", Value::Number(segment.0.div_ceil(unit.0) as f64, "moves")),
+        row("J-78/eisa-peak", Value::Number(eisa, "Mbit/s")),
+        row("J-78/eisa-could", eisa < bits("port_bits", "port_mhz")?),
     ])
 }
 
@@ -114,19 +114,19 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (over_bus, over_link) = (bus.time_for(frame), space.time_for(frame));
     let circuits = 1_u64 << constants.get::<u64>("circuit_bits")?;
     Ok(vec![
-        Computed::row("J-04/interval-cells", interval),
-        Computed::row("J-04/cells-come", interval < latency),
-        Computed::row("J-47", crc),
-        Computed::row("J-49", Value::Number(circuits as f64, "circuits")),
-        Computed::row("J-52", elastic),
-        Computed::row("J-54", ring),
-        Computed::row("J-62/large-frame", over_bus),
-        Computed::row("J-62/large-frame-own", over_link),
-        Computed::row(
+        row("J-04/interval-cells", interval),
+        row("J-04/cells-come", interval < latency),
+        row("J-47", crc),
+        row("J-49", Value::Number(circuits as f64, "circuits")),
+        row("J-52", elastic),
+        row("J-54", ring),
+        row("J-62/large-frame", over_bus),
+        row("J-62/large-frame-own", over_link),
+        row(
             "J-62/channel-bus",
             Value::Number(over_link.as_secs_f64() / over_bus.as_secs_f64(), "times"),
         ),
-        Computed::row("J-71", port),
+        row("J-71", port),
     ])
 }
 
@@ -154,10 +154,10 @@ fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let whole = card.transmit_free() == options.transmit;
     let most = BLOCK.1.0 as f64 / BLOCK.0.0 as f64;
     Ok(vec![
-        Computed::row("J-69/socket-buffer", on_the_card >= buffer),
-        Computed::row("J-69/data-stay", waits && whole),
-        Computed::row("J-72/sizes-blocks", Value::Number(allowed as f64, "sizes")),
-        Computed::row("J-72/largest-block", Value::Number(most, "times")),
-        Computed::row("J-74", Value::Number(blocks as f64, "blocks")),
+        row("J-69/socket-buffer", on_the_card >= buffer),
+        row("J-69/data-stay", waits && whole),
+        row("J-72/sizes-blocks", Value::Number(allowed as f64, "sizes")),
+        row("J-72/largest-block", Value::Number(most, "times")),
+        row("J-74", Value::Number(blocks as f64, "blocks")),
     ])
 }

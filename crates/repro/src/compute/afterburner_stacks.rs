@@ -3,7 +3,7 @@
 //! to J-88).
 
 use super::atomic::{Profiles, limit_name};
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_engine::Serial;
@@ -69,10 +69,10 @@ fn attachment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     // Card, the host's and the switch's transceiver with the cable, a port's card, a part of the rest.
     let parts = ["card", "host transceiver", "cable", "switch transceiver", "port card", "switch"];
     Ok(vec![
-        Computed::row("J-02", Value::Number(parts.len() as f64, "parts")),
-        Computed::row("J-05/transceivers", Value::Number(dedicated, "sets")),
-        Computed::row("J-05/transceivers-host", Value::Number(ring, "sets")),
-        Computed::row("J-06", Value::Number(hosts, "hosts")),
+        row("J-02", Value::Number(parts.len() as f64, "parts")),
+        row("J-05/transceivers", Value::Number(dedicated, "sets")),
+        row("J-05/transceivers-host", Value::Number(ring, "sets")),
+        row("J-06", Value::Number(hosts, "hosts")),
     ])
 }
 
@@ -99,13 +99,13 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             .sum::<u32>()
     };
     Ok(vec![
-        Computed::row("J-66/passes-over", count(passes(&drawn[0]), "passes")),
-        Computed::row("J-66/copies-conventional", count(copies(&drawn[0]), "copies")),
-        Computed::row("J-57/copies-user", count(copies(&drawn[2]), "copies")),
-        Computed::row("J-67/copies-single", count(copies(&drawn[1]), "copies")),
-        Computed::row("J-67/single-copy", single > 1.2 * usual),
-        Computed::row("J-57/stack-user", user > single * (1.0 - SAME)),
-        Computed::row("J-76", touches("receiver ") == 0 && touches("sender ") == 1),
+        row("J-66/passes-over", count(passes(&drawn[0]), "passes")),
+        row("J-66/copies-conventional", count(copies(&drawn[0]), "copies")),
+        row("J-57/copies-user", count(copies(&drawn[2]), "copies")),
+        row("J-67/copies-single", count(copies(&drawn[1]), "copies")),
+        row("J-67/single-copy", single > 1.2 * usual),
+        row("J-57/stack-user", user > single * (1.0 - SAME)),
+        row("J-76", touches("receiver ") == 0 && touches("sender ") == 1),
     ])
 }
 
@@ -151,11 +151,11 @@ fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let curve: Vec<f64> = curve.map(|one| Ok(rate(&one?))).collect::<Result<_, Error>>()?;
     let at = limit_name(&apart);
     Ok(vec![
-        Computed::row("J-03/longer-pdus", curve.windows(2).all(|two| two[0] < two[1])),
-        Computed::row("J-03/pdu-cell", rate(&cells) < rate(&whole) / 20.0),
-        Computed::row("J-51", rate(&summing) < rate(&whole) * (1.0 - SAME)),
-        Computed::row("J-68", at == "sender.cpu" && rate(&apart) < rate(&fused) * (1.0 - SAME)),
-        Computed::row("J-75", rate(&past) < rate(&whole) * (1.0 - SAME)),
+        row("J-03/longer-pdus", curve.windows(2).all(|two| two[0] < two[1])),
+        row("J-03/pdu-cell", rate(&cells) < rate(&whole) / 20.0),
+        row("J-51", rate(&summing) < rate(&whole) * (1.0 - SAME)),
+        row("J-68", at == "sender.cpu" && rate(&apart) < rate(&fused) * (1.0 - SAME)),
+        row("J-75", rate(&past) < rate(&whole) * (1.0 - SAME)),
     ])
 }
 
@@ -172,8 +172,8 @@ fn links() -> Result<Vec<Computed>, Error> {
     let alone = rate(&profiles.ledger(HOST, CARD, segment)?);
     let same = |at: usize| (found[at].0 / alone - 1.0).abs() < SAME;
     Ok(vec![
-        Computed::row("J-77/host-limits", same(0) && same(2)),
-        Computed::row("J-77/link-limits", found[1].1.contains("->") && !same(1)),
+        row("J-77/host-limits", same(0) && same(2)),
+        row("J-77/link-limits", found[1].1.contains("->") && !same(1)),
     ])
 }
 
@@ -218,11 +218,11 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let ideal = with_runner(|runner| reach::hosts(CARD, Rate::from_gbit(2), runner))?;
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
-        Computed::row("J-86", (rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
-        Computed::row("J-87", work > 0.9 * whole),
-        Computed::row("J-88/workstation", none),
-        Computed::row("J-88/throughput", Value::Number(over_cable / 1e9, "Gbit/s")),
-        Computed::row("J-88/throughput-host", Value::Number(most / 1e6, "Mbit/s")),
+        row("J-86", (rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
+        row("J-87", work > 0.9 * whole),
+        row("J-88/workstation", none),
+        row("J-88/throughput", Value::Number(over_cable / 1e9, "Gbit/s")),
+        row("J-88/throughput-host", Value::Number(most / 1e6, "Mbit/s")),
     ])
 }
 

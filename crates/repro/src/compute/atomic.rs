@@ -1,7 +1,7 @@
 //! ATOMIC-2 and Netstation: hosts on three networks, message passing, and what each fix brings (N-05 to N-08,
 //! N-42, N-43, N-53 to N-55, N-67 to N-69, N-83).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::forward::{Forwarder, Step};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
@@ -13,7 +13,6 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::run::{self, Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
 use std::collections::BTreeMap;
-use std::io::Read;
 
 const NAME: &str = "atomic2";
 pub(super) const TCP: &str = "sparc20-71";
@@ -44,9 +43,6 @@ impl Library for Profiles {
             Some(text) => Ok(text.clone()),
             None => Builtin.profile(folder, name),
         }
-    }
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Builtin.open(path)
     }
     fn names(&self, folder: &str) -> Vec<String> {
         let changed = self.changed.keys().filter(|(of, _)| of == folder);
@@ -232,11 +228,11 @@ fn round_trips(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Compute
     let transactions = ledger.paths[0].totals.delivered.packets as f64 / 0.2;
     let wanted = Value::Number(1000.0, "/s");
     Ok(vec![
-        Computed::row("N-05", Value::Number(transactions, "/s")),
-        Computed::row("N-06", Value::Number(1.0 / packet.as_secs_f64(), "/s")),
-        Computed::row("N-07", Duration::from_secs_f64(latency)),
-        Computed::row("N-08/transactions", wanted),
-        Computed::row("N-08/share-round", percent(1000.0 / transactions)),
+        row("N-05", Value::Number(transactions, "/s")),
+        row("N-06", Value::Number(1.0 / packet.as_secs_f64(), "/s")),
+        row("N-07", Duration::from_secs_f64(latency)),
+        row("N-08/transactions", wanted),
+        row("N-08/share-round", percent(1000.0 / transactions)),
     ])
 }
 
@@ -300,7 +296,7 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
     let bytes: Duration = costs().map(|cost| cost.per_byte.time_for(SMALL[1])).sum();
     // What comes back is a packet too.
     let rules = Value::Holds(packets * 2 > bytes);
-    computed.push(Computed::row("N-54/per-packet", rules));
+    computed.push(row("N-54/per-packet", rules));
     Ok(computed)
 }
 
@@ -353,14 +349,14 @@ fn figure_9() -> Result<Vec<Computed>, Error> {
     let atp = profiles.rate(&atp, PIPELINED, LARGEST)?;
     let (short, long) = (atp_message(LARGEST)?, atp_message(Bytes::from_kib(64))?);
     Ok(vec![
-        Computed::row("N-68/atp-below", short < tcp && long > tcp),
-        Computed::row("N-68/overlapped", alone < atp * (1.0 - SAME)),
-        Computed::row("N-67", pvm < tcp * (1.0 - SAME)),
-        Computed::row("N-69/atp-over", percent(atp / pvm - 1.0)),
-        Computed::row("N-69/atp-over-tcp", percent(atp / tcp - 1.0)),
-        Computed::row("N-69/atp-highest", mbit(atp)),
-        Computed::row("N-69/pvm-over", mbit(pvm)),
-        Computed::row("N-83", mbit(tcp)),
+        row("N-68/atp-below", short < tcp && long > tcp),
+        row("N-68/overlapped", alone < atp * (1.0 - SAME)),
+        row("N-67", pvm < tcp * (1.0 - SAME)),
+        row("N-69/atp-over", percent(atp / pvm - 1.0)),
+        row("N-69/atp-over-tcp", percent(atp / tcp - 1.0)),
+        row("N-69/atp-highest", mbit(atp)),
+        row("N-69/pvm-over", mbit(pvm)),
+        row("N-83", mbit(tcp)),
     ])
 }
 
@@ -408,18 +404,15 @@ fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let most = faster.ledger(TCP, "faster", LARGEST)?;
     let no_more = most.goodput() / now.goodput() - 1.0 < 0.05 && limit(&most) == Limit::Processor;
     Ok(vec![
-        Computed::row("N-42/network-limits", before),
-        Computed::row("N-42/host-limits", after),
-        Computed::row("N-42/link-100", no_more),
-        Computed::row(
+        row("N-42/network-limits", before),
+        row("N-42/host-limits", after),
+        row("N-42/link-100", no_more),
+        row(
             "N-43/network-fixed",
             rates[3].min(rates[5]) > rates[1] * (1.0 + SAME)
                 && rates[7] > rates[3].max(rates[5]) * (1.0 + SAME),
         ),
-        Computed::row("N-43/fix-alone", alone.iter().all(|&rate| rate < all * (1.0 - SAME))),
-        Computed::row(
-            "N-43/network-fix",
-            idle.iter().all(|&rate| (rate / none - 1.0).abs() < SAME),
-        ),
+        row("N-43/fix-alone", alone.iter().all(|&rate| rate < all * (1.0 - SAME))),
+        row("N-43/network-fix", idle.iter().all(|&rate| (rate / none - 1.0).abs() < SAME)),
     ])
 }

@@ -2,7 +2,7 @@
 //! N-92).
 
 use super::atomic::{ATM, ATOMIC, Added, Profiles, SAME, TCP, UDP, mbit};
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::dependency::{Instructions, md5};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
@@ -82,17 +82,17 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     let hashing = share(&slowest.ledger, &|stage| stage.ends_with("hash out"));
     let touching = share(&none.ledger, &|stage| !stage.contains("protocol"));
     Ok(vec![
-        Computed::row("N-83/authentication", mbit(none.rate)),
-        Computed::row("N-83/md5", mbit(slowest.rate)),
-        Computed::row("N-84/algorithms", Value::Number(ladder.len() as f64, "algorithms")),
-        Computed::row("N-84/step-slower", both.windows(2).all(|pair| pair[1] < pair[0])),
-        Computed::row("N-84/hashing-sender", sender >= checksum * (1.0 - SAME)),
-        Computed::row("N-85/data-touching", checksum < null * 0.95),
-        Computed::row("N-85/hash-limits", hashing > 0.5),
-        Computed::row("N-86/alternate", mbit(aha)),
-        Computed::row("N-86/alternate-hash", Value::Number(aha / slowest.rate, "times")),
-        Computed::row("N-16", unchecked > none.rate * 1.05),
-        Computed::row("N-17", touching > 0.5),
+        row("N-83/authentication", mbit(none.rate)),
+        row("N-83/md5", mbit(slowest.rate)),
+        row("N-84/algorithms", Value::Number(ladder.len() as f64, "algorithms")),
+        row("N-84/step-slower", both.windows(2).all(|pair| pair[1] < pair[0])),
+        row("N-84/hashing-sender", sender >= checksum * (1.0 - SAME)),
+        row("N-85/data-touching", checksum < null * 0.95),
+        row("N-85/hash-limits", hashing > 0.5),
+        row("N-86/alternate", mbit(aha)),
+        row("N-86/alternate-hash", Value::Number(aha / slowest.rate, "times")),
+        row("N-16", unchecked > none.rate * 1.05),
+        row("N-17", touching > 0.5),
     ])
 }
 
@@ -152,9 +152,9 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pentium = md5(PROCESSORS[4].instructions);
     let over = pentium.schedule(2) as f64 / pentium.bound(2) as f64 - 1.0;
     Ok(vec![
-        Computed::row("N-87/measured-rates", below),
-        Computed::row("N-87/schedule-pentium", Value::Number(over * 100.0, "%")),
-        Computed::row("N-87/schedules", near),
+        row("N-87/measured-rates", below),
+        row("N-87/schedule-pentium", Value::Number(over * 100.0, "%")),
+        row("N-87/schedules", near),
     ])
 }
 
@@ -171,12 +171,12 @@ fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (tcp, udp) =
         (profiles.rate(TCP, "oc3c-9180", longest)?, profiles.rate(UDP, "oc3c-9180", longest)?);
     Ok(vec![
-        Computed::row(
+        row(
             "N-92/checksum-hardware",
             Value::Number(bits as f64 / clock.as_secs_f64() / 1e9, "Gbit/s"),
         ),
-        Computed::row("N-92/tcp-over", mbit(tcp)),
-        Computed::row("N-92/udp-over", mbit(udp)),
+        row("N-92/tcp-over", mbit(tcp)),
+        row("N-92/udp-over", mbit(udp)),
     ])
 }
 

@@ -2,7 +2,7 @@
 //! without compression (N-58 to N-62, N-71, N-78 to N-82).
 
 use super::atomic::{ATOMIC, LARGEST, Profiles, SAME, SMALL, TCP, mbit, percent};
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::forward::{Account, Forwarder, Step};
 use crate::machines::switch::cells::{mesh, proven};
@@ -107,20 +107,20 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let crossings = (packet.0 + header.0) as f64 / packet.0 as f64;
     let (before, after) = (pc.run(packet, false), pc.run(packet, true));
     Ok(vec![
-        Computed::row("N-58/first-gateway", mbit(first.rate)),
-        Computed::row("N-58/single-bus", (0.25..0.75).contains(&share)),
-        Computed::row("N-58/faster-bus", each_brings),
-        Computed::row("N-58/first-gateway-fills", first.rate > FAST_ETHERNET),
-        Computed::row("N-59", before.rate > first.rate * (1.0 + SAME)),
-        Computed::row("N-60", atm.run(packet, false).rate > 155e6),
-        Computed::row("N-61/crossings", Value::Number(crossings, "crossings")),
-        Computed::row("N-61/peer-dma", into_host < SAME),
-        Computed::row("N-62/gain-peer", percent(gain(packet))),
-        Computed::row("N-62/gain-peer-dma", percent(gain(packet))),
-        Computed::row("N-62/gain-peer-dma-text", percent(gain(packet))),
-        Computed::row("N-62/second-gateway", mbit(before.rate)),
-        Computed::row("N-62/second-gateway-peer", mbit(after.rate)),
-        Computed::row("N-62/peer-dma", gain(SMALL[1]) < gain(packet)),
+        row("N-58/first-gateway", mbit(first.rate)),
+        row("N-58/single-bus", (0.25..0.75).contains(&share)),
+        row("N-58/faster-bus", each_brings),
+        row("N-58/first-gateway-fills", first.rate > FAST_ETHERNET),
+        row("N-59", before.rate > first.rate * (1.0 + SAME)),
+        row("N-60", atm.run(packet, false).rate > 155e6),
+        row("N-61/crossings", Value::Number(crossings, "crossings")),
+        row("N-61/peer-dma", into_host < SAME),
+        row("N-62/gain-peer", percent(gain(packet))),
+        row("N-62/gain-peer-dma", percent(gain(packet))),
+        row("N-62/gain-peer-dma-text", percent(gain(packet))),
+        row("N-62/second-gateway", mbit(before.rate)),
+        row("N-62/second-gateway-peer", mbit(after.rate)),
+        row("N-62/peer-dma", gain(SMALL[1]) < gain(packet)),
     ])
 }
 
@@ -177,10 +177,10 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let working =
         matrix.filter(|&(sender, receiver)| understood(sender, receiver, &packet)).count();
     Ok(vec![
-        Computed::row("N-56/circuits-pairs", Value::Number(plan.len() as f64, "circuits")),
-        Computed::row("N-56/cell-comes", proven),
-        Computed::row("N-56/address-name", plan_holds),
-        Computed::row("N-57", Value::Number(working as f64, "of 16")),
+        row("N-56/circuits-pairs", Value::Number(plan.len() as f64, "circuits")),
+        row("N-56/cell-comes", proven),
+        row("N-56/address-name", plan_holds),
+        row("N-57", Value::Number(working as f64, "of 16")),
     ])
 }
 
@@ -260,17 +260,14 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let tcp = tcp_file(setting)?;
     let little = Bytes::from_kib(8);
     Ok(vec![
-        Computed::row("N-78", on_disk < whole / 3.0),
-        Computed::row("N-79", one < four * 0.9),
-        Computed::row("N-80/gain-pipelined", percent(protocol)),
-        Computed::row("N-80/gain-pipelined-rpc", percent(whole)),
-        Computed::row("N-44", bulk.into_iter().all(|bulk| small > bulk / 3.0 && small < bulk)),
-        Computed::row("N-81/gain-files", small > whole / 3.0),
-        Computed::row(
-            "N-81/small-files",
-            tcp(little) > files.file(little, new).max(files.file(little, old)),
-        ),
-        Computed::row("N-82", (many / four - 1.0).abs() < SAME),
+        row("N-78", on_disk < whole / 3.0),
+        row("N-79", one < four * 0.9),
+        row("N-80/gain-pipelined", percent(protocol)),
+        row("N-80/gain-pipelined-rpc", percent(whole)),
+        row("N-44", bulk.into_iter().all(|bulk| small > bulk / 3.0 && small < bulk)),
+        row("N-81/gain-files", small > whole / 3.0),
+        row("N-81/small-files", tcp(little) > files.file(little, new).max(files.file(little, old))),
+        row("N-82", (many / four - 1.0).abs() < SAME),
     ])
 }
 
@@ -331,17 +328,14 @@ fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let by_packet: Vec<f64> =
         [512, 1024, 2048, 4096, 8192].map(|len| video.run(None, Bytes(len)).packets).into();
     Ok(vec![
-        Computed::row("N-71/compressed", fps(&usual)),
-        Computed::row("N-71/compressed-rate", mbit(usual.rate)),
-        Computed::row("N-71/raw-packets", fps(&raw)),
-        Computed::row("N-71/raw-rate", mbit(raw.rate)),
-        Computed::row("N-71/raw-packets-512", wide.packets < 1.25 * usual.packets),
-        Computed::row(
-            "N-71/raw-frames",
-            by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME)),
-        ),
-        Computed::row("N-71/compression", compressing),
-        Computed::row("N-71/small-packets", sending),
+        row("N-71/compressed", fps(&usual)),
+        row("N-71/compressed-rate", mbit(usual.rate)),
+        row("N-71/raw-packets", fps(&raw)),
+        row("N-71/raw-rate", mbit(raw.rate)),
+        row("N-71/raw-packets-512", wide.packets < 1.25 * usual.packets),
+        row("N-71/raw-frames", by_packet.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
+        row("N-71/compression", compressing),
+        row("N-71/small-packets", sending),
     ])
 }
 

@@ -3,7 +3,7 @@
 //! Runs, and the rows that counters give, are in `experiments/bbr/repro.toml`. Here is what is read from
 //! the trace: round trips and what is on the way.
 
-use super::{Computed, Setting};
+use super::{Computed, Setting, row};
 use crate::Error;
 use crate::sweep::run::{self, Found};
 use lastmeter_base::{Bytes, Duration, Rate, Time};
@@ -171,15 +171,15 @@ fn operating_point(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, 
     let mut rows = Vec::new();
     for (packets, room) in found.iter().zip(&rooms) {
         let share = packets.rate(from, to, path.data) / (path.carries(seconds) / seconds);
-        rows.push(Computed::row(format!("BBR-1/between-{room}"), 100.0 * share));
+        rows.push(row(format!("BBR-1/between-{room}"), 100.0 * share));
     }
     let least = path.round_trip.as_secs_f64();
     let trips: Vec<f64> = found.iter().map(|found| found.round_trip(from, to) / least).collect();
     let (cubic, bbr) = (trips[rooms.len()], &trips[1..rooms.len()]);
     let spread = bbr.iter().all(|trip| (trip / bbr[0] - 1.0).abs() < 0.02);
-    rows.push(Computed::row("BBR-2/round-trip", bbr[0]));
-    rows.push(Computed::row("BBR-2/any-buffer", spread));
-    rows.push(Computed::row("BBR-2/cubic", cubic > 3.0 && bbr[0] < 1.3));
+    rows.push(row("BBR-2/round-trip", bbr[0]));
+    rows.push(row("BBR-2/any-buffer", spread));
+    rows.push(row("BBR-2/cubic", cubic > 3.0 && bbr[0] < 1.3));
     rows.push(cycle(&found[1], path, (from, to)));
     Ok(rows)
 }
@@ -205,7 +205,7 @@ fn cycle(packets: &Packets, path: &Path, (from, to): (Time, Time)) -> Computed {
         }
         _ => f64::NAN,
     };
-    Computed::row("BBR-3", trips)
+    row("BBR-3", trips)
 }
 
 /// A minute with its PROBE_RTTs.
@@ -235,9 +235,9 @@ fn minute(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         _ => f64::NAN,
     };
     Ok(vec![
-        Computed::row("BBR-1/minute", 100.0 * share),
-        Computed::row("BBR-4/fewest", fewest),
-        Computed::row("BBR-4/apart", apart),
+        row("BBR-1/minute", 100.0 * share),
+        row("BBR-4/fewest", fewest),
+        row("BBR-4/apart", apart),
     ])
 }
 

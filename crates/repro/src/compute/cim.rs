@@ -1,6 +1,6 @@
 //! The CIM's delay equations (E-63 to E-68, E-75).
 
-use super::{Computed, Setting};
+use super::{Computed, Setting, row};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::cim::Cim;
@@ -28,20 +28,20 @@ pub(super) fn equations(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let cim = adapter(constants)?;
     let mut computed = vec![
-        Computed::row("E-63/m_overhead", cim.message_overhead),
-        Computed::row("E-63/d_segsize", cim.segment),
-        Computed::row("E-63/d_overhead", cim.segment_overhead),
-        Computed::row("E-63/s_small", cim.small),
-        Computed::row("E-63/d_byte-small", cim.per_byte_small),
-        Computed::row("E-63/d_byte-large", cim.per_byte_large),
-        Computed::row("E-63/f_framesize", cim.frame),
-        Computed::row("E-63/f_overhead", cim.transmit_overhead),
-        Computed::row("E-63/f_framedelay", cim.frame_delay),
+        row("E-63/m_overhead", cim.message_overhead),
+        row("E-63/d_segsize", cim.segment),
+        row("E-63/d_overhead", cim.segment_overhead),
+        row("E-63/s_small", cim.small),
+        row("E-63/d_byte-small", cim.per_byte_small),
+        row("E-63/d_byte-large", cim.per_byte_large),
+        row("E-63/f_framesize", cim.frame),
+        row("E-63/f_overhead", cim.transmit_overhead),
+        row("E-63/f_framedelay", cim.frame_delay),
     ];
     // §5.1.3.1: what is left of the time to a small message's `address ack` without its DMA.
     let acknowledged: Duration = constants.get("small_message_acknowledged")?;
     let left = acknowledged.saturating_sub(cim.dma_time(constants.get("small_message")?));
-    computed.push(Computed::row("E-63/m_overhead-44", left));
+    computed.push(row("E-63/m_overhead-44", left));
     for (id, symbol, equation) in EQUATIONS {
         let at = |(name, len)| Computed::new(id, format!("{symbol}, {name}"), equation(&cim, len));
         computed.extend(SIZES.map(at));

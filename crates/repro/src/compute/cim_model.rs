@@ -1,7 +1,7 @@
 //! The CIM run from its description (E-27, E-28, E-58 to E-62, E-70 to E-76), and a modern adapter
 //! beside the published arithmetic of its bus (E-39, E-40, E-126).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::description::{Description, Side};
@@ -99,14 +99,14 @@ fn interface(bench: &Bench) -> Vec<Computed> {
     let sides: Vec<(Side, &'static str)> =
         sent.iter().map(|&(_, side, word)| (side, word)).collect();
     vec![
-        Computed::row("E-58", count(sent.len())),
-        Computed::row("E-59/transmission", said == fig_5_1),
-        Computed::row("E-59/interrupts", by_card(&sides)),
-        Computed::row("E-60", received == fig_5_2),
-        Computed::row("E-61", stages),
-        Computed::row("E-62", received_in(cim)),
-        Computed::row("E-98/stages-reception", received_in(&generic)),
-        Computed::row("E-98/interrupts", by_card(&generic.reception(1))),
+        row("E-58", count(sent.len())),
+        row("E-59/transmission", said == fig_5_1),
+        row("E-59/interrupts", by_card(&sides)),
+        row("E-60", received == fig_5_2),
+        row("E-61", stages),
+        row("E-62", received_in(cim)),
+        row("E-98/stages-reception", received_in(&generic)),
+        row("E-98/interrupts", by_card(&generic.reception(1))),
     ]
 }
 
@@ -124,13 +124,13 @@ fn depth(bench: &Bench) -> Vec<Computed> {
         latency(2048, 1) / latency(44, 1) < 1.5 && latency(65_536, 1) / latency(4096, 1) > 3.0;
     let with_depth = (1..4).all(|depth| latency(4096, depth + 1) > latency(4096, depth));
     vec![
-        Computed::row("E-27/greatest-gain", percent(greatest)),
-        Computed::row("E-27/depth-1", [256, 512, 1024].into_iter().all(near_linear)),
-        Computed::row("E-27/gain-falls", saturates),
-        Computed::row("E-27/throughput", Value::Number(throughput(3 << 20, 2), "MB/s")),
-        Computed::row("E-27/latency-flat", flat),
-        Computed::row("E-27/latency-rises", with_depth),
-        Computed::row("E-28", percent(bench.deeper(8192, 2))),
+        row("E-27/greatest-gain", percent(greatest)),
+        row("E-27/depth-1", [256, 512, 1024].into_iter().all(near_linear)),
+        row("E-27/gain-falls", saturates),
+        row("E-27/throughput", Value::Number(throughput(3 << 20, 2), "MB/s")),
+        row("E-27/latency-flat", flat),
+        row("E-27/latency-rises", with_depth),
+        row("E-28", percent(bench.deeper(8192, 2))),
     ]
 }
 
@@ -167,11 +167,11 @@ fn theory(bench: &Bench) -> Vec<Computed> {
         (time(to) - time(from)) / (to - from) as f64
     };
     vec![
-        Computed::row("E-69", slope(4096, 16_384) < slope(1024, 4096)),
-        Computed::row("E-70", split),
-        Computed::row("E-71", SIZES.iter().all(optimistic)),
-        Computed::row("E-72", percent(mean_error)),
-        Computed::row("E-73", delay(1) < delay(2) && delay(2) < delay(4)),
+        row("E-69", slope(4096, 16_384) < slope(1024, 4096)),
+        row("E-70", split),
+        row("E-71", SIZES.iter().all(optimistic)),
+        row("E-72", percent(mean_error)),
+        row("E-73", delay(1) < delay(2) && delay(2) < delay(4)),
     ]
 }
 
@@ -193,27 +193,24 @@ fn improvements(bench: &Bench) -> Vec<Computed> {
     let busy = |len| bench.run(&bench.cim, len, 2).busy;
     let (at_small, at_large) = (busy(44), busy(65_536));
     vec![
-        Computed::row(
-            "E-74/commands-simple",
-            Value::Number(simple.transmission().len() as f64, "commands"),
-        ),
-        Computed::row(
+        row("E-74/commands-simple", Value::Number(simple.transmission().len() as f64, "commands")),
+        row(
             "E-74/interrupts",
             Value::Number(simple.interrupts(&simple.transmission()) as f64, "interrupts"),
         ),
-        Computed::row("E-75", SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
-        Computed::row("E-76/interface", interface(44)),
-        Computed::row("E-76/interface-depth", interface(256)),
-        Computed::row("E-76/interface-depth-1", interface(1024)),
-        Computed::row("E-76/interface-smaller", falls.windows(2).all(|pair| pair[0] > pair[1])),
-        Computed::row("E-76/banks-depth", percent(small.iter().sum::<f64>() / 4.0)),
-        Computed::row("E-76/banks-depth-2", percent(greatest(&by_banks))),
-        Computed::row("E-76/banks-depth-2-very", percent(by_banks[SIZES.len() - 1])),
-        Computed::row("E-76/both-depth", percent(least(&by_both))),
-        Computed::row("E-76/both-depth-2", percent(greatest(&by_both))),
-        Computed::row("E-76/variation", certain(8192) > 35.0),
-        Computed::row("E-76/64-kb", at_large[1] > at_large[0].max(at_large[2])),
-        Computed::row("E-76/44-b", at_small[0] > 10.0 * at_small[1]),
+        row("E-75", SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
+        row("E-76/interface", interface(44)),
+        row("E-76/interface-depth", interface(256)),
+        row("E-76/interface-depth-1", interface(1024)),
+        row("E-76/interface-smaller", falls.windows(2).all(|pair| pair[0] > pair[1])),
+        row("E-76/banks-depth", percent(small.iter().sum::<f64>() / 4.0)),
+        row("E-76/banks-depth-2", percent(greatest(&by_banks))),
+        row("E-76/banks-depth-2-very", percent(by_banks[SIZES.len() - 1])),
+        row("E-76/both-depth", percent(least(&by_both))),
+        row("E-76/both-depth-2", percent(greatest(&by_both))),
+        row("E-76/variation", certain(8192) > 35.0),
+        row("E-76/64-kb", at_large[1] > at_large[0].max(at_large[2])),
+        row("E-76/44-b", at_small[0] > 10.0 * at_small[1]),
     ]
 }
 
@@ -244,21 +241,21 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let size = |len: &u64| Value::Number(*len as f64, "B");
     let first = sizes.iter().find(|&&len| reaches(&card, len)).unwrap_or(&0);
     let computed = vec![
-        Computed::row("E-40/pcie-3_0", gbit(link(&simple)?.raw())),
-        Computed::row("E-40/pcie-3_0-x8", gbit(link(&simple)?.transactions())),
-        Computed::row("E-40/pcie-4_0", gbit(link(&card)?.transactions())),
-        Computed::row("E-40/simple-adapter", Value::Number(bytes[0], "B")),
-        Computed::row("E-40/simple-adapter-512", Value::Number(bytes[1], "B")),
-        Computed::row("E-40/simple-adapter-40", !reaches(&simple, 512) && reaches(&simple, 768)),
-        Computed::row("E-39", Value::Number(card.host.queues as f64, "queues")),
-        Computed::row("E-126/modern-adapter", gbit(bus(64))),
-        Computed::row("E-126/modern-adapter-1500", gbit(bus(1500))),
-        Computed::row("E-126/modern-adapter-reaches", size(first)),
-        Computed::row("E-126/modern-adapter-run", sent(64)),
-        Computed::row("E-126/modern-adapter-run-128", sent(128)),
-        Computed::row("E-126/modern-adapter-run-512", sent(512)),
-        Computed::row("E-126/modern-adapter-run-1500", sent(1500)),
-        Computed::row("E-126/lines-description", Value::Number(lines, "lines")),
+        row("E-40/pcie-3_0", gbit(link(&simple)?.raw())),
+        row("E-40/pcie-3_0-x8", gbit(link(&simple)?.transactions())),
+        row("E-40/pcie-4_0", gbit(link(&card)?.transactions())),
+        row("E-40/simple-adapter", Value::Number(bytes[0], "B")),
+        row("E-40/simple-adapter-512", Value::Number(bytes[1], "B")),
+        row("E-40/simple-adapter-40", !reaches(&simple, 512) && reaches(&simple, 768)),
+        row("E-39", Value::Number(card.host.queues as f64, "queues")),
+        row("E-126/modern-adapter", gbit(bus(64))),
+        row("E-126/modern-adapter-1500", gbit(bus(1500))),
+        row("E-126/modern-adapter-reaches", size(first)),
+        row("E-126/modern-adapter-run", sent(64)),
+        row("E-126/modern-adapter-run-128", sent(128)),
+        row("E-126/modern-adapter-run-512", sent(512)),
+        row("E-126/modern-adapter-run-1500", sent(1500)),
+        row("E-126/lines-description", Value::Number(lines, "lines")),
     ];
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }

@@ -1,7 +1,7 @@
 //! The CIM as the end host used it: fragments through it, where it is best operated, and what the
 //! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Time};
 use lastmeter_host::adapter::description::{Description, Discipline};
@@ -54,9 +54,9 @@ fn transfer(bench: &Bench) -> Vec<Computed> {
     };
     let per_word = |value| Value::Number(value, "ns/word");
     vec![
-        Computed::row("E-14/cim-dma", per_word(word(2048))),
-        Computed::row("E-14/cim-dma-4", per_word(word(4096))),
-        Computed::row("E-14/cim-dma-mean", per_word((word(2048) + word(4096)) / 2.0)),
+        row("E-14/cim-dma", per_word(word(2048))),
+        row("E-14/cim-dma-4", per_word(word(4096))),
+        row("E-14/cim-dma-mean", per_word((word(2048) + word(4096)) / 2.0)),
     ]
 }
 
@@ -99,19 +99,16 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
     let sizes = [512, 1024, 2048, 4096, 8192, 16_384];
     let packet = sizes.into_iter().take_while(flat).last().unwrap_or(0);
     vec![
-        Computed::row("E-28/depth-beyond", Value::Number(depth as f64, "packets")),
-        Computed::row("E-28/longest-packet", Bytes(packet)),
-        Computed::row(
-            "E-28/2-kb",
-            Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent"),
-        ),
-        Computed::row(
+        row("E-28/depth-beyond", Value::Number(depth as f64, "packets")),
+        row("E-28/longest-packet", Bytes(packet)),
+        row("E-28/2-kb", Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent")),
+        row(
             "E-28/4-kb",
             [4096, 8192, 16_384].iter().all(|&len| {
                 bench.rate(&bench.cim, len, 3) / bench.rate(&bench.cim, len, 2) - 1.0 < NO_GAIN
             }),
         ),
-        Computed::row("E-27", gains[0] > 3.0 * gains[1]),
+        row("E-27", gains[0] > 3.0 * gains[1]),
     ]
 }
 
@@ -141,13 +138,13 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
     let frames = bench.cim.network.per_frame * 16_384u64.div_ceil(bench.cim.network.frame.0);
     let least = (bench.cim.transfer_time(Bytes(16_384)) + frames).as_secs_f64();
     vec![
-        Computed::row("E-33/16-kb", megabytes(whole)),
-        Computed::row("E-33/16-kb-whole", megabytes(16_384e-6 / least)),
-        Computed::row("E-33/16-kb-fragments", megabytes(four)),
-        Computed::row("E-33/throughput", settled(1024) && settled(2048) && settled(4096)),
-        Computed::row("E-33/1-2", two / one > four / two && four > two),
-        Computed::row("E-33/latency-rises", latencies.windows(2).all(|pair| pair[1] > pair[0])),
-        Computed::row("E-34", Value::Number(bench.fragmented(8192, 2048).0, "packets/s")),
+        row("E-33/16-kb", megabytes(whole)),
+        row("E-33/16-kb-whole", megabytes(16_384e-6 / least)),
+        row("E-33/16-kb-fragments", megabytes(four)),
+        row("E-33/throughput", settled(1024) && settled(2048) && settled(4096)),
+        row("E-33/1-2", two / one > four / two && four > two),
+        row("E-33/latency-rises", latencies.windows(2).all(|pair| pair[1] > pair[0])),
+        row("E-34", Value::Number(bench.fragmented(8192, 2048).0, "packets/s")),
     ]
 }
 
@@ -167,10 +164,10 @@ fn jitter(bench: &Bench) -> Vec<Computed> {
     let unchanged = |len| deeper(len).iter().all(|change| change.abs() < UNCHANGED);
     let grows = |&len: &u64| deeper(len).iter().any(|&change| change > UNCHANGED);
     vec![
-        Computed::row("E-73/4-kb", unchanged(4096)),
-        Computed::row("E-73/1-kb", unchanged(1024)),
-        Computed::row("E-73/jitter-grows", ![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
-        Computed::row("E-74", less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
+        row("E-73/4-kb", unchanged(4096)),
+        row("E-73/1-kb", unchanged(1024)),
+        row("E-73/jitter-grows", ![44, 256, 1024, 2048, 4096, 16_384].iter().any(grows)),
+        row("E-74", less(44) > 0.0 && less(4096) > 0.0 && share(44) > share(4096)),
     ]
 }
 
@@ -238,11 +235,11 @@ fn features(bench: &Bench) -> Vec<Computed> {
     let simple = urgent(&bench.cim.with_simple_interface(), even);
     let base = urgent(&bench.cim, even);
     vec![
-        Computed::row("E-29/simpler-interface", simple.0 < base.0),
-        Computed::row("E-29/limited-depth", shallow.1 < deep.1 / 2.0),
-        Computed::row("E-29/queue-own", queues.0 < deep.0 / 2.0),
-        Computed::row("E-29/transfer-can", first.0 < queues.0),
-        Computed::row("E-30", by_date.0 < deep.0 / 2.0),
+        row("E-29/simpler-interface", simple.0 < base.0),
+        row("E-29/limited-depth", shallow.1 < deep.1 / 2.0),
+        row("E-29/queue-own", queues.0 < deep.0 / 2.0),
+        row("E-29/transfer-can", first.0 < queues.0),
+        row("E-30", by_date.0 < deep.0 / 2.0),
     ]
 }
 
@@ -255,5 +252,5 @@ fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
     apart.buffers.separate_headers = true;
     let mean =
         |card: &Description| run(card, Bytes(4096), (1, 1000), Variation::None, bench.seed).mean;
-    vec![Computed::row("E-42", mean(&together).saturating_sub(mean(&apart)))]
+    vec![row("E-42", mean(&together).saturating_sub(mean(&apart)))]
 }

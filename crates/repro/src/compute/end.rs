@@ -2,7 +2,7 @@
 //! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-55, E-57, E-78, E-80,
 //! E-128 to E-130).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::process::{Message, Options, Organisation, Processor};
 use lastmeter_base::{Bytes, Duration, Rate};
@@ -104,18 +104,15 @@ fn stack(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let cost = |len| stack.fragmented(len, true) - stack.fragmented(len, false);
     let jump = stack.fragmented(kib(4), false) - stack.fragmented(kib(2), false);
     Ok(vec![
-        Computed::row("E-31/hnet-packet", stack.whole(false)),
-        Computed::row("E-31/scheduler", stack.whole(true)),
-        Computed::row("E-31/scheduler-driver", added),
-        Computed::row("E-31/left-queues", added.saturating_sub(cache + switch * 2 + timer)),
-        Computed::row("E-31/4-kb", jump),
-        Computed::row("E-31/up-2", stack.fragmented(kib(2), false) == stack.whole(false)),
-        Computed::row("E-31/slow-path", jump > stack.fragment * 5),
-        Computed::row("E-31/throughput", drops(false) && drops(true)),
-        Computed::row(
-            "E-31/scheduler-costs",
-            sizes.windows(2).all(|pair| cost(pair[1]) > cost(pair[0])),
-        ),
+        row("E-31/hnet-packet", stack.whole(false)),
+        row("E-31/scheduler", stack.whole(true)),
+        row("E-31/scheduler-driver", added),
+        row("E-31/left-queues", added.saturating_sub(cache + switch * 2 + timer)),
+        row("E-31/4-kb", jump),
+        row("E-31/up-2", stack.fragmented(kib(2), false) == stack.whole(false)),
+        row("E-31/slow-path", jump > stack.fragment * 5),
+        row("E-31/throughput", drops(false) && drops(true)),
+        row("E-31/scheduler-costs", sizes.windows(2).all(|pair| cost(pair[1]) > cost(pair[0]))),
     ])
 }
 
@@ -163,13 +160,10 @@ fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         / handlers.per_packet.as_secs_f64()
         - 1.0;
     Ok(vec![
-        Computed::row(
-            "E-12/context-switches",
-            Value::Number(by_message as f64 / 100.0, "switches"),
-        ),
-        Computed::row("E-12/fewer-process", by_message < by_protocol),
-        Computed::row("E-80/packets-another", Value::Number(before, "packets")),
-        Computed::row("E-80/handlers-channels", by_channel < by_message),
+        row("E-12/context-switches", Value::Number(by_message as f64 / 100.0, "switches")),
+        row("E-12/fewer-process", by_message < by_protocol),
+        row("E-80/packets-another", Value::Number(before, "packets")),
+        row("E-80/handlers-channels", by_channel < by_message),
     ])
 }
 
@@ -194,14 +188,14 @@ fn capacity(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let best_effort = 1.0 / many;
     Ok(vec![
-        Computed::row("E-53/throughput", kilobytes(single * packet)),
-        Computed::row("E-53/throughput-messages", kilobytes(many * packet)),
-        Computed::row("E-53/cpu-cost", us(best_effort)),
-        Computed::row("E-53/cpu-cost-real", us((1.0 - beside * best_effort) / real_time)),
-        Computed::row("E-53/best-effort", limit("fifo")?),
-        Computed::row("E-53/real-time", limit("heap")?),
-        Computed::row("E-53/masked-fifo", masked("fifo", "fifo_overlapped")?),
-        Computed::row("E-53/masked-heaps", masked("heap", "heap_overlapped")?),
+        row("E-53/throughput", kilobytes(single * packet)),
+        row("E-53/throughput-messages", kilobytes(many * packet)),
+        row("E-53/cpu-cost", us(best_effort)),
+        row("E-53/cpu-cost-real", us((1.0 - beside * best_effort) / real_time)),
+        row("E-53/best-effort", limit("fifo")?),
+        row("E-53/real-time", limit("heap")?),
+        row("E-53/masked-fifo", masked("fifo", "fifo_overlapped")?),
+        row("E-53/masked-heaps", masked("heap", "heap_overlapped")?),
     ])
 }
 
@@ -235,10 +229,10 @@ fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let lengths = [1, 4, 15].map(|packets| fifo(1, packets));
     let lengths = lengths.into_iter().collect::<Result<Vec<f64>, Error>>()?;
     Ok(vec![
-        Computed::row("E-32/fifo-threads", number(fifo(1, 15)?)),
-        Computed::row("E-32/fifo-threads-longer", lengths.windows(2).all(|pair| pair[1] > pair[0])),
-        Computed::row("E-32/early-burst", number(wasted as f64)),
-        Computed::row(
+        row("E-32/fifo-threads", number(fifo(1, 15)?)),
+        row("E-32/fifo-threads-longer", lengths.windows(2).all(|pair| pair[1] > pair[0])),
+        row("E-32/early-burst", number(wasted as f64)),
+        row(
             "E-32/current-message",
             fifo(burst, packets)? >= (burst * packets) as f64
                 && waits(Organisation::PerChannel, burst, packets)? < 5.0,
@@ -272,15 +266,15 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         |nodes: usize| over_one_bus(nodes, head, left, 500 * nodes as u64) / alone > 0.99;
     let nodes = (1..=80).take_while(|&nodes| keeps_up(nodes)).last().unwrap_or(0);
     Ok(vec![
-        Computed::row("E-45", Value::Number(boards(2) as f64, "boards")),
-        Computed::row("E-49/resolution", tick),
-        Computed::row("E-49/wraps-around", watch().wraps_after()),
-        Computed::row(
+        row("E-45", Value::Number(boards(2) as f64, "boards")),
+        row("E-49/resolution", tick),
+        row("E-49/wraps-around", watch().wraps_after()),
+        row(
             "E-49/time-right",
             measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500)),
         ),
-        Computed::row("E-57/nodes-bus", Value::Number(nodes as f64, "nodes")),
-        Computed::row("E-57/network-faster", residual(head, head / 2).is_none()),
+        row("E-57/nodes-bus", Value::Number(nodes as f64, "nodes")),
+        row("E-57/network-faster", residual(head, head / 2).is_none()),
     ])
 }
 
@@ -298,13 +292,13 @@ fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let number = Value::Number;
     let bits = |needs: &Needs| number(needs.width().unwrap_or(0) as f64, "bits");
     Ok(vec![
-        Computed::row("E-130/cim-32", bits(&cim)),
-        Computed::row("E-130/cim-32-mhz", number(cim.between, "cycles")),
-        Computed::row("E-130/100-gbit", bits(&fast)),
-        Computed::row("E-130/100-gbit-s", number(fast.between, "cycles")),
-        Computed::row("E-130/control", number(fast.taken as f64, "cycles")),
-        Computed::row("E-130/share-rate", number(100.0 * fast.share(), "%")),
-        Computed::row("E-130/requests-disk", number(by_due.comparators as f64, "comparators")),
+        row("E-130/cim-32", bits(&cim)),
+        row("E-130/cim-32-mhz", number(cim.between, "cycles")),
+        row("E-130/100-gbit", bits(&fast)),
+        row("E-130/100-gbit-s", number(fast.between, "cycles")),
+        row("E-130/control", number(fast.taken as f64, "cycles")),
+        row("E-130/share-rate", number(100.0 * fast.share(), "%")),
+        row("E-130/requests-disk", number(by_due.comparators as f64, "comparators")),
     ])
 }
 
@@ -323,16 +317,16 @@ fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let gone = source.traffic().is_none();
     let random = run(&disk, Bytes(8192), (1, 100), Variation::None, setting.seed).mean;
     Ok(vec![
-        Computed::row(
+        row(
             "E-78/stages-firmware",
             Value::Number(
                 skeleton.matches("_done(struct message *message)").count() as f64,
                 "stages",
             ),
         ),
-        Computed::row("E-78/delay-stands", skeleton.matches("delay(message").count() == 3),
-        Computed::row("E-78/command-makes", made && gone),
-        Computed::row("E-129", random),
+        row("E-78/delay-stands", skeleton.matches("delay(message").count() == 3),
+        row("E-78/command-makes", made && gone),
+        row("E-129", random),
     ])
 }
 
@@ -347,7 +341,7 @@ fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         |card: &Description| run(card, len, (1, 20_000), Variation::None, setting.seed).mean;
     let busy = waits(&card);
     card.network.model = NetworkModel::PointToPoint;
-    Ok(vec![Computed::row("E-128", busy - waits(&card))])
+    Ok(vec![row("E-128", busy - waits(&card))])
 }
 
 /// §4.3.5 and §4.4.2.
@@ -377,12 +371,12 @@ fn limits(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let whole_of_4 = over_one_bus(4, whole, Duration::ZERO, 4000) / alone;
     let heads_of_4 = left.map_or(0.0, |left| over_one_bus(4, head, left, 4000) / alone);
     Ok(vec![
-        Computed::row("E-55/eq-4_1", percent(utilisation(processing, about, 1.0))),
-        Computed::row("E-55/eq-4_2", percent(utilisation(processing, about, speed_up as f64))),
-        Computed::row("E-55/4-kb", percent(ran(1))),
-        Computed::row("E-55/4-kb-1", percent(ran(speed_up))),
-        Computed::row("E-54", left.is_some_and(|left| head + left == whole)),
-        Computed::row("E-51/4-nodes", (whole_of_4 - 0.25).abs() < 0.01),
-        Computed::row("E-51/4-nodes-headers", (heads_of_4 - 1.0).abs() < 0.01),
+        row("E-55/eq-4_1", percent(utilisation(processing, about, 1.0))),
+        row("E-55/eq-4_2", percent(utilisation(processing, about, speed_up as f64))),
+        row("E-55/4-kb", percent(ran(1))),
+        row("E-55/4-kb-1", percent(ran(speed_up))),
+        row("E-54", left.is_some_and(|left| head + left == whole)),
+        row("E-51/4-nodes", (whole_of_4 - 0.25).abs() < 0.01),
+        row("E-51/4-nodes-headers", (heads_of_4 - 1.0).abs() < 0.01),
     ])
 }

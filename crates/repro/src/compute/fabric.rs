@@ -1,6 +1,6 @@
 //! Distributed queueing: the stress load (D-118 to D-121), and how low the speed-up may go (D-126).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_lan::fabric::allocation::Rule;
@@ -42,14 +42,14 @@ pub(super) fn stress(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let record = run(options, load);
     let base = run(table_4(setting.constants, true)?.0, load);
     let mut computed = vec![
-        Computed::row("D-118/n", count(options.ports as f64, "ports")),
-        Computed::row("D-118/s", count(options.speed_up.0 as f64, "times")),
-        Computed::row("D-118/l", options.link),
-        Computed::row("D-118/d", options.period),
-        Computed::row("D-118/m", load.len),
-        Computed::row("D-118/k", count(load.sources as f64, "sources")),
-        Computed::row("D-118/r", count(load.stages as f64, "stages")),
-        Computed::row("D-118/t", count(load.first as f64, "periods")),
+        row("D-118/n", count(options.ports as f64, "ports")),
+        row("D-118/s", count(options.speed_up.0 as f64, "times")),
+        row("D-118/l", options.link),
+        row("D-118/d", options.period),
+        row("D-118/m", load.len),
+        row("D-118/k", count(load.sources as f64, "sources")),
+        row("D-118/r", count(load.stages as f64, "stages")),
+        row("D-118/t", count(load.first as f64, "periods")),
     ];
     for stage in 0..4 {
         let end = |record: &Record| record.ends.get(stage).map_or(f64::NAN, |&end| end as f64);
@@ -90,12 +90,12 @@ fn backlogs(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     });
     let slower = slower.map_or(f64::NAN, |samples| samples[10].period as f64);
     vec![
-        Computed::row("D-120/b-1", mbit(slope(record, options, (begun, first), output))),
-        Computed::row("D-120/b-1-t", Bytes(record.at(first, output) as u64)),
-        Computed::row("D-120/b-1-1", mbit(slope(record, options, (begun, first), input))),
-        Computed::row("D-120/b-1-1-t", Bytes(record.at(first, input) as u64)),
-        Computed::row("D-120/b-1-1-drains", mbit(-drained)),
-        Computed::row("D-120/b-1-grows", count(slower, "periods")),
+        row("D-120/b-1", mbit(slope(record, options, (begun, first), output))),
+        row("D-120/b-1-t", Bytes(record.at(first, output) as u64)),
+        row("D-120/b-1-1", mbit(slope(record, options, (begun, first), input))),
+        row("D-120/b-1-1-t", Bytes(record.at(first, input) as u64)),
+        row("D-120/b-1-1-drains", mbit(-drained)),
+        row("D-120/b-1-grows", count(slower, "periods")),
     ]
 }
 
@@ -130,13 +130,13 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let until = empty.unwrap_or(load.periods);
     let others = (0..4).map(|output| mean(last + 20, until, output)).sum::<f64>() / 4.0;
     computed.extend([
-        Computed::row("D-121/queue-backlog", mbit(idle)),
-        Computed::row("D-121/queue-backlog-gets", mbit(idle)),
-        Computed::row("D-121/140-35", mbit(simple)),
-        Computed::row("D-121/r-1", count(dropped, "periods")),
-        Computed::row("D-121/small-drop", before < 0.99 * 35.0),
-        Computed::row("D-121/r-1-5", mbit(mean(last + 20, until, 4))),
-        Computed::row("D-121/r-1-1", mbit(others)),
+        row("D-121/queue-backlog", mbit(idle)),
+        row("D-121/queue-backlog-gets", mbit(idle)),
+        row("D-121/140-35", mbit(simple)),
+        row("D-121/r-1", count(dropped, "periods")),
+        row("D-121/small-drop", before < 0.99 * 35.0),
+        row("D-121/r-1-5", mbit(mean(last + 20, until, 4))),
+        row("D-121/r-1-1", mbit(others)),
     ]);
     computed
 }
@@ -161,10 +161,10 @@ fn beside_the_ideal(record: &Record, base: &Record, options: Options) -> Vec<Com
         })
     };
     vec![
-        Computed::row("D-59/fabric-never", !congested(record) && !congested(base)),
-        Computed::row("D-59/outputs-1", whole(record) && whole(base)),
-        Computed::row("D-59/output-5", count(100.0 * carried(record, 4), "%")),
-        Computed::row("D-59/output-5-keeps", count(100.0 * carried(base, 4), "%")),
+        row("D-59/fabric-never", !congested(record) && !congested(base)),
+        row("D-59/outputs-1", whole(record) && whole(base)),
+        row("D-59/output-5", count(100.0 * carried(record, 4), "%")),
+        row("D-59/output-5-keeps", count(100.0 * carried(base, 4), "%")),
     ]
 }
 
@@ -373,10 +373,10 @@ pub(super) fn speed_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     }
     let none = loss(setting, Traffic::Hot, None, 200)?;
     Ok(vec![
-        Computed::row("D-126/throughput", percent(&small)),
-        Computed::row("D-126/throughput-lost", count(100.0 * worst, "%")),
-        Computed::row("D-126/fabric-never", !congested),
-        Computed::row("D-126/distributed", none.congested),
+        row("D-126/throughput", percent(&small)),
+        row("D-126/throughput-lost", count(100.0 * worst, "%")),
+        row("D-126/fabric-never", !congested),
+        row("D-126/distributed", none.congested),
     ])
 }
 

@@ -1,6 +1,6 @@
 //! FIPL: lookup engines that share one memory (D-133 to D-139), over a Tree Bitmap of the same size.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error, Shelf};
 use lastmeter_base::{Duration, Time};
 use lastmeter_host::lookup_engines::{Engines, Options};
@@ -167,34 +167,34 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (more, more_and_faster) = bench.twice();
     let mhz = 1.0 / bench.options.cycle.as_secs_f64() / 1e6;
     Ok(vec![
-        Computed::row("D-133", Value::Number(mhz, "MHz")),
-        Computed::row("D-134", count(all as u64, "engines")),
-        Computed::row("D-135", count(constants.get("routes")?, "routes")),
-        Computed::row("D-136/engine-throughput", rate(one.rate)),
-        Computed::row("D-136/engine-latency", time(one.latency)),
-        Computed::row("D-136/eight-engines", rate(eight.rate)),
-        Computed::row("D-136/eight-engines-latency", time(eight.latency)),
-        Computed::row("D-136/latency-eight", percent(eight.latency / one.latency - 1.0)),
-        Computed::row(
+        row("D-133", Value::Number(mhz, "MHz")),
+        row("D-134", count(all as u64, "engines")),
+        row("D-135", count(constants.get("routes")?, "routes")),
+        row("D-136/engine-throughput", rate(one.rate)),
+        row("D-136/engine-latency", time(one.latency)),
+        row("D-136/eight-engines", rate(eight.rate)),
+        row("D-136/eight-engines-latency", time(eight.latency)),
+        row("D-136/latency-eight", percent(eight.latency / one.latency - 1.0)),
+        row(
             "D-136/longest-latency",
             percent(curve.iter().map(|run| run.latency).fold(0.0, f64::max) / one.latency - 1.0),
         ),
-        Computed::row(
+        row(
             "D-136/throughput",
             curve.windows(2).all(|pair| pair[1].rate > pair[0].rate * (1.0 - SAME)),
         ),
-        Computed::row(
+        row(
             "D-136/eight-engines-consume",
             bench.options.cycle * all as u64 == bench.options.period,
         ),
-        Computed::row("D-136/memory-bandwidth", more < 1.2 && more_and_faster > 1.8),
-        Computed::row("D-137/loss-1", percent(mean(&losses[0]))),
-        Computed::row("D-137/loss-10", percent(most(&losses[1]))),
-        Computed::row("D-137/loss-100", percent(most(&losses[2]))),
-        Computed::row("D-138/writes-update", count(writes, "writes")),
-        Computed::row("D-138/control-cells", count(bench.cells, "cells")),
-        Computed::row("D-138/writes-control", count(writes / bench.cells, "writes")),
-        Computed::row("D-139", rate(projected)),
+        row("D-136/memory-bandwidth", more < 1.2 && more_and_faster > 1.8),
+        row("D-137/loss-1", percent(mean(&losses[0]))),
+        row("D-137/loss-10", percent(most(&losses[1]))),
+        row("D-137/loss-100", percent(most(&losses[2]))),
+        row("D-138/writes-update", count(writes, "writes")),
+        row("D-138/control-cells", count(bench.cells, "cells")),
+        row("D-138/writes-control", count(writes / bench.cells, "writes")),
+        row("D-139", rate(projected)),
     ])
 }
 

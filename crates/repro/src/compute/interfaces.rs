@@ -1,7 +1,7 @@
 //! Several interfaces on one host (E-120 to E-125): Table 7.3, Figs 7.10 and 7.11.
 
 use super::livelock::setup;
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::reception::{Setup, gap};
 use lastmeter_base::{Duration, Time};
@@ -102,13 +102,10 @@ pub(super) fn two(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         setting,
     };
     let mut computed = vec![
-        Computed::row("E-122/i_min", bench.period_min),
-        Computed::row("E-122/i_max", bench.period_max),
-        Computed::row(
-            "E-122/experiments",
-            Value::Number(2.0 * RESERVED.len() as f64, "experiments"),
-        ),
-        Computed::row("E-121", Value::Number(guarantee(12, bench.period_max), "packets/s")),
+        row("E-122/i_min", bench.period_min),
+        row("E-122/i_max", bench.period_max),
+        row("E-122/experiments", Value::Number(2.0 * RESERVED.len() as f64, "experiments")),
+        row("E-121", Value::Number(guarantee(12, bench.period_max), "packets/s")),
     ];
     for (at, id) in ["E-123", "E-124"].into_iter().enumerate() {
         let reserved = &RESERVED[3 * at..3 * at + 3];
@@ -191,12 +188,12 @@ fn lessons(bench: &Bench<'_>) -> Vec<Computed> {
     let least = ends.iter().map(|(_, got)| got[0] + got[1]).fold(f64::MAX, f64::min);
     let absorbed = bench.run(How::Strict, [300, 1200], OVERLOAD)[0];
     vec![
-        Computed::row("E-120", absorbed > 400.0),
-        Computed::row("E-125/first-backoff", strict < 900.0),
-        Computed::row("E-125/r-0_80", loose < 900.0),
-        Computed::row("E-125/ours-end", packets(exact)),
-        Computed::row("E-125/ours-worst", Value::Number(worst, "%")),
-        Computed::row("E-125/ours-nearer", worst < 100.0 * strict_worst),
-        Computed::row("E-125/ours-least", packets(least)),
+        row("E-120", absorbed > 400.0),
+        row("E-125/first-backoff", strict < 900.0),
+        row("E-125/r-0_80", loose < 900.0),
+        row("E-125/ours-end", packets(exact)),
+        row("E-125/ours-worst", Value::Number(worst, "%")),
+        row("E-125/ours-nearer", worst < 100.0 * strict_worst),
+        row("E-125/ours-least", packets(least)),
     ]
 }

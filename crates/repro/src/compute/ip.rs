@@ -1,6 +1,6 @@
 //! What forwarding an IP packet takes.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::instructions::{Budget, Cycles, Step};
 use crate::machines::instructions::{bytes_carried, packet_min, packets_per_second};
@@ -36,12 +36,12 @@ pub(super) fn cycles(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         })
         .collect();
     computed.extend([
-        Computed::row("A-132/instructions", instructions),
-        Computed::row("A-132/cycles-per", whole),
-        Computed::row("A-133/packet-rate", rate),
-        Computed::row("A-133/smallest-packet", least),
-        Computed::row("A-133/smallest-packet-106", packet_min(link, exact)),
-        Computed::row("A-134", instructions),
+        row("A-132/instructions", instructions),
+        row("A-132/cycles-per", whole),
+        row("A-133/packet-rate", rate),
+        row("A-133/smallest-packet", least),
+        row("A-133/smallest-packet-106", packet_min(link, exact)),
+        row("A-134", instructions),
     ]);
     Ok(computed)
 }

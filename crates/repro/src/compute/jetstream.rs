@@ -1,6 +1,6 @@
 //! The budgets of Jetstream's ring (J-16 to J-21), and a ring of old and new hosts (J-56, J-60).
 
-use super::{Computed, Setting};
+use super::{Computed, Setting, row};
 use crate::Error;
 use crate::machines::ring::budget::Ring;
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
@@ -20,14 +20,14 @@ pub(super) fn budgets(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let kept: Duration = constants.get("overrun_kept")?;
     let synchronous = ring.synchronous_max(kept);
     let mut computed = vec![
-        Computed::row("J-16", ring.token_lost_after()),
-        Computed::row("J-17", ring.transmit()),
-        Computed::row("J-18", ring.propagation()),
-        Computed::row("J-19", ring.overrun()),
-        Computed::row("J-20/t_synch-most", synchronous),
-        Computed::row("J-20/synchronous", ring.synchronous_rate(synchronous)),
-        Computed::row("J-20/synchronous-access", ring.access_max_synchronous()),
-        Computed::row("J-21", ring.access_max_asynchronous()),
+        row("J-16", ring.token_lost_after()),
+        row("J-17", ring.transmit()),
+        row("J-18", ring.propagation()),
+        row("J-19", ring.overrun()),
+        row("J-20/t_synch-most", synchronous),
+        row("J-20/synchronous", ring.synchronous_rate(synchronous)),
+        row("J-20/synchronous-access", ring.access_max_synchronous()),
+        row("J-21", ring.access_max_asynchronous()),
     ];
     computed.extend(mixed(setting)?);
     Ok(computed)
@@ -81,7 +81,7 @@ fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let served = old.clone().all(|(_, sent)| sent[Class::Asynchronous as usize] > 0);
     let plain = old.clone().all(|(_, sent)| sent[Class::Synchronous as usize] == 0);
     Ok(vec![
-        Computed::row("J-56", kept && served && plain && medium.rotations.broken == 0),
-        Computed::row("J-60", kept && reserved + more > guaranteed.as_bits() as f64),
+        row("J-56", kept && served && plain && medium.rotations.broken == 0),
+        row("J-60", kept && reserved + more > guaranteed.as_bits() as f64),
     ])
 }

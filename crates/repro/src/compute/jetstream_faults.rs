@@ -1,8 +1,7 @@
 //! Jetstream's ring against a hub, and against a port for each host, under the same faults (J-61); and a
 //! shared ring that carries cells, as other access methods do (J-65).
 
-use super::vunet::holds;
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::machines::ring::slotted::{Cell, Options as Slots, Release, Slotted};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
@@ -163,7 +162,7 @@ fn slots(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let quota = slotted(setting, Release::Destination(Some(cells)), true)?;
     let number = |item, value, unit| Computed::new("J-65", item, Value::Number(value, unit));
     Ok(vec![
-        holds(
+        row(
             "J-65/cells-share",
             fair(&source) && fair(&destination) && fair(&quota[1..]) && all(&quota) > 0.9,
         ),
@@ -184,19 +183,19 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let number = |number: usize| Value::Number(number as f64, "hosts");
     let sets = |sets: usize| Value::Number(sets as f64, "sets");
     let (fair, bounded, used) = cells(setting)?;
-    let cell = |row: &str, value| Computed::row(row, value);
+    let cell = |key: &str, value| row(key, value);
     let mut rows = vec![
         cell("J-61/fewest-hosts", number(of_ring.0)),
         cell("J-61/most-hosts", number(of_hub.1)),
         cell("J-61/fault-takes", number(served.others[2])),
-        holds("J-61/ring-never", !served.beaten),
-        holds("J-61/ports-serve", ports > hub && hub > ring),
+        row("J-61/ring-never", !served.beaten),
+        row("J-61/ports-serve", ports > hub && hub > ring),
         cell("J-61/host-reaches", percent(ring)),
         cell("J-61/host-reaches-switch", percent(hub)),
         cell("J-61/host-reaches-switch-port", percent(ports)),
         cell("J-61/sets-transceivers", sets(transceivers(Wiring::Ring, hosts))),
         cell("J-61/sets-transceivers-hub", sets(transceivers(Wiring::Hub, hosts))),
-        holds("J-65/cells-share-ring", bounded && fair > 0.95 && used > 0.9),
+        row("J-65/cells-share-ring", bounded && fair > 0.95 && used > 0.9),
     ];
     rows.extend(slots(setting)?);
     Ok(rows)

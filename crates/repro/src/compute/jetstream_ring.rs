@@ -1,6 +1,6 @@
 //! Jetstream's ring, run: rotations, access delays, recovery and bring-up (J-08 to J-61).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
 use lastmeter_lan::timed_token::medium::{Class, Medium, Options, STATIONS_MAX};
@@ -108,19 +108,19 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mean = (rotations.sum / u128::from(rotations.count.max(1))) as u64;
     let carried = rate.scale_floor(synchronous.time.as_ps(), load.length.as_ps());
     let mut computed = vec![
-        Computed::row("J-08", count(STATIONS_MAX as u64 - 1, "hosts")),
-        Computed::row("J-15/longest-rotation", rotations.max),
-        Computed::row("J-15/mean-rotation", Duration::from_ps(mean)),
-        Computed::row("J-18", loaded.latency()),
-        Computed::row("J-20/synchronous", carried),
-        Computed::row("J-20/longest-wait", synchronous.access_max),
-        Computed::row("J-21/longest-wait", counted),
-        Computed::row("J-21/longest-wait-short", beside),
-        Computed::row("J-21/longest-wait-frames", of_ip),
-        Computed::row("J-21/longest-wait-frames-up", long),
-        Computed::row("J-21/longest-wait-token", asynchronous.access_max),
-        Computed::row("J-42", losing.rotations.recovery_max.saturating_sub(handler)),
-        Computed::row("J-59", synchronous.access_max),
+        row("J-08", count(STATIONS_MAX as u64 - 1, "hosts")),
+        row("J-15/longest-rotation", rotations.max),
+        row("J-15/mean-rotation", Duration::from_ps(mean)),
+        row("J-18", loaded.latency()),
+        row("J-20/synchronous", carried),
+        row("J-20/longest-wait", synchronous.access_max),
+        row("J-21/longest-wait", counted),
+        row("J-21/longest-wait-short", beside),
+        row("J-21/longest-wait-frames", of_ip),
+        row("J-21/longest-wait-frames-up", long),
+        row("J-21/longest-wait-token", asynchronous.access_max),
+        row("J-42", losing.rotations.recovery_max.saturating_sub(handler)),
+        row("J-59", synchronous.access_max),
     ];
     computed.extend(protocol(hosts as u8));
     Ok(computed)
@@ -162,13 +162,13 @@ fn protocol(hosts: u8) -> Vec<Computed> {
     broken.remove(3);
     let around = bring_up(&mut broken).is_some() && broken[0].hosts == Some(hosts - 1);
     vec![
-        Computed::row("J-33", Value::Number(rotations, "rotations")),
-        Computed::row("J-35", count(passed, "stations")),
-        Computed::row("J-39/ring_up-messages", count(messages.unwrap_or(0).into(), "messages")),
-        Computed::row("J-39/identities", in_order),
-        Computed::row("J-41", count(counted.into(), "hosts")),
-        Computed::row("J-43", around),
-        Computed::row("J-61", down && around),
+        row("J-33", Value::Number(rotations, "rotations")),
+        row("J-35", count(passed, "stations")),
+        row("J-39/ring_up-messages", count(messages.unwrap_or(0).into(), "messages")),
+        row("J-39/identities", in_order),
+        row("J-41", count(counted.into(), "hosts")),
+        row("J-43", around),
+        row("J-61", down && around),
     ]
 }
 

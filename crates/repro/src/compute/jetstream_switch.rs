@@ -1,8 +1,7 @@
 //! What Jetstream's rings and long frames mean for switches and for the network (J-07 to J-10, J-30, J-58,
 //! J-61 to J-64).
 
-use super::vunet::holds;
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::machines::switch::line::{Frame, Line, Preemption};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
@@ -27,12 +26,12 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     rows.extend(medium(setting, hosts as usize)?);
     rows.extend(blocking(constants, setting.seed)?);
     rows.extend(cut_through(constants)?);
-    rows.push(holds("J-30", atm_unit()?));
+    rows.push(row("J-30", atm_unit()?));
     Ok(rows)
 }
 
-fn count(row: &str, number: u64, unit: &'static str) -> Computed {
-    Computed::row(row, Value::Number(number as f64, unit))
+fn count(key: &str, number: u64, unit: &'static str) -> Computed {
+    row(key, Value::Number(number as f64, unit))
 }
 
 fn powered(masters: &[bool]) -> Vec<Node> {
@@ -79,8 +78,8 @@ fn ports(hosts: u8) -> Vec<Computed> {
     broken.remove(3);
     let left = bring_up(&mut broken).and_then(|_| broken[0].hosts).unwrap_or(0);
     vec![
-        holds("J-09", told_apart),
-        holds("J-10", whole),
+        row("J-09", told_apart),
+        row("J-10", whole),
         count("J-61/hosts-dead", lost_with_ring, "hosts"),
         count("J-61/hosts-dead-host", u64::from(hosts - left), "hosts"),
     ]
@@ -146,7 +145,7 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
     if spoken.frames < 500 {
         return Err(failed("nobody spoke"));
     }
-    Ok(vec![Computed::row("J-07", alone), Computed::row("J-58", spoken.access_max)])
+    Ok(vec![row("J-07", alone), row("J-58", spoken.access_max)])
 }
 
 /// The longest wait of a frame of priority behind one long frame, and the longest time that a long frame
@@ -184,13 +183,13 @@ fn blocking(constants: &Constants, seed: u64) -> Result<Vec<Computed>, Error> {
     let short = line.time_for(Bytes(1500));
     let whole = line.time_for(long);
     Ok(vec![
-        Computed::row("J-62/wait-behind", wait(bus, none, long)),
-        Computed::row("J-62/wait-behind-longest", wait(line, none, long)),
-        Computed::row("J-62/85-000", wait(bus, none, implied)),
-        Computed::row("J-62/85-000-bytes", wait(line, none, implied)),
-        Computed::row("J-63/wait-frame", suspended.0),
-        Computed::row("J-63/wait-frame-cuts", fragments.0),
-        holds(
+        row("J-62/wait-behind", wait(bus, none, long)),
+        row("J-62/wait-behind-longest", wait(line, none, long)),
+        row("J-62/85-000", wait(bus, none, implied)),
+        row("J-62/85-000-bytes", wait(line, none, implied)),
+        row("J-63/wait-frame", suspended.0),
+        row("J-63/wait-frame-cuts", fragments.0),
+        row(
             "J-63/suspended", // Fragments cost a header more.
             suspended.1 == whole + short && fragments.1 <= whole + short + line.time_for(Bytes(24)),
         ),
@@ -210,11 +209,9 @@ fn cut_through(constants: &Constants) -> Result<Vec<Computed>, Error> {
     let tree: Vec<Vec<usize>> =
         (0..3).flat_map(|up| (3..6).map(move |down| vec![up, down])).collect();
     Ok(vec![
-        holds("J-64/cut-through", {
-            stored > Duration::from_us(500) && cut < Duration::from_us(1)
-        }),
-        holds("J-64/switches-ring", circular(&ring)),
-        holds("J-64/switches-tree", !circular(&tree)),
+        row("J-64/cut-through", stored > Duration::from_us(500) && cut < Duration::from_us(1)),
+        row("J-64/switches-ring", circular(&ring)),
+        row("J-64/switches-tree", !circular(&tree)),
     ])
 }
 

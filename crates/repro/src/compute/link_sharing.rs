@@ -3,7 +3,7 @@
 //! Both disciplines are driven cell by cell, as the output port of a switch would: a cell leaves in each
 //! cell time. Leaves are on or off; one that is on always has cells waiting.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Stream, Time};
 use lastmeter_net::queue::{DropTail, FlatOptions, FlatWfq, HPfq, Queue, Room, Tree};
@@ -198,8 +198,8 @@ fn shares(port: &Port) -> Result<Vec<Computed>, Error> {
             *near &= got.iter().zip(&ideal).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.5);
         }
     }
-    rows.push(Computed::row("A-152/unused-shares", near[0]));
-    rows.push(Computed::row("A-155/shares-flat", near[1]));
+    rows.push(row("A-152/unused-shares", near[0]));
+    rows.push(row("A-155/shares-flat", near[1]));
     Ok(rows)
 }
 
@@ -228,7 +228,7 @@ fn properties(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error
     // A packet for each level of the tree, which is what a server may be behind.
     let allowed: u64 = setting.constants.get("lag_allowed")?;
     let first = lag <= allowed as f64;
-    Ok(vec![Computed::row("A-151/active-leaf", first), Computed::row("A-153", first)])
+    Ok(vec![row("A-151/active-leaf", first), row("A-153", first)])
 }
 
 /// a customer within its share beside one that floods the link; a deep tree.
@@ -266,7 +266,7 @@ fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> 
     let got = steady(&deep, deep.hierarchy()?, &on);
     let nested =
         got.iter().zip(deep.shares(&on)).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.1);
-    Ok(vec![Computed::row("A-149", kept), Computed::row("A-150", nested)])
+    Ok(vec![row("A-149", kept), row("A-150", nested)])
 }
 
 /// A full binary tree of this depth, with unequal weights.
@@ -296,10 +296,7 @@ fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
         proportional &= (levels / f64::from(depth) - 1.0).abs() < 0.02;
         flattest = flattest.max(per_cell(flat.count("insertions")));
     }
-    Ok(vec![
-        Computed::row("A-154", proportional),
-        Computed::row("A-160", Value::Number(flattest, "insertions")),
-    ])
+    Ok(vec![row("A-154", proportional), row("A-160", Value::Number(flattest, "insertions"))])
 }
 
 /// what part of the link other leaves than those of the hierarchy get, by the period of update.
@@ -331,30 +328,29 @@ fn periods(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     let (first, last) = (errors[0], errors[errors.len() - 1]);
     let falls = errors.windows(2).all(|pair| pair[0] <= pair[1]);
     Ok(vec![
-        Computed::row("A-156/almost-small", first < same as f64),
-        Computed::row("A-156/good-approximation", last < good as f64),
-        Computed::row("A-156/error-grows", falls),
+        row("A-156/almost-small", first < same as f64),
+        row("A-156/good-approximation", last < good as f64),
+        row("A-156/error-grows", falls),
     ])
 }
 
 /// the audits of instructions.
 fn instructions(constants: &Constants) -> Result<Vec<Computed>, Error> {
     let get = |name: &str| constants.get::<u64>(name);
-    let row =
-        |row: &str, count: u64| Computed::row(row, Value::Number(count as f64, "instructions"));
+    let audited = |key: &str, count: u64| row(key, Value::Number(count as f64, "instructions"));
     let (receive, send) = (get("receive")?, get("send")?);
     let saved = (get("receive_saved")?, get("send_saved")?);
     let arrivals = get("arrivals")?;
     let clock = Value::Number(get("clock")? as f64, "MHz");
     Ok(vec![
-        row("A-155/receive-cell", get("receive_estimate")?),
-        row("A-155/send-cell", get("send_estimate")?),
-        Computed::row("A-157/processor", clock),
-        row("A-157/cell-time", get("in_cell_time")?),
-        row("A-157/receive-cell", receive),
-        row("A-157/send-cell", send),
-        row("A-157/worst-cycle", arrivals * receive + send),
-        row("A-157/worst-cycle-shortened", arrivals * (receive - saved.0) + send - saved.1),
+        audited("A-155/receive-cell", get("receive_estimate")?),
+        audited("A-155/send-cell", get("send_estimate")?),
+        row("A-157/processor", clock),
+        audited("A-157/cell-time", get("in_cell_time")?),
+        audited("A-157/receive-cell", receive),
+        audited("A-157/send-cell", send),
+        audited("A-157/worst-cycle", arrivals * receive + send),
+        audited("A-157/worst-cycle-shortened", arrivals * (receive - saved.0) + send - saved.1),
     ])
 }
 
@@ -379,7 +375,7 @@ fn worst_case(port: &Port) -> Result<Vec<Computed>, Error> {
     let ideal = port.shares(&vec![true; leaves]);
     let sent = driven.sent.iter().map(|&sent| sent as f64 / port.cells as f64);
     let kept = sent.zip(ideal).all(|(got, share)| (got - share).abs() < 0.01);
-    Ok(vec![Computed::row("A-158", kept)])
+    Ok(vec![row("A-158", kept)])
 }
 
 /// traversals of the tree for each map of the weights.

@@ -1,6 +1,6 @@
 //! Receive livelock (E-96 to E-119): Eqs 7.1 to 7.5, and every policy run under load.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::reception::{Setup, explain, of_1997};
 use lastmeter_base::{Bytes, Duration};
@@ -74,30 +74,30 @@ pub(super) fn equations(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let holds = |holds| Value::Holds(holds);
     let crossing = equations::interrupt(&costs);
     Ok(vec![
-        Computed::row("E-107/c_sw", costs.switch),
-        Computed::row("E-107/c_cm", costs.cache_miss),
-        Computed::row("E-107/c_intr", costs.interrupt),
-        Computed::row("E-107/c_ri", costs.accept + costs.protocol),
-        Computed::row("E-107/c_pp-load", load_1.application),
-        Computed::row("E-107/c_pp-load-1000", costs.application),
-        Computed::row("E-109/eq-7_1", rate(equations::interrupt(&load_1))),
-        Computed::row("E-109/eq-7_1-load", rate(crossing)),
-        Computed::row("E-109/eq-7_1-was", rate(equations::interrupt(&load_1))),
-        Computed::row("E-109/eq-7_1-was-measured", rate(crossing)),
-        Computed::row("E-110/eq-7_2", rate(equations::livelock(&costs))),
-        Computed::row("E-110/eq-7_2-was", rate(equations::livelock(&costs))),
-        Computed::row(
+        row("E-107/c_sw", costs.switch),
+        row("E-107/c_cm", costs.cache_miss),
+        row("E-107/c_intr", costs.interrupt),
+        row("E-107/c_ri", costs.accept + costs.protocol),
+        row("E-107/c_pp-load", load_1.application),
+        row("E-107/c_pp-load-1000", costs.application),
+        row("E-109/eq-7_1", rate(equations::interrupt(&load_1))),
+        row("E-109/eq-7_1-load", rate(crossing)),
+        row("E-109/eq-7_1-was", rate(equations::interrupt(&load_1))),
+        row("E-109/eq-7_1-was-measured", rate(crossing)),
+        row("E-110/eq-7_2", rate(equations::livelock(&costs))),
+        row("E-110/eq-7_2-was", rate(equations::livelock(&costs))),
+        row(
             "E-110/eq-7_2-meets",
             holds((equations::processed(&costs, crossing) / crossing - 1.0).abs() < 1e-9),
         ),
-        Computed::row("E-112/eq-7_3", rate(equations::polling(&costs, 1))),
-        Computed::row("E-112/eq-7_3-q", rate(equations::polling(&costs, 8))),
-        Computed::row("E-114/eq-7_4", rate(equations::timed(&costs, 8, ms(1)))),
-        Computed::row("E-114/eq-7_4-second", rate(equations::timed(&costs, 8, ms(2)))),
-        Computed::row("E-114/eq-7_4-q", rate(equations::timed(&costs, 2, ms(1)))),
-        Computed::row("E-114/eq-7_4-q-5", rate(equations::timed(&costs, 5, ms(2)))),
-        Computed::row("E-121/q-2", rate(equations::guarantee(12, period_max))),
-        Computed::row("E-121/eq-7_5", holds(equations::admissible(1500.0, &guarantees))),
+        row("E-112/eq-7_3", rate(equations::polling(&costs, 1))),
+        row("E-112/eq-7_3-q", rate(equations::polling(&costs, 8))),
+        row("E-114/eq-7_4", rate(equations::timed(&costs, 8, ms(1)))),
+        row("E-114/eq-7_4-second", rate(equations::timed(&costs, 8, ms(2)))),
+        row("E-114/eq-7_4-q", rate(equations::timed(&costs, 2, ms(1)))),
+        row("E-114/eq-7_4-q-5", rate(equations::timed(&costs, 5, ms(2)))),
+        row("E-121/q-2", rate(equations::guarantee(12, period_max))),
+        row("E-121/eq-7_5", holds(equations::admissible(1500.0, &guarantees))),
     ])
 }
 
@@ -167,8 +167,7 @@ const LOSSLESS: f64 = 0.998;
 /// Figs 7.1 and 7.4 to 7.8 (E-96 to E-119).
 pub(super) fn figures(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bench = Bench { setup: setup(setting)?, setting };
-    let mut computed =
-        vec![Computed::row("E-99", Value::Number(control::NAMES.len() as f64, "commands"))];
+    let mut computed = vec![row("E-99", Value::Number(control::NAMES.len() as f64, "commands"))];
     // One curve takes a fraction of what all of them do.
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
     if wants(&["E-96", "E-100", "E-108", "E-111"]) {
@@ -207,18 +206,18 @@ fn interrupts(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     };
     let agrees = |(ours, rate): (&f64, &u64)| (ours - by_equation(rate)).abs() < 10.0;
     Ok(vec![
-        Computed::row("E-96/throughput", curve.ends_with(&[0.0; 6])),
-        Computed::row("E-108", curve.iter().zip(&RATES).skip(1).all(agrees)),
-        Computed::row("E-111/mlfrr-load", rate(mlfrr(&load_1))),
-        Computed::row("E-111/mlfrr-load-1000", rate(mlfrr(bench))),
-        Computed::row("E-111/livelock-beyond", rate(livelock)),
-        Computed::row(
+        row("E-96/throughput", curve.ends_with(&[0.0; 6])),
+        row("E-108", curve.iter().zip(&RATES).skip(1).all(agrees)),
+        row("E-111/mlfrr-load", rate(mlfrr(&load_1))),
+        row("E-111/mlfrr-load-1000", rate(mlfrr(bench))),
+        row("E-111/livelock-beyond", rate(livelock)),
+        row(
             "E-111/livelock-beyond-load",
             rate(last_rate((1500, 5500), |at| load_1.late(at).total() > 0.0)),
         ),
-        Computed::row("E-111/early-drop", (early / mlfrr(bench) - 1.0).abs() < SAME),
-        Computed::row("E-100/early-drop", early_livelock > livelock * (1.0 + SAME)),
-        Computed::row("E-100/early-drop-prevent", early_livelock < 5500.0),
+        row("E-111/early-drop", (early / mlfrr(bench) - 1.0).abs() < SAME),
+        row("E-100/early-drop", early_livelock > livelock * (1.0 + SAME)),
+        row("E-100/early-drop-prevent", early_livelock < 5500.0),
     ])
 }
 
@@ -235,16 +234,13 @@ fn ledger(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     let verdict = ledger.verdict.as_ref().map_or("", |verdict| verdict.words.as_str());
     let backoff = ledger.what_ifs.iter().position(|w| w.change.starts_with("adaptive backoff"));
     Ok(vec![
-        Computed::row("E-96/share-cpu", Value::Number(100.0 * explained.reception, "%")),
-        Computed::row(
-            "E-96/verdict-says",
-            verdict.starts_with("Receive livelock: with interrupts"),
-        ),
-        Computed::row(
+        row("E-96/share-cpu", Value::Number(100.0 * explained.reception, "%")),
+        row("E-96/verdict-says", verdict.starts_with("Receive livelock: with interrupts")),
+        row(
             "E-96/ledger-balances",
             ledger.balance.latency_residual == 0.0 && ledger.balance.packets_residual == 0,
         ),
-        Computed::row(
+        row(
             "E-104",
             backoff.is_some_and(|at| {
                 let better = ledger.what_ifs[..at].iter().map(|w| w.change.as_str());
@@ -262,11 +258,11 @@ fn polling(bench: &Bench<'_>) -> Vec<Computed> {
     let rises = curve.windows(2).all(|pair| pair[1] > pair[0] * (1.0 - SAME / 10.0));
     let flat = bench.curve(&OVERLOAD, || Box::new(Polling { quota: 4 }));
     vec![
-        Computed::row("E-113/lowest-q", rate(curve[0])),
-        Computed::row("E-113/highest-q", rate(curve[7])),
-        Computed::row("E-101", rises),
-        Computed::row("E-113/livelock-up", stable(&flat, SAME)),
-        Computed::row("E-113/better-eq", curve[7] > equations::polling(&bench.setup.costs, 8)),
+        row("E-113/lowest-q", rate(curve[0])),
+        row("E-113/highest-q", rate(curve[7])),
+        row("E-101", rises),
+        row("E-113/livelock-up", stable(&flat, SAME)),
+        row("E-113/better-eq", curve[7] > equations::polling(&bench.setup.costs, 8)),
     ]
 }
 
@@ -289,14 +285,14 @@ fn timed(bench: &Bench<'_>) -> Vec<Computed> {
     };
     let commands = |value| Value::Number(value, "commands");
     vec![
-        Computed::row("E-115/1-ms", rate(one[0])),
-        Computed::row("E-115/1-ms-q", rate(one[1])),
-        Computed::row("E-102/2-ms", two[..5].iter().enumerate().all(|at| starved(at, 2e-3))),
-        Computed::row("E-115/1-ms-quota", commands(dip(&one, 4, 8))),
-        Computed::row("E-115/2-ms", commands(dip(&two, 6, 9))),
-        Computed::row("E-115/1-ms-q-8", one[7] > 1274.0),
-        Computed::row("E-115/2-ms-q", two[7] > 1306.0),
-        Computed::row(
+        row("E-115/1-ms", rate(one[0])),
+        row("E-115/1-ms-q", rate(one[1])),
+        row("E-102/2-ms", two[..5].iter().enumerate().all(|at| starved(at, 2e-3))),
+        row("E-115/1-ms-quota", commands(dip(&one, 4, 8))),
+        row("E-115/2-ms", commands(dip(&two, 6, 9))),
+        row("E-115/1-ms-q-8", one[7] > 1274.0),
+        row("E-115/2-ms-q", two[7] > 1306.0),
+        row(
             "E-102/livelock-up",
             stable(&bench.curve(&OVERLOAD, || Box::new(Timed::new(UNIT * 2, 6))), SAME),
         ),
@@ -327,20 +323,17 @@ fn adaptive(bench: &Bench<'_>) -> Vec<Computed> {
     let timed_latency = bench.early(Timed::new(UNIT * 2, 8), 100).latency.mean();
     let cold = Bench { setup: without_cache(bench.setup), setting: bench.setting };
     vec![
-        Computed::row("E-116/stable-q", quotas.iter().all(flat)),
-        Computed::row("E-116/starve-timed", !starves),
-        Computed::row("E-103", explicit_latency < timed_latency),
-        Computed::row("E-117/backoff-1_5", rate(best)),
-        Computed::row("E-117/highest-ways", best > explicit_best.max(polled).max(timed)),
-        Computed::row("E-117/above-1500", cold.backoff(20, (3, 2), (4, 5)) < 1500.0),
-        Computed::row("E-118/parameters", others.iter().all(|other| *other > best * (1.0 - SAME))),
-        Computed::row("E-118/30-ms", Value::Number(wasted, "%")),
-        Computed::row(
-            "E-119/interrupts",
-            [explicit_best, polled, timed, best].iter().all(|t| *t > 1245.0),
-        ),
-        Computed::row("E-119/latency-backoff", bounded(bench)),
-        Computed::row("E-119/smaller-quota", jitter(bench, 2) < jitter(bench, 8)),
+        row("E-116/stable-q", quotas.iter().all(flat)),
+        row("E-116/starve-timed", !starves),
+        row("E-103", explicit_latency < timed_latency),
+        row("E-117/backoff-1_5", rate(best)),
+        row("E-117/highest-ways", best > explicit_best.max(polled).max(timed)),
+        row("E-117/above-1500", cold.backoff(20, (3, 2), (4, 5)) < 1500.0),
+        row("E-118/parameters", others.iter().all(|other| *other > best * (1.0 - SAME))),
+        row("E-118/30-ms", Value::Number(wasted, "%")),
+        row("E-119/interrupts", [explicit_best, polled, timed, best].iter().all(|t| *t > 1245.0)),
+        row("E-119/latency-backoff", bounded(bench)),
+        row("E-119/smaller-quota", jitter(bench, 2) < jitter(bench, 8)),
     ]
 }
 

@@ -94,18 +94,19 @@ impl Computed {
         let (item, value) = (item.into(), value.into());
         Computed { id: id.into(), item, key: None, value, remark: String::new() }
     }
-    /// A value for the row `E-64/mean`: the id, and the key that `expected.csv` gives the row.
-    pub fn row(row: impl Into<String>, value: impl Into<Value>) -> Computed {
-        let row = row.into();
-        let (id, key) = row.split_once('/').unwrap_or((&row, ""));
-        let (id, key) = (id.to_owned().into(), Some(key.to_owned()));
-        Computed { id, item: String::new(), key, value: value.into(), remark: String::new() }
-    }
     /// The same with a remark for the row's note.
     #[must_use]
     pub fn with_remark(self, remark: String) -> Computed {
         Computed { remark, ..self }
     }
+}
+
+/// A value for the row `E-64/mean`: the id, and the key that `expected.csv` gives the row.
+pub(crate) fn row(row: impl Into<String>, value: impl Into<Value>) -> Computed {
+    let row = row.into();
+    let (id, key) = row.split_once('/').unwrap_or((&row, ""));
+    let (id, key) = (id.to_owned().into(), Some(key.to_owned()));
+    Computed { id, item: String::new(), key, value: value.into(), remark: String::new() }
 }
 
 /// A value with what it measures.

@@ -1,6 +1,6 @@
 //! Pre-emptive transmission of whole application data units.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::clumping::{self, Came, Policy, Sender};
 use crate::machines::framing::{Fragment, Reassembler};
@@ -127,16 +127,10 @@ fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     // A forwarder reads every fragment's header, and decides where a unit goes once.
     let forwarder = counts.fragments + first;
     Ok(vec![
-        Computed::row(
-            "A-167",
-            whole && counts.units == 2 * u64::from(units) && counts.discarded == 0,
-        ),
-        Computed::row(
-            "A-168/forwarder",
-            forwarder > counts.fragments && forwarder <= 2 * counts.fragments,
-        ),
-        Computed::row("A-168/end-node", counts.units < packets),
-        Computed::row("A-168/interrupts", number(packets as f64 / counts.units as f64, "times")),
+        row("A-167", whole && counts.units == 2 * u64::from(units) && counts.discarded == 0),
+        row("A-168/forwarder", forwarder > counts.fragments && forwarder <= 2 * counts.fragments),
+        row("A-168/end-node", counts.units < packets),
+        row("A-168/interrupts", number(packets as f64 / counts.units as f64, "times")),
     ])
 }
 
@@ -150,18 +144,18 @@ fn multiplexed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let share = |load: &Load, of: &Load| load.counts.decisions as f64 / of.counts.decisions as f64;
     let enough = whole.units > 1000;
     Ok(vec![
-        Computed::row("A-170/decisions", number(share(&whole, &cells), "of one")),
-        Computed::row(
+        row("A-170/decisions", number(share(&whole, &cells), "of one")),
+        row(
             "A-170/latencies",
             enough && whole.mean() <= 1.1 * cells.mean() && whole.p99() <= 1.1 * cells.p99(),
         ),
-        Computed::row("A-170/fewer-decisions", share(&whole, &packets) < 1.0),
-        Computed::row(
+        row("A-170/fewer-decisions", share(&whole, &packets) < 1.0),
+        row(
             "A-170/shorter-latencies",
             whole.mean() < packets.mean() && whole.p99() < packets.p99(),
         ),
-        Computed::row("A-171/cells-circuit", share(&continues, &cells) < 1.0),
-        Computed::row(
+        row("A-171/cells-circuit", share(&continues, &cells) < 1.0),
+        row(
             "A-171/latencies",
             continues.mean() <= 1.1 * cells.mean() && continues.p99() <= 1.1 * cells.p99(),
         ),
@@ -216,18 +210,15 @@ fn clumped(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (honest, abused) = (share(Policy::Small, file)?, share(Policy::Small, tiny)?);
     let (by_acks, equal) = (share(Policy::Acknowledgements, tiny)?, share(Policy::Equal, tiny)?);
     Ok(vec![
-        Computed::row("A-172/priority-acknowledgements", fifo > 2.0),
-        Computed::row(
-            "A-172/acknowledgements",
-            clump(ways.whole, Policy::Acknowledgements)? < alone,
-        ),
-        Computed::row(
+        row("A-172/priority-acknowledgements", fifo > 2.0),
+        row("A-172/acknowledgements", clump(ways.whole, Policy::Acknowledgements)? < alone),
+        row(
             "A-172/acknowledgements-first",
             clump(ways.packets, Policy::Acknowledgements)? < alone && in_packets >= 1.0,
         ),
-        Computed::row("A-172/small-units", clump(ways.whole, Policy::Small)? < alone),
-        Computed::row("A-172/small-units-first", abused > 0.9 && (honest - 0.5).abs() < 0.05),
-        Computed::row("A-172/acknowledgements-go", by_acks < 0.6 && equal < 0.6),
+        row("A-172/small-units", clump(ways.whole, Policy::Small)? < alone),
+        row("A-172/small-units-first", abused > 0.9 && (honest - 0.5).abs() < 0.05),
+        row("A-172/acknowledgements-go", by_acks < 0.6 && equal < 0.6),
     ])
 }
 

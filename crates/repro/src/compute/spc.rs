@@ -1,6 +1,6 @@
 //! The Smart Port Card (D-09 to D-16, D-60 to D-70, D-106 to D-116), run packet by packet.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, NodeId, PerByte, Time};
 use lastmeter_engine::{Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
@@ -200,15 +200,15 @@ fn bus(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error> {
     let offered: u64 = constants.get("offered_most")?;
     Ok(vec![
         // A cost per byte is a whole number of femtoseconds.
-        Computed::row("D-10", Value::Number((times * 1e6).round() / 1e6, "times")),
-        Computed::row("D-12", Value::Number(peak, "Gbit/s")),
-        Computed::row("D-68", constants.get::<Bytes>("buffer")?),
-        Computed::row("D-107", kpps(offered as f64)),
-        Computed::row("D-114/operations", number(options.operations(), "operations")),
-        Computed::row("D-114/cycles-packet", number(own, "cycles")),
-        Computed::row("D-114/cycles-packet-2", number(all, "cycles")),
-        Computed::row("D-114/time-bus", time),
-        Computed::row("D-115", time + software),
+        row("D-10", Value::Number((times * 1e6).round() / 1e6, "times")),
+        row("D-12", Value::Number(peak, "Gbit/s")),
+        row("D-68", constants.get::<Bytes>("buffer")?),
+        row("D-107", kpps(offered as f64)),
+        row("D-114/operations", number(options.operations(), "operations")),
+        row("D-114/cycles-packet", number(own, "cycles")),
+        row("D-114/cycles-packet-2", number(all, "cycles")),
+        row("D-114/time-bus", time),
+        row("D-115", time + software),
     ])
 }
 
@@ -231,11 +231,8 @@ fn ladder(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let mut computed: Vec<Computed> =
         steps.map(|(item, &rate)| Computed::new("D-108", item, kpps(rate))).collect();
     computed.extend([
-        Computed::row("D-108/starts-slope", all_of_80 > 1.0 - SAME),
-        Computed::row(
-            "D-108/component",
-            rates.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME)),
-        ),
+        row("D-108/starts-slope", all_of_80 > 1.0 - SAME),
+        row("D-108/component", rates.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + SAME))),
     ]);
     Ok(computed)
 }
@@ -248,12 +245,12 @@ fn second(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let most = bench.second.most(small)?;
     let gain = bench.second.most(longest)? / bench.card.most(longest)?;
     Ok(vec![
-        Computed::row("D-109/repaired-card", kpps(repaired.most(small)?)),
-        Computed::row("D-109/spc-2", kpps(most)),
-        Computed::row("D-109/spc-2-maximum", kpps(most)),
-        Computed::row("D-109/spc-2-maximum-bits", mbit(most, small)),
-        Computed::row("D-109/spc-2-time", Duration::from_secs_f64(1.0 / most)),
-        Computed::row("D-109/spc-2-larger", Value::Number(gain, "times")),
+        row("D-109/repaired-card", kpps(repaired.most(small)?)),
+        row("D-109/spc-2", kpps(most)),
+        row("D-109/spc-2-maximum", kpps(most)),
+        row("D-109/spc-2-maximum-bits", mbit(most, small)),
+        row("D-109/spc-2-time", Duration::from_secs_f64(1.0 / most)),
+        row("D-109/spc-2-larger", Value::Number(gain, "times")),
     ])
 }
 
@@ -270,10 +267,10 @@ fn overload(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error
     let balance = &flooded.balance;
     let balances = balance.latency_residual == 0.0 && balance.packets_residual == 0;
     Ok(vec![
-        Computed::row("D-69", refused),
-        Computed::row("D-110/share-highest", Value::Number(100.0 * remains, "%")),
-        Computed::row("D-110/output-port", output.most(small)? > highest * (1.0 + SAME)),
-        Computed::row("D-116/ledger-balances", balances),
+        row("D-69", refused),
+        row("D-110/share-highest", Value::Number(100.0 * remains, "%")),
+        row("D-110/output-port", output.most(small)? > highest * (1.0 + SAME)),
+        row("D-116/ledger-balances", balances),
     ])
 }
 
@@ -304,15 +301,15 @@ fn by_size(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let number = |value, unit| Value::Number(value, unit);
     let plain = card.without_swap();
     Ok(vec![
-        Computed::row("D-09", number(crossings(card, "pci")?, "crossings")),
-        Computed::row("D-70/crossings", number(crossings(card, "memory")?, "crossings")),
-        Computed::row("D-70/crossings-memory", number(crossings(&plain, "memory")?, "crossings")),
-        Computed::row("D-111/slope-knee", shaped),
-        Computed::row("D-111/saturation", highest.windows(2).all(|pair| pair[1].1 < pair[0].1)),
-        Computed::row("D-111/1500-bytes", collapses),
-        Computed::row("D-112", highest.windows(2).all(|pair| bits(&pair[1]) > bits(&pair[0]))),
-        Computed::row("D-113/highest-throughput", mbit(card.most(longest)?, longest)),
-        Computed::row("D-113/highest-throughput-word", mbit(plain.most(longest)?, longest)),
+        row("D-09", number(crossings(card, "pci")?, "crossings")),
+        row("D-70/crossings", number(crossings(card, "memory")?, "crossings")),
+        row("D-70/crossings-memory", number(crossings(&plain, "memory")?, "crossings")),
+        row("D-111/slope-knee", shaped),
+        row("D-111/saturation", highest.windows(2).all(|pair| pair[1].1 < pair[0].1)),
+        row("D-111/1500-bytes", collapses),
+        row("D-112", highest.windows(2).all(|pair| bits(&pair[1]) > bits(&pair[0]))),
+        row("D-113/highest-throughput", mbit(card.most(longest)?, longest)),
+        row("D-113/highest-throughput-word", mbit(plain.most(longest)?, longest)),
     ])
 }
 
@@ -345,8 +342,8 @@ fn limits(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let (bus_large, memory_large) = gains(longest)?;
     let by_memory = distance(bench.second.most(bench.small)?) < distance(by_clock);
     Ok(vec![
-        Computed::row("D-116/pci-memory", bus_small > SAME && memory_small > SAME),
-        Computed::row("D-116/memory-limits", memory_large > SAME && memory_large > bus_large),
-        Computed::row("D-116/processor", by_memory),
+        row("D-116/pci-memory", bus_small > SAME && memory_small > SAME),
+        row("D-116/memory-limits", memory_large > SAME && memory_large > bus_large),
+        row("D-116/processor", by_memory),
     ])
 }

@@ -1,8 +1,7 @@
 //! The set-up in which the Smart Port Card was measured (D-106), and the card behind an FPX (D-14 to D-16).
 
 use super::spc::Card;
-use super::vunet::holds;
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::switch::cells::{CellSwitch, Left};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, StageId, Time};
@@ -198,20 +197,20 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let copies = measured.counted[0] / (most as f64 / f64::from(2_u32.pow(CIRCUITS)));
     let banks = REGIONS * BANKS_A_REGION;
     Ok(vec![
-        Computed::row("D-106/copies-cell", number(copies.round(), "copies")),
-        Computed::row("D-106/packets-second", number(measured.counted[0] / 1e3, "kpps")),
-        holds("D-106/counters-cell", measured.counted.iter().zip(&measured.real).all(near)),
-        holds("D-106/cells-two", interleaves(core)?),
-        holds(
+        row("D-106/copies-cell", number(copies.round(), "copies")),
+        row("D-106/packets-second", number(measured.counted[0] / 1e3, "kpps")),
+        row("D-106/counters-cell", measured.counted.iter().zip(&measured.real).all(near)),
+        row("D-106/cells-two", interleaves(core)?),
+        row(
             "D-14/plain-packets",
             few[0] > 1.0 - SAME && many[0] > 1.0 - SAME && alone < 0.2 * most as f64,
         ),
-        holds("D-14/ten-goes", few[1] > 1.0 - SAME),
-        Computed::row("D-14/card-rate", number(many[2] / 1e3, "kpps")),
-        Computed::row("D-15/ports-nid", number(NidPort::ALL.len() as f64, "ports")),
-        holds("D-15/reaches", reach),
-        holds("D-15/table-belongs", own),
-        holds("D-15/module-loaded", undisturbed),
-        Computed::row("D-16", number(banks as f64, "banks")),
+        row("D-14/ten-goes", few[1] > 1.0 - SAME),
+        row("D-14/card-rate", number(many[2] / 1e3, "kpps")),
+        row("D-15/ports-nid", number(NidPort::ALL.len() as f64, "ports")),
+        row("D-15/reaches", reach),
+        row("D-15/table-belongs", own),
+        row("D-15/module-loaded", undisturbed),
+        row("D-16", number(banks as f64, "banks")),
     ])
 }

@@ -1,8 +1,8 @@
 //! Striping: the four freedoms of the reference model, and bridges. Runs of the environment
 //! of Fig 8 are in `experiments/striping/repro.toml`.
 
-use super::vunet::{failed, holds};
-use super::{Computed, Setting, Value};
+use super::vunet::failed;
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::Stream;
 use lastmeter_lan::stripe::merge::{Merger, Out};
@@ -108,7 +108,7 @@ fn bridges(seed: u64) -> Result<Vec<Computed>, Error> {
         let inside = VunetCell::from_atm(&cell);
         same &= inside.to_atm() == cell && inside.to_atm_checked() == cell;
     }
-    Ok(vec![holds("A-55", same)])
+    Ok(vec![row("A-55", same)])
 }
 
 ///
@@ -160,13 +160,13 @@ fn freedoms(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hosts = TOPOLOGIES.map(Topology::hosts);
     let networks = TOPOLOGIES.map(Topology::networks);
     Ok(vec![
-        holds("A-56", reorders),
-        holds("A-58", mixed && in_order),
-        holds("A-59", hosts == [true, false, true] && networks == [false, true, true]),
-        holds("A-60", in_order),
-        Computed::row("A-61/combinations", Value::Number(f64::from(combinations), "combinations")),
-        holds("A-61/lost-cell", reported),
-        holds("A-61/order-found", resynchronised),
+        row("A-56", reorders),
+        row("A-58", mixed && in_order),
+        row("A-59", hosts == [true, false, true] && networks == [false, true, true]),
+        row("A-60", in_order),
+        row("A-61/combinations", Value::Number(f64::from(combinations), "combinations")),
+        row("A-61/lost-cell", reported),
+        row("A-61/order-found", resynchronised),
     ])
 }
 

@@ -1,7 +1,7 @@
 //! How TCP's window grows back from one, as the trace has it; what else losses cost it stands in
 //! `experiments/tcp-recovery/repro.toml`.
 
-use super::{Computed, Setting};
+use super::{Computed, Setting, row};
 use crate::Error;
 use crate::sweep::run;
 use lastmeter_base::{Bytes, Duration, Rate, Time};
@@ -47,11 +47,11 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut rows = Vec::new();
     for (kbit, values) in rates.iter().zip(&found) {
         for (what, &value) in ["first", "half", "whole"].iter().zip(values) {
-            let row = format!("A-164/{what}-{}", kbit / 1000);
-            rows.push(Computed::row(row, value));
+            let key = format!("A-164/{what}-{}", kbit / 1000);
+            rows.push(row(key, value));
         }
     }
     let later = found.windows(2).all(|pair| pair[0][2] < pair[1][2]);
-    rows.push(Computed::row("A-164/later", later));
+    rows.push(row("A-164/later", later));
     Ok(rows)
 }

@@ -1,6 +1,6 @@
 //! A busy server and the state of closed connections (N-72 to N-75, Fig 10).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::sweep::run;
 use lastmeter_base::{Bytes, Duration, NodeId, Time};
@@ -131,19 +131,18 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let [none, closes, shift, negotiate, free, alpha] = found[..] else {
         unreachable!("a result for each case")
     };
-    let holds = |row: &str, is: bool| Computed::row(row, is);
     let percent =
         |id, item: &str, value: f64| Computed::new(id, item, Value::Number(100.0 * value, "%"));
     let few = case.clients;
     let settled = none.rate * linger.as_secs_f64();
     let near = (none.server as f64 / settled - 1.0).abs() < 0.05;
     let mut rows = vec![
-        holds("N-72/state-accumulates", near && none.clients == 0),
-        holds("N-72/fewer-connections", none.rate < free.rate),
+        row("N-72/state-accumulates", near && none.clients == 0),
+        row("N-72/fewer-connections", none.rate < free.rate),
         percent("N-72", "connections lost to the state", 1.0 - none.rate / free.rate),
-        holds("N-73/tcp-shift", shift.rate > closes.rate),
-        holds("N-73/tcp-negotiation", negotiate.rate > closes.rate),
-        holds("N-73/http-modification", closes.rate > none.rate),
+        row("N-73/tcp-shift", shift.rate > closes.rate),
+        row("N-73/tcp-negotiation", negotiate.rate > closes.rate),
+        row("N-73/http-modification", closes.rate > none.rate),
         percent("N-73", "HTTP modification: more connections", closes.rate / none.rate - 1.0),
     ];
     for (item, found) in [
@@ -160,7 +159,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let value = Value::Number(found.failed as f64, "connections");
         rows.push(Computed::new("N-74", item, value));
     }
-    rows.push(holds("N-75", shift.rate >= alpha.rate));
+    rows.push(row("N-75", shift.rate >= alpha.rate));
     rows.retain(|row| setting.wants(&row.id));
     Ok(rows)
 }

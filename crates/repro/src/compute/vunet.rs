@@ -1,7 +1,7 @@
 //! The VuNet: its deployment run whole, its switch
 //! driven alone, and its signalling without time.
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_engine::Outcome;
@@ -42,12 +42,8 @@ pub(super) fn counters(outcome: &Outcome, part: &str, counter: &str) -> Vec<u64>
     found.filter(|(name, _)| *name == counter).map(|&(_, value)| value).collect()
 }
 
-pub(super) fn holds(row: &str, holds: bool) -> Computed {
-    Computed::row(row, holds)
-}
-
-fn count(row: &str, number: usize, unit: &'static str) -> Computed {
-    Computed::row(row, Value::Number(number as f64, unit))
+fn count(key: &str, number: usize, unit: &'static str) -> Computed {
+    row(key, Value::Number(number as f64, unit))
 }
 
 /// the deployment's file, counted and run.
@@ -117,11 +113,11 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         count("A-01/switches", of(SWITCH.name), "switches"),
         count("A-01/video-appliances", group("board"), "appliances"),
         count("A-01/hosts", group("host"), "hosts"),
-        holds("A-01/viewer-sees", seen),
-        holds("A-89", as_many),
-        holds("A-90", across.len() == 2 && across.iter().all(|&place| peers[place] == 1)),
+        row("A-01/viewer-sees", seen),
+        row("A-89", as_many),
+        row("A-90", across.len() == 2 && across.iter().all(|&place| peers[place] == 1)),
         count("A-118/ports-need", mapped.count(), "ports"),
-        holds("A-121", shaped),
+        row("A-121", shaped),
     ];
     rows.extend(discovered(&network, &page)?);
     Ok(rows)
@@ -200,13 +196,13 @@ fn switch(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let both_ways = saturated(6, rate, CELLS, true);
     Ok(vec![
         count("A-14", words(32), "words"),
-        holds("A-18", ideal(constants)?),
-        holds("A-19", in_order(setting)?),
-        holds("A-22", both_ways == one_way),
+        row("A-18", ideal(constants)?),
+        row("A-19", in_order(setting)?),
+        row("A-22", both_ways == one_way),
         count("A-23", words(64), "words"),
-        Computed::row("A-24/capacity-four", capacity(4, rate)),
-        Computed::row("A-24/capacity-six", capacity(6, rate)),
-        Computed::row("A-24/capacity-six-ports", capacity(6, fast)),
+        row("A-24/capacity-four", capacity(4, rate)),
+        row("A-24/capacity-six", capacity(6, rate)),
+        row("A-24/capacity-six-ports", capacity(6, fast)),
     ])
 }
 
@@ -270,7 +266,7 @@ fn largest_burst(setting: &Setting<'_>) -> Result<Computed, Error> {
         let lost = setting.run("burst", &[("cells", middle.into())])?.outcome.books.dropped > 0;
         if lost { with = middle } else { without = middle }
     }
-    Ok(Computed::row("A-20", without as f64))
+    Ok(row("A-20", without as f64))
 }
 
 /// tables, and what stays of a cell.
@@ -316,12 +312,12 @@ fn tables(seed: u64) -> Vec<Computed> {
         same_check &= sent.to_atm().is_intact();
     }
     vec![
-        Computed::row("A-27/channels-table", Value::Number(mapped as f64 / 1024.0, "K channels")),
-        holds("A-27/bits-stay", others_stay),
-        holds("A-28/damaged-header", unnoticed),
-        holds("A-28/error-control", same_check),
-        holds("A-29", read),
-        holds("A-119", boundary),
+        row("A-27/channels-table", Value::Number(mapped as f64 / 1024.0, "K channels")),
+        row("A-27/bits-stay", others_stay),
+        row("A-28/damaged-header", unnoticed),
+        row("A-28/error-control", same_check),
+        row("A-29", read),
+        row("A-119", boundary),
     ]
 }
 
@@ -370,9 +366,9 @@ fn signalling(seed: u64) -> Result<Vec<Computed>, Error> {
             && cell.payload() == data.payload()
     });
     Ok(vec![
-        holds("A-17", by_port),
-        holds("A-25", mapped),
-        holds("A-69", arrived.is_some()),
+        row("A-17", by_port),
+        row("A-25", mapped),
+        row("A-69", arrived.is_some()),
         count("A-70", collisions(seed)?, "channels"),
     ])
 }

@@ -1,6 +1,6 @@
 //! Networks of worms (N-41, N-46 to N-49, N-52, N-63 to N-66, N-76, N-77).
 
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::admission::Reservations;
 use crate::machines::failover::{Dual, Network, sweep};
@@ -112,11 +112,11 @@ fn installed(topology: &Topology) -> Vec<Computed> {
     let longest = topology.cables().iter().map(|cable| cable.metres).max().unwrap_or(0);
     let feet = longest as f64 / METRES_PER_FOOT;
     vec![
-        Computed::row("N-46/offices", count(hosts("office") + hosts("outlet"), "offices")),
-        Computed::row("N-46/switches-ceiling", count(ceiling, "switches")),
-        Computed::row("N-46/office-workstations", count(hosts("office"), "hosts")),
-        Computed::row("N-46/lab-workstations", count(hosts("lab"), "hosts")),
-        Computed::row("N-49", Value::Number(feet, "ft")),
+        row("N-46/offices", count(hosts("office") + hosts("outlet"), "offices")),
+        row("N-46/switches-ceiling", count(ceiling, "switches")),
+        row("N-46/office-workstations", count(hosts("office"), "hosts")),
+        row("N-46/lab-workstations", count(hosts("lab"), "hosts")),
+        row("N-49", Value::Number(feet, "ft")),
     ]
 }
 
@@ -145,9 +145,9 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
         && all_to_all(topology, &routes(Routing::UpDown), options, large, 1).is_ok();
     let unsafe_ones = cycle(&routes(Routing::Shortest)).is_some() && circle.is_err();
     Ok(vec![
-        Computed::row("N-41/flow-large", Value::Number(goodput, "Mbit/s")),
-        Computed::row("N-41/routes-up", safe),
-        Computed::row("N-41/routes-fewest", unsafe_ones),
+        row("N-41/flow-large", Value::Number(goodput, "Mbit/s")),
+        row("N-41/routes-up", safe),
+        row("N-41/routes-fewest", unsafe_ones),
     ])
 }
 
@@ -184,11 +184,11 @@ fn failures(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
     });
     let safe = left.iter().all(|left| !left.deadlock);
     Ok(vec![
-        Computed::row("N-47/pairs-failure", whole),
-        Computed::row("N-47/failed-switch", dual),
-        Computed::row("N-47/routes-around", safe),
-        Computed::row("N-48/ethernet-single", survived),
-        Computed::row("N-48/noticed-within", noticed && bound == by_hand),
+        row("N-47/pairs-failure", whole),
+        row("N-47/failed-switch", dual),
+        row("N-47/routes-around", safe),
+        row("N-48/ethernet-single", survived),
+        row("N-48/noticed-within", noticed && bound == by_hand),
     ])
 }
 
@@ -220,8 +220,8 @@ fn lock_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         first.is_ok() && second.is_ok() && arrived
     };
     Ok(vec![
-        Computed::row("N-52/host-switched", !arrives(None)),
-        Computed::row("N-52/throwing-away", arrives(Some(timeout))),
+        row("N-52/host-switched", !arrives(None)),
+        row("N-52/throwing-away", arrives(Some(timeout))),
     ])
 }
 
@@ -238,8 +238,8 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         came[0].bytes as f64 / came[1].bytes as f64
     };
     Ok(vec![
-        Computed::row("N-63/goodput-large", Value::Number(share(large, small), "times")),
-        Computed::row("N-63/equal-lengths", (share(large, large) - 1.0).abs() < 0.02),
+        row("N-63/goodput-large", Value::Number(share(large, small), "times")),
+        row("N-63/equal-lengths", (share(large, large) - 1.0).abs() < 0.02),
     ])
 }
 
@@ -277,7 +277,7 @@ fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         lens.push(large);
         broken &= !near(&shares(&lens)[..3]);
     }
-    Ok(vec![Computed::row("N-66/packet-lengths", kept), Computed::row("N-66/sender-was", broken)])
+    Ok(vec![row("N-66/packet-lengths", kept), row("N-66/sender-was", broken)])
 }
 
 /// What of a booked rate must arrive; the last packets are on their way at the end.
@@ -318,10 +318,7 @@ fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, E
         let greedy = Some((other, to, large));
         broken += usize::from(!all(paced(topology, &routes, options, &flows, greedy)));
     }
-    Ok(vec![
-        Computed::row("N-77/booked-rates", kept && met > 20),
-        Computed::row("N-77/sender-keeps", broken > 0),
-    ])
+    Ok(vec![row("N-77/booked-rates", kept && met > 20), row("N-77/sender-keeps", broken > 0)])
 }
 
 /// For each flow that sends a packet each time that its rate allows, which share of its rate came;
@@ -399,9 +396,9 @@ fn reserved(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         crossing |= admitted && all && cross_a_switch(&topology, &paths);
     }
     Ok(vec![
-        Computed::row("N-64/reserved-paths", broken && met > 20),
-        Computed::row("N-64/reserved-paths-meet", kept && apart > 20),
-        Computed::row("N-64/paths-cross", crossing),
+        row("N-64/reserved-paths", broken && met > 20),
+        row("N-64/reserved-paths-meet", kept && apart > 20),
+        row("N-64/paths-cross", crossing),
     ])
 }
 
@@ -466,9 +463,9 @@ fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Er
     let hops: Vec<Flow> = (0..4).map(|host| (host, host + 4, large)).collect();
     let single = saturate(&hub, &by_hub, options, &hops, length).iter().all(|came| came.kept);
     Ok(vec![
-        Computed::row("N-65/network-call", kept),
-        Computed::row("N-65/network-room", networks.len() > 1 && calls.len() == 24),
-        Computed::row("N-65/single-hops", single),
+        row("N-65/network-call", kept),
+        row("N-65/network-room", networks.len() > 1 && calls.len() == 24),
+        row("N-65/single-hops", single),
     ])
 }
 
@@ -494,5 +491,5 @@ fn copies(setting: &Setting<'_>) -> Vec<Computed> {
             meetings(&paths) == 0
         });
     }
-    vec![Computed::row("N-76/multicast", fewest), Computed::row("N-76/messages-meet", apart)]
+    vec![row("N-76/multicast", fewest), row("N-76/messages-meet", apart)]
 }

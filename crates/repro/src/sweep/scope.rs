@@ -4,7 +4,7 @@ use super::formula::{self, Node, Part, Template, Val};
 use super::run::{self, Found, Instance};
 use super::{Over, Place, Placed, Sweep, measure};
 use crate::Error;
-use crate::compute::{Computed, Setting, Value};
+use crate::compute::{Computed, Setting, Value, row};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::document::Mark;
 use std::cell::Cell;
@@ -243,7 +243,7 @@ impl Setting<'_> {
         let rows = named.into_iter().zip(values.chunks(seeds as usize));
         rows.map(|((name, place), values)| {
             let (value, remark) = over_seeds(values).map_err(|found| sweep.fail(place, found))?;
-            Ok(Computed::row(name, value).with_remark(remark))
+            Ok(row(name, value).with_remark(remark))
         })
         .collect()
     }

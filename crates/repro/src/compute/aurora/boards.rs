@@ -1,8 +1,8 @@
 //! The VuNet's own boards, stepped by themselves: the VupBoard by its registers, the VudBoard by its
 //! arbiter, its FIFOs and its pacing counter.
 
-use super::super::{Computed, Setting, Value};
-use super::{Runs, holds, row};
+use super::super::{Computed, Setting, Value, row};
+use super::Runs;
 use crate::Error;
 use crate::machines::turbochannel::Bus;
 use crate::machines::vudboard::{CELL_ON_BUS, FIFO, Options, VudBoard, saturated};
@@ -33,7 +33,7 @@ fn registers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("A-34/reads-address", accesses(counts.words_read, "reads")),
         row("A-34/words-written", accesses(counts.words_written, "writes")),
         row("A-34/control-signals", accesses(counts.controls, "writes")),
-        holds(
+        row(
             "A-34/cells-come",
             came == Some(cell) && board.leave() == Some(cell) && board.leave().is_none(),
         ),
@@ -76,9 +76,9 @@ fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("A-36/most-bytes", Value::Number(counts.fifo_most as f64, "B")),
         row("A-36/memory-cell", mbit(received)),
         row("A-36/memory-cell-time", mbit(sent)),
-        holds("A-36/reception", first > 0.99 * received && second < 0.01 * sent),
-        holds("A-36/transmission", counts.lost == 0 && counts.sent > counts.received / 2),
-        holds("A-36/bursts-several", longer > 1.5 * received),
+        row("A-36/reception", first > 0.99 * received && second < 0.01 * sent),
+        row("A-36/transmission", counts.lost == 0 && counts.sent > counts.received / 2),
+        row("A-36/bursts-several", longer > 1.5 * received),
         row("A-37", Value::Number(paced * pace.as_secs_f64(), "cells")),
     ])
 }

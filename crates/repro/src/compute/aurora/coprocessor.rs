@@ -1,7 +1,7 @@
 //! The study of the cell coprocessor: Tables 2 to 5 from what words take.
 
-use super::super::{Computed, Setting, Value};
-use super::{Runs, alike, holds, row};
+use super::super::{Computed, Setting, Value, row};
+use super::{Runs, alike};
 use crate::Error;
 use crate::machines::coprocessor::{Direction, Model, Operation, Processor, WORDS, program};
 use crate::machines::turbochannel::{Bus, Way};
@@ -199,11 +199,11 @@ fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> 
         |direction| [false, true].map(|swapped| magnitudes(direction, swapped)) == [1.0; 2];
     Ok(vec![
         row("A-39/clock-processor", Value::Number(clock, "MHz")),
-        holds("A-39/none-words", off_the_bus),
-        holds("A-39/receives-order", faster(Receive)),
-        holds("A-39/sends-order", faster(Transmit)),
-        row("A-40/cells-network", through.into()),
-        holds("A-40/link-carries", through > link),
+        row("A-39/none-words", off_the_bus),
+        row("A-39/receives-order", faster(Receive)),
+        row("A-39/sends-order", faster(Transmit)),
+        row("A-40/cells-network", through),
+        row("A-40/link-carries", through > link),
     ])
 }
 
@@ -256,10 +256,10 @@ fn corrected(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error>
     let off = |rate: Rate| (rate.as_bits() as f64 / observed.as_bits() as f64 - 1.0).abs();
     let reads = measured.most();
     Ok(vec![
-        row("A-101/reception", assumed.rate().into()),
-        row("A-101/reception-14", measured.rate().into()),
-        holds("A-101/corrected", off(measured.rate()) < off(assumed.rate())),
-        holds(
+        row("A-101/reception", assumed.rate()),
+        row("A-101/reception-14", measured.rate()),
+        row("A-101/corrected", off(measured.rate()) < off(assumed.rate())),
+        row(
             "A-101/bus-reads",
             reads.is_some_and(|(most, share)| most == Operation::BusRead && share > 0.5),
         ),
@@ -281,10 +281,10 @@ fn bounds(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     // Packet-sized transfers ask for the bus less often than cell-sized ones.
     let (cell, packet) = (to.as_bits() as f64, bus.rate(PACKET, Way::ToMemory).as_bits() as f64);
     Ok(vec![
-        holds("A-44", packet > 1.2 * cell),
-        row("A-102/osiris-memory", to.into()),
-        row("A-102/osiris-memory-2", from.into()),
-        holds("A-102/memory-path", memory(Direction::Receive) < to),
-        holds("A-102/transmission", memory(Direction::Transmit) < from),
+        row("A-44", packet > 1.2 * cell),
+        row("A-102/osiris-memory", to),
+        row("A-102/osiris-memory-2", from),
+        row("A-102/memory-path", memory(Direction::Receive) < to),
+        row("A-102/transmission", memory(Direction::Transmit) < from),
     ])
 }

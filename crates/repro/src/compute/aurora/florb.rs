@@ -1,7 +1,7 @@
 //! FLORB: two of them back to back under OSF/1, and between two ports of a router.
 
-use super::super::{Computed, Setting, Value};
-use super::{Runs, alike, goodput, holds, limit, mbit, row};
+use super::super::{Computed, Setting, Value, row};
+use super::{Runs, alike, goodput, limit, mbit};
 use crate::Error;
 use crate::machines::florb::{Card, Florb, Strobes};
 use crate::machines::forward::{Account, Forwarder, Step};
@@ -93,13 +93,13 @@ impl Router {
 
 pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let router = Router::read(setting)?;
-    let mut computed = vec![row("A-139/peak", router.florb.peak().into())];
+    let mut computed = vec![row("A-139/peak", router.florb.peak())];
     let mut card = Card::new(router.florb);
     card.fill(0, 1993);
     let wrapped = card.step(Strobes { read: 1, write: 0b11 });
     let both = (card.drain(0), card.drain(1)) == (Some(1993), Some(1993));
     let one_instruction = wrapped == Ok(Some(1993)) && both && card.instructions == 1;
-    computed.push(holds("A-139/read-written", one_instruction));
+    computed.push(row("A-139/read-written", one_instruction));
     computed.extend(back_to_back(setting)?);
     computed.extend(between_ports(setting, &router)?);
     computed.extend(wide_area(setting)?);
@@ -118,8 +118,8 @@ fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         row("A-140/back-back", mbit(goodput(&ledger))),
         row("A-140/florb-processor", Value::Number(busy, "%")),
-        holds("A-140/host-protocols", limit(&alone) == "receiver.cpu"),
-        holds("A-141", goodput(&null) < 1.05 * goodput(&ledger)),
+        row("A-140/host-protocols", limit(&alone) == "receiver.cpu"),
+        row("A-141", goodput(&null) < 1.05 * goodput(&ledger)),
     ])
 }
 
@@ -142,10 +142,10 @@ fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>
         row("A-142/router-mix", mbit(mixed.rate)),
         row("A-142/turbochannel", mbit(mixing(&granted).rate)),
         row("A-142/florbs-processors", Value::Number(100.0 * florb(&mixed), "%")),
-        holds("A-143", mixed.limit() == "TURBOchannel"),
-        holds("A-144/packets-cost", never),
-        holds("A-144/throughput", rises),
-        holds("A-144/very-small", sweep[1].rate < 0.5 * mixed.rate),
+        row("A-143", mixed.limit() == "TURBOchannel"),
+        row("A-144/packets-cost", never),
+        row("A-144/throughput", rises),
+        row("A-144/very-small", sweep[1].rate < 0.5 * mixed.rate),
     ])
 }
 

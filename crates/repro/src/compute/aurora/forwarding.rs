@@ -1,8 +1,7 @@
 //! Forwarders in software: the x-kernel's with a null
 //! interface and with an Ethernet, and flow forwarders with a processor for each port.
 
-use super::super::{Computed, Setting, Value};
-use super::{holds, row};
+use super::super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::forward::{Account, Forwarder, Layout, Step, per_port};
 use lastmeter_base::{Bytes, Duration, Rate};
@@ -70,13 +69,13 @@ pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed
         row("A-129/framework", Value::Number(bare.packets / null.packets, "x")),
         row("A-130/null-interface", rate(extended.packets)),
         row("A-130/share-forwarding", share(&extended)),
-        holds("A-130/less-overhead", extended.step("IP") < null.step("IP")),
+        row("A-130/less-overhead", extended.step("IP") < null.step("IP")),
         row("A-131/ethernet", rate(ethernet.packets)),
-        holds("A-131/less-ethernet", ethernet.packets < carried),
-        holds("A-131/i-o", ethernet.limit() == "I/O bus"),
-        holds("A-131/null-interface", extended.limit() == "cpu"),
-        holds("A-134/device-takes", driver > protocols),
-        holds("A-134/ip-cost", {
+        row("A-131/less-ethernet", ethernet.packets < carried),
+        row("A-131/i-o", ethernet.limit() == "I/O bus"),
+        row("A-131/null-interface", extended.limit() == "cpu"),
+        row("A-134/device-takes", driver > protocols),
+        row("A-134/ip-cost", {
             let free = Kernel { forwarding: Duration::ZERO, ..after };
             free.run(constants.get("ethernet")?).packets < 1.01 * ethernet.packets
         }),
@@ -111,11 +110,11 @@ fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> 
     let plain = kernel.run(Duration::ZERO).packets;
     let free_list = Kernel { framework, ..kernel }.run(Duration::ZERO).packets;
     Ok(vec![
-        holds("A-135", four.rate / 4.0 >= link.as_bits() as f64),
-        holds("A-136/memory-middle", central.limit() == "memory"),
-        holds("A-136/data-mover", mover.rate > 1.5 * central.rate),
-        holds("A-146/forwarder", parallel(4) < 1.05 * parallel(1)),
-        holds("A-146/processor", (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05),
-        holds("A-147", free_list > 1.1 * plain),
+        row("A-135", four.rate / 4.0 >= link.as_bits() as f64),
+        row("A-136/memory-middle", central.limit() == "memory"),
+        row("A-136/data-mover", mover.rate > 1.5 * central.rate),
+        row("A-146/forwarder", parallel(4) < 1.05 * parallel(1)),
+        row("A-146/processor", (four.packets / one.packets / 4.0 - 1.0).abs() < 0.05),
+        row("A-147", free_list > 1.1 * plain),
     ])
 }

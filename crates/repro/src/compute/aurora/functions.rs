@@ -1,8 +1,8 @@
 //! Who does what: segmentation on the board, in the processor or
 //! in between; movement, processing and delivery; both ways to an application; parts measured alone.
 
-use super::super::{Computed, Setting, Value};
-use super::{Change, Changed, Runs, goodput, holds, mbit, row};
+use super::super::{Computed, Setting, Value, row};
+use super::{Change, Changed, Runs, goodput, mbit};
 use crate::Error;
 use crate::machines::turbochannel::{Bus, Way};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
@@ -107,13 +107,13 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let alike = near(processor(&scattered), processor(&hardware), 0.01);
     Ok(vec![
-        holds("A-30", goodput(&software) < goodput(&scattered).min(goodput(&hardware))),
-        holds("A-41/scattered", alike),
-        holds("A-41/bus-longer", dma(&scattered) > 1.2 * dma(&hardware)),
-        holds("A-42/movement-processing", movement.min(processing).min(delivery) > 0.0),
-        holds("A-42/host-processing", processing + delivery > movement),
-        holds("A-43/processor", reassembles(&software) && !reassembles(&scattered)),
-        holds("A-43/byte", processor(&software) > 1.2 * processor(&scattered)),
+        row("A-30", goodput(&software) < goodput(&scattered).min(goodput(&hardware))),
+        row("A-41/scattered", alike),
+        row("A-41/bus-longer", dma(&scattered) > 1.2 * dma(&hardware)),
+        row("A-42/movement-processing", movement.min(processing).min(delivery) > 0.0),
+        row("A-42/host-processing", processing + delivery > movement),
+        row("A-43/processor", reassembles(&software) && !reassembles(&scattered)),
+        row("A-43/byte", processor(&software) > 1.2 * processor(&scattered)),
     ])
 }
 
@@ -140,8 +140,8 @@ fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
     let interrupt = interrupt.map_or(0.0, Duration::as_secs_f64);
     Ok(vec![
-        holds("A-67", near(more, handler.as_secs_f64(), 0.05)),
-        holds("A-38/both-configurations", near(overhead, interrupt, 0.05)),
+        row("A-67", near(more, handler.as_secs_f64(), 0.05)),
+        row("A-38/both-configurations", near(overhead, interrupt, 0.05)),
     ])
 }
 
@@ -174,7 +174,7 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (many, many_polled) = (interrupts(MANY)?, polled(MANY)?);
     Ok(vec![
         row("A-38/polling-delivers", Value::Number(1e6 * later, "us")),
-        holds("A-38/interrupts", busy(&many) > 1.3 * busy(&many_polled)),
+        row("A-38/interrupts", busy(&many) > 1.3 * busy(&many_polled)),
     ])
 }
 

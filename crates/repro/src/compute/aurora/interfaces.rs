@@ -1,8 +1,8 @@
 //! VuNet's host interfaces: Table 1, the receive
 //! chain, what late interrupts and deaf interfaces lose, and what a copy less would bring.
 
-use super::super::{Computed, Setting, Value};
-use super::{Change, Changed, Runs, alike, busiest, goodput, holds, limit, mbit, row};
+use super::super::{Computed, Setting, Value, row};
+use super::{Change, Changed, Runs, alike, busiest, goodput, limit, mbit};
 use crate::Error;
 use crate::machines::virtual_buffer::{Attachment, Bursts, Counts, Options, Windows, offer};
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Rate, Stream};
@@ -115,8 +115,8 @@ fn table_1(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.push(row("A-92/vupboard-dec", mbit(rates[0].1)));
     computed.push(row("A-92/vupboard-dec-3000", mbit(rates[2].1)));
     let rises = |of: &[usize]| of.windows(2).all(|pair| rates[pair[0]].1 < rates[pair[1]].1);
-    computed.push(holds("A-95/step-faster", rises(&[0, 1, 3, 4, 5])));
-    computed.push(holds("A-95/first-interface", {
+    computed.push(row("A-95/step-faster", rises(&[0, 1, 3, 4, 5])));
+    computed.push(row("A-95/first-interface", {
         let gain = |slow: usize, fast: usize| rates[fast].1 / rates[slow].1;
         gain(0, 2) < gain(1, 3)
     }));
@@ -140,9 +140,9 @@ fn transmission() -> Result<Vec<Computed>, Error> {
     Ok(vec![
         row("A-93/transmission", mbit(peak)),
         row("A-93/transmission-many", mbit(goodput(&many))),
-        holds("A-93/interrupt", limit(&judged) == "sender.transmit-page"),
-        holds("A-93/host-processing", busiest(&without).ends_with(".copy")),
-        holds("A-93/sent", {
+        row("A-93/interrupt", limit(&judged) == "sender.transmit-page"),
+        row("A-93/host-processing", busiest(&without).ends_with(".copy")),
+        row("A-93/sent", {
             let what_if = what_if(&judged, "sender interrupt for the page at no cost");
             what_if > 0.3 && goodput(&without) > 1.3 * goodput(&many)
         }),
@@ -191,14 +191,14 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("A-94/raw-atm", per_cell(raw)),
         row("A-94/bus-64", per_cell(bus)),
         row("A-94/sustained", per_cell(bus)),
-        holds("A-94/host-processing", limit(&ledger) == "receiver.copy"),
+        row("A-94/host-processing", limit(&ledger) == "receiver.copy"),
         row("A-66", Value::Number(f64::from(copies), "copies")),
-        holds("A-64", in_order),
-        holds("A-31", goodput(&polled) > 1.2 * goodput(&interrupted)),
-        holds("A-124/hardware-segmentation", sar > 0.3),
-        holds("A-124/copy-less", (copy / sar - 1.0).abs() < 0.1),
-        holds("A-124/osiris-host", goodput(&hardware) > 1.3 * delivered),
-        holds("A-116", reads.is_some_and(most)),
+        row("A-64", in_order),
+        row("A-31", goodput(&polled) > 1.2 * goodput(&interrupted)),
+        row("A-124/hardware-segmentation", sar > 0.3),
+        row("A-124/copy-less", (copy / sar - 1.0).abs() < 0.1),
+        row("A-124/osiris-host", goodput(&hardware) > 1.3 * delivered),
+        row("A-116", reads.is_some_and(most)),
     ])
 }
 
@@ -277,17 +277,17 @@ fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let whole = Options { attachment: Attachment::Registers, ..options.clone() };
     Ok(vec![
-        holds("A-94/burst-512", lost(options, one, 1) == 0),
-        holds("A-94/232-mbit", lost(options, endless, 1) > 0),
-        row("A-65/longest-interface", low.into()),
-        holds("A-65/tens-instructions", deaf(tens)),
-        holds("A-115", {
+        row("A-94/burst-512", lost(options, one, 1) == 0),
+        row("A-94/232-mbit", lost(options, endless, 1) > 0),
+        row("A-65/longest-interface", low),
+        row("A-65/tens-instructions", deaf(tens)),
+        row("A-115", {
             let counts = bench.offer(options.clone(), one, 1);
             counts.lost == 0 && counts.most > options.port
         }),
-        holds("A-126/registers", sliced(Attachment::Registers) > slow.cells / 10),
-        holds("A-126/memory-absorbs", sliced(Attachment::Memory { deaf: Windows::ALWAYS }) == 0),
-        holds("A-126/task-alone", lost(&whole, slow, 1) == 0),
+        row("A-126/registers", sliced(Attachment::Registers) > slow.cells / 10),
+        row("A-126/memory-absorbs", sliced(Attachment::Memory { deaf: Windows::ALWAYS }) == 0),
+        row("A-126/task-alone", lost(&whole, slow, 1) == 0),
     ])
 }
 
@@ -314,13 +314,13 @@ fn interrupts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let sometimes_late = || Attachment::Interrupt { latency: Draw::Either(share, prompt, late) };
     let lost = run(sometimes_late(), read);
     Ok(vec![
-        holds("A-92/late-interrupts", lost > 0),
-        holds("A-92/reads-twice", run(sometimes_late(), read.scale_ceil(1, 2)) > 0),
-        holds(
+        row("A-92/late-interrupts", lost > 0),
+        row("A-92/reads-twice", run(sometimes_late(), read.scale_ceil(1, 2)) > 0),
+        row(
             "A-92/prompt-interrupts",
             run(Attachment::Interrupt { latency: Draw::Constant(prompt) }, read) == 0,
         ),
-        holds("A-125", run(Attachment::Memory { deaf: Windows::ALWAYS }, bench.gap) == 0),
+        row("A-125", run(Attachment::Memory { deaf: Windows::ALWAYS }, bench.gap) == 0),
     ])
 }
 

@@ -1,7 +1,7 @@
 //! How much memory a gigabit takes: a host whose memory limits, and how fast it must be.
 
-use super::super::{Computed, Setting, Value};
-use super::{Change, Changed, Runs, goodput, holds, limit, row};
+use super::super::{Computed, Setting, Value, row};
+use super::{Change, Changed, Runs, goodput, limit};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_ledger::Ledger;
@@ -82,13 +82,13 @@ pub(in super::super) fn multiple(setting: &Setting<'_>) -> Result<Vec<Computed>,
     Ok(vec![
         row("A-138/crossings", multiple(&two)),
         row("A-138/crossings-protocols", multiple(&four)),
-        row("A-138/memory-1", least(target, false)?.into()),
-        row("A-138/memory-1-gbit", least(target, true)?.into()),
-        holds("A-138/memory-limits", limit(&two) == "receiver.memory"),
-        holds("A-138/copy", limit(&four) == "receiver.memory"),
+        row("A-138/memory-1", least(target, false)?),
+        row("A-138/memory-1-gbit", least(target, true)?),
+        row("A-138/memory-limits", limit(&two) == "receiver.memory"),
+        row("A-138/copy", limit(&four) == "receiver.memory"),
         row("A-123/crossings", multiple(&server)),
-        holds("A-123/memory-limits", limit(&server) == "receiver.memory"),
-        holds("A-123/file-server", processor(&server) < 0.01 && processor(&two) > 0.3),
-        holds("A-138/copy-less", goodput(&two) > 1.5 * goodput(&four)),
+        row("A-123/memory-limits", limit(&server) == "receiver.memory"),
+        row("A-123/file-server", processor(&server) < 0.01 && processor(&two) > 0.3),
+        row("A-138/copy-less", goodput(&two) > 1.5 * goodput(&four)),
     ])
 }

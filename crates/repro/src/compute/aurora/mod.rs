@@ -24,16 +24,15 @@ pub(super) mod traffic;
 pub(super) mod vidboard;
 pub(super) mod windows;
 
-use super::{Computed, Value};
+use super::Value;
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte};
 use lastmeter_engine::Serial;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
-use lastmeter_lab::library::{Builtin, Library, Output};
+use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::run::{self, Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
-use std::io::Read;
 
 /// Packets under way to a host that receives as much as it can.
 const WINDOW: u64 = 8;
@@ -68,9 +67,6 @@ impl Library for Changed<'_> {
             }
         }
     }
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        Builtin.open(path)
-    }
     fn names(&self, folder: &str) -> Vec<String> {
         let mut names = Builtin.names(folder);
         let own = self.profile.strip_prefix(folder).and_then(|name| name.strip_prefix('/'));
@@ -78,9 +74,6 @@ impl Library for Changed<'_> {
         names.sort_unstable();
         names.dedup();
         names
-    }
-    fn tap(&self, _link: &str) -> Option<Output> {
-        None
     }
 }
 
@@ -173,14 +166,6 @@ pub(crate) fn busiest(ledger: &Ledger) -> &str {
 
 fn mbit(bits_per_second: f64) -> Value {
     Value::Number(bits_per_second / 1e6, "Mbit/s")
-}
-
-fn row(row: &str, value: Value) -> Computed {
-    Computed::row(row, value)
-}
-
-fn holds(row: &str, holds: bool) -> Computed {
-    Computed::row(row, holds)
 }
 
 /// Whether two costs are the same but for the digits with which they are written.

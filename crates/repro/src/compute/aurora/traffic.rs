@@ -1,7 +1,7 @@
 //! The network usage classes of Table 11 as generators.
 
-use super::super::{Computed, Setting, Value};
-use super::{Runs, holds, row};
+use super::super::{Computed, Setting, Value, row};
+use super::Runs;
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_lab::library::Builtin;
@@ -121,9 +121,9 @@ pub(in super::super) fn classes(setting: &Setting<'_>) -> Result<Vec<Computed>, 
     }
     computed.extend([
         row("A-117/classes", Value::Number(CLASSES.len() as f64, "classes")),
-        holds("A-127/transferred", others > captured),
-        holds("A-127/class-bursts", peaks),
-        holds("A-128", short > 10.0 * long),
+        row("A-127/transferred", others > captured),
+        row("A-127/class-bursts", peaks),
+        row("A-128", short > 10.0 * long),
     ]);
     Ok(computed)
 }

@@ -1,7 +1,7 @@
 //! A film as a talker declares it to a network of 802.1Q (E-22); what shapers do with it is in
 //! `experiments/channels-tsn/repro.toml`.
 
-use super::super::{Computed, Setting};
+use super::super::{Computed, Setting, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_transport::channel::contract::Contract;
@@ -16,5 +16,5 @@ pub(in super::super) fn rows(_: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         deadline: Duration::from_ms(20),
     };
     let frames = film.tspec().frames_max as f64;
-    Ok(vec![Computed::row("E-22/tspec", frames)])
+    Ok(vec![row("E-22/tspec", frames)])
 }
