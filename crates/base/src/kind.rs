@@ -81,7 +81,7 @@ pub enum Family {
     Queue,
     /// A source of packets.
     Traffic,
-    /// A file that describes a host, and parts of which there is only one kind.
+    /// A file that describes something, and parts of which there is only one kind.
     Profile,
     /// What the stages of a host compete for.
     Resource,
@@ -328,8 +328,13 @@ impl Nested {
     /// Panics where that is of another type than those of its family are: decoding puts each kind only
     /// where its family is asked for.
     pub fn maker<T: Any>(&self) -> &'static T {
-        let maker = self.maker.downcast_ref();
+        let maker = self.made_by();
         maker.unwrap_or_else(|| panic!("`{}` cannot be made here", self.page.name))
+    }
+
+    /// What makes one, where that is of this type.
+    pub fn made_by<T: Any>(&self) -> Option<&'static T> {
+        self.maker.downcast_ref()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Elements connected by edges, and the ledger's resources, stages and paths.
 
-use crate::books::{PathInfo, Place, ResourceId, ResourceInfo, StageInfo};
+use crate::books::{PathInfo, ResourceId, ResourceInfo, StageInfo};
 use crate::{Element, ElementId, Error, PortId};
 use lastmeter_base::{Duration, PathId, StageId, Visits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,11 +152,6 @@ impl Graph {
         assert!(self.stages.len() < Visits::STAGES_MAX as usize, "a stage beyond the millionth");
         self.stages.push(info);
         StageId(self.stages.len() as u32 - 1)
-    }
-
-    /// Where each resource stands, with its name, for whoever knows better than its element.
-    pub fn places(&mut self) -> impl Iterator<Item = (&str, &mut Place)> {
-        self.resources.iter_mut().map(|info| (info.name.as_str(), &mut info.place))
     }
 
     /// Declares a path and class of traffic.

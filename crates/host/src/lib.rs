@@ -8,15 +8,18 @@
 //! ```
 //!
 //! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
-//! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data;
+//! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data; [`kind`] is
+//! what experiments say of one;
 //! [`copies`] draws how often a byte is moved; [`adapter`] runs adapters from their descriptions;
 //! [`receive`] has the ways to receive;
 //! [`port_processor`] is a router's port whose card, bus, memory and processor wait for each other;
 //! [`lookup_engines`] are lookups in hardware that share one memory.
 
 pub mod adapter;
+mod assembly;
 pub mod copies;
 pub mod element;
+pub mod kind;
 pub mod lookup_engines;
 pub mod machine;
 pub mod port_processor;
@@ -24,6 +27,9 @@ pub mod profile;
 pub mod receive;
 pub mod resource;
 
-/// Every node of this crate that experiments can name.
+/// Every node that experiments can name at which traffic begins and ends.
+pub static HOSTS: &[lastmeter_base::kind::Kind] = &[kind::KIND];
+
+/// Every other node of this crate.
 pub static NODES: &[lastmeter_base::kind::Kind] =
     &[port_processor::kind::KIND, adapter::element::KIND];

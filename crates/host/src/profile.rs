@@ -1,7 +1,5 @@
 //! A host as data: its resources, and the stages that packets pass on the way out and in.
 //!
-//! A profile names each constant's source; the file that it is read from is the place for that.
-//!
 //! ```text
 //! host:     send [socket] ----------------> [protocol] -----------> network
 //! adapter:            `--> [copy to card] --^        `--> [card] --^
@@ -121,6 +119,15 @@ pub struct ResourceProfile {
     pub interrupt: Duration,
     /// What a byte costs where stages use it as a bus.
     pub per_byte: PerByte,
+    /// Where its constants come from: document and table.
+    pub source: String,
+}
+
+impl ResourceProfile {
+    /// What it is for.
+    pub fn role(&self) -> &'static str {
+        if self.memory { "memory" } else { self.kind.name() }
+    }
 }
 
 /// A stage of a host.
@@ -154,6 +161,8 @@ pub struct StageProfile {
     pub queue: Option<Nested>,
     /// What becomes of a packet that finds the queue full.
     pub full: Full,
+    /// Where its constants come from: document and table.
+    pub source: String,
 }
 
 impl StageProfile {
@@ -196,6 +205,7 @@ mod tests {
             touches: 0,
             queue: None,
             full: Full::Drop,
+            source: String::new(),
         }
     }
 

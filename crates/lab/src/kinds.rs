@@ -6,10 +6,9 @@
 //!    decoding, checking, building, the schema, `lastmeter kinds`, the manual: all ask here
 //! ```
 
-use crate::build::host;
 use crate::document::nearest;
 use crate::experiment::pages;
-use crate::profile;
+use crate::profile::{self, ProfileKind};
 use lastmeter_base::kind::{Fallback, Family, Kind, Page, Param, ParamKind};
 use lastmeter_host::receive;
 use lastmeter_net::{impair, queue, traffic};
@@ -17,7 +16,7 @@ use lastmeter_net::{impair, queue, traffic};
 /// Every kind of this program, by family and in the order in which lists of them are shown.
 static TABLES: &[&[Kind]] = &[
     pages::KINDS,
-    host::KINDS,
+    lastmeter_host::HOSTS,
     lastmeter_net::NODES,
     lastmeter_lan::NODES,
     lastmeter_host::NODES,
@@ -69,6 +68,13 @@ impl Registry {
     /// A kind of a family by its name.
     pub(crate) fn in_family(&self, family: Family, name: &str) -> Option<&'static Kind> {
         self.family(family).find(|kind| kind.page.name == name)
+    }
+
+    /// What reads the profiles of a folder.
+    pub(crate) fn profiles(&self, folder: &str) -> Option<&'static ProfileKind> {
+        let kinds = self.family(Family::Profile);
+        let mut readers = kinds.filter_map(|kind| kind.maker.downcast_ref::<ProfileKind>());
+        readers.find(|kind| kind.folder == folder)
     }
 
     /// A kind by its name.

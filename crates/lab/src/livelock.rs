@@ -1,50 +1,12 @@
 //! Receive livelock: a CPU that is busy receiving, so that applications get next to nothing.
 
+use lastmeter_host::receive::{APPLICATION, RECEPTION};
 use lastmeter_ledger::{Confidence, Ledger, Resource, Verdict};
 
-/// The role of stages that receive: interrupts, polls and the protocol.
-pub const RECEPTION: &str = "reception";
-/// The role of the stage that stands for what the packets are for.
-pub const APPLICATION: &str = "application";
 /// A CPU that is busy for less has something left.
 const FULL: f64 = 0.99;
 /// An application that gets less of the CPU has as good as nothing.
 const STARVED: f64 = 0.05;
-
-/// What the stages of a receiving host are called in the books.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
-    /// Entering an interrupt.
-    pub interrupt: String,
-    /// Switching to a thread.
-    pub switch: String,
-    /// Accepting a packet.
-    pub accept: String,
-    /// Moving it into memory.
-    pub transfer: String,
-    /// The protocol.
-    pub protocol: String,
-    /// The application.
-    pub application: String,
-    /// Looking whether there is anything.
-    pub polling: String,
-}
-
-impl Names {
-    /// The names at this host.
-    pub fn new(host: &str) -> Names {
-        let reception = |stage: &str| format!("{host} reception: {stage}");
-        Names {
-            interrupt: reception("interrupt entry"),
-            switch: format!("{host} thread switch"),
-            accept: reception("first command"),
-            transfer: format!("{host} adapter transfer"),
-            protocol: reception("protocol"),
-            application: format!("{host} application"),
-            polling: reception("polling"),
-        }
-    }
-}
 
 /// A resource's shares in reception and in applications.
 pub fn shares_of(resource: &Resource) -> (f64, f64) {

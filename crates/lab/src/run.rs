@@ -3,12 +3,12 @@
 use crate::build::{Captures, Changes, build};
 use crate::close::{Close, close};
 use crate::document::Problem;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Node};
 use crate::explain::{Change, Effect, Shuffle, candidates, rank, shuffled, verdict};
 use crate::library::Library;
 use lastmeter_base::Time;
+use lastmeter_engine::site::{Fabric, own};
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
-use lastmeter_lan::fabric::network;
 use lastmeter_ledger::{Ledger, Provenance, Resource, Source};
 use std::fmt;
 use std::sync::Arc;
@@ -366,9 +366,8 @@ where
 /// A change, in the terms of whoever builds the graph: each resource of a group by its own name.
 /// Every fabric is compared with ideal output queueing (D-59).
 fn ideals(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
-    let fabrics = experiment.nodes.iter().filter(|node| {
-        let kind = &node.kind;
-        kind.page.name == network::PAGE.name && !network::is_ideal(&kind.values)
+    let fabrics = experiment.nodes.iter().filter(|Node { kind, .. }| {
+        own::<Fabric>(kind).is_some_and(|fabric| !(fabric.is_ideal)(&kind.values))
     });
     fabrics.map(|node| Change::Ideal { fabric: node.name.clone() })
 }

@@ -3,27 +3,38 @@
 use crate::golden;
 use lastmeter_base::kind::{Fallback, Family, Page};
 use lastmeter_engine::VirtualClock;
+use lastmeter_host::profile::Profile;
 use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::kinds::{self, Registry};
 use lastmeter_lab::library::Builtin;
-use lastmeter_lab::{profile, schema};
+use lastmeter_lab::profile::{self, Described, File, ProfileKind};
+use lastmeter_lab::schema;
+use std::sync::Arc;
 
 #[test]
 fn every_example_parses_builds_and_runs() {
-    for page in Registry::builtin().all() {
+    for kind in Registry::builtin().kinds() {
+        let page = kind.page;
         let shown = |problems: Vec<lastmeter_lab::document::Problem>| {
             let lines: Vec<String> = problems.iter().map(|problem| problem.render(false)).collect();
             format!("the example of {}:\n{}", page.name, lines.join("\n"))
         };
-        if page.name == "adapter-profile" {
-            let host = Registry::builtin().find("host-profile").unwrap().example.as_bytes();
-            let host = profile::host("host.toml", host, &Builtin).map_err(shown).unwrap();
-            let text = page.example.as_bytes();
-            let adapter = profile::adapter("example.toml", text, &host, &Builtin);
-            assert_eq!(host.with(&adapter.map_err(shown).unwrap()).send.len(), 4);
+        if let Some(profile) = kind.maker.downcast_ref::<ProfileKind>() {
+            let host = Registry::builtin().find("host-profile").unwrap().example;
+            let host =
+                profile::host("host.toml", host.as_bytes(), &Builtin).map_err(shown).unwrap();
+            let host: Described = Arc::new(host);
+            let within = profile.within.map(|_| &host);
+            let (name, text) = ("example.toml", page.example);
+            let read = (profile.read)(&File { name, text, within, library: &Builtin });
+            let read = read.map_err(shown).unwrap();
+            if let (Some(_), Some(both)) = (within, read.downcast_ref::<Profile>()) {
+                assert_eq!(both.send.len(), 4);
+            }
             continue;
         }
+        // Parts of a host's profile.
         if matches!(page.family, Family::Profile | Family::Resource) {
             let text = page.example.as_bytes();
             profile::host("example.toml", text, &Builtin).map_err(shown).unwrap();
@@ -52,7 +63,7 @@ fn every_name_is_used_once_and_every_sentence_ends() {
     for page in Registry::builtin().all() {
         assert!(page.what.ends_with('.'), "{}", page.name);
         let whole =
-            ["experiment", "host-profile", "adapter-profile", "stages"].contains(&page.name);
+            ["experiment", "stages"].contains(&page.name) || page.name.ends_with("-profile");
         assert!(whole || page.example.contains(page.name), "{}", page.name);
         for param in page.params {
             let default = match param.default {

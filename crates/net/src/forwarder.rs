@@ -10,7 +10,7 @@
 
 use lastmeter_base::kind::{Family, Kind, Page, Values};
 use lastmeter_base::{NodeId, Packet, here, one_way};
-use lastmeter_engine::site::{Inputs, NodeKind, Output, Outputs, Ports, Site};
+use lastmeter_engine::site::{Inputs, NodeKind, Output, Outputs, Ports, Router, Site};
 use lastmeter_engine::{Context, Element, ElementId, Error, PortId, Report};
 
 /// How experiments describe it.
@@ -30,7 +30,7 @@ any in -->--+--> link 1        drops: `no route`
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build, own: &Router });
 
 fn build(_values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let (element, outputs) = add(site, site.name.to_owned())?;

@@ -75,7 +75,7 @@ constant = { rate = "50 Mbit/s", size = "1500 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// Packets come and go on port 0, cells on port 1.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {

@@ -19,7 +19,7 @@ use lastmeter_lab::run::{Runner, Watch, ledger};
 fn what_has_the_values_of_a_table_agrees_with_the_file_of_that_table() {
     let table = |name: &str| {
         let text = Builtin.profile("constants", name).unwrap();
-        Constants::of_profile(name, &text).unwrap()
+        Constants::of_profile(name, &text).unwrap().0
     };
     let time = |table: &Constants, name: &str| table.get::<Duration>(name).unwrap();
     let table_5_1 = table("cim");

@@ -62,7 +62,7 @@ pub static HOLD: Kind = Kind::new(
         example: EXAMPLE,
         place: here!(),
     },
-    &NodeKind { build: hold },
+    &NodeKind::new(hold),
 );
 
 fn hold(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {

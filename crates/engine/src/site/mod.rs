@@ -13,24 +13,53 @@
 //! knows that there are what-ifs.
 
 mod ends;
+mod host;
 mod names;
 
 pub use ends::{Ends, Flow, Receiver, Records, TrafficKind};
+pub use host::{Applications, Between, HostKind};
 pub use names::{Changes, FREE, Names, Resource, Speed, Stage};
 
 use crate::books::{Place, ResourceInfo, ResourceKind, StageInfo};
 use crate::{Element, ElementId, Error, Graph, PortId};
-use lastmeter_base::kind::{Nested, Page, Values};
+use lastmeter_base::kind::{Nested, Values};
 use lastmeter_base::text::shorten;
 use lastmeter_base::{Bytes, NodeId, Stream};
 use std::any::Any;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What makes a node of its kind.
+/// What builds a node from its parameters, which fit each other.
+pub type Build = fn(&Values, &mut Site<'_>) -> Result<Ports, Error>;
+
+/// What makes a node of its kind, which packets pass.
 pub struct NodeKind {
-    /// Builds one from its parameters, which fit each other.
-    pub build: fn(&Values, &mut Site<'_>) -> Result<Ports, Error>,
+    /// Builds one.
+    pub build: Build,
+    /// What others tell it by: [`Router`], [`Fabric`], or a type of its crate's own.
+    pub own: &'static (dyn Any + Send + Sync),
+}
+
+impl NodeKind {
+    /// One that nobody has to tell from others.
+    pub const fn new(build: Build) -> NodeKind {
+        NodeKind { build, own: &() }
+    }
+}
+
+/// What kinds are told by that pass packets on at once, so that admission has to know only links.
+pub struct Router;
+
+/// What kinds are told by that are the inside of a router: what comes from one is on its way out, and
+/// ideal output queueing can stand in its place.
+pub struct Fabric {
+    /// Whether it does already.
+    pub is_ideal: fn(&Values) -> bool,
+}
+
+/// What a kind of node is told by, where that is of this type.
+pub fn own<T: Any>(kind: &Nested) -> Option<&'static T> {
+    kind.made_by::<NodeKind>()?.own.downcast_ref()
 }
 
 /// Where packets enter something.
@@ -95,7 +124,7 @@ pub struct Neighbour<'a> {
     /// The name that it was declared by: `s`.
     pub group: &'a str,
     /// What it is.
-    pub page: &'static Page,
+    pub kind: &'a Nested,
 }
 
 impl Neighbour<'_> {
@@ -117,14 +146,16 @@ pub trait Network {
     fn find(&self, name: &str) -> Option<NodeId>;
     /// Its name.
     fn name(&self, node: NodeId) -> &str;
+    /// The name that it was declared by.
+    fn group(&self, node: NodeId) -> &str;
     /// What it is.
     fn kind(&self, node: NodeId) -> &Nested;
     /// Its neighbours, in the order of their links.
     fn neighbours(&self, node: NodeId) -> Vec<Neighbour<'_>>;
     /// The nodes from one to another on the way that packets take, both included.
     fn way(&self, from: NodeId, to: NodeId) -> Vec<NodeId>;
-    /// What a profile of `folder` describes, where it could be read.
-    fn profile(&self, folder: &str, name: &str) -> Option<Arc<dyn Any + Send + Sync>>;
+    /// What the profile describes that a parameter of a node names, where it could be read.
+    fn profile(&self, node: NodeId, param: &str) -> Option<Arc<dyn Any + Send + Sync>>;
     /// Opens a file that the experiment names.
     ///
     /// # Errors
@@ -154,6 +185,19 @@ pub struct Site<'a> {
     pub neighbours: Vec<Neighbour<'a>>,
     /// Which neighbour leads to each node that packets go to from here.
     pub routes: Vec<(NodeId, usize)>,
+    /// Where the constants come from of what is declared next, where a profile says so.
+    pub source: Option<String>,
+}
+
+/// What a stage does to each byte, how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// It copies it.
+    pub copies: u32,
+    /// A processor reads or writes it.
+    pub touches: u32,
+    /// It crosses memory.
+    pub memory: u32,
 }
 
 impl Site<'_> {
@@ -187,56 +231,76 @@ impl Site<'_> {
         kind: ResourceKind,
         units: u32,
     ) -> Resource {
-        let name = format!("{}{suffix}", self.name);
-        let place = self.place(role);
+        let names = [self.name, self.group].map(|name| format!("{name}{suffix}"));
+        self.declare(role, names, kind, units)
+    }
+
+    /// A resource for each of several other nodes, called as this node is, with `suffix` and the
+    /// other's name behind it.
+    pub fn towards(
+        &mut self,
+        role: &'static str,
+        suffix: &str,
+        other: NodeId,
+        kind: ResourceKind,
+    ) -> Resource {
+        let name = format!("{}{suffix}{}", self.name, self.network.name(other));
+        let group = format!("{}{suffix}{}", self.group, self.network.group(other));
+        self.declare(role, [name, group], kind, 1)
+    }
+
+    fn declare(
+        &mut self,
+        role: &'static str,
+        [name, group]: [String; 2],
+        kind: ResourceKind,
+        units: u32,
+    ) -> Resource {
+        let group = (group != name).then_some(group);
+        let place = Place { group, ..self.place(role) };
         self.names
             .resource(self.graph, ResourceInfo { units, place, ..ResourceInfo::new(name, kind) })
     }
 
     /// Where something of this node's own stands, for what is declared through [`Site::names`].
     pub fn place(&self, role: &'static str) -> Place {
-        Place { host: Some(self.name.to_owned()), role: Some(role), ..Place::default() }
+        let (host, source) = (Some(self.name.to_owned()), self.source.clone());
+        Place { host, group: None, role: Some(role), source }
     }
 
     /// The stage of what happens here to packets, which all nodes of its group share: `s transmit`. Where
     /// `resource` serves it, it is as fast as that.
     pub fn stage(&mut self, role: &'static str, resource: Option<&Resource>) -> Stage {
-        self.moving(role, resource, (0, 0))
+        self.moving(role, role, resource, Moves::default())
     }
 
-    /// A stage that touches each byte so often, and moves it so often over memory.
+    /// A stage of another name than its role that moves each byte.
     pub fn moving(
         &mut self,
+        name: &str,
         role: &'static str,
         resource: Option<&Resource>,
-        (touches, memory): (u32, u32),
+        moves: Moves,
     ) -> Stage {
         // Members of a group share the stage, and then it names no resource: each has its own.
-        let of = resource.filter(|_| !self.shared);
-        let name = format!("{} {role}", self.group);
+        let of = resource.filter(|_| !self.shared).map(|resource| resource.id);
         let host = if self.shared { self.group } else { self.name };
-        let info = self.info(name, role, host, of);
-        let stage = self.names.stage(self.graph, StageInfo { touches, memory, ..info });
+        let place = Place { host: Some(host.to_owned()), ..self.place(role) };
+        let Moves { copies, touches, memory } = moves;
+        let info = StageInfo::new(format!("{} {name}", self.group), of);
+        let info = StageInfo { copies, touches, memory, place, ..info };
+        let stage = self.names.stage(self.graph, info);
         resource.map_or(stage, |resource| stage.on(resource))
     }
 
     /// A stage of this node alone, whatever its group: `s.3 access`.
     pub fn own_stage(&mut self, role: &'static str, resource: Option<&Resource>) -> Stage {
-        let info = self.info(format!("{} {role}", self.name), role, self.name, resource);
+        let group = (self.group != self.name).then(|| format!("{} {role}", self.group));
+        let place = Place { group, ..self.place(role) };
+        let of = resource.map(|resource| resource.id);
+        let info = StageInfo { place, ..StageInfo::new(format!("{} {role}", self.name), of) };
         let stage = self.names.stage(self.graph, info);
         resource.map_or(stage, |resource| stage.on(resource))
-    }
-
-    fn info(
-        &self,
-        name: String,
-        role: &'static str,
-        host: &str,
-        resource: Option<&Resource>,
-    ) -> StageInfo {
-        let host = Some(host.to_owned());
-        let place = Place { host, role: Some(role), ..Place::default() };
-        StageInfo { place, ..StageInfo::new(name, resource.map(|resource| resource.id)) }
     }
 
     /// A random stream of the node's own besides its element's.
@@ -274,16 +338,12 @@ impl Site<'_> {
         names.iter().map(node).collect()
     }
 
-    /// What a profile describes that a parameter names.
+    /// What the profile describes that a parameter names.
     ///
     /// # Errors
     /// If it could not be read, or describes something else.
-    pub fn profile<T: Any + Send + Sync>(
-        &self,
-        folder: &str,
-        name: &str,
-    ) -> Result<Arc<T>, String> {
-        let profile = self.network.profile(folder, name).and_then(|any| any.downcast().ok());
+    pub fn profile<T: Any + Send + Sync>(&self, param: &str) -> Result<Arc<T>, String> {
+        let profile = self.network.profile(self.node, param).and_then(|any| any.downcast().ok());
         profile.ok_or_else(|| "its profile could not be read".to_owned())
     }
 

@@ -50,6 +50,13 @@ impl Resource {
         let (numerator, denominator) = self.speed;
         time.scale_ceil(denominator, numerator)
     }
+
+    /// A time per byte of its own, as much shorter.
+    #[must_use]
+    pub fn per_byte(&self, time: PerByte) -> PerByte {
+        let (numerator, denominator) = self.speed;
+        time.scale_ceil(denominator, numerator)
+    }
 }
 
 /// A stage of the ledger. What it costs is asked of it, because it knows what is changed.
@@ -126,27 +133,18 @@ impl Names {
 
     /// Declares a resource.
     pub fn resource(&mut self, graph: &mut Graph, info: ResourceInfo) -> Resource {
-        let speed = self.speed(&info.name);
+        let (numerator, denominator) =
+            self.changes.speed.get(&info.name).copied().unwrap_or((1, 1));
+        let speed = (numerator.max(1), denominator.max(1));
         self.resources.insert(info.name.clone());
         Resource { id: graph.resource(info), speed }
     }
 
     /// The stage of this name, declared where there is none yet, with nothing that serves it.
     pub fn stage(&mut self, graph: &mut Graph, info: StageInfo) -> Stage {
-        let free = self.is_free(&info.name);
+        let free = self.changes.free.contains(&info.name);
         let id = *self.stages.entry(info.name.clone()).or_insert_with(|| graph.stage(info));
         Stage { id, free, speed: (1, 1) }
-    }
-
-    /// How many times as fast a resource is.
-    pub fn speed(&self, resource: &str) -> Speed {
-        let (numerator, denominator) = self.changes.speed.get(resource).copied().unwrap_or((1, 1));
-        (numerator.max(1), denominator.max(1))
-    }
-
-    /// Whether a stage costs nothing.
-    pub fn is_free(&self, stage: &str) -> bool {
-        self.changes.free.contains(stage)
     }
 
     /// Whether ideal output queueing stands in the place of the fabrics of this name.

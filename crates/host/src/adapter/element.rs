@@ -68,14 +68,15 @@ constant = { rate = "16 Mbit/s", size = "4096 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// The names of the phases, and the engine of each.
 const PHASES: [(&str, usize); 4] =
     [("interface", 0), ("transfer", 1), ("set-up", 2), ("network", 2)];
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
-    let described = site.profile::<Description>("devices", &values.get::<String>("device"))?;
+    let described = site.profile::<Description>("device")?;
+    site.source = Some(described.source.clone());
     let card = as_written(&described, values);
     let variation = match values.get::<String>("host").as_str() {
         "exponential" => Variation::Exponential,

@@ -1,10 +1,10 @@
 //! A port processor as a node: how experiments describe it, and how it is built.
 
 use super::fpx::{self, Fpx};
-use super::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port};
+use super::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port, Profile};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Rate, here, one_way};
-use lastmeter_engine::site::{Inputs, NodeKind, Outputs, Ports, Site};
+use lastmeter_engine::site::{Fabric, Inputs, Moves, NodeKind, Outputs, Ports, Site, own};
 use lastmeter_engine::{Error, PortId, ResourceKind};
 
 /// How experiments describe it.
@@ -59,27 +59,29 @@ drops: `no buffer`, `overrun`, `line full`, `lookup full`",
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// A cell on the line that cells come on.
 const CELL: Bytes = Bytes(53);
-/// What a node is called that packets come from to the output side.
-const FABRIC: &str = "fabric";
 
 /// A port with the profile that it names. Swapping reads and writes the memory once each.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
-    let profile = site.profile::<Options>("ports", &values.get::<String>("profile"))?;
+    let profile = site.profile::<Profile>("profile")?;
+    site.source = Some(profile.source.clone());
     let pci = site.resource("pci", " pci", ResourceKind::Bus);
     let memory = site.resource("memory", " memory", ResourceKind::Bus);
     let cpu = site.resource("cpu", " cpu", ResourceKind::Cpu);
-    // What serves them, how often a processor touches a packet's bytes, and how often they cross memory.
-    let receive = site.moving("card to memory", Some(&pci), (0, 1));
-    let software = site.stage("software", Some(&cpu));
-    let lookup = site.stage("lookup", Some(&cpu));
-    let swap = site.moving("word swap", Some(&cpu), (1, 2));
-    let send = site.moving("memory to card", Some(&pci), (0, 1));
+    let mut moving = |role, resource, touches, memory| {
+        let moves = Moves { copies: 0, touches, memory };
+        site.moving(role, role, Some(resource), moves)
+    };
+    let receive = moving("card to memory", &pci, 0, 1);
+    let software = moving("software", &cpu, 0, 0);
+    let lookup = moving("lookup", &cpu, 0, 0);
+    let swap = moving("word swap", &cpu, 1, 2);
+    let send = moving("memory to card", &pci, 0, 1);
     let queueing = site.stage("queueing", Some(&cpu));
-    let mut options = (*profile).clone().with_memory_speed(memory.speed);
+    let mut options = profile.options.clone().with_memory_speed(memory.speed);
     options.cycle = pci.time(options.cycle);
     options.cell_gap = values.get::<Rate>("line").time_for(CELL);
     options.free = [receive.free, send.free];
@@ -99,9 +101,9 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let engines = values.get::<u64>("fpx") as usize;
     let fpx = (engines > 0).then(|| lookups(engines, site));
     let element = site.add(Port::new(machine).with_fpx(fpx))?;
-    let side = |page: &Page| if page.name == FABRIC { FROM_FABRIC } else { FROM_LINES };
+    let side = |kind| if own::<Fabric>(kind).is_some() { FROM_FABRIC } else { FROM_LINES };
     let neighbours = site.neighbours.iter();
-    let inputs = neighbours.map(|neighbour| (element, side(neighbour.page))).collect();
+    let inputs = neighbours.map(|neighbour| (element, side(neighbour.kind))).collect();
     let outputs = Outputs::Any(vec![(element, PortId(0))]);
     Ok(Ports { inputs: Inputs::Each(inputs), outputs })
 }

@@ -109,6 +109,15 @@ pub struct Options {
     pub free: [bool; 2],
 }
 
+/// A port as its profile describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// What it is.
+    pub options: Options,
+    /// Where its constants come from.
+    pub source: String,
+}
+
 /// Which code path a packet takes (D-63).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

@@ -17,6 +17,7 @@ use crate::profile::{Profile, ResourceProfile, StageProfile};
 use crate::resource::{Discipline, Priority};
 use lastmeter_base::Duration;
 use lastmeter_engine::ResourceKind;
+use lastmeter_net::queue::{self, DropTail};
 
 /// The receive stages of a profile, divided among who does their work.
 #[derive(Clone, Debug)]
@@ -104,6 +105,6 @@ impl<'a> Division<'a> {
 }
 
 fn limit(stage: &StageProfile) -> Option<u64> {
-    let queue = stage.queue.as_ref().filter(|queue| queue.page.name == "drop-tail")?;
+    let queue = stage.queue.as_ref().filter(|queue| queue::is::<DropTail>(queue))?;
     queue.values.given("packets")
 }

@@ -47,17 +47,19 @@ pub mod napi;
 pub mod polling;
 mod reception;
 pub mod shares;
+pub(crate) mod site;
 pub mod suspension;
 pub mod timed;
 pub mod trial;
 
 pub use interface::{Commands, Counts, InterfaceOptions};
-pub use reception::{Options, Part, Reception, Scheduling, Stages};
+pub use reception::{APPLICATION, Named, Options, Part, RECEPTION, Reception, Scheduling, Stages};
 
 use crate::machine::{Machine, ResourceOptions};
 use crate::resource::{self, Discipline};
 use lastmeter_base::{Bytes, Duration, Packet, PerByte, Time};
 use lastmeter_engine::ResourceId;
+use lastmeter_engine::site::Stage;
 
 /// What reception costs the CPU. Letters are those of Table 7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,24 @@ impl Costs {
         cache_miss: Duration::ZERO,
         look: Duration::ZERO,
     };
+
+    /// What they are where these are the stages in which they occur.
+    #[must_use]
+    pub fn at(self, stages: &Stages<Stage>) -> Costs {
+        let (accept, protocol) =
+            (stages.accept.time(self.accept), stages.protocol.time(self.protocol));
+        Costs {
+            interrupt: stages.interrupt.time(self.interrupt),
+            switch: stages.switch.time(self.switch),
+            wake: stages.switch.time(self.wake),
+            accept,
+            demultiplex: stages.accept.time(self.demultiplex).min(accept + protocol),
+            protocol,
+            application: stages.application.time(self.application),
+            cache_miss: stages.application.time(self.cache_miss),
+            look: stages.polling.time(self.look),
+        }
+    }
 }
 
 /// Where the host handles commands.

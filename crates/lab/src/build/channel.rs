@@ -15,18 +15,13 @@ use crate::document::Fault;
 use crate::experiment::Traffic;
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Duration, FlowId, Rate};
-use lastmeter_net::forwarder;
-use lastmeter_net::queue::{Described, Edd, Promise};
+use lastmeter_engine::site::{Router, own};
+use lastmeter_net::queue::{self, Edd, Promise};
 use lastmeter_transport::channel::admission::Method;
 use lastmeter_transport::channel::admission::route::{self, Admission, Refusal};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::kind;
 use std::collections::BTreeMap;
-
-/// Whether this traffic is a channel.
-fn is(traffic: &Nested) -> bool {
-    traffic.page.name == kind::PAGE.name
-}
 
 /// What of links is promised so far.
 #[derive(Default)]
@@ -52,7 +47,7 @@ impl Builder<'_, '_> {
         let mut links = Links::default();
         for (index, flow) in flows.all.iter().enumerate() {
             let entry = &self.experiment.traffic[flow.traffic];
-            if !is(&entry.kind) {
+            if !kind::is(&entry.kind) {
                 continue;
             }
             let bounds = self.asking(index).and_then(|asking| {
@@ -109,7 +104,7 @@ impl Builder<'_, '_> {
             Fault::new(found, right)
         };
         let queue = values.given::<Nested>("queue").ok_or_else(|| refused("drop-tail"))?;
-        if queue.page.name != Edd::PAGE.name {
+        if !queue::is::<Edd>(&queue) {
             return Err(refused(queue.page.name));
         }
         let method = match queue.values.get::<String>("admission").as_str() {
@@ -166,11 +161,12 @@ impl Builder<'_, '_> {
     /// Admission knows links and what passes packets on at once.
     fn passes(&self, node: usize) -> Result<(), Fault> {
         let single = &self.network.nodes[node];
-        let kind = self.experiment.nodes[single.declared].kind.page.name;
-        if !single.forwards || kind == forwarder::PAGE.name {
+        let kind = &self.experiment.nodes[single.declared].kind;
+        if !single.forwards || own::<Router>(kind).is_some() {
             return Ok(());
         }
-        let found = format!("`{}` is a {kind}, of which admission knows nothing", single.name);
+        let (name, kind) = (&single.name, kind.page.name);
+        let found = format!("`{name}` is a {kind}, of which admission knows nothing");
         Err(Fault::new(found, "lead it over routers, or write promised = false"))
     }
 

@@ -73,14 +73,20 @@ impl Builder<'_, '_> {
     fn link_stage(&mut self, hop: &Hop, role: &'static str, resource: Option<&Resource>) -> Stage {
         let of = resource.filter(|_| !hop.shared).map(|resource| resource.id);
         let info = StageInfo::new(format!("{} {role}", hop.group), of);
-        let place = Place { role: Some(role), ..Place::default() };
+        let place = self.link_place(hop, role);
         let stage = self.names.stage(&mut self.graph, StageInfo { place, ..info });
         resource.map_or(stage, |resource| stage.on(resource))
     }
 
+    fn link_place(&self, hop: &Hop, role: &'static str) -> Place {
+        let source = self.experiment.links[hop.link].source.clone();
+        Place { host: None, group: None, role: Some(role), source }
+    }
+
     /// What sends a link's packets in one direction.
     fn transmitter(&mut self, hop: &Hop, service: Service, queue: &Nested) -> Result<Input, Error> {
-        let place = Place { role: Some("transmit"), ..Place::default() };
+        let place = self.link_place(hop, "transmit");
+        let place = Place { group: hop.like.clone(), ..place };
         let info = ResourceInfo::new(hop.name.clone(), ResourceKind::Wire);
         let wire = self.names.resource(&mut self.graph, ResourceInfo { place, ..info });
         let stage = self.link_stage(hop, "transmit", Some(&wire));

@@ -6,73 +6,11 @@
 //! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
 //! ```
 
-use super::{Builder, Input, LiveEnd, Made, Output, Peer, machine};
-use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{NodeId, PathId, here, one_way};
-use lastmeter_engine::site::{Receiver, TrafficKind};
+use super::{Builder, Input, LiveEnd, Made, Output, Peer};
+use lastmeter_base::{NodeId, PathId};
+use lastmeter_engine::site::{Applications, Between, HostKind, Inputs, Receiver, TrafficKind};
 use lastmeter_engine::{ElementId, Error, PortId};
-use lastmeter_host::profile::Profile;
-use lastmeter_host::receive;
 use lastmeter_net::demultiplexer::Demultiplexer;
-use std::sync::Arc;
-
-/// How experiments describe it.
-pub(crate) const PAGE: &Page = &Page {
-    name: "host",
-    family: Family::Node,
-    what: "A computer that sends and receives; without a profile it costs nothing.",
-    ports: "applications <--> host <--> links",
-    params: &[
-        Param::optional("profile", ParamKind::Profile("hosts"), "an ideal host")
-            .is("the host that it is, with its processors and buses"),
-        Param::optional(
-            "adapter",
-            ParamKind::Profile("adapters"),
-            "whatever the host's profile has",
-        )
-        .is("the adapter in it, whose stages stand between the host's and the links"),
-        Param::optional("message", ParamKind::BUFFER, "each packet is a message").is(
-            "how much its applications send or read at once, which stages with a cost for each \
-             message spread over",
-        ),
-        Param::optional(
-            "reception",
-            ParamKind::Nested(Family::Reception),
-            "receiving costs what the profile says, in its order",
-        )
-        .is("how it receives: with interrupts, by polling, or in between; in models. With a \
-             profile, its receive stages are what is scheduled so, at its costs"),
-        Param::or("live", ParamKind::Flag, "false").is(
-            "whether `lastmeter live` makes it a network namespace in which programs run; traffic \
-             of the file from or to it stands for theirs in a model",
-        ),
-        Param::optional(
-            "address",
-            ParamKind::Text,
-            "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
-        )
-        .is("its IPv4 address and the length of the network's prefix, when live"),
-    ],
-    source: "",
-    deviations: &["It passes nothing on: routers do."],
-    counters: &[("received", "packets received")],
-    example: one_way! {
-        "10 ms", "alice" [] "bob",
-        [r#"rate = "1 Gbit/s""#],
-        "both ways" [r#"request = { size = "100 B", response = "1000 B", window = 4 }"#]
-    },
-    place: here!(),
-};
-
-/// Its line.
-pub(crate) static KINDS: &[Kind] = &[Kind { page: PAGE, fit, maker: &() }];
-
-fn fit(values: &Values) -> Result<(), Misfit> {
-    match values.given::<Nested>("reception").filter(|_| values.has("profile")) {
-        Some(way) => receive::kind::fit_profile(&way),
-        None => Ok(()),
-    }
-}
 
 /// The paths of one declared traffic.
 pub(super) struct Paths {
@@ -109,20 +47,53 @@ impl Builder<'_, '_> {
     /// A host with all that sends and receives at it.
     pub(super) fn host(&mut self, node: usize, paths: &[Paths]) -> Result<Made, Error> {
         if let Some(port) = self.live_end(node)? {
-            return self.live_host(node, port);
+            // Its port takes the place of everything that sends and receives.
+            let port = (port, PortId(0));
+            return self.between(node, Some(port), vec![port], true);
         }
         let (receivers, leaving) = self.ends(node, paths)?;
-        let input = self.demultiplex(node, receivers)?;
+        let applications = self.demultiplex(node, receivers)?;
+        self.between(node, applications, leaving, false)
+    }
+
+    /// Puts what a host's kind has there between its applications and its links.
+    fn between(
+        &mut self,
+        node: usize,
+        applications: Option<Input>,
+        mut leaving: Vec<Output>,
+        live: bool,
+    ) -> Result<Made, Error> {
         let declared = &self.experiment.nodes[self.network.nodes[node].declared];
-        let reception = declared.kind.values.given::<Nested>("reception");
-        let (input, leaving) = match (self.profile(node), reception, input) {
-            (Some(profile), reception, _) => {
-                self.through_machine(node, &profile, reception.as_ref(), input, leaving)?
+        let hops = &self.network.hops;
+        let links: Vec<usize> =
+            self.flows.hops.iter().copied().filter(|&hop| hops[hop].to == node).collect();
+        let all = Applications { receive: applications.is_some(), live, links: links.len() };
+        let around = self.around();
+        let mut site = around.site(node, &mut self.graph, &mut self.names);
+        let build = declared.kind.maker::<HostKind>().build;
+        let built = build(&declared.kind.values, &mut site, all);
+        let Between { send, receive } = self.fits(declared, built)?.unwrap_or_default();
+        if let Some(((to, input), output)) = send.filter(|_| !leaving.is_empty()) {
+            for (element, port) in std::mem::replace(&mut leaving, vec![output]) {
+                self.graph.connect(element, port, to, input)?;
             }
-            (None, Some(described), Some(applications)) => {
-                (self.reception(node, &described, applications)?, leaving)
+        }
+        let input = match (applications, receive) {
+            (Some((to, input)), Some((inputs, outputs))) => {
+                for (element, port) in outputs {
+                    self.graph.connect(element, port, to, input)?;
+                }
+                match inputs {
+                    Inputs::One(input) => Some(input),
+                    Inputs::Each(inputs) => {
+                        let first = inputs.first().copied();
+                        self.ports.extend(links.into_iter().zip(inputs));
+                        first
+                    }
+                }
             }
-            _ => (input, leaving),
+            (applications, _) => applications,
         };
         let outputs = self.spread(node, leaving)?;
         Ok(Made { input, outputs })
@@ -139,44 +110,6 @@ impl Builder<'_, '_> {
         let element = ends(LiveEnd { index, node: NodeId(node as u32), peers });
         let name = format!("{} port", self.network.nodes[node].name);
         self.graph.add_boxed(name, element).map(Some)
-    }
-
-    /// A live host: its port takes the place of everything that sends and receives.
-    fn live_host(&mut self, node: usize, port: ElementId) -> Result<Made, Error> {
-        let (input, leaving) = (Some((port, PortId(0))), vec![(port, PortId(0))]);
-        let (input, leaving) = match self.profile(node) {
-            Some(profile) => self.through_machine(node, &profile, None, input, leaving)?,
-            None => (input, leaving),
-        };
-        let outputs = self.spread(node, leaving)?;
-        Ok(Made { input, outputs })
-    }
-
-    fn profile(&self, node: usize) -> Option<Arc<Profile>> {
-        let declared = &self.experiment.nodes[self.network.nodes[node].declared];
-        self.experiment.profiles.get(&declared.profile()?).cloned()
-    }
-
-    /// Puts the host's machine between its applications and its links.
-    fn through_machine(
-        &mut self,
-        node: usize,
-        profile: &Profile,
-        reception: Option<&Nested>,
-        applications: Option<Input>,
-        leaving: Vec<Output>,
-    ) -> Result<(Option<Input>, Vec<Output>), Error> {
-        let host = self.machine(node, profile, reception.filter(|_| applications.is_some()))?;
-        let sends = !leaving.is_empty();
-        for (element, port) in leaving {
-            self.graph.connect(element, port, host, machine::FROM_APPLICATIONS)?;
-        }
-        if let Some((element, port)) = applications {
-            self.graph.connect(host, machine::TO_APPLICATIONS, element, port)?;
-        }
-        let input = applications.map(|_| (host, machine::FROM_LINKS));
-        let leaving = if sends { vec![(host, machine::TO_LINKS)] } else { Vec::new() };
-        Ok((input, leaving))
     }
 
     /// Leads what arrives at a host to who takes it.

@@ -17,10 +17,10 @@ mod channel;
 mod ends;
 mod flows;
 mod hops;
-pub(crate) mod host;
-mod machine;
+mod host;
 mod node;
-mod reception;
+#[cfg(test)]
+mod place_tests;
 
 pub use lastmeter_engine::site::Changes;
 
@@ -29,12 +29,12 @@ use crate::experiment::{Experiment, Network};
 use crate::library::Library;
 use crate::replay::Slot;
 use flows::Flows;
-use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, Time};
+use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, Time};
 use lastmeter_engine::site::{Input, Names, Output};
-use lastmeter_engine::{Element, Error, Graph, Place, ResourceId, StageInfo};
+use lastmeter_engine::{Element, Error, Graph};
 use lastmeter_net::queue::{self, Buffers, Promise};
 use lastmeter_net::tap::Tape;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Another live host, and the path of the ledger that leads there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,6 @@ pub fn build_between(
         builder.report_whole(Fault::new(error.to_string(), right));
     }
     builder.check_changes();
-    builder.place_resources();
     match builder.reporter.is_empty() {
         true => Ok(Built {
             graph: builder.graph,
@@ -221,41 +220,6 @@ impl Builder<'_, '_> {
         queue::Site { buffers, rate, framing, promises, seed, name }
     }
 
-    /// How many times as fast a resource is.
-    fn speed(&self, resource: &str) -> (u64, u64) {
-        self.names.speed(resource)
-    }
-
-    /// Says of each resource which host it is in, and which of other members are its like.
-    fn place_resources(&mut self) {
-        let hosts = self.network.nodes.iter().map(|node| node.name.as_str());
-        let hosts: BTreeSet<&str> = hosts.collect();
-        for (name, place) in self.graph.places() {
-            let mut dots = name.match_indices('.').map(|(at, _)| &name[..at]);
-            let host = dots.rfind(|host| hosts.contains(host)).map(str::to_owned);
-            place.host = place.host.take().or(host);
-            let group = Some(group_of(name)).filter(|group| group != name);
-            place.group = place.group.take().or(group);
-        }
-    }
-
-    fn is_free(&self, stage: &str) -> bool {
-        self.names.is_free(stage)
-    }
-
-    /// The stage of this name and role; members of a counted node share it, and then it names no
-    /// resource, because each has its own.
-    fn stage_for(
-        &mut self,
-        name: String,
-        role: Option<&'static str>,
-        resource: Option<ResourceId>,
-    ) -> StageId {
-        let place = Place { role, ..Place::default() };
-        let info = StageInfo { place, ..StageInfo::new(name, resource) };
-        self.names.stage(&mut self.graph, info).id
-    }
-
     fn report_whole(&mut self, fault: Fault) {
         self.reporter.report(&Mark { source: 0, span: 0..0 }, "", fault);
     }
@@ -284,39 +248,4 @@ struct Made {
     input: Option<Input>,
     /// Where packets leave it, and the hop that they take there.
     outputs: Vec<(Output, usize)>,
-}
-
-/// The name of a resource without the numbers of replicas: `s.3->r1` belongs to `s->r1`.
-fn group_of(resource: &str) -> String {
-    let mut group = String::with_capacity(resource.len());
-    let mut rest = resource;
-    while let Some(dot) = rest.find('.') {
-        group.push_str(&rest[..dot]);
-        let after = &rest[dot + 1..];
-        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        if digits == 0 {
-            group.push('.');
-        }
-        rest = &after[digits..];
-    }
-    group + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replicas_belong_to_one_group() {
-        let cases = [
-            ("s.3->r1", "s->r1"),
-            ("r1->d.12", "r1->d"),
-            ("alice.cpu", "alice.cpu"),
-            ("s.3.cpu", "s.cpu"),
-            ("a.b.", "a.b."),
-        ];
-        for (name, group) in cases {
-            assert_eq!(group_of(name), group);
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use super::flows::Flows;
 use super::{Builder, Made, Output};
 use crate::document::{Fault, shorten};
-use crate::experiment::{Experiment, Network};
+use crate::experiment::{Experiment, Network, Node};
 use crate::library::Library;
 use lastmeter_base::NodeId;
 use lastmeter_base::kind::Nested;
@@ -46,7 +46,14 @@ impl<'a> Around<'a> {
             shared: declared.count.is_some_and(|count| count > 1),
             neighbours: site::Network::neighbours(self, NodeId(node as u32)),
             routes: routes.map(|(&to, hop)| (NodeId(to as u32), by(hop))).collect(),
+            source: None,
         }
+    }
+}
+
+impl Around<'_> {
+    fn declared(&self, node: NodeId) -> &Node {
+        &self.experiment.nodes[self.network.nodes[node.0 as usize].declared]
     }
 }
 
@@ -61,17 +68,21 @@ impl site::Network for Around<'_> {
     fn name(&self, node: NodeId) -> &str {
         &self.network.nodes[node.0 as usize].name
     }
+    fn group(&self, node: NodeId) -> &str {
+        &self.declared(node).name
+    }
     fn kind(&self, node: NodeId) -> &Nested {
-        let single = &self.network.nodes[node.0 as usize];
-        &self.experiment.nodes[single.declared].kind
+        &self.declared(node).kind
     }
     fn neighbours(&self, node: NodeId) -> Vec<Neighbour<'_>> {
         let neighbour = |&hop: &usize| {
-            let to = self.network.hops[hop].to;
-            let single = &self.network.nodes[to];
-            let declared = &self.experiment.nodes[single.declared];
-            let (name, group) = (single.name.as_str(), declared.name.as_str());
-            Neighbour { node: NodeId(to as u32), name, group, page: declared.kind.page }
+            let node = NodeId(self.network.hops[hop].to as u32);
+            Neighbour {
+                node,
+                name: self.name(node),
+                group: self.group(node),
+                kind: self.kind(node),
+            }
         };
         self.network.leaving[node.0 as usize].iter().map(neighbour).collect()
     }
@@ -84,10 +95,8 @@ impl site::Network for Around<'_> {
         }
         way
     }
-    fn profile(&self, folder: &str, name: &str) -> Option<Arc<dyn Any + Send + Sync>> {
-        let described = self.experiment.described.iter();
-        let mut found = described.filter(|((known, of), _)| *known == folder && of == name);
-        found.next().map(|(_, described)| described.clone())
+    fn profile(&self, node: NodeId, param: &str) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.experiment.profile(self.declared(node), param, self.library.kinds()).cloned()
     }
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
         self.library.open(path)
@@ -106,17 +115,28 @@ impl<'a> Builder<'a, '_> {
         let around = self.around();
         let mut site = around.site(node, &mut self.graph, &mut self.names);
         let build = declared.kind.maker::<NodeKind>().build;
-        match build(&declared.kind.values, &mut site) {
-            Ok(ports) => self.joined(node, ports),
-            Err(Error::Misfit(found)) => {
-                let right =
-                    format!("`lastmeter kinds {}` says what it can have", declared.kind.page.name);
-                let key = format!("nodes.{}", shorten(&declared.name));
-                self.reporter.report(&declared.mark, &key, Fault::new(found, right));
-                Ok(Made { input: None, outputs: Vec::new() })
-            }
-            Err(error) => Err(error),
+        let ports = build(&declared.kind.values, &mut site);
+        match self.fits(declared, ports)? {
+            Some(ports) => self.joined(node, ports),
+            None => Ok(Made { input: None, outputs: Vec::new() }),
         }
+    }
+
+    /// What a kind has built, or a report of why it cannot.
+    pub(super) fn fits<T>(
+        &mut self,
+        declared: &Node,
+        built: Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let found = match built {
+            Ok(built) => return Ok(Some(built)),
+            Err(Error::Misfit(found)) => found,
+            Err(error) => return Err(error),
+        };
+        let right = format!("`lastmeter kinds {}` says what it can have", declared.kind.page.name);
+        let key = format!("nodes.{}", shorten(&declared.name));
+        self.reporter.report(&declared.mark, &key, Fault::new(found, right));
+        Ok(None)
     }
 
     /// Leads hops that arrive to a node's inputs, and its outputs to the hops that leave.

@@ -5,10 +5,10 @@ use super::{
     End, Experiment, FLOWS_MAX, Item, LINKS_MAX, LIVE_MAX, NODES_MAX, Network, Node, Traffic,
 };
 
-use crate::build::host;
 use crate::document::{Decoder, Fault, Mark, join, shorten};
 use lastmeter_base::Duration;
 use lastmeter_base::kind::{Nested, Values};
+use lastmeter_engine::site::HostKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAME_LEN_MAX: usize = 64;
@@ -23,21 +23,6 @@ pub(super) fn node_name(decoder: &mut Decoder<'_>, mark: &Mark, key: &str, name:
     }
 }
 
-/// What only means something beside a profile stands beside one.
-pub(super) fn host_node(decoder: &mut Decoder<'_>, kind: &Nested, item: &Item, key: &str) {
-    let Some(host) = item.get(kind.page.name).filter(|_| kind.page.name == host::PAGE.name) else {
-        return;
-    };
-    for name in ["adapter", "message"] {
-        if let Some(place) = host.get(name).filter(|_| host.get("profile").is_none()) {
-            let found = format!("a host without a profile costs nothing, and has no `{name}`");
-            let right = "name the host's profile too: profile = \"...\"";
-            let key = join(&join(key, kind.page.name), name);
-            decoder.report(&place.mark, &key, Fault::new(found, right));
-        }
-    }
-}
-
 /// A live host's address must be one, and only a live host has any use for it.
 pub(super) fn live_host(
     decoder: &mut Decoder<'_>,
@@ -46,7 +31,8 @@ pub(super) fn live_host(
     key: &str,
     count: Option<u64>,
 ) {
-    let Some(host) = item.get(kind.page.name).filter(|_| kind.page.name == host::PAGE.name) else {
+    let Some(host) = item.get(kind.page.name).filter(|_| kind.made_by::<HostKind>().is_some())
+    else {
         return;
     };
     let (Some(text), Some(place)) = (live::address(&kind.values), host.get("address")) else {
@@ -133,10 +119,10 @@ pub(super) fn host_end(
     name: &str,
 ) -> Option<End> {
     let end = end(decoder, nodes, mark, key, name)?;
-    let kind = nodes[end.node].kind.page.name;
-    if kind == host::PAGE.name {
+    if nodes[end.node].is_host() {
         return Some(end);
     }
+    let kind = nodes[end.node].kind.page.name;
     let found = format!("`{name}` is a {kind}, which neither sends nor receives for itself");
     let right = "name a host, or make one and link it there";
     decoder.report(mark, key, Fault::new(found, right));

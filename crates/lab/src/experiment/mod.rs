@@ -18,17 +18,19 @@ pub use network::Network;
 use crate::document::{
     Content, Decoder, Document, Fault, Item, Mark, Override, Problem, Reporter, Shape, join,
 };
+use crate::kinds::Registry;
 use crate::library::Library;
-use crate::profile;
+use crate::profile::error::Error;
+use crate::profile::{Described, LineCard};
 use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
 use lastmeter_base::kind::{Family, Nested, ParamKind, Value, Values};
+use lastmeter_engine::site::HostKind;
+use lastmeter_host::kind::{self as host, profiled};
 use lastmeter_host::profile::Profile;
 use lastmeter_host::receive::division::Division;
 use lastmeter_ledger::Source;
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Most nodes, over all counts.
 pub const NODES_MAX: u64 = 20_000;
@@ -58,10 +60,8 @@ pub struct Experiment {
     pub links: Vec<Link>,
     /// Its traffic, as declared.
     pub traffic: Vec<Traffic>,
-    /// The profiles that its hosts name, each by the names of the host and of the adapter in it.
-    pub profiles: BTreeMap<(String, Option<String>), Arc<Profile>>,
-    /// What the other profiles that its nodes name describe, by folder and name.
-    pub described: BTreeMap<(&'static str, String), Arc<dyn Any + Send + Sync>>,
+    /// What the profiles that its nodes name describe.
+    pub profiles: BTreeMap<Named, Described>,
     /// The names of all of these and the hashes of their texts.
     pub profile_sources: Vec<Source>,
     /// The texts that later problems point into.
@@ -87,6 +87,8 @@ pub struct Link {
     pub between: Vec<End>,
     /// Its parameters.
     pub values: Values,
+    /// Where its rate comes from, where a line card says it.
+    pub source: Option<String>,
     pub(crate) mark: Mark,
     pub(crate) key: String,
 }
@@ -151,112 +153,92 @@ impl Experiment {
         Err(problems)
     }
 
-    /// Reads each profile that a host names; says what is wrong with them.
+    /// Reads each profile that a node names; says what is wrong with them.
     fn load_profiles(&mut self, library: &dyn Library) -> Vec<Problem> {
-        let names: BTreeSet<_> = self.nodes.iter().filter_map(Node::profile).collect();
+        let kinds = library.kinds();
+        let all = self.nodes.iter().flat_map(|node| node.profiles(kinds));
+        let all: BTreeSet<Named> = all.map(|(_, named)| named).collect();
         let mut problems = Vec::new();
-        for (host, adapter) in names {
-            match self.load_profile(&host, adapter.as_deref(), library) {
-                // A name that is not there has been reported where it stands.
-                Ok(None) => {}
-                Ok(Some(profile)) => drop(self.profiles.insert((host, adapter), profile.into())),
-                Err(wrong) => problems.extend(wrong),
+        // The same profile may be read within several.
+        let mut add = |problem: Problem| {
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        };
+        for named in all {
+            let Some((&(folder, ref name), within)) = named.split_last() else { continue };
+            let within = self.profiles.get(within);
+            // What it is read within is wrong itself where it could not be read, and a name that is not
+            // there has been reported where it stands.
+            let kind = kinds.profiles(folder);
+            let kind = kind.filter(|kind| kind.within.is_some() == within.is_some());
+            let Some((text, read)) = kind.and_then(|kind| kind.find(name, within, library)) else {
+                continue;
+            };
+            let source = Source { name: name.clone(), hash: crate::digest(text) };
+            if !self.profile_sources.contains(&source) {
+                self.profile_sources.push(source);
+            }
+            match read {
+                Ok(described) => drop(self.profiles.insert(named, described)),
+                Err(wrong) => wrong.into_iter().for_each(&mut add),
             }
         }
-        for &(folder, read) in profile::READERS {
-            problems.extend(self.load_described(folder, read, library));
-        }
-        // The same host may be read for several adapters.
-        let mut said = Vec::new();
-        problems.retain(|problem| {
-            !said.contains(problem) && {
-                said.push(problem.clone());
-                true
-            }
-        });
         problems
     }
 
     /// Says which hosts name a policy that cannot schedule what their profile has them do.
     fn check_divisions(&self, decoder: &mut Decoder<'_>) {
+        let kinds = decoder.library.kinds();
         for node in self.nodes.iter().filter(|node| node.kind.values.has("reception")) {
-            let profile = node.profile().and_then(|names| self.profiles.get(&names));
-            if let Some(Err((found, right))) = profile.map(|profile| Division::of(profile)) {
+            let profile = profiled(&node.kind.values);
+            let profile = profile.and_then(|param| self.profile(node, param, kinds));
+            let profile = profile.and_then(|profile| profile.downcast_ref::<Profile>());
+            if let Some(Err((found, right))) = profile.map(Division::of) {
                 let key = join(&join("nodes", &node.name), "host.reception");
                 decoder.report(&node.mark, &key, Fault::new(found, right));
             }
         }
     }
 
-    /// Reads each profile of a folder that nodes name.
-    fn load_described(
-        &mut self,
-        folder: &'static str,
-        read: profile::Read,
-        library: &dyn Library,
-    ) -> Vec<Problem> {
-        let names: BTreeSet<String> =
-            self.nodes.iter().flat_map(|node| node.profiles(folder)).collect();
-        let mut problems = Vec::new();
-        for name in names {
-            // A name that is not there has been reported where it stands.
-            let Ok(text) = library.profile(folder, &name) else { continue };
-            match read(&format!("{folder}/{name}.toml"), &text, library) {
-                Ok(described) => drop(self.described.insert((folder, name.clone()), described)),
-                Err(wrong) => problems.extend(wrong),
-            }
-            self.name_source(&name, text);
-        }
-        problems
-    }
-
-    fn load_profile(
-        &mut self,
-        host: &str,
-        adapter: Option<&str>,
-        library: &dyn Library,
-    ) -> Result<Option<Profile>, Vec<Problem>> {
-        let Ok(text) = library.profile(HOSTS, host) else { return Ok(None) };
-        let profile = profile::host(&format!("{HOSTS}/{host}.toml"), text.as_bytes(), library)?;
-        self.name_source(host, text);
-        let Some(name) = adapter else { return Ok(Some(profile)) };
-        let Ok(text) = library.profile(ADAPTERS, name) else { return Ok(None) };
-        let file = format!("{ADAPTERS}/{name}.toml");
-        let adapter = profile::adapter(&file, text.as_bytes(), &profile, library)?;
-        self.name_source(name, text);
-        Ok(Some(profile.with(&adapter)))
-    }
-
-    fn name_source(&mut self, name: &str, text: String) {
-        let source = Source { name: name.to_owned(), hash: crate::digest(text) };
-        if !self.profile_sources.contains(&source) {
-            self.profile_sources.push(source);
-        }
+    /// What the profile describes that a parameter of a node names.
+    pub(crate) fn profile(&self, node: &Node, param: &str, kinds: &Registry) -> Option<&Described> {
+        let (_, named) = node.profiles(kinds).into_iter().find(|(known, _)| *known == param)?;
+        self.profiles.get(&named)
     }
 }
 
 impl Node {
-    /// The names of the profiles of a host that has one: its own, and that of its adapter.
-    pub(crate) fn profile(&self) -> Option<(String, Option<String>)> {
+    /// The profiles that its parameters name.
+    fn profiles(&self, kinds: &Registry) -> Vec<(&'static str, Named)> {
         let values = &self.kind.values;
-        let host = self.kind.page.name == crate::build::host::PAGE.name;
-        Some((values.given("profile").filter(|_| host)?, values.given("adapter")))
+        let mut all: Vec<(&'static str, Named)> = Vec::new();
+        for param in self.kind.page.params {
+            let ParamKind::Profile(folder) = param.kind else { continue };
+            let Some(name) = values.given::<String>(param.name) else { continue };
+            let within = kinds.profiles(folder).and_then(|kind| kind.within);
+            let is_within = |(_, named): &&(_, Named)| named.last().map(|last| last.0) == within;
+            let within = within.and_then(|_| all.iter().find(is_within));
+            let mut named = within.map_or(Named::new(), |(_, named)| named.clone());
+            named.push((folder, name));
+            all.push((param.name, named));
+        }
+        all
     }
 
-    /// The names of the profiles of a folder that its parameters name.
-    fn profiles(&self, folder: &'static str) -> impl Iterator<Item = String> {
-        let values = &self.kind.values;
-        let params = self.kind.page.params.iter();
-        params
-            .filter(move |param| matches!(param.kind, ParamKind::Profile(of) if of == folder))
-            .filter_map(|param| values.given(param.name))
+    /// Whether traffic begins and ends there, rather than passing it.
+    pub(crate) fn is_host(&self) -> bool {
+        self.kind.made_by::<HostKind>().is_some()
     }
 }
+
+/// A profile by folder and name, behind those that it is read within.
+pub type Named = Vec<(&'static str, String)>;
 
 /// The folders of profiles of hosts, of adapters and of line cards.
 pub(crate) const HOSTS: &str = "hosts";
 pub(crate) const ADAPTERS: &str = "adapters";
-const LINKS: &str = "links";
+pub(crate) const LINKS: &str = "links";
 
 /// The first 16 hexadecimal digits of the SHA-256 of a text and its overrides.
 fn hash(text: &[u8], overrides: &[Override]) -> String {
@@ -298,7 +280,6 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
         links,
         traffic,
         profiles: BTreeMap::new(),
-        described: BTreeMap::new(),
         profile_sources: Vec::new(),
         reporter: Reporter::default(),
     }
@@ -343,9 +324,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
         };
         let (kind, values) = decoder.table(&shape, &entry.item, &key);
         // A node whose kind is not known is still a node, so that links to it are not wrong too.
-        let host = &crate::build::host::KINDS[0];
-        let kind = kind.unwrap_or_else(|| Nested::new(host, Values::default()));
-        check::host_node(decoder, &kind, &entry.item, &key);
+        let kind = kind.unwrap_or_else(|| Nested::new(&host::KIND, Values::default()));
         let (name, count) = (entry.key.clone(), values.given("count"));
         check::live_host(decoder, &kind, &entry.item, &key, count);
         let mark = entry.mark.clone();
@@ -380,7 +359,7 @@ fn decode_link(
     let key = join("links", &index.to_string());
     let shape = Shape { what: "the link", params: pages::LINK.params, kind: None, besides: &[] };
     let (_, mut values) = decoder.table(&shape, item, &key);
-    line_card(decoder, &mut values, item, &key);
+    let source = line_card(decoder, &mut values, item, &key);
     let names: Vec<String> = values.given("between")?;
     let place = item.get("between")?;
     let marks = place.items().iter().map(|item| &item.mark);
@@ -391,29 +370,38 @@ fn decode_link(
         .collect();
     check::wireless(decoder, &values, item, &key);
     let between: Vec<End> = ends.into_iter().collect::<Option<_>>()?;
-    Some(Link { between, values, mark: place.mark.clone(), key })
+    Some(Link { between, values, source, mark: place.mark.clone(), key })
 }
 
-/// Takes from a line card what the link does not say itself (D-08).
-fn line_card(decoder: &mut Decoder<'_>, values: &mut Values, item: &Item, key: &str) {
-    let Some(name) = values.given::<String>("card") else { return };
+/// Takes from a line card what the link does not say itself (D-08); gives where its rate comes from.
+fn line_card(
+    decoder: &mut Decoder<'_>,
+    values: &mut Values,
+    item: &Item,
+    key: &str,
+) -> Option<String> {
+    let name = values.given::<String>("card")?;
+    let kind = decoder.library.kinds().profiles(LINKS)?;
     // A name that is not there has been reported where it stands.
-    let Ok(text) = decoder.library.profile(LINKS, &name) else { return };
-    match profile::line_card(&format!("{LINKS}/{name}.toml"), &text) {
-        Ok((rate, framing)) => {
-            if !values.has("rate") {
-                values.insert("rate", Value::Rate(rate));
-            }
-            if !values.has("framing") {
-                values.insert("framing", Value::Size(framing));
-            }
-        }
-        Err(error) => {
+    let (_, card) = kind.find(&name, None, decoder.library)?;
+    let card = match card {
+        Ok(card) => card,
+        Err(problems) => {
             let mark = item.get("card").unwrap_or(item).mark.clone();
-            let fault = Fault::new(error.to_string(), "mend the profile");
+            let fault = Fault::new(Error::Problems(problems).to_string(), "mend the profile");
             decoder.report(&mark, &join(key, "card"), fault);
+            return None;
         }
+    };
+    let LineCard { rate, framing, source } = card.downcast_ref()?;
+    if !values.has("framing") {
+        values.insert("framing", Value::Size(*framing));
     }
+    if values.has("rate") {
+        return None;
+    }
+    values.insert("rate", Value::Rate(*rate));
+    Some(source.clone())
 }
 
 fn decode_traffic(

@@ -2,7 +2,6 @@
 //! and the way from each node to another.
 
 use super::{End, Experiment};
-use crate::build::host;
 use std::collections::VecDeque;
 
 /// Single nodes and directions of links, in the order in which they were declared.
@@ -40,6 +39,9 @@ pub struct Hop {
     pub group: String,
     /// Whether other hops have the same group.
     pub shared: bool,
+    /// What all links between members of these nodes have in common, however they were declared;
+    /// `None` where it is the only one.
+    pub like: Option<String>,
 }
 
 impl Network {
@@ -54,7 +56,7 @@ impl Network {
         };
         for (declared, node) in experiment.nodes.iter().enumerate() {
             network.first.push(network.nodes.len());
-            let forwards = node.kind.page.name != host::PAGE.name;
+            let forwards = !node.is_host();
             let single = |name: String| Single { name, declared, forwards };
             match node.count {
                 None => network.nodes.push(single(node.name.clone())),
@@ -81,9 +83,11 @@ impl Network {
             for (from, to, from_group, to_group) in ways {
                 let name = format!("{}->{}", self.nodes[from].name, self.nodes[to].name);
                 let group = format!("{from_group}->{to_group}");
+                let of = |node: usize| &experiment.nodes[self.nodes[node].declared].name;
+                let like = Some(format!("{}->{}", of(from), of(to))).filter(|like| *like != name);
                 self.arriving[to].push(self.hops.len());
                 self.leaving[from].push(self.hops.len());
-                self.hops.push(Hop { from, to, link, name, group, shared });
+                self.hops.push(Hop { from, to, link, name, group, shared, like });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Profiles of adapters, read from `profiles/adapters/NAME.toml` together with the host that they
 //! are put into: their stages may be served by its resources and come after its stages.
 
-use super::{pages, resources, stage, stage_items};
+use super::{Stages, pages, resources, stage_items};
 use crate::document::{Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten};
 use crate::library::{Builtin, Library};
 use lastmeter_base::kind::ParamKind;
@@ -36,17 +36,17 @@ pub fn adapter(
         besides: &["resources", "send", "receive", "constants"],
     };
     let (_, values) = decoder.table(&shape, &root, "");
-    let own = own_resources(&mut decoder, &root, host);
+    let source: String = values.given("source").unwrap_or_default();
+    let own = own_resources(&mut decoder, &root, host, &source);
     let all: Vec<ResourceProfile> = host.resources.iter().chain(&own).cloned().collect();
-    let names = |stages: &[StageProfile]| stages.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
-    let mut taken = names(&host.send);
-    taken.extend(names(&host.receive));
-    let send = stages(&mut decoder, &root, "send", &host.send, &all, &mut taken);
-    let receive = stages(&mut decoder, &root, "receive", &host.receive, &all, &mut taken);
+    let taken = host.send.iter().chain(&host.receive).map(|stage| stage.name.clone()).collect();
+    let mut read = Stages { source: &source, resources: &all, names: taken };
+    let send = stages(&mut read, &mut decoder, &root, "send", &host.send);
+    let receive = stages(&mut read, &mut decoder, &root, "receive", &host.receive);
     match decoder.reporter.is_empty() {
         true => Ok(Adapter {
             what: values.get("what"),
-            source: values.get("source"),
+            source,
             rate: values.get("rate"),
             delay: values.get("delay"),
             framing: values.get("framing"),
@@ -111,7 +111,12 @@ pub struct Link {
 }
 
 /// What it brings itself; nothing of that may be called like something of the host.
-fn own_resources(decoder: &mut Decoder<'_>, root: &Item, host: &Profile) -> Vec<ResourceProfile> {
+fn own_resources(
+    decoder: &mut Decoder<'_>,
+    root: &Item,
+    host: &Profile,
+    source: &str,
+) -> Vec<ResourceProfile> {
     let Some(table) = root.get("resources") else { return Vec::new() };
     let is_taken = |entry: &&Entry| host.resources.iter().any(|known| known.name == entry.key);
     for entry in table.entries().unwrap_or_default().iter().filter(is_taken) {
@@ -119,23 +124,22 @@ fn own_resources(decoder: &mut Decoder<'_>, root: &Item, host: &Profile) -> Vec<
         let right = "give it another name, or leave it out and use the host's";
         decoder.report(&entry.mark, &join("resources", &entry.key), Fault::new(found, right));
     }
-    resources(decoder, root)
+    resources(decoder, root, source)
 }
 
 fn stages(
+    read: &mut Stages<'_>,
     decoder: &mut Decoder<'_>,
     root: &Item,
     direction: &str,
     host: &[StageProfile],
-    resources: &[ResourceProfile],
-    names: &mut Vec<String>,
 ) -> Vec<AdapterStage> {
     let items = stage_items(decoder, root, direction).iter().enumerate();
     items
         .filter_map(|(index, item)| {
             let key = join(direction, &index.to_string());
             let after = after(decoder, item, &key, direction, host);
-            let stage = stage(decoder, item, &key, &["crosses", "after"], resources, names)?;
+            let stage = read.stage(decoder, item, &key, &["crosses", "after"])?;
             Some(AdapterStage { after, stage })
         })
         .collect()

@@ -44,7 +44,7 @@ const CONSTANT: &[Param] = &[
 const ORIGINS: &[&str] = &["document", "assumed", "fitted"];
 
 /// The keys of a profile besides its constants.
-const PROFILE: &[Param] = &[
+pub(super) const PROFILE: &[Param] = &[
     Param::required("what", ParamKind::Text).is("what it describes"),
     Param::required("source", ParamKind::Text).is("the document"),
 ];
@@ -112,27 +112,28 @@ pub fn finish(decoder: Decoder<'_>) -> Result<(), Error> {
 }
 
 impl Constants {
-    /// Those of a profile's file.
+    /// Those of a profile's file, and the document that they are from.
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn of_profile(file: &str, text: &str) -> Result<Constants, Error> {
+    pub fn of_profile(file: &str, text: &str) -> Result<(Constants, String), Error> {
         let mut constants = Constants::default();
-        constants.add_profile(file, text)?;
-        Ok(constants)
+        let source = constants.add_profile(file, text)?;
+        Ok((constants, source))
     }
 
-    /// Adds those of a profile's file.
+    /// Adds those of a profile's file, and gives the document that they are from.
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn add_profile(&mut self, file: &str, text: &str) -> Result<(), Error> {
+    pub fn add_profile(&mut self, file: &str, text: &str) -> Result<String, Error> {
         let (root, mut decoder) = open(file, text)?;
         let besides = &["constants"];
         let shape = Shape { what: "a profile", params: PROFILE, kind: None, besides };
-        decoder.table(&shape, &root, "");
+        let (_, values) = decoder.table(&shape, &root, "");
         self.add(&mut decoder, root.get("constants"));
-        finish(decoder)
+        finish(decoder)?;
+        Ok(values.get("source"))
     }
 
     /// Adds the constants of a file, and reports what is wrong with them.

@@ -7,10 +7,13 @@
 //! Each key of a section is one of the options of Table 4.1 (Indiresan 1997), or of a ring of
 //! descriptors. What is wrong is reported at its place.
 
+use super::ProfileKind;
 use crate::document::{Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;
-use lastmeter_base::kind::{FRAMING_MAX, PACKET_MAX, Param, ParamKind, TIME_MAX, Values};
-use lastmeter_base::{Bytes, Duration};
+use lastmeter_base::kind::{
+    FRAMING_MAX, Family, Kind, PACKET_MAX, Page, Param, ParamKind, TIME_MAX, Values,
+};
+use lastmeter_base::{Bytes, Duration, here};
 use lastmeter_host::adapter::description::{
     Batch, BufferPlace, Buffers, Description, Discipline, HostInterface, InterfaceKind, Network,
     NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
@@ -19,9 +22,32 @@ use lastmeter_host::adapter::hardware::{Bench, Needs, verilog as hardware};
 use lastmeter_host::adapter::pcie::Link;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_host::adapter::{firmware, picture, pipeline};
+use std::sync::Arc;
 
 /// The folder of their profiles.
 pub const FOLDER: &str = "devices";
+
+const PAGE: &Page = &Page {
+    name: "device-profile",
+    family: Family::Profile,
+    what: "An adapter in five sections, for `adapter = { device = ... }`.",
+    ports: "[host-interface] --> [transfer] --> [network], with [queueing] and [buffers]",
+    params: HEADER,
+    source: "Indiresan 1997, Fig 4.1 and Table 4.1",
+    deviations: &[],
+    counters: &[],
+    example: include_str!("../../../../profiles/devices/cim.toml"),
+    place: here!(),
+};
+
+pub(super) const KIND: Kind = Kind::new(
+    PAGE,
+    &ProfileKind {
+        folder: FOLDER,
+        within: None,
+        read: |file| Ok(Arc::new(device(file.name, file.text.as_bytes(), file.library)?)),
+    },
+);
 
 const fn count(min: u64, max: u64) -> ParamKind {
     ParamKind::Integer { min, max }

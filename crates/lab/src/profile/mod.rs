@@ -17,7 +17,7 @@ mod port;
 
 pub use adapter::{Link, adapter, link};
 pub use port::options as port_options;
-pub use port::{line_card, port};
+pub use port::{LineCard, line_card, port};
 
 use crate::document::{Content, Decoder, Document, Fault, Item, Problem, Shape, join};
 use crate::library::Library;
@@ -30,19 +30,49 @@ use lastmeter_host::resource::{Discipline, Priority};
 use std::any::Any;
 use std::sync::Arc;
 
-/// Reads what a profile describes: its file as messages call it, its text.
-pub(crate) type Read =
-    fn(&str, &str, &dyn Library) -> Result<Arc<dyn Any + Send + Sync>, Vec<Problem>>;
+/// What a profile describes: of the type that its kind's nodes ask their site for.
+pub type Described = Arc<dyn Any + Send + Sync>;
 
-/// The folders whose profiles describe something by themselves, which a node's site hands out.
-pub(crate) const READERS: &[(&str, Read)] = &[
-    ("ports", |file, text, _| {
-        Ok(Arc::new(port(file, text).map_err(|error| error.problems(file))?))
-    }),
-    (device::FOLDER, |file, text, library| {
-        Ok(Arc::new(device::device(file, text.as_bytes(), library)?))
-    }),
-];
+/// What reads the profiles of a folder: the maker of a kind of [`Family::Profile`].
+pub struct ProfileKind {
+    /// Where they are: `hosts` for `profiles/hosts/NAME.toml`.
+    pub folder: &'static str,
+    /// The folder of the profile that one of these is read within; `None`: it stands alone.
+    pub within: Option<&'static str>,
+    /// Reads one.
+    pub read: fn(&File<'_>) -> Result<Described, Vec<Problem>>,
+}
+
+/// The file of a profile.
+#[derive(Clone, Copy)]
+pub struct File<'a> {
+    /// As messages call it.
+    pub name: &'a str,
+    /// What it says.
+    pub text: &'a str,
+    /// What the profile describes that it is read within.
+    pub within: Option<&'a Described>,
+    /// Where its kinds come from.
+    pub library: &'a dyn Library,
+}
+
+impl ProfileKind {
+    /// Reads the profile of this name; `None` where there is none.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in the order of the file.
+    pub fn find(
+        &self,
+        name: &str,
+        within: Option<&Described>,
+        library: &dyn Library,
+    ) -> Option<(String, Result<Described, Vec<Problem>>)> {
+        let text = library.profile(self.folder, name).ok()?;
+        let file = format!("{}/{name}.toml", self.folder);
+        let described = (self.read)(&File { name: &file, text: &text, within, library });
+        Some((text, described))
+    }
+}
 
 /// Most resources of a host.
 pub const RESOURCES_MAX: usize = 64;
@@ -85,14 +115,15 @@ pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profi
         besides: &["resources", "send", "receive"],
     };
     let (_, values) = decoder.table(&shape, &root, "");
-    let resources = resources(&mut decoder, &root);
-    let mut names = Vec::new();
-    let send = stages(&mut decoder, &root, "send", &resources, &mut names);
-    let receive = stages(&mut decoder, &root, "receive", &resources, &mut names);
+    let source: String = values.given("source").unwrap_or_default();
+    let resources = resources(&mut decoder, &root, &source);
+    let mut read = Stages { source: &source, resources: &resources, names: Vec::new() };
+    let send = read.way(&mut decoder, &root, "send");
+    let receive = read.way(&mut decoder, &root, "receive");
     match decoder.reporter.is_empty() {
         true => Ok(Profile {
             what: values.get("what"),
-            source: values.get("source"),
+            source,
             resources,
             send,
             receive,
@@ -102,7 +133,7 @@ pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profi
     }
 }
 
-fn resources(decoder: &mut Decoder<'_>, root: &Item) -> Vec<ResourceProfile> {
+fn resources(decoder: &mut Decoder<'_>, root: &Item, source: &str) -> Vec<ResourceProfile> {
     let Some(table) = root.get("resources") else {
         let right = "add [resources] and cpu = { cpu = {} }";
         decoder.report(&root.mark, "resources", Fault::new("there are no resources", right));
@@ -129,14 +160,22 @@ fn resources(decoder: &mut Decoder<'_>, root: &Item) -> Vec<ResourceProfile> {
             kind: Some(Family::Resource),
             besides: &[],
         };
-        if let (Some(kind), _) = decoder.table(&shape, &entry.item, &key) {
-            resources.push(resource(&entry.key, &kind));
+        if let (Some(kind), values) = decoder.table(&shape, &entry.item, &key) {
+            resources.push(resource(&entry.key, &kind, sourced(source, &values)));
         }
     }
     resources
 }
 
-fn resource(name: &str, kind: &Nested) -> ResourceProfile {
+/// The document, and what of it a resource or a stage names as its own source.
+fn sourced(document: &str, values: &Values) -> String {
+    match values.given::<String>("source") {
+        Some(own) => format!("{document}: {own}"),
+        None => document.to_owned(),
+    }
+}
+
+fn resource(name: &str, kind: &Nested, source: String) -> ResourceProfile {
     let values = &kind.values;
     let time = |key| values.given::<Duration>(key).unwrap_or(Duration::ZERO);
     let shared = values.given::<String>("arbitration").is_some_and(|how| how == "shared");
@@ -149,23 +188,59 @@ fn resource(name: &str, kind: &Nested) -> ResourceProfile {
         context_switch: time("context-switch"),
         interrupt: time("interrupt"),
         per_byte: values.given("rate").unwrap_or(PerByte::ZERO),
+        source,
     }
 }
 
-fn stages(
-    decoder: &mut Decoder<'_>,
-    root: &Item,
-    direction: &str,
-    resources: &[ResourceProfile],
-    names: &mut Vec<String>,
-) -> Vec<StageProfile> {
-    let items = stage_items(decoder, root, direction).iter().enumerate();
-    items
-        .filter_map(|(index, item)| {
-            let key = join(direction, &index.to_string());
-            stage(decoder, item, &key, &["crosses"], resources, names)
-        })
-        .collect()
+/// What is known while the stages of a profile are read.
+struct Stages<'a> {
+    /// The document that the profile is from.
+    source: &'a str,
+    /// What stages can name.
+    resources: &'a [ResourceProfile],
+    /// The names that are taken.
+    names: Vec<String>,
+}
+
+impl Stages<'_> {
+    fn way(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        root: &Item,
+        direction: &str,
+    ) -> Vec<StageProfile> {
+        let items = stage_items(decoder, root, direction).iter().enumerate();
+        let stage = |(index, item): (usize, &Item)| {
+            self.stage(decoder, item, &join(direction, &index.to_string()), &["crosses"])
+        };
+        items.filter_map(stage).collect()
+    }
+
+    fn stage(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        item: &Item,
+        key: &str,
+        besides: &[&str],
+    ) -> Option<StageProfile> {
+        let what = item.text("name").map_or("the stage".to_owned(), |name| {
+            format!("stage `{}`", crate::document::shorten(name))
+        });
+        let shape = Shape { what: &what, params: pages::STAGE.params, kind: None, besides };
+        let (_, values) = decoder.table(&shape, item, key);
+        let name: String = values.given("name")?;
+        if self.names.contains(&name) {
+            let right = "give each stage of a host a name of its own";
+            let fault = Fault::new(format!("two stages are called `{name}`"), right);
+            decoder.report(&item.mark, &join(key, "name"), fault);
+        }
+        self.names.push(name.clone());
+        let resource: String = values.given("on")?;
+        let place = item.get("on").map_or(&item.mark, |item| &item.mark);
+        known_resource(decoder, self.resources, place, &join(key, "on"), &resource);
+        let buses = crosses(decoder, item, key, self.resources, &resource);
+        Some(stage_of([name, resource, sourced(self.source, &values)], buses, &values))
+    }
 }
 
 /// The tables of the stages of one direction.
@@ -188,36 +263,8 @@ fn stage_items<'a>(decoder: &mut Decoder<'_>, root: &'a Item, direction: &str) -
     &items[..items.len().min(STAGES_MAX)]
 }
 
-fn stage(
-    decoder: &mut Decoder<'_>,
-    item: &Item,
-    key: &str,
-    besides: &[&str],
-    resources: &[ResourceProfile],
-    names: &mut Vec<String>,
-) -> Option<StageProfile> {
-    let what = item.text("name").map_or("the stage".to_owned(), |name| {
-        format!("stage `{}`", crate::document::shorten(name))
-    });
-    let shape = Shape { what: &what, params: pages::STAGE.params, kind: None, besides };
-    let (_, values) = decoder.table(&shape, item, key);
-    let name: String = values.given("name")?;
-    if names.contains(&name) {
-        let right = "give each stage of a host a name of its own";
-        let fault = Fault::new(format!("two stages are called `{name}`"), right);
-        decoder.report(&item.mark, &join(key, "name"), fault);
-    }
-    names.push(name.clone());
-    let resource: String = values.given("on")?;
-    let place = item.get("on").map_or(&item.mark, |item| &item.mark);
-    known_resource(decoder, resources, place, &join(key, "on"), &resource);
-    let buses = crosses(decoder, item, key, resources, &resource);
-    Some(stage_of(name, resource, buses, &values))
-}
-
 fn stage_of(
-    name: String,
-    resource: String,
+    [name, resource, source]: [String; 3],
     buses: Vec<(String, u32)>,
     values: &Values,
 ) -> StageProfile {
@@ -244,6 +291,7 @@ fn stage_of(
             "block" => Full::Block,
             _ => Full::Drop,
         },
+        source,
     }
 }
 

@@ -1,19 +1,42 @@
 //! The pages of profiles: what a host, its resources and its stages can say.
 
+use super::{Described, File, ProfileKind, device, port};
+use crate::document::{Fault, Problem, whole_file};
+use crate::experiment::{ADAPTERS, HOSTS};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind};
 use lastmeter_engine::ResourceKind;
+use lastmeter_host::profile::Profile;
+use std::sync::Arc;
 
 /// All of them.
 pub(crate) static KINDS: &[Kind] = &[
-    Kind::new(HOST, &()),
-    Kind::new(ADAPTER, &()),
+    Kind::new(HOST, &ProfileKind { folder: HOSTS, within: None, read: host }),
+    Kind::new(ADAPTER, &ProfileKind { folder: ADAPTERS, within: Some(HOSTS), read: adapter }),
+    port::KIND,
+    port::LINE_CARD_KIND,
+    device::KIND,
     Kind::new(RESOURCE, &()),
     Kind::new(STAGE, &()),
     Kind::new(CPU, &ResourceKind::Cpu),
     Kind::new(BUS, &ResourceKind::Bus),
     Kind::new(ENGINE, &ResourceKind::Engine),
 ];
+
+fn host(file: &File<'_>) -> Result<Described, Vec<Problem>> {
+    Ok(Arc::new(super::host(file.name, file.text.as_bytes(), file.library)?))
+}
+
+/// A host with the adapter in it.
+fn adapter(file: &File<'_>) -> Result<Described, Vec<Problem>> {
+    let host = file.within.and_then(|host| host.downcast_ref::<Profile>());
+    let host = host.ok_or_else(|| {
+        let fault = Fault::new("an adapter stands in a host", "name the profile of its host too");
+        vec![whole_file(file.name, fault)]
+    })?;
+    let adapter = super::adapter(file.name, file.text.as_bytes(), host, file.library)?;
+    Ok(Arc::new(host.with(&adapter)))
+}
 
 const TIMES: ParamKind = ParamKind::Integer { min: 0, max: 1000 };
 const SOURCE: &str =

@@ -6,14 +6,69 @@
 //! profiles/links/oc3.toml --> Constants --> rate and framing --> a link of an experiment
 //! ```
 
-use super::constants::Constants;
+use super::ProfileKind;
+use super::constants::{Constants, PROFILE};
 use super::error::Error;
-use lastmeter_base::kind::{FRAMING_MAX, RATE_MIN};
-use lastmeter_base::{Bytes, Duration, PerByte, Rate};
-use lastmeter_host::port_processor::Options;
+use crate::experiment::LINKS;
+use lastmeter_base::kind::{FRAMING_MAX, Family, Kind, Page, RATE_MIN};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate, here};
+use lastmeter_host::port_processor::{Options, Profile};
+use std::sync::Arc;
 
 /// How long the processor's software holds the memory at a time: short beside everything else.
 const QUANTUM: Duration = Duration::from_ns(500);
+
+/// How the profiles of ports are written.
+const PAGE: &Page = &Page {
+    name: "port-profile",
+    family: Family::Profile,
+    what: "A port of a router as data, for `port-processor = { profile = ... }`: its constants.",
+    ports: "",
+    params: PROFILE,
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: include_str!("../../../../profiles/ports/spc.toml"),
+    place: here!(),
+};
+
+/// How the profiles of line cards are written.
+const LINE_CARD: &Page = &Page {
+    name: "line-card-profile",
+    family: Family::Profile,
+    what: "A line card as data, for a link's `card`: what it sends at, and the framing.",
+    ports: "",
+    params: PROFILE,
+    source: "",
+    deviations: &[],
+    counters: &[],
+    example: include_str!("../../../../profiles/links/gbe.toml"),
+    place: here!(),
+};
+
+pub(super) const KIND: Kind = Kind::new(
+    PAGE,
+    &ProfileKind {
+        folder: "ports",
+        within: None,
+        read: |file| match port(file.name, file.text) {
+            Ok(port) => Ok(Arc::new(port)),
+            Err(error) => Err(error.problems(file.name)),
+        },
+    },
+);
+
+pub(super) const LINE_CARD_KIND: Kind = Kind::new(
+    LINE_CARD,
+    &ProfileKind {
+        folder: LINKS,
+        within: None,
+        read: |file| match line_card(file.name, file.text) {
+            Ok(card) => Ok(Arc::new(card)),
+            Err(error) => Err(error.problems(file.name)),
+        },
+    },
+);
 
 /// Reads a profile; `file` is what messages call it.
 ///
@@ -21,14 +76,15 @@ const QUANTUM: Duration = Duration::from_ns(500);
 /// use lastmeter_lab::library::{Builtin, Library};
 /// let text = Builtin.profile("ports", "spc")?;
 /// let spc = lastmeter_lab::profile::port("ports/spc.toml", &text).map_err(|e| e.to_string())?;
-/// assert_eq!(spc.operations(), 8); // 3 reads and 5 writes (D-114).
+/// assert_eq!(spc.options.operations(), 8); // 3 reads and 5 writes (D-114).
 /// # Ok::<(), String>(())
 /// ```
 ///
 /// # Errors
 /// What is wrong with it, and where; or which constant is missing.
-pub fn port(file: &str, text: &str) -> Result<Options, Error> {
-    options(&Constants::of_profile(file, text)?)
+pub fn port(file: &str, text: &str) -> Result<Profile, Error> {
+    let (constants, source) = Constants::of_profile(file, text)?;
+    Ok(Profile { options: options(&constants)?, source })
 }
 
 /// Reads the profile of a line card (D-08): its rate, and the line time of a packet besides its own.
@@ -38,19 +94,30 @@ pub fn port(file: &str, text: &str) -> Result<Options, Error> {
 /// use lastmeter_lab::library::{Builtin, Library};
 /// let text = Builtin.profile("links", "gbe")?;
 /// let card = lastmeter_lab::profile::line_card("links/gbe.toml", &text).map_err(|e| e.to_string())?;
-/// assert_eq!(card, (Rate::from_gbit(1), Bytes(38)));
+/// assert_eq!((card.rate, card.framing), (Rate::from_gbit(1), Bytes(38)));
 /// # Ok::<(), String>(())
 /// ```
 ///
 /// # Errors
 /// What is wrong with it, and where; or which constant is missing.
-pub fn line_card(file: &str, text: &str) -> Result<(Rate, Bytes), Error> {
-    let constants = Constants::of_profile(file, text)?;
+pub fn line_card(file: &str, text: &str) -> Result<LineCard, Error> {
+    let (constants, source) = Constants::of_profile(file, text)?;
     let (rate, framing): (Rate, Bytes) = (constants.get("rate")?, constants.get("framing")?);
     match rate < RATE_MIN || framing > Bytes(FRAMING_MAX) {
         true => Err(impossible("`rate` is at least 1 kbit/s and `framing` at most 64 KiB")),
-        false => Ok((rate, framing)),
+        false => Ok(LineCard { rate, framing, source }),
     }
+}
+
+/// A line card, as a link takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineCard {
+    /// What frames can use.
+    pub rate: Rate,
+    /// The line time of a packet besides its own.
+    pub framing: Bytes,
+    /// Where its constants come from.
+    pub source: String,
 }
 
 fn impossible(right: &str) -> Error {
@@ -104,10 +171,10 @@ mod tests {
             [("oc3", 155, 149), ("oc12", 622, 599), ("g-link", 1200, 1200), ("gbe", 1000, 1000)]
         {
             let text = Builtin.profile("links", name).expect("it is bundled");
-            let constants = Constants::of_profile(name, &text).expect("it is right");
+            let (constants, _) = Constants::of_profile(name, &text).expect("it is right");
             let printed: Rate = constants.get("line").expect("it has one");
             assert_eq!(printed.as_bits() / 1_000_000, line, "{name}");
-            let (rate, _) = line_card(name, &text).expect("it is right");
+            let LineCard { rate, .. } = line_card(name, &text).expect("it is right");
             assert!(rate <= printed && rate >= Rate::from_mbit(least), "{name}");
         }
     }

@@ -161,7 +161,8 @@ pub fn fat_tree(radix: usize, seed: u64) -> Result<Graph, Error> {
     let hosts = options.hosts();
     let path = graph.path("all", "packets");
     let nodes: Vec<(NodeId, usize)> = (0..hosts).map(|i| (NodeId(i as u32), i)).collect();
-    let mut line = |graph: &mut Graph, name: String| (resource(graph, name), (1, 1));
+    let mut line =
+        |graph: &mut Graph, name: &str| (resource(graph, format!("tree {name}")), (1, 1));
     let made = fat_tree::assemble(&mut graph, "tree", &options, hosts, &nodes, stages, &mut line)?;
     let (count, half) = (hosts as u32, hosts as u32 / 2);
     blast(&mut graph, path, &made, |host| To::Node(NodeId((host + half) % count)))?;

@@ -74,7 +74,7 @@ constant = { rate = "900 Mbit/s", size = "1500 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// A fat tree whose hosts are the neighbours.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
@@ -83,10 +83,12 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let (line, propagation) = (site.own_stage("line", None), site.own_stage("propagation", None));
     options.delay = propagation.time(options.delay);
     let place = site.place("line");
-    let Site { graph, names, name, routes, .. } = site;
-    let mut resource = |graph: &mut Graph, name: String| {
-        let info = ResourceInfo::new(name, ResourceKind::Wire);
-        let resource = names.resource(graph, ResourceInfo { place: place.clone(), ..info });
+    let Site { graph, names, name, group, routes, .. } = site;
+    let mut resource = |graph: &mut Graph, of: &str| {
+        let group = (group != name).then(|| format!("{group} {of}"));
+        let info = ResourceInfo::new(format!("{name} {of}"), ResourceKind::Wire);
+        let place = lastmeter_engine::Place { group, ..place.clone() };
+        let resource = names.resource(graph, ResourceInfo { place, ..info });
         (resource.id, line.on(&resource).speed())
     };
     let stages = Stages { line: line.id, propagation: propagation.id };
@@ -218,7 +220,7 @@ struct Joined<'a> {
     name: &'a str,
     options: &'a Options,
     stages: Stages,
-    resource: &'a mut dyn FnMut(&mut Graph, String) -> (ResourceId, Speed),
+    resource: &'a mut dyn FnMut(&mut Graph, &str) -> (ResourceId, Speed),
     directory: Directory,
     switches: Vec<(String, Switch)>,
     /// From a switch's output to another switch.
@@ -250,7 +252,6 @@ impl Joined<'_> {
 
     /// What lines have room for, how fast they are, and the resource of this one.
     fn resource(&mut self, name: &str) -> ((u64, Bytes), Service, ResourceId) {
-        let name = format!("{} {name}", self.name);
         let (resource, (numerator, denominator)) = (self.resource)(self.graph, name);
         let limits = (self.options.packets_max, Bytes(u64::MAX));
         let rate = self.options.rate.scale_floor(numerator.max(1), denominator.max(1));
@@ -292,7 +293,7 @@ pub fn assemble(
     hosts: usize,
     nodes: &[(NodeId, usize)],
     stages: Stages,
-    resource: &mut dyn FnMut(&mut Graph, String) -> (ResourceId, Speed),
+    resource: &mut dyn FnMut(&mut Graph, &str) -> (ResourceId, Speed),
 ) -> Result<Vec<Place>, Error> {
     let directory = Directory::of(nodes);
     let (switches, ways) = (Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ use super::trunk::Trunk;
 use super::voq::Rules;
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, StageId, here};
-use lastmeter_engine::site::{NodeKind, Ports, Site, Speed, Stage};
+use lastmeter_engine::site::{Fabric, NodeKind, Ports, Site, Speed, Stage};
 use lastmeter_engine::{Error, Graph, PortId, ResourceId, ResourceInfo, ResourceKind};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ constant = { rate = "60 Mbit/s", size = "520 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build, own: &Fabric { is_ideal } });
 
 /// A fabric with a port for each neighbour.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
@@ -99,11 +99,11 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let [input, transit, trunk, output, queue] = stages;
     // Half of it must still be a time.
     options.transit = transit.time(options.transit).max(Duration::from_ps(2));
-    let neighbours: Vec<&str> = site.neighbours.iter().map(|neighbour| neighbour.name).collect();
+    let neighbours: Vec<NodeId> = site.neighbours.iter().map(|neighbour| neighbour.node).collect();
     let mut ports = Vec::with_capacity(count);
     for neighbour in neighbours {
         let mut one = |role, stage: &Stage, kind| {
-            let resource = site.resource(role, &format!(" {role} {neighbour}"), kind);
+            let resource = site.towards(role, &format!(" {role} "), neighbour, kind);
             (resource.id, stage.on(&resource).speed())
         };
         ports.push(PortOptions {
@@ -114,10 +114,12 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     }
     let records = site.graph.path(site.name, "backlogs");
     let place = site.place("trunk");
-    let Site { graph, names, name, routes, .. } = site;
+    let Site { graph, names, name, group, routes, .. } = site;
     let mut line = |graph: &mut Graph, number: usize| {
+        let group = (group != name).then(|| format!("{group} trunk {number}"));
+        let place = lastmeter_engine::Place { group, ..place.clone() };
         let info = ResourceInfo::new(format!("{name} trunk {number}"), ResourceKind::Engine);
-        let resource = names.resource(graph, ResourceInfo { place: place.clone(), ..info });
+        let resource = names.resource(graph, ResourceInfo { place, ..info });
         (resource.id, trunk.on(&resource).speed())
     };
     let [input, transit, trunk, output, queue] = stages.map(|stage| stage.id);
@@ -181,7 +183,7 @@ impl Options {
 }
 
 /// Whether an experiment's fabric is the ideal one.
-pub fn is_ideal(values: &Values) -> bool {
+fn is_ideal(values: &Values) -> bool {
     values.get::<String>("scheduling") == "ideal"
 }
 

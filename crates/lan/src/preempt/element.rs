@@ -73,7 +73,7 @@ constant = { rate = "1 Mbit/s", size = "64 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// A link that whole units share.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {

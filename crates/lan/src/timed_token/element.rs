@@ -86,7 +86,7 @@ constant = { rate = "20 Mbit/s", size = "1500 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// The shortest mean time between faults of a part that a ring lives with.
 const FAULTS_MIN: Duration = Duration::from_us(1);

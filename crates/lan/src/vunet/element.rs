@@ -12,9 +12,9 @@
 use super::card::{Action, Card, Counts, Side};
 use super::channels::{self, Channels, LEAVE};
 use super::crossbar::{Crossbar, Moved};
-use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Packet, StageId, Time, here};
-use lastmeter_engine::site::{NodeKind, Ports, Site};
+use lastmeter_engine::site::{self, NodeKind, Ports, Site};
 use lastmeter_engine::{
     Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
 };
@@ -243,14 +243,32 @@ fn requester(packet: &Packet) -> Option<NodeId> {
     packet.transport[0].checked_sub(1).map(|node| NodeId(node as u32))
 }
 
+/// What the kinds of a VuNet are told by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It routes cells.
+    Switch,
+    /// It joins switches.
+    Link,
+    /// It joins switches, by several channels.
+    Zebra,
+}
+
+impl Part {
+    /// What a node is of a VuNet.
+    pub(super) fn of(kind: &Nested) -> Option<Part> {
+        site::own(kind).copied()
+    }
+}
+
 /// Its line.
-pub const SWITCH_KIND: Kind = Kind::new(SWITCH, &NodeKind { build: switch });
+pub const SWITCH_KIND: Kind = Kind::new(SWITCH, &NodeKind { build: switch, own: &Part::Switch });
 /// Its line.
-pub const LINK_KIND: Kind = Kind::new(LINK, &NodeKind { build: link });
+pub const LINK_KIND: Kind = Kind::new(LINK, &NodeKind { build: link, own: &Part::Link });
 /// Its line.
-pub const BRIDGE_KIND: Kind = Kind::new(BRIDGE, &NodeKind { build: bridge });
+pub const BRIDGE_KIND: Kind = Kind::new(BRIDGE, &NodeKind { build: bridge, own: &Part::Link });
 /// Its line.
-pub const ZEBRA_KIND: Kind = Kind::new(ZEBRA, &NodeKind { build: zebra });
+pub const ZEBRA_KIND: Kind = Kind::new(ZEBRA, &NodeKind { build: zebra, own: &Part::Zebra });
 
 fn switch(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let ports = values.get::<u64>("ports") as usize;
@@ -297,7 +315,7 @@ fn zebra(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 
 /// The ports of a bridge's neighbours: the switch has port 0.
 fn far_and_near(site: &Site<'_>) -> Result<[usize; 2], String> {
-    match site.between_two()?.map(|neighbour| neighbour.page.name == SWITCH.name) {
+    match site.between_two()?.map(|neighbour| Part::of(neighbour.kind) == Some(Part::Switch)) {
         [true, false] => Ok([0, 1]),
         [false, true] => Ok([1, 0]),
         both => {

@@ -5,12 +5,12 @@
 
 use super::camera::{Answer, Board, CAPTURE, Camera};
 use super::connection::{Connection, Hop, Route};
-use super::element::{BRIDGE, LINK, SWITCH, ZEBRA};
+use super::element::Part;
 use super::vci::{Block, SharedFile};
 use super::viewer::{Viewer, Wishes};
 use lastmeter_base::NodeId;
 use lastmeter_engine::site::{Ends, Flow, Network, Resource, Site, TrafficKind};
-use lastmeter_engine::{Element, Error, ResourceInfo, ResourceKind, StageInfo};
+use lastmeter_engine::{Element, Error, ResourceKind, StageInfo};
 use std::collections::BTreeSet;
 
 /// What makes them.
@@ -26,7 +26,7 @@ fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
     let mut parts = BTreeSet::new();
     for flow in std::mem::take(&mut ends.sent) {
         let peer = network.name(flow.to);
-        let board = board(&mut ends.site, &flow, peer, &mut parts);
+        let board = board(&mut ends.site, &flow, &mut parts);
         let camera = Camera::new((flow.there, flow.id()), flow.to, flow.from.0 as u16, board);
         put(ends, &flow, format!("{host} sends {} of {peer}", flow.class), camera, false)?;
     }
@@ -62,22 +62,15 @@ fn back(flow: &Flow<'_>) -> lastmeter_base::PathId {
     flow.back.expect("a camera is told what to send")
 }
 
-/// What the board at a host is made of, which is watched from `peer`. A board with several viewers has a
-/// part for each: `parts` are those that there are.
-fn board(
-    site: &mut Site<'_>,
-    flow: &Flow<'_>,
-    peer: &str,
-    parts: &mut BTreeSet<&'static str>,
-) -> Board {
+/// What the board at a host is made of. A board with several viewers has a part for each: `parts` are
+/// those that there are.
+fn board(site: &mut Site<'_>, flow: &Flow<'_>, parts: &mut BTreeSet<&'static str>) -> Board {
     let mut part = |what: &'static str, doing: &'static str| {
-        let name = match parts.insert(what) {
-            true => format!("{}.{what}", site.name),
-            false => format!("{}.{what} to {peer}", site.name),
+        let kind = ResourceKind::Engine;
+        let resource = match parts.insert(what) {
+            true => site.resource(what, &format!(".{what}"), kind),
+            false => site.towards(what, &format!(".{what} to "), flow.to, kind),
         };
-        let info = ResourceInfo::new(name, ResourceKind::Engine);
-        let info = ResourceInfo { place: site.place(what), ..info };
-        let resource = site.names.resource(site.graph, info);
         let info = StageInfo::new(format!("{} {doing}", flow.class), None);
         let stage = site.names.stage(site.graph, StageInfo { place: site.place(doing), ..info });
         (resource, stage.id)
@@ -138,13 +131,13 @@ fn route(network: &dyn Network, flow: &Flow<'_>) -> Result<Route, String> {
         let place = neighbours.position(|known| known.node == neighbour);
         place.expect("a way joins neighbours") as u8
     };
-    let page = |node: NodeId| network.kind(node).page.name;
     // Ports of the switch that was passed last: by which it goes on, and back.
     let (mut first, mut ahead_of_last, mut hops) = (None, None, Vec::<Hop>::new());
     let mut back = None;
     for around in network.way(host, peer).windows(3) {
         let &[before, node, after] = around else { continue };
-        if page(node) == SWITCH.name {
+        let part = Part::of(network.kind(node));
+        if part == Some(Part::Switch) {
             let ahead = port(node, after);
             back = Some(port(node, before));
             match hops.last_mut() {
@@ -152,13 +145,13 @@ fn route(network: &dyn Network, flow: &Flow<'_>) -> Result<Route, String> {
                 None => first = Some(ahead),
             }
             ahead_of_last = Some(after);
-        } else if [LINK.name, BRIDGE.name, ZEBRA.name].contains(&page(node)) {
+        } else if part.is_some() {
             if first.is_none() {
                 return Err(unattached(host));
             }
             // Where two bridges meet there is no switch between them, and ports mean nothing but to a
             // zebra.
-            let far = match page(node) == ZEBRA.name {
+            let far = match part == Some(Part::Zebra) {
                 true => channel(network, flow, node)?,
                 false => 0,
             };

@@ -83,15 +83,16 @@ constant = { rate = "150 Mbit/s", size = "8192 B" }
 };
 
 /// Its line.
-pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// A wormhole network of the node's neighbours.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let names: Vec<&str> = site.neighbours.iter().map(|neighbour| neighbour.name).collect();
     let mut channels: Vec<Resource> = Vec::with_capacity(names.len());
-    for name in &names {
-        let suffix = format!(" channel of {name}");
-        channels.push(site.resource("channel", &suffix, ResourceKind::Wire));
+    let neighbours: Vec<NodeId> = site.neighbours.iter().map(|neighbour| neighbour.node).collect();
+    for neighbour in neighbours {
+        let channel = site.towards("channel", " channel of ", neighbour, ResourceKind::Wire);
+        channels.push(channel);
     }
     let (interface, way) = (site.own_stage("interface", None), site.own_stage("way", None));
     // One that is made faster makes the network so: all channels have one rate.

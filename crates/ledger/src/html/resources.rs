@@ -1,7 +1,7 @@
 //! What every resource did with its time: busy by stage, blocked, idle; always the whole of it.
 
 use super::table;
-use super::text::{escape, figure, known, percent, share, share_figure};
+use super::text::{escape, figure, known, percent, share, share_figure, sourced};
 use crate::{Ledger, Resource};
 use crate::{figures, shape};
 
@@ -88,7 +88,7 @@ fn bar(ledger: &Ledger, resource: &Resource, out: &mut String) {
         "<div class=\"{class}\"><div class=\"label\">{}{tag}<small>{kind}</small></div>\
          <div class=\"split\" aria-hidden=\"true\">{parts}</div>\
          <div class=\"value\">{used}{held}</div></div>\n",
-        super::text::name(&resource.name)
+        sourced(&resource.name, &resource.place)
     ));
 }
 
@@ -115,7 +115,7 @@ fn resources_table(ledger: &Ledger, resources: &[&Resource]) -> String {
             .map(|(name, busy)| format!("{} {}", escape(name), share_figure(*busy, "of the time")))
             .collect();
         let cells = vec![
-            escape(&resource.name),
+            sourced(&resource.name, &resource.place),
             escape(&resource.kind),
             resource.units.to_string(),
             share_figure(resource.busy, "share of the time for which it served"),

@@ -2,7 +2,7 @@
 
 use super::table;
 use super::text::{
-    count_figure, escape, known, name, percent, share, share_figure, time, time_figure,
+    count_figure, escape, known, percent, share, share_figure, sourced, time, time_figure,
 };
 use crate::shape::{self, Line};
 use crate::{Ledger, Path, Stage, Times};
@@ -126,7 +126,7 @@ fn row(ledger: &Ledger, path: &Path, place: usize, start: f64, axis: f64) -> Str
         "<div class=\"{class}\"><div class=\"label\">{}<small>{served}</small></div>\
          <svg class=\"bar\" aria-hidden=\"true\">{bars}</svg>\
          <div class=\"value\">{}<small>{share_of}</small></div></div>\n",
-        name(&stage.name),
+        sourced(&stage.name, &stage.place),
         time_figure(mean, "mean time of a delivered packet in this stage"),
     )
 }
@@ -208,7 +208,7 @@ fn stages_table(ledger: &Ledger, path: &Path) -> String {
             stage.resource.is_some() && stage.resource.as_deref() == shape::limiting(ledger);
         let mean = stage.mean();
         let mut cells = vec![
-            escape(&stage.name),
+            sourced(&stage.name, &stage.place),
             stage.resource.as_deref().map_or("pure delay".to_owned(), escape),
             count_figure(stage.packets, "packets", "visits of delivered packets"),
             time_figure(mean, "mean time of a delivered packet here"),

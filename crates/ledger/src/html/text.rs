@@ -1,6 +1,6 @@
 //! Text that is safe in HTML, and figures that say on hover exactly what they are.
 
-use crate::figures;
+use crate::{Place, figures};
 
 /// Nothing in a name or a word from outside can end an attribute or begin an element.
 pub fn escape(text: &str) -> String {
@@ -39,6 +39,13 @@ pub(super) fn name(text: &str) -> String {
         true => format!("<span title=\"{text}\">{text}</span>"),
         false => text,
     }
+}
+
+/// The name of a resource or a stage, and on hover where its constants come from.
+pub(super) fn sourced(text: &str, place: &Place) -> String {
+    let Some(source) = &place.source else { return name(text) };
+    let text = escape(text);
+    format!("<span title=\"{text}: constants from {}\">{text}</span>", escape(source))
 }
 
 /// A time in words, with the sign for micro that a page can show.

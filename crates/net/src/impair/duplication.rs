@@ -43,7 +43,7 @@ impl Judge for Duplication {
 }
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let duplication = Duplication { probability: values.get("probability") };

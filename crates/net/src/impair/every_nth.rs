@@ -51,7 +51,7 @@ impl Judge for EveryNth {
 }
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     filter(PAGE, values, site, EveryNth::new(values.get("n")))

@@ -128,7 +128,7 @@ impl Element for Jitter {
 }
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let stage = site.stage(PAGE.name, None);

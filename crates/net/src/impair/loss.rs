@@ -37,7 +37,7 @@ impl Judge for Loss {
 }
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let loss = Loss { probability: values.get("probability") };

@@ -120,7 +120,7 @@ impl Element for Reordering {
 }
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let options = ReorderingOptions {

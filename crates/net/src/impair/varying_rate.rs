@@ -45,7 +45,7 @@ const PAGE: &Page = &Page {
 };
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind { build });
+pub(super) const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let wire = site.resource("wire", "", ResourceKind::Wire);

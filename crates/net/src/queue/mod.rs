@@ -87,6 +87,7 @@ use lastmeter_base::kind::{Kind, Misfit, Nested, Page, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Rate, StageId, Stream, Time};
 use lastmeter_engine::site::{Names, Site as NodeSite};
 use lastmeter_engine::{Element, ResourceId};
+use std::any::TypeId;
 
 /// Every queue discipline that experiments can name.
 pub static KINDS: &[Kind] = &[
@@ -182,6 +183,7 @@ pub trait Described: Queue + Sized + 'static {
         maker: &Maker {
             build: |values, site| Box::new(Self::build(values, site)),
             serve: Self::serve,
+            of: TypeId::of::<Self>,
         },
     };
     /// Whether values that each fit their parameters fit each other.
@@ -295,6 +297,12 @@ impl Buffers {
 pub struct Maker {
     build: fn(&Values, &Site<'_>) -> Box<dyn Queue>,
     serve: fn(&Values, &Site<'_>, Service, StageId, ResourceId) -> Box<dyn Element>,
+    of: fn() -> TypeId,
+}
+
+/// Whether an experiment describes a queue of this type.
+pub fn is<Q: Described>(queue: &Nested) -> bool {
+    (queue.maker::<Maker>().of)() == TypeId::of::<Q>()
 }
 
 /// The queue that an experiment describes.

@@ -9,8 +9,8 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::{DURATION, Pair};
 use lastmeter_lab::library::Builtin;
 use lastmeter_lab::run::{self, Failure, Runner, Watch};
-use lastmeter_ledger::Ledger;
 use lastmeter_ledger::plots::{Plot, Series};
+use lastmeter_ledger::{Ledger, Stage};
 
 const NAME: &str = "afterburner-stream";
 const HOST: &str = "hp9000-730";
@@ -141,15 +141,16 @@ impl Model {
         let is_copy = Value::Holds(limit == Some("receiver.card-to-memory"));
         let stream = &ledger.paths[0];
         let copies = |host: &str| {
-            let stages = stream.stages.iter().filter(|stage| stage.name.starts_with(host));
+            let at = |stage: &&Stage| stage.place.host.as_deref() == Some(host);
+            let stages = stream.stages.iter().filter(at);
             Value::Number(stages.map(|stage| f64::from(stage.copies.unwrap_or(0))).sum(), "copies")
         };
         let multiple = Value::Number(stream.totals.memory_multiple.unwrap_or(0.0), "B/B");
         let peak = self.pair.host.resources.iter().find(|known| known.name == "card-to-memory");
         let peak = peak.map_or(0.0, |peak| 1e9 / peak.per_byte.as_fs() as f64);
         Ok(vec![
-            row("J-67/copies-application", copies("sender ")),
-            row("J-67/copies-card", copies("receiver ")),
+            row("J-67/copies-application", copies("sender")),
+            row("J-67/copies-card", copies("receiver")),
             row("J-80", multiple),
             row("J-84/peak-copy", in_mb(peak * 1e6)),
             row("J-84/copy-limits", is_copy),

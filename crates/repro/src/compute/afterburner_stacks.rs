@@ -2,7 +2,7 @@
 //! and what the document expects and did not measure (J-02 to J-06, J-51, J-57, J-66 to J-68, J-75 to J-78, J-86
 //! to J-88).
 
-use super::atomic::{Profiles, limit_name};
+use super::atomic::{Limit, Profiles, limit, limit_name};
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
@@ -94,7 +94,7 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let touches = |host: &str| {
         let stages = ledgers[1].paths[0].stages.iter();
         stages
-            .filter(|stage| stage.name.starts_with(host))
+            .filter(|stage| stage.place.host.as_deref() == Some(host))
             .filter_map(|stage| stage.touches)
             .sum::<u32>()
     };
@@ -105,7 +105,7 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("J-67/copies-single", count(copies(&drawn[1]), "copies")),
         row("J-67/single-copy", single > 1.2 * usual),
         row("J-57/stack-user", user > single * (1.0 - SAME)),
-        row("J-76", touches("receiver ") == 0 && touches("sender ") == 1),
+        row("J-76", touches("receiver") == 0 && touches("sender") == 1),
     ])
 }
 
@@ -167,13 +167,13 @@ fn links() -> Result<Vec<Computed>, Error> {
     for link in LINKS {
         let longest = pair(HOST, &format!("{CARD}+{link}"), &Builtin)?.adapter.packet_max;
         let ledger = profiles.ledger(HOST, &format!("{CARD}+{link}"), segment.min(longest))?;
-        found.push((rate(&ledger), limit_name(&ledger).to_owned()));
+        found.push((rate(&ledger), limit(&ledger)));
     }
     let alone = rate(&profiles.ledger(HOST, CARD, segment)?);
     let same = |at: usize| (found[at].0 / alone - 1.0).abs() < SAME;
     Ok(vec![
         row("J-77/host-limits", same(0) && same(2)),
-        row("J-77/link-limits", found[1].1.contains("->") && !same(1)),
+        row("J-77/link-limits", found[1].1 == Limit::Link && !same(1)),
     ])
 }
 

@@ -11,7 +11,7 @@ use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::run::{self, Failure, Runner, Watch};
-use lastmeter_ledger::Ledger;
+use lastmeter_ledger::{Ledger, Resource};
 use std::collections::BTreeMap;
 
 const NAME: &str = "atomic2";
@@ -119,7 +119,7 @@ pub(super) fn failed(message: &str) -> Error {
 
 /// What is in use most: a processor, a link, or something else.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+pub(super) enum Limit {
     Processor,
     Link,
     Other,
@@ -127,15 +127,17 @@ enum Limit {
 
 /// The name of what is in use most.
 pub(super) fn limit_name(ledger: &Ledger) -> &str {
-    let used = |resource: &&lastmeter_ledger::Resource| resource.utilisation();
-    let most = ledger.resources.iter().max_by(|a, b| used(a).total_cmp(&used(b)));
-    most.map_or("", |resource| resource.name.as_str())
+    busiest(ledger).map_or("", |resource| resource.name.as_str())
 }
 
-fn limit(ledger: &Ledger) -> Limit {
-    match limit_name(ledger) {
-        name if name.ends_with(".cpu") => Limit::Processor,
-        name if name.contains("->") => Limit::Link,
+fn busiest(ledger: &Ledger) -> Option<&Resource> {
+    ledger.resources.iter().max_by(|a, b| a.utilisation().total_cmp(&b.utilisation()))
+}
+
+pub(super) fn limit(ledger: &Ledger) -> Limit {
+    match busiest(ledger).map(|resource| resource.kind.as_str()) {
+        Some("cpu") => Limit::Processor,
+        Some("wire") => Limit::Link,
         _ => Limit::Other,
     }
 }

@@ -7,14 +7,15 @@ use lastmeter_engine::{
     Error, Graph, Place, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
 };
 use lastmeter_host::element::Host;
-use lastmeter_host::receive::Stages;
+use lastmeter_host::receive::{Named, Stages};
 use lastmeter_lab::close::{Close, close};
-use lastmeter_lab::livelock::{APPLICATION, Names, RECEPTION, livelock, shares_of};
+use lastmeter_lab::livelock::{livelock, shares_of};
 use lastmeter_ledger::{Confidence, Ledger, Provenance, Resource, Verdict, WhatIf};
 use lastmeter_net::sink::Sink;
 use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
-/// The CPU's name in the ledger.
+/// The host's name in the ledger, and its CPU's.
+const HOST: &str = "host";
 const CPU: &str = "host.cpu";
 /// A CPU that is busy for less has something left.
 const FULL: f64 = 0.99;
@@ -70,23 +71,13 @@ fn run(
     length: Duration,
 ) -> Result<Ledger, Error> {
     let mut graph = Graph::new(1);
-    let cpu = ResourceInfo::new(CPU.to_owned(), ResourceKind::Cpu);
-    let cpu = graph.resource(cpu);
-    let mut stage = |name: String, role: Option<&'static str>, on_cpu: bool| {
-        let place = Place { role, ..Place::default() };
-        graph.stage(StageInfo { place, ..StageInfo::new(name, on_cpu.then_some(cpu)) })
-    };
-    let receives = Some(RECEPTION);
-    let names = Names::new("host");
-    let stages = Stages {
-        interrupt: stage(names.interrupt, receives, true),
-        switch: stage(names.switch, None, true),
-        accept: stage(names.accept, receives, true),
-        transfer: stage(names.transfer, None, false),
-        protocol: stage(names.protocol, receives, true),
-        application: stage(names.application, Some(APPLICATION), true),
-        polling: stage(names.polling, receives, true),
-    };
+    let place = |role| Place { host: Some(HOST.to_owned()), role: Some(role), ..Place::default() };
+    let cpu = ResourceInfo::new(CPU, ResourceKind::Cpu);
+    let cpu = graph.resource(ResourceInfo { place: place("cpu"), ..cpu });
+    let stages = Stages::NAMES.map(|Named { name, role, on_cpu }| {
+        let info = StageInfo::new(format!("{HOST} {name}"), on_cpu.then_some(cpu));
+        graph.stage(StageInfo { place: place(role), ..info })
+    });
     let path = graph.path("network to application", "packets");
     let header = Header::PLAIN;
     let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header };

@@ -4,7 +4,7 @@ use super::admission::buffers;
 use super::contract::Contract;
 use super::element::{Labels, Options, Receiver, Sender};
 use super::policing::Excess;
-use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{Ends, TrafficKind};
@@ -67,7 +67,15 @@ pub const PAGE: &Page = &Page {
 
 /// Its line.
 pub const KIND: Kind =
-    Kind::new(PAGE, &TrafficKind { responds: |_| false, ends, together: "channel", own: &() });
+    Kind::new(PAGE, &TrafficKind { responds: |_| false, ends, together: "channel", own: &Channel });
+
+/// What its kind is told by.
+struct Channel;
+
+/// Whether a traffic is one.
+pub fn is(traffic: &Nested) -> bool {
+    traffic.maker::<TrafficKind>().own.is::<Channel>()
+}
 
 /// A sender for each channel, and one receiver for all.
 fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {

@@ -27,10 +27,12 @@ use std::collections::VecDeque;
 
 mod levels;
 mod packets;
+mod stages;
 mod threads;
 
 pub(crate) use levels::Ask;
 use levels::{Level, Step};
+pub use stages::{APPLICATION, Named, RECEPTION, Stages};
 
 /// How threads take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,25 +41,6 @@ pub enum Scheduling {
     Cooperative,
     /// The one that has had least time, for at least so long (as a fair-share scheduler does).
     Fair(Duration),
-}
-
-/// The stages of the ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stages {
-    /// Entering and leaving interrupt handlers.
-    pub interrupt: StageId,
-    /// Turning to a thread.
-    pub switch: StageId,
-    /// The first command of a packet.
-    pub accept: StageId,
-    /// The transfer into the host's memory.
-    pub transfer: StageId,
-    /// The last command of a packet: the protocol stack.
-    pub protocol: StageId,
-    /// The application's work.
-    pub application: StageId,
-    /// Looking at interfaces that have nothing.
-    pub polling: StageId,
 }
 
 /// How a host receives.

@@ -51,7 +51,7 @@ fn changed(adapter: &str, change: Change<'_>, packet: Bytes) -> Result<Ledger, E
 
 fn receiving(ledger: &Ledger) -> Vec<&Stage> {
     let stages = ledger.paths[0].stages.iter();
-    stages.filter(|stage| stage.name.starts_with("receiver ")).collect()
+    stages.filter(|stage| stage.place.host.as_deref() == Some("receiver")).collect()
 }
 
 /// Seconds of the processor for each byte that arrives.

@@ -1,0 +1,125 @@
+//! A host as a node: how experiments describe it, and what stands between its applications and its
+//! links.
+//!
+//! ```text
+//! applications <--> links                                              without a profile
+//! applications <-- [ one CPU, commands, adapter ] <-- link i           with a way to receive
+//! applications <--> [ machine ] <--> links                             with a profile
+//! ```
+
+use crate::assembly::{FROM_APPLICATIONS, FROM_LINKS, TO_APPLICATIONS, TO_LINKS, of_profile};
+use crate::element::Host;
+use crate::profile::Profile;
+use crate::receive;
+use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
+use lastmeter_base::{here, one_way};
+use lastmeter_engine::site::{Applications, Between, HostKind, Inputs, Site};
+use lastmeter_engine::{ElementId, Error, PortId, ResourceKind};
+
+/// How experiments describe it.
+pub const PAGE: &Page = &Page {
+    name: "host",
+    family: Family::Node,
+    what: "A computer that sends and receives; without a profile it costs nothing.",
+    ports: "applications <--> host <--> links",
+    params: &[
+        Param::optional("profile", ParamKind::Profile("hosts"), "an ideal host")
+            .is("the host that it is, with its processors and buses"),
+        Param::optional(
+            "adapter",
+            ParamKind::Profile("adapters"),
+            "whatever the host's profile has",
+        )
+        .is("the adapter in it, whose stages stand between the host's and the links"),
+        Param::optional("message", ParamKind::BUFFER, "each packet is a message").is(
+            "how much its applications send or read at once, which stages with a cost for each \
+             message spread over",
+        ),
+        Param::optional(
+            "reception",
+            ParamKind::Nested(Family::Reception),
+            "receiving costs what the profile says, in its order",
+        )
+        .is("how it receives: with interrupts, by polling, or in between; in models. With a \
+             profile, its receive stages are what is scheduled so, at its costs"),
+        Param::or("live", ParamKind::Flag, "false").is(
+            "whether `lastmeter live` makes it a network namespace in which programs run; traffic \
+             of the file from or to it stands for theirs in a model",
+        ),
+        Param::optional(
+            "address",
+            ParamKind::Text,
+            "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
+        )
+        .is("its IPv4 address and the length of the network's prefix, when live"),
+    ],
+    source: "",
+    deviations: &["It passes nothing on: routers do."],
+    counters: &[("received", "packets received")],
+    example: one_way! {
+        "10 ms", "alice" [] "bob",
+        [r#"rate = "1 Gbit/s""#],
+        "both ways" [r#"request = { size = "100 B", response = "1000 B", window = 4 }"#]
+    },
+    place: here!(),
+};
+
+/// Its line.
+pub const KIND: Kind = Kind { page: PAGE, fit, maker: &HostKind { build } };
+
+fn fit(values: &Values) -> Result<(), Misfit> {
+    if let Some(way) = values.given::<Nested>("reception").filter(|_| values.has("profile")) {
+        return receive::kind::fit_profile(&way);
+    }
+    let without = ["adapter", "message"].into_iter().find(|name| values.has(name));
+    match without.filter(|_| !values.has("profile")) {
+        None => Ok(()),
+        Some(name) => {
+            let found = format!("a host without a profile costs nothing, and has no `{name}`");
+            Err(Misfit::new(name, found, "name the host's profile too: profile = \"...\""))
+        }
+    }
+}
+
+/// The parameter of a host that names the last of its profiles, which is read within the others.
+pub fn profiled(values: &Values) -> Option<&'static str> {
+    ["adapter", "profile"].into_iter().find(|param| values.has(param))
+}
+
+fn build(
+    values: &Values,
+    site: &mut Site<'_>,
+    applications: Applications,
+) -> Result<Between, Error> {
+    let Applications { receive, live, links } = applications;
+    let way = values.given::<Nested>("reception").filter(|_| receive && !live);
+    let Some(param) = profiled(values) else {
+        return way.map_or(Ok(Between::default()), |way| receiving(site, &way, links));
+    };
+    let profile = site.profile::<Profile>(param)?;
+    let way = way.as_ref().map(|way| (way, links));
+    let machine = of_profile(site, &profile, values.given("message"), way)?;
+    let host = site.graph.add(format!("{} works", site.name), Host::new(machine))?;
+    let inputs = match way {
+        Some((_, links)) => each(host, FROM_LINKS, links),
+        None => Inputs::One((host, FROM_LINKS)),
+    };
+    Ok(Between {
+        send: Some(((host, FROM_APPLICATIONS), (host, TO_LINKS))),
+        receive: Some((inputs, vec![(host, TO_APPLICATIONS)])),
+    })
+}
+
+/// The way to receive of a host without a profile.
+fn receiving(site: &mut Site<'_>, way: &Nested, links: usize) -> Result<Between, Error> {
+    let cpu = site.resource("cpu", ".cpu", ResourceKind::Cpu);
+    let reception = receive::site::reception(site, way, (&cpu, links), None);
+    let machine = receive::alone(cpu.id, reception);
+    let host = site.graph.add(format!("{} takes", site.name), Host::new(machine))?;
+    let outputs = (0..links as u16).map(|link| (host, PortId(link))).collect();
+    Ok(Between { send: None, receive: Some((each(host, PortId(0), links), outputs)) })
+}
+
+fn each(host: ElementId, first: PortId, links: usize) -> Inputs {
+    Inputs::Each((first.0..).take(links).map(|link| (host, PortId(link))).collect())
+}
