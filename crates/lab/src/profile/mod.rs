@@ -170,7 +170,7 @@ fn resources(decoder: &mut Decoder<'_>, root: &Item, source: &str) -> Vec<Resour
 /// The document, and what of it a resource or a stage names as its own source.
 fn sourced(document: &str, values: &Values) -> String {
     match values.given::<String>("source") {
-        Some(own) => format!("{document}: {own}"),
+        Some(own) => format!("{document}; {own}"),
         None => document.to_owned(),
     }
 }
