@@ -108,11 +108,28 @@ pub enum Role {
     Given,
     /// A constant was fitted to it.
     Fitted,
-    /// The document has the formula and its constants and does not print the value: it was worked
-    /// out by hand. That ours agrees shows that the code obeys the formula, and no more.
+    /// Arithmetic from given constants, exact by construction. That ours agrees shows that the code
+    /// obeys the formula, and no more.
     Derived,
-    /// The document prints it, and nothing of it went into the computation.
+    /// A statement that holds or does not, or a bound on one side. Where the document gives no
+    /// threshold the note says which is ours.
+    Shape,
+    /// A number, compared on both sides, which a simulation made from constants that were not
+    /// fitted to it.
     Predicted,
+}
+
+impl Role {
+    /// As it is written.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Role::Given => "given",
+            Role::Fitted => "fitted",
+            Role::Derived => "derived",
+            Role::Shape => "shape",
+            Role::Predicted => "predicted",
+        }
+    }
 }
 
 /// A row of `expected.csv`.
@@ -296,6 +313,9 @@ fn expected(line: u64, record: Record, system: &str) -> Result<Expected, String>
     let tolerance = Tolerance::parse(&tolerance, &unit)?;
     if !tolerance.suits(&published) {
         return Err(format!("tolerance `{tolerance}` does not suit what is published"));
+    }
+    if matches!(role, Role::Predicted | Role::Derived) && !tolerance.has_two_sides() {
+        return Err(format!("a yes or no is not {}: its role is `shape`", role.name()));
     }
     Ok(Expected { line, id, item, key, published, unit, tolerance, role, section, note })
 }

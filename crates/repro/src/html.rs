@@ -1,7 +1,7 @@
 //! A reproduction as one page: each system in a line, then each table and figure with ours over
 //! theirs, and what the documents contradict themselves about.
 
-use crate::{Report, Row, Sheet, Summary, cells};
+use crate::{Report, Row, Sheet, Summary, Tally, cells};
 use lastmeter_ledger::drawing::{self, Drawing};
 use lastmeter_ledger::html::{begin, end, escape, table_marking};
 use lastmeter_ledger::plots::{Plot, figures};
@@ -48,27 +48,32 @@ fn summaries(summaries: &[Summary], out: &mut String) {
         error.map_or("-".to_owned(), |error| format!("{:.2}\u{a0}%", error * 100.0))
     };
     let row = |one: &Summary| {
+        let right = |tally: Tally| format!("{} of {}", tally.right, tally.asked);
         let cells = vec![
             escape(&one.system),
-            format!("{} of {}", one.reproduced, one.rows),
-            one.predicted.to_string(),
-            one.fitted.to_string(),
+            right(one.predicted),
             percent(one.error_median),
+            percent(one.error_p90),
             percent(one.error_worst),
+            right(one.shapes),
+            right(one.derived),
             one.constants.fitted.to_string(),
+            one.predicted_per_fitted().map_or("-".to_owned(), |ratio| format!("{ratio:.1}")),
             one.contradictions.to_string(),
         ];
-        (one.reproduced < one.rows, cells)
+        (one.predicted.right < one.predicted.asked, cells)
     };
     let rows: Vec<(bool, Vec<String>)> = summaries.iter().map(row).collect();
     let titles = [
         "system",
-        "rows reproduced",
-        "predicted",
-        "fitted to",
+        "predicted numbers within tolerance",
         "median error",
+        "9 in 10 below",
         "worst error",
+        "shapes",
+        "derived",
         "fitted constants",
+        "predicted for each",
         "contradictions",
     ];
     out.push_str(&table_marking("short", "Systems", &titles, &rows));

@@ -25,7 +25,7 @@ pub use folder::{Contradiction, Role, Shelf};
 pub use lastmeter_lab::profile::constants::{ConstantType, Constants, Origin, Origins};
 pub use lastmeter_lab::profile::error::Error;
 pub use published::{Published, Tolerance};
-pub use report::{Report, Row, SCHEMA, Sheet, Summary};
+pub use report::{Report, Row, SCHEMA, Sheet, Summary, Tally};
 pub use table::Style;
 pub(crate) use table::cells;
 

@@ -11,8 +11,8 @@
 //! | `range`    | `50..200` | is in the range, ends included                                |
 //! | `holds`    | `holds`   | is true: an ordering or a shape                               |
 //!
-//! The error is relative to what is published, with its sign. A bound that holds and a range that
-//! contains the value have an error of 0; an ordering has none.
+//! The error is relative to what is published, with its sign. An ordering, a bound that holds and a
+//! range that contains the value have none.
 
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
@@ -79,7 +79,8 @@ pub enum Side {
 /// What comes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// Relative to what is published; `None` for statements, and where what is published is 0.
+    /// Relative to what is published; `None` for statements, bounds that hold, ranges that contain
+    /// the value, and where what is published is 0.
     pub error: Option<f64>,
     /// Whether it is within the tolerance.
     pub pass: bool,
@@ -178,6 +179,11 @@ impl Tolerance {
         }
     }
 
+    /// Whether a value can be too low and too high.
+    pub fn has_two_sides(&self) -> bool {
+        !matches!(self, Tolerance::Holds | Tolerance::Side(_, None))
+    }
+
     /// Compares `measured` with `published`, which it must suit. A statement is measured as 1 where
     /// it holds. What is not a number never passes.
     pub fn judge(&self, published: &Published, measured: f64) -> Judgement {
@@ -190,12 +196,12 @@ impl Tolerance {
             &Published::Range(low, high) => {
                 let pass = (low..=high).contains(&measured);
                 let end = if measured < low { low } else { high };
-                Judgement { error: if pass { Some(0.0) } else { relative(end) }, pass }
+                Judgement { error: if pass { None } else { relative(end) }, pass }
             }
             Published::Number { text, value } => {
                 let pass = self.allows(text, *value, measured);
                 let bound = matches!(self, Tolerance::Side(_, None));
-                Judgement { error: if bound && pass { Some(0.0) } else { relative(*value) }, pass }
+                Judgement { error: if bound && pass { None } else { relative(*value) }, pass }
             }
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The version of a row's JSON. It changes when a key changes its meaning or goes away.
-pub const SCHEMA: &str = "lastmeter.repro/1";
+pub const SCHEMA: &str = "lastmeter.repro/2";
 
 /// One published value, and ours beside it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,7 +23,8 @@ pub struct Row {
     /// What we get, in the same unit; `None` where nothing was computed. A statement that holds
     /// is 1.
     pub measured: Option<f64>,
-    /// Relative to what is published, with its sign; 0 for a bound that holds.
+    /// Relative to what is published, with its sign; none for a statement, a bound that holds and a
+    /// range that contains ours.
     pub error: Option<f64>,
     /// How near is near enough, as `expected.csv` has it.
     pub tolerance: String,
@@ -35,7 +36,7 @@ pub struct Row {
     pub unit: String,
     /// Where the document says so.
     pub section: String,
-    /// Whether it was given, fitted, derived or predicted.
+    /// Whether it was given, fitted, derived, a shape or predicted.
     pub role: Role,
     /// The experiment that it belongs to.
     pub experiment: String,
@@ -71,31 +72,48 @@ pub struct Report {
     pub sheets: Vec<Sheet>,
 }
 
-/// A system in one line.
+/// A system in one line. What counts is the numbers that were predicted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// The letter.
     pub system: String,
-    /// Rows.
-    pub rows: u64,
-    /// Rows within their tolerance.
-    pub reproduced: u64,
-    /// Rows that only repeat a constant.
-    pub given: u64,
-    /// Rows that a constant was fitted to.
-    pub fitted: u64,
-    /// Rows that were worked out by hand and are not printed.
-    pub derived: u64,
-    /// Rows that are printed, and nothing of which went into the computation.
-    pub predicted: u64,
-    /// Of all rows but the given ones that have an error: half have no larger one than this.
+    /// Numbers that were predicted, and which of them are within their tolerance.
+    pub predicted: Tally,
+    /// Half of the predicted numbers that have an error have no larger one than this.
     pub error_median: Option<f64>,
-    /// The largest error, given rows again left out.
+    /// Nine in ten have no larger one.
+    pub error_p90: Option<f64>,
+    /// The largest.
     pub error_worst: Option<f64>,
+    /// Statements and bounds.
+    pub shapes: Tally,
+    /// Numbers that follow from given constants.
+    pub derived: Tally,
+    /// Rows that a constant was fitted to.
+    pub fitted: Tally,
+    /// Rows that only repeat a constant.
+    pub given: Tally,
     /// Where the constants come from.
     pub constants: Origins,
     /// Places where the document contradicts itself.
     pub contradictions: u64,
+}
+
+/// Rows of one role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// How many there are.
+    pub asked: u64,
+    /// How many are within their tolerance.
+    pub right: u64,
+}
+
+impl Summary {
+    /// Predicted numbers for each fitted constant; `None` where no constant was fitted.
+    pub fn predicted_per_fitted(&self) -> Option<f64> {
+        let fitted = self.constants.fitted;
+        (fitted > 0).then(|| self.predicted.asked as f64 / fitted as f64)
+    }
 }
 
 impl Report {
@@ -136,20 +154,26 @@ fn summary(system: &str, sheets: &[&Sheet]) -> Summary {
         summary.constants.fitted += sheet.constants.fitted;
         summary.contradictions += sheet.contradictions.len() as u64;
         for row in &sheet.rows {
-            summary.rows += 1;
-            summary.reproduced += u64::from(row.pass);
-            match row.role {
-                Role::Given => summary.given += 1,
-                Role::Fitted => summary.fitted += 1,
-                Role::Derived => summary.derived += 1,
-                Role::Predicted => summary.predicted += 1,
-            }
-            errors.extend(row.error.filter(|_| row.role != Role::Given).map(f64::abs));
+            let tally = match row.role {
+                Role::Given => &mut summary.given,
+                Role::Fitted => &mut summary.fitted,
+                Role::Derived => &mut summary.derived,
+                Role::Shape => &mut summary.shapes,
+                Role::Predicted => &mut summary.predicted,
+            };
+            tally.asked += 1;
+            tally.right += u64::from(row.pass);
+            errors.extend(row.error.filter(|_| row.role == Role::Predicted).map(f64::abs));
         }
     }
     errors.sort_by(f64::total_cmp);
-    summary.error_worst = errors.last().copied();
-    // The lower of the two in the middle: an error that some row has.
-    summary.error_median = errors.get(errors.len().saturating_sub(1) / 2).copied();
+    // The error that some row has, the lower where two would do.
+    let quantile = |share: f64| {
+        let last = errors.len().checked_sub(1)?;
+        errors.get((last as f64 * share) as usize).copied()
+    };
+    summary.error_median = quantile(0.5);
+    summary.error_p90 = quantile(0.9);
+    summary.error_worst = quantile(1.0);
     summary
 }

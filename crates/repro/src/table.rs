@@ -8,7 +8,7 @@
 //! ```
 
 use super::folder::Role;
-use super::report::{Report, Row, Sheet, Summary};
+use super::report::{Report, Row, Sheet, Summary, Tally};
 use crate::Origins;
 
 /// How a table looks.
@@ -239,20 +239,24 @@ impl Summary {
             1 => format!("1 {one}"),
             count => format!("{count} {many}"),
         };
+        let right = |tally: Tally| format!("{} of {}", tally.right, tally.asked);
         let Origins { document, assumed, fitted } = self.constants;
+        let ratio = self.predicted_per_fitted();
         format!(
-            "{}: {} of {} reproduced ({} predicted, {} worked out by hand, {} fitted to, \
-             {} given); error median {}, worst {}; constants: {document} from the document, \
-             {assumed} assumed, {fitted} fitted; {}",
+            "{}: {} predicted numbers within tolerance; error median {}, 9 in 10 below {}, worst {}. \
+             {} shapes, {} numbers derived, {} fitted to, {} given. Constants: {document} from the \
+             document, {assumed} assumed, {fitted} fitted{}. {}",
             self.system,
-            self.reproduced,
-            counted(self.rows, "row", "rows"),
-            self.predicted,
-            self.derived,
-            self.fitted,
-            self.given,
+            right(self.predicted),
             share(self.error_median),
+            share(self.error_p90),
             share(self.error_worst),
+            right(self.shapes),
+            right(self.derived),
+            right(self.fitted),
+            right(self.given),
+            ratio
+                .map_or(String::new(), |ratio| format!(" ({ratio:.1} predicted numbers for each)")),
             counted(self.contradictions, "contradiction", "contradictions"),
         )
     }

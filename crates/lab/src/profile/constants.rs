@@ -21,7 +21,8 @@ pub enum Origin {
     Document,
     /// It is general knowledge that the document needs and does not say.
     Assumed,
-    /// It was chosen so that our result agrees with published values; `source` names them.
+    /// It was chosen so that our result agrees with published values, or after a result was seen;
+    /// `source` names them.
     Fitted,
 }
 
@@ -40,8 +41,11 @@ const CONSTANT: &[Param] = &[
     Param::required("source", ParamKind::Text).is("the section, or what it was fitted to"),
     Param::required("what", ParamKind::Text).is("what it means, with the document's letter"),
     Param::or("origin", ParamKind::Choice(ORIGINS), "document").is("where it comes from"),
+    Param::or("settled", ParamKind::Choice(SETTLED), "before")
+        .is("whether a result was seen first"),
 ];
 const ORIGINS: &[&str] = &["document", "assumed", "fitted"];
+const SETTLED: &[&str] = &["before", "after"];
 
 /// The keys of a profile besides its constants.
 pub(super) const PROFILE: &[Param] = &[
@@ -164,10 +168,11 @@ impl Constants {
         let Some(value) = entry.item.get("value") else {
             return fail("it has no value", "write `value = \"10 us\"`");
         };
-        let origin = match values.given::<String>("origin")?.as_str() {
-            "document" => Origin::Document,
-            "assumed" => Origin::Assumed,
-            _ => Origin::Fitted,
+        let written = |key: &str| values.given::<String>(key);
+        let origin = match (written("origin")?.as_str(), written("settled")?.as_str()) {
+            ("fitted", _) | (_, "after") => Origin::Fitted,
+            ("document", _) => Origin::Document,
+            _ => Origin::Assumed,
         };
         Some(Constant { value: value.clone(), what, origin, file: self.files.len() })
     }

@@ -340,8 +340,12 @@ fn limits(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let distance = |rate: f64| (rate - SPC_2).abs();
     let (bus_small, memory_small) = gains(bench.small)?;
     let (bus_large, memory_large) = gains(longest)?;
+    let clock = card.with_software(|time| time * 10 / 11).most(bench.small)?;
+    let clock_small = clock / card.most(bench.small)? - 1.0;
+    let each = bus_small.min(memory_small).min(clock_small);
     let by_memory = distance(bench.second.most(bench.small)?) < distance(by_clock);
     Ok(vec![
+        row("D-116/each", each > SAME),
         row("D-116/pci-memory", bus_small > SAME && memory_small > SAME),
         row("D-116/memory-limits", memory_large > SAME && memory_large > bus_large),
         row("D-116/processor", by_memory),

@@ -145,8 +145,10 @@ fn table_6(study: &Study) -> Vec<Computed> {
     }
     let column_rises = |column: usize| grid[1][column] > grid[0][column];
     let longer = grid.iter().all(|row| row.windows(2).all(|pair| pair[1] >= pair[0]));
+    let rises = |row: &[f64; 4]| row.windows(2).all(|pair| pair[1] > pair[0]);
     let gain = |from: usize| grid[from + 1].iter().sum::<f64>() - grid[from].iter().sum::<f64>();
     computed.extend([
+        row("A-103/larger-t-42", rises(&grid[2])),
         row("A-103/larger-t", longer),
         row("A-103/two-lines", (0..4).all(column_rises)),
         row("A-103/larger-burst", gain(0) > gain(1).max(gain(2))),
