@@ -43,6 +43,7 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 const SHORT: &[(&str, &str)] = &[
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("N-62", "gain of peer DMA in the summary"),
+    ("A-42", "the host's processing limits reception"),
     ("A-39", "sends an order of magnitude faster than programmed"),
     ("BBR-5", "10 % lost: goodput over what losses leave"),
     ("BBR-5", "15 % lost: goodput over what losses leave"),
@@ -66,13 +67,32 @@ const SHORT: &[(&str, &str)] = &[
     ("A-162", "shorter packets lose less"),
 ];
 
+/// The same of the study of disciplines, run as `repro qsdrr` does.
+const SHORT_QSDRR: &[(&str, &str)] = &[
+    ("D-73", "goodput depends less on the buffer than RED's and Blue's"),
+    ("D-85", "TDRR above RED under 500 packets"),
+    ("D-85", "QSDRR above RED under 500 packets"),
+    ("D-87", "three hops: more goodput than RED"),
+    ("D-87", "three hops: more goodput than Blue"),
+    ("D-87", "mixed: more goodput than RED"),
+];
+
+fn short(report: &Report) -> Vec<(&str, &str)> {
+    let short = report.rows().filter(|row| !row.pass);
+    short.map(|row| (row.id.as_str(), row.item.as_str())).collect()
+}
+
 #[test]
 fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
     let report = reproduce("all");
-    let short: Vec<_> = report.rows().filter(|row| !row.pass).collect();
-    let named: Vec<_> = short.iter().map(|row| (row.id.as_str(), row.item.as_str())).collect();
-    assert_eq!(named, SHORT, "{short:#?}");
+    assert_eq!(short(&report), SHORT);
     assert_eq!(report.passes(), SHORT.is_empty(), "a failing row is told");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn the_study_of_disciplines_falls_short_where_it_is_known_to() {
+    assert_eq!(short(&reproduce(SLOW)), SHORT_QSDRR);
 }
 
 /// Every network and discipline for a second: which rows hold then says nothing.
