@@ -43,8 +43,9 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 const SHORT: &[(&str, &str)] = &[
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("N-62", "gain of peer DMA in the summary"),
-    ("A-42", "the host's processing limits reception"),
     ("A-39", "sends an order of magnitude faster than programmed"),
+    ("A-42", "the host's processing limits reception"),
+    ("A-103", "CB 42: each larger t-frame is faster"),
     ("BBR-5", "10 % lost: goodput over what losses leave"),
     ("BBR-5", "15 % lost: goodput over what losses leave"),
     ("BBR-6", "two connections use the link"),
@@ -59,6 +60,7 @@ const SHORT: &[(&str, &str)] = &[
     ("E-33", "16 KB whole, depth 2"),
     ("E-34", "saturation with 2 KB, depth 2"),
     ("E-73", "4 KB: jitter virtually unchanged from depth 1 to 4"),
+    ("D-121", "a queue without backlog gets"),
     ("J-21", "longest wait, frames of up to 64 KB alone"),
     ("J-21", "longest wait for the token, asynchronous"),
     ("J-62", "wait behind the longest frame, bus"),
