@@ -109,6 +109,18 @@ pub struct Tally {
 }
 
 impl Summary {
+    fn brief(&self) -> serde_json::Value {
+        serde_json::json!({
+            "predicted": self.predicted.asked,
+            "median": self.error_median,
+            "p90": self.error_p90,
+            "worst": self.error_worst,
+            "shapes": self.shapes.asked,
+            "shapes_right": self.shapes.right,
+            "fitted": self.constants.fitted,
+        })
+    }
+
     /// Predicted numbers for each fitted constant; `None` where no constant was fitted.
     pub fn predicted_per_fitted(&self) -> Option<f64> {
         let fitted = self.constants.fitted;
@@ -127,12 +139,17 @@ impl Report {
         self.rows().all(|row| row.pass)
     }
 
-    /// A JSON object a row, a line each.
+    /// A JSON object a row, a line each, and a last line `{"summary": {"A": {...}, ...}}` with what counts
+    /// of each system: predicted numbers, errors relative to what is published, shapes asked and right,
+    /// fitted constants.
     ///
     /// # Errors
     /// None that a row of this program can cause.
     pub fn json_lines(&self) -> Result<String, serde_json::Error> {
-        self.rows().map(|row| serde_json::to_string(row).map(|line| line + "\n")).collect()
+        let rows = self.rows().map(serde_json::to_string);
+        let last = self.summaries().into_iter().map(|one| (one.system.clone(), one.brief()));
+        let last = serde_json::json!({ "summary": last.collect::<BTreeMap<_, _>>() });
+        rows.chain([Ok(last.to_string())]).map(|line| line.map(|line| line + "\n")).collect()
     }
 
     /// One for each system, in the order of their letters.

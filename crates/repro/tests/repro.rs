@@ -202,18 +202,23 @@ fn a_summary_says_how_much_was_given_fitted_and_predicted() {
 #[test]
 fn a_row_in_json_has_the_promised_keys() {
     let lines = reproduce("J-19").json_lines().unwrap();
-    let row: serde_json::Value = serde_json::from_str(&lines).unwrap();
-    assert_eq!(lines.matches('\n').count(), 1);
+    let (row, last) = lines.split_once('\n').unwrap();
+    let [row, last]: [serde_json::Value; 2] = [row, last].map(|l| serde_json::from_str(l).unwrap());
+    let counts = serde_json::json!({
+        "predicted": 0, "median": null, "p90": null, "worst": null,
+        "shapes": 1, "shapes_right": 1, "fitted": 0,
+    });
+    assert_eq!(last["summary"]["J"], counts);
     assert_eq!(row["schema"], "lastmeter.repro/2");
     assert_eq!(row["id"], "J-19");
     assert_eq!(row["item"], "T_overrun");
     assert_eq!(row["published"], 700.0);
     assert_eq!(row["measured"], 546.466667);
-    assert_eq!(row["error"], 0.0);
+    assert_eq!(row["error"], serde_json::Value::Null);
     assert_eq!(row["tolerance"], "<");
     assert_eq!(row["pass"], true);
     assert!(row["note"].as_str().unwrap().contains("546"));
-    assert_eq!((&row["unit"], &row["role"]), (&"us".into(), &"predicted".into()));
+    assert_eq!((&row["unit"], &row["role"]), (&"us".into(), &"shape".into()));
     let range = reproduce("A-134").json_lines().unwrap();
     assert!(range.contains(r#""published":[50.0,200.0],"measured":80.0,"error":null"#), "{range}");
 }
