@@ -149,12 +149,17 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         below &= (measured.as_bits() as f64) < most;
         near &= schedule as f64 <= bound as f64 * 1.1;
     }
+    let alpha = &PROCESSORS[0];
+    let measured: Rate = setting.constants.get(alpha.measured)?;
+    let cycles = md5(alpha.instructions).schedule(alpha.width) as f64;
+    let gain = alpha.mhz as f64 * 1e6 * BLOCK / cycles / measured.as_bits() as f64 - 1.0;
     let pentium = md5(PROCESSORS[4].instructions);
     let over = pentium.schedule(2) as f64 / pentium.bound(2) as f64 - 1.0;
     Ok(vec![
         row("N-87/measured-rates", below),
         row("N-87/schedule-pentium", Value::Number(over * 100.0, "%")),
         row("N-87/schedules", near),
+        row("N-87/alpha", Value::Number(gain * 100.0, "%")),
     ])
 }
 

@@ -6,7 +6,7 @@ use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::forward::{Account, Forwarder, Step};
 use crate::machines::switch::cells::{mesh, proven};
-use lastmeter_base::{Bytes, Duration, PerByte};
+use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_host::profile::StageProfile;
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
@@ -118,6 +118,8 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("N-62/gain-peer", percent(gain(packet))),
         row("N-62/gain-peer-dma", percent(gain(packet))),
         row("N-62/gain-peer-dma-text", percent(gain(packet))),
+        row("N-62/best", mbit(after.rate)),
+        row("N-62/bus", percent(1.0 - crossings / f64::from(pc.crossings))),
         row("N-62/second-gateway", mbit(before.rate)),
         row("N-62/second-gateway-peer", mbit(after.rate)),
         row("N-62/peer-dma", gain(SMALL[1]) < gain(packet)),
@@ -221,8 +223,12 @@ struct Files {
 impl Files {
     fn of(setting: &Setting<'_>) -> Result<Files, Error> {
         let time = |name: &str| setting.constants.get::<Duration>(name);
-        let (rpc, wait, switch) = (time("rpc")?, time("wait")?, time("switch")?);
-        Ok(Files { rpc, wait, switch, disk: time("disk")?, start: time("start")? })
+        let more = |name: &str| setting.constants.get::<u64>(name).map(|gain| 100 + gain);
+        let (rpc, wait, start) = (time("rpc")?, time("wait")?, time("start")?);
+        // What both gains leave: a biod takes so much longer, and the disk is so much faster than that.
+        let biod = rpc.scale_ceil(more("gain_protocol")?, 100);
+        let disk = biod.scale_ceil(100, more("gain_disk")?);
+        Ok(Files { rpc, wait, switch: biod - rpc, disk, start })
     }
 
     /// So many block daemons, of which each has one request outstanding, and this server.
@@ -292,24 +298,38 @@ struct Video {
 
 impl Video {
     fn of(setting: &Setting<'_>) -> Result<Video, Error> {
-        let time = |name: &str| setting.constants.get::<Duration>(name);
-        let (grab, compress, packet) = (time("grab")?, time("compress")?, time("video_packet")?);
-        let (per_byte, frame) =
-            (setting.constants.get("send_byte")?, setting.constants.get("frame")?);
-        Ok(Video { grab, compress, packet, per_byte, frame })
+        let constants = setting.constants;
+        let second = |name: &str| constants.get::<u64>(name);
+        let (raw, compressed) = (second("raw_frames")?, second("compressed_frames")?);
+        let rate: Rate = constants.get("raw_rate")?;
+        let none = Video {
+            grab: Duration::ZERO,
+            compress: Duration::ZERO,
+            packet: constants.get("udp_packet")?,
+            per_byte: constants.get("send_byte")?,
+            frame: Bytes(rate.as_bits() / 8 / raw),
+        };
+        // Grabbing and compressing take what sending leaves of a frame.
+        let left = |frames: u64, sending: Duration| Duration::from_secs(1) / frames - sending;
+        let grab = left(raw, none.send(none.frame, LARGEST));
+        let small = Bytes(none.frame.0 / second("ratio")?);
+        let compress = left(compressed, grab + none.send(small, SMALL[1]));
+        Ok(Video { grab, compress, ..none })
+    }
+
+    /// What it takes to send so much in packets.
+    fn send(&self, len: Bytes, packet: Bytes) -> Duration {
+        self.packet * len.0.div_ceil(packet.0) + self.per_byte.time_for(len)
     }
 
     /// Frames a second, and what takes most of the processor.
     fn run(&self, compressed: Option<u64>, packet: Bytes) -> Account {
         let len = Bytes(self.frame.0 / compressed.unwrap_or(1));
-        let (each, per_byte) = (self.packet, self.per_byte);
         let mut route = vec![Step::fixed("grab", 0, self.grab)];
         if compressed.is_some() {
             route.push(Step::fixed("compress", 0, self.compress));
         }
-        route.push(Step::sized("send", 0, move |len| {
-            each * len.0.div_ceil(packet.0) + per_byte.time_for(len)
-        }));
+        route.push(Step::fixed("send", 0, self.send(len, packet)));
         let resources = vec![("processor".to_owned(), 1)];
         let forwarder = Forwarder { resources, routes: vec![route], window: 1 };
         forwarder.run(std::iter::repeat(len), COUNT)
