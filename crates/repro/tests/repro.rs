@@ -41,6 +41,7 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 
 /// Rows that fall short, and why is in their experiments' READMEs.
 const SHORT: &[(&str, &str)] = &[
+    ("J-57", "a stack in user space over Jetstream"),
     ("N-87", "what an Alpha's MD5 can still gain"),
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("N-68", "message at which ATP passes TCP"),
@@ -69,6 +70,7 @@ const SHORT: &[(&str, &str)] = &[
     ("D-121", "a queue without backlog gets"),
     ("J-21", "longest wait, frames of up to 64 KB alone"),
     ("J-21", "longest wait for the token, asynchronous"),
+    ("J-06", "a host's part of a port, 15 hosts always send"),
     ("J-62", "wait behind the longest frame, bus"),
     ("J-62", "wait behind the longest frame, space switch"),
     ("D-111", "1500 bytes: collapses around 50 kpps"),

@@ -3,8 +3,17 @@
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::card_memory::{BLOCK, CardMemory, Options};
-use lastmeter_base::{Bytes, Duration, Rate};
+use crate::machines::circuits::Circuits;
+use crate::machines::crc_generator::{Direction, Generator};
+use lastmeter_base::{Bytes, Duration, Rate, Stream};
+use lastmeter_wire::atm::Circuit;
+use lastmeter_wire::crc::crc32;
 use lastmeter_wire::internet::checksum::Sum;
+use lastmeter_wire::jetstream::vci_owner;
+
+/// Ticks of the CRC generator, and frames in each direction.
+const TICKS: u64 = 100_000;
+const FRAMES: u64 = 20;
 
 fn failed(message: String) -> Error {
     Error::Computation { name: "afterburner-card", message }
@@ -15,6 +24,8 @@ pub(super) fn card(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     computed.extend(memory(setting)?);
     computed.extend(bytes(setting)?);
     computed.extend(parts(setting)?);
+    computed.extend(generator(setting)?);
+    computed.extend(circuits());
     Ok(computed)
 }
 
@@ -50,6 +61,78 @@ fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("J-70/segment-checksum", summed),
         row("J-73", in_order && again && whole),
     ])
+}
+
+/// The one CRC generator of both directions, at each tick of which a line brings a word (J-47).
+fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let constants = setting.constants;
+    let (bits, mhz): (u64, u64) = (constants.get("crc_bits")?, constants.get("crc_mhz")?);
+    let rate = |words: u64| Value::Number((words * bits * mhz) as f64 / TICKS as f64, "Mbit/s");
+    let run = |brings: &dyn Fn(u64) -> &'static [Direction]| {
+        let (mut generator, mut done) = (Generator::default(), [0; 2]);
+        for tick in 0..TICKS {
+            for &direction in brings(tick) {
+                // What finds no room stands on its line.
+                generator.offer(direction, (tick as u32).to_be_bytes(), false);
+            }
+            if let Some((direction, _)) = generator.tick() {
+                done[direction as usize] += 1;
+            }
+        }
+        (generator.conflicts, done)
+    };
+    // On a ring, a frame goes out or another one comes in.
+    let one: [&[Direction]; 2] = [&[Direction::Out], &[Direction::In]];
+    let (conflicts, half) = run(&|tick| one[(tick / 1000 % 2) as usize]);
+    let (_, full) = run(&|_| &[Direction::Out, Direction::In]);
+    Ok(vec![
+        row("J-47/generator", rate(half[0] + half[1])),
+        row("J-47/ring", Value::Number(conflicts as f64, "words")),
+        row("J-47/duplex", rate(full[0].min(full[1]))),
+        row("J-47/crcs", own_crcs(setting.seed)),
+    ])
+}
+
+/// Whether frames of random words that come in both directions at once have each its own CRC.
+fn own_crcs(seed: u64) -> bool {
+    let mut random = Stream::new(seed, "crc generator");
+    let (mut generator, mut right) = (Generator::default(), 0);
+    for _ in 0..FRAMES {
+        let mut frame = || -> Vec<[u8; 4]> {
+            (0..1 + random.below(400))
+                .map(|_| (random.below(1 << 32) as u32).to_be_bytes())
+                .collect()
+        };
+        let frames = [frame(), frame()];
+        let (mut at, mut wholes) = ([0, 0], 0);
+        while wholes < 2 {
+            for (way, direction) in [Direction::Out, Direction::In].into_iter().enumerate() {
+                let last = at[way] + 1 == frames[way].len();
+                let word = frames[way].get(at[way]);
+                at[way] +=
+                    usize::from(word.is_some_and(|&word| generator.offer(direction, word, last)));
+            }
+            if let Some((direction, Some(crc))) = generator.tick() {
+                wholes += 1;
+                right += u64::from(crc == crc32(&frames[direction as usize].concat()));
+            }
+        }
+    }
+    right == 2 * FRAMES
+}
+
+/// The table of circuits, opened one by one and read back, and those that a host gives out (J-49).
+fn circuits() -> [Computed; 2] {
+    let mut table = Circuits::default();
+    let all = || (0..=u16::MAX).map(|vci| Circuit { vpi: 0, vci });
+    let mut told_apart = 0;
+    for circuit in all() {
+        let closed = !table.reads(circuit);
+        told_apart += usize::from(closed && table.open(circuit) && table.reads(circuit));
+    }
+    let own = all().filter(|one| table.reads(*one) && vci_owner(one.vci) == 1).count();
+    let row = |row, count: usize| row(row, Value::Number(count as f64, "circuits"));
+    [row("J-49/table", told_apart), row("J-49/own", own)]
 }
 
 /// What Jetstream's card is made of, and what stands around it (J-45, J-46, J-53, J-55, J-75, J-78).
@@ -100,7 +183,6 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let (bits, mhz): (u64, u64) = (constants.get(bits)?, constants.get(mhz)?);
         Ok(Rate::from_mbit(bits * mhz))
     };
-    let crc = rate("crc_bits", "crc_mhz")?;
     let ring = rate("ring_bits", "ring_mhz")?;
     let port = rate("port_bits", "port_mhz")?;
     let (line, cell): (Rate, Bytes) = (constants.get("sonet")?, constants.get("cell")?);
@@ -112,12 +194,9 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let frame: Bytes = constants.get("large_frame")?;
     let (bus, space): (Rate, Rate) = (constants.get("switch_bus")?, constants.get("link")?);
     let (over_bus, over_link) = (bus.time_for(frame), space.time_for(frame));
-    let circuits = 1_u64 << constants.get::<u64>("circuit_bits")?;
     Ok(vec![
         row("J-04/interval-cells", interval),
         row("J-04/cells-come", interval < latency),
-        row("J-47", crc),
-        row("J-49", Value::Number(circuits as f64, "circuits")),
         row("J-52", elastic),
         row("J-54", ring),
         row("J-62/large-frame", over_bus),

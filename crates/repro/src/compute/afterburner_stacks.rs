@@ -203,6 +203,8 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let text = pair.experiment(Bytes::from_kib(4), segment, LENGTH).map_err(Error::Problems)?;
     let cable = Experiment::parse("cable", text, &[], &Builtin).map_err(Error::Problems)?;
     let cable = with_runner(|runner| lastmeter_lab::run::ledger(&cable, runner))?;
+    let user = format!("{CARD}+jetstream");
+    let user = Profiles::default().rate(STACKS[2].1, &user, segment)?;
     let request = bundled("afterburner-request")?;
     let busy = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| -> f64 {
         let stages = ledger.paths.iter().flat_map(|path| &path.stages);
@@ -219,6 +221,7 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
         row("J-86", (rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
+        row("J-57/user", Value::Number(user / 1e6, "Mbit/s")),
         row("J-87", work > 0.9 * whole),
         row("J-88/workstation", none),
         row("J-88/throughput", Value::Number(over_cable / 1e9, "Gbit/s")),

@@ -6,6 +6,10 @@ use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
 use lastmeter_lan::timed_token::medium::{Class, Medium, Options, STATIONS_MAX};
 use lastmeter_lan::timed_token::node::{Node, Signal, bring_up};
 use lastmeter_wire::jetstream::{Header, RID_MAX};
+use std::ops::Range;
+
+/// Frames that come one at a time.
+const LONE: u64 = 1000;
 
 /// A ring with its load.
 struct Load {
@@ -16,6 +20,8 @@ struct Load {
     synchronous: Bytes,
     seed: u64,
     length: Duration,
+    /// Who sends asynchronous frames, of those on the ring.
+    senders: Range<usize>,
 }
 
 impl Load {
@@ -34,7 +40,9 @@ impl Load {
                     false => Bytes(64 + random.below(self.frame_max.0 - 63)),
                 };
                 // Full queues refuse: there is always something to send.
-                drop(ring.enqueue(now, station, Class::Asynchronous, Packet::new(len)));
+                if self.senders.contains(&station) {
+                    drop(ring.enqueue(now, station, Class::Asynchronous, Packet::new(len)));
+                }
                 if self.synchronous > Bytes::ZERO {
                     let packet = Packet::new(self.synchronous);
                     drop(ring.enqueue(now, station, Class::Synchronous, packet));
@@ -49,6 +57,32 @@ impl Load {
             ring.advance(now, drop);
         }
         Ok(ring)
+    }
+
+    /// Bits a second that each of these hosts gets of a port, where all always send the longest (J-06, J-54).
+    fn share(&self, hosts: u64) -> Result<Rate, Error> {
+        let ring = self.saturate(0)?;
+        let sent = ring.services[Class::Asynchronous as usize].time;
+        Ok(self.options.rate.scale_floor(sent.as_ps(), self.length.as_ps() * hosts))
+    }
+
+    /// How long a frame waits for the token on average, where there is one now and then (J-86).
+    fn lone_wait(&self) -> Result<Duration, Error> {
+        let invalid = |message| Error::Computation { name: "jetstream-ring", message };
+        let mut ring = Medium::new(self.options.clone(), Time::START).map_err(invalid)?;
+        let mut random = Stream::new(self.seed, "jetstream-ring alone");
+        let (mut now, mut waited) = (Time::START, Duration::ZERO);
+        for _ in 0..LONE {
+            now += self.options.target + Duration::from_ns(random.below(1_000_000));
+            ring.advance(now, drop);
+            let refused = |_| invalid("a lone frame is refused".to_owned());
+            let packet = Packet::new(self.frame_max);
+            ring.enqueue(now, 1, Class::Asynchronous, packet).map_err(refused)?;
+            while let Some(wake) = ring.ready_at() {
+                ring.advance(wake, |sent| waited += sent.started - now);
+            }
+        }
+        Ok(waited / LONE)
     }
 }
 
@@ -83,6 +117,7 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         synchronous: Bytes((allotted / hosts).as_ps() / rate.time_for(Bytes(1)).as_ps()),
         seed: setting.seed,
         length: constants.get("length")?,
+        senders: 0..nodes as usize,
     };
     let loaded = load.saturate(0)?;
     // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved. And what
@@ -94,6 +129,7 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             options: if reserved { options } else { Options { allotments: none, ..options } },
             frame_max: constants.get(frame)?,
             synchronous: if reserved { load.synchronous } else { Bytes::ZERO },
+            senders: load.senders.clone(),
             ..load
         };
         Ok(one.saturate(0)?.services[Class::Asynchronous as usize].access_max)
@@ -102,12 +138,30 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let beside = wait("frame_short", true)?;
     let of_ip = wait("frame_ip", false)?;
     let long = wait("frame_max", false)?;
+    // Hosts behind one port, to which they send; and the ring's nodes as they were built.
+    let port = |hosts: u64| {
+        let stations = hosts as usize + 1;
+        let mut options = load.options.clone();
+        options.hops.truncate(stations);
+        options.allotments = vec![Duration::ZERO; stations];
+        Load { options, synchronous: Bytes::ZERO, senders: 1..stations, ..load }
+    };
+    let alone = Load { senders: 1..2, ..port(hosts) };
+    let built: Duration = constants.get("node_latency")?;
+    let mut quick = Load { frame_max: constants.get("frame_ip")?, ..port(hosts) };
+    for hop in &mut quick.options.hops {
+        *hop = built + (*hop - node_delay);
+    }
     let losing = load.saturate(constants.get::<u64>("losses")? as u32)?;
     let [synchronous, asynchronous] = loaded.services;
     let rotations = loaded.rotations;
     let mean = (rotations.sum / u128::from(rotations.count.max(1))) as u64;
     let carried = rate.scale_floor(synchronous.time.as_ps(), load.length.as_ps());
     let mut computed = vec![
+        row("J-06/share-15", port(hosts).share(hosts)?),
+        row("J-06/share-2", port(2).share(2)?),
+        row("J-54", alone.share(1)?),
+        row("J-86", quick.lone_wait()?),
         row("J-08", count(STATIONS_MAX as u64 - 1, "hosts")),
         row("J-15/longest-rotation", rotations.max),
         row("J-15/mean-rotation", Duration::from_ps(mean)),

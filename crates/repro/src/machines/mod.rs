@@ -9,14 +9,16 @@
 //!   what it costs at least, [`process`] what a message's processes cost.
 //! * Afterburner: [`card_memory`].
 //! * Jetstream: [`ring`] has the budgets of a timed token and rings of slots; [`switch`] has switches of
-//!   frames and of cells.
+//!   frames and of cells; [`crc_generator`] and [`circuits`] are parts of its card.
 //! * ATOMIC-2: [`admission`], [`shares`] and [`failover`] of wormhole networks.
 //! * Pre-emptive links: [`framing`] of interrupted units, [`clumping`] of acknowledgements.
 
 pub mod admission;
 pub mod card_memory;
+pub mod circuits;
 pub mod clumping;
 pub mod coprocessor;
+pub mod crc_generator;
 pub mod dependency;
 pub mod failover;
 pub mod florb;
