@@ -37,10 +37,11 @@ impl Host {
             _ => ("dec5000-240", "240"),
         };
         let of = |constant: &str| constants.get::<Duration>(&format!("{constant}_{suffix}"));
+        let turbo: Duration = constants.get("turbo_cycle")?;
         let processor = Processor {
             cycle: of("cycle")?,
-            bus_read: of("bus_read")?,
-            bus_write: of("bus_write")?,
+            bus_read: turbo * constants.get::<u64>("read_cycles_measured")?,
+            bus_write: turbo * constants.get::<u64>("write_cycles_assumed")?,
             load: of("load")?,
             store: constants.get("store")?,
             swap: constants.get("swap")?,
