@@ -58,7 +58,7 @@ pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed
     let null = before.run(Duration::ZERO);
     let extended = after.run(Duration::ZERO);
     let bare = Kernel { framework: Duration::ZERO, ..before }.run(Duration::ZERO);
-    let ethernet = after.run(constants.get("ethernet")?);
+    let ethernet = after.run(device(setting)?);
     let wire: Rate = constants.get("ethernet_rate")?;
     let carried = 1.0 / wire.time_for(ETHERNET_MIN + ETHERNET_FRAMING).as_secs_f64();
     let driver = ethernet.step("device in") + ethernet.step("device out");
@@ -77,11 +77,16 @@ pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed
         row("A-134/device-takes", driver > protocols),
         row("A-134/ip-cost", {
             let free = Kernel { forwarding: Duration::ZERO, ..after };
-            free.run(constants.get("ethernet")?).packets < 1.01 * ethernet.packets
+            free.run(device(setting)?).packets < 1.01 * ethernet.packets
         }),
     ];
     computed.extend(flows(setting, after)?);
     Ok(computed)
+}
+
+/// What the I/O bus and its arbitration take for a packet in and out: all the time between packets.
+fn device(setting: &Setting<'_>) -> Result<Duration, Error> {
+    Ok(Duration::from_secs(1) / setting.constants.get::<u64>("ethernet")?)
 }
 
 /// A processor for each port, and what parallel work inside one forwarder brings.
@@ -98,7 +103,7 @@ fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> 
     let (one, four) = (run(1, Layout::Fabric), run(4, Layout::Fabric));
     let (central, mover) = (run(4, Layout::CentralBuffer), run(4, Layout::DataMover));
     // One forwarder whose IP has several processors, behind one serial driver.
-    let driver: Duration = constants.get("ethernet")?;
+    let driver = device(setting)?;
     let parallel = |processors: u32| {
         let mut forwarder = kernel.forwarder(driver);
         forwarder.resources[0].1 = processors;

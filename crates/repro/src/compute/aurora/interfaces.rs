@@ -73,14 +73,12 @@ fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
     let first = adapter.receive.iter().find(|added| added.stage.name == "first driver");
     let copies: u64 = constants.get("first_driver")?;
     check("first_driver", first.is_some_and(|first| u64::from(first.stage.copies) == copies))?;
-    let page = adapter.send.iter().find(|added| added.stage.name == "interrupt for the page");
-    let wanted = of_page(constants.get("page_interrupt")?);
-    check("page_interrupt", page.is_some_and(|page| alike(page.stage.cost.per_byte, wanted)))
-}
-
-/// What a page's interrupt is for each byte of the page.
-fn of_page(page: Duration) -> PerByte {
-    PerByte::from_fs(page.as_ps() * 1000).scale_ceil(1, PAGE.0)
+    // A page is moved, and its interrupt served, in what the rate of many pages leaves it.
+    let pages = adapter.send.iter().filter(|added| added.stage.resource == "transmit-page");
+    let pages = pages.map(|added| added.stage.cost.per_byte.as_fs()).sum();
+    let many: Rate = constants.get("many_pages")?;
+    let wanted = PerByte::from_fs(many.time_for(PAGE).as_ps() * 1000 / PAGE.0);
+    check("many_pages", alike(PerByte::from_fs(pages), wanted))
 }
 
 fn clocks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {

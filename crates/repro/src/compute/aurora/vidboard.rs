@@ -1,4 +1,4 @@
-//! The Vidboard and its hosts: Tables 6 and 7 by simulation.
+//! The Vidboard and its hosts: Tables 6 to 8 by simulation.
 
 use super::super::{Computed, Setting, Value, row};
 use super::{Runs, alike};
@@ -115,6 +115,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
         computed.extend(table_6(&study));
     }
     computed.extend(table_7(&study));
+    computed.extend(table_8(setting, &study)?);
     computed.extend(aggregate(setting, &study)?);
     super::windows::agrees(setting)?;
     Ok(computed)
@@ -190,6 +191,21 @@ fn table_7(study: &Study) -> Vec<Computed> {
         row("A-106/eight-bits", limit(("640x480", true)) == Some(Limit::Firmware)),
     ]);
     computed
+}
+
+/// Pictures in which the Alpha looks for edges before it shows them.
+fn table_8(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Error> {
+    let edge: Duration = setting.constants.get("edge")?;
+    let pictures = [FULL, QUARTER, Picture { width: 212, height: 160 }, SIXTEENTH];
+    let row = |picture: Picture| {
+        let (showing, pixels) = (study.showing(picture), picture.pixels());
+        let frame = showing.frame + edge.scale_ceil(pixels, QUARTER.pixels());
+        let board = study.board(picture, study.shaping, Capture::Next);
+        let shown = Site::new(&[board], Host { frame, ..showing }).run(LENGTH).rate(0);
+        let Picture { width, height } = picture;
+        Computed::new("A-108", format!("{width}x{height}, Edge"), rate(shown))
+    };
+    Ok(pictures.map(row).into())
 }
 
 /// Several boards at one host, and colour that the host dithers.
