@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
-use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style};
+use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style, theory};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A row (E-64), a system (A, J, N, D, E), an experiment (cim-equations), or all
+    /// A row (E-64), a system (A, J, N, D, E), an experiment (cim-equations), all, or theory
     #[arg(default_value = "all")]
     select: String,
     /// Simulate as long and as many cases as the documents: minutes instead of seconds
@@ -39,6 +39,7 @@ Examples:
   lastmeter repro J               everything published on Jetstream
   lastmeter repro qsdrr --full    one experiment, with all its cases
   lastmeter repro E-64 --json     one row, for programs
+  lastmeter repro theory          the simulator beside closed formulas of queueing theory
   lastmeter repro dq-stress --out dq.html
                                   a page that plots the figures and steps through them
   lastmeter repro --out all.html  everything as one page
@@ -75,6 +76,9 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     if arguments.modern {
         return modern(common, arguments);
     }
+    if arguments.select == "theory" {
+        return theory(common, arguments);
+    }
     let shelf = Shelf::builtin();
     let jobs = lastmeter_repro::plan(&arguments.select, &shelf).map_err(complaint)?;
     let options = Options { seed: common.seed.unwrap_or(1) };
@@ -98,12 +102,36 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     match common.json {
         true => output::print(&report.json_lines()?),
-        false => {
-            let style = Style { width: output::width(), colour: output::colours() };
-            output::print(&report.table(style));
-        }
+        false => output::print(&report.table(style())),
     }
     Ok(if report.passes() { Ended::Done } else { Ended::Short })
+}
+
+/// The simulator judged by queueing theory, in as many runs as there is time for.
+fn theory(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if arguments.out.is_some() {
+        return Err(Complaint("--out: theory has a table and no page; use --json".to_owned()));
+    }
+    let threads = Threads::new(common.threads)?;
+    let bar = Bar::new(0);
+    bar.0.set_message("theory");
+    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
+    let runs = match (common.quick, arguments.full) {
+        (true, _) => theory::RUNS_FEW,
+        (_, true) => theory::RUNS_MANY,
+        _ => theory::RUNS,
+    };
+    let report = theory::run(common.seed.unwrap_or(1), runs, means).map_err(complaint)?;
+    bar.0.finish_and_clear();
+    match common.json {
+        true => output::print(&report.json_lines()?),
+        false => output::print(&report.table(style())),
+    }
+    Ok(if report.passes() { Ended::Done } else { Ended::Short })
+}
+
+fn style() -> Style {
+    Style { width: output::width(), colour: output::colours() }
 }
 
 fn save(path: &Path, page: &str) -> Result<(), Complaint> {

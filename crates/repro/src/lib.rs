@@ -20,6 +20,7 @@ pub mod reception;
 mod report;
 pub mod sweep;
 mod table;
+pub mod theory;
 
 pub use folder::{Contradiction, Role, Shelf};
 pub use lastmeter_lab::profile::constants::{ConstantType, Constants, Origin, Origins};

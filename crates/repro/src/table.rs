@@ -22,7 +22,7 @@ pub struct Style {
 
 /// What a piece of text means, and so its colour.
 #[derive(Clone, Copy)]
-enum Paint {
+pub(crate) enum Paint {
     Good,
     Bad,
     Faint,
@@ -30,13 +30,13 @@ enum Paint {
 }
 
 const ITEM_MIN: usize = 16;
-const INDENT: usize = 5;
+pub(crate) const INDENT: usize = 5;
 
 impl Style {
     /// Narrower tables are not made.
     pub const WIDTH_MIN: usize = 80;
 
-    fn paint(self, paint: Paint, text: &str) -> String {
+    pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Good => "32",
             Paint::Bad => "1;31",
@@ -266,17 +266,17 @@ fn len(text: &str) -> usize {
     text.chars().count()
 }
 
-fn padded(text: &str, width: usize) -> String {
+pub(crate) fn padded(text: &str, width: usize) -> String {
     format!("{text}{:1$}", "", width.saturating_sub(len(text)))
 }
 
-fn right(text: &str, width: usize) -> String {
+pub(crate) fn right(text: &str, width: usize) -> String {
     format!("{:1$}{text}", "", width.saturating_sub(len(text)))
 }
 
 /// `text` in lines of at most `width`, where words allow: the first is indented by `first`, the
 /// others by `rest`.
-fn wrapped(text: &str, width: usize, first: usize, rest: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize, first: usize, rest: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = " ".repeat(first);
     let mut empty = true;

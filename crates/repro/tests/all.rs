@@ -6,4 +6,5 @@ mod aurora;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;
 mod repro;
+mod theory;
 mod thesis;

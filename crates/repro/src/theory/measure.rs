@@ -1,0 +1,199 @@
+//! One run of an experiment, of which the beginning is left out.
+
+use crate::Error;
+use lastmeter_base::kind::Nested;
+use lastmeter_base::{Bytes, Draw, Duration, Rate, Time};
+use lastmeter_engine::{Outcome, PathBook, Row, VirtualClock};
+use lastmeter_lab::build::{Changes, build};
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::{Experiment, Traffic};
+use lastmeter_lab::library::Builtin;
+
+use super::formulas::Moments;
+
+/// The share of the duration that is left out at the beginning: one in so many.
+const LEFT_OUT: u64 = 10;
+
+/// What an experiment says, in seconds and as queueing theory asks for it. What is not there is a
+/// fault of the table of cases.
+pub(super) struct Given(pub(super) Experiment);
+
+impl Given {
+    /// A file of `experiments/theory`, with this set in it.
+    pub(super) fn read(text: &str, file: &str, set: &[&str]) -> Result<Given, Error> {
+        let set: Result<Vec<Override>, _> = set.iter().map(|text| Override::parse(text)).collect();
+        let set = set.map_err(Error::Problems)?;
+        Experiment::parse(file, text, &set, &Builtin).map(Given).map_err(Error::Problems)
+    }
+
+    fn traffic(&self, name: &str) -> &Traffic {
+        let named = self.0.traffic.iter().find(|traffic| traffic.name == name);
+        named.expect("each case names traffic of its file")
+    }
+
+    fn node(&self, name: &str) -> &Nested {
+        let named = self.0.nodes.iter().find(|node| node.name == name);
+        &named.expect("each case names nodes of its file").kind
+    }
+
+    /// Bits per second of a link, counted from 0.
+    pub(super) fn line(&self, link: usize) -> f64 {
+        self.0.links[link].values.get::<Rate>("rate").as_bits() as f64
+    }
+
+    /// From one end of a link to the other.
+    pub(super) fn delay(&self, link: usize) -> f64 {
+        self.0.links[link].values.get::<Duration>("delay").as_secs_f64()
+    }
+
+    /// The length of the packets or of the responses of a transfer, in bits.
+    pub(super) fn bits(&self, traffic: &str, what: &str) -> f64 {
+        self.traffic(traffic).kind.values.get::<Bytes>(what).0 as f64 * 8.0
+    }
+
+    /// Packets per second at a given rate, and the moments of their lengths in bits.
+    pub(super) fn offered(&self, traffic: &str) -> (f64, Moments) {
+        let values = &self.traffic(traffic).kind.values;
+        let sizes: Vec<(Bytes, u64)> = values.get("size");
+        let weights = sizes.iter().map(|&(_, weight)| weight).sum::<u64>() as f64;
+        let shares =
+            sizes.iter().map(|&(len, weight)| (len.0 as f64 * 8.0, weight as f64 / weights));
+        let lengths = Moments::mix(shares);
+        (values.get::<Rate>("rate").as_bits() as f64 / lengths.first, lengths)
+    }
+
+    /// Packets per second of a kind of traffic, and the moments of how long a link serves each.
+    pub(super) fn served(&self, traffic: &str, link: usize) -> (f64, Moments) {
+        let ((lambda, lengths), rate) = (self.offered(traffic), self.line(link));
+        (lambda, Moments { first: lengths.first / rate, second: lengths.second / (rate * rate) })
+    }
+
+    /// The mean service of a station.
+    pub(super) fn service(&self, station: &str) -> f64 {
+        self.node(station).values.get::<Draw>("service").mean()
+    }
+
+    /// The most that wait at a station.
+    pub(super) fn room(&self, station: &str) -> u64 {
+        self.node(station).values.get::<Nested>("queue").values.get("packets")
+    }
+
+    /// The probability that a packet is lost.
+    pub(super) fn chance(&self, node: &str) -> f64 {
+        self.node(node).values.get("probability")
+    }
+
+    /// Bursts per second over all members of `from`, and the bits of each.
+    pub(super) fn bursts(&self, traffic: &str) -> (f64, f64) {
+        let entry = self.traffic(traffic);
+        let values = &entry.kind.values;
+        let (on, off) = (values.get::<Draw>("on").mean(), values.get::<Draw>("off").mean());
+        let len = values.get::<Vec<(Bytes, u64)>>("size")[0].0;
+        let gap = values.get::<Rate>("rate").time_for(len).as_secs_f64();
+        let members = self.0.nodes[entry.from.node].count.unwrap_or(1);
+        (members as f64 / (on + off), (on / gap).round() * len.0 as f64 * 8.0)
+    }
+
+    /// The window of a transfer.
+    pub(super) fn window(&self, traffic: &str) -> u64 {
+        self.traffic(traffic).kind.values.get("window")
+    }
+
+    fn left_out(&self) -> Duration {
+        self.0.duration.scale_ceil(1, LEFT_OUT)
+    }
+
+    /// How long it is measured.
+    pub(super) fn seconds(&self) -> f64 {
+        (self.0.duration.saturating_sub(self.left_out())).as_secs_f64()
+    }
+
+    /// Runs it with a seed.
+    pub(super) fn run(&self, seed: u64) -> Result<Interval, Error> {
+        let mut experiment = self.0.clone();
+        experiment.seed = seed;
+        let mut built = build(&experiment, &Changes::NONE, &Builtin).map_err(Error::Problems)?;
+        let _captures = built.captures();
+        let failed =
+            |error: lastmeter_engine::Error| Error::file(&self.0.title, 1, error.to_string());
+        let mut engine = built.graph.build(1).map_err(failed)?;
+        let warm = Time::START + self.left_out();
+        engine.run_until(warm, &mut VirtualClock::default()).map_err(failed)?;
+        let from = engine.so_far().map_err(failed)?;
+        engine.run_until(built.end, &mut VirtualClock::default()).map_err(failed)?;
+        let to = engine.finish().map_err(failed)?;
+        Ok(Interval { from, to })
+    }
+}
+
+/// What happened between two instants of a run.
+pub(super) struct Interval {
+    from: Outcome,
+    to: Outcome,
+}
+
+impl Interval {
+    /// By how much a sum over a class of traffic has grown.
+    fn grown(&self, class: &str, sum: impl Fn(&Outcome, &PathBook) -> f64) -> f64 {
+        let at = self.to.paths.iter().position(|path| path.class == class);
+        let at = at.expect("each case names traffic of its file");
+        sum(&self.to, &self.to.books.paths[at]) - sum(&self.from, &self.from.books.paths[at])
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.to.now - self.from.now).as_secs_f64()
+    }
+
+    fn delivered(&self, class: &str) -> f64 {
+        self.grown(class, |_, book| book.delivered.packets as f64)
+    }
+
+    /// Seconds from end to end, of those that arrived in it.
+    fn latencies(&self, class: &str) -> f64 {
+        self.grown(class, |_, book| book.latency.sum() as f64 / 1e12)
+    }
+
+    /// The mean time from end to end, of those that arrived in it.
+    pub(super) fn latency(&self, class: &str) -> f64 {
+        self.latencies(class) / self.delivered(class)
+    }
+
+    /// The mean number on the way: their times in it by its length (Little 1961).
+    pub(super) fn number(&self, class: &str) -> f64 {
+        self.latencies(class) / self.seconds()
+    }
+
+    /// Of those offered in it, the share that was dropped.
+    pub(super) fn loss(&self, class: &str) -> f64 {
+        let dropped = self.grown(class, |_, book| book.dropped_total().packets as f64);
+        dropped / self.grown(class, |_, book| book.offered.packets as f64)
+    }
+
+    /// Packets that arrived, per second.
+    pub(super) fn throughput(&self, class: &str) -> f64 {
+        self.delivered(class) / self.seconds()
+    }
+
+    /// The mean wait at a stage.
+    pub(super) fn wait(&self, class: &str, stage: &str) -> f64 {
+        let waits = self.at(class, stage, |row| row.wait.sum() as f64 / 1e12);
+        waits / self.at(class, stage, |row| row.passed.packets as f64)
+    }
+
+    /// The mean time at a stage, waiting and served, over these classes together.
+    pub(super) fn stay(&self, classes: [&str; 2], stage: &str) -> f64 {
+        let sum = |of: fn(&Row) -> f64| -> f64 {
+            classes.iter().map(|class| self.at(class, stage, of)).sum()
+        };
+        sum(|row| row.time() as f64 / 1e12) / sum(|row| row.passed.packets as f64)
+    }
+
+    /// By how much a sum over the visits of a class to a stage has grown.
+    fn at(&self, class: &str, stage: &str, of: fn(&Row) -> f64) -> f64 {
+        self.grown(class, |outcome, book| {
+            let rows = book.rows();
+            let named = |row: &&&Row| outcome.stages[row.stage.0 as usize].name == stage;
+            rows.iter().find(named).map_or(0.0, |row| of(row))
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! The simulator judged by queueing theory: experiments whose answer is known in closed form, each run
+//! many times with other seeds, and the mean beside the formula.
+//!
+//! ```text
+//! experiments/theory/*.toml --seeds--> runs --without their beginning--> mean, standard error --+--> verdict
+//!            '------------- loads, services --> formula ----------------------------------------+
+//! ```
+//!
+//! The verdict was settled before any run: a mean within three of its standard errors of the formula.
+//! Beside it stands how far two runs of the same simulation are apart, which nobody can be nearer than.
+
+mod cases;
+mod estimate;
+pub mod formulas;
+mod measure;
+mod table;
+
+use crate::{Effort, Error, Shelf};
+use cases::{CASES, Case, Law, Load, Value};
+use estimate::Estimate;
+use measure::{Given, Interval};
+use serde::Serialize;
+
+/// The version of a row's JSON. It changes when a key changes its meaning or goes away.
+pub const SCHEMA: &str = "lastmeter.theory/1";
+
+/// Within so many standard errors ours agrees with theory.
+pub const ERRORS_MAX: f64 = 3.0;
+
+/// Runs of each load, a power of two: what takes seconds.
+pub const RUNS: u64 = 64;
+/// The same where it shall be shorter.
+pub const RUNS_FEW: u64 = 16;
+/// The same where it may be longer.
+pub const RUNS_MANY: u64 = 256;
+
+/// A quantity, ours beside theory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
+    /// The model of queueing theory.
+    pub case: &'static str,
+    /// What is compared, and with which load.
+    pub quantity: String,
+    /// The unit of all values.
+    pub unit: &'static str,
+    /// What the formula gives: the mean, or what cannot be surpassed.
+    pub theory: f64,
+    /// Whether it is a `mean`, `exact`, or a `bound`.
+    pub is: &'static str,
+    /// The mean of our runs.
+    pub ours: f64,
+    /// The standard error of that mean; zero where nothing is random.
+    pub standard_error: f64,
+    /// How far the means of two halves of the runs are apart, on average.
+    pub yardstick: f64,
+    /// How many runs with different seeds.
+    pub runs: u64,
+    /// Ours less theory, in standard errors; absent where nothing is random.
+    pub z: Option<f64>,
+    /// Whether it is within [`ERRORS_MAX`], or exact, or within the bounds.
+    pub pass: bool,
+    /// Who says so, and where.
+    pub source: &'static str,
+    /// What has to hold, and how the experiment sees to it.
+    pub assumes: &'static str,
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// In the order of the cases.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// Whether theory and ours agree in all.
+    pub fn passes(&self) -> bool {
+        self.rows.iter().all(|row| row.pass)
+    }
+}
+
+/// A load of a case with the experiments that it runs.
+struct Job {
+    case: &'static Case,
+    load: &'static Load,
+    given: Vec<(f64, Given)>,
+    /// The first seed, and how many.
+    seeds: std::ops::Range<u64>,
+}
+
+impl Job {
+    fn new(
+        shelf: &Shelf,
+        (case, load): (&'static Case, &'static Load),
+        (seed, runs): (u64, u64),
+    ) -> Result<Job, Error> {
+        let file = format!("experiments/theory/{}", case.file);
+        let text = shelf.text(&file)?;
+        let given =
+            load.runs.iter().map(|&(weight, set)| Ok((weight, Given::read(text, &file, set)?)));
+        let given = given.collect::<Result<Vec<_>, Error>>()?;
+        let random =
+            case.laws.iter().any(|law| matches!((law.theory)(&given[0].1), Value::Mean(_)));
+        let runs = if random { runs } else { 1 };
+        Ok(Job { case, load, given, seeds: seed..seed.saturating_add(runs) })
+    }
+
+    /// What each law measures in the runs with one seed.
+    fn measure(&self, seed: u64) -> Result<Vec<f64>, Error> {
+        let mut sums = vec![0.0; self.case.laws.len()];
+        for (weight, given) in &self.given {
+            let run: Interval = given.run(seed)?;
+            for (sum, law) in sums.iter_mut().zip(self.case.laws) {
+                *sum += weight * (law.ours)(&run);
+            }
+        }
+        Ok(sums)
+    }
+
+    fn row(&self, law: &Law, values: &[f64]) -> Row {
+        let Estimate { mean, error, yardstick } = Estimate::of(values);
+        let (is, theory, z, pass) = match (law.theory)(&self.given[0].1) {
+            Value::Mean(theory) => {
+                let z = (mean - theory) / error;
+                ("mean", theory, Some(z), z.abs() <= ERRORS_MAX)
+            }
+            Value::Exact(theory, slack) => ("exact", theory, None, (mean - theory).abs() <= slack),
+            Value::Bound(most, slack, least) => {
+                ("bound", most, None, (least - slack..=most + slack).contains(&mean))
+            }
+        };
+        let scale = law.unit.1;
+        Row {
+            schema: SCHEMA,
+            case: self.case.title,
+            quantity: format!("{}, {}", law.what, self.load.name),
+            unit: law.unit.0,
+            theory: theory * scale,
+            is,
+            ours: mean * scale,
+            standard_error: error * scale,
+            yardstick: yardstick * scale,
+            runs: values.len() as u64,
+            z,
+            pass,
+            source: self.case.source,
+            assumes: self.case.assumes,
+        }
+    }
+}
+
+/// Runs every case with `runs` seeds, a power of two, from `seed` on. The threads of `effort` change
+/// nothing in the result.
+///
+/// # Errors
+/// A file of a case is wrong, or a run failed.
+pub fn run(seed: u64, runs: u64, effort: Effort<'_>) -> Result<Report, Error> {
+    let loads = CASES.iter().flat_map(|case| case.loads.iter().map(move |load| (case, load)));
+    let shelf = Shelf::builtin();
+    let jobs = loads.map(|of| Job::new(&shelf, of, (seed, runs)));
+    let jobs = jobs.collect::<Result<Vec<Job>, Error>>()?;
+    let each = jobs.iter().flat_map(|job| job.seeds.clone().map(move |seed| (job, seed)));
+    let mut results: Vec<_> = each.map(|(job, seed)| (job, seed, None)).collect();
+    effort.observer.planned(results.len() as u64);
+    let mut tasks: Vec<_> = results
+        .iter_mut()
+        .map(|(job, seed, result)| {
+            move || {
+                *result = Some(job.measure(*seed));
+                effort.observer.done();
+            }
+        })
+        .collect();
+    let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
+        tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
+    effort.parallel.run(&mut tasks);
+    let mut measured = Vec::new();
+    for (.., result) in results {
+        measured.push(result.unwrap_or_else(|| Ok(Vec::new()))?);
+    }
+    let (mut rows, mut from) = (Vec::new(), 0);
+    for job in &jobs {
+        let runs = (job.seeds.end - job.seeds.start) as usize;
+        for (at, law) in job.case.laws.iter().enumerate() {
+            let values: Vec<f64> = measured[from..from + runs].iter().map(|run| run[at]).collect();
+            rows.push(job.row(law, &values));
+        }
+        from += runs;
+    }
+    Ok(Report { rows })
+}
