@@ -10,5 +10,6 @@ mod golden;
 mod hardware;
 mod historic;
 mod kinds;
+mod metamorphic;
 mod reception;
 mod sweep;
