@@ -131,8 +131,8 @@ fn circuits() -> [Computed; 2] {
         told_apart += usize::from(closed && table.open(circuit) && table.reads(circuit));
     }
     let own = all().filter(|one| table.reads(*one) && vci_owner(one.vci) == 1).count();
-    let row = |row, count: usize| row(row, Value::Number(count as f64, "circuits"));
-    [row("J-49/table", told_apart), row("J-49/own", own)]
+    let circuits = |key: &str, count: usize| row(key, Value::Number(count as f64, "circuits"));
+    [circuits("J-49/table", told_apart), circuits("J-49/own", own)]
 }
 
 /// What Jetstream's card is made of, and what stands around it (J-45, J-46, J-53, J-55, J-75, J-78).

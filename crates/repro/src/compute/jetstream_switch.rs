@@ -2,8 +2,7 @@
 //! J-61 to J-64).
 
 use super::atomic::Profiles;
-use super::vunet::holds;
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::machines::switch::line::{Frame, Line, Preemption};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};

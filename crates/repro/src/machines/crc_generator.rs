@@ -96,7 +96,7 @@ mod tests {
         }
         let taken: Vec<Direction> =
             std::iter::from_fn(|| generator.tick().map(|(direction, _)| direction)).collect();
-        assert_eq!(taken, [Direction::Out, Direction::In, Direction::Out, Direction::In]);
+        assert_eq!(taken, [Direction::In, Direction::Out, Direction::In, Direction::Out]);
         assert_eq!(generator.conflicts, 3);
     }
 
