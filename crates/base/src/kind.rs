@@ -44,7 +44,7 @@ pub fn always(_values: &Values) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// The description of a kind.
+/// The description of a kind. Its last line is `..Page::at(here!())`: what it says nothing of is empty.
 #[derive(Debug)]
 pub struct Page {
     /// Its name in experiments.
@@ -63,10 +63,31 @@ pub struct Page {
     pub deviations: &'static [&'static str],
     /// Its counters, with their meanings.
     pub counters: &'static [(&'static str, &'static str)],
+    /// Why it drops packets, in the ledger's words, with their meanings.
+    pub drops: &'static [(&'static str, &'static str)],
     /// A runnable example experiment.
     pub example: &'static str,
     /// Its place in the source code.
     pub place: SourcePlace,
+}
+
+impl Page {
+    /// An empty page that stands at `place`, for a kind's own to begin from.
+    pub const fn at(place: SourcePlace) -> Page {
+        Page {
+            name: "",
+            family: Family::Experiment,
+            what: "",
+            ports: "",
+            params: &[],
+            source: "",
+            deviations: &[],
+            counters: &[],
+            drops: &[],
+            example: "",
+            place,
+        }
+    }
 }
 
 /// What a kind can be used as. In a file, exactly one kind of a family is the key of a table:

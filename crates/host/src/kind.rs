@@ -53,7 +53,6 @@ pub const PAGE: &Page = &Page {
         )
         .is("its IPv4 address and the length of the network's prefix, when live"),
     ],
-    source: "",
     deviations: &["It passes nothing on: routers do."],
     counters: &[("received", "packets received")],
     example: one_way! {
@@ -61,7 +60,7 @@ pub const PAGE: &Page = &Page {
         [r#"rate = "1 Gbit/s""#],
         "both ways" [r#"request = { size = "100 B", response = "1000 B", window = 4 }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

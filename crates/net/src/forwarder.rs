@@ -22,11 +22,10 @@ pub const PAGE: &Page = &Page {
 any in -->--+--> link 1        drops: `no route`
             +--> ...",
     params: &[],
-    source: "",
     deviations: &["Routes are the fewest hops; of equal ones, the link that is declared first."],
     counters: &[("forwarded", "packets sent on")],
     example: one_way!("r1", "router = {}"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

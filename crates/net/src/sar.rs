@@ -71,7 +71,7 @@ from = "alice"
 to = "bob"
 constant = { rate = "50 Mbit/s", size = "1500 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -35,7 +35,6 @@ pub const PAGE: &Page = &Page {
     ],
     source: "Kleinrock, Queueing Systems, Volume 1, 1975: with Poisson traffic and exponential \
              service it is M/M/1",
-    deviations: &[],
     counters: &[
         ("served", "packets served"),
         ("refused", "packets that the queue had no room for"),
@@ -49,7 +48,7 @@ pub const PAGE: &Page = &Page {
         [],
         "customers" [r#"poisson = { rate = "6.4 Gbit/s", size = "1000 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

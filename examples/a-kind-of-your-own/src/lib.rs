@@ -56,11 +56,8 @@ pub static HOLD: Kind = Kind::new(
         what: "Holds every packet back for a time.",
         ports: "any in --> (by) --> link that the destination asks for",
         params: &[Param::required("by", ParamKind::Time).is("for how long")],
-        source: "",
-        deviations: &[],
-        counters: &[],
         example: EXAMPLE,
-        place: here!(),
+        ..Page::at(here!())
     },
     &NodeKind::new(hold),
 );
@@ -102,11 +99,8 @@ impl Described for DropHead {
         what: "First in, first out; a full queue drops its oldest packet.",
         ports: "in --> [ oldest ... newest ] --> out        drops: `full`",
         params: &[Param::required("packets", ParamKind::COUNT).is("that it has room for")],
-        source: "",
-        deviations: &[],
-        counters: &[],
         example: EXAMPLE,
-        place: here!(),
+        ..Page::at(here!())
     };
     fn build(values: &Values, site: &queue::Site<'_>) -> DropHead {
         let packets_max = site.buffers.scale(values.get("packets"));
@@ -151,11 +145,9 @@ pub static HEARTBEAT: Kind = Kind::new(
             Param::required("every", ParamKind::Time).is("from beat to beat"),
             Param::or("size", ParamKind::PACKET, "64 B").is("length of a packet"),
         ],
-        source: "",
-        deviations: &[],
         counters: &[("sent", "packets made")],
         example: EXAMPLE,
-        place: here!(),
+        ..Page::at(here!())
     },
     &packets(&Maker(heartbeat)),
 );

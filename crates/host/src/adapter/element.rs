@@ -64,7 +64,7 @@ from = "host"
 to = "peer"
 constant = { rate = "16 Mbit/s", size = "4096 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

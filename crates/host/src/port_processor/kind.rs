@@ -55,7 +55,7 @@ drops: `no buffer`, `overrun`, `line full`, `lookup full`",
         [],
         "small packets" [r#"constant = { rate = "25.6 Mbit/s", size = "40 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -18,9 +18,7 @@ use super::shares::Shares;
 use super::suspension::{self, Suspension};
 use super::timed::Timed;
 use super::{Commands, Costs, InterfaceOptions, Policy, Scheduling};
-use lastmeter_base::kind::{
-    Family, Kind, Misfit, Nested, Page, Param, ParamKind, SourcePlace, Values,
-};
+use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, here};
 
 /// What makes the policy of a way.
@@ -120,8 +118,6 @@ macro_rules! example {
     };
 }
 
-const PLACE: SourcePlace = here!();
-
 macro_rules! page {
     ($name:literal, $what:literal, $source:expr, $params:expr) => {
         &Page {
@@ -132,9 +128,8 @@ macro_rules! page {
             params: $params,
             source: $source,
             deviations: &["Each link of the host is an interface of its own; all share one CPU."],
-            counters: &[],
             example: example!($name),
-            place: PLACE,
+            ..Page::at(here!())
         }
     };
 }

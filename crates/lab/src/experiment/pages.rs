@@ -25,11 +25,8 @@ pub(crate) const EXPERIMENT: &Page = &Page {
         Param::or("seed", ParamKind::Integer { min: 0, max: i64::MAX as u64 }, "1")
             .is("names the random streams; the same seed gives the same result"),
     ],
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: TWO_HOSTS,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const NODE: &Page = &Page {
@@ -39,9 +36,6 @@ pub(crate) const NODE: &Page = &Page {
     ports: "",
     params: &[Param::optional("count", ParamKind::Integer { min: 1, max: COUNT_MAX }, "one")
         .is("so many of them: NAME.0, NAME.1, ...; NAME alone means each")],
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: r#"
 duration = "10 ms"
 [nodes]
@@ -61,7 +55,7 @@ to = "server"
 constant = { rate = "1 Mbit/s", size = "200 B" }
 phase = "random"
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const LINK: &Page = &Page {
@@ -88,7 +82,6 @@ pub(crate) const LINK: &Page = &Page {
         )
         .is("where packets wait for the wire"),
     ],
-    source: "",
     deviations: &["Directions that no traffic takes are not built."],
     counters: &[
         ("served", "packets sent"),
@@ -96,7 +89,7 @@ pub(crate) const LINK: &Page = &Page {
         ("packets_most", "most packets that waited"),
     ],
     example: TWO_HOSTS,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const TRAFFIC: &Page = &Page {
@@ -125,11 +118,8 @@ pub(crate) const TRAFFIC: &Page = &Page {
         Param::or("cells", ParamKind::COUNT, "1")
             .is("so many packets are the cells of a larger one, for queues that discard it whole"),
     ],
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: TWO_HOSTS,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 const TWO_HOSTS: &str = r#"

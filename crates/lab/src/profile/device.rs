@@ -34,10 +34,8 @@ const PAGE: &Page = &Page {
     ports: "[host-interface] --> [transfer] --> [network], with [queueing] and [buffers]",
     params: HEADER,
     source: "Indiresan 1997, Fig 4.1 and Table 4.1",
-    deviations: &[],
-    counters: &[],
     example: include_str!("../../../../profiles/devices/cim.toml"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(super) const KIND: Kind = Kind::new(

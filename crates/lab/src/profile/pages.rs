@@ -55,11 +55,8 @@ pub(crate) const HOST: &Page = &Page {
              transfers that `why --host` models",
         ),
     ],
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const ADAPTER: &Page = &Page {
@@ -83,7 +80,6 @@ pub(crate) const ADAPTER: &Page = &Page {
             "what a host pays for it, in dollars; `why --host` says what a delivered Mbit/s costs",
         ),
     ],
-    source: "",
     deviations: &[
         "Its stages are those of a host, and may be served by the host's resources and cross the \
          host's buses. `after = \"STAGE\"` puts one right after a stage of the host; without it \
@@ -91,9 +87,8 @@ pub(crate) const ADAPTER: &Page = &Page {
         "`rate`, `delay`, `framing` and `packet-max` describe the transfer that `why --host` \
          models; an experiment describes its own links.",
     ],
-    counters: &[],
     example: ADAPTER_EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const RESOURCE: &Page = &Page {
@@ -102,11 +97,8 @@ pub(crate) const RESOURCE: &Page = &Page {
     what: "The table of resources, each under its name: NAME = { KIND = { ... }, source = ... }.",
     ports: "",
     params: &[Param::optional("source", ParamKind::Text, "that of the profile").is(SOURCE)],
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const STAGE: &Page = &Page {
@@ -148,9 +140,8 @@ pub(crate) const STAGE: &Page = &Page {
     source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
     deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, beside \
          the stage's own work, and the resource is blocked while it only waits for the bus."],
-    counters: &[],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 const UNITS: Param = Param::or("units", ParamKind::Integer { min: 1, max: 4096 }, "1")
@@ -170,10 +161,8 @@ pub(crate) const CPU: &Page = &Page {
             .is("time to enter and leave an interrupt handler"),
     ],
     source: "Indiresan 1997, section 7.2 and Table 7.2",
-    deviations: &[],
-    counters: &[],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const BUS: &Page = &Page {
@@ -189,11 +178,9 @@ pub(crate) const BUS: &Page = &Page {
              priority first",
         ),
     ],
-    source: "",
     deviations: &["Round-robin by bursts is modelled by its limit, equal shares."],
-    counters: &[],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(crate) const ENGINE: &Page = &Page {
@@ -202,11 +189,8 @@ pub(crate) const ENGINE: &Page = &Page {
     what: "A DMA engine, a segmentation chip, an adapter's processor: what works beside the CPU.",
     ports: "stages --> [by priority] --> unit 0 .. unit n-1",
     params: &[UNITS],
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// A whole profile, so that each page shows its part in place.

@@ -25,11 +25,8 @@ const PAGE: &Page = &Page {
     what: "A port of a router as data, for `port-processor = { profile = ... }`: its constants.",
     ports: "",
     params: PROFILE,
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: include_str!("../../../../profiles/ports/spc.toml"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// How the profiles of line cards are written.
@@ -39,11 +36,8 @@ const LINE_CARD: &Page = &Page {
     what: "A line card as data, for a link's `card`: what it sends at, and the framing.",
     ports: "",
     params: PROFILE,
-    source: "",
-    deviations: &[],
-    counters: &[],
     example: include_str!("../../../../profiles/links/gbe.toml"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 pub(super) const KIND: Kind = Kind::new(

@@ -70,7 +70,7 @@ from = "near"
 to = "far"
 constant = { rate = "900 Mbit/s", size = "1500 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -81,7 +81,7 @@ from = "sender"
 to = "receiver"
 constant = { rate = "60 Mbit/s", size = "520 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

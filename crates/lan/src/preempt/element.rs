@@ -69,7 +69,7 @@ to = "display"
 class = 7
 constant = { rate = "1 Mbit/s", size = "64 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

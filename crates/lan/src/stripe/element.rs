@@ -61,7 +61,7 @@ pub const PAGE: &Page = &Page {
         [r#"rate = "1 Gbit/s""#],
         "cells" [r#"constant = { rate = "500 Mbit/s", size = "53 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -82,7 +82,7 @@ from = "camera"
 to = "host.1"
 constant = { rate = "20 Mbit/s", size = "1500 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -72,7 +72,7 @@ pub const SWITCH: &Page = &Page {
         ("depth_most", "most cells that an input held"),
     ],
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 const CARD_COUNTERS: &[(&str, &str)] = &[
@@ -99,7 +99,7 @@ pub const LINK: &Page = &Page {
     deviations: &["Entries belong to the token that wrote them."],
     counters: CARD_COUNTERS,
     example: EXAMPLE,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// How experiments describe a bridge to an ATM network.
@@ -144,7 +144,7 @@ from = "camera"
 to = "alpha"
 vidboard = { width = 320, height = 240 }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// How experiments describe a bridge to an AN2 switch with its channels.
@@ -218,7 +218,7 @@ from = "camera"
 to = "beta"
 vidboard = { width = 320, height = 240 }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// The cell in a packet.

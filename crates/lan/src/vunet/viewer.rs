@@ -90,7 +90,7 @@ pub const PAGE: &Page = &Page {
         [r#"rate = "500 Mbit/s""#, "queue = { drop-tail = { packets = 256 } }"],
         "video" ["vidboard = { width = 160, height = 120 }"]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

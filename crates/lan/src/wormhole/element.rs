@@ -79,7 +79,7 @@ from = "office"
 to = "server"
 constant = { rate = "150 Mbit/s", size = "8192 B" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -20,11 +20,10 @@ const PAGE: &Page = &Page {
             .is("how many different ones, anywhere in it"),
         TOWARD,
     ],
-    source: "",
     deviations: &["A packet without content is marked instead, and its sink counts it."],
     counters: &[("passed", "packets that went on"), ("corrupted", "those with bits flipped")],
     example: one_way!("noise", "corruption = { probability = 0.01 }"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Flips bits of some packets.

@@ -15,14 +15,13 @@ const PAGE: &Page = &Page {
         Param::required("probability", PROBABILITY).is("that a packet is sent on twice"),
         TOWARD,
     ],
-    source: "",
     deviations: &["A copy is a packet of its own in the books, and counts as offered."],
     counters: &[
         ("passed", "packets that came and went on"),
         ("duplicated", "packets of which a copy followed"),
     ],
     example: one_way!("wan", "duplication = { probability = 0.01 }"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Sends some packets twice.

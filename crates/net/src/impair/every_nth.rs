@@ -16,11 +16,9 @@ const PAGE: &Page = &Page {
             .is("one of so many packets is lost, the last of them"),
         TOWARD,
     ],
-    source: "",
-    deviations: &[],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
     example: one_way!("lossy", "every-nth = { n = 10 }"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Loses the last of every `n` packets.

@@ -35,7 +35,7 @@ const PAGE: &Page = &Page {
     deviations: &["The channel steps with each packet, before it; it is good at first."],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
     example: one_way!("radio", "gilbert-elliott = { good-to-bad = 0.01, bad-to-good = 0.3 }"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// A channel with two states.

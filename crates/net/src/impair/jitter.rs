@@ -31,7 +31,6 @@ const PAGE: &Page = &Page {
         Param::or("packets", ParamKind::COUNT, PACKETS).is("most packets that it holds"),
         TOWARD,
     ],
-    source: "",
     deviations: &["In order, a packet waits for those before it, on top of its own delay."],
     counters: &[
         ("delayed", "packets that it took"),
@@ -43,7 +42,7 @@ const PAGE: &Page = &Page {
         [r#"rate = "1 Gbit/s""#],
         "transfer" [r#"constant = { rate = "10 Mbit/s", size = "1500 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Delays packets.

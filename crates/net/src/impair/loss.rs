@@ -12,11 +12,9 @@ const PAGE: &Page = &Page {
     what: "Loses each packet with the same probability, independently of the others.",
     ports: "any in --> (lost?) --> link that the destination asks for        drops: `lost`",
     params: &[Param::required("probability", PROBABILITY).is("that a packet is lost"), TOWARD],
-    source: "",
-    deviations: &[],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
     example: one_way!("radio", r#"loss = { probability = 0.01, toward = ["bob"] }"#),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Loses packets independently.

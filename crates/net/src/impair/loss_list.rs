@@ -16,11 +16,9 @@ const PAGE: &Page = &Page {
             .is("which packets that it meets are lost; the first is 1"),
         TOWARD,
     ],
-    source: "",
-    deviations: &[],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
     example: one_way!("lossy", "loss-list = { packets = [5, 6, 20] }"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Loses the packets of a list.

@@ -53,7 +53,7 @@ const PAGE: &Page = &Page {
         [r#"delay = "10 ms""#],
         "transfer" [r#"constant = { rate = "5 Mbit/s", size = "1500 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Serves a queue at the instants of a trace.

@@ -18,8 +18,6 @@ const PAGE: &Page = &Page {
             .is("the windows come again after so long"),
         TOWARD,
     ],
-    source: "",
-    deviations: &[],
     counters: &[("passed", "packets that went on"), ("cut off", "packets that did not")],
     example: one_way! {
         "100 ms", "alice" [
@@ -28,7 +26,7 @@ const PAGE: &Page = &Page {
         [r#"rate = "1 Gbit/s""#],
         "transfer" [r#"constant = { rate = "10 Mbit/s", size = "1500 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Loses what comes within windows.

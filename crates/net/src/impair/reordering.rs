@@ -33,7 +33,6 @@ const PAGE: &Page = &Page {
         Param::or("wait", ParamKind::Time, "50 ms").is("how long it waits for them at most"),
         TOWARD,
     ],
-    source: "",
     deviations: &["Packets that are held back themselves overtake nobody."],
     counters: &[
         ("passed", "packets that were not held back"),
@@ -41,7 +40,7 @@ const PAGE: &Page = &Page {
         ("waited", "packets that left because too few came"),
     ],
     example: one_way!("wan", "reordering = { probability = 0.01, distance = 3 }"),
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// What it is told; see the page.

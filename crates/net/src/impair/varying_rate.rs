@@ -26,7 +26,6 @@ const PAGE: &Page = &Page {
             .is("where packets wait for the wire"),
         TOWARD,
     ],
-    source: "",
     deviations: &["While its rate is zero, a wire with a packet on it counts as busy."],
     counters: &[
         ("served", "packets sent"),
@@ -41,7 +40,7 @@ const PAGE: &Page = &Page {
         [r#"delay = "10 ms""#],
         "transfer" [r#"constant = { rate = "3 Mbit/s", size = "1500 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

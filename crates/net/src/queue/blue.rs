@@ -184,7 +184,7 @@ impl Described for Blue {
         ],
         counters: &[MARKED],
         example: one_queue!(r#"blue = { packets = 50, freeze = "10 ms" }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Blue {

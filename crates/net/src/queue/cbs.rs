@@ -229,7 +229,7 @@ impl Described for Cbs {
             "video" [r#"constant = { rate = "16 Mbit/s", size = "1000 B" }"#],
             "files" ["class = 2", r#"poisson = { rate = "90 Mbit/s", size = "1500 B" }"#]
         },
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn fit(values: &Values) -> Result<(), Misfit> {

@@ -150,9 +150,8 @@ impl Described for CellDiscard {
         ],
         source: "Romanow & Floyd, IEEE JSAC 13(4), 1995, §4",
         deviations: &["The default threshold does not count active circuits."],
-        counters: &[],
         example: one_queue!("cell-discard = { cells = 512 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> CellDiscard {

@@ -245,7 +245,7 @@ impl Described for Codel {
         deviations: &["Time is exact; the square root of the control law is rounded down."],
         counters: &[MARKED],
         example: one_queue!("codel = { packets = 1000 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Codel {

@@ -77,11 +77,8 @@ impl Described for DropTail {
                 .is("most packets that it holds"),
             Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that it holds"),
         ],
-        source: "",
-        deviations: &[],
-        counters: &[],
         example: one_queue!("drop-tail = { packets = 20 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> DropTail {

@@ -311,9 +311,8 @@ impl Described for Drr {
         source: "Shreedhar & Varghese, SIGCOMM 1995, §3; longest-queue drop after McKenney, \
                  INFOCOM 1990",
         deviations: &["The end that drops is our choice, because the sources leave it open."],
-        counters: &[],
         example: one_queue!("drr = { packets = 50 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Drr {

@@ -287,7 +287,7 @@ impl Described for DualPi2 {
         ],
         counters: &[MARKED],
         example: one_queue!("dual-pi2 = { packets = 1000 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> DualPi2 {

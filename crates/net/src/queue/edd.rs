@@ -180,10 +180,9 @@ impl Described for Edd {
             BYTES,
         ],
         source: "Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4",
-        deviations: &[],
         counters: &[("late", "real-time packets whose service began after their deadlines")],
         example: one_queue!("edd = { packets = 50 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Edd {

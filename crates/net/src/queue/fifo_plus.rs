@@ -87,9 +87,8 @@ impl Described for FifoPlus {
         ],
         source: "Clark, Shenker & Zhang, SIGCOMM 1992, §6",
         deviations: &["How the mean is measured is ours; the paper does not say."],
-        counters: &[],
         example: one_queue!("fifo-plus = { packets = 50 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> FifoPlus {

@@ -255,7 +255,7 @@ impl Described for FlatWfq {
         example: one_queue!(
             "flat-wfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] }"
         ),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn fit(values: &Values) -> Result<(), Misfit> {

@@ -203,7 +203,7 @@ impl Described for FqCodel {
         ],
         counters: &[MARKED],
         example: one_queue!("fq-codel = {}"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> FqCodel {

@@ -127,9 +127,8 @@ impl Described for HopLaxity {
         ],
         source: "Schulzrinne, Kurose & Towsley, INFOCOM 1994",
         deviations: &["The share of a hop is worked out at arrival, not anew at each departure."],
-        counters: &[],
         example: one_queue!("hop-laxity = { packets = 50 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> HopLaxity {

@@ -244,12 +244,11 @@ impl Described for Hrr {
         ],
         source: "Kalmanek, Kanakia & Keshav, GLOBECOM 1990, §3",
         deviations: &["A slot carries a packet of any length up to its own; the paper has cells."],
-        counters: &[],
         example: one_queue!(
             "hrr = { slots = [3, 1, 1], levels = [0, 1, 1], packets = 50 }",
             "5 Mbit/s"
         ),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn fit(values: &Values) -> Result<(), Misfit> {

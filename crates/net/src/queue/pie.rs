@@ -240,7 +240,7 @@ impl Described for Pie {
         ],
         counters: &[MARKED],
         example: one_queue!("pie = { packets = 1000 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Pie {

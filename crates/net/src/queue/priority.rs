@@ -129,10 +129,8 @@ impl Described for Priority {
                 .is("packets of at most this length count as class 0"),
         ],
         source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
-        deviations: &[],
-        counters: &[],
         example: one_queue!(r#"priority = { levels = 2, packets = 50, full = "lowest" }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Priority {

@@ -149,9 +149,8 @@ impl Described for Qsdrr {
             "End, unit and reset rule are not given in the source; the defaults are ours.",
             "The rule of `arrival` follows the abstract of WUCSE-2003-41; its wording is ours.",
         ],
-        counters: &[],
         example: one_queue!("qsdrr = { packets = 50 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Qsdrr {

@@ -218,9 +218,8 @@ impl Described for Rcsp {
         deviations: &[
             "Bounds are multiples of one parameter; the paper takes them from admission.",
         ],
-        counters: &[],
         example: one_queue!(r#"rcsp = { gap = "1300 us", packets = 50 }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn fit(values: &Values) -> Result<(), Misfit> {

@@ -302,7 +302,7 @@ impl Described for Red {
         ],
         counters: &[MARKED],
         example: one_queue!("red = { packets = 50, min = 10, max = 30 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn fit(values: &Values) -> Result<(), Misfit> {

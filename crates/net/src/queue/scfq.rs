@@ -72,9 +72,8 @@ impl Described for Scfq {
         params: &SHARE,
         source: "Golestani, INFOCOM 1994, §3",
         deviations: &["Virtual time is kept over idle times, which decides the same."],
-        counters: &[],
         example: one_queue!(r#"scfq = { by = "path", weights = [3, 1], packets = 50 }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Scfq {

@@ -79,9 +79,8 @@ impl Described for StopAndGo {
         ],
         source: "Golestani, SIGCOMM 1990, §3",
         deviations: &["One frame size, and no phase between links."],
-        counters: &[],
         example: one_queue!(r#"stop-and-go = { frame = "2 ms", packets = 50 }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> StopAndGo {

@@ -132,9 +132,8 @@ impl Described for Tdrr {
         ],
         source: "Kantawala & Turner's rule for the Washington University router (D-78)",
         deviations: &["The source gives no estimator of throughput; an exponential one is ours."],
-        counters: &[],
         example: one_queue!("tdrr = { packets = 50 }"),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Tdrr {

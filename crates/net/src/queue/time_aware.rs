@@ -243,7 +243,6 @@ impl Described for TimeAware {
         ],
         source: "IEEE 802.1Q-2018 §8.6.8.4, §8.6.9, Annex Q (802.1Qbv-2015)",
         deviations: &["Gate control lists do not change while they run."],
-        counters: &[],
         example: one_way! {
             "100 ms", "controller" ["switch" = "router = {}"] "motor",
             [
@@ -254,7 +253,7 @@ impl Described for TimeAware {
             "commands" [r#"constant = { rate = "4 Mbit/s", size = "250 B" }"#],
             "files" ["class = 1", r#"poisson = { rate = "700 Mbit/s", size = "1500 B" }"#]
         },
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn fit(values: &Values) -> Result<(), Misfit> {

@@ -97,7 +97,6 @@ impl Described for TokenBucket<Box<dyn Queue>> {
             "Tokens are kept as the instant at which the bucket is full again, so that no \
                        rounding adds up.",
         ],
-        counters: &[],
         example: r#"
 duration = "100 ms"
 [nodes]
@@ -113,7 +112,7 @@ from = "alice"
 to = "bob"
 on-off = { rate = "20 Mbit/s", size = "1500 B", on = "10 ms", off = { exponential = "40 ms" } }
 "#,
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> TokenBucket<Box<dyn Queue>> {

@@ -94,7 +94,7 @@ impl Described for VirtualClock {
         deviations: &["A queue is checked at each arrival, not once an averaging interval."],
         counters: &[("exceeded", "packets of queues that were too far ahead of their rates")],
         example: one_queue!(r#"virtual-clock = { rate = "1 Mbit/s", packets = 50 }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> VirtualClock {

@@ -310,9 +310,8 @@ impl Described for Wf2q {
         params: &SHARE,
         source: "Bennett & Zhang, SIGCOMM 1996, §3.4",
         deviations: &["Virtual time counts a packet when its service begins."],
-        counters: &[],
         example: one_queue!(r#"wf2q = { by = "path", weights = [3, 1], packets = 50 }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Wf2q {

@@ -147,9 +147,8 @@ impl Described for Wfq {
         ],
         source: "Parekh & Gallager, IEEE/ACM ToN 1(3), 1993, §III",
         deviations: &["Virtual time is kept over idle times, which decides the same."],
-        counters: &[],
         example: one_queue!(r#"wfq = { by = "path", weights = [3, 1], packets = 50 }"#),
-        place: here!(),
+        ..Page::at(here!())
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Wfq {

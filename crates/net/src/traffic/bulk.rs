@@ -28,7 +28,6 @@ client in <-- acknowledgements <-- responder",
         Param::or("response", ParamKind::PACKET, "64 B").is("length of an acknowledgement"),
         Param::or("timeout", ParamKind::Time, "1 s").is("after which a packet is given up as lost"),
     ],
-    source: "",
     deviations: &[
         "What is lost is not sent again: a lost packet is counted, and its place in the \
                    window used for the next.",
@@ -39,7 +38,7 @@ client in <-- acknowledgements <-- responder",
         [r#"rate = "1 Gbit/s""#, r#"delay = "1 ms""#],
         "backup" [r#"bulk = { size = "1500 B", window = 100 }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -14,15 +14,13 @@ const PAGE: &Page = &Page {
         Param::required("rate", ParamKind::Rate).is("bits per second, of packets"),
         Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
     ],
-    source: "",
-    deviations: &[],
     counters: &[("sent", "packets made")],
     example: one_way! {
         "10 ms", "alice" [] "bob",
         [r#"rate = "1 Gbit/s""#],
         "measurement" [r#"constant = { rate = "18 Mbit/s", size = "1500 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -36,7 +36,7 @@ const PAGE: &Page = &Page {
         r#"mpeg = { mean = "1635 B", deviation = "1844 B", least = "110 B", most = "14954 B" }"#,
         ]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

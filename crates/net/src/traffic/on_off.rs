@@ -16,8 +16,6 @@ const PAGE: &Page = &Page {
         Param::required("on", ParamKind::Draw).is("how long a burst lasts"),
         Param::required("off", ParamKind::Draw).is("how long the silence lasts"),
     ],
-    source: "",
-    deviations: &[],
     counters: &[("sent", "packets made")],
     example: r#"
 duration = "100 ms"
@@ -33,7 +31,7 @@ from = "camera"
 to = "screen"
 on-off = { rate = "80 Mbit/s", size = "1500 B", on = { uniform = ["1 ms", "3 ms"] }, off = "8 ms" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -24,7 +24,7 @@ const PAGE: &Page = &Page {
         r#"poisson = { rate = "800 Mbit/s", size = [["64 B", 7], ["576 B", 4], ["1500 B", 1]] }"#,
         ]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -20,7 +20,7 @@ const PAGE: &Page = &Page {
         [r#"rate = "100 Mbit/s""#],
         "recorded" [r#"replay = { capture = "transfer.pcapng" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -19,8 +19,6 @@ client in <-- responses <-- responder",
         Param::or("timeout", ParamKind::Time, "1 s")
             .is("after which a request is given up as lost"),
     ],
-    source: "",
-    deviations: &[],
     counters: super::bulk::COUNTERS,
     example: one_way! {
         "100 ms", "client" [] "server",
@@ -29,7 +27,7 @@ client in <-- responses <-- responder",
         r#"request = { size = "128 B", response = "4 KiB", think = { exponential = "200 us" } }"#,
         ]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

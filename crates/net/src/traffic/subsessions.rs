@@ -51,7 +51,7 @@ every = "100 ms"
 lasting = "1 s"
 between = "500 ms"
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

@@ -52,7 +52,7 @@ const PAGE: &Page = &Page {
         [r#"rate = "10 Mbit/s""#],
         "wide-area traffic" [r#"tcplib = { every = "200 ms", rate = "1 Mbit/s" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Headers of TCP and IP.

@@ -62,7 +62,7 @@ pub const PAGE: &Page = &Page {
         ],
         "files" [r#"poisson = { rate = "95 Mbit/s", size = "1500 B" }"#]
     },
-    place: here!(),
+    ..Page::at(here!())
 };
 
 /// Its line.

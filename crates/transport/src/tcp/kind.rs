@@ -121,7 +121,7 @@ from = "alice"
 to = "bob"
 tcp = { connections = 2, control = "cubic" }
 "#,
-    place: here!(),
+    ..Page::at(here!())
 };
 
 const CONTROLS: &[&str] = &["reno", "cubic", "dctcp", "bbr"];
