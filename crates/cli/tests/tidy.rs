@@ -1,7 +1,8 @@
 //! The structure of the project, checked: who may know whom, what may stand where, how long a file
 //! may be.
 
-use std::collections::BTreeMap;
+use lastmeter_lab::kinds::Registry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -187,6 +188,31 @@ fn every_file_says_what_it_is() {
             assert!(code.starts_with("//!"), "{}: no `//!` at the top", path.display());
         }
     }
+}
+
+/// The reason that only a graph wired by hand can have.
+const BY_HAND: &str = "sent to a source";
+
+#[test]
+fn reasons_for_drops_are_those_that_kinds_declare() {
+    let pages: Vec<_> = Registry::builtin().all().collect();
+    let declared: BTreeSet<&str> =
+        pages.iter().flat_map(|page| page.drops.iter().map(|drop| drop.0)).collect();
+    let mut given = BTreeSet::new();
+    for (path, mut code) in crates().iter().flat_map(|name| sources(name)) {
+        // What a page declares is no use of it, unless by the name of a constant.
+        while let Some((before, rest)) = code.split_once("drops: &[") {
+            code = [before, rest.split_once("],\n").unwrap().1].concat();
+        }
+        given.extend(declared.iter().filter(|reason| code.contains(&format!("\"{reason}\""))));
+        for drop in code.split("cx.drop(").skip(1) {
+            let Some(reason) = drop.lines().next().unwrap().split('"').nth(1) else { continue };
+            let is_known = declared.contains(reason) || reason == BY_HAND;
+            assert!(is_known, "{}: no page declares `{reason}`", path.display());
+        }
+    }
+    let missing: Vec<_> = declared.difference(&given).collect();
+    assert!(missing.is_empty(), "declared, but no packet is dropped for it: {missing:?}");
 }
 
 /// Integration tests of a crate are one program, which has to name them.

@@ -55,6 +55,11 @@ pub const PAGE: &Page = &Page {
     ],
     deviations: &["It passes nothing on: routers do."],
     counters: &[("received", "packets received")],
+    drops: &[
+        ("full", "packets that a stage of its profile had no room for"),
+        ("no route", "packets whose destination none of its links leads to"),
+        ("no receiver", "packets of flows that nobody there waits for"),
+    ],
     example: one_way! {
         "10 ms", "alice" [] "bob",
         [r#"rate = "1 Gbit/s""#],

@@ -109,8 +109,8 @@ impl Registry {
     }
 }
 
-/// The page of a kind: a sentence, its ports, parameters, source, deviations, counters, an example,
-/// and where it stands in the source.
+/// The page of a kind: a sentence, its ports, parameters, counters, drops, source, deviations, an
+/// example, and where it stands in the source.
 pub fn page_text(page: &Page) -> String {
     let mut text = format!("{} ({})\n\n{}\n", page.name, page.family.name(), page.what);
     if !page.ports.is_empty() {
@@ -121,10 +121,12 @@ pub fn page_text(page: &Page) -> String {
         text += "\nPARAMETERS\n";
         text += &table(page.params.iter().map(said).collect());
     }
-    if !page.counters.is_empty() {
-        text += "\nCOUNTERS\n";
-        let rows = page.counters.iter().map(|&(name, what)| [name.to_owned(), what.to_owned()]);
-        text += &table(rows.collect());
+    for (title, explained) in [("COUNTERS", page.counters), ("DROPS", page.drops)] {
+        if !explained.is_empty() {
+            text += &format!("\n{title}\n");
+            let rows = explained.iter().map(|&(name, what)| [name.to_owned(), what.to_owned()]);
+            text += &table(rows.collect());
+        }
     }
     if !page.source.is_empty() {
         text += &format!("\nSOURCE\n    {}\n", page.source);
@@ -153,7 +155,8 @@ pub fn page_json(page: &Page) -> serde_json::Value {
             })
         })
         .collect();
-    let counters: std::collections::BTreeMap<_, _> = page.counters.iter().copied().collect();
+    let [counters, drops] = [page.counters, page.drops]
+        .map(|explained| explained.iter().copied().collect::<std::collections::BTreeMap<_, _>>());
     serde_json::json!({
         "schema": "lastmeter.kind/1",
         "name": page.name,
@@ -161,6 +164,7 @@ pub fn page_json(page: &Page) -> serde_json::Value {
         "what": page.what,
         "parameters": params,
         "counters": counters,
+        "drops": drops,
         "source": page.source,
         "deviations": page.deviations,
         "example": page.example,

@@ -79,11 +79,15 @@ fn kind(page: &Page, out: &mut String) {
         let titles = ["parameter", "may be", "otherwise", "meaning"].map(left);
         out.push_str(&table("Parameters", &titles.each_ref().map(String::as_str), &rows));
     }
-    if !page.counters.is_empty() {
-        let row = |&(name, what): &(&str, &str)| (false, vec![escape(name), wrapped(what)]);
-        let rows: Vec<(bool, Vec<String>)> = page.counters.iter().map(row).collect();
-        let titles = ["counter", "meaning"].map(left);
-        out.push_str(&table("Counters", &titles.each_ref().map(String::as_str), &rows));
+    for (title, name, explained) in
+        [("Counters", "counter", page.counters), ("Drops", "reason", page.drops)]
+    {
+        if !explained.is_empty() {
+            let row = |&(name, what): &(&str, &str)| (false, vec![escape(name), wrapped(what)]);
+            let rows: Vec<(bool, Vec<String>)> = explained.iter().map(row).collect();
+            let titles = [name, "meaning"].map(left);
+            out.push_str(&table(title, &titles.each_ref().map(String::as_str), &rows));
+        }
     }
     if !page.source.is_empty() {
         out.push_str(&format!("<p class=\"soft\">Source: {}</p>\n", escape(page.source)));

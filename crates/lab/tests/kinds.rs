@@ -2,12 +2,13 @@
 
 use crate::golden;
 use lastmeter_base::kind::{Fallback, Family, Page};
-use lastmeter_engine::VirtualClock;
+use lastmeter_engine::{Outcome, VirtualClock};
 use lastmeter_host::profile::Profile;
 use lastmeter_lab::build::{Changes, build};
+use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::kinds::{self, Registry};
-use lastmeter_lab::library::Builtin;
+use lastmeter_lab::library::{self, Builtin};
 use lastmeter_lab::profile::{self, Described, File, ProfileKind};
 use lastmeter_lab::schema;
 use std::sync::Arc;
@@ -46,11 +47,34 @@ fn every_example_parses_builds_and_runs() {
         if page.name == "replay" {
             continue;
         }
-        let built = build(&experiment, &Changes::NONE, &Builtin).map_err(shown).unwrap();
-        let mut engine = built.graph.build(1).unwrap();
-        engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
-        assert!(engine.finish().unwrap().books.delivered > 0, "{}", page.name);
+        let outcome = run(&experiment, page.example).map_err(shown).unwrap();
+        assert!(outcome.books.delivered > 0, "{}", page.name);
     }
+}
+
+#[test]
+fn bundled_experiments_drop_packets_only_for_reasons_that_their_kinds_explain() {
+    let short = [Override::parse("duration=100 ms").unwrap()];
+    for text in library::experiments().iter().filter_map(|name| library::experiment(name)) {
+        run(&Experiment::parse("experiment.toml", text, &short, &Builtin).unwrap(), text).unwrap();
+    }
+}
+
+/// Runs an experiment, in which each drop has a reason that a kind explains which `text` names.
+fn run(experiment: &Experiment, text: &str) -> Result<Outcome, Vec<Problem>> {
+    let built = build(experiment, &Changes::NONE, &Builtin)?;
+    let mut engine = built.graph.build(1).unwrap();
+    engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
+    let outcome = engine.finish().unwrap();
+    let named: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    let used = |page: &&Page| page.name == "drop-tail" || named.contains(&page.name);
+    let pages: Vec<&Page> = Registry::builtin().all().filter(used).collect();
+    let drops = outcome.books.paths.iter().flat_map(|path| path.dropped.keys());
+    for key in drops {
+        let explained = pages.iter().any(|page| page.drops.iter().any(|drop| drop.0 == key.reason));
+        assert!(explained, "{}: no kind explains `{}`", experiment.title, key.reason);
+    }
+    Ok(outcome)
 }
 
 #[test]

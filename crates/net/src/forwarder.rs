@@ -19,11 +19,12 @@ pub const PAGE: &Page = &Page {
     family: Family::Node,
     what: "Sends each packet out of the link that its destination asks for, in no time.",
     ports: "            +--> link 0
-any in -->--+--> link 1        drops: `no route`
+any in -->--+--> link 1
             +--> ...",
     params: &[],
     deviations: &["Routes are the fewest hops; of equal ones, the link that is declared first."],
     counters: &[("forwarded", "packets sent on")],
+    drops: &[("no route", "packets whose destination no link leads to")],
     example: one_way!("r1", "router = {}"),
     ..Page::at(here!())
 };

@@ -31,8 +31,7 @@ pub const PAGE: &Page = &Page {
     family: Family::Node,
     what: "Cuts packets into cells of AAL5 towards one neighbour, and puts them together again.",
     ports: "neighbour --packets--> [ cut ] --cells--> neighbour\n\
-            neighbour <--packets-- [ put together ] <--cells-- neighbour\n\
-            drops: `incomplete`, `too long`",
+            neighbour <--packets-- [ put together ] <--cells-- neighbour",
     params: &[
         Param::required("cells", ParamKind::Node).is("the neighbour on whose side there are cells"),
         Param::or("encapsulation", ParamKind::Size { min: 0, max: 64 }, "8 B")
@@ -48,6 +47,11 @@ pub const PAGE: &Page = &Page {
         ("joined", "packets put together"),
         ("incomplete", "PDUs of which cells were missing, or that were two"),
         ("wasted", "cells that came and were of no use"),
+    ],
+    drops: &[
+        ("incomplete", "cells of PDUs of which others were missing"),
+        ("too long", "packets that no PDU holds"),
+        ("not a cell", "packets from the side of cells that are none"),
     ],
     example: r#"
 duration = "20 ms"

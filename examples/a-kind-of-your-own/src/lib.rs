@@ -97,8 +97,9 @@ impl Described for DropHead {
         name: "drop-head",
         family: Family::Queue,
         what: "First in, first out; a full queue drops its oldest packet.",
-        ports: "in --> [ oldest ... newest ] --> out        drops: `full`",
+        ports: "in --> [ oldest ... newest ] --> out",
         params: &[Param::required("packets", ParamKind::COUNT).is("that it has room for")],
+        drops: &[("full", "the oldest packets, when more come than it has room for")],
         example: EXAMPLE,
         ..Page::at(here!())
     };

@@ -50,6 +50,12 @@ pub const PAGE: &Page = &Page {
         ("refused", "packets that the driver's queue had no room for"),
         ("dropped", "packets that the queue or the adapter dropped"),
     ],
+    drops: &[
+        ("full", "packets that the driver's queue had no room for"),
+        ("longer than the buffers", "packets longer than the adapter's buffers"),
+        ("no buffer", "packets that the adapter had no buffer for"),
+        ("too many collisions", "packets that the network gave up"),
+    ],
     example: r#"
 duration = "200 ms"
 [nodes]

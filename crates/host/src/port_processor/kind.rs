@@ -14,8 +14,7 @@ pub const PAGE: &Page = &Page {
     what: "A port of a router: a card, a bus, a memory and a processor that wait for each other.",
     ports: "line   --> [FIFO] -> memory -> swap, lookup, software -> memory -> fabric
 fabric --> [FIFO] -> memory -> swap,         software -> memory -> line
-with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> processor, no lookup
-drops: `no buffer`, `overrun`, `line full`, `lookup full`",
+with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> processor, no lookup",
     params: &[
         Param::required("profile", ParamKind::Profile("ports")).is("the card that it is"),
         Param::or("line", ParamKind::Rate, "1.2 Gbit/s")
@@ -45,6 +44,12 @@ drops: `no buffer`, `overrun`, `line full`, `lookup full`",
         ("overruns", "packets that lost a cell for which the card had no room"),
         ("plain", "packets that an FPX sent past the processor"),
         ("active", "packets that an FPX sent to the processor"),
+    ],
+    drops: &[
+        ("no buffer", "packets that came when no buffer was free"),
+        ("overrun", "packets that lost a cell for which the card had no room"),
+        ("line full", "packets that came faster than the line carries"),
+        ("lookup full", "packets that an FPX had no room for"),
     ],
     example: one_way! {
         "20 ms", "sender" [

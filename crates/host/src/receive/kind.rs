@@ -128,6 +128,12 @@ macro_rules! page {
             params: $params,
             source: $source,
             deviations: &["Each link of the host is an interface of its own; all share one CPU."],
+            drops: &[
+                ("adapter full", "packets that the adapter or its ring had no room for"),
+                ("refused by the adapter", "packets without a buffer, with `drop-in-adapter`"),
+                ("refused", "packets without a buffer, with `early-drop`"),
+                ("no buffer", "packets without a buffer, after the protocol's work"),
+            ],
             example: example!($name),
             ..Page::at(here!())
         }

@@ -52,6 +52,10 @@ pub const PAGE: &Page = &Page {
         ("refused", "packets that there was no room for"),
         ("packets_most", "most packets that waited"),
     ],
+    drops: &[
+        ("full", "packets that came when as many waited for the line as may"),
+        ("no route", "packets whose destination is no neighbour"),
+    ],
     example: r#"
 duration = "1 ms"
 [nodes]

@@ -64,6 +64,10 @@ pub const PAGE: &Page = &Page {
         ("periods", "how often an input computed its rates"),
         ("summaries", "how often all backlogs were summed"),
     ],
+    drops: &[
+        ("full", "packets that an input or an output queue had no room for"),
+        ("no route", "packets whose destination is no neighbour"),
+    ],
     example: r#"
 duration = "20 ms"
 [nodes]

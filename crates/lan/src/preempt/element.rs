@@ -44,6 +44,7 @@ pub const PAGE: &Page = &Page {
         ("fragments", "fragments, cells or packets on the line"),
         ("refused", "units that there was no room for"),
     ],
+    drops: &[("full", "units that there was no room for")],
     example: r#"
 duration = "50 ms"
 [nodes]

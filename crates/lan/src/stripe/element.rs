@@ -22,8 +22,7 @@ pub const PAGE: &Page = &Page {
     name: "striped-trunk",
     family: Family::Node,
     what: "Several channels with different delays that carry one stream between two neighbours.",
-    ports: "neighbour --> split --> stripes --> [ FIFOs ] --> merge --> neighbour      and back\n\
-            drops: `lost`, `incomplete`",
+    ports: "neighbour --> split --> stripes --> [ FIFOs ] --> merge --> neighbour      and back",
     params: &[
         Param::or("stripes", ParamKind::Integer { min: 1, max: 64 }, "4")
             .is("channels in each direction"),
@@ -55,6 +54,10 @@ pub const PAGE: &Page = &Page {
         ("gaps", "gaps reported"),
         ("resynchronised", "times that the order was found to be lost"),
         ("held_most", "most units that a FIFO held"),
+    ],
+    drops: &[
+        ("lost", "units that a channel lost"),
+        ("incomplete", "units of a PDU that lost others, or that came after they were given up"),
     ],
     example: one_way! {
         "50 ms", "alice" ["trunk" = r#"striped-trunk = { delay = "1 ms", skew = "30 us" }"#] "bob",

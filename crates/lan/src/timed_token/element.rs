@@ -59,6 +59,11 @@ pub const PAGE: &Page = &Page {
         ("tokens_lost", "tokens that were lost"),
         ("interruptions", "times that it came up again, or went down, with other stations"),
     ],
+    drops: &[
+        ("full", "packets that their station had no room for"),
+        ("no station", "packets whose destination is not on the ring"),
+        (OFF, "packets from or to a station that a fault cut off"),
+    ],
     example: r#"
 duration = "20 ms"
 [nodes]

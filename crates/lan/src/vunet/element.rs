@@ -52,8 +52,7 @@ pub const SWITCH: &Page = &Page {
     name: "vunet-switch",
     family: Family::Node,
     what: "The VuNet's switch: moves cells between ports and knows nothing of channels.",
-    ports: "neighbour --> [ FIFO ] --> crossbar --> the port that the cell names --> neighbour\n\
-            drops: `FIFO full`, `no such port`, `not a cell`",
+    ports: "neighbour --> [ FIFO ] --> crossbar --> the port that the cell names --> neighbour",
     params: &[
         Param::or("ports", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "6")
             .is("how many it has; neighbours are attached in the order of their links"),
@@ -71,6 +70,11 @@ pub const SWITCH: &Page = &Page {
         ("full", "cells that came to a full FIFO"),
         ("depth_most", "most cells that an input held"),
     ],
+    drops: &[
+        ("FIFO full", "cells that came to a full FIFO"),
+        ("no such port", "cells for a port that it does not have"),
+        ("not a cell", "packets that are no cell"),
+    ],
     example: EXAMPLE,
     ..Page::at(here!())
 };
@@ -84,6 +88,22 @@ const CARD_COUNTERS: &[(&str, &str)] = &[
     ("used", "entries in use at the end"),
 ];
 
+/// Why a link drops cells, then one of a bridge and those of channels besides.
+const DROPS: &[(&str, &str)] = &[
+    ("not a cell", "packets that are no cell"),
+    ("no table entry", "data cells without an entry"),
+    ("damaged control cell", "control cells that cannot be read"),
+    ("answer to a link", "control cells that only who asks can use"),
+    ("request of nobody", "requests that do not say who asks"),
+    ("request without a way back", "requests that do not say how to answer"),
+    ("answer that does not fit", "requests for more than a cell holds"),
+    ("damaged header", "cells of the ATM network whose checksum is wrong"),
+    ("no such channel", "cells for a channel that it does not have"),
+    ("channel full", "cells that came when as many waited for their channel as may"),
+];
+/// How many of them are a link's.
+const LINK_DROPS: usize = 7;
+
 const RESTART: Param = Param::optional("restarts-at", ParamKind::Time, "never")
     .is("when it loses its tables because its power is switched off and on");
 
@@ -92,12 +112,12 @@ pub const LINK: &Page = &Page {
     name: "vunet-link",
     family: Family::Node,
     what: "The VuNet's link between two switches: maps each cell's channel, names its next port.",
-    ports: "switch A --> table --> switch B      and back\n\
-            drops: `no table entry`, `damaged control cell`, `not a cell`",
+    ports: "switch A --> table --> switch B      and back",
     params: &[RESTART],
     source: "Aurora report, §3.1.2",
     deviations: &["Entries belong to the token that wrote them."],
     counters: CARD_COUNTERS,
+    drops: DROPS.split_at(LINK_DROPS).0,
     example: EXAMPLE,
     ..Page::at(here!())
 };
@@ -107,8 +127,7 @@ pub const BRIDGE: &Page = &Page {
     name: "avlink",
     family: Family::Node,
     what: "The VuNet's bridge to an ATM network: a link with cells of 53 bytes on its other side.",
-    ports: "switch --56 B--> table --53 B--> ATM network      and back\n\
-            drops: `no table entry`, `damaged header`, `damaged control cell`, `not a cell`",
+    ports: "switch --56 B--> table --53 B--> ATM network      and back",
     params: &[RESTART],
     source: "Aurora report, §3.4.1, §4.1.2",
     deviations: &[
@@ -116,6 +135,7 @@ pub const BRIDGE: &Page = &Page {
         "The ATM network passes VCIs on.",
     ],
     counters: CARD_COUNTERS,
+    drops: DROPS.split_at(LINK_DROPS + 1).0,
     example: r#"
 duration = "200 ms"
 [nodes]
@@ -153,8 +173,7 @@ pub const ZEBRA: &Page = &Page {
     family: Family::Node,
     what: "The VuNet's bridge to AN2: a connection leaves by the OC-3c channel that its entry \
            names.",
-    ports: "switch --56 B--> table --53 B--> [ FIFO ] channel --> multiplexed line      and back\n\
-            drops: those of `avlink`, `no such channel`, `channel full`",
+    ports: "switch --56 B--> table --53 B--> [ FIFO ] channel --> multiplexed line      and back",
     params: &[
         RESTART,
         Param::or("channels", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "4")
@@ -182,6 +201,7 @@ pub const ZEBRA: &Page = &Page {
         ("full", "cells that found a full channel"),
         ("channels_used", "channels that carried a cell"),
     ],
+    drops: DROPS,
     example: r#"
 duration = "200 ms"
 [nodes]

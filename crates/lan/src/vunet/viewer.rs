@@ -37,7 +37,7 @@ pub const PAGE: &Page = &Page {
     family: Family::Traffic,
     what: "Video of a camera on the VuNet, which the application that looks at it asks for.",
     ports: "camera out --> cells of video --> viewer\n\
-            camera in <-- control and command cells <-- viewer   drops: `not a cell`, `no command`",
+            camera in <-- control and command cells <-- viewer",
     params: &[
         Param::or("width", PIXELS, "640").is("pixels of a line"),
         Param::or("height", PIXELS, "480").is("lines of a frame"),
@@ -84,6 +84,10 @@ pub const PAGE: &Page = &Page {
         ("verified", "reads of a link's entries that were right"),
         ("refreshed", "links that were written again"),
         ("peer", "whether the camera has answered a ping"),
+    ],
+    drops: &[
+        ("not a cell", "packets that are no cell of the VuNet"),
+        ("no command", "cells to the camera that are no command"),
     ],
     example: one_way! {
         "100 ms", "camera" ["switch" = "vunet-switch = {}"] "alpha",

@@ -53,6 +53,11 @@ pub const PAGE: &Page = &Page {
         ("deadlocked", "worms that waited for each other in a circle"),
         ("refused", "packets that an interface had no room for"),
     ],
+    drops: &[
+        ("full", "packets that an interface had no room for"),
+        ("no route", "packets whose destination no route leads to"),
+        ("reset", "worms that stood too long"),
+    ],
     example: r#"
 duration = "10 ms"
 [nodes]

@@ -10,13 +10,14 @@ const PAGE: &Page = &Page {
     name: "every-nth",
     family: Family::Node,
     what: "Loses every nth packet.",
-    ports: "any in --> (nth?) --> link that the destination asks for        drops: `lost`",
+    ports: "any in --> (nth?) --> link that the destination asks for",
     params: &[
         Param::required("n", ParamKind::COUNT)
             .is("one of so many packets is lost, the last of them"),
         TOWARD,
     ],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    drops: &[("lost", "every nth packet")],
     example: one_way!("lossy", "every-nth = { n = 10 }"),
     ..Page::at(here!())
 };

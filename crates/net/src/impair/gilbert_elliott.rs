@@ -23,7 +23,7 @@ const PAGE: &Page = &Page {
     name: "gilbert-elliott",
     family: Family::Node,
     what: "Loses packets in bursts: a channel that is good or bad for a number of packets.",
-    ports: "any in --> (good | bad) --> link that the destination asks for        drops: `lost`",
+    ports: "any in --> (good | bad) --> link that the destination asks for",
     params: &[
         Param::required("good-to-bad", PROBABILITY).is("p, that a good channel turns bad"),
         Param::required("bad-to-good", PROBABILITY).is("r, that a bad channel turns good"),
@@ -34,6 +34,7 @@ const PAGE: &Page = &Page {
     source: "Gilbert, BSTJ 39, 1960; Elliott, BSTJ 42, 1963",
     deviations: &["The channel steps with each packet, before it; it is good at first."],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    drops: &[("lost", "packets that the channel lost")],
     example: one_way!("radio", "gilbert-elliott = { good-to-bad = 0.01, bad-to-good = 0.3 }"),
     ..Page::at(here!())
 };

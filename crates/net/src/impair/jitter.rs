@@ -24,7 +24,7 @@ const PAGE: &Page = &Page {
     name: "jitter",
     family: Family::Node,
     what: "Delays each packet by a random time, with or without keeping their order.",
-    ports: "any in --> [ drawn delay ] --> link that the destination asks for        drops: `full`",
+    ports: "any in --> [ drawn delay ] --> link that the destination asks for",
     params: &[
         Param::required("delay", ParamKind::Draw).is("how long a packet takes"),
         Param::or("in-order", ParamKind::Flag, "true").is("whether no packet overtakes another"),
@@ -37,6 +37,7 @@ const PAGE: &Page = &Page {
         ("overtaken", "packets that left after a later one"),
         ("refused", "packets that came when it held as many as it may"),
     ],
+    drops: &[("full", "packets that came when it held as many as it may")],
     example: one_way! {
         "100 ms", "alice" ["wan" = r#"jitter = { delay = { uniform = ["5 ms", "7 ms"] } }"#] "bob",
         [r#"rate = "1 Gbit/s""#],

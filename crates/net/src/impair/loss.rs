@@ -10,9 +10,10 @@ const PAGE: &Page = &Page {
     name: "loss",
     family: Family::Node,
     what: "Loses each packet with the same probability, independently of the others.",
-    ports: "any in --> (lost?) --> link that the destination asks for        drops: `lost`",
+    ports: "any in --> (lost?) --> link that the destination asks for",
     params: &[Param::required("probability", PROBABILITY).is("that a packet is lost"), TOWARD],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    drops: &[("lost", "packets that it lost")],
     example: one_way!("radio", r#"loss = { probability = 0.01, toward = ["bob"] }"#),
     ..Page::at(here!())
 };

@@ -10,13 +10,14 @@ const PAGE: &Page = &Page {
     name: "loss-list",
     family: Family::Node,
     what: "Loses the packets of a list, by their place in the order of arrival.",
-    ports: "any in --> (listed?) --> link that the destination asks for        drops: `lost`",
+    ports: "any in --> (listed?) --> link that the destination asks for",
     params: &[
         Param::required("packets", ParamKind::Integers { min: 1, max: i64::MAX as u64 })
             .is("which packets that it meets are lost; the first is 1"),
         TOWARD,
     ],
     counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    drops: &[("lost", "packets of the list")],
     example: one_way!("lossy", "loss-list = { packets = [5, 6, 20] }"),
     ..Page::at(here!())
 };

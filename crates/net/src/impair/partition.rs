@@ -10,7 +10,7 @@ const PAGE: &Page = &Page {
     name: "partition",
     family: Family::Node,
     what: "Loses every packet that comes within windows of time.",
-    ports: "any in --> (in a window?) --> link that the destination asks for      drops: `cut off`",
+    ports: "any in --> (in a window?) --> link that the destination asks for",
     params: &[
         Param::required("windows", ParamKind::Windows)
             .is("from when until when nothing passes, the end not included"),
@@ -19,6 +19,7 @@ const PAGE: &Page = &Page {
         TOWARD,
     ],
     counters: &[("passed", "packets that went on"), ("cut off", "packets that did not")],
+    drops: &[("cut off", "packets that came within a window")],
     example: one_way! {
         "100 ms", "alice" [
             "wan" = r#"partition = { windows = [["20 ms", "25 ms"], ["60 ms", "61 ms"]] }"#,

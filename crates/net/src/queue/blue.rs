@@ -25,7 +25,7 @@
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Ecn, Packet, Rate, Stream, Time};
@@ -165,8 +165,7 @@ impl Described for Blue {
         name: "blue",
         family: Family::Queue,
         what: "Blue: a drop probability that rises with loss and falls when the link is idle.",
-        ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out\n\
-                drops: `blue`, `full`",
+        ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out",
         params: &[
             Param::or("increment", PROBABILITY, "0.0025").is("by which p rises"),
             Param::or("decrement", PROBABILITY, "0.00025").is("by which p falls"),
@@ -183,6 +182,7 @@ impl Described for Blue {
                        arrival.",
         ],
         counters: &[MARKED],
+        drops: &[FULL, ("blue", "packets dropped at random")],
         example: one_queue!(r#"blue = { packets = 50, freeze = "10 ms" }"#),
         ..Page::at(here!())
     };

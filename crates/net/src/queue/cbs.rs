@@ -37,7 +37,7 @@
 //! ```
 
 use super::flows::{BYTES, PACKETS, Room};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here, one_way};
 use std::collections::VecDeque;
@@ -198,8 +198,7 @@ impl Described for Cbs {
         name: "cbs",
         family: Family::Queue,
         what: "Credit-based shaper of two classes above best effort (IEEE 802.1Qav).",
-        ports: "in --> [ class 0: A ] [ class 1: B ] [ others ] --> by credit --> out      \
-                drops: `full`",
+        ports: "in --> [ class 0: A ] [ class 1: B ] [ others ] --> by credit --> out",
         params: &[
             Param::optional("a", ParamKind::Rate, "class 0 is not shaped")
                 .is("idleSlope of class 0 (SR class A)"),
@@ -219,6 +218,7 @@ impl Described for Cbs {
             ("b_credit_most", "greatest credit of class B, in bits"),
             ("b_credit_least", "greatest debt of class B, in bits"),
         ],
+        drops: &[FULL],
         example: one_way! {
             "100 ms", "camera" ["switch" = "router = {}"] "screen",
             [

@@ -21,7 +21,7 @@
 //! (A-162). Deviation: the default threshold does not count active circuits (ours).
 
 use super::flows::{By, Classifier};
-use super::{Described, DropTail, Queue, Site};
+use super::{Described, DropTail, FULL, Queue, Site};
 use crate::sar::circuit_of;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
@@ -139,8 +139,7 @@ impl Described for CellDiscard {
         name: "cell-discard",
         family: Family::Queue,
         what: "Cells of packets: drop-tail, partial packet discard, or early packet discard.",
-        ports: "in --> (early, partial) --> [ newest | ... | oldest ] --> out\n\
-                drops: `early discard`, `partial discard`, `full`",
+        ports: "in --> (early, partial) --> [ newest | ... | oldest ] --> out",
         params: &[
             Param::required("cells", ParamKind::COUNT).is("most cells that it holds"),
             Param::or("policy", ParamKind::Choice(&["tail", "partial", "early"]), "early")
@@ -150,6 +149,11 @@ impl Described for CellDiscard {
         ],
         source: "Romanow & Floyd, IEEE JSAC 13(4), 1995, §4",
         deviations: &["The default threshold does not count active circuits."],
+        drops: &[
+            FULL,
+            ("early discard", "cells of packets that began when it was crowded"),
+            ("partial discard", "cells of packets that had lost one, up to their last"),
+        ],
         example: one_queue!("cell-discard = { cells = 512 }"),
         ..Page::at(here!())
     };

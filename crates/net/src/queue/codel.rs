@@ -21,7 +21,7 @@
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Time};
@@ -238,12 +238,12 @@ impl Described for Codel {
         name: "codel",
         family: Family::Queue,
         what: "CoDel: drops from the head so that a standing queue drains.",
-        ports: "in --> [ newest | ... | oldest ] --> (waited too long for too long: drop) --> out\n\
-                drops: `codel`, `full`",
+        ports: "in --> [ newest | ... | oldest ] --> (waited too long for too long: drop) --> out",
         params: &[TARGET, INTERVAL, MTU, ECN, PACKETS, BYTES],
         source: "RFC 8289, §5; Nichols & Jacobson, ACM Queue 10(5), 2012",
         deviations: &["Time is exact; the square root of the control law is rounded down."],
         counters: &[MARKED],
+        drops: &[FULL, ("codel", "packets dropped because the queue stood too long")],
         example: one_queue!("codel = { packets = 1000 }"),
         ..Page::at(here!())
     };

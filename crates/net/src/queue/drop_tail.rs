@@ -4,7 +4,7 @@
 //! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
 //! ```
 
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use crate::fifo::FifoServer;
 use crate::server::Service;
 use lastmeter_base::here;
@@ -71,12 +71,13 @@ impl Described for DropTail {
         name: "drop-tail",
         family: Family::Queue,
         what: "First in, first out; a packet that would pass either limit is dropped.",
-        ports: "in --> [ newest | ... | oldest ] --> out      drops: `full`",
+        ports: "in --> [ newest | ... | oldest ] --> out",
         params: &[
             Param::optional("packets", ParamKind::COUNT, "no limit")
                 .is("most packets that it holds"),
             Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that it holds"),
         ],
+        drops: &[FULL],
         example: one_queue!("drop-tail = { packets = 20 }"),
         ..Page::at(here!())
     };

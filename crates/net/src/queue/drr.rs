@@ -34,7 +34,7 @@
 use super::flows::{
     BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, of_bank, weight,
 };
-use super::{Described, Queue, Site};
+use super::{Described, LONG, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
@@ -305,12 +305,12 @@ impl Described for Drr {
         name: "drr",
         family: Family::Queue,
         what: "Deficit round robin, weighted or not; a full buffer drops from the longest queue.",
-        ports: "in --> [ queue each ] --> a turn each: deficit += quantum * weight --> out\n\
-                drops: `longest queue`, `full` (longer than the whole buffer)",
+        ports: "in --> [ queue each ] --> a turn each: deficit += quantum * weight --> out",
         params: &[BY, QUEUES, QUANTUM, WEIGHTS, PACKETS, BYTES, UNIT, DROP],
         source: "Shreedhar & Varghese, SIGCOMM 1995, §3; longest-queue drop after McKenney, \
                  INFOCOM 1990",
         deviations: &["The end that drops is our choice, because the sources leave it open."],
+        drops: &[LONG, ("longest queue", "packets of the longest queue, dropped to make room")],
         example: one_queue!("drr = { packets = 50 }"),
         ..Page::at(here!())
     };

@@ -38,7 +38,7 @@
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{MARKED, PROBABILITY};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Time, here};
 
@@ -262,8 +262,7 @@ impl Described for DualPi2 {
         name: "dual-pi2",
         family: Family::Queue,
         what: "DualPI2: a queue for scalable senders beside one for all others, coupled.",
-        ports: "in --> [ L: Ect1, Ce ] [ C: others ] --> mostly L first --> out\n\
-                drops: `dual-pi2`, `full`",
+        ports: "in --> [ L: Ect1, Ce ] [ C: others ] --> mostly L first --> out",
         params: &[
             Param::or("target", ParamKind::Time, "15 ms")
                 .is("delay of the classic queue to aim at"),
@@ -286,6 +285,7 @@ impl Described for DualPi2 {
             "A full buffer refuses what does not fit; the RFC keeps an MTU free.",
         ],
         counters: &[MARKED],
+        drops: &[FULL, ("dual-pi2", "packets dropped at random")],
         example: one_queue!("dual-pi2 = { packets = 1000 }"),
         ..Page::at(here!())
     };

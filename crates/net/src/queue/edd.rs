@@ -26,7 +26,7 @@
 
 use super::due::Due;
 use super::flows::{BYTES, PACKETS, Room};
-use super::{Described, Promise, Queue, Site};
+use super::{Described, FULL, Promise, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Time, here};
 use std::cmp::Reverse;
@@ -163,8 +163,7 @@ impl Described for Edd {
         name: "edd",
         family: Family::Queue,
         what: "Earliest due date, with best effort in between and a horizon for early packets.",
-        ports: "in --> [ current ] [ best effort ] [ early ] --> out\n\
-                drops: `full`, `too long`",
+        ports: "in --> [ current ] [ best effort ] [ early ] --> out",
         params: &[
             Param::or("bound", ParamKind::Time, "0 s").is("from logical arrival to deadline"),
             Param::or("horizon", ParamKind::Time, "0 s").is("how early a packet may be sent"),
@@ -181,6 +180,7 @@ impl Described for Edd {
         ],
         source: "Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4",
         counters: &[("late", "real-time packets whose service began after their deadlines")],
+        drops: &[FULL, ("too long", "packets longer than promises to channels count with")],
         example: one_queue!("edd = { packets = 50 }"),
         ..Page::at(here!())
     };

@@ -20,7 +20,7 @@
 use super::due::Agenda;
 use super::flows::{BYTES, PACKETS, Room};
 use super::red::PROBABILITY;
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
 
@@ -78,7 +78,7 @@ impl Described for FifoPlus {
         name: "fifo-plus",
         family: Family::Queue,
         what: "FIFO+: in order of arrival, as if every hop before had made it wait the mean.",
-        ports: "in --> [ by arrival - behind ] --> out      drops: `full`",
+        ports: "in --> [ by arrival - behind ] --> out",
         params: &[
             Param::or("memory", PROBABILITY, "0.001")
                 .is("weight of a packet in its class's mean wait"),
@@ -87,6 +87,7 @@ impl Described for FifoPlus {
         ],
         source: "Clark, Shenker & Zhang, SIGCOMM 1992, §6",
         deviations: &["How the mean is measured is ours; the paper does not say."],
+        drops: &[FULL],
         example: one_queue!("fifo-plus = { packets = 50 }"),
         ..Page::at(here!())
     };

@@ -32,7 +32,7 @@ use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, of_bank};
 use super::h_pfq::{INSERTIONS, PARENTS, TREE_WEIGHTS, Tree};
 use super::stamps::{RESTART, SCALE_BITS, keyed, unkeyed};
 use super::tournament::Tournament;
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Packet, Time, here};
 use std::collections::VecDeque;
@@ -230,7 +230,7 @@ impl Described for FlatWfq {
         name: "flat-wfq",
         family: Family::Queue,
         what: "Link sharing by one flat fair queue with weights remapped from a tree.",
-        ports: "in --> [ leaf each ] --> smallest stamp --> out      drops: `full`",
+        ports: "in --> [ leaf each ] --> smallest stamp --> out",
         params: &[
             PARENTS,
             TREE_WEIGHTS,
@@ -252,6 +252,7 @@ impl Described for FlatWfq {
             ("maps", "how often weights were mapped to what was active"),
             INSERTIONS,
         ],
+        drops: &[FULL],
         example: one_queue!(
             "flat-wfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] }"
         ),

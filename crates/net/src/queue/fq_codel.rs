@@ -31,7 +31,7 @@ use super::codel::{CodelOptions, INTERVAL, Law, MTU, TARGET};
 use super::drr::QUANTUM;
 use super::flows::{BY, BYTES, Bank, By, Classifier, End, QUEUES_MAX, Room, Unit, of_bank};
 use super::red::MARKED;
-use super::{Described, Queue, Site};
+use super::{Described, LONG, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
@@ -181,8 +181,7 @@ impl Described for FqCodel {
         name: "fq-codel",
         family: Family::Queue,
         what: "FQ-CoDel: a queue for each flow under CoDel; new queues go first.",
-        ports: "in --> [ queue each, CoDel ] --> new queues, then old ones in turn --> out\n\
-                drops: `codel`, `longest queue`, `full` (longer than the whole buffer)",
+        ports: "in --> [ queue each, CoDel ] --> new queues, then old ones in turn --> out",
         params: &[
             BY,
             Param::or("queues", ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 }, "1024")
@@ -202,6 +201,11 @@ impl Described for FqCodel {
             "There is no `ce_threshold`, which is off by default.",
         ],
         counters: &[MARKED],
+        drops: &[
+            LONG,
+            ("codel", "packets that CoDel dropped because their queue stood too long"),
+            ("longest queue", "packets of the longest queue, dropped to make room"),
+        ],
         example: one_queue!("fq-codel = {}"),
         ..Page::at(here!())
     };

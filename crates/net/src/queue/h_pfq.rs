@@ -25,7 +25,7 @@
 
 use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, WEIGHT_MAX, of_bank, weight};
 use super::wf2q::Eligibility;
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
 
@@ -232,11 +232,12 @@ impl Described for HPfq {
         name: "h-pfq",
         family: Family::Queue,
         what: "A link-sharing tree of classes, each inner node a WF2Q+ server.",
-        ports: "in --> [ leaf each ] --> tree of fair servers --> out      drops: `full`",
+        ports: "in --> [ leaf each ] --> tree of fair servers --> out",
         params: &[PARENTS, TREE_WEIGHTS, PACKETS, BYTES, EACH],
         source: "Bennett & Zhang, SIGCOMM 1996, §4; Ndiaye, MIT LCS-TM-509 (link-sharing tree)",
         deviations: &["The path of a packet is restarted when the next one is asked for."],
         counters: &[INSERTIONS],
+        drops: &[FULL],
         example: one_queue!(
             "h-pfq = { parents = [0, 0, 1, 1, 2, 2], weights = [50, 50, 30, 20, 10, 40] }"
         ),

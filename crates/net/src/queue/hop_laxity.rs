@@ -24,7 +24,7 @@
 
 use super::due::Agenda;
 use super::flows::{BYTES, PACKETS, Room};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
 use std::collections::VecDeque;
@@ -117,8 +117,7 @@ impl Described for HopLaxity {
         name: "hop-laxity",
         family: Family::Queue,
         what: "Hop-Laxity: the least time left to the deadline for each hop to go.",
-        ports: "in --> [ by now + (deadline - now) / hops ] --> out, hops -= 1\n\
-                drops: `late`, `full`",
+        ports: "in --> [ by now + (deadline - now) / hops ] --> out, hops -= 1",
         params: &[
             Param::or("late", ParamKind::Choice(&["drop", "send"]), "drop")
                 .is("what becomes of a packet that is past its deadline"),
@@ -127,6 +126,7 @@ impl Described for HopLaxity {
         ],
         source: "Schulzrinne, Kurose & Towsley, INFOCOM 1994",
         deviations: &["The share of a hop is worked out at arrival, not anew at each departure."],
+        drops: &[FULL, ("late", "packets whose deadline passed while they waited")],
         example: one_queue!("hop-laxity = { packets = 50 }"),
         ..Page::at(here!())
     };

@@ -229,7 +229,7 @@ impl Described for Hrr {
         name: "hrr",
         family: Family::Queue,
         what: "Hierarchical round robin: slots of a frame for classes, or for a slower frame.",
-        ports: "in --> [ class each ] --> the class of this slot --> out      drops: `full`",
+        ports: "in --> [ class each ] --> the class of this slot --> out",
         params: &[
             Param::required(SLOTS, ParamKind::Integers { min: 1, max: SLOTS_MAX })
                 .is("slots of class 0, 1, ... in each frame of its level; others are best effort"),
@@ -244,6 +244,7 @@ impl Described for Hrr {
         ],
         source: "Kalmanek, Kanakia & Keshav, GLOBECOM 1990, §3",
         deviations: &["A slot carries a packet of any length up to its own; the paper has cells."],
+        drops: &[("full", "packets that came when it had no room, or that are longer than a slot")],
         example: one_queue!(
             "hrr = { slots = [3, 1, 1], levels = [0, 1, 1], packets = 50 }",
             "5 Mbit/s"

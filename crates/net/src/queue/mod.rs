@@ -89,6 +89,11 @@ use lastmeter_engine::site::{Names, Site as NodeSite};
 use lastmeter_engine::{Element, ResourceId};
 use std::any::TypeId;
 
+/// What whoever serves a queue calls what it refuses.
+const FULL: (&str, &str) = ("full", "packets that came when it had no room");
+/// The same, where other packets make room.
+const LONG: (&str, &str) = ("full", "packets longer than the whole buffer");
+
 /// Every queue discipline that experiments can name.
 pub static KINDS: &[Kind] = &[
     DropTail::KIND,

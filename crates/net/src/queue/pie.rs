@@ -30,7 +30,7 @@
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
-use super::{Described, Queue, Site, Unit};
+use super::{Described, FULL, Queue, Site, Unit};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Stream, Time, here};
 
@@ -216,8 +216,7 @@ impl Described for Pie {
         name: "pie",
         family: Family::Queue,
         what: "PIE: drops at random so often that the waiting time is what it should be.",
-        ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out\n\
-                drops: `pie`, `full`",
+        ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out",
         params: &[
             Param::or("target", ParamKind::Time, "15 ms").is("the waiting time that it aims at"),
             Param::or("update", ParamKind::Time, "15 ms").is("between updates of p"),
@@ -239,6 +238,7 @@ impl Described for Pie {
             "Updates that fall due while nobody calls are made at the next call.",
         ],
         counters: &[MARKED],
+        drops: &[FULL, ("pie", "packets dropped at random")],
         example: one_queue!("pie = { packets = 1000 }"),
         ..Page::at(here!())
     };

@@ -23,7 +23,7 @@
 //! Source: Kleinrock, Queueing Systems, Volume 2, 1976, §3.6 (head-of-the-line priority).
 
 use super::flows::{BYTES, Bank, By, Classifier, End, PACKETS, Room, of_bank};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
@@ -116,8 +116,7 @@ impl Described for Priority {
         name: "priority",
         family: Family::Queue,
         what: "Strict priority: class 0 goes first, then class 1, and so on.",
-        ports: "in --> [ class 0 ] [ class 1 ] ... --> lowest class first --> out\n\
-                drops: `full`, `pushed out`",
+        ports: "in --> [ class 0 ] [ class 1 ] ... --> lowest class first --> out",
         params: &[
             Param::or("levels", ParamKind::Integer { min: 1, max: LEVELS_MAX }, "8")
                 .is("how many classes; those beyond the last share it"),
@@ -129,6 +128,7 @@ impl Described for Priority {
                 .is("packets of at most this length count as class 0"),
         ],
         source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
+        drops: &[FULL, ("pushed out", "packets dropped to make room for a lower class")],
         example: one_queue!(r#"priority = { levels = 2, packets = 50, full = "lowest" }"#),
         ..Page::at(here!())
     };

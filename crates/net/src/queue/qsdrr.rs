@@ -28,7 +28,7 @@
 
 use super::drr::{DROP, DrrOptions, QUANTUM, Rounds, UNIT, Victim, queue_of_field};
 use super::flows::{BY, BYTES, Bank, PACKETS, QUEUES, Unit, WEIGHTS};
-use super::{Described, Site};
+use super::{Described, LONG, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Time};
@@ -128,8 +128,7 @@ impl Described for Qsdrr {
         name: "qsdrr",
         family: Family::Queue,
         what: "Deficit round robin; a full buffer drops from one queue until that is the shortest.",
-        ports: "in --> [ queue each ] --> deficit round robin --> out\n\
-                drops: `discard queue`, `full` (longer than the whole buffer)",
+        ports: "in --> [ queue each ] --> deficit round robin --> out",
         params: &[
             BY,
             QUEUES,
@@ -149,6 +148,7 @@ impl Described for Qsdrr {
             "End, unit and reset rule are not given in the source; the defaults are ours.",
             "The rule of `arrival` follows the abstract of WUCSE-2003-41; its wording is ours.",
         ],
+        drops: &[LONG, ("discard queue", "packets of the queue that is being shortened")],
         example: one_queue!("qsdrr = { packets = 50 }"),
         ..Page::at(here!())
     };

@@ -32,7 +32,7 @@
 
 use super::due::Agenda;
 use super::flows::{BY, BYTES, By, Classifier, PACKETS, QUEUES, Room};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Time, here};
 use std::collections::VecDeque;
@@ -197,8 +197,7 @@ impl Described for Rcsp {
         name: "rcsp",
         family: Family::Queue,
         what: "Rate-controlled static priority: held until eligible, then sent by class.",
-        ports: "in --> [ regulator each ] --> eligible? --> [ class 0 ] [ class 1 ] ... --> out\n\
-                drops: `full`",
+        ports: "in --> [ regulator each ] --> eligible? --> [ class 0 ] [ class 1 ] ... --> out",
         params: &[
             BY,
             QUEUES,
@@ -218,6 +217,7 @@ impl Described for Rcsp {
         deviations: &[
             "Bounds are multiples of one parameter; the paper takes them from admission.",
         ],
+        drops: &[FULL],
         example: one_queue!(r#"rcsp = { gap = "1300 us", packets = 50 }"#),
         ..Page::at(here!())
     };

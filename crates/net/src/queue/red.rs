@@ -41,7 +41,7 @@
 //! where it has none.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, Unit, of_bank};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
@@ -273,8 +273,7 @@ impl Described for Red {
         name: "red",
         family: Family::Queue,
         what: "Random early detection: drops or marks at random by its mean length.",
-        ports: "in --> (mean length: keep, mark, drop) --> [ newest | ... | oldest ] --> out\n\
-                drops: `red`, `full`",
+        ports: "in --> (mean length: keep, mark, drop) --> [ newest | ... | oldest ] --> out",
         params: &[
             Param::or("min", LENGTH, "5").is("mean number of packets below which none is dropped"),
             Param::or("max", LENGTH, "15").is("mean number at which `probability` is reached"),
@@ -301,6 +300,7 @@ impl Described for Red {
             "Whoever finds at most one packet waiting is kept, as in ns-2 and ns-3.",
         ],
         counters: &[MARKED],
+        drops: &[FULL, ("red", "packets dropped because of the mean length")],
         example: one_queue!("red = { packets = 50, min = 10, max = 30 }"),
         ..Page::at(here!())
     };

@@ -22,7 +22,7 @@
 
 use super::drr::queue_of_field;
 use super::stamps::{RESTART, SHARE, ShareOptions, Stamped, Stamper, entry, share};
-use super::{Described, Site};
+use super::{Described, FULL, Site};
 use lastmeter_base::Time;
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Values};
@@ -68,10 +68,11 @@ impl Described for Scfq {
         name: "scfq",
         family: Family::Queue,
         what: "Self-clocked fair queueing: weighted shares, cheap virtual time.",
-        ports: "in --> [ queue each ] --> smallest finish stamp --> out      drops: `full`",
+        ports: "in --> [ queue each ] --> smallest finish stamp --> out",
         params: &SHARE,
         source: "Golestani, INFOCOM 1994, §3",
         deviations: &["Virtual time is kept over idle times, which decides the same."],
+        drops: &[FULL],
         example: one_queue!(r#"scfq = { by = "path", weights = [3, 1], packets = 50 }"#),
         ..Page::at(here!())
     };

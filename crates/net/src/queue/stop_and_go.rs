@@ -19,7 +19,7 @@
 //! rounded to frames here.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Packet, Time, here};
 
@@ -71,7 +71,7 @@ impl Described for StopAndGo {
         name: "stop-and-go",
         family: Family::Queue,
         what: "Stop-and-Go: what arrives in one frame of time leaves in the next.",
-        ports: "in --> [ this frame ] --> [ last frame ] --> out      drops: `full`",
+        ports: "in --> [ this frame ] --> [ last frame ] --> out",
         params: &[
             Param::or("frame", ParamKind::Time, "1 ms").is("length of a frame of time"),
             PACKETS,
@@ -79,6 +79,7 @@ impl Described for StopAndGo {
         ],
         source: "Golestani, SIGCOMM 1990, §3",
         deviations: &["One frame size, and no phase between links."],
+        drops: &[FULL],
         example: one_queue!(r#"stop-and-go = { frame = "2 ms", packets = 50 }"#),
         ..Page::at(here!())
     };

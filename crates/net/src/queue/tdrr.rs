@@ -21,7 +21,7 @@
 use super::drr::{DROP, DrrOptions, QUANTUM, Rounds, UNIT, Victim, queue_of_field};
 use super::flows::{BY, BYTES, Bank, PACKETS, QUEUES, WEIGHTS};
 use super::tournament::Tournament;
-use super::{Described, Site};
+use super::{Described, LONG, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Time};
@@ -117,8 +117,7 @@ impl Described for Tdrr {
         name: "tdrr",
         family: Family::Queue,
         what: "Deficit round robin; a full buffer drops from the queue of highest throughput.",
-        ports: "in --> [ queue each ] --> deficit round robin --> out\n\
-                drops: `highest throughput`, `full` (longer than the whole buffer)",
+        ports: "in --> [ queue each ] --> deficit round robin --> out",
         params: &[
             BY,
             QUEUES,
@@ -132,6 +131,13 @@ impl Described for Tdrr {
         ],
         source: "Kantawala & Turner's rule for the Washington University router (D-78)",
         deviations: &["The source gives no estimator of throughput; an exponential one is ours."],
+        drops: &[
+            LONG,
+            (
+                "highest throughput",
+                "packets of the queue of highest throughput, dropped to make room",
+            ),
+        ],
         example: one_queue!("tdrr = { packets = 50 }"),
         ..Page::at(here!())
     };

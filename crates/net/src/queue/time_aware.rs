@@ -39,7 +39,7 @@
 //! ```
 
 use super::flows::{BYTES, PACKETS, Room};
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here, one_way};
 use std::collections::VecDeque;
@@ -225,8 +225,7 @@ impl Described for TimeAware {
         name: "time-aware",
         family: Family::Queue,
         what: "Time-aware shaper: classes whose gates open and close by the clock (IEEE 802.1Qbv).",
-        ports: "in --> [ class 0 ] gate ... [ class 7 ] gate --> lowest open class --> out\n\
-                drops: `full`, `no window`",
+        ports: "in --> [ class 0 ] gate ... [ class 7 ] gate --> lowest open class --> out",
         params: &[
             Param::required("cycle", ParamKind::Time).is("length of the gate control list"),
             Param::or("offset", ParamKind::Time, "0 s").is("when the first cycle begins"),
@@ -243,6 +242,7 @@ impl Described for TimeAware {
         ],
         source: "IEEE 802.1Q-2018 §8.6.8.4, §8.6.9, Annex Q (802.1Qbv-2015)",
         deviations: &["Gate control lists do not change while they run."],
+        drops: &[FULL, ("no window", "packets longer than any window of their class")],
         example: one_way! {
             "100 ms", "controller" ["switch" = "router = {}"] "motor",
             [

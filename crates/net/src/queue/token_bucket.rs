@@ -83,7 +83,7 @@ impl Described for TokenBucket<Box<dyn Queue>> {
         name: "token-bucket",
         family: Family::Queue,
         what: "Lets through a burst and then a rate, from any other queue.",
-        ports: "in --> [ any queue ] --> gate(rate, burst) --> out     drops: `full`",
+        ports: "in --> [ any queue ] --> gate(rate, burst) --> out",
         params: &[
             Param::required("rate", ParamKind::Rate).is("how fast tokens come in"),
             Param::required("burst", ParamKind::BUFFER)
@@ -97,6 +97,7 @@ impl Described for TokenBucket<Box<dyn Queue>> {
             "Tokens are kept as the instant at which the bucket is full again, so that no \
                        rounding adds up.",
         ],
+        drops: &[("full", "packets longer than the burst, or that its queue refused")],
         example: r#"
 duration = "100 ms"
 [nodes]

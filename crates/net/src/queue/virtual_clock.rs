@@ -24,7 +24,7 @@
 
 use super::drr::queue_of_field;
 use super::stamps::{SHARE, ShareOptions, Stamped, Stamper, entry};
-use super::{Described, Site};
+use super::{Described, FULL, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Rate, Time, here};
 
@@ -76,7 +76,7 @@ impl Described for VirtualClock {
         name: "virtual-clock",
         family: Family::Queue,
         what: "VirtualClock: packets go in the order in which private links would have sent them.",
-        ports: "in --> [ queue each ] --> smallest private finish time --> out      drops: `full`",
+        ports: "in --> [ queue each ] --> smallest private finish time --> out",
         params: &[
             SHARE[0],
             SHARE[1],
@@ -93,6 +93,7 @@ impl Described for VirtualClock {
         source: "Zhang, SIGCOMM 1990, §3",
         deviations: &["A queue is checked at each arrival, not once an averaging interval."],
         counters: &[("exceeded", "packets of queues that were too far ahead of their rates")],
+        drops: &[FULL],
         example: one_queue!(r#"virtual-clock = { rate = "1 Mbit/s", packets = 50 }"#),
         ..Page::at(here!())
     };

@@ -25,7 +25,7 @@
 use super::flows::{Bank, Classifier, QUEUES_MAX, of_bank, weight};
 use super::stamps::{RESTART, SCALE_BITS, SHARE, ShareOptions, entry, share};
 use super::tournament::Tournament;
-use super::{Described, Queue, Site};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Values};
 use lastmeter_base::{Packet, Time, here};
 
@@ -306,10 +306,11 @@ impl Described for Wf2q {
         name: "wf2q",
         family: Family::Queue,
         what: "WF2Q+: weighted shares, within a packet of a fluid server both ways.",
-        ports: "in --> [ queue each ] --> eligible, smallest finish stamp --> out    drops: `full`",
+        ports: "in --> [ queue each ] --> eligible, smallest finish stamp --> out",
         params: &SHARE,
         source: "Bennett & Zhang, SIGCOMM 1996, §3.4",
         deviations: &["Virtual time counts a packet when its service begins."],
+        drops: &[FULL],
         example: one_queue!(r#"wf2q = { by = "path", weights = [3, 1], packets = 50 }"#),
         ..Page::at(here!())
     };

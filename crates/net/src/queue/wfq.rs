@@ -31,7 +31,7 @@ use super::stamps::{
     RESTART, SCALE_BITS, SHARE, ShareOptions, Stamped, Stamper, entry, keyed, share, unkeyed,
 };
 use super::tournament::Tournament;
-use super::{Described, Site};
+use super::{Described, FULL, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Rate, Time, here};
 
@@ -135,7 +135,7 @@ impl Described for Wfq {
         name: "wfq",
         family: Family::Queue,
         what: "Weighted fair queueing: packets go in the order in which a fluid server ends them.",
-        ports: "in --> [ queue each ] --> smallest fluid finish time --> out      drops: `full`",
+        ports: "in --> [ queue each ] --> smallest fluid finish time --> out",
         params: &[
             SHARE[0],
             SHARE[1],
@@ -147,6 +147,7 @@ impl Described for Wfq {
         ],
         source: "Parekh & Gallager, IEEE/ACM ToN 1(3), 1993, §III",
         deviations: &["Virtual time is kept over idle times, which decides the same."],
+        drops: &[FULL],
         example: one_queue!(r#"wfq = { by = "path", weights = [3, 1], packets = 50 }"#),
         ..Page::at(here!())
     };

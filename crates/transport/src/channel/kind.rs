@@ -14,8 +14,7 @@ pub const PAGE: &Page = &Page {
     name: "channel",
     family: Family::Traffic,
     what: "A real-time channel: messages with a deadline guaranteed by every link of the path.",
-    ports: "application --> police --> packets --> links with `edd` --> reassembly\n\
-            drops: `beyond contract`",
+    ports: "application --> police --> packets --> links with `edd` --> reassembly",
     params: &[
         Param::required("message", ParamKind::BUFFER).is("S_max: the length of its messages"),
         Param::required("interval", ParamKind::Time).is("I_min: least time between messages"),
@@ -52,6 +51,10 @@ pub const PAGE: &Page = &Page {
         ("late", "of these, after their deadline"),
         ("incomplete", "messages received in part"),
         ("refused", "packets that the police dropped"),
+    ],
+    drops: &[
+        ("beyond contract", "packets that the police dropped"),
+        ("nobody receives here", "packets sent to its source"),
     ],
     example: one_way! {
         "1 s", "camera" ["switch" = "router = {}"] "screen",

@@ -19,7 +19,7 @@ pub const PAGE: &Page = &Page {
     family: Family::Traffic,
     what: "TCP connections that send data one way, with every mechanism as a switch.",
     ports: "source out --> segments --> sink
-source in <-- acknowledgements <-- sink        drops: `no connection`",
+source in <-- acknowledgements <-- sink",
     params: &[
         Param::or("connections", ParamKind::Integer { min: 1, max: CONNECTIONS_MAX }, "1")
             .is("between each pair of hosts"),
@@ -100,6 +100,7 @@ source in <-- acknowledgements <-- sink        drops: `no connection`",
         ("window", "congestion windows at the end, in bytes"),
         ("rtt_mean_ps", "mean of the smoothed round-trip times, in picoseconds"),
     ],
+    drops: &[("no connection", "segments of no connection")],
     example: r#"
 duration = "1 s"
 [nodes]
