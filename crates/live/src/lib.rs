@@ -10,7 +10,7 @@
 //! | `validate`  | predictions compared with measurements                                       |
 //! | `stages`    | the cost of each stage, by leaving it out                                    |
 //! | `observe`   | what limited another program's connections                                   |
-//! | `verdict`   | which side and resource limited it, or that the data are inconclusive        |
+//! | `limit`     | which side and resource limited it, or that the data are inconclusive        |
 //! | `clock`     | the wall clock on which a graph runs                                         |
 //! | `port`      | interfaces as elements: TAP, AF_PACKET, AF_XDP                               |
 //! | `site`      | the hosts of a live run, and their removal                                   |
@@ -34,6 +34,7 @@ mod fit;
 pub mod flood;
 pub mod fuzz;
 pub mod heap;
+pub mod limit;
 pub mod link;
 pub mod namespace;
 mod netlink;
@@ -53,7 +54,6 @@ mod text;
 pub mod token;
 pub mod transfer;
 pub mod validate;
-pub mod verdict;
 pub mod worker;
 
 pub use error::{Error, Result};

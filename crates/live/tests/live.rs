@@ -9,11 +9,11 @@ mod attempts;
 
 use attempts::in_time;
 use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_live::limit::{self, Limit, Network};
 use lastmeter_live::namespace::{Hosts, Isolation};
 use lastmeter_live::transfer::{
     self, CopyIn, Measurement, Pause, Placement, Relay, Setting, Workload,
 };
-use lastmeter_live::verdict::{self, Limit, Network};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -59,9 +59,9 @@ const TESTS: &[(&str, fn())] = &[
 
 fn limit_of(setting: Setting) -> (Limit, Measurement) {
     let m = transfer::run(&setting).unwrap();
-    let verdict = verdict::of(&m);
-    println!("  {:.4} Gbit/s: {}", m.goodput.windows.median / 1e9, verdict.words);
-    (verdict.limit, m)
+    let limited = limit::of(&m);
+    println!("  {:.4} Gbit/s: {}", m.goodput.windows.median / 1e9, limited.words);
+    (limited.by, m)
 }
 
 fn is(found: Limit, expected: Limit) {
@@ -229,7 +229,7 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
     command.env(PROGRAM, format!("{program} {port} {pause}"));
     let observation = lastmeter_live::observe::run(&mut command).unwrap();
     peer.join().unwrap();
-    let words = observation.verdict.as_ref().map_or("no connection", |v| v.words.as_str());
+    let words = observation.limited.as_ref().map_or("no connection", |v| v.words.as_str());
     println!("  cost {:.4}, {} looks: {words}", observation.cost, observation.looks);
     in_time!(observation.cost < 0.03, "looking cost {:.3} of a CPU", observation.cost);
     observation
@@ -237,19 +237,19 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
 
 fn observed_sender_pauses() {
     let observation = observe("send", 2000, 0);
-    is(observation.verdict.unwrap().limit, Limit::SenderApplication);
+    is(observation.limited.unwrap().by, Limit::SenderApplication);
     let share = observation.fractions.sender_application;
     in_time!(share > 0.7, "the application is to blame for {share} of the time");
 }
 
 fn observed_peer_sleeps() {
     let observation = observe("send", 0, 2000);
-    is(observation.verdict.unwrap().limit, Limit::ReceiverWindow);
+    is(observation.limited.unwrap().by, Limit::ReceiverWindow);
 }
 
 fn observed_receiver_sleeps() {
     let observation = observe("receive", 2000, 0);
-    is(observation.verdict.unwrap().limit, Limit::ReceiverApplication);
+    is(observation.limited.unwrap().by, Limit::ReceiverApplication);
 }
 
 /// The helpers of a program that is killed end with it, and with them namespaces and interfaces.

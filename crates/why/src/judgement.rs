@@ -1,9 +1,9 @@
-//! The measuring side's verdict in the ledger's terms.
+//! What limited a transfer, as the ledger's verdict.
 
 use super::own::{RECEIVER_CORE, SENDER_CORE, SHARED_CORE};
 use lastmeter_ledger::{Confidence, Verdict};
-use lastmeter_live::transfer::Placement;
-use lastmeter_live::verdict::{self as live, Limit};
+use lastmeter_live::limit::{self, Limit, Limited};
+use lastmeter_live::transfer::{Measurement, Placement};
 
 /// A lead over the runner-up, as a share of the time, from which a verdict is sure.
 const SURE: f64 = 0.4;
@@ -11,29 +11,26 @@ const SURE: f64 = 0.4;
 const LIKELY: f64 = 0.2;
 
 /// A verdict on a transfer of our own.
-pub fn of(verdict: &live::Verdict, placement: Placement) -> Verdict {
-    judged(verdict, |limit| resource(limit, placement))
+pub fn of(m: &Measurement) -> Verdict {
+    judged(&limit::of(m), |limit| resource(limit, m.setting.placement))
 }
 
 /// A verdict whose limits are called by `name`.
-pub(super) fn judged(
-    verdict: &live::Verdict,
-    name: impl Fn(Limit) -> Option<&'static str>,
-) -> Verdict {
-    let named = name(verdict.limit);
-    let confidence = match verdict.limit {
+pub(super) fn judged(limited: &Limited, name: impl Fn(Limit) -> Option<&'static str>) -> Verdict {
+    let named = name(limited.by);
+    let confidence = match limited.by {
         Limit::Undecided => Confidence::Undecided,
-        _ if verdict.confidence >= SURE => Confidence::High,
-        _ if verdict.confidence >= LIKELY => Confidence::Medium,
+        _ if limited.lead >= SURE => Confidence::High,
+        _ if limited.lead >= LIKELY => Confidence::Medium,
         _ => Confidence::Low,
     };
-    let runner_up = verdict.runner_up.filter(|(_, fraction)| *fraction > 0.0);
+    let runner_up = limited.runner_up.filter(|(_, fraction)| *fraction > 0.0);
     Verdict {
         resource: named.map(str::to_owned),
-        utilisation: named.map(|_| verdict.fraction),
+        utilisation: named.map(|_| limited.fraction),
         confidence,
         runner_up: runner_up.and_then(|(limit, _)| name(limit)).map(str::to_owned),
-        words: verdict.words.clone(),
+        words: limited.words.clone(),
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `own`       | a transfer of our own and its stages          | a ledger                        |
 //! | `model`     | the prediction of the same transfer           | a ledger to stand beside it     |
 //! | `observed`  | what was seen of somebody else's program      | a ledger                        |
-//! | `judgement` | the measuring side's verdict                  | the ledger's terms              |
+//! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one thing changed, by name (`mtu=4000`)       | another setting or another host |
 //! | `what_if`   | changes                                       | ranked predictions              |
 //! | `beside`    | measured and predicted                        | text, side by side              |

@@ -9,8 +9,8 @@ use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Source, Stage, Times, Totals,
     Verdict,
 };
+use lastmeter_live::limit::Limit;
 use lastmeter_live::observe::{Observation, Observed};
-use lastmeter_live::verdict::Limit;
 
 const CPU: &str = "CPU";
 const SENDER: &str = "sending application";
@@ -45,7 +45,7 @@ fn weighty(seen: &Observation) -> impl Iterator<Item = &Observed> {
 }
 
 fn verdict(seen: &Observation) -> Verdict {
-    let Some(verdict) = &seen.verdict else {
+    let Some(limited) = &seen.limited else {
         return Verdict {
             resource: None,
             utilisation: None,
@@ -54,7 +54,7 @@ fn verdict(seen: &Observation) -> Verdict {
             words: "No TCP connection of the command was seen, so nothing can be said.".to_owned(),
         };
     };
-    judgement::judged(verdict, |limit| match limit {
+    judgement::judged(limited, |limit| match limit {
         Limit::SenderApplication => Some(SENDER),
         Limit::ReceiverApplication => Some(RECEIVER),
         Limit::SendBuffer => Some(BUFFER),

@@ -22,7 +22,6 @@ use lastmeter_ledger::{
 use lastmeter_live::namespace::Isolation;
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Placement, Side, Workload};
-use lastmeter_live::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The sender's processor.
@@ -50,8 +49,6 @@ pub struct Account<'a> {
     pub measured: &'a Measurement,
     /// Its stages.
     pub stages: &'a Stages,
-    /// Who limited it.
-    pub verdict: &'a Verdict,
     /// Best first.
     pub what_ifs: Vec<WhatIf>,
     /// The machine, in words.
@@ -75,7 +72,7 @@ pub fn ledger(account: Account<'_>) -> Ledger {
     let resources = resources(m, account.stages);
     let mut ledger = Ledger::new(title, m.elapsed, paths, resources, provenance);
     ledger.balance.packets_residual = lost(m);
-    ledger.verdict = Some(judgement::of(account.verdict, m.setting.placement));
+    ledger.verdict = Some(judgement::of(m));
     ledger.what_ifs = account.what_ifs;
     ledger.notes = notes(m, account.stages);
     ledger
@@ -419,7 +416,6 @@ mod tests {
             let ledger = ledger(Account {
                 measured: &m,
                 stages: &stages,
-                verdict: &lastmeter_live::verdict::of(&m),
                 what_ifs: Vec::new(),
                 host: String::new(),
                 profile: Source::default(),

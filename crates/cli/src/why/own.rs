@@ -11,7 +11,6 @@ use lastmeter_live::namespace::Hosts;
 use lastmeter_live::predict::{Prediction, predict};
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Setting};
-use lastmeter_live::verdict;
 use lastmeter_why::change::{self, Change};
 use lastmeter_why::what_if::{self, Candidate};
 use lastmeter_why::{beside, explain, model, own};
@@ -146,7 +145,6 @@ fn ledger(found: &Found) -> Ledger {
     own::ledger(own::Account {
         measured: &found.measured,
         stages: &found.stages,
-        verdict: &verdict::of(&found.measured),
         what_ifs: found.candidates.iter().map(|one| one.row.clone()).collect(),
         host: found.host.clone(),
         profile: found.profile.clone(),

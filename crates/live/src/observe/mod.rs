@@ -9,9 +9,9 @@ mod diag;
 mod processes;
 
 use crate::error::{Doing, Result};
+use crate::limit::{self, EndEvidence, Evidence, Limit, Limited};
 use crate::tcp_info::TcpInfo;
 use crate::transfer::meter::{SchedulerClock, now};
-use crate::verdict::{self, EndEvidence, Evidence, Limit, Verdict};
 use diag::{Connection, Diagnostics};
 use processes::ThreadTime;
 use serde::{Deserialize, Serialize};
@@ -98,8 +98,8 @@ pub struct Observation {
     pub connections: Vec<Observed>,
     /// The limits, as fractions of time; they may overlap.
     pub fractions: Fractions,
-    /// The verdict, if there was a connection.
-    pub verdict: Option<Verdict>,
+    /// What limited the first connection, if there was one.
+    pub limited: Option<Limited>,
 }
 
 /// One connection while it is followed.
@@ -235,7 +235,7 @@ impl Follower {
         let user: f64 = self.processes.values().map(|t| t.0).sum();
         let system: f64 = self.processes.values().map(|t| t.1).sum();
         let judged = connections.first().map(|c| judge(c, run, wait, user / (user + system)));
-        let (fractions, verdict) =
+        let (fractions, limited) =
             judged.map_or((Fractions::default(), None), |(f, v)| (f, Some(v)));
         Observation {
             elapsed,
@@ -250,7 +250,7 @@ impl Follower {
             wait,
             connections,
             fractions,
-            verdict,
+            limited,
         }
     }
 }
@@ -300,9 +300,9 @@ impl Followed {
     }
 }
 
-/// Fractions and verdict from the connection that moved most data. `user` is the share of the
+/// Fractions and limit of the connection that moved most data. `user` is the share of the
 /// program's CPU time in user mode.
-fn judge(c: &Observed, run: f64, wait: f64, user: f64) -> (Fractions, Verdict) {
+fn judge(c: &Observed, run: f64, wait: f64, user: f64) -> (Fractions, Limited) {
     let time = c.seen.max(EVERY);
     let grown =
         |what: fn(&TcpInfo) -> f64| ((what(&c.last) - what(&c.first)) / time).clamp(0.0, 1.0);
@@ -339,7 +339,7 @@ fn judge(c: &Observed, run: f64, wait: f64, user: f64) -> (Fractions, Verdict) {
         receiver_application: 0.0,
         cpu: (run + wait).min(1.0),
     };
-    (fractions, verdict::judge(&evidence(c, Some(end), None, busy, window, buffer)))
+    (fractions, limit::judge(&evidence(c, Some(end), None, busy, window, buffer)))
 }
 
 fn evidence(
@@ -370,16 +370,16 @@ fn evidence(
 }
 
 /// A receiver that waits for data cannot distinguish the sender from the network.
-fn judge_receiver(c: &Observed, end: EndEvidence) -> Verdict {
-    let verdict = verdict::judge(&evidence(c, None, Some(end), 0.0, 0.0, 0.0));
+fn judge_receiver(c: &Observed, end: EndEvidence) -> Limited {
+    let limited = limit::judge(&evidence(c, None, Some(end), 0.0, 0.0, 0.0));
     if end.blocked < 0.5 {
-        return verdict;
+        return limited;
     }
     let words = format!(
         "The program waited for data {:.0} % of the time: the sender or the network limits; only \
          the sender's side can tell which.",
         end.blocked * 100.0
     );
-    let runner_up = Some((verdict.limit, verdict.fraction));
-    Verdict { limit: Limit::Undecided, fraction: end.blocked, confidence: 0.0, runner_up, words }
+    let runner_up = Some((limited.by, limited.fraction));
+    Limited { by: Limit::Undecided, fraction: end.blocked, lead: 0.0, runner_up, words }
 }

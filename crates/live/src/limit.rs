@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// The share of the time below which nothing is called the limit.
 const SHARE_MIN: f64 = 0.5;
-/// The lead over the runner-up required for a verdict.
+/// The lead over the runner-up required to call anything the limit.
 const LEAD_MIN: f64 = 0.1;
 /// A side that waits for its CPU for this share of the time shares it.
 const WAIT_MIN: f64 = 0.2;
@@ -62,15 +62,15 @@ pub enum Limit {
     Undecided,
 }
 
-/// The limit, its confidence, and a sentence for the user.
+/// What limited a transfer, and for how much of the time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct Limited {
     /// What limits.
-    pub limit: Limit,
+    pub by: Limit,
     /// The fraction of time for which it did.
     pub fraction: f64,
     /// 0 to 1: its lead over the runner-up, less what other programs disturbed.
-    pub confidence: f64,
+    pub lead: f64,
     /// The next candidate and its fraction.
     pub runner_up: Option<(Limit, f64)>,
     /// One sentence.
@@ -90,7 +90,7 @@ pub struct EndEvidence {
     pub blocked: f64,
 }
 
-/// The evidence for a verdict. An end that cannot be observed is `None`.
+/// What was measured of a transfer. An end that cannot be observed is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The sender.
@@ -122,7 +122,7 @@ pub struct Evidence {
 }
 
 /// Judges a transfer between our own hosts.
-pub fn of(m: &Measurement) -> Verdict {
+pub fn of(m: &Measurement) -> Limited {
     let end = |side: &Side| EndEvidence {
         run: side.activity.run,
         wait: side.activity.wait,
@@ -148,26 +148,26 @@ pub fn of(m: &Measurement) -> Verdict {
 }
 
 /// Judges evidence from anywhere.
-pub fn judge(evidence: &Evidence) -> Verdict {
+pub fn judge(evidence: &Evidence) -> Limited {
     let mut candidates = candidates(evidence);
     candidates.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let (limit, fraction) = candidates[0];
+    let (by, fraction) = candidates[0];
     let runner_up = candidates.get(1).copied();
     let lead = fraction - runner_up.map_or(0.0, |(_, f)| f);
-    let confidence = (lead * (1.0 - evidence.foreign)).clamp(0.0, 1.0);
-    if fraction < SHARE_MIN || confidence < LEAD_MIN {
+    let lead = (lead * (1.0 - evidence.foreign)).clamp(0.0, 1.0);
+    if fraction < SHARE_MIN || lead < LEAD_MIN {
         let words = format!(
             "The data do not decide: {} {:.0} % of the time, {} {:.0} %.",
-            name(limit),
+            name(by),
             fraction * 100.0,
             runner_up.map_or("nothing else", |(l, _)| name(l)),
             runner_up.map_or(0.0, |(_, f)| f) * 100.0,
         );
-        let runner_up = Some((limit, fraction));
-        return Verdict { limit: Limit::Undecided, fraction, confidence, runner_up, words };
+        let runner_up = Some((by, fraction));
+        return Limited { by: Limit::Undecided, fraction, lead, runner_up, words };
     }
-    let words = words(limit, fraction, evidence);
-    Verdict { limit, fraction, confidence, runner_up, words }
+    let words = words(by, fraction, evidence);
+    Limited { by, fraction, lead, runner_up, words }
 }
 
 /// Every limit with the fraction of time in which it may have been the one.
@@ -325,35 +325,35 @@ mod tests {
     fn a_sleeping_receiver_is_not_a_small_window() {
         let receiver = EndEvidence { run: 0.03, wait: 0.0, application: 0.96, blocked: 0.01 };
         let e = Evidence { receiver: Some(receiver), receiver_window: 1.0, ..QUIET };
-        assert_eq!(judge(&e).limit, Limit::ReceiverApplication);
+        assert_eq!(judge(&e).by, Limit::ReceiverApplication);
     }
 
     #[test]
     fn a_small_window_is_the_window() {
         let e = Evidence { receiver_window: 0.99, ..QUIET };
-        assert_eq!(judge(&e).limit, Limit::ReceiverWindow);
+        assert_eq!(judge(&e).by, Limit::ReceiverWindow);
     }
 
     #[test]
     fn a_queue_is_a_rate_and_none_is_a_delay() {
         let e = Evidence { rtt: 0.09, ..QUIET };
-        assert_eq!(judge(&e).limit, Limit::Network(Network::Rate(1e8)));
-        assert_eq!(judge(&QUIET).limit, Limit::Network(Network::Delay(0.02)));
+        assert_eq!(judge(&e).by, Limit::Network(Network::Rate(1e8)));
+        assert_eq!(judge(&QUIET).by, Limit::Network(Network::Delay(0.02)));
     }
 
     #[test]
     fn two_equally_busy_ends_do_not_decide() {
         let busy = EndEvidence { run: 0.95, wait: 0.0, application: 0.0, blocked: 0.05 };
         let e = Evidence { sender: Some(busy), receiver: Some(busy), ..QUIET };
-        let verdict = judge(&e);
-        assert_eq!(verdict.limit, Limit::Undecided);
-        assert!(verdict.words.contains("sender's CPU"), "{}", verdict.words);
+        let limited = judge(&e);
+        assert_eq!(limited.by, Limit::Undecided);
+        assert!(limited.words.contains("sender's CPU"), "{}", limited.words);
     }
 
     #[test]
     fn computing_for_itself_is_the_application_not_the_cpu() {
         let sender = EndEvidence { run: 1.0, wait: 0.0, application: 0.97, blocked: 0.0 };
         let e = Evidence { sender: Some(sender), busy: 0.05, ..QUIET };
-        assert_eq!(judge(&e).limit, Limit::SenderApplication);
+        assert_eq!(judge(&e).by, Limit::SenderApplication);
     }
 }
