@@ -2,6 +2,5 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod cim;
 mod end_stages;
 mod theory;

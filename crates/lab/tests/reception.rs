@@ -9,6 +9,7 @@ use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile::constants::Constants;
 use std::collections::BTreeMap;
 
 const WORKSTATION: &str = include_str!("../../../experiments/overload-workstation/experiment.toml");
@@ -108,8 +109,10 @@ fn the_profile_of_the_thesis_host_obeys_its_equations_under_a_policy() {
     };
     // Table 7.2 with `Load = 1`, in one piece.
     let us = Duration::from_us;
-    let table = kind::DEFAULT;
-    let costs = Costs { accept: us(0), protocol: us(400), application: us(73), ..table };
+    let file = Builtin.profile("constants", "livelock").unwrap();
+    let application = Constants::of_profile("livelock", &file).unwrap().get("application_1");
+    let application = application.unwrap();
+    let costs = Costs { accept: us(0), protocol: us(400), application, ..kind::DEFAULT };
     let interrupts = |rate| harts("interrupts = { early-drop = false }", rate);
     near(interrupts(1_800), 1_800.0, 0.005);
     assert_eq!(interrupt(&costs).round(), 1890.0);

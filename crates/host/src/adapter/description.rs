@@ -466,7 +466,7 @@ pub enum Side {
 /// Table 5.1 as a description, for tests and examples; `profiles/devices/cim.toml` has the same.
 #[cfg(test)]
 pub(crate) fn cim() -> Description {
-    let table = super::cim::Cim::TABLE_5_1;
+    let table = super::cim::table_5_1();
     let mut card = Description::plain("CIM");
     card.host = HostInterface {
         handshake: true,

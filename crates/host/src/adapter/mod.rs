@@ -8,6 +8,8 @@
 //! one.
 
 pub mod cim;
+#[cfg(test)]
+mod cim_tests;
 pub mod description;
 pub mod element;
 pub mod emulation;

@@ -33,7 +33,8 @@ const PORTS: &str =
 macro_rules! costs {
     ($($field:ident: $us:literal, $name:literal, $profile:literal, $what:literal;)*) => {
         /// Table 7.2 of Indiresan 1997 with `Load = 1000`, and what `experiments/livelock` assumes:
-        /// `C_ri` in halves, and a tenth of it to find the socket.
+        /// `C_ri` in halves, and a tenth of it to find the socket. It stands here as well as in
+        /// `profiles/constants/livelock.toml` because the pages say it; a test compares the two.
         pub const DEFAULT: Costs = Costs { $($field: Duration::from_us($us)),* };
         const COSTS: &[Param] = &[$(
             Param::optional($name, TIME, concat!($us, " us; ", $profile)).is($what)
