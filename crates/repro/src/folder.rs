@@ -45,21 +45,21 @@ impl Shelf {
     /// # Errors
     /// There is none of this name, or its files are wrong.
     pub(crate) fn constants(&self, name: &str) -> Result<Constants, Error> {
-        Experiment::read(self, name).map(|experiment| experiment.constants)
+        Reproduction::read(self, name).map(|reproduction| reproduction.constants)
     }
 
     /// Every experiment that has published values, by name.
-    pub(super) fn experiments(&self) -> Result<Vec<Experiment>, Error> {
+    pub(super) fn reproductions(&self) -> Result<Vec<Reproduction>, Error> {
         let name = |path: &String| {
             let name = path.strip_prefix("experiments/")?.strip_suffix("/expected.csv")?;
             (!name.contains('/')).then(|| name.to_owned())
         };
-        self.texts.keys().filter_map(name).map(|name| Experiment::read(self, &name)).collect()
+        self.texts.keys().filter_map(name).map(|name| Reproduction::read(self, &name)).collect()
     }
 }
 
 /// What an experiment's files say.
-pub(super) struct Experiment {
+pub(super) struct Reproduction {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) question: String,
@@ -170,8 +170,8 @@ impl Expected {
     }
 }
 
-impl Experiment {
-    fn read(shelf: &Shelf, name: &str) -> Result<Experiment, Error> {
+impl Reproduction {
+    fn read(shelf: &Shelf, name: &str) -> Result<Reproduction, Error> {
         let place = |file: &str| format!("experiments/{name}/{file}");
         shelf.text(&place("README.md"))?;
         let file = place("repro.toml");
@@ -212,7 +212,7 @@ impl Experiment {
                 return Err(Error::file(&file, 1, found));
             }
         }
-        Ok(Experiment {
+        Ok(Reproduction {
             name: name.to_owned(),
             title: header.get("title"),
             question: header.get("question"),

@@ -31,7 +31,7 @@ pub use table::Style;
 pub(crate) use table::cells;
 
 use compute::{Computed, Setting};
-use folder::{Expected, Experiment};
+use folder::{Expected, Reproduction};
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
@@ -101,7 +101,7 @@ pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Erro
 
 /// An experiment of which all rows or those of one id are to be reproduced.
 pub struct Job {
-    experiment: Experiment,
+    reproduction: Reproduction,
     id: Option<String>,
     kept: RunCache,
 }
@@ -111,21 +111,21 @@ pub struct Job {
 /// # Errors
 /// Nothing is called `select`, or a file of an experiment is wrong.
 pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
-    let experiments = shelf.experiments()?;
+    let reproductions = shelf.reproductions()?;
     let is = |name: &str| name.eq_ignore_ascii_case(select);
     let all = is("all");
-    let has_row = |experiment: &Experiment| experiment.rows.iter().any(|row| is(&row.id));
+    let has_row = |reproduction: &Reproduction| reproduction.rows.iter().any(|row| is(&row.id));
     let mut names = vec!["all".to_owned()];
-    for experiment in &experiments {
-        names.extend([experiment.name.clone(), experiment.system.clone()]);
-        names.extend(experiment.rows.iter().map(|row| row.id.clone()));
+    for reproduction in &reproductions {
+        names.extend([reproduction.name.clone(), reproduction.system.clone()]);
+        names.extend(reproduction.rows.iter().map(|row| row.id.clone()));
     }
-    let job = |experiment: Experiment| {
-        let whole = all || is(&experiment.name) || is(&experiment.system);
-        let id = (!whole && has_row(&experiment)).then(|| select.to_owned());
-        (whole || id.is_some()).then(|| Job { experiment, id, kept: RunCache::default() })
+    let job = |reproduction: Reproduction| {
+        let whole = all || is(&reproduction.name) || is(&reproduction.system);
+        let id = (!whole && has_row(&reproduction)).then(|| select.to_owned());
+        (whole || id.is_some()).then(|| Job { reproduction, id, kept: RunCache::default() })
     };
-    let jobs: Vec<Job> = experiments.into_iter().filter_map(job).collect();
+    let jobs: Vec<Job> = reproductions.into_iter().filter_map(job).collect();
     match jobs.is_empty() {
         true => Err(Error::unknown("row, system or experiment", select, names)),
         false => Ok(jobs),
@@ -135,7 +135,7 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
 impl Job {
     /// The experiment's name, for progress.
     pub fn name(&self) -> &str {
-        &self.experiment.name
+        &self.reproduction.name
     }
 
     /// The figures of the document drawn from our run; none where nobody has described any.
@@ -144,7 +144,7 @@ impl Job {
     /// The computation failed.
     pub fn plots(&self, options: Options, means: Effort<'_>) -> Result<Vec<Plot>, Error> {
         let setting = self.setting(options, means);
-        let figures = self.experiment.figures;
+        let figures = self.reproduction.figures;
         let mut plots = figures.map_or(Ok(Vec::new()), |figures| figures(&setting))?;
         plots.extend(setting.sweep_plots()?);
         Ok(plots)
@@ -161,7 +161,7 @@ impl Job {
 
     /// With all rows.
     fn setting<'a>(&'a self, options: Options, means: Effort<'a>) -> Setting<'a> {
-        let Experiment { constants, sweep, .. } = &self.experiment;
+        let Reproduction { constants, sweep, .. } = &self.reproduction;
         let (seed, kept) = (options.seed, &self.kept);
         Setting { constants, seed, id: None, later: &[], means, sweep, kept }
     }
@@ -180,17 +180,17 @@ impl Job {
     /// As for [`Job::run`].
     pub fn run_with(self, options: Options, means: Effort<'_>) -> Result<Sheet, Error> {
         let id_given = self.id.as_deref();
-        let long = |of: &str| self.experiment.full.iter().any(|id| id.eq_ignore_ascii_case(of));
+        let long = |of: &str| self.reproduction.full.iter().any(|id| id.eq_ignore_ascii_case(of));
         let means = Effort { full: means.full || id_given.is_some_and(long), ..means };
-        let later = if means.full { &[][..] } else { &self.experiment.full[..] };
+        let later = if means.full { &[][..] } else { &self.reproduction.full[..] };
         let setting = Setting { id: id_given, later, ..self.setting(options, means) };
-        let experiment = &self.experiment;
+        let reproduction = &self.reproduction;
         let mut computed = setting.sweep_rows()?;
-        if let Some(compute) = experiment.compute {
+        if let Some(compute) = reproduction.compute {
             computed.extend(compute(&setting)?);
         }
         for value in &computed {
-            let expected = experiment.rows.iter().any(|row| row.is_of(value));
+            let expected = reproduction.rows.iter().any(|row| row.is_of(value));
             if !expected {
                 let name = |id: &str, item: &str, key: Option<&str>| match key {
                     Some(key) => format!("{id}/{key}"),
@@ -199,27 +199,27 @@ impl Job {
                 let (keyed, own) = (value.key.is_some(), value.key.as_deref());
                 let item = name(&value.id, &value.item, own);
                 let of = |row: &Expected| name(&row.id, &row.item, keyed.then_some(&*row.key));
-                let items = experiment.rows.iter().map(of);
+                let items = reproduction.rows.iter().map(of);
                 return Err(Error::unknown("published value", &item, items));
             }
         }
-        let rows = experiment.rows.iter().filter(|row| setting.wants(&row.id));
+        let rows = reproduction.rows.iter().filter(|row| setting.wants(&row.id));
         let rows: Vec<Row> =
-            rows.map(|row| beside(experiment, row, &computed)).collect::<Result<_, _>>()?;
+            rows.map(|row| beside(reproduction, row, &computed)).collect::<Result<_, _>>()?;
         let touched = |contradiction: &Contradiction| {
             rows.iter().any(|row| contradiction.rows.contains(&row.id))
         };
-        let later = experiment.rows.iter().filter(|row| later.contains(&row.id)).count();
+        let later = reproduction.rows.iter().filter(|row| later.contains(&row.id)).count();
         let later = later as u64;
-        let experiment = self.experiment;
+        let reproduction = self.reproduction;
         Ok(Sheet {
             later,
-            contradictions: experiment.contradictions.into_iter().filter(touched).collect(),
-            constants: experiment.constants.origins(),
-            name: experiment.name,
-            system: experiment.system,
-            title: experiment.title,
-            question: experiment.question,
+            contradictions: reproduction.contradictions.into_iter().filter(touched).collect(),
+            constants: reproduction.constants.origins(),
+            name: reproduction.name,
+            system: reproduction.system,
+            title: reproduction.title,
+            question: reproduction.question,
             rows,
         })
     }
@@ -235,7 +235,11 @@ fn note(published: &str, remark: &str) -> String {
 }
 
 /// One published value and what was computed for it, if anything was.
-fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Result<Row, Error> {
+fn beside(
+    reproduction: &Reproduction,
+    row: &Expected,
+    computed: &[Computed],
+) -> Result<Row, Error> {
     let value = computed.iter().find(|value| row.is_of(value));
     let measured = value
         .map(|computed| {
@@ -245,7 +249,7 @@ fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Res
                     "{}, {}: what is computed has no `{}`; it can be in {found}",
                     row.id, row.item, row.unit
                 );
-                Error::file(&experiment.csv(), row.line, message)
+                Error::file(&reproduction.csv(), row.line, message)
             })
         })
         .transpose()?;
@@ -263,7 +267,7 @@ fn beside(experiment: &Experiment, row: &Expected, computed: &[Computed]) -> Res
         unit: row.unit.clone(),
         section: row.section.clone(),
         role: row.role,
-        experiment: experiment.name.clone(),
-        contradicted: experiment.contradictions.iter().any(|c| c.rows.contains(&row.id)),
+        experiment: reproduction.name.clone(),
+        contradicted: reproduction.contradictions.iter().any(|c| c.rows.contains(&row.id)),
     })
 }

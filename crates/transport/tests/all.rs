@@ -5,7 +5,6 @@
 mod bbr;
 mod channel_establishment;
 mod channel_node;
-mod channels;
 mod common;
 mod dialogues;
 mod dialogues_of_loss;

@@ -11,10 +11,12 @@
 //! * Jetstream: [`ring`] has the budgets of a timed token and rings of slots; [`switch`] has switches of
 //!   frames and of cells; [`crc_generator`] and [`circuits`] are parts of its card.
 //! * ATOMIC-2: [`admission`], [`shares`] and [`failover`] of wormhole networks.
+//! * HARTS: [`channels`] and floods on links, run together to check that guarantees hold.
 //! * Pre-emptive links: [`framing`] of interrupted units, [`clumping`] of acknowledgements.
 
 pub mod admission;
 pub mod card_memory;
+pub mod channels;
 pub mod circuits;
 pub mod clumping;
 pub mod coprocessor;

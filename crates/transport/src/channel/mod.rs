@@ -20,7 +20,6 @@
 //! | [`reassembly`] | messages from packets, at the receiver | §3.2.3 |
 //! | [`element`], [`kind`] | both ends in a graph, and how experiments describe them | - |
 //! | [`node`] | the five calls that applications make | Table 3.2 |
-//! | [`network`] | links, channels and floods run together, to check that guarantees hold | - |
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, ch. 3; Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994.
@@ -33,7 +32,6 @@ pub mod handlers;
 pub mod kind;
 pub mod manager;
 pub mod message;
-pub mod network;
 pub mod node;
 pub mod policing;
 pub mod reassembly;

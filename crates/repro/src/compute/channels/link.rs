@@ -4,10 +4,10 @@
 use super::super::{Computed, Setting};
 use super::DRIFT;
 use super::spread::{Spread, seeds};
+use crate::machines::channels::{Channel, Network, Outcome};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_transport::channel::contract::{Contract, Link};
-use lastmeter_transport::channel::network::{Channel, Network, Outcome};
 use lastmeter_transport::channel::policing::Excess;
 
 /// Some 12,000 packets of each channel.

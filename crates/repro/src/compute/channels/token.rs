@@ -516,9 +516,10 @@ mod tests {
     #[test]
     fn e_87_e_91_the_token_gives_its_share_and_films_are_staggered() {
         let shelf = Shelf::builtin();
-        let experiments = shelf.experiments().expect("the folders are right");
+        let reproductions = shelf.reproductions().expect("the folders are right");
         let is = |name: &str| name == "channels-token-network";
-        let constants = &experiments.iter().find(|of| is(&of.name)).expect("it is there").constants;
+        let constants =
+            &reproductions.iter().find(|of| is(&of.name)).expect("it is there").constants;
         let bench = Bench::new(constants, 1, Unsaid::NONE).expect("constants are there");
         let all = bench.best_effort(25e6).expect("constants are there");
         let sent = bench.run(&HQOS_2, &[all]).expect("it runs").throughput(|_| true);

@@ -3,9 +3,9 @@
 //! bursts, floods and neighbours that break their contracts.
 
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
+use lastmeter_repro::machines::channels::{Channel, Network};
 use lastmeter_transport::channel::admission::{Method, Reservations, route};
 use lastmeter_transport::channel::contract::{Contract, Link};
-use lastmeter_transport::channel::network::{Channel, Network};
 use lastmeter_transport::channel::policing::Excess;
 
 /// Links of a set.

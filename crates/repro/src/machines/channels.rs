@@ -13,11 +13,11 @@
 //!
 //! Exact: the only costs are those in [`Link`], and every time is in whole picoseconds.
 
-use super::contract::{Contract, Link};
-use super::policing::{Excess, Police, Verdict};
-use super::scheduler::{Options, Scheduler};
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_engine::Distribution;
+use lastmeter_transport::channel::contract::{Contract, Link};
+use lastmeter_transport::channel::policing::{Excess, Police, Verdict};
+use lastmeter_transport::channel::scheduler::{Options, Scheduler};
 use std::collections::{BinaryHeap, VecDeque};
 
 /// The owner of a packet.
@@ -497,8 +497,8 @@ fn shifted(at: Time, source: Duration, own: Duration) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::admission::{Method, route};
     use lastmeter_base::{Rate, Stream};
+    use lastmeter_transport::channel::admission::{Method, route};
 
     /// Three links of 10 Mbit/s whose nodes' clocks are up to 1 ms apart, as full as admission with `skew`
     /// allows: returns packets late at a link or at the end.
