@@ -110,7 +110,7 @@ fn the_profile_of_the_thesis_host_obeys_its_equations_under_a_policy() {
     // Table 7.2 with `Load = 1`, in one piece.
     let us = Duration::from_us;
     let file = Builtin.profile("constants", "livelock").unwrap();
-    let application = Constants::of_profile("livelock", &file).unwrap().get("application_1");
+    let application = Constants::of_profile("livelock", &file).unwrap().0.get("application_1");
     let application = application.unwrap();
     let costs = Costs { accept: us(0), protocol: us(400), application, ..kind::DEFAULT };
     let interrupts = |rate| harts("interrupts = { early-drop = false }", rate);

@@ -4,6 +4,7 @@ use super::text::{entry, list, table, tree, value, written};
 use super::{Exceptions, Reason, Subject, Totals, hold, parse, run, totals};
 use lastmeter_base::kind::{Nested, Param, ParamKind, Value, Values};
 use lastmeter_base::{Draw, Duration, PerByte, Rate};
+use lastmeter_host::profile::Profile;
 use lastmeter_lab::build::Changes;
 use lastmeter_lab::document::{Content, Item};
 use lastmeter_lab::experiment::{Experiment, Network};
@@ -350,13 +351,18 @@ fn a_resource_of_a_host_twice_as_fast_has_half_its_profiles_times() {
     hold("faster hosts", 12, &[], |subject| {
         let mut pairs = Vec::new();
         for (key, profile) in &subject.experiment.profiles {
+            let Some(profile) = profile.downcast_ref::<Profile>() else { continue };
+            let named = |folder: &str| {
+                let named = key.iter().find(|(known, _)| *known == folder);
+                named.map(|(_, name)| name.clone())
+            };
             let with: Vec<&str> = subject
                 .experiment
                 .nodes
                 .iter()
                 .filter(|node| node.kind.page.name == "host")
-                .filter(|node| node.kind.values.given::<String>("profile").as_ref() == Some(&key.0))
-                .filter(|node| node.kind.values.given::<String>("adapter") == key.1)
+                .filter(|node| node.kind.values.given::<String>("profile") == named("hosts"))
+                .filter(|node| node.kind.values.given::<String>("adapter") == named("adapters"))
                 .map(|node| node.name.as_str())
                 .collect();
             for resource in &profile.resources {
@@ -368,7 +374,7 @@ fn a_resource_of_a_host_twice_as_fast_has_half_its_profiles_times() {
                     })
                 };
                 pairs.push(faster(subject, of_host, |experiment| {
-                    let mut changed = (**profile).clone();
+                    let mut changed = profile.clone();
                     let half = |time: &mut Duration| *time = time.scale_ceil(1, 2);
                     let half_byte = |time: &mut PerByte| *time = time.scale_ceil(1, 2);
                     let mine = changed.resources.iter_mut().find(|one| one.name == resource.name);
@@ -474,8 +480,7 @@ const SCALED: Exceptions<'_> = &[
 /// Everything at half the speed takes twice as long.
 fn scaled(subject: &Subject) -> Option<[Totals; 2]> {
     let mut slow = subject.experiment.clone();
-    let profiles = !slow.profiles.is_empty() || !slow.described.is_empty();
-    if profiles {
+    if !slow.profiles.is_empty() {
         return None;
     }
     slow.duration = slow.duration.scale_ceil(2, 1);
