@@ -1,4 +1,4 @@
-//! Columns: what Parquet files, data frames and Arrow tables are made from, and made into again.
+//! Columns: what Parquet files, data frames and Arrow tables are converted from and to.
 
 use ::parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -17,17 +17,17 @@ use std::sync::Arc;
 pub enum Values {
     /// Text.
     Text(Vec<String>),
-    /// Text, or nothing.
+    /// Text, may be absent.
     TextOrNone(Vec<Option<String>>),
     /// Yes or no.
     Flag(Vec<bool>),
     /// A count.
     Count(Vec<u64>),
-    /// A count, or nothing.
+    /// A count, may be absent.
     CountOrNone(Vec<Option<u64>>),
     /// A number, in the SI base unit of what it is.
     Real(Vec<f64>),
-    /// A number, or nothing.
+    /// A number, may be absent.
     RealOrNone(Vec<Option<f64>>),
 }
 
@@ -45,7 +45,7 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -81,7 +81,7 @@ impl Values {
         }
     }
 
-    /// No values, of the kind that a column of a file has.
+    /// An empty column of the type of a file's column.
     fn of(column: &Type) -> Option<Values> {
         let optional = column.get_basic_info().repetition() == Repetition::OPTIONAL;
         Some(match (column.get_physical_type(), optional) {
@@ -96,7 +96,7 @@ impl Values {
         })
     }
 
-    /// Adds a value as a file has it; whether it is of this kind.
+    /// Adds a value read from a file; returns whether its type matches.
     fn push(&mut self, field: &Field) -> bool {
         match (self, field) {
             (Values::Text(values), Field::Str(text)) => values.push(text.clone()),
@@ -149,7 +149,7 @@ impl Values {
     }
 }
 
-/// One where there is a value, zero where there is none.
+/// Definition levels: 1 where there is a value, 0 where there is none.
 fn levels<T>(values: &[Option<T>]) -> Vec<i16> {
     values.iter().map(|value| i16::from(value.is_some())).collect()
 }
@@ -169,15 +169,15 @@ impl Columns {
         self.0.push((name.into(), values));
     }
 
-    /// A column of text from what it is made of.
+    /// Adds a column of text.
     pub fn text<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> &str) {
         self.add(name, Values::Text(rows.iter().map(|row| value(row).to_owned()).collect()));
     }
-    /// A column of counts from what it is made of.
+    /// Adds a column of counts.
     pub fn count<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> u64) {
         self.add(name, Values::Count(rows.iter().map(value).collect()));
     }
-    /// A column of numbers from what it is made of.
+    /// Adds a column of numbers.
     pub fn real<T>(&mut self, name: &str, rows: &[T], value: impl Fn(&T) -> f64) {
         self.add(name, Values::Real(rows.iter().map(value).collect()));
     }
@@ -190,7 +190,7 @@ impl Columns {
     /// Adds the rows of `other`, which has the same columns, or is the first to have any.
     ///
     /// # Errors
-    /// The columns differ; says which.
+    /// The columns differ; the message says which.
     pub fn append(&mut self, other: Columns) -> std::result::Result<(), String> {
         if self.0.is_empty() {
             *self = other;
@@ -199,11 +199,11 @@ impl Columns {
         let same = self.0.len() == other.0.len()
             && self.0.iter().zip(&other.0).all(|((ours, _), (theirs, _))| ours == theirs);
         if !same {
-            return Err("the columns are not the same".to_owned());
+            return Err("the columns differ".to_owned());
         }
         for ((name, ours), (_, theirs)) in self.0.iter_mut().zip(other.0) {
             if !ours.append(theirs) {
-                return Err(format!("the column `{name}` is not of one kind"));
+                return Err(format!("the column `{name}` has two types"));
             }
         }
         Ok(())
@@ -252,7 +252,7 @@ impl Columns {
     /// Reads a Parquet file as [`Columns::write`] makes them.
     ///
     /// # Errors
-    /// It is no such file; says why.
+    /// It is not such a file; the message says why.
     pub fn read(file: Vec<u8>) -> Result<Columns> {
         let reader = SerializedFileReader::new(bytes::Bytes::from(file)).map_err(Error::other)?;
         let schema = reader.metadata().file_metadata().schema();
@@ -262,7 +262,7 @@ impl Columns {
                 true => Values::of(field),
                 false => None,
             };
-            let odd = || Error::other(format!("the column `{}` is of another kind", field.name()));
+            let odd = || Error::other(format!("the column `{}` has another type", field.name()));
             columns.add(field.name(), values.ok_or_else(odd)?);
         }
         for row in reader.get_row_iter(None).map_err(Error::other)? {
@@ -270,7 +270,7 @@ impl Columns {
             debug_assert_eq!(row.len(), columns.0.len());
             for ((name, values), (_, field)) in columns.0.iter_mut().zip(row.get_column_iter()) {
                 if !values.push(field) {
-                    return Err(Error::other(format!("the column `{name}` is of another kind")));
+                    return Err(Error::other(format!("the column `{name}` has another type")));
                 }
             }
         }

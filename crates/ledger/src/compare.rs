@@ -1,14 +1,14 @@
-//! Two ledgers, one beside the other: what changed, largest change first.
+//! Two ledgers side by side: what changed, largest change first.
 //!
 //! Paths are matched by name and class, stages by name within their path, resources by name. What
-//! is in one ledger only is said, and compared with nothing.
+//! only one ledger has is listed, and not compared.
 
 use super::figures;
 use crate::{Ledger, Path, Stage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The version of the JSON. It changes when a key changes its meaning or goes away.
+/// The version of the JSON. It changes when a key changes its meaning or is removed.
 pub const SCHEMA: &str = "lastmeter.comparison/1";
 
 /// What a figure is, and so how it is written.
@@ -19,7 +19,7 @@ pub enum Kind {
     Time,
     /// Bits per second.
     Rate,
-    /// A share of one.
+    /// A fraction.
     Share,
     /// Packets.
     Packets,
@@ -52,7 +52,7 @@ impl Kind {
 /// One figure of both ledgers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What it is of: a path, a stage, a resource.
+    /// Whose it is: a path's, a stage's, a resource's.
     pub of: String,
     /// Which figure: `goodput`, `busy`.
     pub what: String,
@@ -88,7 +88,7 @@ impl Line {
     }
 }
 
-/// Two ledgers, one beside the other.
+/// Two ledgers side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Always [`SCHEMA`].
@@ -97,7 +97,7 @@ pub struct Comparison {
     pub names: [String; 2],
     /// Their titles.
     pub titles: [String; 2],
-    /// What limits each, in words; empty where nothing was judged.
+    /// What limits each, in words; empty where there is no verdict.
     pub verdicts: [String; 2],
     /// Whether both are of the same experiment with the same changes and seed.
     pub same_experiment: bool,
@@ -140,7 +140,7 @@ impl Comparison {
         }
     }
 
-    /// As text, at most so many columns wide.
+    /// As text, at most `width` columns wide.
     pub fn text(&self, width: usize) -> String {
         let mut text = String::new();
         for (place, letter) in ["A", "B"].into_iter().enumerate() {
@@ -245,7 +245,7 @@ fn matched<T: Copy>(both: [Vec<(String, T)>; 2]) -> Vec<(String, [Option<T>; 2])
     pairs
 }
 
-/// The largest change first; what is in one ledger only counts as wholly changed.
+/// The largest change first; what only one ledger has counts as wholly changed.
 fn by_change(mut lines: Vec<Line>) -> Vec<Line> {
     let size = |line: &Line| (line.second.unwrap_or(0.0) - line.first.unwrap_or(0.0)).abs();
     lines.sort_by(|a, b| size(b).total_cmp(&size(a)));
@@ -262,7 +262,7 @@ fn table(lines: &[Line], width: usize) -> String {
     for line in lines {
         let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| line.kind.words(v));
         let full = name(line);
-        // The end of a long name tells its figure from the next.
+        // The end of a long name distinguishes its figure from the next.
         let cut = full.chars().count().saturating_sub(names);
         let shown: String = match cut {
             0 => full,

@@ -12,8 +12,8 @@ pub fn time(seconds: f64) -> String {
     format!("{sign}{}", Duration::from_ps((seconds.abs() * 1e12).round() as u64))
 }
 
-/// A time for a column: three significant digits, and the unit on two places, so that the digits
-/// of right-aligned cells stand under each other.
+/// A time for a column: three significant digits, and the unit padded to two characters, so that
+/// right-aligned digits line up.
 pub fn time_cell(seconds: f64) -> String {
     let size = seconds.abs();
     if size < 0.5e-12 || !size.is_finite() {
@@ -66,7 +66,7 @@ pub fn gain(share: f64) -> String {
     }
 }
 
-/// A count with its thousands apart: `1 234 567`.
+/// A count with its thousands separated: `1 234 567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -79,7 +79,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A count in at most seven places: `1 234`, `162 k`, `1.23 M`.
+/// A count in at most seven characters: `1 234`, `162 k`, `1.23 M`.
 pub fn count_cell(number: u64) -> String {
     match number as f64 {
         n if n < 99_999.5 => count(number),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_their_thousands_apart() {
+    fn counts_have_their_thousands_separated() {
         assert_eq!([7, 1234, 1_234_567].map(count), ["7", "1 234", "1 234 567"]);
         assert_eq!([99_999, 162_118, 1_234_567].map(count_cell), ["99 999", "162 k", "1.23 M"]);
         assert_eq!(plural(1, "packet"), "1 packet");

@@ -23,7 +23,7 @@ pub fn to_json(ledger: &Ledger) -> String {
 /// Reads a ledger of this version or the one before.
 ///
 /// # Errors
-/// It is no ledger, or of a later version.
+/// It is not a ledger, or of a later version.
 pub fn from_json(text: &str) -> Result<Ledger, Error> {
     from_value(serde_json::from_str(text)?)
 }
@@ -49,9 +49,9 @@ pub fn from_value(mut value: Value) -> Result<Ledger, Error> {
 
 /// Brings a ledger of version 1 to this one.
 ///
-/// Version 1 had no absent figures: transfers that were measured from outside (live, without a
-/// certificate) had zeros for what could not be known. And what stands in which host was to be read
-/// from names, up to the first dot.
+/// Version 1 had no absent figures: transfers measured from outside (live, without a
+/// certificate) had zeros for what could not be known. And the host of a part was the beginning of
+/// its name, up to the first dot.
 fn from_version_1(ledger: &mut Value) {
     ledger["schema"] = SCHEMA.into();
     let level = ledger["provenance"]["level"].as_str().unwrap_or_default();

@@ -5,13 +5,13 @@
 //!
 //! | module       | for whom                                  | makes                          |
 //! |--------------|-------------------------------------------|--------------------------------|
-//! | [`terminal`] | who asked, now                            | a table of a stated width      |
-//! | [`html`]     | who is shown it, on any screen, years on  | one file that works offline    |
+//! | [`terminal`] | whoever ran it                            | a table of a stated width      |
+//! | [`html`]     | readers on any screen, years later        | one file that works offline    |
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
 //! | [`plots`]    | who compares with a document              | a page of figures and rows     |
 //! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
-//! | [`mod@compare`] | who has two of them                    | both side by side              |
-//! | [`columns`]  | what has tables                           | Parquet from columns, and back |
+//! | [`mod@compare`] | those who have two                     | both side by side              |
+//! | [`columns`]  | tables                                    | Parquet from columns, and back |
 
 pub mod columns;
 pub mod compare;

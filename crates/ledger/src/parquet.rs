@@ -120,12 +120,12 @@ fn begun<T>(ledger: &Ledger, rows: &[T]) -> Columns {
     columns
 }
 
-/// Adds a column of numbers that may not be known.
+/// Adds a column of numbers that may be absent.
 fn real<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Option<f64>) {
     columns.add(name, Values::RealOrNone(rows.iter().map(value).collect()));
 }
 
-/// Adds a column of counts that may not be known.
+/// Adds a column of counts that may be absent.
 fn count<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) -> Option<u64>) {
     columns.add(name, Values::CountOrNone(rows.iter().map(value).collect()));
 }
@@ -136,7 +136,7 @@ fn times<T>(columns: &mut Columns, name: &str, rows: &[T], value: impl Fn(&T) ->
     real(columns, &format!("{name}_p99"), rows, |row| value(row)?.p99);
 }
 
-/// Adds where each row stands.
+/// Adds each row's host, group, role and source.
 fn place<T>(columns: &mut Columns, rows: &[T], value: impl Fn(&T) -> Place) {
     let mut column = |name, part: fn(Place) -> Option<String>| {
         let texts = rows.iter().map(|row| part(value(row)));

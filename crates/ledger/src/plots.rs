@@ -28,7 +28,7 @@ pub struct Plot {
     pub x: String,
     /// What the vertical axis is, with its unit.
     pub y: String,
-    /// Whether the horizontal axis is time, through which one can step.
+    /// Whether the horizontal axis is time, which can be stepped through.
     pub over_time: bool,
     /// The curves.
     pub series: Vec<Series>,
@@ -56,7 +56,7 @@ impl Plot {
         }
     }
 
-    /// The same over time, through which one can step.
+    /// The same over time, which can be stepped through.
     pub fn over_time(self) -> Plot {
         Plot { over_time: true, ..self }
     }
@@ -73,9 +73,10 @@ const LEFT: f64 = 70.0;
 const TOP: f64 = 28.0;
 const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 52.0;
-/// About so many lines across a plot.
+/// Grid lines across a plot, about.
 const TICKS: f64 = 6.0;
-/// Told apart by colour and by dash. Colours of Okabe and Ito, which colour-blind people tell apart.
+/// Colour and dash of each curve. Okabe and Ito's colours, which colour-blind people can
+/// distinguish.
 const STYLES: [(&str, &str); 8] = [
     ("#0072b2", ""),
     ("#d55e00", ""),
@@ -86,12 +87,12 @@ const STYLES: [(&str, &str); 8] = [
     ("#009e73", "1 3"),
     ("#cc79a7", "6 3"),
 ];
-/// What the name of a mark takes.
+/// Width of a mark's name.
 const MARK_WIDTH: f64 = 44.0;
-/// A curve is drawn with at most so many points.
+/// Most points of a drawn curve.
 const POINTS_MAX: usize = 1200;
 
-/// From values to places in the picture.
+/// From values to positions in the picture.
 struct Scale {
     x: (f64, f64),
     y: (f64, f64),
@@ -173,7 +174,7 @@ pub fn svg(plot: &Plot, id: usize) -> String {
             number(value)
         );
     }
-    // Names that would meet stand one above the other.
+    // Names that would overlap are stacked.
     let mut last = (f64::MIN, false);
     for (value, name) in &plot.marks {
         let at = scale.place_x(*value);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_has_its_curves_and_nothing_in_it_ends_an_element() {
+    fn a_plot_has_its_curves_and_escapes_its_text() {
         let page = figures(&[plot()]);
         assert_eq!(page.matches("<polyline").count(), 2);
         assert!(

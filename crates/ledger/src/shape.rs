@@ -1,9 +1,9 @@
-//! What every picture of a ledger needs to know first: hosts, hops, ranks, what to fold.
+//! What every picture of a ledger needs: hosts, hops, ranks, what to fold.
 
 use crate::{Ledger, Path, Resource, Stage, Times, Verdict, WhatIf};
 use std::ops::Range;
 
-/// Stages of a path that follow each other on one resource: one box of its drawing.
+/// Consecutive stages of a path on one resource: one box of its drawing.
 pub(super) struct Hop<'a> {
     /// The host that it is in; `None` on the wire.
     pub host: Option<&'a str>,
@@ -11,7 +11,7 @@ pub(super) struct Hop<'a> {
     pub name: &'a str,
     /// The resource that serves it; `None` for pure delay.
     pub resource: Option<&'a Resource>,
-    /// The full name of that resource, which the ledger should list but may not.
+    /// The full name of that resource; the ledger may not list it.
     pub full_name: &'a str,
     /// Which stages of the path.
     pub stages: Range<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Hop<'a> {
 }
 
 impl Hop<'_> {
-    /// Whether it leads from host to host.
+    /// Whether it is a link between hosts.
     pub(super) fn is_link(&self) -> bool {
         self.resource.map_or(self.host.is_none(), |resource| resource.kind == "wire")
     }
@@ -32,14 +32,14 @@ impl Hop<'_> {
 pub(super) fn hops<'a>(ledger: &'a Ledger, path: &'a Path) -> Vec<Hop<'a>> {
     let mut hops: Vec<Hop<'a>> = Vec::new();
     for (place, stage) in path.stages.iter().enumerate() {
-        // Nothing of a delivered packet's way goes through a stage that passed none.
+        // A stage that passed no delivered packet is not part of their path.
         if stage.packets == 0 && path.totals.delivered.packets > 0 {
             continue;
         }
         let next = hop(ledger, stage, place);
         let follows = |last: &Hop<'_>| match next.resource {
             Some(_) => last.resource.is_some() && last.full_name == next.full_name,
-            // A signal's way along a wire belongs to the wire.
+            // Propagation belongs to the wire.
             None => last.is_link() && next.is_link(),
         };
         let joins = hops.last().is_some_and(follows);
@@ -78,7 +78,7 @@ pub(super) fn limiting(ledger: &Ledger) -> Option<&str> {
     ledger.verdict.as_ref()?.resource.as_deref()
 }
 
-/// Whether it is of a real run, which draws no random numbers and balances within its noise.
+/// Whether it is of a live run, which draws no random numbers and balances within its noise.
 pub(super) fn is_live(ledger: &Ledger) -> bool {
     matches!(ledger.provenance.level.as_str(), "L0" | "L1" | "L2")
 }
@@ -111,8 +111,8 @@ pub(super) fn ranked(ledger: &Ledger) -> Vec<&WhatIf> {
     what_ifs
 }
 
-/// The numbers of the paths, in the order in which they deserve attention: those through the
-/// limiting resource first, then those that carry most.
+/// Indices of the paths, most important first: those through the
+/// limiting resource, then those that carry most.
 pub(super) fn paths_by_weight(ledger: &Ledger) -> Vec<usize> {
     let limiting = limiting(ledger);
     let through = |path: &Path| {
@@ -126,7 +126,7 @@ pub(super) fn paths_by_weight(ledger: &Ledger) -> Vec<usize> {
     order
 }
 
-/// The verdict as a sentence, also where the ledger has none.
+/// The verdict as a sentence, even if the ledger has none.
 pub(super) fn sentence(ledger: &Ledger) -> String {
     match &ledger.verdict {
         Some(Verdict { words, .. }) if !words.trim().is_empty() => words.trim().to_owned(),
@@ -134,9 +134,9 @@ pub(super) fn sentence(ledger: &Ledger) -> String {
             format!("{name} limits: in use {} of the time.", super::figures::share(*used))
         }
         Some(Verdict { resource: Some(name), .. }) => format!("{name} limits."),
-        Some(_) => "The data do not decide what limits.".to_owned(),
+        Some(_) => "The data are inconclusive: no limit is named.".to_owned(),
         None if ledger.paths.iter().all(|path| path.totals.offered_packets() == 0) => {
-            "Nothing was offered, so nothing limits.".to_owned()
+            "Nothing was offered, so there is no limit.".to_owned()
         }
         None => "This ledger has no verdict.".to_owned(),
     }
@@ -176,7 +176,7 @@ pub(super) enum Line {
     Folded(Range<usize>),
 }
 
-/// Keeps the `most` entries of greatest weight, in their order, and folds what lies between.
+/// Keeps the `most` entries of greatest weight, in their order, and folds those between them.
 pub(super) fn fold(weights: &[f64], most: usize) -> Vec<Line> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]).then(a.cmp(&b)));
@@ -186,7 +186,7 @@ pub(super) fn fold(weights: &[f64], most: usize) -> Vec<Line> {
     let mut place = 0;
     while place < weights.len() {
         let end = (place..weights.len()).find(|&p| shown[p]).unwrap_or(weights.len());
-        // A fold of one line would save nothing.
+        // Folding a single line would save nothing.
         match end - place {
             0 => {
                 lines.push(Line::Shown(place));

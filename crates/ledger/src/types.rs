@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the ledger's JSON. It changes when a field changes its meaning or goes away.
+/// The version of the ledger's JSON. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: &str = "lastmeter.ledger/2";
 
 /// The balanced account of a run.
@@ -25,20 +25,20 @@ pub struct Ledger {
     pub paths: Vec<Path>,
     /// Every CPU, bus, engine and wire.
     pub resources: Vec<Resource>,
-    /// What limits the paths; `None` where nothing was offered.
+    /// What limits the paths; `None` if nothing was offered.
     pub verdict: Option<Verdict>,
     /// What each change would buy, best first.
     pub what_ifs: Vec<WhatIf>,
-    /// What is left over where there should be nothing.
+    /// Residuals, which should be zero.
     pub balance: Balance,
     /// Whether a live run kept up; `None` in a model.
     pub certificate: Option<Certificate>,
     /// Where the figures come from.
     pub provenance: Provenance,
-    /// What a reader should know of the figures: how sure they are, what could not be separated.
+    /// Remarks on the figures: their uncertainty, what could not be separated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Quantities that elements kept over time.
+    /// Quantities that elements recorded over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
 }
@@ -48,11 +48,11 @@ pub struct Ledger {
 pub struct Series {
     /// Whose it is, and what: `ring: rotation`.
     pub name: String,
-    /// `s` for a time, else a word.
+    /// `s` for a time, else a noun such as `station`.
     pub unit: String,
     /// The length of a step, in seconds.
     pub step: f64,
-    /// Steps in which something was seen.
+    /// Steps with at least one observation.
     pub steps: Vec<Step>,
 }
 
@@ -87,7 +87,7 @@ pub struct Path {
 /// The latency that a share of the delivered packets did not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantile {
-    /// Of one.
+    /// Between 0 and 1.
     pub share: f64,
     /// Seconds from source to sink.
     pub latency: f64,
@@ -100,7 +100,7 @@ pub struct Stage {
     pub name: String,
     /// What serves it; `None` for pure delay.
     pub resource: Option<String>,
-    /// Where it stands.
+    /// Its host, group, role and source.
     #[serde(flatten)]
     pub place: Place,
     /// Visits of delivered packets.
@@ -113,7 +113,7 @@ pub struct Stage {
     /// Seconds of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Times>,
-    /// Seconds held up in or after service.
+    /// Seconds blocked during or after service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Times>,
     /// How often it copies each byte.
@@ -129,11 +129,12 @@ pub struct Stage {
 /// Where a stage or a resource stands, so that nobody has to read it out of its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
-    /// The node that it is part of; absent for a link's.
+    /// The node that it is part of; absent for a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The name that it shares with the same thing at the other members of a counted node: `s.cpu` for
-    /// `s.3.cpu`; absent where it has no like.
+    /// The name that it shares with its counterparts at the other members of a counted node:
+    /// `s.cpu` for
+    /// `s.3.cpu`; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// What it is for: `reception`, `application`, `propagation`.
@@ -168,15 +169,15 @@ impl Times {
 /// A path end to end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// What sources made.
+    /// What sources sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Count>,
-    /// What sinks took.
+    /// What sinks received.
     pub delivered: Count,
     /// What was dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<Count>,
-    /// What was still on its way at the end.
+    /// What was still in flight at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<u64>,
     /// Delivered bits per second of the run.
@@ -193,26 +194,26 @@ pub struct Totals {
     /// Packets that arrived after a later one of their flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordered: Option<u64>,
-    /// Packets whose content was not what was sent.
+    /// Packets whose content differs from what was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupted: Option<u64>,
-    /// Bytes over memory for each byte delivered.
+    /// Bytes that cross memory per byte delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_multiple: Option<f64>,
-    /// What became of messages that were due at some instant; `None` where there were none.
+    /// Messages with deadlines, met or missed; `None` if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadlines: Option<Deadlines>,
 }
 
-/// Messages with deadlines. What was neither in time nor late was dropped, in part or whole, or was
-/// still on its way at the end.
+/// Messages with deadlines. The rest, neither in time nor late, was dropped, in part or whole, or
+/// still in flight at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deadlines {
-    /// Messages that applications made.
+    /// Messages that applications sent.
     pub made: u64,
-    /// Messages that were whole in time.
+    /// Messages complete before their deadline.
     pub met: u64,
-    /// Messages that were whole too late.
+    /// Messages complete after their deadline.
     pub late: u64,
 }
 
@@ -221,7 +222,7 @@ pub struct Deadlines {
 pub struct Count {
     /// How many packets.
     pub packets: u64,
-    /// How many bytes they had.
+    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -242,7 +243,7 @@ pub struct Latency {
 }
 
 impl Totals {
-    /// What was delivered, at this many bits a second; the rest is not known.
+    /// Delivered packets at a goodput in bit/s; the rest is not known.
     pub fn new(delivered: Count, goodput: f64) -> Totals {
         Totals {
             offered: None,
@@ -267,7 +268,7 @@ impl Totals {
     pub fn dropped_packets(&self) -> u64 {
         self.dropped.map_or(0, |dropped| dropped.packets)
     }
-    /// Packets that sources made; those delivered where it is not known.
+    /// Packets that sources sent; those delivered if that is not known.
     pub fn offered_packets(&self) -> u64 {
         self.offered.unwrap_or(self.delivered).packets
     }
@@ -280,14 +281,14 @@ pub struct Resource {
     pub name: String,
     /// `cpu`, `bus`, `engine` or `wire`.
     pub kind: String,
-    /// Where it stands.
+    /// Its host, group, role and source.
     #[serde(flatten)]
     pub place: Place,
     /// How many packets it can serve at once.
     pub units: u32,
     /// Share of the time for which it served.
     pub busy: f64,
-    /// Share of the time for which it was taken and could not go on.
+    /// Share of the time for which it was occupied and could not proceed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<f64>,
     /// Share of the time for which it had nothing to do.
@@ -303,7 +304,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// One of which only its use is known, as shares of the time.
+    /// One of which only its utilisation is known, as shares of the time.
     pub fn new(name: impl Into<String>, kind: &str, busy: f64, blocked: Option<f64>) -> Resource {
         Resource {
             name: name.into(),
@@ -318,11 +319,11 @@ impl Resource {
             bytes_per_delivered_byte: None,
         }
     }
-    /// Share of the time for which it could not take more: it served, or was held up.
+    /// Utilisation: share of the time for which it was busy or blocked.
     pub fn utilisation(&self) -> f64 {
         self.busy + self.blocked.unwrap_or(0.0)
     }
-    /// The name that it shares with its like, else its own.
+    /// The name that it shares with its counterparts, else its own.
     pub fn group(&self) -> &str {
         self.place.group.as_deref().unwrap_or(&self.name)
     }
@@ -331,7 +332,7 @@ impl Resource {
 /// What limits the paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The limiting resource; `None` where the data do not decide or nothing limits.
+    /// The limiting resource; `None` if the data are inconclusive or nothing limits.
     pub resource: Option<String>,
     /// Its busy and blocked share; absent where no resource is named and none is known to be busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -350,11 +351,11 @@ pub struct Verdict {
 pub enum Confidence {
     /// Utilisation and sensitivity name the same resource, clearly.
     High,
-    /// They name the same resource, closely followed by another.
+    /// They name the same resource, with another close behind.
     Medium,
     /// Only one of them names it.
     Low,
-    /// The data do not decide.
+    /// The data are inconclusive.
     Undecided,
 }
 
@@ -365,7 +366,7 @@ pub struct WhatIf {
     pub change: String,
     /// What is compared: `goodput` (bits per second) or `latency` (mean, seconds), over all paths.
     pub metric: String,
-    /// The metric as the run is.
+    /// The metric of this run.
     pub baseline: f64,
     /// The metric that the model predicts with the change.
     pub predicted: f64,
@@ -377,13 +378,13 @@ pub struct WhatIf {
     pub gain: f64,
 }
 
-/// What is left over where there should be nothing; exactly zero in a model.
+/// Residuals, which should be zero; exactly zero in a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
     /// Greatest difference, over all paths, between mean latency and the sum of stage means, in
     /// seconds.
     pub latency_residual: f64,
-    /// Packets made that were neither delivered, dropped nor held.
+    /// Packets sent that were neither delivered, dropped nor held.
     pub packets_residual: i64,
 }
 
@@ -406,18 +407,18 @@ pub struct Certificate {
     pub overruns: u64,
     /// Frames that left.
     pub departures: u64,
-    /// What share of the departures the certificate asks to be within the tolerance, and how long
-    /// that is in seconds.
+    /// The share of departures that must be within the tolerance, and the tolerance
+    /// in seconds.
     pub required: f64,
     /// See `required`.
     pub tolerance: f64,
-    /// Share of the frames that the emulator was to carry and did not: lost at its own ports.
+    /// Share of frames that the emulator lost at its own ports.
     pub shortfall: f64,
     /// CPU seconds used per second.
     pub cpu: f64,
     /// Seconds that a frame costs the emulator: `receive`, `model`, `send`.
     pub stages: BTreeMap<String, f64>,
-    /// Lags of departures: how many took at most so many seconds longer than they should.
+    /// Histogram of how late departures were.
     pub lags: Vec<Lag>,
     /// In one sentence.
     pub words: String,
@@ -426,9 +427,9 @@ pub struct Certificate {
 /// A step of a distribution of lags.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lag {
-    /// At most so many seconds.
+    /// Upper bound, in seconds.
     pub at_most: f64,
-    /// So many departures, those of earlier steps not counted again.
+    /// Departures in this step alone.
     pub departures: u64,
 }
 
@@ -446,14 +447,14 @@ pub struct Provenance {
     pub profiles: Vec<Source>,
     /// `model`, or the privilege level of a live run: `L0`, `L1`, `L2`.
     pub level: String,
-    /// The machine of a live run; absent in a model, whose result depends on no machine.
+    /// The machine of a live run; absent in a model, whose result is the same on all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Whether the run was stopped before its end; then all figures are up to `duration`.
+    /// Whether the run was stopped early; then all figures are up to `duration`.
     pub partial: bool,
 }
 
-/// Something that figures were made from.
+/// An input that figures were computed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
     /// Its name.
@@ -463,7 +464,7 @@ pub struct Source {
 }
 
 impl Stage {
-    /// A stage of which nothing is known yet but what passed it.
+    /// A stage of which only what passed it is known so far.
     pub fn new(name: impl Into<String>, resource: Option<&str>, passed: Count) -> Stage {
         Stage {
             name: name.into(),
@@ -491,7 +492,7 @@ impl Stage {
     pub fn service_mean(&self) -> f64 {
         self.service.map_or(0.0, |times| times.mean)
     }
-    /// Mean seconds held up; zero where it is not known.
+    /// Mean seconds blocked; zero where it is not known.
     pub fn blocked_mean(&self) -> f64 {
         self.blocked.map_or(0.0, |times| times.mean)
     }
@@ -505,9 +506,9 @@ impl Provenance {
 }
 
 impl Ledger {
-    /// The account of a run over `duration` seconds: the one way to make one. It computes what is left
-    /// over between latency and stages; what packets leave over, and all that follows from other runs,
-    /// is added by whoever knows it.
+    /// The account of a run over `duration` seconds: the only constructor. It computes the residual
+    /// of latency; the residual of packets, and all that follows from other runs,
+    /// is added by the caller.
     ///
     /// ```
     /// use lastmeter_ledger::{Count, Latency, Ledger, Path, Provenance, Stage, Times, Totals};
@@ -562,16 +563,16 @@ impl Ledger {
     }
 }
 
-/// The residual that is further from zero.
+/// The residual with the greater magnitude.
 fn larger(a: f64, b: f64) -> f64 {
     if b.abs() > a.abs() { b } else { a }
 }
 
-/// Less than this is what floating point leaves of an exact balance, in seconds.
+/// Floating-point error of an exact balance, in seconds, at most.
 const ROUNDING: f64 = 1e-12;
 
 impl Path {
-    /// A path whose latencies are not known one by one.
+    /// A path of which only the totals of latency are known.
     pub fn new(
         name: impl Into<String>,
         class: impl Into<String>,
@@ -581,7 +582,7 @@ impl Path {
         let (name, class) = (name.into(), class.into());
         Path { name, class, stages, totals, latencies: Vec::new() }
     }
-    /// Mean latency that no stage accounts for, in seconds; negative where the stages sum to more.
+    /// Mean latency that no stage accounts for, in seconds; negative if the stages sum to more.
     fn residual(&self) -> f64 {
         let stages: f64 = self.stages.iter().map(Stage::mean).sum();
         let left = self.totals.latency.map_or(0.0, |latency| latency.mean - stages);

@@ -16,7 +16,7 @@ pub fn ledgers(named: &[(&str, &Ledger)]) -> String {
     };
     let limit = |ledger: &Ledger| {
         let verdict = ledger.verdict.as_ref();
-        verdict.and_then(|v| v.resource.clone()).unwrap_or_else(|| "nothing decided".to_owned())
+        verdict.and_then(|v| v.resource.clone()).unwrap_or_else(|| "inconclusive".to_owned())
     };
     let in_use = |ledger: &Ledger| {
         let verdict = ledger.verdict.as_ref();
@@ -30,7 +30,7 @@ pub fn ledgers(named: &[(&str, &Ledger)]) -> String {
     type Cell<'a> = (&'a str, &'a dyn Fn(&Ledger) -> String);
     let rows: [Cell<'_>; 7] = [
         ("goodput", &|ledger| rate(ledger.goodput())),
-        ("bytes a second", &|ledger| format!("{:.1} MB/s", ledger.goodput() / 8e6)),
+        ("throughput", &|ledger| format!("{:.1} MB/s", ledger.goodput() / 8e6)),
         ("limited by", &limit),
         ("  in use", &in_use),
         ("copies", &|ledger| copies(ledger).to_string()),
@@ -79,16 +79,16 @@ pub fn table(m: &Measurement, found: &Stages, prediction: &Prediction) -> String
     if let Some(latency) = m.latency.filter(|_| m.setting.workload == Workload::RequestResponse) {
         let trip = f64::from(m.setting.streams) / prediction.message_rate;
         rows.push(("round trip, median".into(), Some(latency.p50), Some(trip), figures::time));
-        // The model has the round trip as one constant and does not divide it.
+        // In the model the round trip is a single constant.
         return render(&rows, prediction);
     }
     let (s, r) = (run_per_message(m, &m.sender), run_per_message(m, &m.receiver));
     if m.setting.placement == Placement::SameCore {
-        rows.push(("CPU a message".into(), Some(s + r), Some(core("core")), figures::time));
+        rows.push(("CPU per message".into(), Some(s + r), Some(core("core")), figures::time));
     } else {
         let ends = [("sender", s, core("sender core")), ("receiver", r, core("receiver core"))];
         for (name, run, model) in ends {
-            rows.push((format!("{name}'s CPU a message"), Some(run), Some(model), figures::time));
+            rows.push((format!("{name}'s CPU per message"), Some(run), Some(model), figures::time));
         }
     }
     let rest = [stages::SEGMENTATION, stages::REST, stages::CROSSING];
@@ -128,7 +128,7 @@ fn render(rows: &[Row], prediction: &Prediction) -> String {
     }
     let limit = prediction.uses.first().map_or("nothing", |u| u.resource.as_str());
     out.push_str(&format!(
-        "  The model's limit is the {limit}; it expects to be wrong by {:.0} %.\n",
+        "  The model's limit is the {limit}; its expected error is {:.0} %.\n",
         prediction.uncertainty * 100.0
     ));
     out

@@ -15,7 +15,7 @@ pub enum Change {
     Message(Bytes),
     /// IP packets of this size.
     Mtu(u32),
-    /// Segments travel in batches, or each alone.
+    /// GSO and GRO: segments travel in batches, or individually.
     Offload(bool),
     /// The send buffer.
     SendBuffer(Bytes),
@@ -31,28 +31,28 @@ pub enum Change {
     Placement(Placement),
     /// How many streams.
     Streams(u32),
-    /// Processors so many times as fast; the memory stays.
+    /// Processors faster by this factor; memory unchanged.
     Cpu(f64),
-    /// Memory so many times as fast.
+    /// Memory faster by this factor.
     Memory(f64),
     /// Entering the kernel costs nothing.
     NoCalls,
 }
 
-/// What may be written, with what it means; the first word of each is the name.
+/// Name, an example, and the meaning of each change.
 pub const NAMES: [(&str, &str, &str); 13] = [
     ("message", "message=256KiB", "the size of each send"),
     ("mtu", "mtu=9000", "the size of IP packets, 576 to 65535 B"),
-    ("offload", "offload=off", "GSO and GRO: segments travel in batches, or each alone"),
+    ("offload", "offload=off", "GSO and GRO: segments travel in batches, or individually"),
     ("send-buffer", "send-buffer=1MiB", "SO_SNDBUF"),
     ("receive-buffer", "receive-buffer=1MiB", "SO_RCVBUF"),
-    ("buffers", "buffers=4MiB", "both of them"),
+    ("buffers", "buffers=4MiB", "both socket buffers"),
     ("zero-copy", "zero-copy=sendfile", "send by reference; `zero-copy=flag` is MSG_ZEROCOPY"),
     ("touch", "touch=off", "the receiver leaves the data in the kernel (MSG_TRUNC)"),
     ("core", "core=same", "both ends on one core, or `core=other`"),
-    ("streams", "streams=2", "connections beside each other"),
-    ("cpu", "cpu=2", "processors so many times as fast"),
-    ("memory", "memory=2", "memory so many times as fast"),
+    ("streams", "streams=2", "parallel connections"),
+    ("cpu", "cpu=2", "speed of processors, as a factor"),
+    ("memory", "memory=2", "speed of memory, as a factor"),
     ("calls", "calls=none", "entering the kernel costs nothing"),
 ];
 
@@ -73,7 +73,7 @@ impl Change {
         let wrong = |right: &str| Err(format!("`{name}` cannot be `{value}`: write {right}"));
         let factor = || match value.parse::<f64>() {
             Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
-            _ => Err(format!("`{name}` cannot be `{value}`: write a factor, as `{name}=2`")),
+            _ => Err(format!("`{name}` cannot be `{value}`: write a factor, such as `{name}=2`")),
         };
         Ok(match (name, value) {
             ("message", _) => Change::Message(size()?),
@@ -99,7 +99,7 @@ impl Change {
             ("core", _) => return wrong("`same`, `other` or `free`"),
             ("streams", _) => match value.parse() {
                 Ok(streams) => Change::Streams(streams),
-                Err(_) => return wrong("a number, as `streams=2`"),
+                Err(_) => return wrong("a number, such as `streams=2`"),
             },
             ("cpu", _) => Change::Cpu(factor()?),
             ("memory", _) => Change::Memory(factor()?),
@@ -120,8 +120,8 @@ impl Change {
         !matches!(self, Change::Cpu(_) | Change::Memory(_) | Change::NoCalls)
     }
 
-    /// Whether a program keeps its use with it: one that does not read its data is only a measure
-    /// of what reading costs.
+    /// Whether a program is still useful with it: not reading the data only measures
+    /// what reading costs.
     pub fn is_useful(&self) -> bool {
         self.is_soft() && !matches!(self, Change::CopyOut(false))
     }
@@ -189,7 +189,7 @@ impl Change {
         }
     }
 
-    /// As it is given to `--what-if`.
+    /// As an argument of `--what-if`.
     pub fn key(&self) -> String {
         let size = |size: Bytes| size.to_string().replace(' ', "");
         let on = |on: bool| if on { "on" } else { "off" };
@@ -215,8 +215,8 @@ impl Change {
     }
 }
 
-/// The changes that are tried without being asked for: each thing that can be changed, a step in
-/// the direction that mostly helps, and back where it is there already.
+/// The changes tried by default: one step of each parameter in
+/// the direction that usually helps, or back if it is already there.
 pub fn candidates(setting: &Setting) -> Vec<Change> {
     let message = setting.message;
     let mut all = vec![
@@ -244,7 +244,7 @@ pub fn candidates(setting: &Setting) -> Vec<Change> {
         all.push(Change::CopyOut(false));
     }
     if setting.workload == Workload::RequestResponse {
-        // The model has the round trip as one constant, its calls not divided from it.
+        // In the model the round trip is a single constant, system calls included.
         all.retain(|change| *change != Change::NoCalls);
     }
     all.retain(|change| {
@@ -270,7 +270,7 @@ fn scaled(value: Value, factor: f64) -> Value {
     }
 }
 
-/// What each fit has per byte, and how much of that is copies.
+/// Each fit's cost per byte, and how much of it is copies.
 fn per_byte(calibration: &Calibration) -> Vec<(String, f64, f64)> {
     let value = |name: String| calibration.constants.get(&name).map_or(0.0, |c| c.value.si());
     let mut all = Vec::new();
@@ -294,7 +294,7 @@ fn set(calibration: &mut Calibration, name: &str, seconds: f64) {
     }
 }
 
-/// All but the copies: what waits for memory does not get faster.
+/// All but the copies: a faster processor does not wait less for memory.
 fn faster_cpu(calibration: &mut Calibration, factor: f64) {
     let bytes = per_byte(calibration);
     let is_own = |name: &str| {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn an_error_says_what_would_be_right() {
         let error = |text: &str| Change::parse(text).unwrap_err();
         assert_eq!(error("mtuu=4"), "there is no change `mtuu`: did you mean `mtu`?");
         assert_eq!(error("mtu"), "`mtu` changes nothing: write `mtu=9000`");

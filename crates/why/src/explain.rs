@@ -1,4 +1,4 @@
-//! How each figure of the output was measured, by its name.
+//! How each figure of the output was measured, by name.
 
 use super::own::{ASLEEP, RECEIVER_CORE, SENDER_CORE, SHARED_CORE, SOCKETS};
 use lastmeter_lab::document::nearest;
@@ -15,7 +15,7 @@ const FIGURES: [(&str, &str); 14] = [
         "latency",
         "for request/response, from request to answer by the sender's own clock; for streams, the \
          CPU time of both ends per message in the whole run (the scheduler's own count), plus what \
-         the ends waited for their CPUs, slept in `send`, and what lay in the sockets",
+         the ends' waits for their CPUs, sleep in `send`, and time queued in the sockets",
     ),
     (SOCKETS, "mean bytes not sent and in flight (`TCP_INFO`) over goodput: Little's law"),
     (ASLEEP, "time of a round trip in which neither end ran or waited for a CPU"),
@@ -28,7 +28,7 @@ const FIGURES: [(&str, &str); 14] = [
     (
         "wait",
         "seconds that a thread was ready while something else ran (/proc/thread-self/schedstat), \
-         per message; for the sockets see there",
+         per message; for the sockets see `queued in sockets`",
     ),
     ("blocked", "seconds asleep in `send`, per message: neither running, ready, nor pausing"),
     (
@@ -40,7 +40,7 @@ const FIGURES: [(&str, &str); 14] = [
         "verdict",
         "an end that is never blocked limits, and its largest part says why; while both are \
          blocked, the sender's TCP says what stood between them. Without a lead of a tenth over \
-         the next candidate the data do not decide",
+         the next candidate the verdict is undecided",
     ),
     (
         "what-ifs",
@@ -59,7 +59,7 @@ const FIGURES: [(&str, &str); 14] = [
 pub enum Explained {
     /// Known without measuring.
     Figure(&'static str),
-    /// A stage: its cost has to be measured first.
+    /// A stage, whose cost has to be measured first.
     Stage(&'static str),
 }
 
@@ -76,7 +76,7 @@ pub fn find(name: &str) -> Result<Explained, String> {
         return Ok(Explained::Figure(words));
     }
     let known = || stages::NAMES.into_iter().chain(FIGURES.into_iter().map(|(name, _)| name));
-    // The beginning of a name is enough where only one has it.
+    // An unambiguous prefix is enough.
     let begun: Vec<&str> = known().filter(|name| name.starts_with(wanted)).collect();
     if let ([one], false) = (begun.as_slice(), wanted.is_empty()) {
         return find(one);
@@ -84,19 +84,19 @@ pub fn find(name: &str) -> Result<Explained, String> {
     let hint = nearest(wanted, known()).map(|near| format!("did you mean `{near}`? "));
     let all: Vec<&str> = known().collect();
     Err(format!(
-        "there is no stage or figure `{name}`: {}they are: {}",
+        "there is no stage or figure `{name}`: {}they are {}",
         hint.unwrap_or_default(),
         all.join("; ")
     ))
 }
 
-/// A stage's cost and how it was measured, or why it is none here.
+/// A stage's cost and how it was measured, or why there is none.
 pub fn stage(name: &str, found: &stages::Stages) -> String {
     match found.stages.iter().find(|stage| stage.name == name) {
         Some(stage) => words(stage),
         None => {
             let why = found.notes.iter().find(|note| note.starts_with(name));
-            let why = why.map_or("there is nothing of it in this transfer", String::as_str);
+            let why = why.map_or("not part of this transfer", String::as_str);
             format!("`{name}`: {why}.")
         }
     }

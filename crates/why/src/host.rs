@@ -1,4 +1,4 @@
-//! A calibration as a table, and beside it hosts of the 1990s as their documents published them.
+//! A calibration as a table, beside published figures of hosts of the 1990s.
 
 use lastmeter_live::calibrate::{Calibration, Value};
 use lastmeter_live::predict::predict;
@@ -6,7 +6,7 @@ use lastmeter_live::transfer::{Placement, Setting};
 
 /// What was published: a row per figure and host, with its source.
 const PUBLISHED: &str = include_str!("../../../profiles/published.csv");
-/// In that file, the constant that no host has: what a whole stream delivers.
+/// In that file, the one figure that is not a host's constant: throughput of a whole stream.
 const STREAM: &str = "stream";
 
 /// One published figure.
@@ -26,7 +26,7 @@ struct Published {
 pub fn table(calibration: &Calibration, width: usize) -> String {
     let host = &calibration.host;
     let mut out = format!(
-        "{}, {} cores, Linux {}\nhosts kept apart by {:?}; others used {:.2} CPUs meanwhile\n",
+        "{}, {} cores, Linux {}\nisolation: {:?}; other programs used {:.2} CPUs meanwhile\n",
         host.model, host.cores, host.kernel, host.isolation, host.others
     );
     let caches: Vec<String> =
@@ -44,7 +44,7 @@ pub fn table(calibration: &Calibration, width: usize) -> String {
             cut(&constant.method, room)
         ));
     }
-    out.push_str("The profile has the methods in full.\n");
+    out.push_str("The profile describes the methods in full.\n");
     out
 }
 
@@ -66,7 +66,7 @@ fn today(calibration: &Calibration, constant: &str) -> Option<Value> {
     predict(calibration, &setting).ok().map(|p| Value::Rate(p.goodput / 8.0))
 }
 
-/// How many times as good today's value is: a rate that grew or a time that shrank.
+/// Improvement factor of today's value: a rate that grew or a time that shrank.
 fn times(today: Value, then: Value) -> Option<f64> {
     let ratio = match (today, then) {
         (Value::Time(today), Value::Time(then)) => then / today,
@@ -106,7 +106,7 @@ pub fn beside(calibration: &Calibration) -> Result<String, String> {
         ));
     }
     out.push_str(
-        "- is not measured here: without rights no interrupt, bus or adapter can be seen.\n\
+        "- is not measured: without privileges no interrupt, bus or adapter is visible.\n\
          The stream of this host is predicted from its constants and crosses no wire.\n",
     );
     Ok(out)

@@ -1,4 +1,4 @@
-//! What `lastmeter why` makes of a measurement: ledger, verdict, what-ifs, and words for all of it.
+//! What `lastmeter why` makes of a measurement: ledger, verdict, what-ifs, and their wording.
 //!
 //! Nothing here measures; [`lastmeter_live`] does, and these functions turn its results into the
 //! one output of every command.
@@ -7,13 +7,13 @@
 //! |-------------|-----------------------------------------------|---------------------------------|
 //! | `own`       | a transfer of our own and its stages          | a ledger                        |
 //! | `model`     | the prediction of the same transfer           | a ledger to stand beside it     |
-//! | `observed`  | what was seen of somebody else's program      | a ledger                        |
+//! | `observed`  | an observation of another program             | a ledger                        |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
-//! | `change`    | one thing changed, by name (`mtu=4000`)       | another setting or another host |
+//! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
 //! | `what_if`   | changes                                       | ranked predictions              |
 //! | `beside`    | measured and predicted                        | text, side by side              |
 //! | `explain`   | the name of a stage or figure                 | how it was measured             |
-//! | `reach`     | profiles of hosts, and a rate                 | which of them carries it        |
+//! | `reach`     | profiles of hosts, and a rate                 | which of them carry it          |
 //! | `ranking`   | predictions and measurements of a few changes | whether their order was right   |
 //! | `host`      | a calibration                                 | a table, beside older hosts     |
 
@@ -29,7 +29,7 @@ pub mod ranking;
 pub mod reach;
 pub mod what_if;
 
-/// Words of a setting for titles: what differs from what a reader would assume.
+/// A setting in words, for titles: what differs from the default.
 pub(crate) fn words_of(setting: &lastmeter_live::transfer::Setting) -> String {
     use lastmeter_live::transfer::{CopyIn, Placement, Workload};
     let streams = match setting.streams {
@@ -53,7 +53,7 @@ pub(crate) fn words_of(setting: &lastmeter_live::transfer::Setting) -> String {
         match setting.placement {
             Placement::SameCore => "both ends on one core",
             Placement::OtherCore => "ends on different cores",
-            Placement::Free => "ends where the scheduler likes",
+            Placement::Free => "ends placed by the scheduler",
         }
         .to_owned(),
     );

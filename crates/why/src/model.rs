@@ -9,7 +9,7 @@ use lastmeter_live::predict::{self, Prediction, StageCost};
 use lastmeter_live::transfer::{Setting, Workload};
 
 /// Makes the ledger of one second of the predicted transfer. A packet of it is one message; the
-/// latency is the service of one message at both ends, for a model of costs knows no queues.
+/// latency is the service time of one message at both ends: a cost model has no queues.
 pub fn ledger(setting: &Setting, prediction: &Prediction, profile: Source) -> Ledger {
     let packets = prediction.message_rate.round() as u64;
     let count = Count { packets, bytes: packets * setting.message.0 };
@@ -73,7 +73,7 @@ fn resources(stages: &[Stage], setting: &Setting, prediction: &Prediction) -> Ve
     let round_trip = setting.workload == Workload::RequestResponse;
     for one in &mut all {
         let busy: f64 = one.by_stage.values().sum();
-        // Streams beside each other use as many cores as they need.
+        // Parallel streams use as many cores as they need.
         one.units = if round_trip { 1 } else { (busy - 1e-6).ceil().max(1.0) as u32 };
         let units = f64::from(one.units);
         one.by_stage.values_mut().for_each(|share| *share /= units);
@@ -97,7 +97,7 @@ fn verdict(setting: &Setting, prediction: &Prediction) -> Option<Verdict> {
         Workload::RequestResponse => {
             "Each message waits for the answer to the one before.".to_owned()
         }
-        _ => format!("{name} would allow least."),
+        _ => format!("{name} has the least capacity."),
     };
     Some(Verdict {
         resource: Some(name.to_owned()),

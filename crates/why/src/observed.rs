@@ -1,8 +1,8 @@
-//! What was seen of somebody else's program, as a ledger.
+//! An observation of another program, as a ledger.
 //!
-//! The path is the connection that moved most data, as its own end sees it. A resource here is
-//! something that can limit, and busy the fraction of time in which it did; fractions of different
-//! ones may overlap, for a program can fill its CPU while its window is shut.
+//! The path is the connection that moved most data, as seen by this end. A resource here is
+//! a possible limit, busy for the fraction of time in which it limited; these may overlap, since
+//! a program can saturate its CPU while its window is closed.
 
 use super::judgement;
 use lastmeter_ledger::{
@@ -19,7 +19,7 @@ const BUFFER: &str = "send buffer";
 const NETWORK: &str = "network";
 const WINDOW: &str = "receiver's window";
 
-/// Connections with a smaller part of the bytes of the busiest are not shown.
+/// Connections below this fraction of the busiest one's bytes are not shown.
 const WEIGHTY: u64 = 100;
 
 /// Makes the ledger of `command`.
@@ -37,7 +37,7 @@ pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
     ledger
 }
 
-/// The connections that carried something: a control connection explains nothing.
+/// The connections that carried data; control connections explain nothing.
 fn weighty(seen: &Observation) -> impl Iterator<Item = &Observed> {
     let bytes = |one: &Observed| one.sent + one.received;
     let most = seen.connections.iter().map(bytes).max().unwrap_or(0);
@@ -51,7 +51,7 @@ fn verdict(seen: &Observation) -> Verdict {
             utilisation: None,
             confidence: Confidence::Undecided,
             runner_up: None,
-            words: "No TCP connection of the command was seen, so nothing can be said.".to_owned(),
+            words: "No TCP connection of the command was seen, so there is no verdict.".to_owned(),
         };
     };
     judgement::judged(limited, |limit| match limit {
@@ -86,7 +86,7 @@ fn path(one: &Observed) -> Path {
         Stage { wait: Some(Times::mean(one.rtt)), ..Stage::new(name_of_stage, None, delivered) };
     let class = match (sends(one), repeated) {
         (true, 0) => "sends".to_owned(),
-        (true, repeated) => format!("sends, {repeated} segments repeated"),
+        (true, repeated) => format!("sends, {repeated} segments retransmitted"),
         (false, _) => "receives".to_owned(),
     };
     let goodput = bytes as f64 * 8.0 / one.seen.max(f64::MIN_POSITIVE);
@@ -105,7 +105,7 @@ fn resources(seen: &Observation) -> Vec<Resource> {
     ];
     let known = seen.connections.first();
     let hidden = |name: &str| known.is_some_and(|one| !sends(one)) && name != RECEIVER;
-    // What only the sender's kernel counts is not known of a program that receives.
+    // Only the sender's kernel counts these.
     let mut rows: Vec<Resource> = all
         .into_iter()
         .filter(|(name, ..)| known.is_some() && !hidden(name))
@@ -122,7 +122,7 @@ fn notes(seen: &Observation) -> Vec<String> {
          most data; fractions may overlap."
             .to_owned(),
         format!(
-            "Seen from outside in {} looks, which took {:.2} % of one CPU; {} processes, {:.2} s \
+            "Observed from outside in {} samples, taking {:.2} % of a CPU; {} processes, {:.2} s \
              in user mode, {:.2} s in the kernel.",
             seen.looks,
             seen.cost * 100.0,
@@ -134,7 +134,7 @@ fn notes(seen: &Observation) -> Vec<String> {
     ];
     let hidden = seen.connections.len() - weighty(seen).count();
     if hidden > 0 {
-        notes.push(format!("{hidden} connections that moved next to nothing are left out."));
+        notes.push(format!("{hidden} connections that moved hardly any data are left out."));
     }
     if seen.connections.first().is_some_and(|one| !sends(one)) {
         let words = "The program receives: what limits the other end only the other end's kernel \

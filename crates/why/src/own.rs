@@ -4,15 +4,15 @@
 //!
 //! | figure            | from                                                                   |
 //! |-------------------|------------------------------------------------------------------------|
-//! | service           | each stage's CPU time per message, by leaving it away                  |
-//! | wait at a core    | time that the end was ready and something else ran                     |
+//! | service           | each stage's CPU time per message, by leaving it out                   |
+//! | wait at a core    | time that the end was runnable and something else ran                  |
 //! | wait in sockets   | bytes not sent and in flight (`TCP_INFO`) over goodput: Little's law   |
 //! | blocked           | time asleep in `send`                                                  |
-//! | latency, stream   | CPU time of both ends in the whole run, and these waits                |
+//! | latency, stream   | CPU time of both ends in the whole run, plus these waits               |
 //! | latency, requests | from request to answer, by the sender's clock                          |
 //! | residual          | latency less the stages: what the separate runs do not explain         |
 //!
-//! A receiver that waits for data delays no message, so that time is its core's idle time and no
+//! A receiver that waits for data delays no message, so that time is its core's idle time, not a
 //! stage. What cannot be known at this level (percentiles inside the kernel, bytes over memory) is absent.
 
 use super::judgement;
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SENDER_CORE: &str = "sender.core";
 /// The receiver's processor.
 pub const RECEIVER_CORE: &str = "receiver.core";
-/// The one that both share.
+/// The processor that both share.
 pub const SHARED_CORE: &str = "shared.core";
 /// The stage between the ends' cores.
 pub const SOCKETS: &str = "queued in sockets";
@@ -36,11 +36,11 @@ pub const SOCKETS: &str = "queued in sockets";
 pub const SENDER_OWN: &str = "sender's own work";
 /// See [`SENDER_OWN`].
 pub const RECEIVER_OWN: &str = "receiver's own work";
-/// In a round trip, the time in which neither end runs.
+/// The time of a round trip in which neither end runs.
 pub const ASLEEP: &str = "both ends asleep";
 /// The one path.
 pub(super) const PATH: &str = "sender to receiver";
-/// Work that the kernel does for either end in either's time.
+/// Kernel work for either end, done in either's time.
 const EITHER: &str = "kernel, either end";
 
 /// Everything that the ledger of one transfer is made from.
@@ -78,7 +78,7 @@ pub fn ledger(account: Account<'_>) -> Ledger {
     ledger
 }
 
-/// Messages that one end counted and the other did not, over the whole run.
+/// Difference between the two ends' counts of messages, over the whole run.
 fn lost(m: &Measurement) -> i64 {
     let total = |side: &Side| -> u64 {
         side.threads.iter().map(|t| t.samples.last().map_or(0, |s| s.messages)).sum()
@@ -100,10 +100,10 @@ fn is_round_trip(m: &Measurement) -> bool {
     m.setting.workload == Workload::RequestResponse
 }
 
-/// Seconds that bytes lie in the sender's socket, sent or not, by Little's law.
+/// Seconds that bytes spend in the sender's socket, sent or not, by Little's law.
 fn in_sockets(m: &Measurement) -> f64 {
     match is_round_trip(m) {
-        true => 0.0, // Nothing waits behind anything.
+        true => 0.0, // No queueing.
         false => held(m) / (m.goodput.mean / 8.0).max(f64::MIN_POSITIVE),
     }
 }
@@ -111,7 +111,7 @@ fn in_sockets(m: &Measurement) -> f64 {
 /// Bytes not sent or in flight, mean.
 fn held(m: &Measurement) -> f64 {
     if is_round_trip(m) {
-        return 0.0; // What is on its way at an instant is one message or none.
+        return 0.0; // At most one message is in flight.
     }
     let tcp = &m.sender.tcp;
     tcp.not_sent + tcp.unacked * f64::from(tcp.segment)
@@ -212,7 +212,7 @@ fn totals(m: &Measurement, messages: u64, bytes: u64) -> Totals {
     };
     let held = (held(m) / m.setting.message.0 as f64).round() as u64;
     let all = Count { packets: messages + held, bytes: bytes + held * m.setting.message.0 };
-    // TCP loses nothing; segments that it repeats are no packets of this ledger.
+    // TCP loses nothing; retransmitted segments are not packets of this ledger.
     Totals {
         offered: Some(all),
         dropped: Some(Count::default()),
@@ -260,7 +260,8 @@ fn core(name: &str, sides: &[&Side], parts: BTreeMap<String, f64>) -> Resource {
         all.sum::<f64>() / units as f64
     };
     let busy = sum(|s| s.activity.run).min(1.0);
-    // Our threads wait for each other too; what nobody of us ran while one waited, others ran.
+    // Our threads wait for each other too; if none of them ran while one waited, other programs
+    // did.
     let blocked = sum(|s| s.activity.wait).min(1.0 - busy);
     Resource {
         place: end(name),
@@ -275,7 +276,7 @@ fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
     let how = match m.isolation {
         Isolation::UserNamespace => "two network namespaces of an unprivileged user, a veth pair",
         Isolation::Root => "two network namespaces made as root, a veth pair",
-        Isolation::Loopback => "the loopback interface, because namespaces are not allowed here",
+        Isolation::Loopback => "the loopback interface, because namespaces are not permitted here",
     };
     notes.push(format!("Measured between two processes over {how}; kernel {}.", m.kernel));
     notes.push("A packet of this ledger is a message of the application.".to_owned());
@@ -301,13 +302,13 @@ fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
     }
     if is_round_trip(m) {
         notes.push(
-            "What an end does after its message left costs CPU but no time of the round trip, so \
-             the stages may exceed the latency: then the residual is negative."
+            "What an end does after its message left costs CPU but adds nothing to the round trip, \
+             so the stages may exceed the latency: then the residual is negative."
                 .to_owned(),
         );
     }
     notes.push(format!(
-        "The first run repeated at the end cost {:+.2} us a message: drift that the stages may \
+        "The first run repeated at the end cost {:+.2} us per message: drift that the stages may \
          hide.",
         found.residual * 1e6
     ));

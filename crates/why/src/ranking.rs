@@ -1,10 +1,10 @@
-//! Predictions beside measurements for many settings, and whether changes were ranked rightly.
+//! Predictions beside measurements for many settings, and whether changes were ranked correctly.
 //!
 //! For each setting three soft changes are predicted and measured. For each pair of the four (the
 //! setting as it is, too) the order of what was predicted must be that of what was measured. A pair
 //! whose runs overlap, from first to third quartile, or whose medians lie within 10 % of each other is
-//! a tie: the measurement does not say which is better, or nobody would choose by it, so no order of
-//! it is wrong. One pair in the wrong order makes the ranking wrong.
+//! a tie: the measurement does not say which is better, or the difference does not matter, so
+//! neither order is wrong. One pair in the wrong order makes the ranking wrong.
 
 use super::change::Change;
 use lastmeter_base::Bytes;
@@ -18,20 +18,20 @@ use serde::Serialize;
 pub const SCHEMA: &str = "lastmeter.validate/1";
 /// Relative error that a prediction may have.
 pub const ERROR_MAX: f64 = 0.15;
-/// Relative error that is wrong outright, unless low confidence was said before.
+/// Relative error that is a failure, unless low confidence was stated beforehand.
 pub const ERROR_OUTRIGHT: f64 = 0.40;
-/// Settings of ten that must lie within [`ERROR_MAX`], and that must be ranked rightly.
+/// Settings of ten that must lie within [`ERROR_MAX`], and that must be ranked correctly.
 pub const WITHIN_MIN: f64 = 0.8;
 /// See [`WITHIN_MIN`].
 pub const RANKED_MIN: f64 = 0.9;
 
-/// Two rates nearer to each other than this are as good as each other.
+/// Relative difference of two rates below which they count as equal.
 pub const TIE: f64 = 0.10;
 
-/// What is predicted for the same transfer changed in one way, and what it did.
+/// Prediction and measurement of the same transfer with one change.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tried {
-    /// As it is given to `--what-if`.
+    /// As an argument of `--what-if`.
     pub change: String,
     /// Bits per second.
     pub predicted: f64,
@@ -56,11 +56,11 @@ pub struct Row {
     pub measured_high: f64,
     /// Predicted over measured, less one.
     pub error: f64,
-    /// Whether the changes were ranked rightly.
+    /// Whether the changes were ranked correctly.
     pub ranking_right: bool,
-    /// `high`, `medium`, `low`: said before measuring.
+    /// `high`, `medium`, `low`: stated before measuring.
     pub confidence: &'static str,
-    /// CPUs' worth of others while it was measured, the worst of the runs.
+    /// CPUs used by other programs during the measurement, the worst of the runs.
     pub others: f64,
     /// What the ranking rests on.
     pub changes: Vec<Tried>,
@@ -104,7 +104,7 @@ pub fn row(name: &str, one: &Validated, changes: Vec<Tried>) -> Row {
     }
 }
 
-/// Whether every pair that the measurement tells apart is predicted in its order.
+/// Whether every pair that the measurement distinguishes is predicted in its order.
 fn is_right(base: &Tried, changes: &[Tried]) -> bool {
     let all: Vec<&Tried> = std::iter::once(base).chain(changes).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (a, b)));
@@ -178,7 +178,7 @@ pub fn summary(rows: &[Row]) -> String {
         rows.iter().map(|row| (row.measured_high - row.measured_low) / row.measured).collect(),
     );
     format!(
-        "{within} of {} within {:.0} %, {ranked} ranked rightly (rates within {:.0} % of each \
+        "{within} of {} within {:.0} %, {ranked} ranked correctly (rates within {:.0} % of each \
          other are a tie),\n{outright} wrong by more than {:.0} % without a warning.\nRuns of one \
          setting spread by {:.1} % (median; a quarter by more than {:.1} %).",
         rows.len(),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_may_be_ranked_either_way_and_nothing_else() {
+    fn only_a_tie_may_be_ranked_either_way() {
         let base = tried(10.0, 9.0, 11.0);
         assert!(is_right(&base, &[tried(12.0, 10.0, 12.0)]));
         assert!(is_right(&base, &[tried(8.0, 10.0, 12.0)]));

@@ -1,5 +1,6 @@
 //! Which host carries a rate over an adapter: the modelled ones ([`lastmeter_lab::reach`]), and beside them
-//! each calibrated host of today with what its constants predict of a plain stream, which crosses no wire.
+//! each calibrated host of today with what its constants predict for a plain stream, which crosses
+//! no wire.
 
 use lastmeter_base::Rate;
 use lastmeter_lab::library::Library;
@@ -13,7 +14,7 @@ use lastmeter_live::transfer::{Placement, Setting};
 /// The folder of calibrated hosts.
 const CALIBRATED: &str = "calibrated";
 
-/// Every host that `adapter` fits and every calibrated one, the fastest first.
+/// Every host that takes `adapter` and every calibrated one, fastest first.
 ///
 /// # Errors
 /// There is no such adapter, or a profile is wrong.
@@ -37,11 +38,11 @@ fn today(name: &str, target: Rate, library: &dyn Library) -> Option<Carried> {
     Some(Carried { host: name.to_owned(), goodput, times, reached: goodput, limit })
 }
 
-/// The answer in words: a line a host.
+/// The answer in words, one line per host.
 pub fn table(adapter: &str, target: Rate, carried: &[Carried]) -> String {
     let mut out = format!(
         "WHICH HOST CARRIES {target} OVER {adapter}\n{:<26} {:>14} {:>10}  {}\n",
-        "host", "carries", "faster", "what limits then"
+        "host", "carries", "faster", "then limited by"
     );
     for one in carried {
         let times = match one.times {

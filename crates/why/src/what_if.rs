@@ -1,7 +1,7 @@
 //! What each change would buy, predicted from the host's constants and set beside the measurement.
 //!
-//! The model's ratio of changed to unchanged is applied to what was measured: what the model gets
-//! wrong in both cancels.
+//! The model's ratio of changed to unchanged is applied to the measurement: errors common to both
+//! cancel.
 
 use super::change::Change;
 use lastmeter_ledger::WhatIf;
@@ -15,9 +15,9 @@ use lastmeter_live::transfer::{Measurement, Setting, Workload};
 pub struct Candidate {
     /// The change.
     pub change: Change,
-    /// As the ledger says it.
+    /// As it appears in the ledger.
     pub row: WhatIf,
-    /// The relative error that the prediction expects.
+    /// Expected relative error of the prediction.
     pub uncertainty: f64,
 }
 
@@ -50,7 +50,7 @@ fn gain(metric: &str, baseline: f64, value: f64) -> f64 {
 /// Predicts each change, best first.
 ///
 /// # Errors
-/// When the calibration lacks a constant, or a change gives what cannot be run.
+/// When the calibration lacks a constant, or a change gives a setting that cannot run.
 pub fn predicted(
     calibration: &Calibration,
     measured: &Measurement,
@@ -79,12 +79,12 @@ pub fn predicted(
     Ok(all)
 }
 
-/// The best change that can be applied and leaves the program its use.
+/// The best change that can be applied and leaves the program useful.
 pub fn best(candidates: &[Candidate]) -> Option<usize> {
     candidates.iter().position(|one| one.change.is_useful())
 }
 
-/// Writes into a candidate what applying it gave.
+/// Records in a candidate the result of applying it.
 pub fn applied(candidate: &mut Candidate, measured: &Measurement) {
     let (_, value) = measured_metric(measured);
     candidate.row.measured = Some(value);

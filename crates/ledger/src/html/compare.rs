@@ -7,7 +7,7 @@ use crate::compare::{Comparison, Kind, Line};
 /// Lines of a part that are shown before the others unfold.
 const LINES_OPEN: usize = 16;
 
-/// Draws a comparison as a whole HTML document, which asks nothing of the network.
+/// Draws a comparison as a complete HTML document, which loads nothing from the network.
 pub fn render(comparison: &Comparison) -> String {
     let [first, second] = &comparison.names;
     let mut out = begin(&format!("{first} beside {second}"));
@@ -32,7 +32,7 @@ fn verdicts(comparison: &Comparison, out: &mut String) {
     for place in [0, 1] {
         let (letter, title) = (["A", "B"][place], escape(&comparison.titles[place]));
         let words = match comparison.verdicts[place].as_str() {
-            "" => "no verdict: it was run without what-ifs".to_owned(),
+            "" => "no verdict: run without what-ifs".to_owned(),
             words => escape(words),
         };
         out.push_str(&format!("<p><b>{letter}</b> {title}: {words}</p>\n"));

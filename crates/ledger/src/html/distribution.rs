@@ -1,4 +1,4 @@
-//! How latency is distributed: for each latency the share of packets that took no longer.
+//! The distribution of latency: for each latency, the share of packets that took no longer.
 
 use super::table;
 use super::text::{escape, share, share_figure, time, time_figure};
@@ -6,7 +6,7 @@ use crate::{Path, Quantile};
 
 const WIDTH: f64 = 1180.0;
 const HEIGHT: f64 = 190.0;
-/// Room for the figures at the left and below.
+/// Margins for the labels at the left and below.
 const LEFT: f64 = 60.0;
 const BELOW: f64 = 22.0;
 const ABOVE: f64 = 10.0;
@@ -95,7 +95,7 @@ pub(super) fn picture(path: &Path, out: &mut String) {
     out.push_str("</details>\n");
 }
 
-/// The ends, and round latencies between them: powers of ten, or quarters.
+/// Axis ticks: the ends, and round latencies between them: powers of ten, or quarters.
 fn ticks(begin: f64, most: f64, logarithmic: bool) -> Vec<f64> {
     if !logarithmic {
         return (0..=4).map(|step| f64::from(step) / 4.0 * most).collect();

@@ -1,4 +1,4 @@
-//! The path as a picture: a box for each resource, filled as far as it is in use, in its host; the
+//! The path as a picture: a box for each resource, filled to its utilisation, in its host; the
 //! links between hosts; a flag on what limits. Drawn twice, wide and tall; the style sheet shows
 //! one of them.
 
@@ -7,7 +7,7 @@ use crate::figures;
 use crate::shape::{self, Hop, Line};
 use crate::{Ledger, Path};
 
-/// Boxes of a drawing; the least used between them are folded.
+/// Most boxes of a drawing; the least used are folded.
 const BOXES_MAX: usize = 24;
 
 /// Writes both drawings of a path.
@@ -64,7 +64,7 @@ impl<'a> Part<'a, '_> {
     }
 }
 
-/// What follows each other in one host.
+/// Consecutive hops in one host.
 struct Group<'a, 'b> {
     host: Option<&'a str>,
     parts: Vec<&'b Part<'a, 'b>>,
@@ -86,7 +86,7 @@ fn parts<'a, 'b>(ledger: &Ledger, hops: &'b [Hop<'a>]) -> Vec<Part<'a, 'b>> {
         .collect()
 }
 
-/// Measures of a drawing, in pixels of its own.
+/// Dimensions of a drawing, in its own pixels.
 struct Sheet {
     width: f64,
     box_width: f64,
@@ -95,7 +95,7 @@ struct Sheet {
     link_height: f64,
     /// Between boxes.
     gap: f64,
-    /// Most boxes of a host beside each other.
+    /// Most boxes of a host side by side.
     boxes: usize,
     tall: bool,
 }
@@ -249,7 +249,7 @@ impl Sheet {
         }
     }
 
-    /// A box, filled as far as its resource is in use.
+    /// A box, filled to its resource's utilisation.
     fn hop(&self, ledger: &Ledger, path: &Path, hop: &Hop<'_>, at: (f64, f64), out: &mut String) {
         let (x, y) = at;
         let (width, height) = (self.box_width, self.box_height);
@@ -295,7 +295,7 @@ impl Sheet {
         out.push_str("</g>\n");
     }
 
-    /// A pipe with an arrow, filled as far as the wire is in use.
+    /// A pipe with an arrow, filled to the wire's utilisation.
     fn link(&self, ledger: &Ledger, path: &Path, hop: &Hop<'_>, at: (f64, f64), out: &mut String) {
         let (x, y) = at;
         let limits = limits(ledger, hop);
@@ -309,7 +309,7 @@ impl Sheet {
             Some(used) => format!("{}{delay}", share(used)),
             None => time(hop.mean),
         };
-        // The pipe itself, lying or standing.
+        // The pipe itself, horizontal or vertical.
         let (px, py, pw, ph) = match self.tall {
             true => (x + 40.0, y + 4.0, 14.0, self.link_height - 14.0),
             false => (x + 4.0, y + self.link_height / 2.0 - 7.0, self.link_width - 18.0, 14.0),
@@ -388,7 +388,7 @@ fn flag(x: f64, y: f64) -> String {
     )
 }
 
-/// All that a box knows, for whoever points at it.
+/// All that is known of a box, shown on hover.
 fn title(path: &Path, hop: &Hop<'_>) -> String {
     let mut words = match hop.resource {
         Some(one) => format!(

@@ -1,15 +1,15 @@
-//! A ledger that is too large for a page: what of it deserves attention first.
+//! A ledger that is too large for a page: which of its parts to show.
 
 use super::text::escape;
 use crate::{Ledger, Path};
 use crate::{figures, shape};
 
-/// Stages of all paths together; no browser shows more of them well.
+/// Most stages, all paths together; browsers slow down beyond.
 const STAGES_MAX: usize = 2500;
-/// Resources, the most used of them first.
+/// Most resources, the most used first.
 const RESOURCES_MAX: usize = 1000;
 
-/// The part of a ledger that a page shows, or `None` where that is all of it.
+/// The part of a ledger that a page shows, or `None` if it shows all of it.
 pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
     let stages: usize = ledger.paths.iter().map(|path| path.stages.len()).sum();
     if stages <= STAGES_MAX && ledger.resources.len() <= RESOURCES_MAX {

@@ -1,4 +1,4 @@
-//! What is said in words: the run, warnings, the verdict, balance and provenance.
+//! The parts in words: the run, warnings, the verdict, balance and provenance.
 
 use super::text::{count_figure, escape, figure, share_figure, time_figure};
 use crate::shape;
@@ -24,13 +24,13 @@ pub(super) fn run(ledger: &Ledger, out: &mut String) {
     out.push_str(&format!("<p class=\"soft\">{}</p>\n", words.join(" · ")));
 }
 
-/// A run that was stopped, or did not keep up, says so before anything else.
+/// Warnings first: the run was stopped, or did not keep up.
 pub(super) fn warnings(ledger: &Ledger, out: &mut String) {
     let mut warn = |words: &str| {
         out.push_str(&format!("<p class=\"warn\" role=\"alert\">⚠ {words}</p>\n"));
     };
     if ledger.provenance.partial {
-        warn("Partial: the run was stopped before its end; all figures are up to then.");
+        warn("Partial: the run was stopped early; all figures are up to that point.");
     }
     if let Some(certificate) = ledger.certificate.as_ref().filter(|one| !one.kept_up) {
         warn(&escape(match certificate.words.as_str() {
@@ -45,7 +45,7 @@ pub(super) fn warnings(ledger: &Ledger, out: &mut String) {
     }
 }
 
-/// The sentence that the whole ledger is for.
+/// The verdict, as a sentence.
 pub(super) fn verdict(ledger: &Ledger, out: &mut String) {
     let class = if shape::limiting(ledger).is_some() { "verdict" } else { "verdict quiet" };
     out.push_str(&format!("<section class=\"{class}\" aria-label=\"Verdict\">\n"));
@@ -54,7 +54,7 @@ pub(super) fn verdict(ledger: &Ledger, out: &mut String) {
     if let Some(verdict) = &ledger.verdict {
         if let Some(resource) = &verdict.resource {
             facts.push(("Limiting resource", escape(resource)));
-            let what = "share of the time for which it served or was held up";
+            let what = "share of the time for which it was busy or blocked";
             facts.extend(verdict.utilisation.map(|used| ("In use", share_figure(used, what))));
         }
         facts.push(("Confidence", confidence(verdict.confidence).to_owned()));
@@ -81,10 +81,10 @@ fn confidence(confidence: Confidence) -> &'static str {
             "<span title=\"utilisation and sensitivity clearly name the same resource\">high</span>"
         }
         Confidence::Medium => {
-            "<span title=\"both name the same resource, closely followed by another\">medium</span>"
+            "<span title=\"both name the same resource, with another close behind\">medium</span>"
         }
         Confidence::Low => "<span title=\"only utilisation or sensitivity names it\">low</span>",
-        Confidence::Undecided => "<span title=\"the data do not decide\">undecided</span>",
+        Confidence::Undecided => "<span title=\"the data are inconclusive\">undecided</span>",
     }
 }
 
@@ -104,7 +104,7 @@ fn classed_list(class: &str, facts: &[(&str, String)], out: &mut String) {
     out.push_str("</dl>\n");
 }
 
-/// That it balances, and where the figures come from.
+/// The balance, and where the figures come from.
 pub(super) fn provenance(ledger: &Ledger, out: &mut String) {
     let (balance, provenance) = (&ledger.balance, &ledger.provenance);
     out.push_str(

@@ -1,9 +1,9 @@
-//! The ledger as one HTML file that asks nothing of the network, now or in ten years.
+//! The ledger as one HTML file that loads nothing from the network, now or in ten years.
 //!
-//! The verdict stands first, as a sentence; then the path as a drawing, then why: stages,
-//! resources, what-ifs. Behind every picture is a table, every figure says on hover what it is and
-//! exactly how much, nothing is said by colour alone, and all works without scripts. The ledger
-//! itself is inside as JSON, so that the file is also data. A part of the page is one line in
+//! The verdict comes first, as a sentence; then the path as a drawing, then why: stages,
+//! resources, what-ifs. Every picture has a table behind it, every figure says on hover what it is
+//! and its exact value, nothing relies on colour alone, and all works without scripts. The ledger
+//! itself is embedded as JSON, so that the file is also data. A part of the page is one line in
 //! `SECTIONS`.
 
 pub mod compare;
@@ -21,8 +21,8 @@ mod what_ifs;
 use crate::Ledger;
 pub use text::{escape, shorten};
 
-/// The parts of the page, in order; each writes one section, or nothing where there is nothing to
-/// say.
+/// The parts of the page, in order; each writes one section, or nothing if it has
+/// no content.
 const SECTIONS: [fn(&Ledger, &mut String); 8] = [
     facts::warnings,
     facts::verdict,
@@ -34,11 +34,11 @@ const SECTIONS: [fn(&Ledger, &mut String); 8] = [
     facts::provenance,
 ];
 
-/// No request can leave the page, whatever a name in the ledger contains.
+/// Content security policy: the page makes no request, whatever a name in the ledger contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// Draws a ledger as a whole HTML document. Of a very large one it draws the paths and resources that
-/// deserve attention first, and says how many others the files beside it have.
+/// Draws a ledger as a complete HTML document. Of a very large one it draws the most important
+/// paths and resources, and says how many more the files beside it have.
 ///
 /// ```
 /// use lastmeter_ledger::html::render;
@@ -65,7 +65,7 @@ pub fn render(ledger: &Ledger) -> String {
     out
 }
 
-/// Curves as a whole HTML document.
+/// Curves as a complete HTML document.
 ///
 /// ```
 /// use lastmeter_ledger::html::curves;
@@ -103,7 +103,7 @@ pub fn end(out: &mut String, id: &str, json: &str) {
     out.push_str(&format!("<script>\n{}</script>\n</body>\n</html>\n", include_str!("page.js")));
 }
 
-/// What waits and what is held up differ from what is served by their patterns, not only by colour.
+/// Waiting and blocked differ from service by their patterns, not only by colour.
 const PATTERNS: &str = "<svg width=\"0\" height=\"0\" style=\"position:absolute\" \
 aria-hidden=\"true\">\
 <defs>\
@@ -115,12 +115,12 @@ patternTransform=\"rotate(45)\">\
 <circle cx=\"3\" cy=\"3\" r=\"1.6\" style=\"fill:var(--wait)\"/></pattern>\
 </defs></svg>\n";
 
-/// JSON with nothing in it that could end the element that it stands in.
+/// JSON escaped so that it cannot close the element around it.
 pub fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// A table that scrolls by itself where the screen is narrow. Titles, rows and caption are HTML; the rows
+/// A table that scrolls by itself on a narrow screen. Titles, rows and caption are HTML; the rows
 /// that limit are marked.
 pub fn table(caption: &str, titles: &[&str], rows: &[(bool, Vec<String>)]) -> String {
     table_marking("limits", caption, titles, rows)

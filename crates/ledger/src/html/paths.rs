@@ -5,12 +5,12 @@ use super::{distribution, drawing, facts, stages, table};
 use crate::{Count, Deadlines, Latency, Ledger, Path};
 use crate::{figures, shape};
 
-/// Paths that are open when the page is; the others unfold.
+/// Paths that are open at first; the others unfold.
 const PATHS_OPEN: usize = 2;
 /// Rows of the table of paths that are not folded.
 const ROWS_OPEN: usize = 10;
 
-/// Every path on a line, where there is more than one.
+/// A line for every path, if there is more than one.
 pub(super) fn overview(ledger: &Ledger, out: &mut String) {
     if ledger.paths.len() < 2 {
         return;
@@ -54,9 +54,9 @@ fn row(path: &Path) -> Vec<String> {
         escape(&path.name),
         escape(&path.class),
         known(totals.offered, |offered| {
-            count_figure(offered.packets, "packets", "what sources made")
+            count_figure(offered.packets, "packets", "what sources sent")
         }),
-        count_figure(totals.delivered.packets, "packets", "what sinks took"),
+        count_figure(totals.delivered.packets, "packets", "what sinks received"),
         figure(&goodput, totals.goodput, "bit/s", "delivered bits per second of the run"),
         known(totals.loss, |loss| share_figure(loss, LOSS)),
         known(of(|latency| Some(latency.mean)), |mean| time_figure(mean, "mean latency")),
@@ -109,10 +109,10 @@ fn totals(path: &Path, out: &mut String) {
     };
     let goodput = figures::rate(totals.goodput);
     let mut facts = Vec::new();
-    facts.extend(totals.offered.map(|all| ("Offered", amount(all, "what sources made"))));
-    facts.push(("Delivered", amount(totals.delivered, "what sinks took")));
+    facts.extend(totals.offered.map(|all| ("Offered", amount(all, "what sources sent"))));
+    facts.push(("Delivered", amount(totals.delivered, "what sinks received")));
     facts.extend(totals.dropped.map(|all| ("Dropped", amount(all, "what was dropped"))));
-    let held = |held| ("Held at the end", packets(held, "still on their way at the end"));
+    let held = |held| ("Held at the end", packets(held, "still in flight at the end"));
     facts.extend(totals.held.map(held));
     let what = "delivered bits per second of the run";
     facts.push(("Goodput", figure(&goodput, totals.goodput, "bit/s", what)));
@@ -131,22 +131,22 @@ fn totals(path: &Path, out: &mut String) {
     }
     if let Some(times) = totals.memory_multiple.filter(|&times| times > 0.0) {
         let multiple = figures::significant(times);
-        let what = "bytes over memory for each byte delivered";
+        let what = "bytes that cross memory per byte delivered";
         facts.push(("Memory multiple", figure(&multiple, times, "B/B", what) + " B/B"));
     }
     if let Some(Deadlines { made, met, late }) = totals.deadlines {
         let lost = made.saturating_sub(met + late);
         for (name, number, what) in [
-            ("Deadlines met", met, "that were whole in time"),
-            ("Deadlines missed", late, "that were whole too late"),
-            ("Messages lost", lost, "that were dropped, in part or whole, or still on their way"),
+            ("Deadlines met", met, "complete before their deadline"),
+            ("Deadlines missed", late, "complete after their deadline"),
+            ("Messages lost", lost, "dropped, in part or whole, or still in flight"),
         ] {
             facts.push((name, count_figure(number, "messages", what)));
         }
     }
     for (name, number, what) in [
         ("Reordered", totals.reordered, "arrived after a later packet of their flow"),
-        ("Corrupted", totals.corrupted, "whose content was not what was sent"),
+        ("Corrupted", totals.corrupted, "whose content differs from what was sent"),
     ] {
         let some = number.filter(|&number| number > 0);
         facts.extend(some.map(|number| (name, packets(number, what))));

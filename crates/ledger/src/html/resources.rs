@@ -1,4 +1,4 @@
-//! What every resource did with its time: busy by stage, blocked, idle; always the whole of it.
+//! What every resource did with its time: busy by stage, blocked, idle; always 100 %.
 
 use super::table;
 use super::text::{escape, figure, known, percent, share, share_figure, sourced};
@@ -7,7 +7,7 @@ use crate::{figures, shape};
 
 /// Resources that are shown before the others unfold.
 const RESOURCES_OPEN: usize = 14;
-/// Stages of a resource that have a part of its bar; the others share one.
+/// Stages with a segment of their resource's bar; the others share one.
 const PARTS_MAX: usize = 12;
 
 /// The picture and, behind it, the table.
@@ -67,7 +67,7 @@ fn bar(ledger: &Ledger, resource: &Resource, out: &mut String) {
     let title = format!("{name} busy with other stages: {}", share(others));
     part("s0", others, &title, "others");
     let blocked = resource.blocked.unwrap_or(0.0);
-    let title = format!("{name} blocked: taken and could not go on, {}", share(blocked));
+    let title = format!("{name} blocked: occupied and unable to proceed, {}", share(blocked));
     part("held", blocked, &title, "");
     let title = format!("{name} idle: {}", share(resource.idle));
     part("idle", resource.idle, &title, "");
@@ -120,7 +120,7 @@ fn resources_table(ledger: &Ledger, resources: &[&Resource]) -> String {
             resource.units.to_string(),
             share_figure(resource.busy, "share of the time for which it served"),
             known(resource.blocked, |blocked| {
-                share_figure(blocked, "share of the time for which it was held up")
+                share_figure(blocked, "share of the time for which it was blocked")
             }),
             share_figure(resource.idle, "share of the time for which it had nothing to do"),
             known(resource.bytes_per_delivered_byte, |moved| {

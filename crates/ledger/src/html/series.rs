@@ -1,7 +1,7 @@
-//! Quantities over time: rotations of a token, who holds it, how far stripes are apart.
+//! Quantities over time: token rotation, which station holds the token, skew of stripes.
 //!
 //! A band from the least to the greatest value of each step, with the greatest as a line; a quantity that
-//! has a word for its unit (a station's number) is drawn as bars from least to greatest.
+//! has no SI unit (a station's number) is drawn as bars from least to greatest.
 
 use super::table;
 use super::text::{escape, figure, time, time_figure};
@@ -10,12 +10,12 @@ use crate::{Ledger, Series, Step};
 
 const WIDTH: f64 = 1180.0;
 const HEIGHT: f64 = 170.0;
-/// Room for the figures at the left and below.
+/// Margins for the labels at the left and below.
 const LEFT: f64 = 90.0;
 const BELOW: f64 = 22.0;
 const ABOVE: f64 = 8.0;
 
-/// One picture for each series that has anything, and behind each its table.
+/// One picture for each series that is not empty, each with its table.
 pub(super) fn section(ledger: &Ledger, out: &mut String) {
     let all: Vec<&Series> = ledger.series.iter().filter(|one| !one.steps.is_empty()).collect();
     if all.is_empty() {
@@ -52,7 +52,7 @@ fn picture(series: &Series, out: &mut String) {
         "<svg class=\"series\" role=\"img\" aria-label=\"{name} {span}\" \
          viewBox=\"0 0 {WIDTH:.0} {HEIGHT:.0}\">\n"
     ));
-    // Half of a number of something is none.
+    // Counts have no half steps.
     let lines: &[f64] = if series.unit == "s" { &[1.0, 0.5, 0.0] } else { &[1.0, 0.0] };
     for &part in lines {
         let (share, anchor) = (1.0 - part, most * part);
@@ -82,7 +82,7 @@ fn picture(series: &Series, out: &mut String) {
     out.push_str("</details>\n</figure>\n");
 }
 
-/// Steps that follow each other without a gap are one piece.
+/// Steps without a gap between them are one piece.
 fn pieces(series: &Series) -> impl Iterator<Item = &[Step]> {
     let near = |a: &Step, b: &Step| b.at - a.at < 1.5 * series.step;
     series.steps.chunk_by(near)

@@ -1,4 +1,4 @@
-//! The waterfall: where the mean latency goes, stage by stage, each beginning where the last ended.
+//! The waterfall: where the mean latency goes; each stage begins where the last ended.
 
 use super::table;
 use super::text::{
@@ -75,7 +75,7 @@ fn starts(path: &Path) -> Vec<f64> {
 }
 
 fn axis(path: &Path, starts: &[f64]) -> f64 {
-    // Live, stages need not sum to the latency exactly; nothing may leave the picture.
+    // In a live run, stages need not sum to the latency exactly; nothing may leave the picture.
     let sum = path.stages.iter().map(Stage::mean).sum();
     let total = path.totals.latency_mean().max(1e-12).max(sum);
     let end = |(stage, start): (&Stage, &f64)| {
@@ -174,7 +174,7 @@ fn ticks(axis: f64, step: f64, out: &mut String) {
         out.push_str(&format!(
             "<span style=\"left:{}\">{}</span>",
             percent(value / axis),
-            // A sum of steps is not worth its rounding.
+            // Multiplied, not summed, to avoid accumulating rounding errors.
             if tick == 0 { "0".to_owned() } else { time((value * 1e13).round() / 1e13) }
         ));
         tick += 1;
@@ -217,7 +217,7 @@ fn stages_table(ledger: &Ledger, path: &Path) -> String {
         for (times, what) in [
             (stage.wait, "from arrival until service began"),
             (stage.service, "in service"),
-            (stage.blocked, "held up in or after service"),
+            (stage.blocked, "blocked during or after service"),
         ] {
             cells.extend(times_cells(times, what));
         }

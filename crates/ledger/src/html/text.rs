@@ -1,8 +1,8 @@
-//! Text that is safe in HTML, and figures that say on hover exactly what they are.
+//! Text escaped for HTML, and figures that show their exact value on hover.
 
 use crate::{Place, figures};
 
-/// Nothing in a name or a word from outside can end an attribute or begin an element.
+/// Escapes a name or word from outside, so that it cannot close an attribute or open an element.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -32,7 +32,7 @@ pub fn shorten(text: &str, length: usize) -> String {
     format!("{start}…{end}")
 }
 
-/// A name that takes at most two lines, and is whole on hover.
+/// A name of at most two lines, shown in full on hover.
 pub(super) fn name(text: &str) -> String {
     let text = escape(text);
     match text.len() > 40 {
@@ -81,12 +81,12 @@ pub(super) fn count_figure(number: u64, unit: &str, what: &str) -> String {
     figure(&shown, number, unit, what)
 }
 
-/// What is not known is a dash.
+/// A dash if it is not known.
 pub(super) fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "<span title=\"not measured\">–</span>".to_owned(), shown)
 }
 
-/// A place on a picture, in percent of its width, short and never out of it.
+/// A position on a picture, in percent of its width, clamped to it.
 pub(super) fn percent(share: f64) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     format!("{:.2}%", share * 100.0)

@@ -37,7 +37,7 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
     out.push_str("</details>\n</section>\n");
 }
 
-/// What the axis spans, in gains: always zero, and all that was predicted or measured.
+/// The span of the axis, in gains: zero, and all that was predicted or measured.
 fn range(ranked: &[&WhatIf]) -> (f64, f64) {
     let gains = || ranked.iter().flat_map(|one| [Some(one.gain), measured_gain(one)]).flatten();
     let low = gains().fold(0.0, f64::min);
@@ -49,7 +49,7 @@ fn range(ranked: &[&WhatIf]) -> (f64, f64) {
 fn measured_gain(one: &WhatIf) -> Option<f64> {
     let change = one.predicted - one.baseline;
     let measured = one.measured? - one.baseline;
-    // The sign of a gain says whether more is better, which only the ledger's maker knows.
+    // Only what made the ledger knows whether more is better; the sign of the gain says so.
     let scale = if change.abs() > 0.0 { one.gain / change } else { 1.0 / one.baseline.abs() };
     Some(measured * scale).filter(|gain| gain.is_finite())
 }
@@ -118,7 +118,7 @@ fn what_ifs_table(ranked: &[&WhatIf]) -> String {
         let cells = vec![
             escape(&one.change),
             escape(&one.metric),
-            exact(one.baseline, "as the run is"),
+            exact(one.baseline, "in this run"),
             exact(one.predicted, "with the change, by the model"),
             figure(&figures::gain(one.gain), one.gain, "of the baseline", "predicted gain"),
             one.measured.map_or("not applied".to_owned(), |value| exact(value, "measured")),

@@ -12,9 +12,9 @@ use crate::shape::{self, Hop, Line};
 use crate::{Ledger, Path};
 use unicode_width::UnicodeWidthStr;
 
-/// Most lines that a drawing takes, its marks not counted.
+/// Most lines of a drawing, not counting its marks.
 const LINES_MAX: usize = 2;
-/// A name in a box is cut to this.
+/// Length to which a name in a box is cut.
 const NAME_MAX: usize = 18;
 
 struct Piece {
@@ -105,7 +105,7 @@ fn piece(style: &Style, hop: &Hop<'_>, limiting: Option<&str>) -> Piece {
     Piece { text, ink: if limits { Ink::Loud } else { Ink::Plain }, limits, begins: false }
 }
 
-/// Puts pieces on lines; none is broken, and hosts only where they are longer than a line.
+/// Breaks pieces into lines: never within a piece, within a host only if it is longer than a line.
 fn lines(style: &Style, mut pieces: Vec<Piece>) -> Vec<Vec<Piece>> {
     let room = style.width - 2;
     let mut lines: Vec<Vec<Piece>> = vec![Vec::new()];
@@ -115,7 +115,7 @@ fn lines(style: &Style, mut pieces: Vec<Piece>) -> Vec<Vec<Piece>> {
     for (place, mut piece) in pieces.drain(..).enumerate() {
         let next = (place + 1..begins.len()).find(|&p| begins[p]).unwrap_or(begins.len());
         let whole: usize = widths[place..next].iter().sum();
-        // A host's name or an arrow does not stand alone at the end of a line.
+        // No host name or arrow alone at the end of a line.
         let follower = match piece.text.ends_with([']', ')', '▶', '>']) {
             true => 0,
             false => widths.get(place + 1).copied().unwrap_or(0),
@@ -151,7 +151,7 @@ fn draw_line(style: &Style, line: &[Piece], out: &mut String) {
     out.push('\n');
     if let Some(column) = mark {
         let words = style.pick("▲ limits", "^ limits");
-        // Near the right edge the words stand before the mark.
+        // Near the right edge the words go before the mark.
         let text = match column + words.width() <= style.width {
             true => pad("", column, false) + &style.ink(Ink::Loud, words),
             false => {

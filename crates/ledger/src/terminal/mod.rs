@@ -1,9 +1,9 @@
 //! The ledger as a table in the terminal: the verdict first, then why.
 //!
-//! No line is wider than asked. Where there is no room, names are shortened in their middle and
-//! columns go, and the table says which; where there are too many rows, the small ones are folded
-//! into one that says how many they are. What was not measured is a dash. Colour repeats what words
-//! and marks say already.
+//! No line exceeds the width. If space is short, names are elided in the middle and
+//! columns dropped, and the table says which; if there are too many rows, the small ones are folded
+//! into one that gives their number. What was not measured is a dash. Colour only repeats what
+//! words and marks say.
 
 mod drawing;
 mod paint;
@@ -18,19 +18,19 @@ use paint::Ink;
 
 /// Paths that are shown stage by stage.
 const PATHS_DETAILED: usize = 3;
-/// Shares of packets whose latency is shown besides the median, the 99th percentile and the longest.
+/// Percentiles of latency shown as well as the median, the 99th and the maximum.
 const SHARES: [f64; 4] = [0.01, 0.1, 0.9, 0.95];
-/// Quantities over time that have a line.
+/// Most quantities over time that are shown, a line each.
 const SERIES_MAX: usize = 8;
 /// Steps of such a line.
 const SPARKS: usize = 32;
-/// Narrower than this nothing reads well, so nothing is drawn narrower.
+/// Least width; anything narrower is unreadable.
 const WIDTH_MIN: usize = 40;
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// How many columns it has; at least 40 are used.
+    /// Its width in columns; at least 40 are used.
     pub width: usize,
     /// Whether ANSI colours may be used.
     pub color: bool,
@@ -106,7 +106,7 @@ fn totals(style: &Style, path: &Path, out: &mut String) {
     }
     if let Some(multiple) = totals.memory_multiple.filter(|&multiple| multiple > 0.0) {
         let multiple = figures::significant(multiple);
-        flow.push(("over memory", format!("{multiple} bytes for each delivered")));
+        flow.push(("memory multiple", format!("{multiple} B/B")));
     }
     parts::joined(style, "  ", &flow, Ink::Plain, out);
     let of = |part: fn(Latency) -> Option<f64>| totals.latency.and_then(part);
@@ -125,7 +125,7 @@ fn totals(style: &Style, path: &Path, out: &mut String) {
         let deadlines = [
             ("deadlines", format!("{} of {} met", figures::count(met), figures::count(made))),
             ("late", figures::count(late)),
-            ("lost or on their way", figures::count(made.saturating_sub(met + late))),
+            ("lost or in flight", figures::count(made.saturating_sub(met + late))),
         ];
         parts::joined(style, "  ", &deadlines, Ink::Plain, out);
     }
@@ -191,7 +191,7 @@ fn path_name(path: &Path) -> String {
     }
 }
 
-/// An empty line, then a title and what it is about.
+/// An empty line, then a title and its explanation.
 fn heading(style: &Style, title: &str, about: &str, out: &mut String) {
     let about = style.clean(&about.replace('·', style.pick("·", "-")));
     let about = style.elide(&about, style.width.saturating_sub(title.len() + 2));

@@ -1,4 +1,4 @@
-//! Text of a known width: cutting, wrapping, bars, and colour that never carries meaning alone.
+//! Text of a known width: eliding, wrapping, bars, and colour that never carries meaning alone.
 
 use super::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -6,9 +6,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// How a piece of text is drawn where there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// As it comes.
+    /// Plain.
     Plain,
-    /// What supports: units, zeros, captions.
+    /// Secondary text: units, zeros, captions.
     Dim,
     /// Headings.
     Bold,
@@ -39,12 +39,13 @@ impl Style {
         }
     }
 
-    /// One of two, by what the terminal can show.
+    /// The first if the terminal shows Unicode, else the second.
     pub(super) fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Names and words come from outside: nothing in them may steer the terminal.
+    /// Removes control characters: names and words come from outside and must not control the
+    /// terminal.
     pub(super) fn clean(&self, text: &str) -> String {
         let steers = |c: char| {
             c.is_control()
@@ -84,7 +85,7 @@ impl Style {
         } else {
             bar.push_str(&"#".repeat((eighths + 4) / 8));
         }
-        // Something is never drawn as nothing.
+        // More than zero is always at least one cell.
         if bar.is_empty() && share > 0.0 {
             bar.push_str(self.pick("▏", "."));
         }
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_steer_the_terminal() {
+    fn names_cannot_control_the_terminal() {
         assert_eq!(STYLE.clean("a\u{1b}[31m\u{202e}b\n"), "a?[31m?b ");
     }
 

@@ -1,4 +1,4 @@
-//! What stands before and after the paths: header, verdict, resources, what-ifs, provenance.
+//! What comes before and after the paths: header, verdict, resources, what-ifs, provenance.
 
 use super::paint::{Ink, wrap};
 use super::table::{Cell, Column, Table};
@@ -33,7 +33,7 @@ pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
     }
     joined(style, "", &facts, Ink::Dim, out);
     if provenance.partial {
-        let words = "PARTIAL: stopped before its end; all figures are up to then.";
+        let words = "PARTIAL: stopped early; all figures are up to that point.";
         loud(style, words, out);
     }
     if let Some(certificate) = &ledger.certificate {
@@ -71,7 +71,7 @@ fn loud(style: &Style, words: &str, out: &mut String) {
     }
 }
 
-/// The one sentence that the whole ledger is for.
+/// The verdict, in one sentence.
 pub(super) fn verdict(style: &Style, ledger: &Ledger, out: &mut String) {
     let mark = style.pick("▌ ", "| ");
     out.push('\n');
@@ -102,7 +102,7 @@ fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-/// Facts with dots between them, on as few lines as they need.
+/// Facts separated by dots, on as few lines as possible.
 pub(super) fn joined(
     style: &Style,
     mark: &str,
@@ -132,7 +132,7 @@ pub(super) fn joined(
     }
 }
 
-/// One line for each path, where they are too many to be shown stage by stage.
+/// One line for each path, if there are too many to show stage by stage.
 pub(super) fn paths(style: &Style, ledger: &Ledger, order: &[usize], out: &mut String) {
     heading(style, "PATHS", &format!("{} in all, these first", ledger.paths.len()), out);
     let columns = vec![
@@ -244,8 +244,8 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
     }
 }
 
-/// As many of the stages that a resource serves as there is room for, most time first. What all
-/// their names begin with, the host, is not repeated.
+/// As many of a resource's stages as fit, most time first. The host, with which all
+/// their names begin, is not repeated.
 fn busy_with(style: &Style, resource: &Resource, room: usize) -> String {
     let host = resource.place.host.as_deref();
     let stages = shape::busy_stages(resource);
@@ -309,7 +309,7 @@ pub(super) fn what_ifs(style: &Style, ledger: &Ledger, out: &mut String) {
     }
 }
 
-/// What is compared with: each metric as the run is.
+/// The baseline: each metric of this run.
 fn baselines(ranked: &[&WhatIf]) -> String {
     let mut baselines: Vec<String> = Vec::new();
     for one in ranked {
@@ -321,7 +321,7 @@ fn baselines(ranked: &[&WhatIf]) -> String {
     baselines.join(", ")
 }
 
-/// That it balances, and where the figures come from.
+/// The balance, and where the figures come from.
 pub(super) fn footer(style: &Style, ledger: &Ledger, out: &mut String) {
     out.push('\n');
     let balance = &ledger.balance;
@@ -332,7 +332,7 @@ pub(super) fn footer(style: &Style, ledger: &Ledger, out: &mut String) {
         if latency == 0.0 { "0".to_owned() } else { figures::time(latency) },
     );
     let balanced = packets == 0 && latency == 0.0;
-    // A measurement never balances exactly; that it says by how much is its honesty.
+    // A measurement never balances exactly; it states its residual.
     let fine = balanced || (shape::is_live(ledger) && packets == 0);
     titled(style, "BALANCE", &words, if fine { Ink::Plain } else { Ink::Loud }, out);
     for (place, note) in ledger.notes.iter().enumerate() {

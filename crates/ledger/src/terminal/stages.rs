@@ -11,14 +11,14 @@ use crate::{Ledger, Path, Stage, Times};
 const STAGES_MAX: usize = 24;
 /// Stages and reasons that are listed under the table.
 const DROPS_MAX: usize = 4;
-/// Names and reasons are cut to this there.
+/// Length to which names and reasons are cut there.
 const REASON_MAX: usize = 32;
 /// Width of the bar of a stage's share; with the figure beside it, as wide as its title.
 const BAR: usize = 9;
 
 /// Draws the table, and under it what was dropped and why.
 pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String) {
-    // Where stages hold nothing up, zeros would only take room.
+    // If no stage blocked, a column of zeros would waste space.
     let held = |times: Times| times.p99.unwrap_or(0.0) + times.mean > 0.0;
     let blocked = path.stages.iter().any(|stage| stage.blocked.is_some_and(held));
     let dropped = path.stages.iter().any(|stage| shape::dropped(stage) > 0);
@@ -29,9 +29,9 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
         Line::Folded(range) => folded(style, path, &path.stages[range.clone()]),
     });
     let mut table = Table { columns: columns().to_vec(), rows: rows.collect() };
-    // Mostly each stage served just what was delivered, which the totals say already.
+    // Usually each stage served exactly the packets delivered, which the totals already say.
     let uneven = path.stages.iter().any(|stage| stage.packets != path.totals.delivered.packets);
-    // A live run knows means only where the kernel keeps its times to itself.
+    // A live run knows only means of what happens inside the kernel.
     let wide = |times: Times| times.p99.is_some_and(|p99| p99 > 0.0);
     let parts = path.stages.iter().flat_map(|s| [s.wait, s.service, s.blocked]);
     let spread = parts.flatten().any(wide);

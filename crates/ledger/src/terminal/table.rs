@@ -1,11 +1,11 @@
-//! A table that fits a width: first long names are shortened, then columns go, the least needed
-//! first, and the reader is told which.
+//! A table that fits a width: first long names are elided, then columns dropped, the least needed
+//! first, and a note says which.
 
 use super::Style;
 use super::paint::{Ink, pad};
 use unicode_width::UnicodeWidthStr;
 
-/// What one place of a table says.
+/// A cell of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     text: String,
@@ -25,12 +25,12 @@ impl Cell {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub title: &'static str,
-    /// Its name where it is said that it is not shown.
+    /// Its name in the note of columns not shown.
     pub meaning: &'static str,
     pub right: bool,
-    /// To how many columns its texts may be cut; `None`: never.
+    /// Least width to which its texts may be cut; `None`: never.
     pub shortest: Option<usize>,
-    /// Columns with higher numbers go first; zero stays.
+    /// Columns with higher numbers are dropped first; zero stays.
     pub goes: u8,
 }
 
@@ -75,7 +75,7 @@ impl Table {
         let gone: Vec<&str> = (0..self.columns.len())
             .filter(|place| !shown.contains(place))
             .map(|place| self.columns[place].meaning)
-            .filter(|meaning| !meaning.is_empty()) // A bar repeats a figure beside it.
+            .filter(|meaning| !meaning.is_empty()) // A bar repeats the figure next to it.
             .collect();
         if !gone.is_empty() {
             let note = format!("not shown at this width: {}", gone.join(", "));
@@ -103,7 +103,7 @@ impl Table {
             let cell = &row[column];
             let text = style.elide(&cell.text, width);
             let padded = pad(&text, width, self.columns[column].right);
-            // Coloured spaces would keep a line from being trimmed.
+            // Coloured spaces would prevent trimming.
             let end = padded.trim_end().len();
             line.push_str(&style.ink(cell.ink, &padded[..end]));
             line.push_str(&padded[end..]);
@@ -125,7 +125,7 @@ impl Table {
             let missing = widths.iter().sum::<usize>().saturating_sub(room);
             let least = shown.iter().copied().max_by_key(|&column| self.columns[column].goes);
             let least = least.filter(|&column| self.columns[column].goes > 0);
-            // Names are cut beyond what reads well only when nothing else is left to go.
+            // Names are cut beyond readability only when nothing else can be dropped.
             let shortest = if least.is_some() { 0 } else { NAME_MIN };
             if self.shorten(&shown, &mut widths, missing, shortest) {
                 return (shown, widths);
@@ -137,8 +137,8 @@ impl Table {
         }
     }
 
-    /// Takes `missing` columns from the widest texts that may be cut, down to what each allows or
-    /// to `shortest` where that is not zero; whether there was enough.
+    /// Takes `missing` columns from the widest texts that may be cut, down to each one's least
+    /// width or to `shortest` if that is not zero; returns whether that was enough.
     fn shorten(
         &self,
         shown: &[usize],

@@ -1,6 +1,6 @@
-//! How ledgers look, compared with what somebody looked at.
+//! How ledgers look, compared with reviewed goldens.
 //!
-//! `GOLDENS=accept cargo test -p lastmeter-ledger --test report` writes the goldens anew; read the
+//! `GOLDENS=accept cargo test -p lastmeter-ledger --test report` rewrites the goldens; read the
 //! difference before committing it.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
@@ -23,7 +23,7 @@ fn golden(file: &str, text: &str) {
     let expected = std::fs::read_to_string(&place).unwrap_or_default();
     assert!(
         expected == text,
-        "{file} is not what is drawn; if it should be, run with GOLDENS=accept.\n{text}"
+        "{file} differs from what is drawn; to accept the new one, run with GOLDENS=accept.\n{text}"
     );
 }
 
@@ -32,12 +32,12 @@ fn plain(width: usize) -> Style {
 }
 
 #[test]
-fn a_table_of_80_columns_is_as_it_was_looked_at() {
+fn a_table_of_80_columns_is_as_reviewed() {
     golden("tests/goldens/two_hosts_80.txt", &terminal::render(&sample::ledger(), plain(80)));
 }
 
 #[test]
-fn a_table_of_120_columns_is_as_it_was_looked_at() {
+fn a_table_of_120_columns_is_as_reviewed() {
     golden("tests/goldens/two_hosts_120.txt", &terminal::render(&sample::ledger(), plain(120)));
 }
 

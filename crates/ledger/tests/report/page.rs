@@ -1,4 +1,4 @@
-//! The ledger's page: as it was looked at, safe, whole by itself.
+//! The ledger's page: as reviewed, safe, self-contained.
 //!
 //! `LOOK=/some/folder` writes the pages there too, to look at them in a browser.
 
@@ -7,7 +7,7 @@ use lastmeter_ledger::Ledger;
 use lastmeter_ledger::html;
 
 #[test]
-fn a_page_is_as_it_was_looked_at() {
+fn a_page_is_as_reviewed() {
     golden("tests/goldens/two_hosts.html", &html::render(&sample::ledger()));
     let Some(folder) = std::env::var_os("LOOK") else { return };
     for (name, ledger) in ["two_hosts", "single", "silent", "huge"].iter().zip(all()) {
@@ -17,7 +17,7 @@ fn a_page_is_as_it_was_looked_at() {
 }
 
 #[test]
-fn a_page_asks_nothing_of_the_network() {
+fn a_page_loads_nothing_from_the_network() {
     for ledger in all() {
         let page = html::render(&ledger);
         for word in ["http://", "https://", "src=", "href=", "@import", "<link", "<iframe"] {
@@ -100,13 +100,13 @@ fn a_quantity_over_time_is_drawn_in_pieces_and_has_a_table() {
     assert_eq!(page.matches("<path class=\"band\"").count(), 2);
     assert!(page.contains("lan: &lt;rotation&gt;") && page.contains(">station 7</text>"));
     assert!(!page.contains("NaN"));
-    // A series without anything is no picture.
+    // An empty series is not drawn.
     ledger.series = vec![series("s", Vec::new())];
     assert!(!html::render(&ledger).contains("Over time"));
 }
 
 #[test]
-fn a_very_large_ledger_has_a_page_that_a_browser_shows() {
+fn a_very_large_ledger_has_a_page_that_browsers_can_show() {
     let mut ledger = sample::ledger();
     let path = ledger.paths[0].clone();
     ledger.paths.extend((0..20_000).map(|_| path.clone()));

@@ -13,7 +13,7 @@ fn times((mean, p99): (f64, f64)) -> Times {
     Times { mean: mean / 1e6, p50: Some(mean / 1e6), p99: Some(p99 / 1e6) }
 }
 
-/// Here, names say the host.
+/// The host, from the name.
 fn place(name: &str) -> Place {
     let host = name.split_once('.').map(|(host, _)| host.to_owned());
     Place { host, ..Place::default() }
@@ -184,7 +184,7 @@ pub(crate) fn ledger() -> Ledger {
     }
 }
 
-/// One queue and one server, as in the textbooks; nobody asked for a verdict.
+/// One queue and one server, as in the textbooks; without a verdict.
 pub(crate) fn single() -> Ledger {
     let mut ledger = ledger();
     let mut stage = stage("server", "server", [(9.0, 46.0), (1.0, 4.6), (0.0, 0.0)], [0, 0]);
