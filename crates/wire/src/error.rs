@@ -16,7 +16,7 @@ pub enum Error {
         /// Bytes at hand.
         have: usize,
     },
-    /// A field has a value that the format does not allow: whoever sent it is at fault.
+    /// A field has a value that the format does not allow: the sender's fault.
     Invalid {
         /// The format and field.
         what: &'static str,
@@ -28,7 +28,7 @@ pub enum Error {
         /// The format.
         what: &'static str,
     },
-    /// A value is too large for its field: whoever emits it asked for too much.
+    /// A value is too large for its field: the emitter's fault.
     DoesNotFit {
         /// The format and field.
         what: &'static str,

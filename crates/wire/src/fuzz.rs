@@ -70,7 +70,7 @@ targets!(
     fuzz_routes,
 );
 
-/// Makes `input` a mutation of one of `corpus`, or of noise where there is none: bits flipped,
+/// Makes `input` a mutation of one of `corpus`, or of noise if it is empty: bits flipped,
 /// bytes and lengths replaced, parts cut, repeated or taken from another member.
 pub fn mutate(random: &mut Stream, corpus: &[Vec<u8>], input: &mut Vec<u8>) {
     const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xfe, 0xff, 0x30, 0x40];
@@ -165,7 +165,7 @@ pub fn fuzz_aal5(data: &[u8]) {
     }
 }
 
-/// Cells of four circuits in any order: 49 bytes each, of which the first chooses header and time.
+/// Cells of four circuits in any order: 49 bytes each; the first chooses header and time.
 pub fn fuzz_reassembly(data: &[u8]) {
     let options = reassembly::Options {
         interface: Interface::Uni,
@@ -316,7 +316,7 @@ pub fn fuzz_atp(data: &[u8]) {
     }
 }
 
-/// Myrinet packets on their way through switches.
+/// Myrinet packets in flight through switches.
 pub fn fuzz_myrinet(data: &[u8]) {
     let mut packet = data.to_vec();
     let mut port = 3;

@@ -27,7 +27,7 @@ const T: u8 = 0b01101;
 const SYMBOLS: u32 = 6;
 const SYMBOL_BITS: u32 = 5;
 const PADDING_BITS: u32 = 32 - SYMBOLS * SYMBOL_BITS;
-/// Frame control of a token that anybody may take.
+/// Frame control of a token that any station may take.
 const CONTROL_FREE: u8 = 0x80;
 /// Frame control of a token for one dialogue.
 const CONTROL_RESTRICTED: u8 = 0xc0;

@@ -137,7 +137,7 @@ fn notices_every_lost_repeated_or_merged_cell() {
             // A lost last cell merges two PDUs and loses both.
             let merged = line.len() < cells.len() && at == end - 1;
             let open = line.len() < cells.len() && at == cells.len() - 1;
-            // A repeated last cell is a PDU by itself, and a wrong one.
+            // A repeated last cell is a PDU of its own, and an invalid one.
             let ends = at == end - 1 || at == cells.len() - 1;
             let alone = line.len() > cells.len() && ends;
             let wanted = 1 + u64::from(alone) - u64::from(merged);

@@ -117,7 +117,7 @@ impl Cell {
         let header = self.header(at);
         let nowhere = header.circuit.vpi == 0 && header.circuit.vci == 0;
         if nowhere && header.clp {
-            // Without GFC bits, so that a UNI's physical-layer cells are told apart too.
+            // Without GFC bits, so that a UNI's physical-layer cells are distinguished too.
             return match header.payload_type.bits() {
                 0 => Kind::Idle,
                 _ => Kind::PhysicalLayer,

@@ -26,7 +26,7 @@
 use super::hec::{Checked, Receiver, syndrome};
 use super::{CELL_LEN, Cell, PAYLOAD_LEN};
 
-/// How a hunt goes on when a header does not fit.
+/// How a hunt continues when a header does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slide {
     /// By one bit: nothing is known of the line.
@@ -49,11 +49,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// As I.432.1 asks of links on SDH.
+    /// As I.432.1 requires of links on SDH.
     pub const I_432: Options = Options { alpha: 7, delta: 6, slide: Slide::Byte, correct: true };
 }
 
-/// Where a delineator stands.
+/// State of a delineator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Looks for a header at every position.
@@ -109,7 +109,7 @@ impl Delineator {
             losses: 0,
         }
     }
-    /// Where it stands.
+    /// Its position.
     pub fn state(&self) -> State {
         self.state
     }

@@ -129,7 +129,7 @@ impl Header {
     }
 
     /// # Errors
-    /// If the path has more bits than the interface, or flow control is asked for where there is
+    /// If the path has more bits than the interface, or flow control is requested where there is
     /// none.
     pub fn emit(&self, at: Interface) -> Result<[u8; HEADER_LEN], Error> {
         let (gfc_max, vpi_max) = match at {
@@ -153,7 +153,7 @@ impl Header {
     }
 }
 
-/// Gives a header another channel and leaves every other bit as it is.
+/// Changes the channel in a header and leaves every other bit unchanged.
 pub fn rewrite_vci(header: [u8; HEADER_LEN], vci: u16) -> [u8; HEADER_LEN] {
     let word = u32::from_be_bytes(header);
     (word & !(0xffff << 4) | u32::from(vci) << 4).to_be_bytes()

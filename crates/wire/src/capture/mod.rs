@@ -136,7 +136,7 @@ impl Interface {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The reader or writer below failed: whoever owns the file can mend it.
+    /// The underlying reader or writer failed.
     Io {
         /// Record being read or written.
         record: u64,
@@ -179,9 +179,9 @@ pub enum CaptureError {
         /// The longest that is read.
         limit: u64,
     },
-    /// The caller of the writer asked for what the format cannot hold.
+    /// The writer was given what the format cannot hold.
     Unsupported {
-        /// What it asked for.
+        /// What it was.
         what: &'static str,
     },
 }

@@ -12,7 +12,7 @@ use std::io::Write;
 
 /// Ten to the minus nine, as an interface states it.
 const RESOLUTION_NS: u8 = 9;
-/// Picoseconds in the unit that is written; what is left over is cut off.
+/// Picoseconds in the unit of the file, truncated.
 const PS_PER_TICK: u64 = 1_000;
 /// The longest interface name that is written; a longer one is cut.
 const NAME_LEN_MAX: usize = 255;
@@ -103,7 +103,7 @@ impl<W: Write> Writer<W> {
         Ok(number)
     }
 
-    /// Writes one packet, seen at `at`, `len_on_wire` long, of which `data` is at hand.
+    /// Writes one packet captured at `at`, `len_on_wire` long, of which `data` is available.
     ///
     /// # Errors
     /// If the output fails or the interface is unknown.

@@ -60,7 +60,7 @@ pub enum Type {
     Reply,
     /// Answers that it was not.
     Refusal,
-    /// Says something unasked.
+    /// An unsolicited report.
     Notice,
 }
 

@@ -23,10 +23,10 @@ pub const VCI_BACKLOGS: u16 = 63;
 /// Bytes that carry something; zeros follow.
 const USED_LEN: usize = 8 + 4 * PORTS as usize;
 
-/// What a port tells.
+/// The report of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backlogs {
-    /// Who tells, below [`PORTS`].
+    /// The reporting port, below [`PORTS`].
     pub port: u8,
     /// Of the period, from 0, modulo 65536.
     pub sequence: u16,

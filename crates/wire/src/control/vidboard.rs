@@ -58,7 +58,7 @@ const CODES: [(u8, Code); 6] = [
 pub enum Mode {
     /// One after another.
     FreeRun,
-    /// Each when it is asked for.
+    /// On request.
     OnRequest,
 }
 

@@ -37,7 +37,7 @@ pub enum Op {
     Write,
     /// Send the entries of these VCIs back.
     Read,
-    /// The entries that were asked for.
+    /// The requested entries.
     ReadReply,
     /// Come back by the path that this cell takes.
     Ping,
@@ -68,7 +68,7 @@ impl Op {
 pub struct Entry {
     /// The channel looked up.
     pub vci: u16,
-    /// The channel that it becomes.
+    /// The new channel.
     pub new_vci: u16,
     /// The switch port that it leaves by, 4 bits.
     pub port: u8,
@@ -79,7 +79,7 @@ pub struct Entry {
 impl Entry {
     /// Set where the entry is in use.
     pub const VALID: u8 = 1;
-    /// Set for the table of the other direction: of the cells that come towards whoever asks.
+    /// Set for the table of the other direction: of the cells towards the requester.
     pub const BACK: u8 = 2;
     /// Set in the answer to a ping where no link gives it, but what is attached to a switch.
     pub const CLIENT: u8 = 4;
@@ -88,11 +88,11 @@ impl Entry {
 /// A control cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Control {
-    /// What is asked.
+    /// The operation.
     pub op: Op,
     /// Pairs a reply with its request.
     pub sequence: u16,
-    /// Who asks: entries belong to a token, so that nobody steals another's channel.
+    /// The requester: entries belong to a token, so that none takes another's channel.
     pub token: u32,
     /// At most five.
     pub entries: Vec<Entry>,

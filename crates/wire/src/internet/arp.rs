@@ -28,7 +28,7 @@ pub struct Packet {
     pub operation: u16,
     /// Who sends it.
     pub sender: ([u8; 6], Ipv4Addr),
-    /// Who is asked for or answered.
+    /// The target of the request or reply.
     pub target: ([u8; 6], Ipv4Addr),
 }
 

@@ -77,7 +77,7 @@ impl Sum {
     pub fn checksum(self) -> u16 {
         !self.0
     }
-    /// What UDP carries: never zero, which says that there is none (RFC 768).
+    /// As carried by UDP: never zero, which means no checksum (RFC 768).
     pub fn checksum_never_zero(self) -> u16 {
         match !self.0 {
             0 => 0xffff,

@@ -27,7 +27,7 @@
 use super::checksum::{Sum, copy};
 use crate::error::Error;
 
-/// What the stack tells the adapter with a packet.
+/// Instructions from the stack to the adapter with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedded {
     /// Where summing starts, in bytes from the packet's first.

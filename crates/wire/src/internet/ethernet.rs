@@ -30,7 +30,7 @@ pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 /// A provider's VLAN tag follows.
 const ETHERTYPE_PROVIDER: u16 = 0x88a8;
-/// Most tags that are read: more is nobody's network.
+/// Most tags that are read; no network has more.
 pub const TAGS_MAX: usize = 4;
 /// Bytes of the header without tags.
 pub const HEADER_LEN: usize = 14;

@@ -28,7 +28,7 @@ pub struct Datagram<'a> {
     pub dst: u16,
     /// Bytes of header and payload on the wire.
     pub len: u16,
-    /// As carried: zero says that there is none.
+    /// As carried: zero means no checksum.
     pub checksum: u16,
     /// The payload; shorter than `len` says only where a capture kept the start.
     pub payload: &'a [u8],

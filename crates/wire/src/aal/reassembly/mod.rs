@@ -55,7 +55,7 @@ use table::CircuitTable;
 
 /// The first buffer of a PDU, in bytes: five cells, as most packets are short.
 const BUFFER_LEN_FIRST: usize = 5 * PAYLOAD_LEN;
-/// Cells of one circuit that are looked at together.
+/// Cells of one circuit that are examined together.
 const RUN_BLOCK: usize = 16;
 /// No circuit, in the list of partial PDUs.
 const NONE: u32 = u32::MAX;

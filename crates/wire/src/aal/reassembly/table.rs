@@ -6,7 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// From a circuit's 28 bits to its place among the slots. Never iterated.
 pub(super) type CircuitTable = HashMap<u32, u32, BuildHasherDefault<CircuitHasher>>;
 
-/// Circuits are opened by their owner, not by traffic, so that nobody can choose keys that meet.
+/// Circuits are opened by their owner, not by traffic, so that traffic cannot choose colliding
+/// keys.
 #[derive(Default)]
 pub(super) struct CircuitHasher(u64);
 
