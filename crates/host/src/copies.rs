@@ -20,7 +20,7 @@
 use crate::profile::{Adapter, Profile, StageProfile};
 use lastmeter_base::PerByte;
 
-/// Where data stand.
+/// Where data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The memory of the process that sends or reads them.
@@ -57,7 +57,7 @@ pub struct Move {
     pub to: Place,
 }
 
-/// A stage that reads data where they stand.
+/// A stage that reads data in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The stage.
@@ -71,7 +71,7 @@ pub struct Read {
 /// One way through a host, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Where data stand first.
+    /// Where data are at first.
     pub from: Place,
     /// Each move.
     pub moves: Vec<Move>,

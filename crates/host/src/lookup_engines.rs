@@ -6,11 +6,12 @@
 //! control cells (route updates) -----------------> memory, held while a cell is handled
 //! ```
 //!
-//! An engine asks for one word, waits for it and computes, then asks for the next: a node of the tree
-//! each time, and the next hop at the end. The memory gives a word a cycle, to whom has asked first. One
-//! engine leaves it idle most of the time; as many as fit between two requests of one can have all of its
-//! cycles, each in a phase of its own, so that they hardly wait; more only wait longer. All of it is one
-//! synchronous circuit: an address is handed over at an edge of the clock, however long it took to come.
+//! An engine requests one word, waits for it and computes, then requests the next: a node of the
+//! tree each time, and the next hop at the end. The memory delivers a word a cycle, in order of
+//! requests. One engine leaves it idle most of the time; as many as fit between two requests of one
+//! can use all of its cycles, each in a phase of its own, so that they hardly wait; more engines
+//! only wait longer. All of it is one synchronous circuit: an address is handed over at an edge of
+//! the clock, however long it took to come.
 //!
 //! | Option     | Unit   | Meaning                                                               |
 //! |------------|--------|-----------------------------------------------------------------------|
@@ -100,7 +101,7 @@ pub struct Engines {
 struct Search {
     number: u64,
     started: Time,
-    /// When it asks for its next word, or is done where none is left.
+    /// When it requests its next word, or is done if none is left.
     due: Time,
     requests: u64,
 }
@@ -124,7 +125,7 @@ impl Engines {
         }
     }
 
-    /// Asks for the lookup of an address whose way down the tree passes so many nodes.
+    /// Requests the lookup of an address whose path down the tree has this many nodes.
     pub fn lookup(&mut self, now: Time, nodes: u64) {
         self.advance(now);
         self.waiting.push_back((self.asked, nodes + 1));
@@ -132,7 +133,7 @@ impl Engines {
         self.hand_out(now);
     }
 
-    /// A control cell comes, and holds the memory for so long.
+    /// A control cell arrives, and holds the memory for this long.
     pub fn control_cell(&mut self, now: Time, held: Duration) {
         self.advance(now);
         self.memory_free = self.memory_free.max(now) + held;
@@ -151,7 +152,7 @@ impl Engines {
         }
     }
 
-    /// Lookups that have ended since this was last asked.
+    /// Takes the lookups that have ended since the last call.
     pub fn finished(&mut self) -> impl Iterator<Item = Finished> {
         self.finished.drain(..)
     }

@@ -33,19 +33,19 @@ pub struct Stage {
     pub id: StageId,
     /// Packets that wait for it.
     pub queue: Box<dyn Queue>,
-    /// What becomes of a packet that its queue refuses.
+    /// What happens to a packet that its queue refuses.
     pub full: Full,
     /// Its primary resource, by index.
     pub resource: usize,
-    /// Who goes first at the primary resource and at priority buses.
+    /// Priority at the primary resource and at priority buses.
     pub priority: Priority,
     /// Whether it may interrupt lower stages.
     pub preemptive: bool,
     /// What a packet costs the primary resource.
     pub cost: Cost,
-    /// What the last packet of a PDU costs it besides.
+    /// Additional cost of a PDU's last packet.
     pub per_pdu: Duration,
-    /// Whether what waits when a packet is done is handled in the same interrupt.
+    /// Whether packets that wait when one is done are handled in the same interrupt.
     pub batch: bool,
     /// Buses that a packet's bytes cross, by index, and how often each byte does.
     pub buses: Vec<(usize, u32)>,
@@ -55,12 +55,12 @@ pub struct Stage {
     pub next: Next,
 }
 
-/// What becomes of a packet that finds a queue full.
+/// What happens to a packet that finds a queue full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// It is dropped.
     Drop,
-    /// It waits in the stage before, which takes no other meanwhile. At an entry, it is dropped.
+    /// It waits in the previous stage, which takes no other meanwhile. At an entry, it is dropped.
     Block,
 }
 
@@ -118,7 +118,7 @@ struct Receiving {
 struct StageState {
     stage: Stage,
     free: u32,
-    /// Packets that could not go on, oldest first, and when they were ready to.
+    /// Blocked packets, oldest first, and since when.
     stuck: VecDeque<Work>,
     /// Stages that wait for room in this one's queue.
     waiters: VecDeque<usize>,
@@ -390,7 +390,7 @@ impl Machine {
         }
         let all_done = work.primary_done && work.buses_left == 0;
         if all_done {
-            // The packet goes on first, so that whatever its leaving brings competes for the units.
+            // The packet leaves first, so that whatever that causes competes for the units.
             let work = self.jobs.remove(id);
             self.leave(now, work);
             self.resources[primary].release(now, id);
@@ -447,7 +447,7 @@ impl Machine {
         }
     }
 
-    /// A packet has left `stage`'s queue: whoever waits for room there may move up.
+    /// A packet has left `stage`'s queue: one blocked there may move up.
     fn admit_waiter(&mut self, now: Time, stage: usize) {
         let Some(before) = self.stages[stage].waiters.pop_front() else { return };
         let Some(work) = self.stages[before].stuck.pop_front() else { return };
@@ -482,7 +482,7 @@ impl Machine {
     }
 }
 
-/// Enters the stage in the packet's own record. What was neither wait nor service was held up:
+/// Records the stage in the packet. Time neither waiting nor in service was blocked:
 /// pre-empted, waiting for a bus, or waiting for room.
 fn record(now: Time, stage: StageId, work: &mut Work) {
     let wait = work.started - work.packet.entered;

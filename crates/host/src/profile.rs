@@ -31,7 +31,7 @@ pub struct Profile {
     pub socket_buffer: Option<Bytes>,
 }
 
-/// What stands between a host and a link.
+/// An adapter between a host and a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapter {
     /// What it is.
@@ -48,7 +48,7 @@ pub struct Adapter {
     pub packet_max: Bytes,
     /// What a host pays for it, in dollars, where that is known.
     pub price: Option<u64>,
-    /// What it brings for stages to compete for, besides the host's own.
+    /// Its resources, in addition to the host's.
     pub resources: Vec<ResourceProfile>,
     /// Its stages on the way out.
     pub send: Vec<AdapterStage>,
@@ -147,7 +147,7 @@ pub struct StageProfile {
     pub per_message: Duration,
     /// What the last packet of each PDU costs it besides: where packets are cells.
     pub per_pdu: Duration,
-    /// Whether a handler goes on with what came meanwhile, without another interrupt.
+    /// Whether a handler continues with what arrived meanwhile, without another interrupt.
     pub batch: bool,
     /// Of how many interrupts `cost` is the cost; 0 where it is that of work on a packet.
     pub interrupts: u32,
@@ -159,7 +159,7 @@ pub struct StageProfile {
     pub touches: u32,
     /// Where packets wait for it; `None` for a queue without limit.
     pub queue: Option<Nested>,
-    /// What becomes of a packet that finds the queue full.
+    /// What happens to a packet that finds the queue full.
     pub full: Full,
     /// Where its constants come from: document and table.
     pub source: String,

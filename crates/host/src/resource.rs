@@ -173,8 +173,8 @@ impl Resource {
         }
     }
 
-    /// Jobs whose own work has begun since this was last asked, each once in its life: after what it
-    /// takes to turn to them.
+    /// Takes the jobs whose own work has begun since the last call, each once in its life: after
+    /// what it takes to turn to them.
     pub fn first_served(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.first_served)
     }
@@ -285,7 +285,7 @@ impl Resource {
         }
     }
 
-    /// A job that is done by `now`; the earliest first. Its unit goes on with the next job. None where
+    /// A job that is done by `now`; the earliest first. Its unit starts the next job. None where
     /// only the own work of one has begun.
     pub fn complete(&mut self, now: Time) -> Option<Done> {
         let (done, unit) = self.take_done(now, false)?;
@@ -322,7 +322,7 @@ impl Resource {
         Some((Done { id, started, at, served }, Some(unit)))
     }
 
-    /// Ends the hold of job `id`; its unit goes on with the next job.
+    /// Ends the hold of job `id`; its unit starts the next job.
     pub fn release(&mut self, now: Time, id: usize) {
         let holds = |unit: &Unit| matches!(unit.state, State::Held { id: held } if held == id);
         if let Some(unit) = self.units.iter().position(holds) {

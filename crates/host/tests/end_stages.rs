@@ -170,7 +170,7 @@ fn transmission_preempts_dma_on_the_shared_memory_of_an_adapter() {
     let mut machine = Machine::new(&resources(1), stages, vec![0]);
     let arrivals = [(Time::START, 0, Bytes(1)), (Time::START, 1, Bytes(1))];
     let at = |n| Time::START + us(n);
-    // Packet 1's DMA starts as packet 0's ends at 100, is pre-empted at once, and goes on at 130.
+    // Packet 1's DMA starts as packet 0's ends at 100, is pre-empted at once, and resumes at 130.
     assert_eq!(run(&mut machine, &arrivals), [(0, at(130)), (1, at(260))]);
 }
 

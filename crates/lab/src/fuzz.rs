@@ -1,5 +1,5 @@
-//! Entry points for fuzzing the documents that people write: any bytes in, no panic out, and what is wrong
-//! is said at its place.
+//! Entry points for fuzzing the documents that people write: no bytes cause a panic, and errors
+//! are reported at their place.
 //!
 //! | target | what it reads |
 //! |---|---|

@@ -69,7 +69,7 @@ pub fn historic(
     let name = format!("{host} with {adapter}");
     let experiment = Experiment::parse(&name, text, &[], runner.library).map_err(problems)?;
     let mut ledger = explain(&experiment, 0, runner)?.ledger;
-    // Acknowledgements are not what somebody pays for.
+    // Acknowledgements do not count as payload.
     let delivered = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
     ledger.notes.extend(pair.adapter.price.map(|price| cost(price, delivered)));
     Ok(ledger)
@@ -137,12 +137,12 @@ impl Pair {
     ) -> Result<String, Vec<Problem>> {
         let (longest, adapter) = (self.adapter.packet_max, &self.adapter_name);
         let Some(buffer) = self.host.socket_buffer else {
-            let found = format!("`{}` does not say how large its socket buffer is", self.host_name);
+            let found = format!("`{}` does not give its socket buffer", self.host_name);
             let right = "name a host whose profile has `socket-buffer`: it limits the window";
             return Err(vec![problem("--host", Fault::new(found, right))]);
         };
         if message == Bytes(0) {
-            let fault = Fault::new("messages of 0 B carry nothing", "write at least 1 B");
+            let fault = Fault::new("messages of 0 B carry no data", "write at least 1 B");
             return Err(vec![problem("--message", fault)]);
         }
         let most = longest.min(buffer);
@@ -215,7 +215,7 @@ fn text(
         let suggestion = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
         return Err(vec![problem(option, Fault { suggestion, ..Fault::new(found, right) })]);
     }
-    let right = "name a profile that can be read";
+    let right = "name a readable profile";
     library.profile(folder, name).map_err(|why| vec![problem(option, Fault::new(why, right))])
 }
 

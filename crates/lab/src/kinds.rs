@@ -110,7 +110,7 @@ impl Registry {
 }
 
 /// The page of a kind: a sentence, its ports, parameters, counters, drops, source, deviations, an
-/// example, and where it stands in the source.
+/// example, and where it is in the source.
 pub fn page_text(page: &Page) -> String {
     let mut text = format!("{} ({})\n\n{}\n", page.name, page.family.name(), page.what);
     if !page.ports.is_empty() {

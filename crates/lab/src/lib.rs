@@ -1,4 +1,4 @@
-//! Experiments and what is made of them: profiles, runs, what-ifs, sweeps.
+//! Experiments: profiles, runs, what-ifs, sweeps.
 
 pub mod build;
 pub mod close;

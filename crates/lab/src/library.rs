@@ -65,7 +65,7 @@ impl Library for Builtin {
         let capture = within("../../examples/captures/", &CAPTURES);
         match capture.or_else(|| within("../../examples/traces/", &TRACES)) {
             Some(file) => Ok(Box::new(file.contents())),
-            None => Err("the program carries no such file with it".to_owned()),
+            None => Err("the program has no such built-in file".to_owned()),
         }
     }
     fn names(&self, folder: &str) -> Vec<String> {

@@ -6,7 +6,8 @@ use crate::profile::device;
 use lastmeter_base::kind::Page;
 use lastmeter_ledger::html::{begin, end, escape, table};
 
-/// Draws all kinds and the bundled adapters as a whole HTML document, which asks nothing of the network.
+/// Draws all kinds and the bundled adapters as a complete HTML document, which loads nothing from
+/// the network.
 ///
 /// # Errors
 /// If a bundled adapter cannot be read; the message says where and why.
@@ -19,8 +20,8 @@ use lastmeter_ledger::html::{begin, end, escape, table};
 pub fn render() -> Result<String, String> {
     let mut pages: Vec<&Page> = Registry::builtin().all().collect();
     pages.sort_by_key(|page| (page.family, page.name));
-    let mut out = begin("What experiments can say");
-    out.push_str("<header>\n<h1>What experiments can say</h1>\n</header>\n<main>\n");
+    let mut out = begin("Reference of experiments");
+    out.push_str("<header>\n<h1>Reference of experiments</h1>\n</header>\n<main>\n");
     out.push_str("<section aria-label=\"Contents\">\n<h2>Contents</h2>\n");
     let families = || pages.chunk_by(|a, b| a.family == b.family);
     for family in families() {
@@ -104,7 +105,7 @@ fn kind(page: &Page, out: &mut String) {
     ));
 }
 
-/// Lines as they are, in a frame that scrolls by itself.
+/// Preformatted lines, in a frame that scrolls by itself.
 fn listing(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(escape).collect();
     format!("<pre class=\"table\" tabindex=\"0\">{}</pre>\n", lines.join("\n"))

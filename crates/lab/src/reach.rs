@@ -11,7 +11,7 @@ use lastmeter_base::{Duration, Rate};
 use lastmeter_ledger::Ledger;
 use serde::Serialize;
 
-/// A host is made at most so many times as fast.
+/// Greatest speed-up of a host.
 pub const TIMES_MAX: u64 = 100;
 /// Steps of a search: a tenth of the host's speed.
 const STEPS: u64 = 10;

@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How often the first run is shown to whoever follows it.
+/// How often the followed first run is shown.
 const LOOKS: u64 = 256;
 
 /// The first run between two of its steps, or at its end, for somebody who follows it.
@@ -60,7 +60,7 @@ impl SoFar<'_> {
 
 type Follower = Box<dyn Fn(&SoFar<'_>) + Send + Sync>;
 
-/// Lets somebody watch, follow and stop what runs.
+/// Lets a caller watch, follow and stop runs.
 #[derive(Default)]
 pub struct Watch {
     /// Of the first run: how far it is; and of all: whether to stop.
@@ -256,7 +256,7 @@ pub struct Explained {
     pub ledger: Ledger,
     /// Changes that were not tried, because there are too many.
     pub left_out: usize,
-    /// What the check of simultaneous events found, where it was asked for.
+    /// The result of the check of simultaneous events, if requested.
     pub shuffle: Option<Shuffle>,
 }
 

@@ -79,7 +79,7 @@ fn table(registry: &Registry, what: &str, params: &[Param], family: Option<Famil
 
 fn parameter(param: &Param) -> Value {
     let mut schema = match param.kind {
-        // Draft 7 ignores what stands beside a reference, so each stands in a list of one.
+        // Draft 7 ignores siblings of a reference, so each is in a list of one.
         ParamKind::Time => reference("time"),
         ParamKind::Size { .. } => reference("size"),
         ParamKind::Rate => reference("rate"),

@@ -1,4 +1,4 @@
-//! Two ledgers side by side: what is said of what changed, in text and as a page.
+//! Two ledgers side by side: the changes, in text and as a page.
 
 use lastmeter_engine::Serial;
 use lastmeter_lab::document::Override;

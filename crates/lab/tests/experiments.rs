@@ -59,7 +59,7 @@ fn two_hosts_run_from_text_to_balanced_books() {
         (outcome.paths[0].name.as_str(), outcome.paths[0].class.as_str()),
         ("alice->bob", "bulk")
     );
-    // 18 Mbit/s are a packet every 666.7 us: 150 in 100 ms, the last three still on their way.
+    // 18 Mbit/s are a packet every 666.7 us: 150 in 100 ms, the last three still in flight.
     assert_eq!(outcome.books.made, 150);
     assert_eq!(outcome.books.delivered, 147);
     let latency = outcome.books.paths[0].latency.mean();
@@ -75,8 +75,8 @@ fn served(outcome: &Outcome) -> u64 {
 fn the_chain_of_fifty_flows_serves_what_it_should() {
     let text = include_str!("../../../experiments/chain/experiment.toml");
     let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
-    // 50 flows x 1500 packets a second x 2 s = 150,000; each is served by 11 wires on its way. With
-    // random phases, and the last ones still on their way, a little less.
+    // 50 flows x 1500 packets per second x 2 s = 150,000; each is served by 11 wires on its way. With
+    // random phases, and the last ones still in flight, a little less.
     assert_eq!((served(&outcome), outcome.books.delivered), (1_645_789, 149_163));
     assert_eq!(outcome.resources.len(), 50 + 9 + 50);
     // Counted nodes share stages, and have wires of their own.
@@ -416,13 +416,10 @@ fn what_is_wrong_with_an_impairment_is_said_where_it_stands() {
             "varying-rate = { rates = [[\"0 s\", \"10\"]] }",
             "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\"",
         ),
-        (
-            "mahimahi = { trace = \"nowhere\" }",
-            "`nowhere`: the program carries no such file with it",
-        ),
+        ("mahimahi = { trace = \"nowhere\" }", "`nowhere`: the program has no such built-in file"),
         (
             "mahimahi = { trace = \"../../examples/traces/README.md\" }",
-            "`../../examples/traces/README.md`, line 1: `# Traces` is no whole number of \
+            "`../../examples/traces/README.md`, line 1: `# Traces` is not a whole number of \
              milliseconds",
         ),
         ("partition = { windows = [[\"2 s\", \"1 s\"]] }", "it ends at 1 s, not after 2 s"),

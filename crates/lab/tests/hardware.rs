@@ -1,4 +1,4 @@
-//! An adapter's control in Verilog beside its model (E-130): the same messages through both.
+//! An adapter's control in Verilog compared with its model (E-130): the same messages through both.
 //!
 //! Needs Debian's iverilog, and skips aloud without it.
 

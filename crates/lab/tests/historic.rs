@@ -105,7 +105,7 @@ fn mistakes_in_an_adapter_are_said_with_line_and_key() {
         "8 send.0.name: two stages are called `send call`",
         "10 send.0.after: the host has no stage `protocol in` to send",
         "11 send.0.on: there is no resource `processor`",
-        "14 receive.0.after: `3` is no text",
+        "14 receive.0.after: `3` is not text",
     ];
     assert_eq!(shown, expected);
 }

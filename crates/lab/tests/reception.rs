@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 const WORKSTATION: &str = include_str!("../../../experiments/overload-workstation/experiment.toml");
 
-/// The experiment with so many packets a second of 1500 B, and something else changed.
+/// The experiment with so many packets per second of 1500 B, and something else changed.
 fn workstation(rate: u64, sets: &[&str], library: &dyn Library) -> Result<Experiment, String> {
     let rate = format!("traffic.0.constant.rate=\"{} kbit/s\"", rate * 12);
     let sets = [rate.as_str(), "duration=\"500 ms\""].into_iter().chain(sets.iter().copied());
@@ -182,7 +182,7 @@ fn what_no_policy_can_schedule_is_refused_with_what_would_be_right() {
             "`commands` is what the host's profile says",
             "leave out `commands`, or `profile`",
         ),
-        (receive("in", "dma"), "napi = {}", "no processor does anything", "leave out `reception`"),
+        (receive("in", "dma"), "napi = {}", "no processor takes part", "leave out `reception`"),
         (
             receive("in", "two"),
             "napi = {}",

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing the texts that this crate reads: any bytes in, no panic out, and what
-//! parses is emitted as it was.
+//! Entry points for fuzzing the texts that this crate reads: no bytes cause a panic, and what
+//! parses is emitted unchanged.
 
 use crate::vunet::vci::SharedFile;
 use crate::wormhole::topology::Topology;

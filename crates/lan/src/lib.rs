@@ -1,9 +1,10 @@
-//! Networks built from queues, servers and cells: what stands between hosts as one node.
+//! Networks built from queues, servers and cells, each a single node between hosts.
 //!
 //! * [`vunet`]: Aurora's VuNet, its switches, links, cards and viewers;
 //! * [`timed_token`]: rings with a timed token, FDDI's and Jetstream's;
 //! * [`fabric`]: cell switches with distributed queueing, multistage networks, fat trees;
-//! * [`wormhole`]: local networks without queues, whose packets hold the links that they cross;
+//! * [`wormhole`]: local networks without switch queues, whose packets hold the links that they
+//! cross;
 //! * [`stripe`]: one circuit over several links;
 //! * [`preempt`]: links on which an urgent unit interrupts another.
 

@@ -127,7 +127,7 @@ fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Box<dyn F
     let mut random = Stream::new(1, "bench");
     let mut now = Time::START;
     let mut hash = 0;
-    // Lengths are drawn beforehand; drawing is not what is measured.
+    // Lengths are drawn beforehand, outside the measurement.
     let lens: Vec<Bytes> = (0..1 << 12).map(|_| Bytes(64 + random.below(1437))).collect();
     for _ in 0..DEPTH {
         for flow in 0..flows {

@@ -1,4 +1,4 @@
-//! A demultiplexer: hands each packet that reached its host to whoever waits for its flow there.
+//! A demultiplexer: passes each packet that reached its host to the receiver of its flow.
 //!
 //! ```text
 //!           +--> out 0
@@ -17,7 +17,7 @@ pub struct Demultiplexer {
 
 #[derive(Clone, Debug, Default)]
 struct Receiver {
-    /// Who takes the path's flows that nobody else takes.
+    /// The default receiver of the path's other flows.
     all: Option<PortId>,
     /// Who takes each flow, by [`FlowId`].
     by_flow: Vec<Option<PortId>>,

@@ -6,7 +6,7 @@
 //!             +--> ...
 //! ```
 //!
-//! It takes no time; where forwarding costs something, a server or a host stands before it.
+//! It takes no time; to model a cost of forwarding, put a server or a host before it.
 
 use lastmeter_base::kind::{Family, Kind, Page, Values};
 use lastmeter_base::{NodeId, Packet, here, one_way};
@@ -17,12 +17,12 @@ use lastmeter_engine::{Context, Element, ElementId, Error, PortId, Report};
 pub const PAGE: &Page = &Page {
     name: "router",
     family: Family::Node,
-    what: "Sends each packet out of the link that its destination asks for, in no time.",
+    what: "Forwards each packet to the link towards its destination, in no time.",
     ports: "            +--> link 0
 any in -->--+--> link 1
             +--> ...",
     params: &[],
-    deviations: &["Routes are the fewest hops; of equal ones, the link that is declared first."],
+    deviations: &["Routes have the fewest hops; ties go to the link declared first."],
     counters: &[("forwarded", "packets sent on")],
     drops: &[("no route", "packets whose destination no link leads to")],
     example: one_way!("r1", "router = {}"),

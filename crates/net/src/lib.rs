@@ -1,7 +1,7 @@
 //! Queues, servers, forwarders, sources and sinks: what networks are made of.
 //!
 //! Queues are machines: they take `now` and own no timer, and the element that serves them does.
-//! So the same queue stands in a model, in a host, and before a real interface.
+//! So the same queue works in a model, in a host, and in front of a real interface.
 
 pub mod bench;
 pub mod classify;

@@ -29,13 +29,13 @@ use std::collections::BTreeMap;
 pub const PAGE: &Page = &Page {
     name: "aal5",
     family: Family::Node,
-    what: "Cuts packets into cells of AAL5 towards one neighbour, and puts them together again.",
+    what: "Segments packets into AAL5 cells towards one neighbour, and reassembles them.",
     ports: "neighbour --packets--> [ cut ] --cells--> neighbour\n\
             neighbour <--packets-- [ put together ] <--cells-- neighbour",
     params: &[
         Param::required("cells", ParamKind::Node).is("the neighbour on whose side there are cells"),
         Param::or("encapsulation", ParamKind::Size { min: 0, max: 64 }, "8 B")
-            .is("what stands before each packet: LLC and SNAP"),
+            .is("header before each packet: LLC and SNAP"),
     ],
     source: "ITU-T I.363.5, §9.2; RFC 2684",
     deviations: &[
@@ -43,10 +43,10 @@ pub const PAGE: &Page = &Page {
         "Cells but the last are packets without bytes of a path of their own in the ledger.",
     ],
     counters: &[
-        ("cut", "packets cut into cells"),
-        ("joined", "packets put together"),
-        ("incomplete", "PDUs of which cells were missing, or that were two"),
-        ("wasted", "cells that came and were of no use"),
+        ("cut", "packets segmented into cells"),
+        ("joined", "packets reassembled"),
+        ("incomplete", "PDUs with missing cells, or two merged into one"),
+        ("wasted", "cells received in vain"),
     ],
     drops: &[
         ("incomplete", "cells of PDUs of which others were missing"),
@@ -88,7 +88,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let ports = match cells {
         [false, false] => {
             let shown: String = wanted.chars().take(80).collect();
-            return Err(Error::Misfit(format!("`{shown}` is no neighbour")));
+            return Err(Error::Misfit(format!("`{shown}` is not a neighbour")));
         }
         [true, false] => [1, 0],
         _ => [0, 1],
@@ -241,7 +241,7 @@ mod tests {
     use lastmeter_base::{Draw, FlowId, NodeId, Rate, Stream, Time};
     use lastmeter_engine::{Graph, Outcome, StageInfo, VirtualClock};
 
-    /// Loses cells that it is told to, by their place.
+    /// Loses given cells, by index.
     struct Loses {
         lost: fn(u64, &mut Stream) -> bool,
         seen: u64,

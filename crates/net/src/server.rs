@@ -5,7 +5,7 @@
 //! in 0 --> [ queue ] --> (resource: time per packet) --> out 0        drops: `full`, the queue's
 //! ```
 //!
-//! One timer, whatever the backlog, and none while nobody waits: a packet whose service begins is
+//! One timer, whatever the backlog, and none while it is idle: a packet whose service begins is
 //! sent on at once, to depart when it ends. The next service starts when the last one ended, which
 //! on a wall clock may lie before now; so a late wake-up never slows the server down.
 
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub const PAGE: &Page = &Page {
     name: "station",
     family: Family::Node,
-    what: "A queue with one server, which sends on what it has served.",
+    what: "A queue with one server, which forwards what it has served.",
     ports: "any in --> [ queue ] --> (service) --> link that the destination asks for",
     params: &[
         Param::required("service", ParamKind::Draw)
@@ -87,7 +87,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// What it is at a stage of which something is changed.
+    /// Its value at a changed stage.
     #[must_use]
     pub fn at(self, stage: &Stage) -> Service {
         match self {
@@ -125,7 +125,7 @@ pub struct Server<Q> {
     meter: Meter,
     /// When the service that was begun last ends. Whoever is served has been sent on already.
     free_at: Time,
-    /// Whether the timer is set, because somebody waits.
+    /// Whether the timer is armed, because a packet waits.
     awaited: bool,
     /// When the queue lets go of what it held back last.
     not_before: Time,

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How much of a packet is kept: the made-up headers and what marks the packet.
 const SNAP: Bytes = Bytes(128);
-/// The discard port: nobody answers.
+/// The discard port: no reply.
 const PORT: u16 = 9;
 const PROTOCOL_UDP: u8 = 17;
 const HEADERS_LEN: u64 = 28;
@@ -38,7 +38,7 @@ pub struct Tap {
     bytes: Vec<u8>,
 }
 
-/// A capture that is being written, shared with whoever ends it after the run.
+/// A capture being written, shared with the code that closes it after the run.
 #[derive(Clone)]
 pub struct Tape {
     state: Arc<Mutex<State>>,

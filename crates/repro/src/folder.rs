@@ -75,7 +75,7 @@ pub(super) struct Reproduction {
     pub(super) rows: Vec<Expected>,
 }
 
-/// The keys of `repro.toml` besides its tables.
+/// The keys of `repro.toml` other than its tables.
 const HEADER: &[Param] = &[
     Param::required("title", ParamKind::Text).is("what it is called"),
     Param::required("question", ParamKind::Text).is("what it is meant to answer"),
@@ -83,7 +83,7 @@ const HEADER: &[Param] = &[
     Param::optional("compute", ParamKind::Text, "only `[rows]`").is("the function for other rows"),
     Param::optional("profile", ParamKind::Text, "no profile").is("whose constants it has as well"),
 ];
-/// The keys of a contradiction besides its rows.
+/// The keys of a contradiction other than its rows.
 const CONTRADICTION: &[Param] = &[
     Param::required("document", ParamKind::Text).is("what the document says, and where"),
     Param::required("arithmetic", ParamKind::Text).is("what follows from its own numbers"),
@@ -146,7 +146,7 @@ pub(super) struct Expected {
     pub(super) note: String,
 }
 
-/// A row as it is written. The names are the columns.
+/// A row as written. The names are the columns.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {

@@ -6,7 +6,7 @@ use lastmeter_ledger::drawing::{self, Drawing};
 use lastmeter_ledger::html::{begin, end, escape, table_marking};
 use lastmeter_ledger::plots::{Plot, figures};
 
-/// Ours over theirs is drawn from this to its inverse; what lies beyond stands at the edge.
+/// The ratio of ours to theirs is drawn from this to its inverse; values beyond are at the edge.
 const RATIO_MIN: f64 = 0.5;
 /// Ratios have a mark each on a line this wide and high.
 const WIDTH: f64 = 640.0;
@@ -14,7 +14,7 @@ const ROW: f64 = 22.0;
 const LEFT: f64 = 240.0;
 
 /// Draws a report and the documents' figures from our runs, curves and other drawings, as a whole HTML
-/// document, which asks nothing of the network.
+/// document, which loads nothing from the network.
 ///
 /// ```
 /// use lastmeter_repro::html::render;
@@ -25,7 +25,7 @@ const LEFT: f64 = 240.0;
 /// ```
 pub fn render(report: &Report, plots: &[Plot], drawings: &[Drawing]) -> String {
     let mut out = begin("Reproduced");
-    out.push_str("<header>\n<h1>What was published, and ours beside it</h1>\n</header>\n<main>\n");
+    out.push_str("<header>\n<h1>Published values and ours</h1>\n</header>\n<main>\n");
     summaries(&report.summaries(), &mut out);
     if !(plots.is_empty() && drawings.is_empty()) {
         out.push_str("<section aria-label=\"Figures\">\n");
@@ -152,7 +152,7 @@ fn ratios(sheet: &Sheet, out: &mut String) {
         let share = (ratio / RATIO_MIN).ln() / (RATIO_MIN.recip() / RATIO_MIN).ln();
         LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - 20.0)
     };
-    let words = format!("Ours over theirs for {} rows of {}", dots.len(), sheet.title);
+    let words = format!("Ratio of ours to theirs for {} rows of {}", dots.len(), sheet.title);
     out.push_str(&format!(
         "<div class=\"table\"><svg class=\"drawing\" style=\"min-width:480px;max-width:760px\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",

@@ -44,7 +44,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Is told how far a computation of many runs has come. It changes no value.
+/// Observes the progress of a computation of many runs. It changes no value.
 pub trait Observer: Sync {
     /// So many more runs are to be done.
     fn planned(&self, runs: u64);
@@ -65,7 +65,7 @@ pub struct Effort<'a> {
     pub parallel: &'a dyn Parallel,
     /// Whether long simulations have the length and the cases of the document, and not fewer.
     pub full: bool,
-    /// Is told of each run.
+    /// Observes each run.
     pub observer: &'a dyn Observer,
 }
 
@@ -99,7 +99,7 @@ pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Erro
     Ok(Report { sheets })
 }
 
-/// An experiment of which all rows or those of one id are to be reproduced.
+/// An experiment and the rows to reproduce: all, or those of one id.
 pub struct Job {
     reproduction: Reproduction,
     id: Option<String>,
@@ -138,7 +138,7 @@ impl Job {
         &self.reproduction.name
     }
 
-    /// The figures of the document drawn from our run; none where nobody has described any.
+    /// The document's figures drawn from our run; none if none are described.
     ///
     /// # Errors
     /// The computation failed.
@@ -150,7 +150,7 @@ impl Job {
         Ok(plots)
     }
 
-    /// What else is drawn of the document; none where nobody has described any.
+    /// Other drawings of the document; none if none are described.
     ///
     /// # Errors
     /// The computation failed.
@@ -166,10 +166,10 @@ impl Job {
         Setting { constants, seed, id: None, later: &[], means, sweep, kept }
     }
 
-    /// Computes, and puts the results beside what was published.
+    /// Computes, and compares the results with the published values.
     ///
     /// # Errors
-    /// The computation failed, or computed something that nothing published stands beside.
+    /// The computation failed, or gave a value without a published counterpart.
     pub fn run(self, options: Options) -> Result<Sheet, Error> {
         self.run_with(options, Effort::PLAIN)
     }

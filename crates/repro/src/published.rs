@@ -3,15 +3,15 @@
 //! | tolerance  | published | a value passes if it                                          |
 //! |------------|-----------|---------------------------------------------------------------|
 //! | `exact`    | `107`     | is the same                                                   |
-//! | `printed`  | `1510`    | is as near as the last printed digit tells: within half of it |
-//! | `5 %`      | `300`     | is at most so far away, relative to what is published         |
+//! | `printed`  | `1510`    | is within half a unit of the last printed digit               |
+//! | `5 %`      | `300`     | differs by at most this, relative to the published value      |
 //! | `2 us`     | `21`      | is at most so far away, in the row's unit                     |
 //! | `<`, `<=`, `>`, `>=` | `700` | is on that side: the document states a bound            |
 //! | `< 10 %`   | `1000000` | is on that side and near: "a little less than"                |
 //! | `range`    | `50..200` | is in the range, ends included                                |
 //! | `holds`    | `holds`   | is true: an ordering or a shape                               |
 //!
-//! The error is relative to what is published, with its sign. An ordering, a bound that holds and a
+//! The error is relative to the published value, with its sign. An ordering, a bound that holds and a
 //! range that contains the value have none.
 
 use serde::{Serialize, Serializer};
@@ -44,18 +44,18 @@ impl Serialize for Published {
     }
 }
 
-/// How near to what is published counts as reproduced.
+/// How close to the published value counts as reproduced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tolerance {
     /// The same.
     Exact,
     /// Within half of the last digit that is printed.
     Printed,
-    /// At most this share of what is published away.
+    /// At most this relative difference from the published value.
     Share(f64),
     /// At most this far away, in the row's unit.
     Distance(f64, String),
-    /// On one side of what is published, and at most this share of it away.
+    /// On one side of the published value, with at most this relative difference.
     Side(Side, Option<f64>),
     /// Within the published range.
     Range,
@@ -79,8 +79,8 @@ pub enum Side {
 /// What comes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// Relative to what is published; `None` for statements, bounds that hold, ranges that contain
-    /// the value, and where what is published is 0.
+    /// Relative to the published value; `None` for statements, bounds that hold, ranges that contain
+    /// the value, and where the published value is 0.
     pub error: Option<f64>,
     /// Whether it is within the tolerance.
     pub pass: bool,
@@ -100,7 +100,7 @@ impl Published {
         }
         let number = |text: &str| match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(value),
-            _ => Err(format!("`{text}` is no number, range (`50..200`) or `holds`")),
+            _ => Err(format!("`{text}` is not a number, range (`50..200`) or `holds`")),
         };
         match text.split_once("..") {
             None => Ok(Published::Number { text: text.to_owned(), value: number(text)? }),
@@ -146,7 +146,7 @@ impl Tolerance {
         }
         let wrong = || {
             format!(
-                "`{text}` is no tolerance: write exact, printed, `5 %`, `2 {unit}`, a side \
+                "`{text}` is not a tolerance: write exact, printed, `5 %`, `2 {unit}`, a side \
                  (`<`, `<=`, `>`, `>=`, also with a share: `< 10 %`), range or holds"
             )
         };

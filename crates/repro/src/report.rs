@@ -1,4 +1,4 @@
-//! What comes of a reproduction: rows, sheets of one experiment each, and a summary per system.
+//! The result of a reproduction: rows, a sheet per experiment, and a summary per system.
 
 use super::folder::{Contradiction, Role};
 use super::published::Published;
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 /// The version of a row's JSON. It changes when a key changes its meaning or goes away.
 pub const SCHEMA: &str = "lastmeter.repro/2";
 
-/// One published value, and ours beside it.
+/// One published value, and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
-    /// As the list of what is reproduced has it.
+    /// As in the list of published values.
     pub id: String,
     /// What it is, unique among the rows of this id.
     pub item: String,
@@ -23,7 +23,7 @@ pub struct Row {
     /// What we get, in the same unit; `None` where nothing was computed. A statement that holds
     /// is 1.
     pub measured: Option<f64>,
-    /// Relative to what is published, with its sign; none for a statement, a bound that holds and a
+    /// Relative to the published value, with its sign; none for a statement, a bound that holds and a
     /// range that contains ours.
     pub error: Option<f64>,
     /// How near is near enough, as `expected.csv` has it.
@@ -140,7 +140,7 @@ impl Report {
     }
 
     /// A JSON object a row, a line each, and a last line `{"summary": {"A": {...}, ...}}` with what counts
-    /// of each system: predicted numbers, errors relative to what is published, shapes asked and right,
+    /// of each system: predicted numbers, errors relative to the published value, shapes asked and right,
     /// fitted constants.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ fn a_pair_that_makes_no_sense_is_refused_with_the_reason() {
     }
     let pair = Pair::read("harts", "null-device", &Builtin).unwrap();
     let problems = pair.experiment(Bytes(1000), Bytes(1000), Duration::from_ms(1)).unwrap_err();
-    assert!(problems[0].found.contains("does not say how large its socket buffer is"));
+    assert!(problems[0].found.contains("does not give its socket buffer"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reproductions from end to end: what is selected, what comes of it, how it looks, what is refused.
+//! Reproductions end to end: selection, results, appearance, errors.
 
 use crate::golden;
 use lastmeter_repro::{Effort, Error, Options, Published, Report, Role, Shelf, Style, plan, run};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 const OPTIONS: Options = Options { seed: 1 };
 
-/// Simulates for minutes; its tests stand beside its computation.
+/// Simulates for minutes; its tests are in its module.
 const SLOW: &str = "qsdrr";
 
 /// Everything but that is reproduced once, for all tests.
@@ -276,7 +276,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             CSV,
             ",exact,given,Table 5.1,,m_overhead\nE-63,D_segsize",
             ",near,given,Table 5.1,,m_overhead\nE-63,D_segsize",
-            "experiments/cim-equations/expected.csv:2:1: `near` is no tolerance",
+            "experiments/cim-equations/expected.csv:2:1: `near` is not a tolerance",
         ),
         (
             CSV,
@@ -291,7 +291,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             "there is no published value `E-64, T_FC, 1 KB`; did you mean `E-64, T_FC, 2 KB`",
         ),
         (CSV, "E-64,\"T_FC, 4 KB\"", "E-64,\"T_FC, 1 KB\"", "this id and item have a row already"),
-        (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",fast", "`fast` is no number"),
+        (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",fast", "`fast` is not a number"),
         (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",1..2", "does not suit"),
         (CSV, "E-64,\"T_FC, 1 KB\"", "F-64,\"T_FC, 1 KB\"", "ids begin with `E-`"),
         (CSV, "exact,given", "exact,guessed", "guessed"),
@@ -312,7 +312,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             TOML,
             "source = \"§5.1.3.1\"",
             "source = \"\"",
-            "repro.toml:8:1: constants.small_message: nothing says where it comes from",
+            "repro.toml:8:1: constants.small_message: its origin is not given",
         ),
         (
             TOML,

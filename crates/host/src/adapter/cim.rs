@@ -6,14 +6,14 @@
 //!                                        one bus: the two do not overlap
 //! ```
 //!
-//! A pipeline of depth 1 has one message on its way at a time; at depth 2 the host sends the next
-//! before the last is done. The constants are Table 5.1 and stand in `profiles/constants/cim.toml`.
+//! A pipeline of depth 1 has one message in flight at a time; at depth 2 the host sends the next
+//! before the last is done. The constants are Table 5.1 and are in `profiles/constants/cim.toml`.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, §5.1.3 and §5.2.2, Eqs 5.1 to 5.6 and Table 5.1.
 //!
 //! Limits, of the equations and not of this code: they estimate means of homogeneous traffic on an
-//! idle host. Eqs 5.5 and 5.6 know no limit of population, though at depth 2 no message can take
+//! idle host. Eqs 5.5 and 5.6 ignore the limited population, though at depth 2 no message can take
 //! less than half of its own time alone (Eq 5.2): both go below that, Eq 5.5 for small messages.
 
 use lastmeter_base::{Bytes, Duration, PerByte};
@@ -85,7 +85,7 @@ impl Cim {
 
     /// The least mean time at depth 2, whatever overlaps: two messages share one round of Eq 5.2.
     ///
-    /// Not in the document; without it Eqs 5.5 and 5.6 promise more than two messages can give.
+    /// Not in the document; without it Eqs 5.5 and 5.6 predict more than two messages can achieve.
     pub fn time_least_of_two(&self, len: Bytes) -> Duration {
         self.time_alone(len).scale_ceil(1, 2)
     }

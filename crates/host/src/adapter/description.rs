@@ -18,7 +18,7 @@ pub struct Description {
     pub what: String,
     /// Where its constants come from.
     pub source: String,
-    /// How host and adapter talk.
+    /// How host and adapter communicate.
     pub host: HostInterface,
     /// How data cross the bus.
     pub transfer: Transfer,
@@ -26,11 +26,11 @@ pub struct Description {
     pub queueing: Queueing,
     /// Where packets wait.
     pub buffers: Buffers,
-    /// How it gets at the network.
+    /// Access to the network.
     pub network: Network,
 }
 
-/// How host and adapter talk (§4.2.1).
+/// How host and adapter communicate (§4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostInterface {
     /// What carries commands.
@@ -43,27 +43,27 @@ pub struct HostInterface {
     pub qos: bool,
     /// Whether a transaction begins with an exchange of identifiers (`write`, `write ack`).
     pub handshake: bool,
-    /// Whether the adapter says when the transfer is done, besides when all is (`address ack`).
+    /// Whether the adapter acknowledges the transfer as well as the message (`address ack`).
     pub transfer_ack: bool,
     /// What a message costs the host and this interface together.
     pub per_message: Duration,
-    /// By how much less, without handshake and transfer acknowledgement.
+    /// The saving without handshake and transfer acknowledgement.
     pub saved_when_simple: Duration,
-    /// What a byte costs the host to put headers and data into one buffer, where headers have no
+    /// Host cost per byte of gathering headers and data into one buffer, if headers have no
     /// buffers of their own.
     pub gather_per_byte: PerByte,
     /// Length of a descriptor.
     pub descriptor: Bytes,
-    /// Packets a doorbell; and descriptors fetched, and written back, at once.
+    /// Packets per doorbell; and descriptors fetched, and written back, at once.
     pub batch: Batch,
-    /// Packets an interrupt.
+    /// Packets per interrupt.
     pub coalescing: u64,
 }
 
-/// How many things go together.
+/// Batch sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Packets a doorbell, and a look at the head of the ring.
+    /// Packets per doorbell, and per read of the ring's head.
     pub doorbell: u64,
     /// Descriptors fetched at once.
     pub fetch: u64,
@@ -87,9 +87,9 @@ pub enum InterfaceKind {
 pub enum Synchronisation {
     /// It is interrupted.
     Interrupt,
-    /// It looks.
+    /// It polls.
     Poll,
-    /// It is interrupted, then looks.
+    /// It is interrupted, then polls.
     Mixed,
 }
 
@@ -98,7 +98,7 @@ pub enum Synchronisation {
 pub struct Transfer {
     /// Who moves them.
     pub mode: TransferMode,
-    /// With [`TransferMode::Hybrid`]: up to here the processor moves them.
+    /// With [`TransferMode::Hybrid`]: largest transfer by the processor.
     pub pio_max: Bytes,
     /// What a byte costs the processor.
     pub pio_per_byte: PerByte,
@@ -114,7 +114,7 @@ pub struct Transfer {
     pub per_byte_small: PerByte,
     /// What a byte costs beyond.
     pub per_byte: PerByte,
-    /// Whether the network's side takes the memory from it at once.
+    /// Whether the network's side pre-empts it at the memory.
     pub preemptible: bool,
     /// Whether the transfer of a more urgent packet interrupts that of a less urgent one.
     pub urgent_first: bool,
@@ -129,7 +129,7 @@ pub enum TransferMode {
     Dma,
     /// The processor.
     Pio,
-    /// The processor for what is short, the adapter for the rest.
+    /// The processor for short ones, the adapter for the rest.
     Hybrid,
 }
 
@@ -145,7 +145,7 @@ pub struct Queueing {
     pub discipline: Discipline,
     /// Who goes next at the network, where that is another.
     pub at_network: Option<Discipline>,
-    /// Messages on their way at once.
+    /// Messages in flight at once.
     pub depth: u64,
 }
 
@@ -169,12 +169,12 @@ pub struct Buffers {
     pub memory: Bytes,
     /// Banks with a bus of their own; two let transfer and network go on at once.
     pub banks: u64,
-    /// Free share, in percent, below which the adapter says that it is overloaded.
+    /// Free share, in percent, below which the adapter reports overload.
     pub threshold: u64,
-    /// What becomes of a packet without a buffer.
+    /// What happens to a packet without a buffer.
     pub overload: Overload,
-    /// Whether headers have buffers of their own: then nobody copies to put them before the data,
-    /// and each is transferred by itself.
+    /// Whether headers have buffers of their own: then no gathering copy is needed,
+    /// and each is transferred separately.
     pub separate_headers: bool,
     /// How long the headers of a packet are.
     pub header: Bytes,
@@ -191,18 +191,18 @@ pub enum BufferPlace {
     Host,
 }
 
-/// What becomes of a packet without a buffer.
+/// What happens to a packet without a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
     /// It is dropped.
     Drop,
     /// Its connection waits.
     Block,
-    /// The one that matters least goes.
+    /// The least important one is dropped.
     Priority,
 }
 
-/// How it gets at the network (§4.2.3).
+/// Access to the network (§4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// When it may send.
@@ -221,7 +221,7 @@ pub struct Network {
     pub per_frame: Duration,
     /// How fast the link is, where its frames are not given by their time.
     pub rate: Option<Rate>,
-    /// What goes over the link with each packet besides its data.
+    /// Framing of each packet on the link.
     pub framing: Bytes,
 }
 
@@ -230,15 +230,15 @@ pub struct Network {
 pub enum NetworkModel {
     /// Always.
     PointToPoint,
-    /// From time to time: while it has the token.
+    /// Intermittently: while it has the token.
     Intermittent {
         /// How long the token takes to come round, at most.
         rotation: Duration,
         /// For how long of that the adapter may keep it.
         holding: Duration,
     },
-    /// With luck: others may send at the same time, and then both wait for a random time, as on an
-    /// Ethernet of one cable (§4.2.3, §8.2; E-128).
+    /// Statistically: others may send at the same time, and then both back off for a random time,
+    /// as on a shared Ethernet (§4.2.3, §8.2; E-128).
     Statistical {
         /// What a collision takes, and in what later attempts are counted.
         slot: Duration,
@@ -248,7 +248,7 @@ pub enum NetworkModel {
 }
 
 impl Description {
-    /// What of a message of `len` is transferred by itself: headers and data, where they have
+    /// The separate transfers of a message of `len`: headers and data, if they have
     /// buffers of their own, else all at once.
     pub fn parts(&self, len: Bytes) -> Vec<Bytes> {
         let header = self.buffers.header.min(len);
@@ -258,7 +258,7 @@ impl Description {
         }
     }
 
-    /// What a message of `len` costs the host to have it in one piece.
+    /// Host cost of gathering a message of `len`.
     pub fn gathering_time(&self, len: Bytes) -> Duration {
         match self.parts(len).len() {
             1 => self.host.gather_per_byte.time_for(len),
@@ -365,7 +365,7 @@ impl Description {
         }
     }
 
-    /// The same with processors, the host's and the adapter's, so many times as fast: what END does
+    /// The same with the host's and the adapter's processors faster by a factor, which END does
     /// by slowing everything else down and dividing all results (§4.4.2, `C_sf`; E-55).
     #[must_use]
     pub fn with_faster_processors(&self, factor: u64) -> Description {

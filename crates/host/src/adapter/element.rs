@@ -31,23 +31,23 @@ pub const PAGE: &Page = &Page {
     params: &[
         Param::required("device", ParamKind::Profile("devices")).is("its description"),
         Param::optional("depth", ParamKind::Integer { min: 1, max: 65_536 }, "as described")
-            .is("messages on their way at once"),
+            .is("messages in flight at once"),
         Param::optional("banks", ParamKind::Integer { min: 1, max: 16 }, "as described")
             .is("banks of memory with a bus of their own"),
         Param::or("simple-interface", ParamKind::Flag, "false")
             .is("whether a message takes one command and one response"),
         Param::or("host", ParamKind::Choice(&["constant", "exponential"]), "constant")
-            .is("how the host's part of a message varies about its mean"),
+            .is("distribution of the host's part about its mean"),
         Param::or("processors", ParamKind::Integer { min: 1, max: 1_000_000 }, "1")
-            .is("how many times as fast all processors are"),
+            .is("speed of all processors, as a factor"),
         Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
-            .is("where the driver keeps packets"),
+            .is("the driver's queue"),
     ],
     source: "Indiresan 1997, sections 4.2, 4.3 and 5.2, and the description's own",
-    deviations: &["What comes back does not pass it: `reception` of a host is for that."],
+    deviations: &["Incoming packets do not pass it: that is `reception` of a host."],
     counters: &[
         ("sent", "packets sent"),
-        ("refused", "packets that the driver's queue had no room for"),
+        ("refused", "packets refused by the driver's full queue"),
         ("dropped", "packets that the queue or the adapter dropped"),
     ],
     drops: &[
@@ -121,7 +121,7 @@ fn as_written(described: &Description, values: &Values) -> Description {
 pub struct Adapter {
     card: Transmitter,
     driver: Box<dyn Queue>,
-    /// What the adapter had no room for, though it came out of the queue.
+    /// A packet taken from the queue that the adapter could not accept.
     next: Option<Packet>,
     packets: BTreeMap<u64, Packet>,
     numbers: u64,
@@ -163,7 +163,7 @@ impl Adapter {
         cx.drop(packet, Some(self.stages[0]), reason);
     }
 
-    /// Takes from the driver's queue what the adapter has room for.
+    /// Moves packets from the driver's queue while the adapter has room.
     fn give(&mut self, cx: &mut Context<'_>) {
         while self.card.outstanding() < self.depth {
             let packet = self.next.take().or_else(|| self.driver.dequeue(cx.now()));
@@ -218,7 +218,7 @@ impl Adapter {
         self.card.advance(cx.now());
         self.take(cx);
         self.give(cx);
-        // What was given may have been dropped, or have made another go.
+        // The order may have been dropped, or have displaced another.
         self.take(cx);
         let ready = match self.next {
             None if self.card.outstanding() < self.depth => self.driver.ready_at(cx.now()),

@@ -1,4 +1,4 @@
-//! What an emulated adapter can stand for, on a platform that is slower than what it emulates
+//! What can be emulated on a platform that is slower than what it emulates
 //! (E-49, E-51, E-53 to E-55).
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! node 2 --[header]--+== one I/O bus ==> --[ pure delay ]--> received
 //! ```
 //!
-//! Nodes that talk over one bus may move headers only: the time that a whole message takes on the
+//! Nodes that share a bus may move only headers: the time of the whole message on the
 //! emulated network is then made up by a delay, which occupies nothing, so that nodes do not wait
-//! for each other. And processors seem faster by `C_sf` where everything else is made slower.
+//! for each other. And processors appear faster by `C_sf` if everything else is slowed down.
 //!
 //! Source: Indiresan 1997, §4.3.5, §4.4.1, §4.4.2, Eqs 4.1 and 4.2.
 
@@ -37,8 +37,8 @@ pub fn utilisation(processing: Duration, delay: Duration, speed_up: f64) -> f64 
     delay / (processing / speed_up + delay)
 }
 
-/// A counter of so many bits, made to measure longer than it takes to wrap around, by whoever looks
-/// at it often enough: END's time device with its VME StopWatch (E-49; §4.3.3).
+/// A counter of limited width, extended beyond its wrap-around by reading it
+/// often enough: END's time device with its VME StopWatch (E-49; §4.3.3).
 ///
 /// ```
 /// use lastmeter_base::Duration;
@@ -63,13 +63,13 @@ impl Stopwatch {
         Stopwatch { tick, bits, last: 0, wraps: 0 }
     }
 
-    /// How long it takes to come to zero again.
+    /// How long until it wraps around.
     pub fn wraps_after(&self) -> Duration {
         self.tick * (1 << self.bits)
     }
 
-    /// The time since it was at zero first, where the counter now says `raw`; right as long as it
-    /// is read once a round at least.
+    /// The time since it was first zero, if the counter now reads `raw`; correct if it
+    /// is read at least once per wrap-around.
     pub fn read(&mut self, raw: u64) -> Duration {
         let raw = raw & ((1 << self.bits) - 1);
         self.wraps += u64::from(raw < self.last);

@@ -1,8 +1,8 @@
 //! The skeleton of an adapter's firmware, in C, from its description (E-50, E-78, E-126).
 //!
 //! Stages with queues before them, as Fig 4.4 has them. A `delay(...)` stands for what the hardware
-//! does, with what it costs in the model: whoever builds the adapter puts there what starts the
-//! hardware, and calls `STAGE_done` when that says that it is done.
+//! does, with its cost in the model: to build the adapter, replace it by what starts the
+//! hardware, and call `STAGE_done` on completion.
 //!
 //! Source: Indiresan 1997, §4.3.4, Fig 4.4; §5.3, "END as a prototype"; §8.2.
 
@@ -10,7 +10,7 @@ use super::description::{Description, Discipline, InterfaceKind, Side, TransferM
 use lastmeter_base::{Bytes, Duration, PerByte};
 use std::fmt::Write;
 
-/// A stage: its name, what starts in the hardware, and what is said to the host at its end.
+/// A stage: its name, what starts in the hardware, and the responses to the host at its end.
 struct Stage {
     name: &'static str,
     works: Vec<String>,
@@ -73,7 +73,7 @@ fn one(stage: &Stage, at: usize, next: Option<&str>) -> String {
     text + &format!("    idle[{at}]++;\n    {name}_do();\n}}\n")
 }
 
-/// Who goes next, in words.
+/// The discipline, in words.
 fn order(card: &Description) -> String {
     let discipline = match card.queueing.discipline {
         Discipline::Fifo => "first come",

@@ -1,13 +1,13 @@
-//! What it takes to build an adapter that is described: its control in Verilog, with a bench, and what a clock
-//! asks of it (E-130).
+//! From a description to hardware: an adapter's control in Verilog, with a test bench, and what a
+//! clock rate requires (E-130).
 //!
 //! `hardware.v` is the control: queues, stages, numbers, who holds the memory. What moves and sends data stays
 //! outside, behind a pair of wires each. `hardware_bench.v` puts counters there that take as long as the
 //! model says, and prints the mean time of a message: so whether the control that would be built does
 //! what was predicted is a run of a Verilog simulator.
 //!
-//! A message's hand-over from one stage to the next takes a cycle; that, and that whole cycles are
-//! counted, is all by which the two may differ.
+//! The two differ only in that handing a message to the next stage takes a cycle, and that times
+//! are whole cycles.
 //!
 //! Source: Indiresan 1997, §8.2: the analysis "should be combined with traditional hardware design methodology
 //! to determine the feasibility and cost of actually implementing such an architecture".
@@ -31,7 +31,7 @@ const ARRIVAL: u64 = 64;
 pub struct Bench {
     /// How long each is.
     pub len: Bytes,
-    /// How many are on their way at once.
+    /// How many are in flight at once.
     pub depth: u64,
     /// How many there are.
     pub messages: u64,
@@ -39,14 +39,14 @@ pub struct Bench {
     pub period: Duration,
 }
 
-/// What an adapter asks of hardware with a clock.
+/// What an adapter requires of clocked hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Needs {
     /// Of the clock.
     pub period: Duration,
     /// Bits that the network takes in a cycle; `None` where the description has no rate.
     pub bits: Option<f64>,
-    /// Cycles from one message of the length that was asked for to the next, where the network limits.
+    /// Cycles between messages of the requested length, if the network limits.
     pub between: f64,
     /// Cycles that it takes with this control: whole ones, at least one to prepare it and one to send it.
     pub taken: u64,
@@ -143,7 +143,7 @@ impl Needs {
 /// ```
 ///
 /// # Errors
-/// What the description says and `hardware.v` cannot do.
+/// What the description has and `hardware.v` cannot do.
 pub fn verilog(card: &Description, bench: &Bench) -> Result<String, String> {
     let missing = [
         (card.buffers.place == BufferPlace::PerConnection, "buffers of each connection's own"),

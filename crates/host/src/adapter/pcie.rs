@@ -26,7 +26,7 @@ pub struct Link {
     pub lanes: u64,
     /// Greatest payload of a packet.
     pub payload: Bytes,
-    /// Greatest read that is asked for at once.
+    /// Largest read request.
     pub request: Bytes,
 }
 
@@ -79,8 +79,8 @@ fn rings(card: &Description) -> Option<Link> {
     card.transfer.pcie.filter(|_| card.host.kind == InterfaceKind::Rings)
 }
 
-/// What each direction takes besides the packet, for `descriptors` of it: a doorbell, a look at the
-/// head, an interrupt, the descriptors' way to the adapter.
+/// Overhead of each direction, per packet of `descriptors`: a doorbell, a read of the
+/// head, an interrupt, fetching the descriptors.
 fn handling(card: &Description, link: Link, descriptors: u64) -> [f64; 2] {
     let (host, batch) = (&card.host, card.host.batch);
     let share = |bytes: f64, of: u64| bytes / of.max(1) as f64;

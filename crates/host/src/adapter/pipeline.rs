@@ -1,4 +1,4 @@
-//! Messages back to back, so many on their way at a time: what an adapter can do (E-65 to E-76).
+//! Messages back to back, a limited number in flight: what an adapter can do (E-65 to E-76).
 //!
 //! ```text
 //! message --> [adapter] --> done, next message
@@ -31,8 +31,9 @@ pub struct Outcome {
     pub busy: [f64; 3],
 }
 
-/// Sends `messages` of `len`, at most `depth` at a time. What finds no buffer, or collides too often, is
-/// lost, and another goes instead; nothing is sent on a network that never comes back.
+/// Sends `messages` of `len`, at most `depth` at a time. A message that finds no buffer, or
+/// collides too often, is lost and replaced; nothing is sent on a network that never becomes
+/// available.
 ///
 /// Panics without messages or depth, and where a message is longer than the adapter's memory.
 pub fn run(

@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 /// What the host wants sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Whoever gives it knows it by this number, which no other on its way has.
+    /// Its identifier, unique among those in flight.
     pub id: u64,
     /// Length of the packet.
     pub len: Bytes,
@@ -62,7 +62,7 @@ impl Order {
     }
 }
 
-/// What becomes of an order.
+/// What happens to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// The adapter has taken the command.
@@ -71,7 +71,7 @@ pub enum What {
     AddressAck,
     /// It has left.
     TransmitAck,
-    /// It had no buffer, or lost it to one that matters more.
+    /// It had no buffer, or lost it to a more important one.
     Dropped,
     /// It has collided too often.
     GivenUp,
@@ -101,10 +101,10 @@ pub struct Span {
     pub served: Duration,
 }
 
-/// Why an order is given back.
+/// Why an order is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many are on their way as may be; there is room after the next [`What::TransmitAck`].
+    /// The pipeline is full; there is room after the next [`What::TransmitAck`].
     Depth,
     /// No buffer is free, and the description says that the connection waits.
     Buffers,
@@ -119,7 +119,7 @@ pub enum Phase {
     Host,
     /// Between the host's memory and the adapter's.
     Transfer,
-    /// What of the network's phase needs no memory.
+    /// The part of the network's phase that needs no memory.
     Setup,
     /// The rest of it.
     Network,
@@ -203,7 +203,7 @@ pub struct Transmitter {
     /// Before interface, transfer and network.
     waiting: [Waiting; 3],
     interfacing: bool,
-    /// Transfers that have begun, the one that runs last.
+    /// Transfers begun; the last one is running.
     transferring: Vec<(usize, Rank)>,
     sending: Option<usize>,
     memory: BTreeMap<u32, Bytes>,
@@ -284,7 +284,7 @@ impl Transmitter {
         }
     }
 
-    /// Wants an order sent.
+    /// Submits an order.
     ///
     /// # Errors
     /// Why it may not be given now, or ever.
@@ -351,7 +351,7 @@ impl Transmitter {
         }
     }
 
-    /// What the adapter has told the host since this was last asked.
+    /// Takes the events for the host since the last call.
     pub fn events(&mut self) -> impl Iterator<Item = Event> + use<> {
         std::mem::take(&mut self.events).into_iter()
     }
@@ -361,7 +361,7 @@ impl Transmitter {
         self.orders.len() as u64
     }
 
-    /// Whether less of the buffers is free than the description's threshold.
+    /// Whether fewer buffers are free than the description's threshold.
     pub fn is_overloaded(&self) -> bool {
         let buffers = &self.card.buffers;
         let used = self.memory.values().map(|bytes| bytes.0).max().unwrap_or(0);
@@ -399,7 +399,7 @@ impl Transmitter {
         order.len.0 <= self.card.buffers.memory.0.saturating_sub(used.0)
     }
 
-    /// Drops what matters less than `order` until it has a buffer or nothing is left that does.
+    /// Drops less important orders until `order` has a buffer or none is left to drop.
     fn displace(&mut self, now: Time, order: &Order) {
         while !self.has_buffer(order) {
             let stage = self.waiting.iter().position(|waiting| {

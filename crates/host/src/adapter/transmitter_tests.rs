@@ -152,7 +152,7 @@ fn e_46_an_urgent_transfer_interrupts_another_where_the_adapter_can() {
     card.queueing.discipline = description::Discipline::Priority;
     assert_eq!(sent(card.clone(), &orders), [(0, 200), (1, 220)]);
     card.transfer.urgent_first = true;
-    // From 40 to 60; the other goes on with the 60 us that it has left.
+    // From 40 to 60; the other resumes with its remaining 60 us.
     assert_eq!(sent(card, &orders), [(1, 80), (0, 220)]);
 }
 
@@ -323,13 +323,13 @@ fn e_128_on_a_shared_cable_the_wait_is_that_of_truncated_exponential_backoff() {
     let mean: f64 = (1..=15)
         .map(|k| 0.25f64.powi(k) * (1.0 + (f64::from(1u32 << k.min(10)) - 1.0) / 2.0))
         .sum();
-    // Of so many, a standard deviation of 2.2 %.
+    // For this sample size, a standard deviation of 2.2 %.
     let wait = run.mean.as_secs_f64() - 1e-3;
     assert!((wait / (mean * 51.2e-6) - 1.0).abs() < 0.07, "{wait} {mean}");
     card.network.model = NetworkModel::Statistical { slot, collisions: 0 };
     let alone = crate::adapter::pipeline::run(&card, len, (1, 10), Variation::None, 7);
     assert_eq!(alone.mean, Duration::from_ms(1));
-    // Where all collide, all are given up, and nobody waits for ever.
+    // If all collide, all are given up, and none waits forever.
     card.network.model = NetworkModel::Statistical { slot, collisions: 100 };
     card.queueing.depth = 4;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The Field Programmable Port Extender: what stands before a port processor and does the usual work for it.
+//! The Field Programmable Port Extender: in front of a port processor, it handles ordinary packets.
 //!
 //! ```text
 //!                     RAD: region 0, region 1     each with an SRAM and an SDRAM
@@ -71,7 +71,7 @@ pub enum Control {
         from: NidPort,
         /// Their circuit.
         vci: u16,
-        /// Where they leave; `None`: as if nobody had said anything.
+        /// Where they leave; `None`: the default.
         to: Option<NidPort>,
     },
     /// A piece of a program for the RAD, into the reprogram memory.
@@ -111,7 +111,7 @@ pub const PROGRAM_MAX: usize = 823_000;
 /// ```
 /// use lastmeter_host::port_processor::fpx::{Control, Nid, NidPort};
 /// let mut nid = Nid::default();
-/// // Nobody has said anything: from the line card to the switch, and back.
+/// // By default: from the line card to the switch, and back.
 /// assert_eq!(nid.route(NidPort::Line, 50), Some(NidPort::Switch));
 /// nid.load(0, vec![7; 100])?;
 /// assert!(nid.route(NidPort::Line, 60).is_some());
@@ -185,14 +185,14 @@ impl Nid {
     }
 }
 
-/// What becomes of a packet behind the FPX.
+/// What happens to a packet behind the FPX.
 #[derive(Debug)]
 pub enum Classified {
-    /// It goes on to the fabric.
+    /// It proceeds to the fabric.
     Plain(Packet),
     /// It goes to the processor, which need not look its next hop up.
     Active(Packet),
-    /// No room was left before the engines.
+    /// The queue of the engines was full.
     Refused(Packet),
 }
 
@@ -245,7 +245,7 @@ impl Fpx {
         self.engines.ready_at()
     }
 
-    /// Does what is due; a packet whose lookup ends before that of one ahead of it waits for that one.
+    /// Does what is due; packets leave in order even if a later lookup ends first.
     pub fn advance(&mut self, now: Time) {
         self.engines.advance(now);
         self.ended.extend(self.engines.finished().map(|one| (one.number, one)));

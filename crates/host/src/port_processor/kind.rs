@@ -16,18 +16,15 @@ pub const PAGE: &Page = &Page {
 fabric --> [FIFO] -> memory -> swap,         software -> memory -> line
 with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> processor, no lookup",
     params: &[
-        Param::required("profile", ParamKind::Profile("ports")).is("the card that it is"),
-        Param::or("line", ParamKind::Rate, "1.2 Gbit/s")
-            .is("at which its card takes cells of 53 B"),
-        Param::or("lookup", ParamKind::Flag, "true")
-            .is("whether the input side looks next hops up"),
+        Param::required("profile", ParamKind::Profile("ports")).is("the card"),
+        Param::or("line", ParamKind::Rate, "1.2 Gbit/s").is("rate of its line, in cells of 53 B"),
+        Param::or("lookup", ParamKind::Flag, "true").is("whether the input side does lookups"),
         Param::or("queueing", ParamKind::Flag, "true")
-            .is("whether its processor works for distributed queueing in each period"),
-        Param::or("word-swap", ParamKind::Flag, "true").is(
-            "whether words of packets are swapped, which a fault of the first card makes necessary",
-        ),
+            .is("whether its processor runs distributed queueing in each period"),
+        Param::or("word-swap", ParamKind::Flag, "true")
+            .is("whether words of packets are swapped, to work around a fault of the first card"),
         Param::or("fpx", ParamKind::Integer { min: 0, max: 8 }, "0")
-            .is("lookup engines of an FPX in front of the processor; 0: there is none"),
+            .is("lookup engines of an FPX in front of the processor; 0: no FPX"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, \
              §6",
@@ -41,7 +38,7 @@ with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> proce
         "The processor's clock does not matter: its software waits for the memory (D-116).",
     ],
     counters: &[
-        ("overruns", "packets that lost a cell for which the card had no room"),
+        ("overruns", "packets that lost a cell to a full card"),
         ("plain", "packets that an FPX sent past the processor"),
         ("active", "packets that an FPX sent to the processor"),
     ],

@@ -67,7 +67,7 @@ pub struct Machine {
     memory: Option<Time>,
     /// When the burst or step of each of the three ends.
     running: [Option<Time>; 3],
-    /// Who is asked first.
+    /// Whose turn it is.
     turn: usize,
     meters: Meters,
     outputs: Vec<Output>,
@@ -120,7 +120,7 @@ struct Work {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// Waits for so many operations on the bus, of so many words in all, one after the other.
+    /// Waits for a number of bus operations, of a number of words in all, one after the other.
     Operations(u64, u64),
     /// Works, and uses the memory, for so long.
     Software(Duration),
@@ -360,7 +360,7 @@ impl Machine {
         self.outputs.push(Output::Send(PortId(0), packet));
     }
 
-    /// A step of the processor has ended; with its last the packet goes on.
+    /// A step of the processor has ended; with its last the packet proceeds.
     fn worked(&mut self, now: Time) {
         self.meters.cpu.rest(now);
         let Some(work) = self.work.take_if(|work| work.steps.is_empty()) else { return };

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`EarlyDrop`] | while a buffer is free | E-100; on the adapter: drop-in-adapter, E-105 |
 //! | [`Tags`] | by class: the lower the class, the more buffers must be free | E-131 |
-//! | [`Budgets`] | each flow so many packets a period; more only while buffers are plenty | E-132 |
+//! | [`Budgets`] | a quota per flow and period; more only while buffers are plenty | E-132 |
 
 use super::{Admission, View};
 use lastmeter_base::{Duration, Packet, Time};
@@ -42,7 +42,7 @@ impl Admission for Tags {
 /// Flows that are remembered at once; one more and the period begins anew.
 pub const FLOWS_MAX: usize = 4096;
 
-/// A budget of packets a period for each flow, and what is left for whoever wants it.
+/// A budget of packets per period for each flow, and the rest for any flow.
 ///
 /// Source: Indiresan 1997, §8.2, left open there. A flow beyond its budget gets in only while more
 /// than half of the buffers are free, so that nobody's budget is used up by others.
@@ -57,7 +57,7 @@ pub struct Budgets {
 impl Budgets {
     /// `budget` packets for each flow in every `period`.
     pub fn new(period: Duration, budget: u64) -> Budgets {
-        assert!(!period.is_zero(), "a period of nothing never ends");
+        assert!(!period.is_zero(), "a period of zero never ends");
         Budgets { period, budget, ends: Time::START + period, used: BTreeMap::new() }
     }
 }

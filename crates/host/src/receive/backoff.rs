@@ -46,7 +46,7 @@ impl Backoff {
     pub fn new(parameters: Parameters) -> Backoff {
         let Parameters { factor, restore, period_min, .. } = parameters;
         assert!(factor.0 > factor.1 && restore.0 < restore.1, "backing off must go both ways");
-        assert!(!period_min.is_zero(), "a period of nothing does not grow");
+        assert!(!period_min.is_zero(), "a period of zero does not grow");
         Backoff { parameters, period: Duration::ZERO, last: None }
     }
 

@@ -15,7 +15,7 @@
 
 use lastmeter_base::{Bytes, Duration, Time};
 
-/// Interrupt after so long or so many packets, whichever comes first.
+/// Interrupt after a time or a number of packets, whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
     /// After the oldest packet; zero: at once.
@@ -46,7 +46,7 @@ pub enum Mode {
 pub const PROFILES: usize = 5;
 /// Where a device begins.
 pub const PROFILE_START: usize = 1;
-/// A sample is what so many events brought.
+/// Events in a sample.
 pub const EVENTS: u64 = 64;
 /// Steps in one direction, or samples of rest, before the other.
 const TIRED: u32 = 10;

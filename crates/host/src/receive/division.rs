@@ -48,7 +48,7 @@ impl<'a> Division<'a> {
         let first = stages.iter().enumerate();
         let first = first.filter_map(|(at, stage)| Some((at, processor(stage)?))).next();
         let Some((first, cpu)) = first else {
-            let found = "no processor does anything of what its profile has it receive";
+            let found = "no processor takes part in its profile's reception";
             return Err((found.to_owned(), "leave out `reception`".to_owned()));
         };
         if cpu.units > 1 || cpu.discipline == Discipline::Share {
@@ -77,7 +77,7 @@ impl<'a> Division<'a> {
         Ok(Division { cpu, before, entry, kernel, application })
     }
 
-    /// What reception costs besides the stages.
+    /// Costs of reception in addition to the stages.
     pub fn costs(&self) -> Costs {
         let entry = self.entry.map_or(Duration::ZERO, |entry| {
             entry.cost.per_packet.scale_ceil(1, u64::from(entry.interrupts))

@@ -1,6 +1,6 @@
 //! Eqs 7.1 to 7.5: what a host can receive, worked out from its costs.
 //!
-//! Source: Indiresan 1997, §7.3 and §7.4.2. Rates are packets a second.
+//! Source: Indiresan 1997, §7.3 and §7.4.2. Rates are packets per second.
 
 use super::Costs;
 use super::kind::DEFAULT;
@@ -63,7 +63,7 @@ pub fn guarantee(quota: u64, period_max: Duration) -> f64 {
     quota as f64 / 2.0 / seconds(period_max)
 }
 
-/// Eq 7.5: whether a host of so many packets a second can keep all guarantees (E-121).
+/// Eq 7.5: whether a host of this capacity, in packets per second, can keep all guarantees (E-121).
 pub fn admissible(capacity: f64, guarantees: &[f64]) -> bool {
     guarantees.iter().sum::<f64>() <= capacity
 }

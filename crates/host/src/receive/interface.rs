@@ -77,7 +77,7 @@ pub(super) struct Interface {
     pub(super) on_host: u64,
     /// When the adapter will interrupt.
     pub(super) interrupt: Option<Time>,
-    /// Whether it has interrupted or is being served, so that it is not asked again.
+    /// Whether it has interrupted or is being served, so that it is not polled again.
     pub(super) engaged: bool,
     pub(super) counts: Counts,
     pub(super) handled: super::Handled,

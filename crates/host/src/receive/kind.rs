@@ -56,7 +56,7 @@ costs! {
         "the application's work on a packet";
     cache_miss: 90, "cache-miss", "with a profile, what it says",
         "by how much less that is while no reception comes in between";
-    look: 0, "look", "with a profile, 0 s", "what a look at an interface costs that finds nothing";
+    look: 0, "look", "with a profile, 0 s", "cost of polling an empty interface";
 }
 
 /// What a host's profile says, and nobody else.
@@ -72,10 +72,7 @@ macro_rules! params {
         &[
             COSTS[0], COSTS[1], COSTS[2], COSTS[3], COSTS[4], COSTS[5], COSTS[6], COSTS[7],
             COSTS[8],
-            Param::optional(
-                "slice",
-                TIME,
-                "each thread runs until it has nothing to do").is("threads take turns by time, each for at least so long"),
+            Param::optional("slice", TIME, "each thread runs until it has nothing to do").is("threads take turns by time, each for at least this long"),
             Param::optional(
                 "commands",
                 ParamKind::Choice(&["two", "one"]),
@@ -128,7 +125,7 @@ macro_rules! page {
             ports: PORTS,
             params: $params,
             source: $source,
-            deviations: &["Each link of the host is an interface of its own; all share one CPU."],
+            deviations: &["Each link of the host is a separate interface; all share one CPU."],
             drops: &[
                 ("adapter full", "packets that the adapter or its ring had no room for"),
                 ("refused by the adapter", "packets without a buffer, with `drop-in-adapter`"),
@@ -162,7 +159,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "polling",
-            "Reception by a thread that polls all the time, turn about with the application.",
+            "Reception by a thread that polls all the time, alternating with the application.",
             "Indiresan 1997, section 7.2.2",
             params!(QUOTA_8)
         ),
@@ -184,7 +181,7 @@ pub static KINDS: &[Kind] = &[
             "explicit",
             "Reception with interrupts that the host switches off and on.",
             "Indiresan 1997, section 7.2.2",
-            params!(QUOTA_8, Param::or("interval", TIME, "2 ms").is("off at most so long"))
+            params!(QUOTA_8, Param::or("interval", TIME, "2 ms").is("off for at most this long"))
         ),
         fit,
         maker: &Maker(|values| {
@@ -228,7 +225,7 @@ pub static KINDS: &[Kind] = &[
                 Param::or("min", TIME, "10 ms").is("the shortest period under overload"),
                 MAX,
                 Param::or("reservation", TIME, "2 ms")
-                    .is("from packet to packet at the rate that each interface has a right to"),
+                    .is("between packets at each interface's reserved rate"),
             )
         ),
         fit,
@@ -240,11 +237,11 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "lazy",
-            "Reception that leaves the protocol's work to the application's own turn.",
+            "Reception with protocol processing in the application's context.",
             "Druschel and Banga, OSDI 1996, as described by Indiresan 1997, section 7.1",
             params!(
                 Param::or("demultiplexes", ParamKind::Choice(&["software", "adapter"]), "software")
-                    .is("who finds a packet's socket; the adapter also drops what finds it full")
+                    .is("who demultiplexes to the socket; the adapter also drops if it is full")
             )
         ),
         fit,
@@ -261,9 +258,9 @@ pub static KINDS: &[Kind] = &[
             "Reception as Linux does it: an interrupt starts polling, and stays off meanwhile.",
             "Linux, net/core/dev.c and Documentation/networking/napi.rst",
             params!(
-                Param::or("weight", PACKETS, "64").is("packets a poll"),
-                Param::or("budget", PACKETS, "300").is("packets of a softirq"),
-                Param::or("budget-time", TIME, "2 ms").is("time of a softirq"),
+                Param::or("weight", PACKETS, "64").is("packets per poll"),
+                Param::or("budget", PACKETS, "300").is("packets per softirq"),
+                Param::or("budget-time", TIME, "2 ms").is("time per softirq"),
                 Param::or("threaded", ParamKind::Flag, "false").is("whether a thread polls"),
                 Param::or("defer-polls", ParamKind::Integer { min: 0, max: 1000 }, "0")
                     .is("polls that find nothing before interrupts are on again"),
@@ -271,7 +268,7 @@ pub static KINDS: &[Kind] = &[
                 Param::optional("coalesce-time", TIME, "an interrupt at once")
                     .is("after the oldest packet, the adapter interrupts"),
                 Param::or("coalesce-packets", ParamKind::Integer { min: 0, max: 1 << 20 }, "0")
-                    .is("with it: so many packets, and it does so sooner; 0: any number"),
+                    .is("with it: sooner if this many packets wait; 0: no such limit"),
             )
         ),
         fit,
@@ -303,9 +300,9 @@ pub static KINDS: &[Kind] = &[
             "Reception as Linux does it, with interrupts suspended while the application polls.",
             "Linux 6.13, Documentation/networking/napi.rst, IRQ suspension",
             params!(
-                Param::or("weight", PACKETS, "64").is("packets a look"),
-                Param::or("suspend", TIME, "20 ms").is("longest time without a look"),
-                Param::or("interval", TIME, "200 us").is("after a look in vain, until they are on"),
+                Param::or("weight", PACKETS, "64").is("packets per poll"),
+                Param::or("suspend", TIME, "20 ms").is("longest time without a poll"),
+                Param::or("interval", TIME, "200 us").is("after an empty poll, until they are on"),
             )
         ),
         fit,
@@ -341,12 +338,12 @@ fn linux(values: &Values) -> napi::Options {
 pub fn fit(values: &Values) -> Result<(), Misfit> {
     let costs = costs(values, None);
     let at_most = |name: &'static str, is: Duration, most: Duration, of: &str| match is > most {
-        true => Err(Misfit::new(name, format!("it is more than {of}"), "write less")),
+        true => Err(Misfit::new(name, format!("it exceeds {of}"), "write less")),
         false => Ok(()),
     };
     let positive = |name: &'static str| match values.given::<Duration>(name) {
         Some(Duration::ZERO) => {
-            Err(Misfit::new(name, "a period of nothing".to_owned(), "write a time, like \"1 ms\""))
+            Err(Misfit::new(name, "a period of zero".to_owned(), "write a time, like \"1 ms\""))
         }
         _ => Ok(()),
     };

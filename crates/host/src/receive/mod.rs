@@ -126,7 +126,7 @@ pub enum Place {
     Interrupt,
     /// In a soft interrupt, before every thread.
     Softirq,
-    /// In a thread beside the application.
+    /// In a thread, competing with the application.
     Thread,
     /// In the application itself, which looks for more when it has nothing to do.
     Application,

@@ -8,7 +8,7 @@
 //! | parameter | default | meaning |
 //! |---|---|---|
 //! | `weight` | 64 | packets a poll |
-//! | `budget`, `budget_time` | 300, 2 ms | of a softirq, before a thread goes on |
+//! | `budget`, `budget_time` | 300, 2 ms | of a softirq, before a thread takes over |
 //! | `threaded` | no | every poll in a thread of its own |
 //! | `deferral` | none | polls that find nothing before interrupts are on again, and how far apart |
 //! | `moderation` | none | coalescing, fixed or by [`Dim`] |

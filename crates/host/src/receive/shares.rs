@@ -1,4 +1,4 @@
-//! Backoff with exact shares: an interface waits for as long as it is ahead of its reservation
+//! Backoff with exact shares: an interface waits while it is ahead of its reservation
 //! (E-125).
 //!
 //! ```text

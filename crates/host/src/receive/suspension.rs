@@ -80,7 +80,7 @@ impl Policy for Suspension {
         if view.pending > 0 {
             return Some(Place::Application);
         }
-        // A look that finds nothing: the suspension becomes a short deferral.
+        // An empty poll: the suspension becomes a short deferral.
         let soon = now + self.options.interval;
         self.off_until = self.off_until.map(|at| at.min(soon));
         None

@@ -169,7 +169,7 @@ fn e_105_lazy_processing_drops_before_the_protocol() {
         };
         offer_with(options(costs), card, periodic(rate), ms(2_000)).total()
     };
-    // On the adapter nothing is lost to what is dropped; in software an interrupt and a look each.
+    // Drops on the adapter cost nothing; in software an interrupt and a poll each.
     near(lazy(Lazy::Adapter, 5500), lazy(Lazy::Adapter, 2000), 0.01);
     let software = [1200, 2200, 5500].map(|rate| lazy(Lazy::Software, rate));
     assert!(software[0] > 1190.0 && software[1] > 1000.0, "{software:?}");
@@ -215,7 +215,7 @@ fn e_106_napi_polls_while_there_is_load_and_interrupts_where_there_is_none() {
     near(quiet.interrupts, 10_000.0, 0.2);
     let loaded = offer_modern(Napi::new(napi::Options::LINUX), 5_000_000);
     assert!(loaded.interrupts < 10_000.0, "{}", loaded.interrupts);
-    // Beyond its budget a thread goes on, which shares the CPU with the application.
+    // Beyond its budget a thread takes over, which shares the CPU with the application.
     assert!(loaded.total() > 300_000.0, "{}", loaded.total());
     let threaded = napi::Options { threaded: true, ..napi::Options::LINUX };
     assert!(offer_modern(Napi::new(threaded), 5_000_000).total() > 300_000.0);
@@ -303,7 +303,7 @@ fn e_131_what_matters_least_is_dropped_first() {
 
 #[test]
 fn e_132_a_flow_keeps_its_budget_beside_a_greedy_one() {
-    // Flow 0 sends 100 packets a second, flow 1 sends 4000; each has a budget of 2 in 10 ms.
+    // Flow 0 sends 100 packets per second, flow 1 sends 4000; each has a budget of 2 in 10 ms.
     let offered = |takes: Box<dyn Admission>| {
         let card = InterfaceOptions { takes: Some(takes), ..interface(Interrupt) };
         let mut host = host(options(COSTS), vec![card]);

@@ -14,7 +14,7 @@ pub struct Arrivals {
     pub gap: Draw,
     /// Length of a packet.
     pub len: Bytes,
-    /// Packets belong to so many flows in turn, at least one; flow and class are the same number.
+    /// Packets belong to the flows in turn, at least one; flow and class are the same number.
     pub flows: u32,
     /// When the first packet comes.
     pub start: Time,
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub by_flow: Vec<f64>,
     /// Seconds from arrival until processed.
     pub latency: Distribution,
-    /// Share of the CPU that nobody used.
+    /// Idle share of the CPU.
     pub idle: f64,
     /// Interrupts a second.
     pub interrupts: f64,

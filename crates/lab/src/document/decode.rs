@@ -13,7 +13,7 @@ use lastmeter_base::{Bytes, Draw, Duration, PerByte, Quantity, QuantityError, Ra
 
 /// Decodes against parameters and reports everything that is wrong.
 pub struct Decoder<'a> {
-    /// Who is told what is wrong.
+    /// Receives the errors.
     pub reporter: Reporter,
     /// Where profiles come from that the document names.
     pub library: &'a dyn Library,
@@ -43,7 +43,7 @@ impl Decoder<'_> {
     pub fn table(&mut self, shape: &Shape<'_>, item: &Item, key: &str) -> (Option<Nested>, Values) {
         let mut values = Values::default();
         let Some(entries) = item.entries() else {
-            let found = format!("{} stands where {} is described", shown(item), shape.what);
+            let found = format!("found {} where {} is expected", shown(item), shape.what);
             self.report(&item.mark, key, Fault::new(found, table_example(shape)));
             return (None, values);
         };
@@ -321,7 +321,8 @@ fn wrong_type(kind: ParamKind, item: &Item) -> Fault {
         ParamKind::Text | ParamKind::Profile(_) => "write it in quotes".to_owned(),
         _ => format!("write it like {example}"),
     };
-    Fault::new(format!("{} is no {what}", shown(item)), right)
+    let article = if matches!(kind, ParamKind::Flag | ParamKind::Text) { "" } else { "a " };
+    Fault::new(format!("{} is not {article}{what}", shown(item)), right)
 }
 
 /// What may be written, in words.
@@ -356,7 +357,7 @@ pub fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
         Content::Integer(_, digits) | Content::Number(_, digits) => digits,
         _ => {
             let right = format!("write a number with its unit, like \"10 {}\"", Q::PROPOSED[0]);
-            let found = format!("{} is no {}", shown(item), Q::NAME);
+            let found = format!("{} is not a {}", shown(item), Q::NAME);
             return Err(Fault::new(found, right).at(&item.mark));
         }
     };
@@ -433,7 +434,7 @@ fn choice(words: &'static [&'static str], text: &str) -> Decoded {
     match words.contains(&text) {
         true => Ok(Value::Text(text.to_owned())),
         false => {
-            let found = format!("`{}` is none of the words that can stand here", shorten(text));
+            let found = format!("`{}` is not one of the allowed words", shorten(text));
             let right = format!("write one of {}", words.join(", "));
             Err(Fault::unknown(found, right, text, words.iter().copied()))
         }
@@ -448,14 +449,14 @@ fn draw(item: &Item) -> Result<Draw, Fault> {
     let fault = |found: String| Fault::new(found, DRAWS);
     let pair = |item: &Item| match &item.content {
         Content::List(items) if items.len() == 2 => Ok((time(&items[0])?, time(&items[1])?)),
-        _ => Err(fault(format!("{} is no pair of times", shown(item))).at(&item.mark)),
+        _ => Err(fault(format!("{} is not a pair of times", shown(item))).at(&item.mark)),
     };
     let Some(entries) = item.entries() else {
         return match item.content {
             Content::Text(_) | Content::Integer(..) | Content::Number(..) => {
                 time(item).map(Draw::Constant)
             }
-            _ => Err(fault(format!("{} is no distribution of times", shown(item)))),
+            _ => Err(fault(format!("{} is not a distribution of times", shown(item)))),
         };
     };
     let mut keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
@@ -478,14 +479,14 @@ fn draw(item: &Item) -> Result<Draw, Fault> {
             match number(&share.content, 0.0, 1.0) {
                 Some(Ok(Value::Number(share))) => Ok(Draw::Either(share, first, second)),
                 Some(Err(fault)) => Err(fault.at(&share.mark)),
-                _ => Err(fault(format!("{} is no probability", shown(share))).at(&share.mark)),
+                _ => Err(fault(format!("{} is not a probability", shown(share))).at(&share.mark)),
             }
         }
         _ => {
             const KNOWN: [&str; 4] = ["exponential", "uniform", "either", "first"];
             let odd = keys.iter().find(|key| !KNOWN.contains(key)).copied().unwrap_or("");
             let Some(entry) = entries.iter().find(|entry| entry.key == odd) else {
-                return Err(fault("this does not say one distribution".to_owned()));
+                return Err(fault("this does not give exactly one distribution".to_owned()));
             };
             let found = format!("there is no distribution `{}`", shorten(odd));
             Err(Fault::unknown(found, DRAWS, odd, KNOWN).at(&entry.mark))
@@ -515,9 +516,9 @@ fn sizes(item: &Item) -> Result<Vec<(Bytes, u64)>, Fault> {
                 let weight = integer(*number, digits, 1, WEIGHT_MAX);
                 Ok((packet(len)?, weight.map_err(|fault| fault.at(mark))?))
             }
-            _ => Err(Fault::new("this is no size with a weight", SIZES)),
+            _ => Err(Fault::new("this is not a size with a weight", SIZES)),
         },
-        _ => Err(Fault::new(format!("{} is no size with a weight", shown(item)), SIZES)),
+        _ => Err(Fault::new(format!("{} is not a size with a weight", shown(item)), SIZES)),
     };
     items.iter().map(|item| entry(item).map_err(|fault| fault.at(&item.mark))).collect()
 }

@@ -37,7 +37,7 @@ impl Override {
         for part in key.split('.') {
             let name = part.trim();
             if name.is_empty() || keys.len() == KEYS_MAX {
-                return fail(format!("`{}` is no key", shorten(key)));
+                return fail(format!("`{}` is not a key", shorten(key)));
             }
             keys.push((name.to_owned(), at + (part.len() - part.trim_start().len())));
             at += part.len() + 1;

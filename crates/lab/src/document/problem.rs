@@ -1,4 +1,4 @@
-//! What is wrong with a document, said so that a newcomer can mend it.
+//! What is wrong with a document, worded so that a newcomer can fix it.
 
 use super::tree::{Mark, Source};
 use super::{FILE_LEN_MAX, PROBLEMS_MAX};
@@ -41,7 +41,7 @@ pub struct Fault {
     pub right: String,
     /// What was probably meant.
     pub suggestion: Option<String>,
-    /// Where, if that is known more exactly than by whoever reports it.
+    /// Where, if known more exactly than by the caller that reports it.
     pub(crate) at: Option<Mark>,
 }
 
@@ -147,7 +147,7 @@ impl Reporter {
     pub fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
         if self.problems.len() < PROBLEMS_MAX {
             let problem = self.problem(mark, key, fault);
-            // One mistake may be met on two ways; it is said once.
+            // A mistake may be found in two ways; it is reported once.
             if !self.problems.contains(&problem) {
                 self.problems.push(problem);
             }

@@ -26,17 +26,17 @@ fn pairs<'a>(
     }
     let pair = |item: &'a Item| match &item.content {
         Content::List(pair) if pair.len() == 2 => Ok((&pair[0], &pair[1])),
-        _ => Err(Fault::new(format!("{} is no pair", shown(item)), right()).at(&item.mark)),
+        _ => Err(Fault::new(format!("{} is not a pair", shown(item)), right()).at(&item.mark)),
     };
     items.iter().map(pair).collect()
 }
 
-/// When each rate begins. That times increase is for whoever uses them to check.
+/// When each rate begins. The user of the table checks that times increase.
 pub(super) fn rates(items: &[Item]) -> Result<Vec<(Duration, Option<Rate>)>, Fault> {
     let rate = |item: &Item| {
         let Content::Text(text) = &item.content else {
             let right = "write a number with its unit, like \"10 Mbit/s\"";
-            return Err(Fault::new(format!("{} is no rate", shown(item)), right).at(&item.mark));
+            return Err(Fault::new(format!("{} is not a rate", shown(item)), right).at(&item.mark));
         };
         let right = "a rate is like \"10 Mbit/s\", or \"0 bit/s\" for an outage";
         rate_or_none(&shorten(text)).map_err(|found| Fault::new(found, right).at(&item.mark))

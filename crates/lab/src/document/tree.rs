@@ -25,7 +25,7 @@ pub(crate) struct Source {
 /// A value.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Where it stands.
+    /// Its position.
     pub mark: Mark,
     /// What it is.
     pub content: Content,
@@ -42,7 +42,7 @@ pub enum Content {
     Number(f64, String),
     /// `true` or `false`.
     Flag(bool),
-    /// A date or a time of day, which nothing asks for.
+    /// A date or a time of day, which no parameter takes.
     Datetime(String),
     /// A list.
     List(Vec<Item>),
@@ -55,7 +55,7 @@ pub enum Content {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// Where the key is.
     pub mark: Mark,
     /// The value.
     pub item: Item,
@@ -112,7 +112,7 @@ impl Item {
 pub struct Document {
     /// The whole text as a table.
     pub root: Item,
-    /// Who is told what is wrong with it.
+    /// Receives its errors.
     pub reporter: Reporter,
 }
 
@@ -128,7 +128,7 @@ impl Document {
         let (table, mut errors) = DeTable::parse_recoverable(text);
         errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
         // Behind an error of syntax the parser guesses, and its next errors are about its guesses;
-        // a key that stands twice misleads nobody.
+        // a duplicate key misleads no one.
         let twice = |error: &&toml::de::Error| error.message() == DUPLICATE;
         let duplicates = errors.iter().take_while(twice).count();
         for error in errors.iter().take(duplicates.max(1)) {
@@ -152,7 +152,7 @@ fn syntax_fault(message: &str, meant: &str) -> Fault {
     match message {
         DUPLICATE => Fault::new(
             format!("`{meant}` is written twice"),
-            "each name may stand once in its table: rename one or leave it out",
+            "a name may appear only once in its table: rename one or leave it out",
         ),
         message if message.starts_with("string values must be quoted") => {
             let right = format!("write it in quotes: \"{meant}\"");
@@ -163,7 +163,7 @@ fn syntax_fault(message: &str, meant: &str) -> Fault {
         }
         message => Fault::new(
             format!("this is not TOML: {message}"),
-            "a line is `key = \"value\"`, a `[table]` or a `# remark`; see https://toml.io",
+            "a line is `key = \"value\"`, a `[table]` or a `# comment`; see https://toml.io",
         ),
     }
 }

@@ -39,13 +39,13 @@ pub(super) fn live_host(
         return;
     };
     let fault = match live::parse(&text) {
-        Err(right) => Fault::new(format!("`{}` is no address", shorten(&text)), right),
+        Err(right) => Fault::new(format!("`{}` is not an address", shorten(&text)), right),
         Ok(_) if kind.values.given("live") != Some(true) => {
-            let found = "a host that is not live has no use for an address".to_owned();
-            Fault::new(found, "write live = true beside it, or leave it out")
+            let found = "a host that is not live cannot have an address".to_owned();
+            Fault::new(found, "add live = true, or leave it out")
         }
         Ok(_) if count.is_some_and(|count| count > 1) => {
-            let found = "several hosts cannot have one address".to_owned();
+            let found = "several hosts cannot share an address".to_owned();
             Fault::new(found, "leave it out: each gets its own")
         }
         Ok(_) => return,
@@ -72,7 +72,7 @@ pub(super) fn end(
     key: &str,
     name: &str,
 ) -> Option<End> {
-    // A name with a point is no good name, which is said where it is declared.
+    // A name with a dot is invalid, which is reported where it is declared.
     let whole = nodes.iter().any(|node| node.name == name);
     let parts = name.split_once('.').filter(|_| !whole);
     let (group, member) = parts.map_or((name, None), |(g, m)| (g, Some(m)));
@@ -123,13 +123,13 @@ pub(super) fn host_end(
         return Some(end);
     }
     let kind = nodes[end.node].kind.page.name;
-    let found = format!("`{name}` is a {kind}, which neither sends nor receives for itself");
+    let found = format!("`{name}` is a {kind}, which neither sends nor receives traffic");
     let right = "name a host, or make one and link it there";
     decoder.report(mark, key, Fault::new(found, right));
     None
 }
 
-/// Without a wire nobody waits.
+/// Without a wire there is no queueing.
 pub(super) fn wireless(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key: &str) {
     if item.get("rate").is_some() || item.get("card").is_some() {
         return;
@@ -138,7 +138,7 @@ pub(super) fn wireless(decoder: &mut Decoder<'_>, values: &Values, item: &Item, 
     let framing = values.given::<lastmeter_base::Bytes>("framing").is_some();
     for (name, given) in [("queue", queue), ("framing", framing)] {
         if let (true, Some(place)) = (given, item.get(name)) {
-            let found = format!("a link without rate has no use for a {name}");
+            let found = format!("a link without a rate cannot have a {name}");
             let right = "add rate = \"1 Gbit/s\", or leave this out";
             decoder.report(&place.mark, &join(key, name), Fault::new(found, right));
         }
@@ -161,13 +161,13 @@ pub(super) fn span(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key:
 pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>, root: &Mark) {
     let sound = decoder.reporter.is_empty();
     if experiment.duration.is_zero() && sound {
-        let fault = Fault::new("it runs for no time at all", "write duration = \"1 s\"");
+        let fault = Fault::new("the duration is zero", "write duration = \"1 s\"");
         decoder.report(root, "duration", fault);
     }
     let live = experiment.nodes.iter().filter(|node| node.kind.values.given("live") == Some(true));
     let live: u64 = live.map(|node| node.count.unwrap_or(1)).sum();
     if live > LIVE_MAX as u64 {
-        let found = format!("there are {live} live hosts, with all counts");
+        let found = format!("there are {live} live hosts, counts included");
         let fault = Fault::new(found, format!("there may be {LIVE_MAX}"));
         decoder.report(root, "nodes", fault);
     }
@@ -202,8 +202,8 @@ fn live_reachable(
         let towards = network.towards(to);
         if let Some(&from) = live.iter().find(|&&from| from != to && towards[from].is_none()) {
             let (from, to) = (&network.nodes[from].name, &network.nodes[to].name);
-            let found = format!("no way leads from the live host `{from}` to `{to}`");
-            let right = "add the link that is missing; hosts pass nothing on, routers do";
+            let found = format!("there is no path from the live host `{from}` to `{to}`");
+            let right = "add the missing link; routers forward, hosts do not";
             decoder.report(root, "links", Fault::new(found, right));
             return;
         }
@@ -224,7 +224,7 @@ fn names_once(experiment: &Experiment, decoder: &mut Decoder<'_>) {
     let mut names = BTreeSet::new();
     for traffic in &experiment.traffic {
         if !names.insert(traffic.name.as_str()) {
-            let found = format!("there are two traffics called `{}`", shorten(&traffic.name));
+            let found = format!("two kinds of traffic are called `{}`", shorten(&traffic.name));
             let right = "give each its own name: it is the class in the ledger";
             decoder.report(&traffic.name_mark, &traffic.key, Fault::new(found, right));
         }
@@ -248,7 +248,7 @@ fn sizes(experiment: &Experiment, decoder: &mut Decoder<'_>, root: &Mark) -> boo
     let mut fits = true;
     for (key, number, limit) in limits.into_iter().filter(|&(_, number, limit)| number > limit) {
         let what = if key == "traffic" { "flows" } else { key };
-        let found = format!("there are {number} {what}, with all counts");
+        let found = format!("there are {number} {what}, counts included");
         decoder.report(root, key, Fault::new(found, format!("there may be {limit}")));
         fits = false;
     }
@@ -349,8 +349,8 @@ fn unreachable_end(
     let (from, to) = (&network.nodes[from].name, &network.nodes[to].name);
     let right = match lonely {
         Some(node) => format!("`{}` has no link: add one", network.nodes[node].name),
-        None => "add the link that is missing; hosts pass nothing on, routers do".to_owned(),
+        None => "add the missing link; routers forward, hosts do not".to_owned(),
     };
-    let found = format!("no way leads from `{from}` to `{to}`");
+    let found = format!("there is no path from `{from}` to `{to}`");
     decoder.report(&traffic.mark, &join(&traffic.key, "to"), Fault::new(found, right));
 }

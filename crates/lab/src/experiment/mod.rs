@@ -113,7 +113,7 @@ pub struct Traffic {
     pub(crate) key: String,
 }
 
-/// Who stands at an end of a link or of traffic.
+/// The node at an end of a link or of traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// As it was written: `s` or `s.3`.
@@ -168,8 +168,8 @@ impl Experiment {
         for named in all {
             let Some((&(folder, ref name), within)) = named.split_last() else { continue };
             let within = self.profiles.get(within);
-            // What it is read within is wrong itself where it could not be read, and a name that is not
-            // there has been reported where it stands.
+            // What it is read within is wrong itself where it could not be read, and an
+            // unknown name has already been reported at its place.
             let kind = kinds.profiles(folder);
             let kind = kind.filter(|kind| kind.within.is_some() == within.is_some());
             let Some((text, read)) = kind.and_then(|kind| kind.find(name, within, library)) else {
@@ -291,7 +291,7 @@ pub fn elements<'a>(decoder: &mut Decoder<'_>, root: &'a Item, key: &str) -> Vec
         None => Vec::new(),
         Some(item) if item.is_list() => item.items().iter().collect(),
         Some(item) => {
-            let found = format!("{} stands where a list is", item.content.name());
+            let found = format!("found {} where a list is expected", item.content.name());
             let right = format!("write [[{key}]] above each of them, with two brackets");
             decoder.report(&item.mark, key, Fault::new(found, right));
             Vec::new()
@@ -307,7 +307,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
     };
     let Some(entries) = table.entries() else {
         let right = "write [nodes], and below it a line for each: alice = { host = {} }";
-        let found = format!("{} stands where a table is", table.content.name());
+        let found = format!("found {} where a table is expected", table.content.name());
         decoder.report(&table.mark, "nodes", Fault::new(found, right));
         return Vec::new();
     };
@@ -388,7 +388,7 @@ fn line_card(
         Ok(card) => card,
         Err(problems) => {
             let mark = item.get("card").unwrap_or(item).mark.clone();
-            let fault = Fault::new(Error::Problems(problems).to_string(), "mend the profile");
+            let fault = Fault::new(Error::Problems(problems).to_string(), "fix the profile");
             decoder.report(&mark, &join(key, "card"), fault);
             return None;
         }

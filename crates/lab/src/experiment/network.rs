@@ -92,7 +92,7 @@ impl Network {
         }
     }
 
-    /// The single nodes that an end stands for.
+    /// The single nodes that an end means.
     fn members(&self, experiment: &Experiment, end: &End) -> std::ops::Range<usize> {
         let first = self.first[end.node];
         match (end.member, experiment.nodes[end.node].count) {

@@ -2,7 +2,7 @@
 //!
 //! Floyd and Jacobson (1991) warned that a model's conclusions may hang on the order of events that
 //! really have none. A run is repeated with random orders; a total that moves by more than the
-//! tolerance, or another verdict, is said aloud.
+//! tolerance, or another verdict, is reported.
 
 use lastmeter_ledger::Ledger;
 use serde::Serialize;

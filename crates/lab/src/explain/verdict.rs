@@ -200,7 +200,7 @@ fn drops(ledger: &Ledger, utilised: &[(String, f64)], best: (&str, f64)) -> Opti
 /// Throughput depends on speed, but nothing is busy: senders wait for answers.
 fn round_trips(ledger: &Ledger, utilised: &[(String, f64)], most_used: f64) -> Verdict {
     let mut words = format!(
-        "Round trips limit: senders wait for answers, and no resource is in use for more than {}.",
+        "Round trips limit: senders await responses, and no resource is in use for more than {}.",
         percent(most_used)
     );
     if let Some((stage, share)) = slowest_stage(ledger) {
@@ -222,8 +222,7 @@ fn undecided(utilised: &[(String, f64)]) -> Verdict {
         utilisation: Some(share),
         confidence: Confidence::Undecided,
         runner_up: Some(name).filter(|name| !name.is_empty()),
-        words: "The data do not decide: throughput can be raised, but by no single resource."
-            .to_owned(),
+        words: "Undecided: throughput can be raised, but by no single resource.".to_owned(),
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Change {
     },
     /// Every queue holds twice as much.
     BuffersDoubled,
-    /// Ideal output queueing stands in the place of this fabric.
+    /// Ideal output queueing in place of this fabric.
     Ideal {
         /// The node, as declared.
         fabric: String,

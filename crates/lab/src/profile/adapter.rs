@@ -121,7 +121,7 @@ fn own_resources(
     let is_taken = |entry: &&Entry| host.resources.iter().any(|known| known.name == entry.key);
     for entry in table.entries().unwrap_or_default().iter().filter(is_taken) {
         let found = format!("the host has a resource `{}` already", shorten(&entry.key));
-        let right = "give it another name, or leave it out and use the host's";
+        let right = "rename it, or leave it out and use the host's";
         decoder.report(&entry.mark, &join("resources", &entry.key), Fault::new(found, right));
     }
     resources(decoder, root, source)

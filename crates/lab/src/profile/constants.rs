@@ -47,7 +47,7 @@ const CONSTANT: &[Param] = &[
 const ORIGINS: &[&str] = &["document", "assumed", "fitted"];
 const SETTLED: &[&str] = &["before", "after"];
 
-/// The keys of a profile besides its constants.
+/// The keys of a profile other than its constants.
 pub(super) const PROFILE: &[Param] = &[
     Param::required("what", ParamKind::Text).is("what it describes"),
     Param::required("source", ParamKind::Text).is("the document"),
@@ -160,7 +160,7 @@ impl Constants {
             None
         };
         if source.trim().is_empty() || what.trim().is_empty() {
-            return fail("nothing says where it comes from", "say so in `source` and `what`");
+            return fail("its origin is not given", "give it in `source` and `what`");
         }
         if self.known.contains_key(&entry.key) {
             return fail("the profile has this constant already", "leave one out");

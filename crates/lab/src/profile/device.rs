@@ -114,7 +114,7 @@ const QUEUEING: &[Param] = &[
     Param::or("queues", count(1, 256), "1").is("queues of each stage; class 1 waits in the second"),
     Param::or("discipline", DISCIPLINE, "fifo").is("who goes next"),
     Param::optional("at-network", DISCIPLINE, "the same").is("who goes next at the network"),
-    Param::or("depth", count(1, 65_536), "1").is("messages on their way at once"),
+    Param::or("depth", count(1, 65_536), "1").is("messages in flight at once"),
 ];
 const BUFFERS: &[Param] = &[
     Param::required("place", ParamKind::Choice(&["shared", "per-connection", "host"]))
@@ -256,7 +256,7 @@ fn headers(decoder: &mut Decoder<'_>, root: &Item, buffers: &Values) {
     decoder.report(&item.mark, &join("buffers", wrong.0), fault);
 }
 
-/// Blocks and frames are not so many, and do not take so long, that a packet takes for ever.
+/// Limits the number and cost of blocks and frames, so that no packet takes forever.
 fn phases(
     decoder: &mut Decoder<'_>,
     root: &Item,
@@ -311,7 +311,7 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
             }
             Some(("holding", format!("the token is held for {holding} of {rotation}")))
         }
-        _ if shared => Some(("model", "a network that comes and goes, without its times".into())),
+        _ if shared => Some(("model", "an intermittent network without its times".into())),
         (None, None) => None,
         (rotation, _) => {
             let key = if rotation.is_some() { "rotation" } else { "holding" };
@@ -326,14 +326,14 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
     NetworkModel::PointToPoint
 }
 
-/// What is wrong with what is said of collisions, and where.
+/// What is wrong with the collision parameters, and where.
 fn collisions(
     model: &str,
     (slot, collisions): (Option<Duration>, Option<u64>),
 ) -> Option<(&'static str, &'static str)> {
     match (model == "statistical", slot, collisions) {
         (true, Some(_), Some(_)) | (false, None, None) => None,
-        (true, ..) => Some(("model", "a network with collisions, without how many or how long")),
+        (true, ..) => Some(("model", "a network with collisions without their rate or length")),
         (false, Some(_), _) => Some(("slot", "a network without collisions")),
         (false, None, Some(_)) => Some(("collisions", "a network without collisions")),
     }
@@ -567,7 +567,7 @@ mod tests {
             ("discipline = \"fifo\"", "discipline = \"edd\"", "qos = true"),
             ("model = \"point-to-point\"", "model = \"intermittent\"", "without its times"),
             ("overlap = 33", "overlap = 33\nholding = \"1 ms\"", "no token"),
-            ("model = \"point-to-point\"", "model = \"statistical\"", "without how many"),
+            ("model = \"point-to-point\"", "model = \"statistical\"", "without their rate"),
             ("overlap = 33", "overlap = 33\nslot = \"1 ms\"", "without collisions"),
             (
                 "model = \"point-to-point\"",

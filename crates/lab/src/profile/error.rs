@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such thing; whoever named it can choose among the others.
+    /// There is no such thing; the message lists the others.
     Unknown {
         /// What was looked for: "row, system or experiment".
         what: &'static str,
@@ -16,9 +16,9 @@ pub enum Error {
         /// What may have been meant, nearest first.
         near: Vec<String>,
     },
-    /// Files of an experiment are wrong; whoever wrote them can mend them.
+    /// Files of an experiment have errors, for their author to fix.
     Problems(Vec<Problem>),
-    /// A computation did not come to an end; whoever wrote it can mend it.
+    /// A computation failed, for its author to fix.
     Computation {
         /// As it is registered.
         name: &'static str,
@@ -49,11 +49,11 @@ impl Error {
     pub fn problems(self, file: &str) -> Vec<Problem> {
         match self {
             Error::Problems(problems) => problems,
-            error => vec![whole_file(file, Fault::new(error.to_string(), "mend the profile"))],
+            error => vec![whole_file(file, Fault::new(error.to_string(), "fix the profile"))],
         }
     }
 
-    /// Nothing is called `name`; finds what is nearly called so.
+    /// Nothing is called `name`; suggests similar names.
     pub fn unknown(
         what: &'static str,
         name: &str,

@@ -54,7 +54,7 @@ pub(super) enum Kind {
 
 /// Levels of one factor.
 const LEVELS_MAX: u64 = 100_000;
-/// A drawn value is written with so many significant digits.
+/// Significant digits of a drawn value.
 const DIGITS: i32 = 6;
 
 /// A value as a number of smallest units, and what it is; `None` for text.
@@ -240,7 +240,7 @@ fn range(key: &str, text: &str) -> Result<Option<Range>, String> {
     Ok(Some(Range { low: low_value, high: high_value, kind, logarithmic, steps }))
 }
 
-/// Splits at commas that stand in no quotes and no brackets.
+/// Splits at commas outside quotes and brackets.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut part) = (Vec::new(), String::new());
     let (mut depth, mut quote) = (0_i32, None);

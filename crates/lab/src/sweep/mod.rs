@@ -8,8 +8,8 @@
 //!                                        +--- what is done -+
 //! ```
 //!
-//! A [`Plan`] is data that says everything: whoever has it, on any machine, computes the same rows.
-//! A [`Schedule`] says which run comes next, given those that are done. So a sweep goes on where it
+//! A [`Plan`] is complete, as data: any machine computes the same rows from it.
+//! A [`Schedule`] says which run comes next, given those that are done. So a sweep resumes where it
 //! was left, on other threads or machines, and no run is lost or entered twice.
 //!
 //! * **Points.** What varies is a [`Factor`]; a design makes points of factors: a [`design::grid`]

@@ -15,9 +15,9 @@ pub const SCHEMA: &str = "lastmeter.sweep-plan/1";
 pub const POINTS_MAX: u64 = 1_000_000;
 /// Most runs of one point.
 pub const REPLICATES_MAX: u64 = 100_000;
-/// Runs of a point before the first look at its interval, where nothing else is said.
+/// Default number of runs of a point before its interval is first checked.
 const REPLICATES_UNTIL: u64 = 5;
-/// Runs of a point after which waiting for its interval ends, where nothing else is said.
+/// Default number of runs of a point after which its interval is given up.
 const MOST: u64 = 200;
 
 /// Everything that the rows of a sweep depend on.
@@ -58,7 +58,7 @@ pub struct Until {
     pub measure: String,
     /// How narrow.
     pub width: Width,
-    /// The point is given up after so many runs.
+    /// Runs after which the point is given up.
     pub most: u64,
 }
 
@@ -91,7 +91,7 @@ impl Until {
         let (name, width) = text.trim().split_once(' ').ok_or(format!("`{text}`: {right}"))?;
         let measure = Measure::find(name)?;
         let width = width.trim();
-        let wrong = || format!("`{width}` is no width of {name}: {right}");
+        let wrong = || format!("`{width}` is not a width of {name}: {right}");
         let width = match width.strip_suffix('%') {
             Some(percent) => {
                 Width::Relative(percent.trim().parse::<f64>().map_err(|_| wrong())? / 100.0)

@@ -67,7 +67,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// As text, at most so many columns wide.
+    /// As text, at most `width` columns wide.
     pub fn table(&self, width: usize) -> String {
         let mut titles: Vec<String> = self.plan.factors.iter().map(|key| short(key)).collect();
         titles.extend(["runs", "goodput", "latency", "p99", "loss", "busiest"].map(str::to_owned));

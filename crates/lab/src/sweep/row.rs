@@ -87,7 +87,7 @@ impl Measure {
     /// The measure of this name.
     ///
     /// # Errors
-    /// There is none; says which there are.
+    /// There is none; the message lists them.
     pub fn find(name: &str) -> Result<&'static Measure, String> {
         MEASURES.iter().find(|measure| measure.name == name).ok_or_else(|| {
             let names = MEASURES.map(|measure| measure.name);

@@ -39,7 +39,7 @@ impl Interval {
     }
 }
 
-/// Student's t for a two-sided interval of 95 % with so many degrees of freedom (at least one).
+/// Student's t for a two-sided interval of 95 % with these degrees of freedom (at least one).
 ///
 /// Exact for one and two, else by G. W. Hill's expansion (Algorithm 396, CACM 13(10), 1970).
 ///

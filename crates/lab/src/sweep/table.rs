@@ -45,7 +45,7 @@ pub fn paths(plan: &Plan, rows: &[Row]) -> Columns {
         let same = figures.append(row.paths.clone());
         same.expect("ledgers of one version have the same columns");
     }
-    // The seed stands beside the run already.
+    // The seed is in the run's row already.
     figures.0.retain(|(name, _)| name != "seed");
     columns.0.extend(figures.0);
     columns

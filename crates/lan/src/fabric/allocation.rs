@@ -1,6 +1,6 @@
 //! The equations of distributed queueing: at which rate each input may send to each output.
 //!
-//! Every period each port tells its backlogs to all, and each input computes its own rates:
+//! Every period each port broadcasts its backlogs, and each input computes its own rates:
 //!
 //! | name | Eq | value |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | `hi(i,j)` | 5 | (Bmin + B(i,j)) / (N Bmin + sum over h of B(h,j)) |
 //! | `lo(i,j)` | 6 | 0.5 / N + B(i,j) / (B(j) + sum over h of B(h,j)) |
 //!
-//! The shares `hi` of an output sum to one, and so do the shares `wt` of an input; so no rates sum to
-//! more than S L at any output or input. Rates are whole bits per second, rounded down. The shares are
-//! real numbers; none of them is ever an instant.
+//! The shares `hi` of an output sum to one, and so do the shares `wt` of an input; so rates never
+//! sum to more than S L at any output or input. Rates are whole bits per second, rounded down. The
+//! shares are floating-point numbers; none of them becomes a time.
 //!
 //! Table 1 (D-56), with what each symbol is called here and in an experiment's `fabric`:
 //!
@@ -56,22 +56,22 @@ pub enum Rule {
     },
 }
 
-/// Backlogs of all ports at one instant, as far as any input needs them, in bytes. Ports that it does not
-/// list have none.
+/// Backlogs of all ports at one instant, as far as any input needs them, in bytes. Unlisted ports
+/// have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// B(j), waiting at each output.
+    /// B(j), the backlog of each output.
     pub output: Vec<u64>,
-    /// For each output, what waits for it at all inputs.
+    /// For each output, its backlog at all inputs.
     pub inputs: Vec<u64>,
 }
 
 impl Summary {
-    /// Nothing waits anywhere.
+    /// No backlog anywhere.
     pub fn empty(ports: usize) -> Summary {
         Summary { output: vec![0; ports], inputs: vec![0; ports] }
     }
-    /// Adds what waits at one input, for each output that has a backlog there.
+    /// Adds the backlogs of one input.
     pub fn add(&mut self, backlogs: impl IntoIterator<Item = (usize, u64)>) {
         backlogs.into_iter().for_each(|(output, bytes)| self.inputs[output] += bytes);
     }
@@ -85,13 +85,13 @@ impl Summary {
     }
 }
 
-/// More than the rounding errors of a sum over [`PORTS_MAX`] shares: so much is left unallocated, so
-/// that no sum of rates passes the capacity.
+/// More than the rounding errors of a sum over [`PORTS_MAX`] shares: left unallocated so
+/// that no sum of rates exceeds the capacity.
 const ROUNDING: f64 = 1e-11;
 /// Most ports of a fabric (§1: "thousands of ports").
 pub const PORTS_MAX: usize = 8192;
 
-/// What is the same for all inputs.
+/// What all inputs have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
     /// Which equations.
@@ -153,10 +153,10 @@ fn wt(lo: f64, total: f64) -> f64 {
     if total > 0.0 { lo / total } else { 0.0 }
 }
 
-/// Outputs that are looked at together.
+/// Outputs that are examined together.
 pub const TOGETHER: usize = 64;
 
-/// Backlogs, and what follows from them for inputs that have none: that is the same for all.
+/// Backlogs, and the rates that follow for inputs without any: the same for all.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Rate};
@@ -175,12 +175,12 @@ pub struct Shares {
     idle: Vec<u64>,
     /// The least of these for each [`TOGETHER`] outputs in a row.
     idle_least: Vec<u64>,
-    /// The same for an output that nothing is known of.
+    /// The same for an unlisted output.
     idle_unknown: u64,
 }
 
 impl Shares {
-    /// What follows from these backlogs.
+    /// Derives them from these backlogs.
     pub fn new(allocation: &Allocation, summary: Summary) -> Shares {
         let hi = |output| allocation.rate_of(allocation.hi(0, output, &summary));
         let len = summary.inputs.len();
@@ -209,7 +209,7 @@ impl Shares {
 
 #[inline]
 fn ratio(part: u64, whole: u64) -> f64 {
-    // Most queues of a large fabric have no backlog: theirs needs no division.
+    // Most queues of a large fabric have no backlog: their rate needs no division.
     if part == 0 || whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

@@ -1,5 +1,5 @@
-//! What `lastmeter bench engine/fabric` and `engine/fat-tree` run: graphs of any number of ports under
-//! full load, and the cases of `lastmeter bench fabric`.
+//! What `lastmeter bench engine/fabric` and `engine/fat-tree` run: fabrics of any number of ports
+//! at full load, and the cases of `lastmeter bench fabric`.
 
 use super::allocation::Rule;
 use super::port::Place;
@@ -14,16 +14,16 @@ use lastmeter_engine::{
 const LEN: Bytes = Bytes(1500);
 const LINK: Rate = Rate::from_gbit(1);
 
-/// To whom a port sends.
+/// Destinations of a port's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
-    /// Anybody, equally likely.
+    /// Uniformly random.
     Anybody(u32),
-    /// Always the same.
+    /// Always the same one.
     Node(NodeId),
 }
 
-/// Sends packets without a pause, from a random part of the first one's time on.
+/// Sends packets back to back, starting at a random phase of the first one.
 #[repr(align(64))]
 struct Blaster {
     path: PathId,
@@ -100,12 +100,12 @@ fn blast(
     Ok(())
 }
 
-/// A fabric of so many ports with distributed queueing and a speed-up of 2. Every port sends packets
-/// of 1500 B at 1 Gbit/s to all ports, equally likely.
+/// A fabric with distributed queueing and a speed-up of 2. Every port sends packets
+/// of 1500 B at 1 Gbit/s to uniformly random ports.
 ///
-/// Bmin is an N-th of what a link carries in a period. With a whole packet the reserve of idle queues
-/// alone would make a second packet to the same output wait for N packets' time, and what ports hold
-/// would grow with their number.
+/// Bmin is 1/N of what a link carries in a period. With a whole packet, the reserve for idle queues
+/// alone would delay a second packet to the same output by N packet times, and each port's backlog
+/// would grow with the number of ports.
 ///
 /// # Errors
 /// If there are more ports than a graph has room for.
@@ -146,7 +146,7 @@ pub fn fabric(ports: usize, seed: u64) -> Result<Graph, Error> {
 }
 
 /// A full fat tree of switches with `radix` ports, at 1 Gbit/s. Every host sends packets of 1500 B
-/// to the host half of all hosts away.
+/// to the host with an index N/2 away.
 ///
 /// # Errors
 /// If there are more hosts than a graph has room for.
@@ -169,7 +169,7 @@ pub fn fat_tree(radix: usize, seed: u64) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// The benchmarks of distributed queueing by itself.
+/// The benchmarks of distributed queueing alone.
 pub const CASES: &[Case] = &[
     Case {
         name: "fabric/allocate@64",
@@ -186,10 +186,10 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// Cells of uniform random traffic through the stages of [`super::multistage`], and into order again.
+/// Cells of uniform random traffic through the stages of [`super::multistage`], then resequenced.
 fn cells(quick: bool) -> Box<dyn FnMut() -> Work> {
     use super::multistage::{Cell, Fabric, Resequencer};
-    /// Slots that a cell is waited for.
+    /// Age of resequencing, in slots.
     const AGE: u64 = 64;
     let slots = if quick { 50 } else { 500 };
     Box::new(move || {
@@ -250,7 +250,7 @@ fn allocate(quick: bool) -> Box<dyn FnMut() -> Work> {
     })
 }
 
-/// Packets delivered, dropped and held after so long, and a hash of the books.
+/// Packets delivered, dropped and held after this time, and a hash of the books.
 #[cfg(test)]
 fn run(graph: Graph, parts: usize, length: Duration) -> (u64, u64, u64, String) {
     use lastmeter_engine::{Serial, VirtualClock};
@@ -271,13 +271,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fabric_of_three_stages_carries_its_full_load_and_loses_nothing() {
+    fn a_fabric_of_three_stages_carries_full_load_without_loss() {
         let length = Duration::from_ms(4);
         for ports in [8, 40, 100] {
             let (delivered, dropped, held, _) = run(fabric(ports, 1).unwrap(), 1, length);
             let offered = ports as u64 * length.as_ps() / LINK.time_for(LEN).as_ps();
             assert_eq!(dropped, 0, "{ports}");
-            // Uniform random traffic at full load leaves some waiting.
+            // Uniform random traffic at full load leaves a backlog.
             let carried = delivered as f64 / offered as f64;
             assert!(carried > 0.85, "{ports}: {carried}, {held} held");
         }
@@ -287,7 +287,7 @@ mod tests {
     fn a_fat_tree_carries_a_shift_at_the_full_rate() {
         let length = Duration::from_ms(2);
         let (delivered, dropped, _, _) = run(fat_tree(8, 1).unwrap(), 1, length);
-        // Five switches and six lines: at most 110 us of each host's packets are on their way.
+        // Five switches and six lines: at most 110 us of each host's packets are in flight.
         let each = (length - Duration::from_us(110)).as_ps() / LINK.time_for(LEN).as_ps();
         assert!(dropped == 0 && delivered >= 128 * each, "{delivered} {}", 128 * each);
     }

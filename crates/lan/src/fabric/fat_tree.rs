@@ -9,8 +9,8 @@
 //!            h h   h h
 //! ```
 //!
-//! A packet goes up by digits of its destination, so all of a destination's packets come down one way
-//! and stay in order, and a permutation by a constant shift meets no other on any line.
+//! The way up follows digits of the destination, so all packets to a destination come down one way
+//! and stay in order, and a permutation by a constant shift has no contention on any line.
 //!
 //! Source: Al-Fares, Loukissas & Vahdat, A Scalable, Commodity Data Center Network Architecture,
 //! SIGCOMM 2008, §3; routes by destination as in Zahavi's D-mod-k.
@@ -40,17 +40,17 @@ pub const PAGE: &Page = &Page {
             .is("k, ports of a switch, an even number; it has room for k^3 / 4 hosts"),
         Param::required("rate", ParamKind::Rate).is("of every line"),
         Param::or("delay", ParamKind::Time, "1 us").is("of every line"),
-        Param::or("packets", ParamKind::COUNT, "1000").is("most that wait for a line"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("queue of each line, at most"),
     ],
     source: "Al-Fares, Loukissas & Vahdat, SIGCOMM 2008, §3",
     deviations: &[
         "Hosts are the neighbours in the order of their links.",
-        "The way up is chosen by the destination, not by flow.",
+        "The way up is chosen by destination, not by flow (no ECMP).",
     ],
     counters: &[
         ("served", "packets sent on"),
-        ("refused", "packets that there was no room for"),
-        ("packets_most", "most packets that waited"),
+        ("refused", "packets dropped by a full queue"),
+        ("packets_most", "longest queue, in packets"),
     ],
     drops: &[
         ("full", "packets that came when as many waited for the line as may"),
@@ -109,15 +109,15 @@ pub struct Options {
     pub rate: Rate,
     /// Of every line.
     pub delay: Duration,
-    /// Most that wait for a line.
+    /// Queue of each line, at most.
     pub packets_max: u64,
 }
 
 impl Options {
-    /// Those of an experiment, for so many hosts.
+    /// Those of an experiment, for this number of hosts.
     ///
     /// # Errors
-    /// If switches have an odd number of ports, or there is no room for the hosts.
+    /// If switches have an odd number of ports, or there are more hosts than it has ports for.
     pub fn of(values: &Values, hosts: usize) -> Result<Options, String> {
         let radix = values.get::<u64>("radix") as usize;
         let options = Options {
@@ -127,7 +127,7 @@ impl Options {
             packets_max: values.get("packets"),
         };
         if radix % 2 == 1 {
-            return Err(format!("{radix} ports cannot be halved"));
+            return Err(format!("`radix` must be even, not {radix}"));
         }
         match options.hosts() {
             room if hosts > room => Err(format!("it has room for {room} hosts, not {hosts}")),
@@ -140,7 +140,7 @@ impl Options {
     }
 }
 
-/// Where a switch stands.
+/// Position of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     /// Of this pod, with this number there.
@@ -214,11 +214,11 @@ impl Element for Switch {
 pub struct Stages {
     /// Waiting for and using a line.
     pub line: StageId,
-    /// The way along a line.
+    /// Propagation along a line.
     pub propagation: StageId,
 }
 
-/// A tree that is being put together.
+/// A tree under construction.
 struct Joined<'a> {
     graph: &'a mut Graph,
     name: &'a str,
@@ -254,7 +254,7 @@ impl Joined<'_> {
         self.switches[from].1.lines[output] = Some(line);
     }
 
-    /// What lines have room for, how fast they are, and the resource of this one.
+    /// Queue and rate of all lines, and the resource of this one.
     fn resource(&mut self, name: &str) -> ((u64, Bytes), Service, ResourceId) {
         let (resource, (numerator, denominator)) = (self.resource)(self.graph, name);
         let limits = (self.options.packets_max, Bytes(u64::MAX));
@@ -262,7 +262,7 @@ impl Joined<'_> {
         (limits, Service::Line { rate, framing: Bytes::ZERO }, resource)
     }
 
-    /// The line from a host, which nobody's output leads to.
+    /// The line from a host, which is not a switch's output.
     fn host_line(&mut self, host: usize) -> Result<ElementId, Error> {
         let name = format!("from {host}");
         let (limits, service, resource) = self.resource(&name);
@@ -304,7 +304,7 @@ pub fn assemble(
     let mut tree = Joined { graph, name, options, stages, resource, directory, switches, ways };
     let half = options.radix / 2;
     let pods = hosts.div_ceil(half * half);
-    // With one pod there is nobody to reach through the core.
+    // With one pod the core is unused.
     let cores = if pods > 1 { half * half } else { 0 };
     let cores: Vec<usize> =
         (0..cores).map(|core| tree.switch(Level::Core, format!("core {core}"))).collect();

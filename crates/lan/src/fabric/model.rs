@@ -139,7 +139,7 @@ pub struct Model {
     now: Time,
     events: BinaryHeap<Reverse<(Time, Event)>>,
     inputs: Vec<Voqs<Packet>>,
-    /// When each input's line into the fabric falls free, and for when it has an event.
+    /// When each input's line into the fabric becomes free, and when its event is due.
     input_free: Vec<(Time, Option<Time>)>,
     fabric: Vec<Line>,
     queues: Vec<Line>,
@@ -149,7 +149,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A router in which nothing waits.
+    /// An idle router.
     pub fn new(options: Options) -> Model {
         let ports = options.ports;
         let capacity = options.capacity();
@@ -189,7 +189,7 @@ impl Model {
         self.wake(input);
     }
 
-    /// Goes on to `end`.
+    /// Advances to `end`.
     pub fn advance(&mut self, end: Time) {
         while let Some(&Reverse((at, event))) = self.events.peek() {
             if at > end {
@@ -207,7 +207,7 @@ impl Model {
         self.now = end;
     }
 
-    /// Sets an event for when an input can next send, if that is sooner than what it has.
+    /// Schedules an event for when an input can next send, if that is sooner than its pending one.
     fn wake(&mut self, input: usize) {
         let (free, set) = self.input_free[input];
         let Some(ready) = self.inputs[input].ready_at() else { return };
@@ -219,7 +219,7 @@ impl Model {
     }
 
     fn send(&mut self, input: usize) {
-        // An event that was set before a sooner one finds nothing to do.
+        // An event superseded by a sooner one finds nothing to do.
         if self.input_free[input].1 == Some(self.now) {
             self.input_free[input].1 = None;
         }
@@ -239,7 +239,7 @@ impl Model {
         self.wake(input);
     }
 
-    /// Begins to move the first packet that waits in the fabric for an output.
+    /// Begins to transfer the first packet in the fabric for an output.
     fn pass(&mut self, output: usize) {
         let line = &mut self.fabric[output];
         line.busy = line.waiting.front().is_some();
@@ -294,7 +294,7 @@ impl Model {
         self.leave(output);
     }
 
-    /// Every port tells its backlogs, and every input computes its rates.
+    /// Every port broadcasts its backlogs, and every input computes its rates.
     fn tell(&mut self) {
         let Some(allocation) = self.options.allocation() else { return };
         let mut summary = Summary::empty(self.options.ports);
@@ -316,15 +316,15 @@ impl Model {
     pub fn now(&self) -> Time {
         self.now
     }
-    /// What waits at an output, in bytes.
+    /// Backlog of an output, in bytes.
     pub fn backlog(&self, output: usize) -> u64 {
         self.queues[output].bytes
     }
-    /// What waits at an input for an output, in bytes.
+    /// Backlog at an input for an output, in bytes.
     pub fn input_backlog(&self, input: usize, output: usize) -> u64 {
         self.inputs[input].backlog(output).0
     }
-    /// What waits at all inputs, in bytes.
+    /// Backlog of all inputs, in bytes.
     pub fn inputs_backlog(&self) -> u64 {
         self.inputs.iter().map(|voqs| voqs.bytes().0).sum()
     }
@@ -365,7 +365,7 @@ mod tests {
 
     const RULES: [Rule; 2] = [Rule::Base, Rule::Responsive { backlog_min: Bytes(1000) }];
 
-    /// Offers random traffic in which each input prefers some outputs, and changes its mind.
+    /// Offers random traffic in which each input prefers some outputs, which change.
     fn random(router: &mut Model, seed: u64, load: f64, periods: u64) {
         let mut random = Stream::new(seed, "traffic");
         let gap = L.time_for(LEN);
@@ -402,8 +402,8 @@ mod tests {
         }
     }
 
-    /// The fabric is never congested for longer than the periods of which news is old: to no output
-    /// is more on its way than two periods of its capacity and a packet of each input (D-59).
+    /// The fabric is never congested for longer than its information is old: no output has
+    /// more in flight than two periods of its capacity and a packet of each input (D-59).
     #[test]
     fn the_fabric_is_never_asked_for_more_than_it_carries() {
         for rule in RULES {
@@ -422,7 +422,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         /// Over any number of periods no input sends more than S L and a packet, and no output is sent
-        /// more than S L, a period of catching up and a packet of each input (D-59), whatever comes.
+        /// more than S L, a period of catching up and a packet of each input (D-59), under any
+        /// load.
         #[test]
         fn never_above_the_capacity_of_the_fabric_on_any_input_or_output(
             seed in 0u64..10_000, ports in 2usize..9, hundredths in 100u64..300,

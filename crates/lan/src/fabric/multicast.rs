@@ -1,4 +1,4 @@
-//! Copies by recycling: a switch that copies a cell to two places at most makes any number of
+//! Multicast by recycling: a switch that copies a cell to at most two outputs makes any number of
 //! copies by sending some of them back to an input.
 //!
 //! ```text
@@ -37,7 +37,7 @@ pub enum Branch {
 pub struct Copy {
     /// Where.
     pub leaf: Leaf,
-    /// How often it passed the switch.
+    /// How many times it passed through the switch.
     pub passes: u32,
 }
 
@@ -55,9 +55,9 @@ pub struct Copy {
 pub struct Tree {
     /// By circuit; 0 is the one that cells arrive on.
     entries: BTreeMap<u32, [Option<Branch>; 2]>,
-    /// Where each leaf stands: the entry and the branch.
+    /// Position of each leaf: the entry and the branch.
     leaves: BTreeMap<Leaf, (u32, usize)>,
-    /// Leaves, the nearest to the root first; those that have left are passed over.
+    /// Leaves, nearest to the root first; those that have left are skipped.
     nearest: VecDeque<Leaf>,
     circuits: u32,
 }
@@ -79,7 +79,7 @@ impl Tree {
         tree
     }
 
-    /// Adds a leaf; says how many entries changed. One that is there already changes nothing.
+    /// Adds a leaf; returns how many entries changed: none if it was there already.
     pub fn add(&mut self, leaf: Leaf) -> usize {
         if self.leaves.contains_key(&leaf) {
             return 0;
@@ -109,7 +109,7 @@ impl Tree {
         2
     }
 
-    /// Removes a leaf; says how many entries changed. What stood beside it moves up.
+    /// Removes a leaf; returns how many entries changed. Its sibling moves up.
     pub fn remove(&mut self, leaf: Leaf) -> usize {
         let Some((circuit, side)) = self.leaves.remove(&leaf) else { return 0 };
         self.nearest.retain(|&other| other != leaf);

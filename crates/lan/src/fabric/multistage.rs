@@ -1,5 +1,5 @@
-//! A multistage fabric, cell by cell: stages of small switches that spread cells at random places
-//! first and take them to their outputs then, with back pressure from stage to stage.
+//! A multistage fabric, cell by cell: stages of small switches that first distribute cells over
+//! all paths and then route them to their outputs, with back pressure from stage to stage.
 //!
 //! ```text
 //!        spread       route to the output
@@ -30,7 +30,7 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Most lines of a stage.
 pub const LINES_MAX: usize = 1 << 20;
 
-/// A cell on its way.
+/// A cell in the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
     /// The slot in which it entered; first, so that older cells sort first.
@@ -51,7 +51,7 @@ pub struct Fabric {
     lines: usize,
     /// Most cells of a switch.
     buffer: usize,
-    /// What waits to leave each stage on each line.
+    /// Queue of each stage's lines.
     queues: Vec<Vec<VecDeque<Cell>>>,
     /// How many cells each switch of each stage holds.
     held: Vec<Vec<usize>>,
@@ -84,7 +84,7 @@ impl Fabric {
     pub fn ports(&self) -> usize {
         self.lines
     }
-    /// How many switches a cell passes.
+    /// How many switches a cell passes through.
     pub fn stages(&self) -> usize {
         self.queues.len()
     }
@@ -106,7 +106,7 @@ impl Fabric {
         self.held[0][self.switch(0, input)] < self.buffer
     }
 
-    /// A cell enters, or is given back where its switch has no room.
+    /// A cell enters, or is returned if its switch's buffer is full.
     ///
     /// # Errors
     /// The cell.
@@ -118,15 +118,15 @@ impl Fabric {
         Ok(())
     }
 
-    /// One slot: every line passes one cell if it can, the last stage first, so that room that falls
-    /// free is used at once. Returns what leaves.
+    /// One slot: every line passes one cell if it can, the last stage first, so that freed buffers
+    /// are reused at once. Returns what leaves.
     pub fn step(&mut self) -> Vec<Cell> {
         let last = self.stages() - 1;
         let mut left = Vec::new();
         for line in 0..self.lines {
             left.extend(self.take(last, line));
         }
-        // Another line is first each time, so that none is starved.
+        // A different line goes first each time, so that none starves.
         let first = self.slot as usize % self.lines;
         for stage in (0..last).rev() {
             for line in (first..self.lines).chain(0..first) {
@@ -154,7 +154,7 @@ impl Fabric {
         self.radix.pow(self.digit(stage) as u32)
     }
 
-    /// The switch that a line leads to in a stage: all digits but one.
+    /// The switch that a line leads to in a stage, identified by all digits but one.
     fn switch(&self, stage: usize, line: usize) -> usize {
         let weight = self.weight(stage);
         line / (weight * self.radix) * weight + line % weight
@@ -167,12 +167,12 @@ impl Fabric {
         Some(cell)
     }
 
-    /// Puts a cell that comes on `line` into the queue of the line that it leaves the stage by.
+    /// Enqueues a cell from `line` for the line by which it leaves the stage.
     fn place(&mut self, stage: usize, line: usize, cell: Cell) {
         let (weight, radix) = (self.weight(stage), self.radix);
         let base = line - line / weight % radix * weight;
         let digit = match stage + 1 < self.levels {
-            // The shortest; of equal ones each in turn.
+            // The shortest queue; equal ones in turn.
             true => {
                 let turn = (self.slot as usize + line) % radix;
                 let shortest =
@@ -188,17 +188,17 @@ impl Fabric {
     }
 }
 
-/// Holds cells until they are of one age, so that they leave in the order in which they entered.
+/// Holds cells until they reach a fixed age, so that they leave in the order in which they entered.
 #[derive(Debug)]
 pub struct Resequencer {
     age: u64,
     waiting: BinaryHeap<Reverse<Cell>>,
-    /// Cells that came older than that.
+    /// Cells that arrived older than that.
     pub late: u64,
 }
 
 impl Resequencer {
-    /// One that lets cells go `age` slots after they entered.
+    /// One that releases cells `age` slots after they entered.
     pub fn new(age: u64) -> Resequencer {
         Resequencer { age, waiting: BinaryHeap::new(), late: 0 }
     }
@@ -274,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn a_permutation_passes_at_the_full_rate_because_cells_are_spread() {
+    fn a_permutation_passes_at_the_full_rate_because_cells_are_distributed() {
         let mut fabric = Fabric::new(4, 3, 32);
-        // Digits reversed: the worst for a network that does not spread.
+        // Digits reversed: the worst case without distribution.
         let reversed = |_: &mut Stream, input: u32| input % 4 * 16 + input / 4 % 4 * 4 + input / 16;
         let (left, entered, _) = run(&mut fabric, 1.0, 500, reversed);
         assert_eq!((left, entered), (64 * 500, 64 * 500));

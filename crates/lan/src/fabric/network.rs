@@ -5,11 +5,11 @@
 //!   `- records -->  Exchange  -- notices --> Ingress
 //! ```
 //!
-//! Up to [`MODULE_MAX`] ports are one switch. More are three stages of switches of as many ports as
-//! there are switches, of which the middle one spreads the cells of each packet over all its paths; so
-//! the way from an input switch to an output switch is one trunk, and what packets contend for is the
-//! line to their output. [`super::multistage`] shows that this is so where no line has more than it
-//! carries. Memory grows with the ports and with what they hold, and not with pairs of ports.
+//! Up to [`MODULE_MAX`] ports are one switch. More are three stages of switches, with as many ports
+//! as there are switches; the middle stage spreads the cells of each packet over all its paths. So
+//! the path from an input switch to an output switch is one trunk, and packets contend only for the
+//! line to their output. [`super::multistage`] shows that this holds while no line is
+//! overloaded. Memory grows with the ports and their backlogs, not with pairs of ports.
 
 use super::allocation::{Allocation, PORTS_MAX, Rule};
 use super::output::{self, Outputs};
@@ -39,28 +39,26 @@ pub const PAGE: &Page = &Page {
         Param::required("rate", ParamKind::Rate).is("L, of every external link"),
         Param::or("speed-up", ParamKind::Number { min: 1.0, max: 64.0 }, "2.0")
             .is("S: the fabric's lines by the links"),
-        Param::or("scheduling", ParamKind::Choice(SCHEDULING), "responsive").is(
-            "who may send: Eqs 5 and 6, Eqs 1 and 2, anybody, or an ideal fabric of speed-up N",
-        ),
+        Param::or("scheduling", ParamKind::Choice(SCHEDULING), "responsive")
+            .is("rate control: Eqs 5 and 6, Eqs 1 and 2, none, or an ideal fabric of speed-up N"),
         Param::or("period", ParamKind::Time, "500 us")
-            .is("D, from one telling of backlogs to the next"),
+            .is("D, from one exchange of backlogs to the next"),
         Param::or("backlog-min", ParamKind::BUFFER, "1500 B")
             .is("Bmin: the artificial backlog of Eq 5"),
-        Param::or("transit", ParamKind::Time, "5 us")
-            .is("through the fabric, and half of it to tell"),
+        Param::or("transit", ParamKind::Time, "5 us").is("through the fabric; half for a record"),
         Param::or("room", ParamKind::BUFFER, "8 MiB").is("of each input, and of each output queue"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2, §3.6, \
              §8",
     deviations: &[
         "Ports are the neighbours in the order of their links.",
-        "The fabric moves packets; cells' headers and records take none of its capacity.",
-        "Backlogs are summed once for all ports, and not by each.",
+        "The fabric moves packets; cell headers and records take none of its capacity.",
+        "Backlogs are summed once for all ports, not by each.",
     ],
     counters: &[
         ("served", "packets sent on"),
-        ("refused", "packets that there was no room for"),
-        ("packets_most", "most packets that waited"),
+        ("refused", "packets dropped by a full queue"),
+        ("packets_most", "longest queue, in packets"),
         ("periods", "how often an input computed its rates"),
         ("summaries", "how often all backlogs were summed"),
     ],
@@ -140,13 +138,13 @@ pub struct Options {
     pub link: Rate,
     /// S L.
     pub capacity: Rate,
-    /// The equations; `None` if inputs send what they have.
+    /// The equations; `None` without rate control.
     pub rule: Option<Rule>,
     /// D.
     pub period: Duration,
-    /// Through the fabric; half of it to tell and to hear.
+    /// Through the fabric; half of it for a record or a notice.
     pub transit: Duration,
-    /// Room of an input and of an output.
+    /// Buffer of an input and of an output.
     pub room: Bytes,
 }
 
@@ -154,7 +152,7 @@ impl Options {
     /// Those of an experiment, for a fabric of so many ports.
     ///
     /// # Errors
-    /// If there are too many ports, or backlogs would be told before the last ones were heard.
+    /// If there are too many ports, or backlogs would be sent before the previous ones had arrived.
     pub fn of(values: &Values, ports: usize) -> Result<Options, String> {
         let link: Rate = values.get("rate");
         let speed_up: f64 = values.get("speed-up");
@@ -165,7 +163,7 @@ impl Options {
             return Err(format!("a fabric has at most {PORTS_MAX} ports, not {ports}"));
         }
         if transit >= period || transit.as_ps() < 2 {
-            return Err(format!("a transit of {transit} is not shorter than the period {period}"));
+            return Err(format!("`transit` ({transit}) must be shorter than `period` ({period})"));
         }
         let thousandths = (speed_up * 1000.0).round() as u64;
         let (rule, capacity) = match scheduling.as_str() {
@@ -179,7 +177,8 @@ impl Options {
         Ok(if is_ideal(values) { options.ideal(ports) } else { options })
     }
 
-    /// Ideal output queueing in its place: a fabric of speed-up N, which lets pass what comes (D-59).
+    /// Ideal output queueing instead: a fabric of speed-up N, which never holds packets back
+    /// (D-59).
     #[must_use]
     pub fn ideal(self, ports: usize) -> Options {
         Options { rule: None, capacity: self.link.scale_floor(ports as u64, 1), ..self }
@@ -196,7 +195,7 @@ fn is_ideal(values: &Values) -> bool {
 pub struct Stages {
     /// Waiting in a virtual output queue, and the line into the fabric.
     pub input: StageId,
-    /// The way through.
+    /// Transit.
     pub transit: StageId,
     /// The trunk between switches.
     pub trunk: StageId,

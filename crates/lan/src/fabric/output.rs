@@ -5,10 +5,10 @@
 //!     '--> [ line 1 ] --S L--> [ output queue 1 ] --L--> out 1         out n + 1: B(1)
 //! ```
 //!
-//! Line and queue are both first in, first out, and nothing else leads to the queue. So when a packet
-//! comes to the switch it is known when it will have passed the line, whether the queue will have room
-//! then, and when it will have left the link: one event for all three. What there will be no room for
-//! is kept until that instant, and dropped then (`full`).
+//! Line and queue are both FIFO, and nothing else leads to the queue. So when a packet
+//! reaches the switch, it is known when it will have passed the line, whether the queue will have
+//! room then, and when it will have left the link: one event for all three. A packet that will find
+//! no room is kept until that instant, and dropped then (`full`).
 
 use super::port::{Directory, RECORD_LEN, WORD_BACKLOG};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
@@ -32,7 +32,7 @@ pub struct Options {
     pub ports: Vec<(Line, Line)>,
     /// Room of each output queue.
     pub room: Bytes,
-    /// D and the path of records, where backlogs are told.
+    /// D and the path of records, if backlogs are exchanged.
     pub tells: Option<(Duration, PathId)>,
     /// What the ledger calls the lines out of the fabric.
     pub line: StageId,
@@ -46,16 +46,16 @@ pub struct Outputs {
     ports: Vec<Port>,
     /// Of the line and the link of the last packet.
     paces: [Pace; 2],
-    /// When backlogs are told next.
+    /// When backlogs are sent next.
     next: Time,
-    /// What is on a line to a queue that will have no room, by when it comes there.
+    /// Packets on a line to a queue that will have no room, by arrival there.
     doomed: BTreeMap<(Time, u64), Packet>,
     /// Packets and bytes for each output that its queue had or will have no room for.
     turned_away: Vec<(u64, Bytes)>,
     refused: u64,
 }
 
-/// A line out of the fabric, and the output queue that it leads to: two lines of a cache.
+/// A line out of the fabric, and its output queue: two cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Port {
@@ -85,7 +85,7 @@ impl Way {
         begins
     }
 
-    /// Enters what the line has done by the end of a run, when it has served so many packets and bytes.
+    /// Records the line's work by the end of a run, in which it served these packets and bytes.
     fn enter(
         &self,
         out: &mut Report,
@@ -245,7 +245,7 @@ impl Element for Outputs {
 #[derive(Debug, Default)]
 struct Queue {
     free_at: Time,
-    /// Those whose service has not ended, oldest first, behind some for whose room there was no need yet.
+    /// Packets whose service has not ended, oldest first, after some finished ones not yet removed.
     pending: VecDeque<Pending>,
     /// How many of these have begun their service when the newest arrives.
     begun: usize,
@@ -305,7 +305,7 @@ impl Queue {
         self.pending.get(self.begun).into_iter().for_each(prefetch);
     }
 
-    /// Forgets those whose service had ended before `now`.
+    /// Removes those whose service had ended before `now`.
     #[cold]
     fn forget(&mut self, now: Time) {
         while self.pending.pop_front_if(|first| first.ends < now).is_some() {
@@ -329,7 +329,7 @@ impl Queue {
         waiting.fold((0, Bytes::ZERO), |(n, sum), one| (n + 1, sum + one.len))
     }
 
-    /// Enters what the link has done by the end of a run; gives how many it has served.
+    /// Records the link's work by the end of a run; returns how many it has served.
     fn enter(&self, out: &mut Report, stage: StageId, link: ResourceId) -> u64 {
         let now = out.now();
         out.waiting(self.waiting(now).0);
@@ -354,7 +354,7 @@ mod tests {
     use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
     use proptest::prelude::*;
 
-    /// Sends ten packets of 1500 B at once, and takes what comes back.
+    /// Sends ten packets of 1500 B at once, and collects what comes back.
     struct Ten(PathId);
 
     impl Element for Ten {
@@ -405,7 +405,7 @@ mod tests {
     /// They come to the queue every 6 us and leave it every 12. The sixth finds two before it at 36 us,
     /// and so do the eighth and the tenth.
     #[test]
-    fn what_finds_no_room_is_dropped_when_it_comes_to_the_queue() {
+    fn what_finds_no_room_is_dropped_on_arrival_at_the_queue() {
         // With how long, in microseconds, the line and the link were busy.
         for (us, dropped, delivered, busy) in [
             (17, 0, 0, [17, 11]),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a list of all packets, each of which is looked at anew.
+        /// Compared with a plain list of all packets.
         #[test]
         fn a_queue_told_ahead_is_a_queue(
             packets in prop::collection::vec((0u64..40, 1u64..4, 0u64..30), 1..80),

@@ -1,15 +1,15 @@
-//! An input of a fabric as an element: its virtual output queues and its line into the fabric; and what
-//! tells the backlogs of all ports to all.
+//! An input of a fabric as an element: its virtual output queues and its line into the fabric; and
+//! the exchange of all ports' backlogs.
 //!
 //! ```text
 //! in 0 --> [ Ingress: VOQs, rates ] --> out 0 the fabric
 //!           in 1 ^ B(j)   | out 1 record      ^ in 2 notice
 //!           (its output)  v                   |
-//!          [ Exchange ] knows the records of all ports, and tells each that it does
+//!          [ Exchange ] collects the records of all ports, and notifies each
 //! ```
 //!
-//! In the document each port receives the records of all ports and sums them; here they are summed
-//! once, because the sums are the same. A record takes time and none of the fabric's capacity.
+//! In the document each port receives and sums the records of all ports; here they are summed
+//! once, because the sums are equal. A record takes time and none of the fabric's capacity.
 
 use super::allocation::{Allocation, Shares, Summary};
 use super::output::Line;
@@ -21,11 +21,11 @@ use lastmeter_engine::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where packets enter and leave a port of something that is made of many elements.
+/// Where packets enter and leave a port of a node made of many elements.
 pub type Place = ((ElementId, PortId), (ElementId, PortId));
 
-/// Which port leads to each node, by [`NodeId`]: four bytes each, since every element looks here for every
-/// packet.
+/// Which port leads to each node, by [`NodeId`]: four bytes each, since every element looks up
+/// every packet.
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<[u32]>);
 
@@ -54,8 +54,8 @@ pub(super) const RECORD_LEN: Bytes = Bytes(53);
 const WORD_PORT: usize = 0;
 pub(super) const WORD_BACKLOG: usize = 1;
 
-/// Backlogs of the last periods, by the period's number. What a record says is added up here when it is
-/// told, and is known to nobody before the last record has come to the exchange.
+/// Backlogs of the last periods, by the period's number. Records are summed here when they are
+/// sent, and read only after the last record has reached the exchange.
 ///
 /// The ports of a switch tell together: one thread runs them all, and none waits for another.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ struct Told {
     shares: Mutex<[Arc<Shares>; BOARD_LEN]>,
 }
 
-/// What the ports of a switch have told, and memory that they lend each other.
+/// The backlogs of a switch's ports, and their shared scratch memory.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Together {
@@ -84,7 +84,7 @@ struct Together {
 }
 
 impl Board {
-    /// One for so many ports in switches of `module`, on which nothing has been told.
+    /// An empty one for these ports, in switches of `module`.
     pub fn new(ports: usize, module: usize) -> Board {
         let module = module.max(1);
         let told = || Summary { output: vec![0; module], inputs: vec![0; ports] };
@@ -110,7 +110,7 @@ impl Board {
     fn get(&self, period: u64) -> Arc<Shares> {
         self.shares()[period as usize % BOARD_LEN].clone()
     }
-    /// All have told of a period: its place is clear for one to come.
+    /// All records of a period are in: its place is cleared for a later one.
     fn close(&self, period: u64, allocation: &Allocation) {
         let Told { ports, module, .. } = *self.0;
         let mut summary = Summary::empty(ports);
@@ -137,17 +137,17 @@ pub struct InputOptions {
     pub stage: StageId,
 }
 
-/// The virtual output queues of a port, and its line into the fabric. What comes and goes with each
-/// packet takes four lines of a cache.
+/// The virtual output queues of a port, and its line into the fabric. The state used for each
+/// packet takes four cache lines.
 #[repr(C, align(64))]
 pub struct Ingress {
     voqs: Voqs<Packet>,
     free_at: Time,
-    /// For when the timer is set; [`Time::MAX`] if it is not.
+    /// When the timer is due; [`Time::MAX`] if it is not armed.
     armed: Time,
-    /// How long the line into the fabric takes for a byte, if that are whole picoseconds; zero if not.
+    /// Time of a byte on the line into the fabric, if in whole picoseconds; zero if not.
     byte_time: Duration,
-    /// How long that line was busy until `free_at`.
+    /// Busy time of that line until `free_at`.
     busy: Duration,
     moved: Bytes,
     served: u64,
@@ -158,7 +158,7 @@ pub struct Ingress {
 
 const _: () = assert!(size_of::<Ingress>() == 256);
 
-/// What an input needs when it tells its backlogs and hears those of all, or at the end.
+/// What an input needs only when backlogs are exchanged, or at the end.
 struct Periodic {
     resource: ResourceId,
     /// S L, of the line into the fabric.
@@ -174,13 +174,13 @@ struct Periodic {
 const SEND: TimerId = TimerId(0);
 /// Where packets enter an input.
 pub const PACKETS: PortId = PortId(0);
-/// Where an input hears of its own port's output queue.
+/// Port for records of its own port's output queue.
 pub const OWN_BACKLOG: PortId = PortId(1);
-/// Where an input hears that sums are ready.
+/// Port for notices that sums are ready.
 pub const NOTICE: PortId = PortId(2);
-/// Where packets go on to.
+/// Port for packets into the fabric.
 pub const FORWARD: PortId = PortId(0);
-/// Where records leave.
+/// Port for records.
 pub const RECORDS: PortId = PortId(1);
 
 /// See [`Ingress::byte_time`].
@@ -248,7 +248,7 @@ impl Ingress {
         }
     }
 
-    /// Tells this port's backlogs in the record that its output queue began.
+    /// Adds this port's backlogs to the record begun by its output queue.
     fn record(&mut self, cx: &mut Context<'_>, mut record: Packet) {
         let Periodic { port, told, told_periods, .. } = &mut *self.periodic;
         self.voqs.list_backlogs(told);
@@ -319,7 +319,7 @@ impl Element for Ingress {
             Foreseen::Neighbour(destination) => destination,
             Foreseen::Timer => None,
         };
-        // What is known of the queue first, and then what that says where to find.
+        // Prefetch the queue's index first, then what it points to.
         match destination.and_then(|node| self.options.directory.port(node)) {
             output if is_first => self.voqs.prefetch(output),
             Some(output) => self.voqs.prefetch_owed(output),
@@ -342,7 +342,7 @@ impl Element for Ingress {
     }
 }
 
-/// Waits for the records of all ports, and says to each that the sums are known.
+/// Waits for the records of all ports, and notifies each that the sums are ready.
 pub struct Exchange {
     board: Board,
     records: Vec<Packet>,

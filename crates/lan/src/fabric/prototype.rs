@@ -1,5 +1,6 @@
-//! A port of the prototype: its virtual output queues, its output queue, its own copy of what all ports
-//! tell, and the rates that it computes from it. It takes `now`; whoever runs it brings the clock.
+//! A port of the prototype: its virtual output queues, its output queue, its own copy of all ports'
+//! backlogs, and the rates that it computes from them. It takes `now`; the caller provides the
+//! clock.
 //!
 //! ```text
 //! offer(output, len) --> [ VOQs ] --r(i,j), S L--> Sent::Packet --> arrive(len) --> [ output ] --L--> gone
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! [`super::model`] is a whole router in virtual time. This is what each of its processors does, so that
-//! ports can run on threads of their own and tell each other backlogs in cells (D-122), which a monitor
+//! ports can run on threads of their own and exchange backlogs in cells (D-122), which a monitor
 //! captures (D-124) and [`Replay`] computes rates from again (D-125). A port that has not been heard of for
 //! [`AGE_MAX`] periods counts as empty.
 //!
@@ -45,7 +46,7 @@ use std::sync::Arc;
 
 /// Ports of the prototype: those whose backlogs fit a cell.
 pub const PORTS_MAX: usize = PORTS as usize;
-/// After so many periods without a cell a port counts as empty.
+/// Periods without a cell after which a port counts as empty.
 pub const AGE_MAX: u64 = 3;
 
 /// What a port sends.
@@ -76,20 +77,20 @@ pub struct Port {
     carried: u64,
     lost: u64,
     news: News,
-    /// How many periods it has told of, and when it does next.
+    /// How many periods it has reported, and when it does next.
     told: u64,
     tells: Time,
     alarms: u64,
 }
 
 impl Port {
-    /// A port in which nothing waits.
+    /// An idle port.
     ///
     /// # Errors
-    /// There are more ports than a cell speaks of, or no equations.
+    /// There are more ports than fit a cell, or no equations.
     pub fn new(options: Options, number: usize) -> Result<Port, String> {
         let Some(allocation) = options.allocation() else {
-            return Err("the prototype computes rates: it needs a set of equations".to_owned());
+            return Err("the prototype needs a set of equations to compute rates".to_owned());
         };
         if options.ports == 0 || options.ports > PORTS_MAX || number >= options.ports {
             return Err(format!("the prototype has 1 to {PORTS_MAX} ports"));
@@ -132,7 +133,7 @@ impl Port {
         self.queue.push_back(len);
         self.backlog += len.0;
     }
-    /// A cell of backlogs, of any port. What is none is counted and left.
+    /// A cell of backlogs, of any port. An invalid one is counted and ignored.
     pub fn hear(&mut self, cell: &[u8; PAYLOAD_LEN]) {
         match Backlogs::parse(cell) {
             Ok(told) if usize::from(told.port) < self.options.ports => self.news.hear(told),
@@ -140,8 +141,8 @@ impl Port {
         }
     }
 
-    /// Does what is due by `now`, and says what it sends. Rates follow what has been heard when the next
-    /// period begins.
+    /// Does what is due by `now`, and returns what it sends. Rates follow what was received when
+    /// the next period begins.
     pub fn advance(&mut self, now: Time, sent: &mut Vec<Sent>) {
         while self.tells <= now {
             let at = self.tells;
@@ -187,7 +188,7 @@ impl Port {
         }
     }
 
-    /// New rates from what has been heard of all ports.
+    /// New rates from the cells of all ports.
     fn allocate(&mut self, now: Time) {
         let since = self.told.saturating_sub(AGE_MAX);
         let (summary, rows, missing) = self.news.summary(self.options.ports, since);
@@ -209,11 +210,11 @@ impl Port {
         Backlogs { port: self.number as u8, sequence: self.told as u16, output, inputs }.emit()
     }
 
-    /// Bytes that wait at its input for an output.
+    /// Backlog of its input for an output, in bytes.
     pub fn waiting(&self, output: usize) -> u64 {
         self.voqs.backlog(output).0
     }
-    /// Bytes that wait at its output.
+    /// Backlog of its output, in bytes.
     pub fn backlog(&self) -> u64 {
         self.backlog
     }
@@ -225,17 +226,17 @@ impl Port {
     pub fn carried(&self) -> u64 {
         self.carried
     }
-    /// Bytes for which it had no room.
+    /// Bytes dropped by full queues.
     pub fn lost(&self) -> u64 {
         self.lost
     }
-    /// How often a port had not been heard of for too long, or a cell was none.
+    /// How often a port had been silent for too long, or a cell was invalid.
     pub fn alarms(&self) -> u64 {
         self.alarms
     }
 }
 
-/// What each port told of each output.
+/// Each port's backlogs for each output.
 type Rows = [[u64; PORTS_MAX]; PORTS_MAX];
 
 /// The last cell of each port, and its period in full.
@@ -245,7 +246,7 @@ struct News([Option<(u64, Backlogs)>; PORTS_MAX]);
 impl News {
     fn hear(&mut self, told: Backlogs) {
         let place = &mut self.0[usize::from(told.port) % PORTS_MAX];
-        // The sequence goes round; a cell is of the first period after the last one that fits.
+        // The sequence number wraps; a cell belongs to the first later period that matches.
         let number = match place {
             None => u64::from(told.sequence),
             Some((last, _)) => {
@@ -256,7 +257,7 @@ impl News {
         *place = Some((number, told));
     }
 
-    /// Sums, what each port told, and how many ports have not been heard of in period `since` or later;
+    /// Sums, each port's backlogs, and how many ports have been silent since period `since`;
     /// these count as empty.
     fn summary(&self, ports: usize, since: u64) -> (Summary, Rows, u64) {
         let (mut summary, mut rows) = (Summary::empty(ports), [[0; PORTS_MAX]; PORTS_MAX]);
@@ -274,8 +275,8 @@ impl News {
     }
 }
 
-/// What every port is allocated, computed again from captured cells alone (D-125). Ports that run late are
-/// as they last told.
+/// Every port's allocation, recomputed from captured cells alone (D-125). Late ports count
+/// as last reported.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Rate};
@@ -291,7 +292,7 @@ impl News {
 pub struct Replay {
     allocation: Allocation,
     news: News,
-    /// The period of which cells come, and how many have come.
+    /// The current period, and how many of its cells have come.
     period: Option<u64>,
     heard: usize,
 }
@@ -310,19 +311,20 @@ pub struct Period {
 }
 
 impl Replay {
-    /// Nothing has been heard yet.
+    /// No cell has come yet.
     pub fn new(allocation: Allocation) -> Replay {
         Replay { allocation, news: News::default(), period: None, heard: 0 }
     }
 
-    /// The next cell of a capture. When all ports have told of a period, or one tells of a later one,
-    /// that period.
+    /// Takes the next cell of a capture. Returns a period when all its cells have come, or one
+    /// of a later period.
     pub fn cell(&mut self, told: &Backlogs) -> Option<Period> {
         let ports = self.allocation.ports.min(PORTS_MAX);
         if usize::from(told.port) >= ports {
             return None;
         }
-        // Cells of the period before may be missing when the next one begins; what was told stands.
+        // Cells of the previous period may be missing when the next one begins; the last report
+        // counts.
         let unfinished = self.period.filter(|_| self.heard > 0);
         let before = unfinished.map(|before| self.computed(before));
         self.news.hear(*told);
@@ -380,8 +382,9 @@ mod tests {
         }
     }
 
-    /// D-122 in virtual time: eight ports that only tell each other cells fill an output at 70 Mbit/s, and
-    /// the rates that a replay computes from their cells are those that they send at (D-124, D-125).
+    /// D-122 in virtual time: eight ports that exchange nothing but cells fill an output at 70
+    /// Mbit/s, and the rates that a replay computes from their cells are those that they send at
+    /// (D-124, D-125).
     #[test]
     fn ports_that_exchange_cells_do_what_the_model_does_and_a_replay_agrees() {
         let options = options();

@@ -1,5 +1,5 @@
-//! The stress load of distributed queueing: sources overflow one output after the other, and the last
-//! of them tries to let an output run empty.
+//! The stress load of distributed queueing: sources overload one output after the other, and the
+//! last one tries to starve an output.
 //!
 //! ```text
 //! stage 1: K sources --> output 1      until period T
@@ -23,16 +23,16 @@ pub struct Load {
     pub stages: usize,
     /// T, in periods.
     pub first: u64,
-    /// How long in all, in periods.
+    /// Length of the run, in periods.
     pub periods: u64,
 }
 
-/// What is to be seen at the end of a period.
+/// State at the end of a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// How many periods have passed.
     pub period: u64,
-    /// The stage that the sources are in.
+    /// The current stage of the sources.
     pub stage: usize,
     /// B(j), in bytes.
     pub output: Vec<u64>,
@@ -42,7 +42,7 @@ pub struct Sample {
     pub rate: Vec<u64>,
 }
 
-/// What was seen.
+/// The result.
 #[derive(Debug)]
 pub struct Record {
     /// When each stage but the last ended, in periods.
@@ -56,7 +56,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The mean over periods `from..to` of something that samples have.
+    /// The mean of a value over periods `from..to`.
     pub fn mean(&self, from: u64, to: u64, of: impl Fn(&Sample) -> u64) -> f64 {
         let within = |sample: &&Sample| (from..to).contains(&sample.period);
         let (mut sum, mut count) = (0.0, 0.0);
@@ -66,12 +66,12 @@ impl Record {
         }
         sum / count
     }
-    /// What samples had at the end of `period`.
+    /// A value at the end of `period`.
     pub fn at(&self, period: u64, of: impl Fn(&Sample) -> u64) -> f64 {
         let sample = self.samples.iter().find(|sample| sample.period == period);
         sample.map_or(f64::NAN, |sample| of(sample) as f64)
     }
-    /// The first period from `from` on at the end of which something holds.
+    /// The first period, from `from` on, at whose end a condition holds.
     pub fn first(&self, from: u64, holds: impl Fn(&Sample) -> bool) -> Option<u64> {
         let found = self.samples.iter().find(|sample| sample.period >= from && holds(sample));
         found.map(|sample| sample.period)

@@ -1,5 +1,5 @@
-//! The trunk of a switch of the middle stage: what all inputs of one switch send, in the order in which
-//! it comes, spread over the switches of the last stage.
+//! The trunk through the middle stage: what all inputs of one switch send, in order of arrival,
+//! to the switches of the last stage.
 //!
 //! ```text
 //! in 0 --> [ newest | ... | oldest ] --n S L--> out k: the switch of ports k n to k n + n - 1

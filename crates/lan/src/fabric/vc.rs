@@ -1,5 +1,5 @@
-//! Which virtual circuit leads from where to where inside a router: the number tells who sends, so a
-//! receiver knows what to do with a cell before it looks at it.
+//! Virtual circuits inside a router: the number identifies the sender, so a
+//! receiver knows what to do with a cell without looking inside.
 //!
 //! | from | on | to | on |
 //! |---|---|---|---|
@@ -8,8 +8,8 @@
 //!
 //! Each circuit ends in a circuit of its own, so cells of one sender are never mixed with another's.
 //!
-//! On these the control processor speaks to ports: messages in AAL5 to their processors, single cells in
-//! AAL0 to the hardware (D-06).
+//! On these the control processor commands ports: messages in AAL5 to their processors, single
+//! cells in AAL0 to the hardware (D-06).
 //!
 //! Source: Kuhns et al., §2.1, §3.1 (D-06, D-19, D-21, D-22). The document's router has eight ports. Its rules as
 //! printed would let a packet of input 22 look like a command, and circuits to outputs from 44 on look
@@ -17,7 +17,7 @@
 
 use lastmeter_wire::control::der::{VCI_CONTROL, VCI_IP, VCI_LISTEN};
 
-/// Most ports for which no two circuits have one number: 62 is the last but what 40 + i reaches.
+/// Most ports for which no two circuits share a number: 40 + i must stay below 62.
 pub const PORTS_MAX: u16 = VCI_LISTEN - VCI_IP;
 
 /// What a port's processor is to do with what arrives on a circuit.
@@ -60,8 +60,8 @@ pub fn command(ports: u16, vci: u16) -> Option<End> {
     (ports <= PORTS_MAX).then_some(End { port, vci: VCI_LISTEN })
 }
 
-/// What a cell on circuit `vci` is to the processor of a port: one comparison and one subtraction,
-/// and no look at the packet (D-19).
+/// What a cell on circuit `vci` means to a port's processor: one comparison and one subtraction,
+/// without looking at the packet (D-19).
 pub fn arrival(ports: u16, vci: u16) -> Option<Arrival> {
     match vci {
         VCI_LISTEN => Some(Arrival::Command),
@@ -79,7 +79,7 @@ mod tests {
 
     /// D-22, for every pair of ports of every router that the rules hold for.
     #[test]
-    fn the_rules_are_those_of_the_document_and_no_two_circuits_meet() {
+    fn the_rules_are_those_of_the_document_and_no_two_circuits_collide() {
         assert_eq!((VCI_IP, VCI_CONTROL, VCI_LISTEN), (40, 84, 62));
         for ports in 1..=PORTS_MAX {
             let mut ends = BTreeSet::new();
@@ -132,7 +132,7 @@ mod tests {
         assert!(aal5::parse(&mixed).is_err(), "on one circuit they would be mixed");
     }
 
-    /// D-06: the control processor speaks to every port in AAL5, over circuits inside the switch, and
+    /// D-06: the control processor reaches every port in AAL5, over circuits inside the switch, and
     /// to its hardware in single cells; both arrive as they were sent, and nowhere else.
     #[test]
     fn commands_of_the_control_processor_reach_each_port_over_the_switch() {

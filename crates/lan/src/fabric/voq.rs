@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!      +--> [ output 0 ] --r(0)--+
-//! in --+--> [ output 1 ] --r(1)--+--> one at a time, the longest due first
+//! in --+--> [ output 1 ] --r(1)--+--> one at a time, longest overdue first
 //!      '--> ...                --+
 //! ```
 //!
-//! A queue that has sent `len` bytes is due again `len / r` after it was due before, never after now;
+//! A queue that has sent `len` bytes is due again `len / r` after it was last due;
 //! it may catch up at most one period of its rate. A queue that has emptied keeps its debt. Without an
-//! allocation all queues are due at once, and take turns.
+//! allocation all queues are always due, and take turns.
 //!
-//! What an input keeps is what it holds and what it owes, and not what it could hold. A queue that waits,
-//! or has since rates were last computed, takes a cache line; one that owes and had no packet then takes
-//! four bytes. What grows with pairs of ports whatever they do is three bits for each: 384 KiB for 1024
-//! ports. If each of these owes to all, that is another 4 MiB.
+//! Memory follows what is queued and owed, not the number of possible queues. A queue with a
+//! backlog since rates were last computed takes a cache line; one with only a debt takes
+//! four bytes. Each pair of ports always takes three bits: 384 KiB for 1024
+//! ports. If every pair has a debt, that is another 4 MiB.
 //!
 //! Source: Kuhns et al., §3.6; the pacing is ours (D-50, D-51).
 
@@ -49,7 +49,7 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Voqs<T> {
-    /// Queues that wait and have a rate.
+    /// Queues with a backlog and a rate.
     due: Schedule,
     bytes: Bytes,
     turns: u64,
@@ -60,28 +60,28 @@ pub struct Voqs<T> {
     /// The first of `queues` that is not used: only without an allocation.
     unused: u16,
     packets: u32,
-    /// What `shares` give this input for an output for which it has no backlog, at most.
+    /// The most that `shares` give this input for an output without backlog.
     idle_rate_most: u64,
     shares: Arc<Shares>,
     /// When rates were last computed.
     since: Time,
     rules: Arc<Rules>,
-    /// All that waits but the first of each queue.
+    /// All packets but the first of each queue.
     rest: Box<Items<T>>,
 }
 
 /// By what rules an input serves its queues: the same for many, so that they are in a near cache.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// How rates are computed; without it queues are served as they come.
+    /// How rates are computed; without it queues take turns.
     pub allocation: Option<Allocation>,
-    /// How long a queue may catch up.
+    /// How much time a queue may catch up.
     pub period: Duration,
-    /// Room for all queues of an input together.
+    /// Buffer of all queues of an input together.
     pub room: Bytes,
 }
 
-/// Memory for [`Voqs::allocate_in`], which leaves there what it had before.
+/// Scratch memory for [`Voqs::allocate_in`], which swaps its old lists into it.
 #[derive(Debug)]
 pub struct Spare<T> {
     queues: Vec<Queue<T>>,
@@ -96,7 +96,7 @@ impl<T> Default for Spare<T> {
     }
 }
 
-/// A queue that waits, or has since rates were last computed.
+/// A queue that has, or has had since rates were last computed, a backlog.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Queue<T> {
@@ -143,10 +143,10 @@ impl<T> Voqs<T> {
         }
     }
 
-    /// Stores what is for `output`, or gives it back.
+    /// Enqueues an item for `output`, or returns it.
     ///
     /// # Errors
-    /// The item, where there is no room for it.
+    /// The item, if there is no room.
     pub fn enqueue(&mut self, now: Time, output: usize, len: Bytes, item: T) -> Result<(), T> {
         if self.bytes + len > self.rules.room {
             return Err(item);
@@ -162,7 +162,7 @@ impl<T> Voqs<T> {
         }
         (queue.first, queue.first_len) = (Some(item), len);
         if queue.rate > 0 {
-            // What was due while nobody waited is lost.
+            // An idle queue accumulates no credit.
             queue.value = queue.value.max(now.as_ps());
             self.turns += 1;
             self.due.push(Due::new(queue.value, self.turns, place));
@@ -248,12 +248,12 @@ impl<T> Voqs<T> {
         self.due.first().map(Due::at)
     }
 
-    /// Asks for what [`Voqs::allocate`] will need.
+    /// Prefetches what [`Voqs::allocate`] will need.
     pub fn prefetch_all(&self) {
         self.known.prefetch_all();
         prefetch_slice(&self.queues);
     }
-    /// Asks for what [`Voqs::enqueue`] will need for an output, or for any.
+    /// Prefetches what [`Voqs::enqueue`] will need for an output, or for any.
     #[inline]
     pub fn prefetch(&self, output: Option<usize>) {
         match output {
@@ -263,12 +263,12 @@ impl<T> Voqs<T> {
         prefetch_end(&self.queues);
         self.due.prefetch();
     }
-    /// Asks for what the queue of an output owes.
+    /// Prefetches the debt of an output's queue.
     #[inline]
     pub fn prefetch_owed(&self, output: usize) {
         self.known.prefetch_value(output);
     }
-    /// Asks for the queue that is due next.
+    /// Prefetches the queue that is due next.
     #[inline]
     pub fn prefetch_next(&self) {
         if let Some(due) = self.due.first() {
@@ -282,7 +282,7 @@ impl<T> Voqs<T> {
         self.queues[self.due.first()?.place()].first.as_ref()
     }
 
-    /// The packet that has been due for longest, and the output that it is for.
+    /// The longest overdue packet, and its output.
     #[inline]
     pub fn dequeue(&mut self, now: Time) -> Option<(usize, Bytes, T)> {
         let due = self.due.first().filter(|due| due.at() <= now)?;
@@ -316,7 +316,7 @@ impl<T> Voqs<T> {
         Some((output, len, item))
     }
 
-    /// The outputs that have a backlog here, in their order, with its bytes.
+    /// The outputs with a backlog here, in order, and its bytes.
     pub fn backlogs(&self) -> Vec<(usize, u64)> {
         let mut waiting = Vec::new();
         self.list_backlogs(&mut waiting);
@@ -335,7 +335,7 @@ impl<T> Voqs<T> {
         into.sort_unstable();
     }
 
-    /// Computes all rates anew: `own` is what [`Voqs::backlogs`] gave when the backlogs were told that
+    /// Recomputes all rates: `own` is what [`Voqs::backlogs`] gave when the backlogs were told that
     /// `shares` follow from.
     pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], shares: Arc<Shares>) {
         self.allocate_in(now, own, shares, &mut Spare::default());
@@ -353,7 +353,7 @@ impl<T> Voqs<T> {
         let Some(allocation) = self.rules.allocation else { return };
         let total = allocation.total(own.iter().copied(), shares.summary());
         let idle_rate_most = allocation.idle_rate_most(total);
-        // Whoever had a backlog then has a rate of its own.
+        // Queues with a backlog then have rates of their own.
         for &(output, _) in own {
             if self.known.owes(output) {
                 self.queue(now, output);
@@ -434,15 +434,15 @@ impl<T> Voqs<T> {
         let known = self.place(output).map(|place| self.queues[place].rate);
         Some(known.unwrap_or_else(|| self.idle_rate(output)))
     }
-    /// What waits for `output`.
+    /// Backlog for `output`.
     pub fn backlog(&self, output: usize) -> Bytes {
         Bytes(self.place(output).map_or(0, |place| self.queues[place].bytes))
     }
-    /// What waits for all outputs.
+    /// Backlog for all outputs.
     pub fn bytes(&self) -> Bytes {
         self.bytes
     }
-    /// How many packets wait.
+    /// Packets queued.
     pub fn packets(&self) -> u64 {
         self.packets.into()
     }
@@ -456,7 +456,7 @@ impl<T> Queue<T> {
             0 => self.value,
             rate => bits_in(self.value.saturating_sub(now.as_ps()), rate),
         };
-        // One that is late stays late, and catches up; nothing was due before there was a rate.
+        // A late one stays late, and catches up; nothing was due before it had a rate.
         if rate == 0 || owed > 0 || !late {
             self.value = value(now, rate, owed);
         }
@@ -474,7 +474,7 @@ fn value(now: Time, rate: u64, owed: u64) -> u64 {
     }
 }
 
-/// How long so many bits take, in picoseconds, rounded up.
+/// Time of `bits`, in picoseconds, rounded up.
 #[inline]
 fn time_for(bits: u64, rate: u64) -> u64 {
     match bits.checked_mul(PS_PER_SECOND) {
@@ -483,7 +483,7 @@ fn time_for(bits: u64, rate: u64) -> u64 {
     }
 }
 
-/// How many bits so many picoseconds carry, rounded up.
+/// Bits carried in a time in picoseconds, rounded up.
 #[inline]
 fn bits_in(time: u64, rate: u64) -> u64 {
     match time.checked_mul(rate) {
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_goes_and_without_an_allocation_queues_take_turns() {
+    fn without_a_rate_nothing_is_sent_and_without_an_allocation_queues_take_turns() {
         let base = Allocation { rule: Rule::Base, ..allocation() };
         let mut voqs = queues(Some(base));
         voqs.enqueue(Time::START, 1, Bytes(520), ()).unwrap();

@@ -29,20 +29,18 @@ pub const PAGE: &Page = &Page {
              in turn"),
         Param::or("quantum", ParamKind::PACKET, "64 B").is("whole: the least before an interruption"),
         Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: the most of a unit in one"),
-        Param::or(
-            "header",
-            ParamKind::Size { min: 0, max: 1024 },
-            "11 B").is("whole, packets: line time of each fragment that is not part of the unit"),
-        Param::or("units", ParamKind::COUNT, "10000").is("most that wait"),
+        Param::or("header", ParamKind::Size { min: 0, max: 1024 }, "11 B")
+            .is("whole, packets: line time of each fragment that is not part of the unit"),
+        Param::or("units", ParamKind::COUNT, "10000").is("queue, at most"),
     ],
     source: "The Aurora final report, MIT part, §2.5, §3.7; Lefelhocz, MIT/LCS/TR-621, 1994",
-    deviations: &["A packet is a unit; its class is its priority, the greater the more urgent."],
+    deviations: &["A packet is a unit; its class is its priority, larger is more urgent."],
     counters: &[
         ("served", "units sent"),
-        ("decisions", "how often it was decided who sends next"),
+        ("decisions", "scheduling decisions"),
         ("interruptions", "units that were interrupted"),
         ("fragments", "fragments, cells or packets on the line"),
-        ("refused", "units that there was no room for"),
+        ("refused", "units dropped by a full queue"),
     ],
     drops: &[("full", "units that there was no room for")],
     example: r#"
@@ -112,7 +110,7 @@ pub struct AduLink {
 const END: TimerId = TimerId(0);
 
 impl AduLink {
-    /// An idle link with room for so many units.
+    /// An idle link with a queue of this many units.
     pub fn new(link: Link, units_max: u64, stage: StageId, resource: ResourceId) -> AduLink {
         AduLink {
             link,

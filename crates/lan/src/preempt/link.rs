@@ -1,14 +1,14 @@
 //! One link in virtual time that sends application data units (ADUs) of several priorities.
 //!
-//! | way | on the line | who sends next is decided |
+//! | way | on the line | scheduling decision |
 //! |---|---|---|
 //! | [`Way::Whole`] | the unit, a header for each fragment | when a unit ends, or a more urgent one arrives |
-//! | [`Way::Continue`] | cells | likewise: cells of one unit follow each other until then |
+//! | [`Way::Continue`] | cells | the same: cells of one unit back to back until then |
 //! | [`Way::Cells`] | cells | after each cell, in turn among flows of equal priority |
-//! | [`Way::Packets`] | packets of the unit, each with a header | after each packet, likewise |
+//! | [`Way::Packets`] | packets of the unit, each with a header | after each packet, the same |
 //!
-//! An interrupted unit goes on where it was, before all others of its priority. Equals never
-//! interrupt each other, so at most as many units are begun at once as there are priorities.
+//! An interrupted unit resumes where it was, before all others of its priority. Equals never
+//! interrupt each other, so at most one unit per priority is in progress.
 
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,7 @@ pub enum Way {
     Whole {
         /// Before and after each fragment.
         header: Bytes,
-        /// A fragment is a multiple of this, but for a unit's last.
+        /// Fragments are multiples of this, except a unit's last.
         quantum: Bytes,
     },
     /// Cells of 53 bytes for 48 of the unit, of one unit until a more urgent one arrives.
@@ -40,14 +40,14 @@ const CELL: Bytes = Bytes(53);
 const CELL_PAYLOAD: Bytes = Bytes(48);
 
 impl Way {
-    /// What so much of a unit takes on the line as one fragment.
+    /// Line time of part of a unit as one fragment.
     pub fn line(&self, len: Bytes) -> Bytes {
         match *self {
             Way::Whole { header, .. } | Way::Packets { header, .. } => len + header,
             Way::Continue | Way::Cells => Bytes(len.0.div_ceil(CELL_PAYLOAD.0) * CELL.0),
         }
     }
-    /// What a whole unit takes on the line with nobody in the way.
+    /// Line time of a whole unit without contention.
     pub fn whole(&self, len: Bytes) -> Bytes {
         match *self {
             Way::Packets { payload, header } => {
@@ -56,7 +56,7 @@ impl Way {
             _ => self.line(len),
         }
     }
-    /// The most of a unit that is sent at once, whatever arrives.
+    /// The most of a unit that is sent without a scheduling decision.
     fn piece(&self, left: Bytes) -> Bytes {
         match *self {
             Way::Whole { .. } | Way::Continue => left,
@@ -64,7 +64,7 @@ impl Way {
             Way::Packets { payload, .. } => left.min(Bytes(payload.0.max(1))),
         }
     }
-    /// After how much of a unit it may be interrupted, where that is before its piece ends.
+    /// Granularity of interruption within that, if any.
     fn boundary(&self) -> Option<Bytes> {
         match *self {
             Way::Whole { quantum, .. } => Some(Bytes(quantum.0.max(1))),
@@ -116,7 +116,7 @@ struct Flow {
     units: VecDeque<Unit>,
 }
 
-/// What a link has done.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// How often the link's scheduler decided who sends next.
@@ -129,7 +129,7 @@ pub struct Counts {
     pub bytes: u64,
     /// Bytes on the line.
     pub line_bytes: u64,
-    /// The most units that were begun and not ended.
+    /// The most units in progress at once.
     pub begun_max: u64,
 }
 
@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// A unit of a flow is to be sent, the greater `priority` the sooner. Units of a flow go in order.
+    /// Offers a unit of a flow, the greater `priority` the sooner. Units of a flow go in order.
     /// `now` must not be before what has been advanced to.
     pub fn offer(&mut self, now: Time, id: u64, flow: u64, priority: u8, len: Bytes) {
         self.now = self.now.max(now);
@@ -189,7 +189,7 @@ impl Link {
         }
     }
 
-    /// Goes on to `end`, and tells of every unit that has been sent.
+    /// Advances to `end`, and reports every unit sent.
     pub fn advance(&mut self, end: Time, tell: &mut impl FnMut(Sent)) {
         while let Some(fragment) = self.fragment.filter(|fragment| fragment.ends <= end) {
             self.now = fragment.ends;
@@ -218,7 +218,7 @@ impl Link {
         self.now = self.now.max(end);
     }
 
-    /// Puts a unit to its flow: before what it has, or behind.
+    /// Enqueues a unit in its flow, at the front or the back.
     fn store(&mut self, unit: Unit, before: bool) {
         let flows = self.waiting.entry(unit.priority).or_default();
         let known = flows.iter_mut().find(|flow| flow.flow == unit.flow);
@@ -229,7 +229,7 @@ impl Link {
         }
     }
 
-    /// The next unit; its flow comes after all others then.
+    /// The next unit; its flow goes to the end of the round.
     fn next(&mut self) -> Option<Unit> {
         let flows = self.waiting.values_mut().rev().find(|flows| !flows.is_empty())?;
         let mut flow = flows.pop_front()?;
@@ -240,7 +240,7 @@ impl Link {
         Some(unit)
     }
 
-    /// Decides who sends next, if anybody is to.
+    /// Chooses the next sender, if any.
     fn begin(&mut self) {
         let Some(mut unit) = self.next() else { return };
         self.counts.decisions += 1;
@@ -276,7 +276,7 @@ impl Link {
     pub fn ready_at(&self) -> Option<Time> {
         self.fragment.map(|fragment| fragment.ends)
     }
-    /// How long a unit takes with nobody in the way.
+    /// Time of a unit without contention.
     pub fn alone(&self, len: Bytes) -> Duration {
         self.rate.time_for(self.way.whole(len))
     }
@@ -284,7 +284,7 @@ impl Link {
     pub fn counts(&self) -> Counts {
         self.counts
     }
-    /// Units that wait or are being sent.
+    /// Units queued or being sent.
     pub fn held(&self) -> u64 {
         let flows = self.waiting.values().flatten();
         let waiting = flows.map(|flow| flow.units.len() as u64).sum::<u64>();
@@ -305,7 +305,7 @@ mod tests {
         Way::Packets { payload: Bytes(1500), header: Bytes(8) },
     ];
 
-    /// Offers units at their instants, in nanoseconds; gives what was sent, and the link.
+    /// Offers units at given nanoseconds; returns what was sent, and the link.
     fn run(way: Way, units: &[(u64, u8, u64)]) -> (Vec<Sent>, Link) {
         let mut link = Link::new(RATE, way);
         let mut sent = Vec::new();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_unit_waits_a_quantum_and_not_a_large_unit() {
+    fn an_urgent_unit_waits_for_a_quantum_and_not_for_a_large_unit() {
         for large in [10_000, 1_000_000] {
             let (sent, link) = run(WAYS[0], &[(0, 0, large), (33_000, 7, 100)]);
             assert_eq!((sent[0].id, sent[1].fragments), (1, 2));
@@ -359,7 +359,7 @@ mod tests {
             assert!(waited <= RATE.time_for(Bytes(64 + 6)), "{waited} {large}");
             assert_eq!(link.counts().decisions, 3);
         }
-        // A packet is in the way as long as it is.
+        // A packet blocks for its whole length.
         let (sent, _) = run(WAYS[3], &[(0, 0, 1_000_000), (33_000, 7, 100)]);
         assert!(sent[0].started - sent[0].offered > RATE.time_for(Bytes(70)));
     }

@@ -4,7 +4,7 @@
 //! neighbour --> split --> stripe: wire, delay, jitter, loss --> [ FIFO ] --> merge --> neighbour
 //! ```
 //!
-//! Skew is what a unit waits for others when it has come: the stage `order`.
+//! Skew is the time that an arrived unit waits for others: the stage `order`.
 
 use super::merge::{Merger, Out};
 use super::split::{Cell, Sent, Splitter};
@@ -30,11 +30,11 @@ pub const PAGE: &Page = &Page {
         Param::or("delay", ParamKind::Time, "0 s").is("of the first channel"),
         Param::or("skew", ParamKind::Time, "0 s")
             .is("by how much each channel is longer than the last"),
-        Param::optional("jitter", ParamKind::Draw, "none").is("what each unit takes besides"),
+        Param::optional("jitter", ParamKind::Draw, "none").is("additional delay of each unit"),
         Param::or("loss", ParamKind::Number { min: 0.0, max: 1.0 }, "0")
             .is("probability that a unit is lost"),
         Param::or("unit", ParamKind::Choice(&["cell", "pdu", "flow"]), "cell")
-            .is("what stays whole on a channel: each packet, up to one that ends a PDU, a flow"),
+            .is("striping unit, never split: a packet, all packets of a PDU, a flow"),
         Param::or(
             "synchronise",
             ParamKind::Choice(&["markers", "numbers", "pdu", "none"]),
@@ -43,7 +43,7 @@ pub const PAGE: &Page = &Page {
         .is("how the order is kept"),
         Param::or("marker-every", ParamKind::COUNT, "256").is("rounds from marker to marker"),
         Param::optional("quantum", ParamKind::BUFFER, "one unit")
-            .is("bytes of a channel's turn, where units are of different length"),
+            .is("bytes of a channel's turn, if units differ in length"),
         Param::or("fifo", ParamKind::COUNT, "64")
             .is("units that a channel's FIFO holds against skew"),
     ],
@@ -52,7 +52,7 @@ pub const PAGE: &Page = &Page {
     counters: &[
         ("carried", "units that came out"),
         ("gaps", "gaps reported"),
-        ("resynchronised", "times that the order was found to be lost"),
+        ("resynchronised", "times that the order was found lost"),
         ("held_most", "most units that a FIFO held"),
     ],
     drops: &[
@@ -92,7 +92,7 @@ pub struct Options {
     pub rate: Rate,
     /// Of each channel; their number is that of stripes.
     pub delays: Vec<Duration>,
-    /// What a unit takes besides.
+    /// Additional delay of each unit.
     pub jitter: Option<Draw>,
     /// Probability that a unit is lost.
     pub loss: f64,
@@ -107,7 +107,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Those of an experiment, at stages of which something may be changed.
+    /// Those of an experiment, whose stages may be changed.
     fn new(values: &Values, transmit: &Stage, propagation: &Stage) -> Options {
         let (delay, skew): (Duration, Duration) = (values.get("delay"), values.get("skew"));
         let stripes = 0..values.get::<u64>("stripes");
@@ -136,7 +136,7 @@ impl Options {
     }
 }
 
-/// What is on its way on a channel; a marker has no packet.
+/// What is in flight on a channel; a marker has no packet.
 struct Flight {
     stripe: usize,
     sent: Sent,
@@ -147,11 +147,11 @@ struct Flight {
 struct Way {
     splitter: Splitter,
     merger: Merger<(Packet, Time)>,
-    /// Units that the splitter has taken and not yet sent.
+    /// Units held by the splitter.
     pending: VecDeque<Packet>,
     /// One for each channel, with the end of what it sends.
     wires: Vec<(Meter, Time)>,
-    /// When the last unit of each channel comes: they stay in order.
+    /// When the last unit of each channel arrives: they stay in order.
     last_arrival: Vec<Time>,
 }
 
@@ -185,7 +185,7 @@ impl Trunk {
     /// A trunk whose channels of both directions are the units of `resource`.
     ///
     /// # Errors
-    /// If unit, numbers and FIFO do not go together.
+    /// If unit, synchronisation and FIFO are incompatible.
     pub fn new(options: Options, stages: Stages, resource: ResourceId) -> Result<Trunk, String> {
         let stripes = options.delays.len();
         let Options { unit, balance, sync, fifo, .. } = options;

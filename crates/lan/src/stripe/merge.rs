@@ -3,15 +3,15 @@
 //!
 //! | synchronisation | waits for | notices a loss |
 //! |---|---|---|
-//! | none | nobody | never |
+//! | none | nothing | never |
 //! | numbers | the next number's cell | when every stripe has a later one, or a FIFO is full |
 //! | markers | the stripe whose turn it is | at the next marker at the latest, or when a FIFO is full |
 //! | PDU | the last cell on each stripe | by the length, when the PDU is put together |
 //!
-//! What is lost is said in the place where it is missing ([`Out::Lost`]), or, with markers, when it is
-//! found out: between a loss and the next marker cells may come in another order, and
-//! [`Out::Resynchronised`] says so. Numbers tell the order as long as the stripes are less than 128 cells
-//! apart: so much each FIFO holds at most, all together.
+//! A loss is reported where the cell is missing ([`Out::Lost`]), or, with markers, when it is
+//! detected: between a loss and the next marker cells may be out of order, and
+//! [`Out::Resynchronised`] reports that. Numbers give the order while the stripes are less than 128
+//! cells apart, which all FIFOs together hold at most.
 
 use super::split::{Sent, Tag, Turn};
 use super::{Balance, Sync, Unit};
@@ -22,11 +22,11 @@ use std::collections::VecDeque;
 pub enum Out<T> {
     /// A cell.
     Cell(T),
-    /// A cell of a PDU of which others are missing, or that was too late: to be thrown away.
+    /// A cell of an incomplete or late PDU: to be discarded.
     Refused(T),
-    /// So many cells are missing here (with PDUs: one PDU).
+    /// This many cells are missing here (with PDUs: one PDU).
     Lost(u64),
-    /// Cells since the last marker may be in another order.
+    /// Cells since the last marker may be out of order.
     Resynchronised,
 }
 
@@ -37,7 +37,7 @@ enum Held<T> {
     Marker { round: u64 },
 }
 
-/// A receiver; generic in what cells are to its user.
+/// A receiver, generic in the type of cells.
 #[derive(Clone, Debug)]
 pub struct Merger<T> {
     unit: Unit,
@@ -48,7 +48,7 @@ pub struct Merger<T> {
     /// The number that is expected next: of a cell, or of a PDU.
     number: u64,
     turn: Turn,
-    /// Stripes that have got ahead of the round, by a marker that has been read: until that round.
+    /// Stripes that a marker has shown to be ahead of the round: until which round.
     ahead: Vec<u64>,
     out: VecDeque<Out<T>>,
     /// Cells that wait.
@@ -63,10 +63,10 @@ pub struct Merger<T> {
 pub const NUMBERED_MAX: usize = 64;
 
 impl<T> Merger<T> {
-    /// A receiver of so many stripes, each with a FIFO of `depth` cells.
+    /// A receiver of `stripes`, each with a FIFO of `depth` cells.
     ///
     /// # Errors
-    /// If numbers could not tell so many cells apart, or the unit does not go with them.
+    /// If numbers cannot distinguish that many cells, or the unit is incompatible.
     pub fn new(
         stripes: usize,
         unit: Unit,
@@ -77,15 +77,15 @@ impl<T> Merger<T> {
         let most = 128 / stripes.max(1);
         if sync == Sync::Numbers && (stripes > NUMBERED_MAX || depth > most) {
             return Err(format!(
-                "eight bits of numbers tell {most} cells of each of {stripes} stripes apart, not \
+                "numbers of eight bits distinguish {most} cells of each of {stripes} stripes, not \
                  {depth}"
             ));
         }
         if unit == Unit::Flow && sync != Sync::None {
-            return Err("flows stay on their stripes, and need no synchronisation".to_owned());
+            return Err("flows stay on their stripes and need no synchronisation".to_owned());
         }
         if depth == 0 {
-            return Err("a stripe needs room for a cell".to_owned());
+            return Err("a stripe needs room for at least one cell".to_owned());
         }
         Ok(Merger {
             unit,
@@ -111,12 +111,12 @@ impl<T> Merger<T> {
     pub fn depth(&self, stripe: usize) -> usize {
         self.fifos[stripe].len()
     }
-    /// What has come out; to be asked until there is nothing.
+    /// The next output; to be called until `None`.
     pub fn take(&mut self) -> Option<Out<T>> {
         self.out.pop_front()
     }
 
-    /// A cell with its tag, length and whether it is the last of its PDU comes from a stripe.
+    /// A cell arrives from a stripe, with its tag, length and whether it ends its PDU.
     pub fn cell(&mut self, stripe: usize, sent: Sent, item: T, len: u64, last: bool) {
         let Sent::Cell(tag) = sent else { return };
         if self.sync == Sync::None {
@@ -132,7 +132,7 @@ impl<T> Merger<T> {
         }
     }
 
-    /// A marker comes from a stripe.
+    /// A marker arrives from a stripe.
     pub fn marker(&mut self, stripe: usize, round: u64) {
         self.push(stripe, Held::Marker { round });
         self.read();
@@ -147,7 +147,7 @@ impl<T> Merger<T> {
         self.out.push_back(out);
     }
 
-    /// Passes on all that can be.
+    /// Outputs all that can be.
     fn read(&mut self) {
         match self.sync {
             Sync::None => {}
@@ -186,7 +186,7 @@ impl<T> Merger<T> {
             self.number += 1;
             return true;
         }
-        // A cell that comes after it was given up.
+        // A cell that arrives after it was given up.
         if let Some(stripe) = firsts.iter().position(|first| first.is_some_and(|by| by >= 128)) {
             let (item, ..) = self.pop(stripe).expect("it was seen");
             self.out.push_back(Out::Refused(item));
@@ -208,7 +208,7 @@ impl<T> Merger<T> {
 
     fn read_turn(&mut self) -> bool {
         let stripe = self.turn.stripe;
-        // A stripe that is ahead by what it has lost sits its turns out.
+        // A stripe that is ahead, because of losses, skips its turns.
         if self.ahead[stripe] > self.turn.round {
             self.turn.next(self.fifos.len());
             return true;
@@ -266,7 +266,7 @@ impl<T> Merger<T> {
         true
     }
 
-    /// A FIFO is full: what everybody waits for is given up.
+    /// A FIFO is full: what all wait for is given up.
     fn give_up(&mut self) {
         match self.sync {
             Sync::None => {}
@@ -305,7 +305,7 @@ fn is_before<T>(held: &Held<T>, expected: u8) -> bool {
 /// What a stripe has of a PDU.
 struct Part {
     cells: usize,
-    /// Whether nothing of it will come any more.
+    /// Whether it is complete on this stripe.
     over: bool,
     length: Option<u32>,
 }
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_numbers_cannot_tell_apart_is_refused() {
+    fn more_cells_than_numbers_distinguish_are_refused() {
         let new = |stripes, depth| {
             Merger::<()>::new(stripes, Unit::Cell, Balance::RoundRobin, Sync::Numbers, depth)
         };

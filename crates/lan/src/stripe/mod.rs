@@ -1,4 +1,4 @@
-//! Striping: one stream over several channels whose delays differ, and back into one.
+//! Striping: one stream split over several channels of different delay, and merged again.
 //!
 //! ```text
 //!                .--> stripe 0: delay, jitter, loss --> [ FIFO ] --.

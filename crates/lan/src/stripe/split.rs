@@ -66,7 +66,7 @@ pub struct Splitter {
     pdu: Vec<Cell>,
 }
 
-/// Whose turn it is: sender and receiver count alike.
+/// Whose turn it is; sender and receiver count the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) stripe: usize,
@@ -99,14 +99,14 @@ impl Turn {
 }
 
 impl Splitter {
-    /// A sender over so many stripes.
+    /// A sender over this many stripes.
     pub fn new(stripes: usize, unit: Unit, balance: Balance, sync: Sync) -> Splitter {
         let stripes = stripes.max(1);
         Splitter { stripes, unit, balance, sync, count: 0, turn: Turn::FIRST, pdu: Vec::new() }
     }
 
-    /// Takes a cell; what goes onto which stripe. With [`Sync::Pdu`] that is nothing until the PDU is
-    /// whole, and then all of it.
+    /// Takes a cell; returns what goes onto which stripe: with [`Sync::Pdu`] nothing until the PDU
+    /// is complete, then all of it.
     pub fn send(&mut self, cell: Cell) -> Vec<(usize, Sent)> {
         if self.sync == Sync::Pdu {
             self.pdu.push(cell);

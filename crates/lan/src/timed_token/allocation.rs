@@ -1,4 +1,4 @@
-//! How the synchronous time of a rotation is shared out, and whether a demand is admitted.
+//! Allocation of a rotation's synchronous time, and admission of demands.
 //!
 //! ```text
 //! tau = ring latency + token + one asynchronous frame at most
@@ -65,7 +65,7 @@ pub const SCHEMES: [Scheme; 5] = [
 pub struct Budget {
     /// TTRT.
     pub target: Duration,
-    /// tau: what no station may be given.
+    /// tau: overhead that cannot be allocated.
     pub overhead: Duration,
 }
 
@@ -76,9 +76,9 @@ pub enum Refusal {
     NoTime,
     /// This station's period is shorter than two rotations.
     Period(usize),
-    /// This station would get less than it needs in its period.
+    /// This station's allotment is less than it needs in its period.
     Service(usize),
-    /// All together are given this much more than there is.
+    /// The allotments exceed the budget by this much.
     Sum(Duration),
 }
 
@@ -88,7 +88,7 @@ impl Budget {
         self.target.saturating_sub(self.overhead)
     }
 
-    /// How many visits a period surely has: floor(P/TTRT) - 1.
+    /// Token visits guaranteed in a period: floor(P/TTRT) - 1.
     fn visits(&self, period: Duration) -> u64 {
         (period.as_ps() / self.target.as_ps()).saturating_sub(1)
     }
@@ -150,7 +150,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Shares out, and admits or refuses.
+    /// Allocates, and admits or refuses.
     ///
     /// # Errors
     /// As [`Budget::admit`].
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_with_its_reason() {
+    fn a_demand_that_cannot_be_met_is_refused_with_a_reason() {
         let demand = |send, period| Demand { send: US(send), period: US(period) };
         let refused =
             |demands: &[Demand]| JETSTREAM.allocate(Scheme::FullLength, demands).unwrap_err();

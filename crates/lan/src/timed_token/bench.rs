@@ -1,5 +1,5 @@
-//! What `lastmeter bench ring` runs: a ring of the master and fifteen hosts, all with more to send
-//! than it carries.
+//! What `lastmeter bench ring` runs: a ring of the master and fifteen hosts, all
+//! overloaded.
 
 use super::element::Ring;
 use super::medium::{Class, Medium, Options};

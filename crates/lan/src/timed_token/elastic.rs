@@ -5,8 +5,8 @@
 //! receiver's clock --> [ words ] --> own clock, which begins when `start` words are there
 //! ```
 //!
-//! A frame may be so long that the difference of the clocks does not use up the words at hand
-//! (reader faster), or the room that is left (writer faster). Between frames it starts anew.
+//! A frame must end before the difference of the clocks uses up the buffered words
+//! (reader faster) or the remaining room (writer faster). It restarts between frames.
 //!
 //! Source: HPL-93-37 §3.4: four words of 16 bits at 60 MHz.
 
@@ -33,21 +33,21 @@ impl Elastic {
         self.start.saturating_sub(1).min(self.depth.saturating_sub(self.start))
     }
 
-    /// The longest frame that neither runs dry nor over while the clocks differ by `ppm` millionths
-    /// either way. `None` where there is no limit.
+    /// The longest frame without underrun or overrun while the clocks differ by `ppm` parts per
+    /// million either way. `None` where there is no limit.
     pub fn frame_max(&self, ppm: u64) -> Option<Bytes> {
         let words = self.slip();
         // After 1/ppm million words the clocks have slipped by one.
         (ppm > 0).then(|| Bytes(words * 1_000_000 / ppm * self.word.0))
     }
 
-    /// The largest difference of clocks, in millionths, at which a frame of `len` passes.
+    /// The largest difference of clocks, in parts per million, at which a frame of `len` passes.
     pub fn ppm_max(&self, len: Bytes) -> u64 {
         let words = self.slip();
         words * 1_000_000 / len.0.div_ceil(self.word.0).max(1)
     }
 
-    /// What waiting for the first words adds to every frame's way.
+    /// Latency added by waiting for the first words.
     pub fn latency(&self, rate: Rate) -> Duration {
         rate.time_for(self.word * self.start)
     }
@@ -56,7 +56,7 @@ impl Elastic {
     /// `reader` ticks for a word and the writer `writer`.
     ///
     /// # Errors
-    /// The word at which it ran dry or over.
+    /// The word of the underrun or overrun.
     pub fn pass(&self, words: u64, writer: u64, reader: u64) -> Result<(), u64> {
         for read in 0..words {
             // Reading begins when `start` words are there, or all of a short frame.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Packets of class 0 are asynchronous, unless their station is a synchronous one, and all others
-//! synchronous; their destination says which
-//! station reads them. One timer: when somebody who waits gets the token or is done. Where parts break, a
-//! second one: when the next does, or is repaired.
+//! synchronous; their destination determines which
+//! station reads them. One timer: when a waiting station gets the token or is done. With faults, a
+//! second one: the next fault or repair.
 
 use super::faults::{Faults, Part, Rates, Wiring};
 use super::medium::{Class, Medium, Options, STATIONS_MAX, Sent};
@@ -36,12 +36,12 @@ pub const PAGE: &Page = &Page {
         Param::or("allotment", ParamKind::Time, "0 s").is("synchronous time of each such station"),
         Param::optional("synchronous", ParamKind::Nodes(1), "none")
             .is("neighbours all of whose packets are synchronous"),
-        Param::or("packets", ParamKind::COUNT, "1000").is("most that wait at a station, per class"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("queue of a station, per class"),
         Param::optional("faults", ParamKind::Time, "never")
             .is("mean time from a repair of each host, link or hub to its next fault"),
         Param::or("repair", ParamKind::Time, "1 s").is("mean time from a fault to its repair"),
         Param::or("wiring", ParamKind::Choice(&["ring", "hub"]), "ring")
-            .is("whether any fault takes the ring down, or a hub goes around what is damaged"),
+            .is("whether any fault takes the ring down, or a hub bypasses it"),
     ],
     source: "Watson et al., HPL-93-37, 1993, §3.1, §3.5; ISO 9314-2 §8",
     deviations: &[
@@ -53,7 +53,7 @@ pub const PAGE: &Page = &Page {
     counters: &[
         ("synchronous", "synchronous frames sent"),
         ("asynchronous", "asynchronous frames sent"),
-        ("refused", "packets that a station had no room for"),
+        ("refused", "packets dropped by a full queue"),
         ("rotation_max_ps", "the longest rotation, in picoseconds"),
         ("rotations_broken", "tokens that came later than twice the target"),
         ("tokens_lost", "tokens that were lost"),
@@ -93,7 +93,7 @@ constant = { rate = "20 Mbit/s", size = "1500 B" }
 /// Its line.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
-/// The shortest mean time between faults of a part that a ring lives with.
+/// The shortest mean time between faults that is accepted.
 const FAULTS_MIN: Duration = Duration::from_us(1);
 
 /// A ring of the node's neighbours, in the order of their links.
@@ -107,11 +107,11 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let propagation = site.own_stage("propagation", None);
     let between = values.given::<Duration>("faults");
     if between.is_some_and(|between| between < FAULTS_MIN) {
-        let found = format!("parts that break again within {FAULTS_MIN} leave no ring");
+        let found = format!("`faults` below {FAULTS_MIN} never leave a ring up");
         return Err(Error::Misfit(found));
     }
     if !named.is_empty() && !synchronous.contains(&true) {
-        return Err(Error::Misfit(format!("`{}` is no neighbour", shorten(&named[0]))));
+        return Err(Error::Misfit(format!("`{}` is not a neighbour", shorten(&named[0]))));
     }
     let medium = medium(values, &synchronous, &access, &propagation)?;
     let stages = (access.id, propagation.id);
@@ -126,7 +126,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 /// are.
 ///
 /// # Errors
-/// If there are too few or too many stations, or the ring is longer than its rotation.
+/// If there are too few or too many stations, or the ring latency exceeds the target.
 fn medium(
     values: &Values,
     synchronous: &[bool],
@@ -139,7 +139,7 @@ fn medium(
     }
     let allotment: Duration = values.get("allotment");
     let packets: u64 = values.get("packets");
-    // A ring without any length would let the token go around for ever at one instant.
+    // On a ring without latency the token would circulate forever in zero time.
     let hop = if propagation.free { Duration::from_ps(1) } else { values.get("hop") };
     let options = Options {
         target: values.get("target"),
@@ -152,7 +152,7 @@ fn medium(
         token: Duration::ZERO,
         framing: values.get::<Bytes>("framing"),
         packets_max: usize::try_from(packets).unwrap_or(usize::MAX),
-        // A ring in an experiment loses no token.
+        // In an experiment no token is lost.
         handler: Duration::ZERO,
     };
     Medium::new(options, Time::START)
@@ -166,7 +166,7 @@ pub struct Ring {
     access: StageId,
     propagation: StageId,
     meter: Meter,
-    /// When the last frame that was begun ends.
+    /// When the last frame begun ends.
     busy_until: Time,
     /// What is being sent, for the handler that is running.
     sent: Vec<Sent>,
@@ -184,7 +184,7 @@ const FAULT: TimerId = TimerId(1);
 /// Why a packet of or for a host is dropped that is not on the ring.
 const OFF: &str = "off the ring";
 
-/// How often a signal goes around until the token does: FW0, FW1 and RING_UP.
+/// Rounds of signals before the token: FW0, FW1 and RING_UP.
 const AROUND: u64 = 3;
 
 impl Ring {
@@ -220,7 +220,7 @@ impl Ring {
         Ring { synchronous, ..self }
     }
 
-    /// The same ring, whose hosts, links and hub break as the experiment says, if it does.
+    /// The same ring, with the experiment's faults of hosts, links and hub, if any.
     pub fn with_faults(self, values: &Values, seed: u64) -> Ring {
         let hosts = self.medium.stations() - 1;
         let wiring = match values.get::<String>("wiring").as_str() {
@@ -234,7 +234,7 @@ impl Ring {
         Ring { faults, ..self }
     }
 
-    /// Parts break and are repaired; the ring comes up with whoever is left.
+    /// Faults and repairs; the ring comes up with the remaining stations.
     fn reconnect(&mut self, cx: &mut Context<'_>) {
         let Some((faults, wiring)) = &mut self.faults else { return };
         let now = cx.now();
@@ -261,7 +261,7 @@ impl Ring {
         }
     }
 
-    /// Lets the ring go on to now, and sends what it sends.
+    /// Advances the ring to now, and sends its frames.
     fn advance(&mut self, cx: &mut Context<'_>) {
         let mut all = std::mem::take(&mut self.sent);
         self.medium.advance(cx.now(), |sent| all.push(sent));
@@ -425,7 +425,7 @@ mod tests {
             assert!(books.delivered > 100, "{stations} {gap}");
             assert!(books.paths.iter().all(|path| path.reordered == 0));
             let busy = books.resources[0].busy() as f64 / outcome.now.as_ps() as f64;
-            // Overload leaves what the token needs on its way.
+            // Overload leaves what the token's overhead displaces.
             assert!(busy <= 1.0 - 0.000_5 && (gap > 10 || busy > 0.95), "{stations}: {busy}");
         }
     }

@@ -1,8 +1,9 @@
-//! Faults of a network of hosts, and who still reaches the switch: on a ring, through a hub, by ports.
+//! Faults in a network of hosts, and which hosts still reach the switch: on a ring, a hub, or
+//! ports.
 //!
 //! ```text
 //! ring:  switch --link 0--> host 1 --link 1--> host 2 -- ... --> host n --link n--> switch
-//! hub:   switch ==[ hub ]-- link 1 -- host 1      a repeater, which goes around what is damaged
+//! hub:   switch ==[ hub ]-- link 1 -- host 1      a repeater, which bypasses faults
 //!                        '- link 2 -- host 2 ...
 //! ports: switch -- link 1 -- host 1               a port for each host
 //! ```
@@ -13,8 +14,9 @@
 //! | hub | the hub, its own link and the host itself work |
 //! | ports | its own link and the host itself work |
 //!
-//! Every part works and is broken in turn, for memoryless times. A part's faults depend on the seed and its
-//! name alone, so that all wirings can be tried under the same ones. The switch never fails.
+//! Every part alternates between working and broken, for exponential times. A part's faults depend
+//! on the seed and its name alone, so that all wirings are compared under the same faults. The
+//! switch never fails.
 //!
 //! Source: HPL-93-37 §3.5. The report gives no rate of faults; that a hub is a part of the switch's port, with
 //! no link of its own, is one of the two forms that it names.
@@ -26,7 +28,7 @@ use lastmeter_base::{Draw, Duration, Stream, Time};
 pub enum Wiring {
     /// One after the other.
     Ring,
-    /// To a repeater that goes around hosts which are not there.
+    /// To a repeater that bypasses absent hosts.
     Hub,
     /// Each to a port of its own.
     Ports,
@@ -37,13 +39,14 @@ pub enum Wiring {
 pub enum Part {
     /// A host, from 1 on.
     Host(usize),
-    /// The link behind a host of a ring, or of a host to hub or port; link 0 stands on the ring alone.
+    /// The link after a host on a ring, or from a host to hub or port; link 0 exists only on the
+    /// ring.
     Link(usize),
     /// The hub.
     Hub,
 }
 
-/// For how long parts work and are broken, on the average.
+/// Mean times between faults and to repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// From a repair to the next fault.
@@ -53,7 +56,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The share of time for which a part works.
+    /// Availability of a part.
     pub fn availability(&self) -> f64 {
         let (between, repair) = (self.between.as_secs_f64(), self.repair.as_secs_f64());
         between / (between + repair)
@@ -88,7 +91,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// So many hosts, all of whose parts work.
+    /// This many hosts, with all parts working.
     pub fn new(hosts: usize, rates: Rates, seed: u64, now: Time) -> Faults {
         let parts = (1..=hosts).map(Part::Host).chain((0..=hosts).map(Part::Link));
         let life = |part: Part| {
@@ -104,13 +107,13 @@ impl Faults {
         self.lives.iter().map(|life| life.changes).min().expect("there is a hub")
     }
 
-    /// The first part that changes by now does so: which, and whether it is broken now.
+    /// Performs the first change that is due by now: which part, and whether it is broken now.
     pub fn advance(&mut self, now: Time) -> Option<(Part, bool)> {
         let first = self.lives.iter_mut().min_by_key(|life| life.changes);
         let life = first.filter(|life| life.changes <= now)?;
         life.broken = !life.broken;
         let mean = if life.broken { self.rates.repair } else { self.rates.between };
-        // Never at the same instant again.
+        // Never twice at the same instant.
         let lasts = Draw::Exponential(mean).sample(&mut life.random).max(Duration::from_ps(1));
         life.changes += lasts;
         Some((life.part, life.broken))
@@ -154,8 +157,8 @@ mod tests {
 
     const RATES: Rates = Rates { between: Duration::from_secs(9), repair: Duration::from_secs(1) };
 
-    /// What the nodes' own bring-up finds: hosts that have an identity. Nothing passes a broken link, as
-    /// nothing passes a node without power.
+    /// Result of the nodes' own bring-up: hosts that have an identity. Broken links and
+    /// unpowered nodes pass nothing.
     fn brought_up(faults: &Faults, hosts: usize, wiring: Wiring) -> usize {
         let works = faults.reach(Wiring::Ports);
         let mut nodes = vec![Node::new(true)];
@@ -230,7 +233,7 @@ mod tests {
                     prop_assert!(!ring[host] || !works || hub[host]);
                     prop_assert_eq!(hub[host], works && ports[host]);
                 }
-                // Whatever breaks or is repaired, a port is the only one that is touched.
+                // Any fault or repair affects only one port.
                 let touched = |then: &[bool], now: &[bool]| {
                     then.iter().zip(now).filter(|(then, now)| then != now).count()
                 };

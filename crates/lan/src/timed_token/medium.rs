@@ -1,4 +1,5 @@
-//! A whole timed-token ring: who holds the token, what waits where, and when each frame is sent.
+//! A whole timed-token ring: who holds the token, what is queued where, and when each frame is
+//! sent.
 //!
 //! ```text
 //!         .--> coming --> held: synchronous, then asynchronous --.
@@ -10,8 +11,8 @@
 //! One station sends at a time (J-11). A frame goes around once and is stripped by its source, which
 //! has passed the token on by then. So a ring needs no event for each station that a frame passes:
 //! its time at the destination is its end plus the way there. What a station may send in one visit
-//! is begun at once, each frame behind the other; arrivals of the meantime are asked for when the
-//! last of them ends. While nothing waits, the token goes around without any event.
+//! is scheduled at once, frames back to back; frames that arrive meanwhile are considered when the
+//! last of them ends. While all queues are empty, the token circulates without events.
 //!
 //! A station that is late may send synchronous frames only; the timers are in
 //! [`super::station`]. The master finds a lost token 2 TTRT after it saw it last, and issues
@@ -73,18 +74,18 @@ pub struct Sent {
     pub class: Class,
 }
 
-/// What is known of a class.
+/// Statistics of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Frames sent.
     pub frames: u64,
-    /// Line time that they took.
+    /// Their line time.
     pub time: Duration,
     /// The longest that the first frame of a queue waited for the token.
     pub access_max: Duration,
 }
 
-/// What is known of the token.
+/// Statistics of the token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotations {
     /// Rotations seen, over all stations.
@@ -93,7 +94,7 @@ pub struct Rotations {
     pub sum: u128,
     /// The longest.
     pub max: Duration,
-    /// Visits of a station whose TRT had run out twice: the 2 TTRT were not kept.
+    /// Visits of a station whose TRT had expired twice: the bound of 2 TTRT was violated.
     pub broken: u64,
     /// Tokens that were lost.
     pub lost: u64,
@@ -103,7 +104,7 @@ pub struct Rotations {
 
 #[derive(Clone, Copy, Debug)]
 enum Token {
-    /// Comes to a station then.
+    /// Arrives at a station then.
     Coming(usize, Time),
     /// Is held by a station, which sends until then.
     Held { station: usize, class: Class, left: Grant, free_at: Time },
@@ -111,7 +112,7 @@ enum Token {
     Lost(Time),
 }
 
-/// What waits at one station in one class.
+/// The queue of one station in one class.
 #[derive(Debug, Default)]
 struct Queue {
     packets: VecDeque<Packet>,
@@ -125,22 +126,22 @@ pub struct Medium {
     options: Options,
     stations: Vec<Station>,
     queues: Vec<[Queue; 2]>,
-    /// Way from station 0 to each.
+    /// Propagation from station 0 to each.
     from_master: Vec<Duration>,
-    /// Once around, token included.
+    /// Latency of the ring, token included.
     latency: Duration,
     token: Token,
-    /// Visits since anybody had something to send.
+    /// Visits since any station had something to send.
     idle_visits: usize,
     last_visit: Vec<Option<Time>>,
     waiting: u64,
-    /// Whether the token is lost when it is passed on next.
+    /// Whether the token is lost when next passed on.
     lose: bool,
     /// Stations that are on the ring; others send nothing, and hear nothing.
     members: Vec<bool>,
     /// What has been sent in each class.
     pub services: [Service; 2],
-    /// What is known of the token.
+    /// Statistics of the token.
     pub rotations: Rotations,
     /// Rotations of the token as the master sees them, in picoseconds.
     pub rotation_times: Series,
@@ -152,7 +153,7 @@ impl Medium {
     /// A ring whose master issues the token at `now`.
     ///
     /// # Errors
-    /// If there are too few or too many stations, or the ring is longer than its rotation.
+    /// If there are too few or too many stations, or the ring latency exceeds the target.
     pub fn new(options: Options, now: Time) -> Result<Medium, String> {
         let stations = options.hops.len();
         if !(2..=STATIONS_MAX).contains(&stations) {
@@ -166,7 +167,7 @@ impl Medium {
         let latency: Duration = options.hops.iter().map(hop).sum();
         if latency >= options.target || latency.is_zero() {
             let target = options.target;
-            return Err(format!("the ring takes {latency}, and its rotation {target}"));
+            return Err(format!("the ring latency {latency} exceeds the target {target}"));
         }
         let mut way = Duration::ZERO;
         let from_master = options.hops.iter().map(|&hop| {
@@ -197,19 +198,19 @@ impl Medium {
         })
     }
 
-    /// Once around an idle ring.
+    /// Latency of an idle ring.
     pub fn latency(&self) -> Duration {
         self.latency
     }
 
-    /// The way of a bit from one station to another; from one to itself it is once around.
+    /// Propagation from one station to another; from one to itself, once around.
     pub fn way(&self, from: usize, to: usize) -> Duration {
         let around: Duration = self.options.hops.iter().copied().sum();
         let (start, end) = (self.from_master[from], self.from_master[to]);
         if end > start { end - start } else { around - (start - end) }
     }
 
-    /// Frames that wait.
+    /// Frames queued.
     pub fn packets(&self) -> u64 {
         self.waiting
     }
@@ -220,11 +221,11 @@ impl Medium {
         self.options.rate.time_for(len + self.options.framing)
     }
 
-    /// A frame comes to wait at a station. The ring has been advanced to `now`.
+    /// Enqueues a frame at a station. The ring has been advanced to `now`.
     ///
     /// # Errors
-    /// The frame, where too many wait already, a synchronous one would never fit, or its station is not
-    /// on the ring.
+    /// The frame, if the queue is full, a synchronous one would never fit, or its station is off
+    /// the ring.
     pub fn enqueue(
         &mut self,
         now: Time,
@@ -244,7 +245,7 @@ impl Medium {
         Ok(())
     }
 
-    /// When it should be advanced next; `None` while nothing waits.
+    /// When it should be advanced next; `None` while all queues are empty.
     pub fn ready_at(&self) -> Option<Time> {
         if self.waiting == 0 {
             return None;
@@ -253,7 +254,7 @@ impl Medium {
             Token::Held { free_at, .. } => Some(free_at),
             Token::Lost(until) => Some(until),
             Token::Coming(mut station, mut at) => {
-                // Nobody on the way has anything to send.
+                // No station on the way has anything to send.
                 while self.queues[station].iter().all(|queue| queue.packets.is_empty()) {
                     at += self.options.token + self.options.hops[station];
                     station = self.next(station);
@@ -268,7 +269,7 @@ impl Medium {
         if station + 1 == self.stations.len() { 0 } else { station + 1 }
     }
 
-    /// Does all that is due, and tells what is sent.
+    /// Does all that is due, and reports what is sent.
     #[inline]
     pub fn advance(&mut self, now: Time, mut sent: impl FnMut(Sent)) {
         loop {
@@ -286,7 +287,7 @@ impl Medium {
         }
     }
 
-    /// Where nobody had anything to send for two rotations, whole rotations pass at once.
+    /// If no station had anything to send for two rotations, skips whole rotations.
     fn skip_idle(&mut self, now: Time, at: Time) -> Time {
         let rotations = (now - at).as_ps() / self.latency.as_ps();
         let settled = self.idle_visits >= 2 * self.stations.len();
@@ -362,7 +363,7 @@ impl Medium {
             Class::Asynchronous => !left.asynchronous.is_zero(),
         };
         match class {
-            // What comes while the last frame is sent may still go, if there is time.
+            // Frames that arrive during the last one may still be sent, if there is time.
             _ if at > started && more => {
                 self.token = Token::Held { station, class, left, free_at: at };
             }
@@ -406,7 +407,7 @@ impl Medium {
         self.token = Token::Coming(self.next(station), there);
     }
 
-    /// How many stations it has, those that are off the ring too.
+    /// How many stations it has, including those off the ring.
     pub fn stations(&self) -> usize {
         self.members.len()
     }
@@ -417,9 +418,10 @@ impl Medium {
     }
 
     /// The ring comes up again with these stations, and its token begins at the master then; those that
-    /// are not among them lose what waits. What has been begun is sent. The ring has been advanced to now.
+    /// are not among them lose their queues. Frames in progress are sent. The ring has been
+    /// advanced to now.
     ///
-    /// The way of a bit stays as it was: a hub passes on what it goes around.
+    /// Propagation is unchanged: a hub forwards around what it bypasses.
     pub fn bring_up(&mut self, members: &[bool], up: Time) -> Vec<Packet> {
         self.members.clear();
         self.members.extend_from_slice(members);
@@ -441,7 +443,7 @@ impl Medium {
         lost
     }
 
-    /// The token is lost when it is passed on next.
+    /// Makes the token get lost when next passed on.
     pub fn lose_token(&mut self) {
         self.lose = true;
     }

@@ -1,4 +1,4 @@
-//! Rings by hand, bounds over random rings, and what breaks them.
+//! Hand-computed rings, and bounds over random rings.
 
 use super::*;
 use crate::timed_token::allocation::Budget;
@@ -45,7 +45,7 @@ fn put(ring: &mut Medium, now: Time, station: usize, class: Class, len: u64) {
     ring.enqueue(now, station, class, Packet::new(Bytes(len))).unwrap();
 }
 
-/// Advances until nothing waits: who sent, from when to when.
+/// Advances until all queues are empty: who sent, from when to when.
 fn run(ring: &mut Medium) -> Vec<(usize, Time, Time)> {
     let mut all = Vec::new();
     while let Some(wake) = ring.ready_at() {
@@ -90,7 +90,7 @@ fn skipping_idle_rotations_changes_nothing() {
         for _ in 0..4 {
             now += US(random.below(900) + 1);
             let until = now;
-            // One goes there at once, the other one picosecond by picosecond of every visit.
+            // One skips there, the other steps through every visit.
             quick.advance(now, |_| panic!("nothing waits"));
             let mut at = until.as_ps().saturating_sub(1_000_000_000);
             while at < until.as_ps() {

@@ -1,4 +1,5 @@
-//! A ring on which a timed token says who sends, for how long, and in which class: Jetstream's.
+//! A ring on which a timed token determines who sends, for how long, and in which class:
+//! Jetstream's.
 //!
 //! ```text
 //!        token -->  station 1 --> station 2 --> ... --> master --.
@@ -7,16 +8,16 @@
 //! ```
 //!
 //! * [`station`]: the timers of one station: what it may send when the token comes.
-//! * [`allocation`]: how synchronous time is shared out, and whether a demand is admitted.
+//! * [`allocation`]: allocation of synchronous time, and admission control.
 //! * [`medium`]: a whole ring in virtual time: token, queues of two classes, loss and recovery.
 //! * [`element`]: that ring as an element, with a port for each station.
 //! * [`node`]: what a node does with words, messages and frames: bring-up, ring identities,
 //!   stripping, monitor, recovery; explored exhaustively for small rings.
-//! * [`faults`]: parts that break and are repaired, on a ring, with a hub, with ports.
+//! * [`faults`]: faults and repairs, on a ring, with a hub, with ports.
 //! * [`elastic`]: the buffer between two clocks.
 //! * [`mod@unit`]: the interface to an ATM network.
 //!
-//! The arithmetic of the budgets alone stands in `lastmeter_repro::machines::ring::budget`.
+//! The arithmetic of the budgets alone is in `lastmeter_repro::machines::ring::budget`.
 //!
 //! Source: Watson et al., AAL5 at a Gigabit for a Kilobuck, HPL-93-37, 1993, §3; the timers are
 //! those of FDDI (ISO 9314-2 §8), of which Jetstream uses only these (J-12).

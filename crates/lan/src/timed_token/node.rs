@@ -9,34 +9,34 @@
 //!                         '------------+--------------+--- too long, FW0 --' (up: FW0, no signal)
 //! ```
 //!
-//! FW0 and FW1 are words outside of data that the physical layer sends all the time while it has
-//! nothing else; here a word is a signal when it changes, and again from time to time
+//! FW0 and FW1 are fill words that the physical layer sends whenever it is
+//! idle; here a word is a signal when it changes, and repeated from time to time
 //! ([`Node::repeat`]). The master knows that every link works when FW1 has come around; then one
-//! RING_UP message counts the hosts and gives each its ring identity. Its waits are longer than a
-//! signal takes around the ring ([`Node::expire`]), and it replaces a token that it has not seen for
-//! 2 TTRT.
+//! RING_UP message counts the hosts and gives each its ring identity. Its timeouts are longer than
+//! a signal takes around the ring ([`Node::expire`]), and it replaces a token that it has not seen
+//! for 2 TTRT.
 //!
-//! A port that meets another port hears FW1 that it has not asked for, and a RING_UP that counts no
-//! host: each then has the fibre towards the other for itself (J-09).
+//! A port connected to another port receives an unsolicited FW1, and a RING_UP that counts no
+//! host: each then has the fibre towards the other to itself (J-09).
 //!
 //! A frame is stripped by its source. The master marks what passes, and strips what is marked: a
-//! frame whose source is not there any more goes around twice at most.
+//! frame whose source is gone goes around at most twice.
 //!
-//! Source: HPL-93-37 §3.2 and §3.3. The document does not say what a host does that is up and sees
-//! FW1, nor how long the master waits; both are our choice. That a node joins or leaves breaks the
-//! ring, and its neighbour downstream sees no signal (§3.3, "when a node is added or removed").
+//! Source: HPL-93-37 §3.2 and §3.3. The document does not say what a host that is up does when it
+//! sees FW1, nor how long the master waits; both are our choice. A node that joins or leaves breaks
+//! the ring, and its downstream neighbour sees no signal (§3.3, "when a node is added or removed").
 
 use lastmeter_wire::Error;
 use lastmeter_wire::jetstream::{self, Header, Kind, RID_MAX};
 
-/// What goes from a node to its neighbour.
+/// What a node sends to its neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// Not every link is known to work.
     Fw0,
     /// Every link so far works.
     Fw1,
-    /// How many hosts it has passed.
+    /// How many hosts it has visited.
     RingUp(u8),
     /// The right to send.
     Token,
@@ -61,10 +61,10 @@ impl Signal {
         }
     }
 
-    /// What the bytes after a word's end are.
+    /// Parses the bytes after the end of a word.
     ///
     /// # Errors
-    /// If they are no message and no frame.
+    /// If they are neither a message nor a frame.
     pub fn parse(bytes: &[u8]) -> Result<Signal, Error> {
         let (header, _) = Header::parse(bytes)?;
         Ok(match header.kind {
@@ -75,7 +75,7 @@ impl Signal {
     }
 }
 
-/// How far a node has come.
+/// State of a node's bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Without power: nothing passes.
@@ -93,7 +93,7 @@ pub enum State {
 /// What is attached to a switch's port, as far as the port can tell (J-09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// Another master, or nothing but the port's own cable: nobody has counted.
+    /// Another master, or only the port's own cable: no host was counted.
     Switch,
     /// One host, on both fibres.
     Host,
@@ -106,7 +106,7 @@ pub enum Attached {
 pub struct Node {
     /// Whether it is the master: the switch's port, or whoever was chosen (J-40).
     pub master: bool,
-    /// How far it has come.
+    /// State of bring-up.
     pub state: State,
     /// Its ring identity; the master's is 0.
     pub rid: Option<u8>,
@@ -124,12 +124,12 @@ impl Node {
         Node { master, state: State::Off, rid: None, hosts: None, holds: false, read: 0 }
     }
 
-    /// It gets power, and begins.
+    /// Powers up, and begins.
     pub fn power(&mut self) -> Signal {
         self.begin()
     }
 
-    /// It sees no signal any more: its neighbour upstream has gone, or another one has come.
+    /// Its signal is lost: its upstream neighbour has gone, or was replaced.
     pub fn no_signal(&mut self) -> Option<Signal> {
         (self.state != State::Off).then(|| self.begin())
     }
@@ -142,7 +142,7 @@ impl Node {
         Signal::Fw0
     }
 
-    /// What it sends all the time, where it sends words.
+    /// The word that it repeats, if it is sending words.
     pub fn repeat(&self) -> Option<Signal> {
         match self.state {
             State::Fw0 => Some(Signal::Fw0),
@@ -162,7 +162,7 @@ impl Node {
         }
     }
 
-    /// A signal comes; it sends on what is returned.
+    /// Receives a signal; returns what it sends on.
     pub fn receive(&mut self, signal: Signal) -> Option<Signal> {
         match (self.state, signal) {
             (State::Off, _) => None,
@@ -217,7 +217,7 @@ impl Node {
                 self.holds = true;
                 None
             }
-            // Some link has gone, after all.
+            // Some link has failed, after all.
             (State::RingUp | State::Up, Signal::Fw0) => Some(self.begin()),
             _ => None,
         }

@@ -9,7 +9,7 @@
 //!
 //! THT runs only while asynchronous frames are sent, and a frame that was begun may end (J-23). A
 //! synchronous frame is begun only if it can end within the station's allotment (J-22). A station
-//! that has seen TRT run out twice since the last token has lost it (J-16).
+//! whose TRT has expired twice since the last token has lost it (J-16).
 //!
 //! Source: ISO 9314-2 §8.3.1 and §8.3.2; HPL-93-37 §3.1.
 
@@ -31,9 +31,9 @@ pub struct Station {
     target: Duration,
     /// Synchronous time of each rotation, SA.
     pub allotment: Duration,
-    /// When TRT runs out.
+    /// When TRT expires.
     expires: Time,
-    /// How often it has run out since the last token, as known at the last visit.
+    /// How often it has expired since the last token, as of the last visit.
     late: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Grant {
     pub synchronous: Duration,
     /// Time within which asynchronous frames may be begun: THT.
     pub asynchronous: Duration,
-    /// Whether TRT had run out twice: the token should have been declared lost.
+    /// Whether TRT had expired twice: the token should have been declared lost.
     pub lost: bool,
 }
 
@@ -59,7 +59,7 @@ impl Station {
     pub fn token(&mut self, now: Time) -> Grant {
         let mut lost = false;
         if now >= self.expires {
-            // TRT may run out many times where there was no token at all.
+            // Without a token TRT may expire many times.
             let times = (now - self.expires).as_ps() / self.target.as_ps() + 1;
             self.expires += self.target * times;
             lost = u64::from(self.late) + times > 1;
@@ -86,7 +86,7 @@ impl Station {
         self.expires = last + self.target;
     }
 
-    /// When TRT will have run out for the second time unless the token comes.
+    /// When TRT will have expired for the second time unless the token comes.
     pub fn lost_at(&self) -> Time {
         match self.late {
             0 => self.expires + self.target,

@@ -5,16 +5,16 @@
 //! frame of the ring --48 bytes a cell, B-ISDN header copied--> cells
 //! ```
 //!
-//! A station reads a frame from the network as it reads any other, and puts PDUs together from their cells,
-//! as every ATM host does. Of the ring's frames the unit takes those whose channel is one of its own: those
-//! that lead into the network. Source: HPL-93-37 §3.2, Fig 4.
+//! A station reads a frame from the network as it reads any other, and reassembles PDUs from their
+//! cells, as every ATM host does. Of the ring's frames the unit takes those on its own channels,
+//! which lead into the network. Source: HPL-93-37 §3.2, Fig 4.
 
 use lastmeter_wire::Error;
 use lastmeter_wire::atm::{Cell, Header as AtmHeader, Interface};
 use lastmeter_wire::jetstream::{self, AddressType, Frame, RID_MAX};
 use std::collections::BTreeSet;
 
-/// A unit at a place of the ring.
+/// A unit on the ring.
 #[derive(Clone, Debug)]
 pub struct AtmUnit {
     rid: u8,
@@ -26,7 +26,7 @@ impl AtmUnit {
     /// The unit that is station `rid`.
     ///
     /// # Errors
-    /// If that is no ring identity.
+    /// If that is not a ring identity.
     pub fn new(rid: u8) -> Result<AtmUnit, Error> {
         match rid <= RID_MAX {
             true => Ok(AtmUnit { rid, channels: BTreeSet::new() }),
@@ -34,7 +34,7 @@ impl AtmUnit {
         }
     }
 
-    /// A channel leads into the network from now on.
+    /// Opens a channel into the network.
     pub fn open(&mut self, vci: u16) {
         self.channels.insert(vci);
     }
@@ -42,15 +42,15 @@ impl AtmUnit {
     /// What it sends on the ring for a cell from the network.
     ///
     /// # Errors
-    /// None that a unit with a ring identity can meet.
+    /// None, for a unit with a ring identity.
     pub fn to_ring(&self, cell: &Cell) -> Result<Vec<u8>, Error> {
         jetstream::from_atm(self.rid, cell)
     }
 
-    /// The cells for a frame that passes on the ring; none where it does not lead into the network.
+    /// The cells for a passing frame; none if it is not for the network.
     ///
     /// # Errors
-    /// If the bytes are no frame, or their PDU is of a layer that needs its own segmentation.
+    /// If the bytes are not a frame, or their PDU is of a layer that needs its own segmentation.
     pub fn to_network(&self, bytes: &[u8]) -> Result<Vec<Cell>, Error> {
         let frame = Frame::parse(bytes)?;
         let mut cells = Vec::new();

@@ -52,7 +52,7 @@ struct Slot {
     token: u32,
 }
 
-/// What becomes of a cell.
+/// What happens to a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It leaves on the other side.

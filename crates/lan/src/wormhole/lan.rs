@@ -12,7 +12,7 @@
 //!
 //! which is exact for equal rates, up to the time that STOP and GO take; a worm behind another in one
 //! switch's slack asks when that one's tail has left, and the slack is counted for each of them. A
-//! worm whose head has stood for `timeout` is thrown away, as a switch does that resets the path;
+//! worm whose head has stood for `timeout` is discarded, as a switch does that resets the path;
 //! without one, a cycle of worms that wait for each other stands for ever, and is found.
 //!
 //! Source: Boden et al., Myrinet, 1995; N-41, N-63: the switch has no queue, and worms of different
@@ -34,7 +34,7 @@ pub struct Options {
     pub hop: Duration,
     /// What a switch holds of a worm that stands.
     pub slack: Bytes,
-    /// After so long a worm that stands is thrown away; `None` for never.
+    /// After so long a worm that stands is discarded; `None` for never.
     pub timeout: Option<Duration>,
     /// Bytes that each worm has besides its payload: route, type, CRC.
     pub framing: Bytes,
@@ -55,7 +55,7 @@ pub struct Passed {
     pub offered: Time,
     /// When its head left.
     pub started: Time,
-    /// When its tail arrived, or it was thrown away.
+    /// When its tail arrived, or it was discarded.
     pub ended: Time,
     /// How long it would have taken from `started` on with nobody in the way.
     pub alone: Duration,
@@ -193,7 +193,7 @@ impl Lan {
         self.routes = routes;
     }
 
-    /// Goes on to `end`, and tells of every worm that arrived or was thrown away.
+    /// Goes on to `end`, and tells of every worm that arrived or was discarded.
     pub fn advance(&mut self, end: Time, tell: &mut impl FnMut(Passed)) {
         while let Some(&Reverse((at, event))) = self.events.peek() {
             if at > end {
@@ -227,7 +227,7 @@ impl Lan {
     pub fn deadlock(&self) -> Option<&[u64]> {
         self.deadlock.as_deref()
     }
-    /// Worms that were thrown away.
+    /// Worms that were discarded.
     pub fn resets(&self) -> u64 {
         self.resets
     }
@@ -254,7 +254,7 @@ impl Lan {
         let now = self.now;
         let path = self.routes.path(host, to).cloned();
         let Some(path) = path else {
-            // Routes have changed since; it is thrown away.
+            // Routes have changed since; it is discarded.
             self.resets += 1;
             return self.start(host);
         };

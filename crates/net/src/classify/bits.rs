@@ -36,7 +36,7 @@ impl Block {
     }
 }
 
-/// Where a rule stands.
+/// Position of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) block: usize,
@@ -167,7 +167,7 @@ impl Store {
     }
 }
 
-/// What becomes of a full block.
+/// What happens to a full block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
     pub(super) from: usize,

@@ -10,7 +10,7 @@ use lastmeter_base::Stream;
 pub const FLOWS_MAX: usize = 1 << 24;
 const SLOTS_MIN: usize = 16;
 
-/// Flows and what becomes of their packets.
+/// Flows and what happens to their packets.
 #[derive(Debug)]
 pub struct Flows {
     /// A power of two of them.
@@ -46,7 +46,7 @@ impl Flows {
         let hash = fold(fold(addresses ^ self.seeds[0], self.seeds[1]) ^ rest, self.seeds[0]);
         hash as usize & (self.slots.len() - 1)
     }
-    /// Where the flow stands, or the free slot where it would.
+    /// Slot of the flow, or the free slot for it.
     fn find(&self, flow: &Header) -> usize {
         let mut at = self.home(flow);
         while self.slots[at].is_some_and(|(found, _)| found != *flow) {
@@ -54,7 +54,7 @@ impl Flows {
         }
         at
     }
-    /// What becomes of a flow's packets.
+    /// What happens to a flow's packets.
     #[inline]
     pub fn get(&self, flow: &Header) -> Option<Verdict> {
         self.slots[self.find(flow)].map(|(_, verdict)| verdict)
@@ -85,7 +85,7 @@ impl Flows {
         let mut hole = self.find(flow);
         let (_, verdict) = self.slots[hole].take()?;
         self.len -= 1;
-        // Whoever stands behind the hole, and not where he belongs, may have come past it.
+        // A displaced entry behind the hole may have probed past it.
         let last = self.slots.len() - 1;
         let mut at = (hole + 1) & last;
         while let Some((other, _)) = self.slots[at] {

@@ -72,7 +72,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Full => write!(f, "no room for another rule: {BLOCKS_MAX} blocks are in use"),
-            Refusal::Ports => write!(f, "a range of ports ends before it begins"),
+            Refusal::Ports => write!(f, "a port range ends before it begins"),
             Refusal::Interface(found) => {
                 write!(f, "interface {found} is not below {INTERFACES_MAX}")
             }

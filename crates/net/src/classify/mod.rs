@@ -1,4 +1,4 @@
-//! Classification: what becomes of a packet, from the fields of its header (D-28).
+//! Classification: what happens to a packet, from the fields of its header (D-28).
 //!
 //! ```text
 //! header --> flows (exact) --> general match --> longest prefix of 104 bits --> permit
@@ -6,8 +6,8 @@
 //!
 //! The first that has an answer gives it: a flow with a reservation or a pinned route first, then the
 //! general-match rule of the highest priority, then the longest filter over the concatenated fields; what
-//! nothing matches is permitted. A classifier belongs to one interface (D-37), or is told the interface in
-//! each header; its owner changes it between batches.
+//! nothing matches is permitted. A classifier belongs to one interface (D-37), or is given the
+//! interface in each header; its owner changes it between batches.
 //!
 //! Source: WUCS description of the router, §3.3. The order among the three is our choice: the text has
 //! them as one logical operation.
@@ -46,7 +46,7 @@ pub use longest::Longest;
 pub use routing::Routing;
 pub use rule::{Action, Filter, Header, INTERFACES_MAX, Rule, Verdict};
 
-/// Exact flows, general rules and longest-prefix filters, asked in this order.
+/// Exact flows, general rules and longest-prefix filters, consulted in this order.
 #[derive(Debug)]
 pub struct Classifier {
     /// Reserved and pinned flows.
@@ -62,13 +62,13 @@ impl Classifier {
     pub fn new(seed: u64) -> Classifier {
         Classifier { flows: Flows::new(seed), general: General::new(), longest: Longest::new() }
     }
-    /// What becomes of a packet.
+    /// What happens to a packet.
     pub fn classify(&self, header: &Header) -> Verdict {
         let mut verdicts = [Verdict::PERMIT];
         self.classify_batch(std::slice::from_ref(header), &mut verdicts);
         verdicts[0]
     }
-    /// What becomes of many packets. Panics if `verdicts` is not as long as `headers`.
+    /// What happens to many packets. Panics if `verdicts` is not as long as `headers`.
     pub fn classify_batch(&self, headers: &[Header], verdicts: &mut [Verdict]) {
         assert_eq!(headers.len(), verdicts.len(), "a place for each packet's verdict");
         const BATCH: usize = 64;

@@ -1,4 +1,4 @@
-//! Rules: which packets, and what becomes of them.
+//! Rules: which packets, and what happens to them.
 //!
 //! Source: WUCS description of the router, §3.3.
 
@@ -101,7 +101,7 @@ impl Filter {
     }
 }
 
-/// What becomes of a packet (§3.3).
+/// What happens to a packet (§3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Dropped (D-30).
@@ -123,7 +123,7 @@ pub enum Action {
 /// What the classifier says of a packet (D-29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
-    /// What becomes of it.
+    /// What happens to it.
     pub action: Action,
     /// Where it goes, if a rule says so; otherwise the routing table does.
     pub next_hop: Option<NextHop>,
@@ -150,7 +150,7 @@ pub struct Rule {
     pub filter: Filter,
     /// Of all rules that match, the lowest number counts; of equal ones the one installed first.
     pub priority: u32,
-    /// What becomes of them.
+    /// What happens to them.
     pub verdict: Verdict,
 }
 

@@ -106,7 +106,7 @@ fn quoted(word: &str) -> String {
 }
 
 fn prefix(word: &str) -> Result<Prefix<u32>, String> {
-    let form = || format!("`{}` is no prefix: write one as `10.0.0.0/8`", quoted(word));
+    let form = || format!("`{}` is not a prefix: write one as `10.0.0.0/8`", quoted(word));
     let (address, len) = word.split_once('/').ok_or_else(form)?;
     let address: Ipv4Addr = address.parse().map_err(|_| form())?;
     // ClassBench leaves bits beyond the length as they fell.

@@ -57,7 +57,7 @@ impl Opportunities {
                 let found = shown(bytes);
                 return error(match bytes.is_empty() {
                     true => "the line is empty: write a number of milliseconds".to_owned(),
-                    false => format!("`{found}` is no whole number of milliseconds"),
+                    false => format!("`{found}` is not a whole number of milliseconds"),
                 });
             };
             let ms = match u32::try_from(ms) {
@@ -73,7 +73,7 @@ impl Opportunities {
             at.push(ms);
         }
         if at.last() == Some(&0) {
-            let reason = "the trace lasts for no time: end it later than at 0 ms";
+            let reason = "the trace has no length: end it later than 0 ms";
             return Err(TraceError::new(at.len(), reason));
         }
         let speed = (1, 1);
@@ -156,10 +156,10 @@ mod tests {
         for (text, message) in [
             ("", "line 1: the line is empty: write a number of milliseconds"),
             ("1\n\n2\n", "line 2: the line is empty: write a number of milliseconds"),
-            ("1\n2 3\n", "line 2: `2 3` is no whole number of milliseconds"),
-            ("1\n-2\n", "line 2: `-2` is no whole number of milliseconds"),
+            ("1\n2 3\n", "line 2: `2 3` is not a whole number of milliseconds"),
+            ("1\n-2\n", "line 2: `-2` is not a whole number of milliseconds"),
             ("4\n3\n", "line 2: 3 ms comes after 4 ms: times never decrease"),
-            ("0\n0\n", "line 2: the trace lasts for no time: end it later than at 0 ms"),
+            ("0\n0\n", "line 2: the trace has no length: end it later than 0 ms"),
             (&long, "line 2: 100000001 ms is more than 100000000 ms"),
         ] {
             let error = Opportunities::parse(text.as_bytes()).unwrap_err();

@@ -59,7 +59,7 @@ impl Partition {
         });
         let end = windows.last().map_or(Duration::ZERO, |window| window.1);
         match every.filter(|&every| every < end || every.is_zero()) {
-            Some(every) => Err(format!("the windows end at {end}, which is later than {every}")),
+            Some(every) => Err(format!("the windows end at {end}, after their period of {every}")),
             None => Ok(Partition { windows, every }),
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     fn windows_longer_than_what_repeats_them_are_refused() {
         let us = Duration::from_us;
         let error = Partition::new(vec![(us(1), us(9))], Some(us(5))).unwrap_err();
-        assert_eq!(error, "the windows end at 9 us, which is later than 5 us");
+        assert_eq!(error, "the windows end at 9 us, after their period of 5 us");
     }
 
     proptest! {

@@ -97,7 +97,7 @@ impl RateTable {
             None => last_rate.is_some(),
         };
         if !moves {
-            return Err("nothing moves in the end: end with a rate above zero".to_owned());
+            return Err("the last rate is zero: end with a rate above zero".to_owned());
         }
         let steps: Vec<(u64, u64)> = steps
             .iter()
@@ -169,7 +169,7 @@ impl RateTable {
 fn step(line: &[u8]) -> Result<(Duration, Option<Rate>), String> {
     let text = std::str::from_utf8(line).ok().filter(|_| line.len() <= LINE_LEN_MAX);
     let Some((time, rate)) = text.and_then(|text| text.split_once(',')) else {
-        return Err(format!("`{}` is no time and rate: write `0 s, 10 Mbit/s`", shown(line)));
+        return Err(format!("`{}` is not a time and rate: write `0 s, 10 Mbit/s`", shown(line)));
     };
     let time = Duration::parse(time).map_err(|error| error.to_string())?;
     if time > TIME_MAX {
@@ -218,7 +218,7 @@ mod tests {
             ("1 s, 1 Mbit/s", "line 1: the first rate begins at 1 s: write `0 s`"),
             ("0 s, 1 Mbit/s\n0 s, 2 Mbit/s", "line 2: 0 s comes after 0 s: times increase"),
             ("0 s, 10", "line 1: `10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\""),
-            ("0 s; 10", "line 1: `0 s; 10` is no time and rate: write `0 s, 10 Mbit/s`"),
+            ("0 s; 10", "line 1: `0 s; 10` is not a time and rate: write `0 s, 10 Mbit/s`"),
             ("0 s, 1 bit/s", "line 1: 1 bit/s is too slow: write at least 1 kbit/s"),
         ] {
             let error = RateTable::parse(text.as_bytes()).unwrap_err();
@@ -227,7 +227,7 @@ mod tests {
         let table =
             |text: &str, period| RateTable::new(RateTable::parse(text.as_bytes()).unwrap(), period);
         let error = table("0 s, 1 Mbit/s\n1 s, 0 bit/s", None).unwrap_err();
-        assert_eq!(error, "nothing moves in the end: end with a rate above zero");
+        assert_eq!(error, "the last rate is zero: end with a rate above zero");
         let error = table("0 s, 1 Mbit/s\n1 s, 2 Mbit/s", Some(Duration::from_ms(10))).unwrap_err();
         assert_eq!(error, "the last rate begins at 1 s, when the table has repeated at 10 ms");
     }

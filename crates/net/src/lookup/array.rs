@@ -40,7 +40,7 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    /// The first array alone, which stands behind the reserved words.
+    /// The first array alone, after the reserved words.
     ///
     /// # Panics
     /// If the steps are beyond their limits.

@@ -41,7 +41,7 @@ pub struct Entry {
 pub struct Step {
     /// The first bit of the key that it looks at.
     pub depth: u32,
-    /// Which word it stands at.
+    /// Index of its word.
     pub address: u32,
     /// The key's bits that it looks at, the first at the top: `1000`.
     pub bits: String,
@@ -140,7 +140,7 @@ mod tests {
         insert(0x4000_0000, 2, 2);
         insert(0x8000_0000, 2, 3);
         insert(0xc000_0000, 3, 4);
-        // A child at each odd value up to five; the figure does not say what is in them.
+        // A child at each odd value up to five; the figure does not show their contents.
         insert(0x1000_0000, 5, 5);
         insert(0x3000_0000, 5, 6);
         insert(0x5000_0000, 5, 7);

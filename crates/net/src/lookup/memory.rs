@@ -39,7 +39,7 @@ const RETIRED_MAX: usize = 128;
 #[derive(Debug)]
 pub(super) struct Words {
     all: Box<[AtomicU64]>,
-    /// Where the first one stands that begins a cache line.
+    /// Index of the first one at the start of a cache line.
     first: usize,
     next: OnceLock<Arc<Words>>,
 }
@@ -158,7 +158,7 @@ pub(super) struct Memory {
     /// Blocks that readers may still see, with the epoch in which they were unlinked.
     retired: VecDeque<(u64, u32, u32)>,
     retired_words: u64,
-    /// What was stored, in order, where somebody wants to know.
+    /// What was stored, in order, if recorded.
     pub(super) journal: Option<Vec<Write>>,
 }
 

@@ -33,7 +33,7 @@ pub const WRITES_PER_CELL: usize = CELL_BODY_LEN / WRITE_LEN;
 pub struct Write {
     /// Which word.
     pub address: u32,
-    /// What it becomes.
+    /// Its new value.
     pub word: u64,
 }
 
@@ -61,7 +61,7 @@ pub fn cells(writes: &[Write], port: u8, sequence: u16) -> Vec<ControlCell> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The cell asks for something else: the sender must say [`STORE`].
+    /// The cell has another operation: the sender must use [`STORE`].
     Operation(u16),
     /// Its length is no number of writes.
     Length(u8),

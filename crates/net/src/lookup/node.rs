@@ -30,13 +30,13 @@ pub(super) fn rank(bitmap: u64, bit: u64) -> u32 {
     (bitmap & (bit - 1)).count_ones()
 }
 
-/// Where the next hop of rank `rank` stands, in half words.
+/// Position of the next hop of rank `rank`, in half words.
 #[inline(always)]
 pub(super) fn hop_at(node: u64, rank: u64) -> u64 {
     // A replica's pointers may be anything, so nothing here may overflow.
     (4 * node).wrapping_sub(1 + rank)
 }
-/// Where the slot of rank `rank` stands, in half words.
+/// Position of the slot of rank `rank`, in half words.
 #[inline(always)]
 pub(super) fn slot_at(node: u64, rank: u64) -> u64 {
     4 * node + 4 + rank
@@ -80,7 +80,7 @@ impl Node {
         }
         node
     }
-    /// Writes the node into a block of its own and returns where it stands.
+    /// Writes the node into a block of its own and returns its position.
     pub(super) fn write(&self, memory: &mut Memory) -> u32 {
         let (hops, slots) = self.pairs();
         let at = memory.allocate(hops + 1 + slots) + hops;
@@ -101,7 +101,7 @@ impl Node {
     fn pairs(&self) -> (u32, u32) {
         (self.internal.count_ones().div_ceil(4), self.external.count_ones().div_ceil(4))
     }
-    /// The block that this node fills when it stands at `at`: where it begins, and its length.
+    /// The block of this node at `at`: its start and length.
     pub(super) fn block(&self, at: u32) -> (u32, u32) {
         let (hops, slots) = self.pairs();
         (at - hops, hops + 1 + slots)

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Keys that go down the tree in step.
 const ROW: usize = 64;
-/// Lanes of the widest vectors: the arithmetic is done for so many at once.
+/// Lanes of the widest vectors: keys computed at once.
 const VECTOR: usize = 8;
 
 /// What a search needs to know about a tree beside its words.
@@ -29,7 +29,7 @@ pub(super) struct Shape {
     arch: Arch,
 }
 
-/// Where a search stands.
+/// State of a search.
 #[derive(Clone, Copy)]
 struct Lane {
     node: u32,
@@ -378,7 +378,7 @@ impl<K: Key> WithSimd for Many<'_, K> {
     }
 }
 
-/// Searches of which so many are in flight together, to be compiled for several processors.
+/// Searches with a fixed number in flight, compiled for several processors.
 struct Few<'a, K, const N: usize> {
     shape: &'a Shape,
     words: &'a [AtomicU64],

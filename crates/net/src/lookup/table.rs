@@ -77,9 +77,9 @@ pub const IPV6_LENGTHS: &[(u8, u32)] = &[
     (127, 42),
 ];
 
-/// How many prefixes of each length routing tables had in the middle of 2001, of a hundred thousand:
+/// Prefixes of each length in routing tables of mid-2001, per hundred thousand:
 /// 57 % of 24 bits, most others from 16 to 23 (Huston, "Analyzing the Internet's BGP routing table",
-/// The Internet Protocol Journal 4(1), 2001). It stands for the part of Mae-West's table (D-135).
+/// The Internet Protocol Journal 4(1), 2001). It represents the part of Mae-West's table (D-135).
 pub const LENGTHS_2001: &[(u8, u32)] = &[
     (8, 25),
     (9, 5),
@@ -112,7 +112,7 @@ const SHARED: u8 = 8;
 const IPV6_BLOCKS: [u16; 9] =
     [0x2001, 0x2400, 0x2600, 0x2610, 0x2620, 0x2800, 0x2a00, 0x2a10, 0x2c00];
 
-/// A made-up table of so many prefixes with these lengths: most lie near others, as in real tables.
+/// A synthetic table of prefixes with these lengths: most lie near others, as in real tables.
 pub fn generate<K: Key>(count: usize, lengths: &[(u8, u32)], seed: u64) -> Table<K> {
     let mut random = Stream::new(seed, "table");
     let total = lengths.iter().map(|&(_, weight)| u64::from(weight)).sum();
@@ -237,7 +237,7 @@ pub fn apply<K: Key>(tree: &mut TreeBitmap<K>, changes: &[Change<K>]) -> Result<
     Ok(())
 }
 
-/// A random address inside each of so many random prefixes of a table.
+/// Random addresses, each inside a random prefix of a table.
 pub fn addresses<K: Key>(table: &[(Prefix<K>, NextHop)], count: usize, seed: u64) -> Vec<K> {
     let mut random = Stream::new(seed, "addresses");
     let mut inside = |_| {

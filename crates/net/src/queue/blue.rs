@@ -30,7 +30,7 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Ecn, Packet, Rate, Stream, Time};
 
-/// What Blue is told; see the table above.
+/// Parameters of Blue; see the table above.
 #[derive(Clone, Debug)]
 pub struct BlueOptions {
     /// By which p rises.
@@ -140,7 +140,7 @@ impl Queue for Blue {
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
         let packet = self.bank.pop(0);
         match &packet {
-            // Whoever asks an empty queue is idle, whatever was computed.
+            // An empty queue has no delay, whatever was computed.
             None => {
                 if self.idle_at.is_some() {
                     self.note_idle(now);

@@ -19,7 +19,7 @@
 //! sending takes no credit and nothing is shaped.
 //!
 //! Within maxInterferenceSize x idleSlope / portTransmitRate (hiCredit) and maxFrameSize x sendSlope /
-//! portTransmitRate (loCredit) the credit of A stays by itself; nothing cuts it off.
+//! portTransmitRate (loCredit) the credit of A stays without clamping.
 //!
 //! Source: IEEE 802.1Q-2018 §8.6.8.2 and Annex L (802.1Qav-2009), names as there.
 //!
@@ -54,7 +54,7 @@ pub struct Cbs {
     /// In 10^-12 bit, as of `at`: a slope times picoseconds is exact.
     credit: [i128; SHAPED],
     at: Time,
-    /// portTransmitRate, and what each packet has besides itself.
+    /// portTransmitRate, and the framing of each packet.
     port: Option<(Rate, Bytes)>,
     /// Whose packet was sent last, and until when.
     sending: Option<(usize, Time)>,
@@ -237,7 +237,7 @@ impl Described for Cbs {
             true => Ok(()),
             false => Err(Misfit::new(
                 "a",
-                "nothing is reserved for any class".to_owned(),
+                "no class has a reservation".to_owned(),
                 "write a = \"20 Mbit/s\", or take another queue",
             )),
         }
@@ -314,7 +314,7 @@ mod tests {
             let mut queue = shaper(a, b);
             served(&mut queue, seed, [0.5, 0.4, 0.9]);
             let (a, b) = (i128::from(a) * 1_000_000, i128::from(b) * 1_000_000);
-            // One frame of anybody else may be on its way.
+            // One frame of another class may be in transmission.
             assert!(queue.most[0] <= a * longest, "hiCredit of A, seed {seed}");
             assert!(queue.least[0] >= (a - port) * longest, "loCredit of A, seed {seed}");
             assert!(queue.least[1] >= (b - port) * longest, "loCredit of B, seed {seed}");
@@ -345,7 +345,7 @@ mod tests {
     fn a_class_that_does_not_wait_saves_nothing_and_one_in_debt_recovers() {
         let mut queue = shaper(50, 0);
         let at = |us| Time::START + Duration::from_us(us);
-        // 125 bytes are 10 us: half of that is what is left to pay.
+        // 125 bytes are 10 us: half of that is still to be repaid.
         queue.enqueue(at(100), packet(0, 125)).unwrap();
         assert!(queue.dequeue(at(100)).is_some());
         queue.enqueue(at(112), packet(0, 125)).unwrap();

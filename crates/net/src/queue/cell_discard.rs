@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 /// Tells keys of circuits from those of paths and flows: no run has so many paths.
 const CELLS: u64 = 1 << 63;
 
-/// What becomes of the cells of a packet that lost one.
+/// What happens to the cells of a packet that lost one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CellPolicy {
     /// Nothing.

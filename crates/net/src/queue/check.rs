@@ -1,4 +1,4 @@
-//! What every discipline must do, whatever it decides: lose nothing unsaid, keep the order within a
+//! Invariants of every discipline: lose nothing unreported, keep the order within a
 //! flow, and, unless it says otherwise, never idle while something waits.
 
 use super::Queue;

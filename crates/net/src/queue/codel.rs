@@ -26,7 +26,7 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Time};
 
-/// What the control law is told.
+/// Parameters of the control law.
 #[derive(Clone, Copy, Debug)]
 pub struct CodelOptions {
     /// Waiting time that is accepted for ever.

@@ -42,7 +42,7 @@ use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Time, here};
 
-/// What DualPI2 is told; see the table above.
+/// Parameters of DualPI2; see the table above.
 #[derive(Clone, Debug)]
 pub struct DualPi2Options {
     /// Delay of the classic queue that it aims at.
@@ -90,7 +90,7 @@ const C: usize = 1;
 /// Updates that one call makes up for.
 const UPDATES_MAX: u32 = 1000;
 
-/// What becomes of a packet that congestion has chosen.
+/// What happens to a packet that congestion has chosen.
 enum Signal {
     Mark,
     Drop,

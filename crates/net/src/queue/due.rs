@@ -1,4 +1,4 @@
-//! Packets that wait in order of an instant, of which the earliest goes first.
+//! Packets ordered by an instant, earliest first.
 //!
 //! What distinguishes the disciplines that keep their packets so is only which instant a packet is
 //! given. Of equal instants, first in, first out.

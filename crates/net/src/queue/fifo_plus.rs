@@ -112,7 +112,7 @@ mod tests {
         unlucky.behind = 5_000_000;
         queue.enqueue(at(3), unlucky).unwrap();
         let first = queue.dequeue(at(4)).unwrap();
-        // One more microsecond of waiting, of which none was expected.
+        // One more microsecond of waiting than expected.
         assert_eq!((first.flow.0, first.behind), (1, 6_000_000));
         assert_eq!(queue.dequeue(at(4)).unwrap().behind, 4_000_000);
     }

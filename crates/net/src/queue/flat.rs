@@ -98,7 +98,7 @@ fn share_of(rate: u64, weight: u64, sum: u64) -> u64 {
     ((u128::from(rate) * u128::from(weight) / u128::from(sum.max(1))) as u64).max(1)
 }
 
-/// What the flat map is told; see the table above.
+/// Parameters of the flat map; see the table above.
 #[derive(Clone, Debug)]
 pub struct FlatOptions {
     /// The classes.

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 /// Most queues that one discipline makes; flows beyond share those that are there.
 pub(super) const QUEUES_MAX: usize = 1 << 20;
 
-/// What tells one flow from another.
+/// What identifies a flow.
 pub(super) const BY: Param = Param::or("by", ParamKind::Choice(&["flow", "path", "class"]), "flow")
     .is("what has a queue of its own: each flow, each path of the ledger, each class of service");
 /// How many queues.
@@ -42,7 +42,7 @@ pub(super) const BYTES: Param =
 pub(super) const EACH: Param =
     Param::optional("each", ParamKind::COUNT, "no limit").is("most packets that one queue holds");
 
-/// What tells one flow from another.
+/// What identifies a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Path and flow.

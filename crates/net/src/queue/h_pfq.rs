@@ -16,12 +16,12 @@
 //! | `each`    | packets | no limit | most packets of one leaf                                    |
 //!
 //! Leaves take the classes of packets in their order: the first leaf class 0, and so on; classes beyond
-//! the last share it. A node that is nobody's parent is a leaf. Work per packet is O(log n) at each
+//! the last share it. A node without children is a leaf. Work per packet is O(log n) at each
 //! level, which is what the flat map saves.
 //!
 //! Source: Bennett & Zhang, Hierarchical Packet Fair Queueing Algorithms, SIGCOMM 1996, §4 (ARRIVE,
 //! RESET-PATH, RESTART-NODE); the link-sharing tree is. Deviation: the path of a packet
-//! is restarted when the next one is asked for, which is when its service has ended.
+//! is restarted when the next one is requested, which is when its service has ended.
 
 use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, WEIGHT_MAX, of_bank, weight};
 use super::wf2q::Eligibility;
@@ -39,7 +39,7 @@ pub struct Tree {
     pub(super) parents: Vec<usize>,
     /// Weight of each node among its siblings.
     pub(super) weights: Vec<u64>,
-    /// The nodes that are nobody's parent, in order.
+    /// The nodes without children, in order.
     pub(super) leaves: Vec<usize>,
 }
 
@@ -64,14 +64,14 @@ impl Tree {
         }
         let mut all = vec![0];
         for (index, &parent) in parents.iter().enumerate() {
-            // Node index + 1 may only hang on one that stands before it.
+            // The parent of node index + 1 must come before it.
             match usize::try_from(parent).ok().filter(|&parent| parent <= index) {
                 Some(parent) => all.push(parent),
                 None => {
                     let node = index + 1;
-                    let found = format!("node {node} cannot hang on node {parent}");
+                    let found = format!("node {parent} cannot be the parent of node {node}");
                     let right = match index {
-                        0 => "the first node hangs on 0, the root".to_owned(),
+                        0 => "the parent of the first node is 0, the root".to_owned(),
                         _ => format!("write 0, the root, or one of the nodes 1 to {index}"),
                     };
                     return Err(Misfit::new(PARENTS.name, found, right).at(index));

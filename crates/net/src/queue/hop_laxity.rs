@@ -7,7 +7,7 @@
 //!
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `late`    | word    | `drop`   | what becomes of a packet past its deadline: `drop`, `send`  |
+//! | `late`    | word    | `drop`   | what happens to a packet past its deadline: `drop`, `send`  |
 //! | `packets` | packets | no limit | most packets that it holds                                  |
 //! | `bytes`   | size    | no limit | most bytes that it holds                                    |
 //!
@@ -29,7 +29,7 @@ use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
 use std::collections::VecDeque;
 
-/// What becomes of a packet that is past its deadline when its turn comes.
+/// What happens to a packet that is past its deadline when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// It is dropped.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        /// At every departure nobody who came at the same time has less laxity per hop left.
+        /// At every departure no packet that arrived at the same time has less laxity per hop left.
         #[test]
         fn of_those_that_came_together_none_is_more_urgent_than_who_leaves(
             kinds in prop::collection::vec((1u64..500, 1u8..9), 1..40),

@@ -1,10 +1,10 @@
-//! Queue disciplines: what is kept, and what goes next.
+//! Queue disciplines: what is kept, and what is sent next.
 //!
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
 /// A page's example: packets with Poisson arrivals wait for a line of 10 Mbit/s in the queue given. They
-/// use the line to nine tenths, if no other rate is said.
+/// use nine tenths of the line, if no other rate is given.
 macro_rules! one_queue {
     ($queue:literal) => {
         one_queue!($queue, "9 Mbit/s")
@@ -142,8 +142,8 @@ pub trait Queue: Send {
     fn packets(&self) -> u64;
     /// How many bytes they have.
     fn bytes(&self) -> Bytes;
-    /// A packet that the discipline has dropped by itself since it was asked last, and why: the
-    /// victim of another's arrival, or of a queue that stood too long. Whoever serves the queue asks
+    /// A packet that the discipline has dropped on its own since the last call, and why: the
+    /// victim of another's arrival, or of a standing queue. The server of the queue calls this
     /// after each `enqueue` and `dequeue` until nothing is left, and counts and traces the drops.
     #[inline]
     fn dropped(&mut self) -> Option<(Packet, &'static str)> {
@@ -249,7 +249,7 @@ impl Site<'_> {
         name: "queue",
     };
 
-    /// The random stream of the queue that stands here: another than its server's.
+    /// The queue's random stream: separate from its server's.
     pub fn stream(&self) -> Stream {
         Stream::new(self.seed, &format!("{}/queue", self.name))
     }
@@ -282,7 +282,7 @@ impl Buffers {
     /// As the experiment says.
     pub const UNCHANGED: Buffers = Buffers { numerator: 1, denominator: 1 };
 
-    /// As a what-if has it.
+    /// As changed by a what-if.
     pub fn of(names: &Names) -> Buffers {
         let (numerator, denominator) = names.buffers();
         Buffers { numerator, denominator }

@@ -37,7 +37,7 @@ use lastmeter_base::{Bytes, Duration, Ecn, Packet, Stream, Time, here};
 /// Updates that one call makes up for: 0.98 to this is below the least p that matters.
 const UPDATES_MAX: u32 = 1000;
 
-/// What PIE is told; see the table above.
+/// Parameters of PIE; see the table above.
 #[derive(Clone, Debug)]
 pub struct PieOptions {
     /// The waiting time that it aims at.
@@ -411,7 +411,7 @@ mod tests {
         let late = &delays[delays.len() / 2..];
         let mean = late.iter().sum::<f64>() / late.len() as f64;
         assert!((0.010..0.020).contains(&mean), "{mean}");
-        // 30 s at 1250 packets a second, of which 1000 pass.
+        // 30 s at 1250 packets per second, of which 1000 pass.
         assert!((7_000..8_000).contains(&lost), "{lost}");
     }
 

@@ -14,7 +14,7 @@
 //! | `full`    | word    | `refuse` | what gives way: the newcomer, or the newest of the lowest priority (`lowest`) |
 //! | `short`   | bytes   | none     | packets of at most this length count as class 0       |
 //!
-//! With `short`, acknowledgements go first without being looked into; and so does whoever cuts data
+//! With `short`, acknowledgements go first without inspection; and so does a sender that cuts data
 //! into small packets.
 //!
 //! Not pre-emptive: a packet whose transmission has begun is sent whole. Within a class, first in,

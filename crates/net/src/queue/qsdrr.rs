@@ -16,11 +16,11 @@
 //! | `forget`  | time | never     | D ends after so long without a drop  (ours)                  |
 //!
 //! The hysteresis makes few flows lose in each time of congestion, so that senders do not fall into
-//! step and the link does not run dry. "Shortest" is asked anew for each packet to drop: D stays
+//! step and the link does not run dry. "Shortest" is re-evaluated for each packet to drop: D stays
 //! while it is longer than the shortest of the others. With `discard = "arrival"` nothing that is
 //! stored is ever read and dropped: when an arrival finds no room, the longest queue is put into the
-//! discard state, in which it refuses arrivals until it is the shortest; whoever else finds no room
-//! is refused as well.
+//! discard state, in which it refuses arrivals until it is the shortest; another queue that finds
+//! no room is refused as well.
 //!
 //! Source: Kantawala & Turner for the Washington University router (D-73 to D-87), §4.1 and §7.1;
 //! arrival variants after WUCSE-2003-41. Deviations: end, unit and reset rule are not given, hence
@@ -180,7 +180,7 @@ mod tests {
         victims(&mut queue).into_iter().map(|(flow, _)| flow).collect()
     }
 
-    /// D-71: the longest queue loses, and goes on to lose until it is the shortest.
+    /// D-71: the longest queue drops, and keeps dropping until it is the shortest.
     #[test]
     fn victims_come_in_the_sequences_of_the_specification() {
         assert_eq!(sequence([5, 3, 1]), [0, 0, 2, 2, 2, 2, 2]);

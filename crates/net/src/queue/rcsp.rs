@@ -10,7 +10,7 @@
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
 //! | `by`      | word    | `flow`   | what has a regulator of its own: `flow`, `path`, `class`    |
-//! | `queues`  | queues  | one each | hash flows onto so many regulators instead                  |
+//! | `queues`  | queues  | one each | hash flows onto this many regulators                        |
 //! | `control` | word    | `rate`   | `rate`: rate jitter, by gaps; `delay`: delay jitter         |
 //! | `gap`     | time    | 0        | Xmin, least time between packets of a flow                  |
 //! | `mean`    | time    | `gap`    | Xave, least mean time between them over `window`            |
@@ -45,7 +45,7 @@ const BURST_MAX: u64 = 1024;
 /// What regulators control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Gaps: `gap` (Xmin), and no more than so many packets (m) in any `window` (I).
+    /// Gaps: `gap` (Xmin), and at most m packets in any `window` (I).
     Rate {
         /// Xmin.
         gap: Duration,
@@ -56,7 +56,7 @@ pub enum Control {
     Delay,
 }
 
-/// What RCSP is told; see the table above.
+/// Parameters of RCSP; see the table above.
 #[derive(Clone, Debug)]
 pub struct RcspOptions {
     /// What has a regulator of its own.
@@ -249,7 +249,7 @@ fn burst(values: &Values) -> Result<Option<(usize, Duration)>, Misfit> {
         return match mean {
             Some(mean) => Err(Misfit::new(
                 "mean",
-                format!("a mean of {mean} over no window"),
+                format!("a mean of {mean} without a window"),
                 "add window = \"100 ms\", over which it is taken",
             )),
             None => Ok(None),
@@ -260,7 +260,7 @@ fn burst(values: &Values) -> Result<Option<(usize, Duration)>, Misfit> {
         Some(m @ 1..=BURST_MAX) => Ok(Some((m as usize, window))),
         m => {
             let m = m.map_or("endless".to_owned(), |m| m.to_string());
-            let found = format!("in a window of {window} pass {m} packets");
+            let found = format!("a window of {window} allows {m} packets");
             let right = format!("write between one and {BURST_MAX} times `mean`");
             Err(Misfit::new("window", found, right))
         }

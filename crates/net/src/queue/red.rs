@@ -46,7 +46,7 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
 
-/// What RED is told; see the table above.
+/// Parameters of RED; see the table above.
 #[derive(Clone, Debug)]
 pub struct RedOptions {
     /// What lengths are counted in.
@@ -77,10 +77,10 @@ pub struct RedOptions {
     pub room: Room,
 }
 
-/// With so many waiting or fewer nothing is dropped early (ns-2).
+/// With this many packets waiting or fewer, none is dropped early (ns-2).
 const SPARED: u64 = 1;
 
-/// What becomes of an arrival.
+/// What happens to an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,
@@ -154,7 +154,7 @@ impl Red {
             Some(since) => {
                 let m = (now - since).as_ps() / self.options.typical_time.as_ps().max(1);
                 self.mean *= (1.0 - w).powi(i32::try_from(m).unwrap_or(i32::MAX));
-                // What has been accounted for is not accounted for again; what is left of a packet
+                // What has been counted is not counted again; the rest of a packet
                 // time is kept for the next arrival.
                 self.idle_since = Some(since + self.options.typical_time * m);
             }
@@ -165,7 +165,7 @@ impl Red {
         }
     }
 
-    /// What [`Red::decide`] says, but for whoever finds the queue nearly empty.
+    /// The result of [`Red::decide`], except for arrivals at a nearly empty queue.
     fn judge(&mut self, len: Bytes) -> Verdict {
         if self.bank.packets > SPARED {
             return self.decide(len);
@@ -315,7 +315,7 @@ impl Described for Red {
         let (unit, min, max) = Red::limits(values);
         if min > max {
             let name = if unit == Unit::Bytes { MIN_BYTES } else { "min" };
-            let found = format!("the lower limit, {min}, is above the upper one, {max}");
+            let found = format!("the lower limit, {min}, exceeds the upper one, {max}");
             return Err(Misfit::new(name, found, "raise the upper one or lower this"));
         }
         Ok(())

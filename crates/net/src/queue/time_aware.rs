@@ -60,7 +60,7 @@ pub struct TimeAware {
     cycle: u64,
     /// From the start of the run to the start of a cycle, less than one.
     offset: u64,
-    /// portTransmitRate, and what each packet has besides itself.
+    /// portTransmitRate, and the framing of each packet.
     port: Option<(Rate, Bytes)>,
     /// Until when the port sends what it was given last.
     busy: Time,
@@ -70,7 +70,7 @@ pub struct TimeAware {
 }
 
 impl TimeAware {
-    /// Empty, with these windows of classes. Panics with a cycle of no time.
+    /// Empty, with these windows of classes. Panics with a cycle of zero.
     pub fn new(
         cycle: Duration,
         offset: Duration,
@@ -79,7 +79,7 @@ impl TimeAware {
         room: Room,
     ) -> TimeAware {
         let cycle = cycle.as_ps();
-        assert!(cycle > 0, "a cycle of no time");
+        assert!(cycle > 0, "a cycle of zero");
         let of = |class: usize| gates.iter().find(|gate| gate.0 == class).map(|gate| &gate.1);
         let all = gates.iter().flat_map(|gate| &gate.1);
         let rest = complement(&joined(all, cycle), cycle);
@@ -259,7 +259,7 @@ impl Described for TimeAware {
     fn fit(values: &Values) -> Result<(), Misfit> {
         let cycle: Duration = values.get("cycle");
         if cycle.is_zero() {
-            return Err(Misfit::new("cycle", "a cycle of no time".to_owned(), "write \"1 ms\""));
+            return Err(Misfit::new("cycle", "a cycle of zero".to_owned(), "write \"1 ms\""));
         }
         for name in GATES {
             let windows = values.given::<Vec<(Duration, Duration)>>(name).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The least of many keys, each of which changes often: a tree of winners.
+//! The least of many frequently changing keys: a tournament tree.
 //!
 //! ```text
 //!            min                  `set`  climbs from a leaf and stops where nothing changes
@@ -19,7 +19,7 @@ pub(super) struct Tournament<T> {
 }
 
 impl<T: Copy + Ord> Tournament<T> {
-    /// Empty; `vacant` is the key of whoever does not take part, and greater than all others.
+    /// Empty; `vacant` is the key of absent entries, and greater than all others.
     pub(super) fn new(vacant: T) -> Tournament<T> {
         Tournament { nodes: vec![vacant; 2], vacant }
     }

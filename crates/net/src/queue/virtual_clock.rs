@@ -7,7 +7,7 @@
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
 //! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto so many queues instead                      |
+//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
 //! | `weights` | numbers | all 1    | share phi of queue n                                        |
 //! | `packets` | packets | no limit | most packets that all queues hold                           |
 //! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
@@ -17,7 +17,7 @@
 //! | `excess`  | word    | `note`   | of packets beyond: `note` them, or refuse them (`police`)   |
 //!
 //! A queue that used spare bandwidth is far ahead and waits when others return: it is punished for what
-//! harmed nobody, which is why later disciplines use a virtual time of the system.
+//! harmed no other queue, which is why later disciplines use a system virtual time.
 //!
 //! Source: Zhang, VirtualClock, SIGCOMM 1990, §3. Deviation: a queue is checked at each arrival and
 //! not once an averaging interval; the paper's reaction is a message to the source, here a count.

@@ -9,7 +9,7 @@
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
 //! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto so many queues instead                      |
+//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
 //! | `weights` | numbers | all 1    | share phi of queue n                                        |
 //! | `packets` | packets | no limit | most packets that all queues hold                           |
 //! | `bytes`   | size    | no limit | most bytes that all queues hold                             |

@@ -8,7 +8,7 @@
 //! | Parameter | Unit    | Default  | Meaning                                                     |
 //! |-----------|---------|----------|-------------------------------------------------------------|
 //! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto so many queues instead                      |
+//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
 //! | `weights` | numbers | all 1    | share phi of queue n                                        |
 //! | `packets` | packets | no limit | most packets that all queues hold                           |
 //! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
@@ -123,7 +123,7 @@ impl Stamper for Fluid {
 pub struct Wfq(Stamped<Fluid>);
 
 impl Wfq {
-    /// Empty, beside a fluid server of `rate`.
+    /// Empty, tracking a fluid server of `rate`.
     pub fn new(options: ShareOptions, rate: Rate) -> Wfq {
         Wfq(Stamped::new(options, Fluid::new(rate)))
     }

@@ -135,7 +135,7 @@ fn circuits() -> [Computed; 2] {
     [circuits("J-49/table", told_apart), circuits("J-49/own", own)]
 }
 
-/// What Jetstream's card is made of, and what stands around it (J-45, J-46, J-53, J-55, J-75, J-78).
+/// The components of Jetstream's card, and its surroundings (J-45, J-46, J-53, J-55, J-75, J-78).
 fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (nodes, metres): (u64, u64) = (constants.get("nodes")?, constants.get("metres")?);

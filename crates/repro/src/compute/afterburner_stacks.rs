@@ -263,7 +263,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     }
     Ok(vec![
         Plot::new(
-            "Prediction, which the document does not have: three stacks on one card",
+            "Prediction, not in the document: three stacks on one card",
             "J-87. 14 KB packets; kernel copies, checksum passes and a library's call are assumed.",
             ("message, KB", "throughput, MB/s"),
             series,

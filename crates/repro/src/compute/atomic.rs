@@ -125,7 +125,7 @@ pub(super) enum Limit {
     Other,
 }
 
-/// The name of what is in use most.
+/// The name of the most utilised resource.
 pub(super) fn limit_name(ledger: &Ledger) -> &str {
     busiest(ledger).map_or("", |resource| resource.name.as_str())
 }
@@ -398,7 +398,7 @@ fn figure_9(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 /// The fixes that one transfer meets: network, authentication, copies.
 pub(super) const FIXES: [&str; 3] = ["Myrinet", "alternate hash", "no checksum, copies overlapped"];
 
-/// The matrix of Fig 3 for what one transfer meets: bits a second with each set of fixes, by its bits (N-43).
+/// The matrix of Fig 3 for what one transfer meets: bits per second with each set of fixes, by its bits (N-43).
 pub(super) fn matrix(setting: &Setting<'_>) -> Result<Vec<f64>, Error> {
     let mut profiles = Profiles::default();
     let per_packet: Duration = setting.constants.get("header")?;

@@ -68,7 +68,7 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     let (none, slowest) = (named("No-AH")?, named("md5")?);
     let (null, checksum) = (named("Null-AH")?.rate, named("Cksum")?.rate);
     let (sender, aha) = (named("Null-Cksum")?.rate, named("AHA")?.rate);
-    // Hashing at the sender alone stands beside the ladder: its receiver has less to do.
+    // Hashing at the sender alone is not a rung of the ladder: its receiver has less to do.
     let both: Vec<f64> =
         ladder.iter().filter(|step| step.name != "Null-Cksum").map(|step| step.rate).collect();
     let mut profiles = Profiles::default();
@@ -96,7 +96,7 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     ])
 }
 
-/// How fast hashes can be, beside what the project's RFCs say.
+/// How fast hashes can be, compared with the project's RFCs.
 pub(super) fn hashes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = bounds(setting)?;
     computed.extend(rfcs(setting)?);
@@ -185,7 +185,7 @@ fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Fig 12, and beside it what the chain of MD5's steps would allow.
+/// Fig 12, and the bound from the chain of MD5's steps.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let ladder = ladder(setting)?;
     let points = (1..).zip(&ladder).map(|(place, step)| (f64::from(place), step.rate / 1e6));
@@ -193,7 +193,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let published = vec![(1.0, 90.0), (5.0, 55.0), (9.0, 30.0)];
     Ok(vec![
         Plot::new(
-            "Fig 12: what authentication leaves of TCP",
+            "Fig 12: TCP throughput with authentication",
             "Packets of 8 KB between two SPARC 20/71 on Myrinet. The text has three of \
                   the nine values.",
             ("step of the ladder", "throughput, Mbit/s"),

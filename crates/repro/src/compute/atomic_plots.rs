@@ -52,7 +52,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ));
     }
     plots.push(Plot::new(
-        "What a delivered Mbit/s costs (N-53)",
+        "Cost of a delivered Mbit/s (N-53)",
         "UDP; $2000, $3000 and $500 a host.",
         ("packet, KB", "dollars for a Mbit/s"),
         costs,
@@ -136,7 +136,7 @@ pub(super) fn drawings(setting: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
         );
     }
     Ok(vec![Drawing {
-        title: "Fig 3: what each fix brings, alone and together".to_owned(),
+        title: "Fig 3: gain of each fix, alone and together".to_owned(),
         caption: "A bulk transfer between two SPARC 20/71, authenticated, from MD5 over \
                   Ethernet: every set of fixes is a run of its own."
             .to_owned(),

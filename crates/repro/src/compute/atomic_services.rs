@@ -148,7 +148,7 @@ fn understood(sender: usize, receiver: usize, packet: &[u8]) -> bool {
     taken == Some(packet)
 }
 
-/// The regional testbed's plan of circuits, and what two ends of one have to agree on (N-56, N-57).
+/// The regional testbed's plan of circuits, and what their two ends have to agree on (N-56, N-57).
 fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let sites = setting.constants.get::<u64>("sites")? as usize;
     // Half of the sites on each of the two carriers' switches, which a link joins.
@@ -186,7 +186,7 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// A client that keeps so many requests outstanding, and its server, run in the engine.
+/// A client with a window of outstanding requests, and its server, run in the engine.
 fn writes(client: Duration, server: Duration, wait: Duration, window: u64) -> Result<f64, Error> {
     let mut profiles = Profiles::default();
     let mut host = |name: &str, cost: Duration, way: &str, other: &str| {
@@ -231,7 +231,7 @@ impl Files {
         Ok(Files { rpc, wait, switch: biod - rpc, disk, start })
     }
 
-    /// So many block daemons, of which each has one request outstanding, and this server.
+    /// Block daemons, each with one request outstanding, and this server.
     fn biods(&self, count: u64, server: Duration) -> Result<f64, Error> {
         writes(self.rpc + self.switch, server, self.wait, count)
     }
@@ -261,7 +261,7 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hundred = Bytes::from_kib(100);
     let gain = |len| files.file(len, new) / files.file(len, old) - 1.0;
     let (whole, small) = (new / old - 1.0, gain(hundred));
-    // What supercomputers move, of which an everyday file's gain is to be "much".
+    // Supercomputer files, of whose gain that of an everyday file should be "much".
     let bulk = [10, 100].map(|mib| gain(Bytes::from_mib(mib)));
     let tcp = tcp_file(setting)?;
     let little = Bytes::from_kib(8);

@@ -1,7 +1,7 @@
-//! BBR over one bottleneck, beside CUBIC: rate, round trip, what is on the way.
+//! BBR over one bottleneck, compared with CUBIC: rate, round trip, packets in flight.
 //!
 //! Runs, and the rows that counters give, are in `experiments/bbr/repro.toml`. Here is what is read from
-//! the trace: round trips and what is on the way.
+//! the trace: round trips and packets in flight.
 
 use super::{Computed, Setting, row};
 use crate::Error;
@@ -241,7 +241,7 @@ fn minute(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Rate, round trip and what is on the way over time, beside CUBIC.
+/// Rate, round trip and packets in flight over time, compared with CUBIC.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let path = Path::read(setting)?;
     let deep: u64 = setting.constants.get("room_deep")?;
@@ -271,17 +271,17 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         over_time(
             "Rate",
             "Both fill the link; every 10 s BBR gives it up for 200 ms.",
-            "data that came, Mbit/s",
+            "goodput, Mbit/s",
             rates,
         ),
         over_time(
             "Round trip",
-            "CUBIC fills the buffer of 167 packets; BBR queues for a probe and takes it away.",
+            "CUBIC fills the buffer of 167 packets; BBR queues during a probe and then drains.",
             "ms",
             trips,
         ),
         over_time(
-            "On the way",
+            "In flight",
             "33 packets fill the path. BBR probes with a quarter more every eight round trips.",
             "packets",
             on_way,

@@ -1,5 +1,5 @@
 //! The CIM run from its description (E-27, E-28, E-58 to E-62, E-70 to E-76), and a modern adapter
-//! beside the published arithmetic of its bus (E-39, E-40, E-126).
+//! compared with the published arithmetic of its bus (E-39, E-40, E-126).
 
 use super::{Computed, Setting, Value, row};
 use crate::Error;
@@ -36,7 +36,7 @@ impl Bench {
         self.run(card, len, depth).mean.as_secs_f64()
     }
 
-    /// By how many percent `better` does more than the CIM as it is.
+    /// By how many percent `better` exceeds the CIM as described.
     pub(super) fn gain(&self, better: &Description, len: u64, depth: u64) -> f64 {
         100.0 * (self.mean(&self.cim, len, depth) / self.mean(better, len, depth) - 1.0)
     }
@@ -220,7 +220,7 @@ fn builtin_lines(name: &str) -> f64 {
     text.lines().count() as f64
 }
 
-/// An adapter of today from its description, beside the published arithmetic.
+/// A modern adapter from its description, compared with the published arithmetic.
 pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (simple, card) = (read("simple-nic")?, read("pcie4")?);
     let link = |card: &Description| {

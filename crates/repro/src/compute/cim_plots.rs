@@ -137,7 +137,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         plot(
             "Fig 5.5(a): sources of delay",
-            "By the constants of Table 5.1: the transfer decides beyond 4 KB.",
+            "By the constants of Table 5.1: the transfer dominates beyond 4 KB.",
             "ms",
             vec![
                 curve("host interface", |_| 1e3 * cim.host.per_message.as_secs_f64()),
@@ -171,14 +171,14 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             by_depth(&delay),
         ),
         plot(
-            "Fig 5.10(a): what the improvements gain, depth 1",
-            "Run. Two banks gain nothing with one message on its way.",
+            "Fig 5.10(a): gain of the improvements, depth 1",
+            "Run. Two banks gain nothing with one message in flight.",
             "% more messages",
             improved(1),
         ),
         plot(
-            "Fig 5.10(b): what the improvements gain, depth 2",
-            "Run, beside the adapter as it is at the same depth.",
+            "Fig 5.10(b): gain of the improvements, depth 2",
+            "Run, compared with the unchanged adapter at the same depth.",
             "% more messages",
             improved(2),
         ),

@@ -46,7 +46,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
-/// Table 3.1's DMA into the CIM beside Table 5.1's.
+/// Table 3.1's DMA into the CIM compared with Table 5.1's.
 fn transfer(bench: &Bench) -> Vec<Computed> {
     let word = |len: u64| {
         let time = bench.cim.transfer_time(Bytes(len)).as_secs_f64();

@@ -278,7 +278,7 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// §8.2: what hardware with a clock needs to be what is described.
+/// §8.2: what clocked hardware needs to implement a description.
 fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let card = |name: &str| {
         let failed = |message| Error::Computation { name: "end-platform", message };

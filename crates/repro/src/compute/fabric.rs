@@ -64,7 +64,7 @@ pub(super) fn stress(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
-/// What waits grows by so many Mbit/s between two periods.
+/// Growth of a backlog between two periods, in Mbit/s.
 fn slope(
     record: &Record,
     options: Options,
@@ -211,7 +211,7 @@ pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
     vec![
         plot(
             "Fig 19: the stress load",
-            "What all sources send to each output. Dotted: where the document's stages end.",
+            "What all sources send to each output. Dotted: ends of the document's stages.",
             "Mbit/s",
             (0..load.stages).map(sends).collect(),
         ),
@@ -239,7 +239,7 @@ enum Traffic {
     Uniform,
     /// Bursts of 32 packets on average to one output each.
     Bursts,
-    /// Half of an input's packets to the output opposite, the rest to the one beside that.
+    /// Half of an input's packets to the opposite output, the rest to the next one.
     Diagonal,
     /// Half of all packets to one output, which is more than it can carry, the rest to all.
     Hot,
@@ -430,7 +430,7 @@ pub(super) fn speed_up_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> 
         ));
         plots.push(plot(
             format!("Packets leave later, {equations}"),
-            "On average, beside ideal output queueing.",
+            "On average, compared with ideal output queueing.",
             "ms",
             late,
         ));

@@ -10,11 +10,11 @@ use lastmeter_net::lookup::{self, TreeBitmap};
 
 const NAME: &str = "fipl";
 
-/// A route that nobody covers has 8 nodes of 4 bits and one more for all 32.
+/// A route that no other covers has 8 nodes of 4 bits and one more for all 32.
 const NODES_MOST: u64 = 9;
 /// Throughput that differs by less is the same.
 const SAME: f64 = 0.01;
-/// Phases of the updates beside the run, of which the document reports the worst.
+/// Phases of the updates relative to the run; the document reports the worst.
 const PHASES: u64 = 16;
 
 /// Ways of a run's addresses down the tree, and the engines that go them.
@@ -34,7 +34,7 @@ pub struct Run {
     pub latency: f64,
 }
 
-/// The document's engines, to stand beside measurements of today (D-134).
+/// The document's engines, for comparison with today's measurements (D-134).
 pub struct Engines2001(Bench);
 
 impl Engines2001 {
@@ -52,7 +52,7 @@ impl Engines2001 {
     pub fn engines(&self) -> usize {
         self.0.options.engines
     }
-    /// A run with so many engines.
+    /// A run with this many engines.
     pub fn run(&self, engines: usize) -> Run {
         self.0.engines(engines)
     }
@@ -125,7 +125,7 @@ impl Bench {
         self.at_worst(options)
     }
 
-    /// Shares that so many updates a second take away, one for each phase.
+    /// Shares taken by updates at this rate, one for each phase.
     fn losses(&self, options: Options, rate: u64) -> Vec<f64> {
         let without = self.run(options, None).rate;
         let period = Duration::from_secs(1) / rate;

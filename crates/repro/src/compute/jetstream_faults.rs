@@ -36,7 +36,7 @@ fn rates(constants: &Constants) -> Result<Rates, Error> {
     Ok(Rates { between: constants.get("between")?, repair: constants.get("repair")? })
 }
 
-/// Runs the parts of so many hosts, and asks all wirings after every change.
+/// Runs the parts of this many hosts, and evaluates all wirings after every change.
 fn serve(hosts: usize, rates: Rates, length: Duration, seed: u64) -> Served {
     let mut faults = Faults::new(hosts, rates, seed, Time::START);
     let end = Time::START + length;
@@ -216,7 +216,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let hosts = constants.get::<u64>("hosts")? as usize;
     let (rates, length): (Rates, Duration) = (rates(constants)?, constants.get("length")?);
     let names = ["ring", "hub", "a port for each host"];
-    // As long as three faults of each part take on the average.
+    // As long as three faults of each part take on average.
     let shown = Time::START + rates.between * 3;
     let mut faults = Faults::new(hosts, rates, setting.seed, Time::START);
     let mut curves: [Vec<(f64, f64)>; 3] = [const { Vec::new() }; 3];
@@ -249,13 +249,13 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         Plot::new(
             "Hosts that reach the switch (§3.5)",
-            "The same faults of hosts and links: any of them takes the ring, a hub goes around it.",
+            "The same faults of hosts and links: any takes down the ring, a hub bypasses it.",
             ("time, s", "hosts"),
             names.into_iter().zip(curves).map(series).collect(),
         )
         .over_time(),
         Plot::new(
-            "Time for which a host reaches the switch, by the number of hosts",
+            "Availability of the switch to a host, by number of hosts",
             "With each host two parts more can take a ring down; hub and port do not depend on \
              others.",
             ("hosts", "share of time, %"),

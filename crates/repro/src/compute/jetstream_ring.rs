@@ -199,7 +199,7 @@ fn protocol(hosts: u8) -> Vec<Computed> {
     let messages = bring_up(&mut nodes);
     let in_order = nodes.iter().zip(0..).all(|(node, place)| node.rid == Some(place));
     let counted = nodes[0].hosts.unwrap_or(0);
-    // A frame of the last host, and one whose source is nobody.
+    // A frame of the last host, and one without a source on the ring.
     let own = nodes[usize::from(hosts)].clone();
     let sent = Node { holds: true, ..own }.send(1);
     let passed = visits(&mut nodes, usize::from(hosts), sent);

@@ -56,7 +56,7 @@ fn ports(hosts: u8) -> Vec<Computed> {
     let told_apart = attached(&[true, false]) == Some(Attached::Host)
         && attached(&ring) == Some(Attached::Ring(hosts))
         && attached(&[true, true]) == Some(Attached::Switch);
-    // Alone, one of the hosts is the master, and every other reads what is sent to it.
+    // Without a switch, one of the hosts is the master, and every other reads what is sent to it.
     let mut lan = powered(&ring[..usize::from(hosts)]);
     let mut whole = bring_up(&mut lan).is_some();
     for from in 0..lan.len() {
@@ -106,7 +106,7 @@ fn options(constants: &Constants, hosts: usize) -> Result<Options, Error> {
     })
 }
 
-/// J-07, J-58: a host alone, and voice and video beside saturation.
+/// J-07, J-58: a host alone, and voice and video under saturation.
 fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let new = |options: &Options| Medium::new(options.clone(), Time::START).map_err(failed);

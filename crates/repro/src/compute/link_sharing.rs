@@ -231,7 +231,7 @@ fn properties(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error
     Ok(vec![row("A-151/active-leaf", first), row("A-153", first)])
 }
 
-/// a customer within its share beside one that floods the link; a deep tree.
+/// a customer within its share against one that floods the link; a deep tree.
 fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     // Leaf 0 sends every fourth cell time, below its share of 30 %; leaf 3 two cells in each. Which comes
     // first is drawn, since otherwise one of them always finds the room that a departure left.
@@ -247,7 +247,7 @@ fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> 
                     let mut packet = Packet::new(CELL);
                     packet.class = leaf;
                     offered += u64::from(leaf == 0);
-                    // A refusal is what is counted.
+                    // Refusals are counted.
                     drop(queue.enqueue(now, packet));
                 }
             }

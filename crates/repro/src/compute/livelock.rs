@@ -17,7 +17,7 @@ use lastmeter_ledger::plots::{Plot, Series};
 
 const NAME: &str = "livelock";
 
-/// The rates of §7.3: 1000 to 5500 packets a second.
+/// The rates of §7.3: 1000 to 5500 packets per second.
 const RATES: [u64; 10] = [1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500];
 /// Rates beyond what any policy can take.
 const OVERLOAD: [u64; 4] = [2000, 3000, 4000, 5500];
@@ -221,7 +221,7 @@ fn interrupts(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What the ledger says at 3000 packets a second.
+/// What the ledger says at 3000 packets per second.
 fn ledger(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     let failed = |error: lastmeter_engine::Error| Error::Computation {
         name: NAME,
@@ -411,7 +411,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         plot(
             "Fig 7.4: interrupts",
-            "Nothing is processed once reception has the whole CPU; early drop delays that.",
+            "Nothing is processed once reception takes the whole CPU; early drop delays that.",
             vec![
                 series("load 1".to_owned(), &|rate| load_1.late(rate).total()),
                 series("load 1000".to_owned(), &|rate| bench.late(rate).total()),

@@ -53,7 +53,7 @@ pub struct Setting<'a> {
     pub constants: &'a Constants,
     /// Names the random streams of a simulation.
     pub seed: u64,
-    /// The one row that is asked for; `None` for all.
+    /// The requested row; `None` for all.
     pub id: Option<&'a str>,
     /// Ids of rows that only a full run judges, where this is none.
     pub later: &'a [String],
@@ -66,14 +66,14 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Whether rows of `id` are asked for, so that a long computation can leave out the others.
+    /// Whether rows of `id` are requested, so that a long computation can leave out the others.
     pub fn wants(&self, id: &str) -> bool {
         let later = self.later.iter().any(|later| later.eq_ignore_ascii_case(id));
         !later && self.id.is_none_or(|wanted| wanted.eq_ignore_ascii_case(id))
     }
 }
 
-/// A value that stands beside a published one.
+/// A value to compare with a published one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Computed {
     /// The row's id.
@@ -278,12 +278,12 @@ const FIGURES: &[(&str, Figures)] = &[
     ("router-overload", router::plots),
 ];
 
-/// Who draws the figures of this computation, if anybody does.
+/// The function that draws the figures of this computation, if any.
 pub fn figures(name: &str) -> Option<Figures> {
     FIGURES.iter().find(|&&(known, _)| known == name).map(|&(_, figures)| figures)
 }
 
-/// Draws what is no curve.
+/// Draws figures that are not curves.
 pub type Drawings = fn(&Setting<'_>) -> Result<Vec<Drawing>, Error>;
 
 /// Who draws something else, under the experiment's name.
@@ -292,7 +292,7 @@ const DRAWINGS: &[(&str, Drawings)] = &[
     ("atomic2-hosts", atomic_plots::drawings),
 ];
 
-/// Who draws something else for this experiment, if anybody does.
+/// The function that draws them for this experiment, if any.
 pub fn drawings(name: &str) -> Option<Drawings> {
     DRAWINGS.iter().find(|&&(known, _)| known == name).map(|&(_, drawings)| drawings)
 }

@@ -25,7 +25,7 @@ const FLOOD: [u64; 2] = [4000, 300];
 const LENGTH: Duration = Duration::from_secs(5);
 /// Unit of the periods of the ways, as in 1997.
 const UNIT: Duration = Duration::from_ms(1);
-/// Of what is offered, so much must be forwarded where nothing is lost: those under way at the end.
+/// The share of the offered load that counts as lossless: the rest may be in flight at the end.
 const LOSSLESS: f64 = 0.998;
 /// A packet or two that were under way when livelock began.
 const NOTHING: f64 = 1.0;
@@ -44,7 +44,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { setup, ways: of_1997(), setting })
     }
 
-    /// What becomes of so many packets a second from each network.
+    /// What happens to packets at this rate from each network.
     fn run(&self, way: &str, rates: [u64; 2]) -> Outcome {
         let way = self.ways.iter().find(|known| known.name == way).expect("a way of 1997");
         let card = |_| (way.interface)(&self.setup, UNIT);
@@ -54,7 +54,7 @@ impl<'a> Bench<'a> {
         trial::run(host, &[first, second], self.setting.seed, LENGTH / 5, LENGTH)
     }
 
-    /// Packets forwarded a second, of so many from both networks together.
+    /// Packets forwarded per second, of the load from both networks together.
     fn forwards(&self, way: &str, rate: u64) -> f64 {
         self.run(way, [rate / 2, rate - rate / 2]).total()
     }
@@ -109,7 +109,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What each way forwards by what is offered.
+/// Forwarded against offered load, for each policy.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let bench = Bench::new(setting)?;
     let curve = |name: &'static str| Series {

@@ -79,7 +79,7 @@ impl Card {
         })
     }
 
-    /// Offers so many packets a second, their cells spread evenly.
+    /// Offers packets at this rate, their cells evenly spaced.
     fn offer(&self, len: Bytes, offered: u64) -> Result<Point, Error> {
         self.offer_for(LENGTH, len, offered)
     }

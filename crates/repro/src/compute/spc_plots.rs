@@ -11,7 +11,7 @@ const LENGTH: Duration = Duration::from_ms(20);
 /// The link of the traffic's source: more than this it cannot send (D-12).
 const OFFERED_MAX: f64 = 1.0e9;
 
-/// What is forwarded over what is offered, each in thousands of packets a second.
+/// Forwarded against offered load, each in thousands of packets per second.
 fn curve(name: String, card: &Card, len: Bytes, offered: &[u64]) -> Result<Series, Error> {
     let point = |&offered: &u64| {
         Ok((offered as f64 / 1e3, card.offer_for(LENGTH, len, offered)?.rate / 1e3))
@@ -85,7 +85,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let in_mbit = by_size.iter().zip(&sizes).map(|(series, &len)| in_bits(series, len)).collect();
     let fig12 = Plot::new(
         "Fig 12: forwarding rate by size",
-        "Slope one, a knee and flat; long packets fall where their cells find the card full.",
+        "Slope one, a knee and flat; long packets decline where their cells find the card full.",
         KPPS,
         by_size,
     );
@@ -102,7 +102,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         Ok(in_bits(&curve((*name).to_owned(), card, longest, &offered)?, longest))
     });
     let fig14 = Plot::new(
-        "Fig 14: what word swap costs the longest packets, and what more memory would bring",
+        "Fig 14: cost of word swap for the longest packets, and gain of faster memory",
         "220 Mbit/s with and 380 without, by the document; the what-ifs are the model's.",
         MBIT,
         variants.collect::<Result<_, Error>>()?,

@@ -52,7 +52,7 @@ fn switch(circuits: u32, rate: Rate) -> Result<CellSwitch<u64>, String> {
     Ok(switch)
 }
 
-/// What counters said, and what was really so: cells a second sent to the port under test, forwarded by its
+/// The counters and the true values: cells per second sent to the port under test, forwarded by its
 /// input side, forwarded by the output side.
 struct Measured {
     counted: [f64; 3],
@@ -106,7 +106,7 @@ fn measure(card: &Card, offered: u64, core: Rate) -> Result<Measured, Error> {
     })
 }
 
-/// Whether cells of two packets of several cells lie between each other once they were multiplied.
+/// Whether cells of two multi-cell packets interleave once they were multiplied.
 fn interleaves(core: Rate) -> Result<bool, Error> {
     let mut switch = switch(1, core).map_err(failed)?;
     // A packet of two cells: its first is 0, its last 1.

@@ -258,7 +258,7 @@ fn in_order(setting: &Setting<'_>) -> Result<bool, Error> {
     Ok(crossed > 10_000)
 }
 
-/// the largest burst of which a client that does not read loses nothing.
+/// the largest burst without loss at a client that does not read.
 fn largest_burst(setting: &Setting<'_>) -> Result<Computed, Error> {
     let (mut without, mut with) = (1, 1000_u64);
     while with - without > 1 {
@@ -297,7 +297,7 @@ fn tables(seed: u64) -> Vec<Computed> {
         if [VCI_CONTROL, VCI_DROP].contains(&cell.vci()) {
             continue;
         }
-        // The error control is random here: nearly always wrong, and nobody looks.
+        // The error control is random here: nearly always wrong, and not checked.
         let Action::Forward(after) = card.receive(Side::A, cell) else {
             unnoticed = false;
             continue;

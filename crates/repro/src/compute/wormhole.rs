@@ -264,7 +264,7 @@ fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let (mut kept, mut broken) = (true, true);
     for agreed in [[4, 2, 1], [1, 1, 1], [8, 3, 5], [10, 1, 1]] {
-        // Lengths that leave room for somebody to send longer ones.
+        // Lengths that leave room for longer ones.
         let Some(mut lens) = lengths(&agreed, Bytes(large.0 / 2)) else { continue };
         let total = agreed.iter().sum::<u64>() as f64;
         let near = |measured: &[f64]| {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A packet takes its data's blocks and one for its header. Where no block is free, the writer waits and
-//! a packet that arrives is not taken. So memory is sized by rate and delay: what is on its way and
-//! unacknowledged stands on the card.
+//! a packet that arrives is not taken. So memory is sized by rate and delay: what is in flight and
+//! unacknowledged stays on the card.
 //!
 //! | Option     | Unit   | Meaning                                        |
 //! |------------|--------|------------------------------------------------|
@@ -116,7 +116,7 @@ impl CardMemory {
     pub fn new(options: Options) -> Result<CardMemory, String> {
         let Options { memory, block, transmit } = options;
         if !block.0.is_power_of_two() || block < BLOCK.0 || block > BLOCK.1 {
-            return Err(format!("a block of {block} is no power of two from 2 KiB to 64 KiB"));
+            return Err(format!("a block of {block} is not a power of two from 2 KiB to 64 KiB"));
         }
         let all = memory.0 / block.0;
         if all < transmit {
@@ -252,7 +252,7 @@ impl CardMemory {
         self.receive_free
     }
 
-    /// Packets of `data` that can be on their way at once.
+    /// Packets of `data` that can be in flight at once.
     pub fn packets(&self, data: Bytes) -> u64 {
         self.options.transmit / self.blocks(data)
     }

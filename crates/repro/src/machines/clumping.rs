@@ -105,11 +105,11 @@ impl Came {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A unit of a sender, or an acknowledgement of one, has come to its end.
+    /// A unit of a sender, or its acknowledgement, has arrived.
     Arrive { sender: usize, ack: bool, offered: Time },
 }
 
-/// Runs senders against each other.
+/// Runs competing senders.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate};

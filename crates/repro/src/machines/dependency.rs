@@ -63,7 +63,7 @@ impl Kernel {
         self.critical_path().max(self.len().div_ceil(width.max(1)))
     }
 
-    /// Cycles of a list schedule: of what is ready, the longest remaining path goes first.
+    /// Cycles of a list schedule: of the ready operations, the longest remaining path goes first.
     pub fn schedule(&self, width: u64) -> u64 {
         let count = self.needs.len();
         let mut remaining = vec![1_u64; count];
@@ -171,7 +171,7 @@ fn word_of(step: usize) -> usize {
     }
 }
 
-/// A word with its bytes turned around, by shifts and masks.
+/// A word with its bytes swapped, by shifts and masks.
 fn turned(kernel: &mut Kernel) -> OpId {
     let outer = [kernel.op(&[]), kernel.op(&[])];
     let mut inner = [kernel.op(&[]), kernel.op(&[])];

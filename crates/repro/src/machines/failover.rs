@@ -37,7 +37,7 @@ pub enum Network {
 pub struct Dual {
     misses_max: u32,
     answers_min: u32,
-    /// Probes in a row that went against what is used now.
+    /// Consecutive probes against the network in use.
     against: u32,
     network: Network,
 }

@@ -11,7 +11,7 @@
 //! at flags and branch, and then one instruction a word. So the peak is a word a cycle.
 //!
 //! Source: "Aurora at MIT", Section 2, §3.9 and Fig 2. The document gives the clock
-//! and the width; what a block and a packet cost besides is for the caller to say.
+//! and the width; the additional cost of a block and a packet is the caller's.
 
 use lastmeter_base::{Bytes, Duration, Rate};
 

@@ -130,7 +130,7 @@ impl Forwarder {
             self.resources.iter().enumerate().map(resource).collect();
         let mut packets: Vec<Packet> = Vec::new();
         let (mut entered, mut left, mut bytes, mut now) = (0, 0, 0, Time::START);
-        // Later steps go first, so that what is nearly through makes room.
+        // Later steps go first, so that packets that are nearly done make room.
         let ask = |resources: &mut Vec<Resource>, now: Time, id: usize, packet: &Packet| {
             let step = &self.routes[packet.route][packet.step];
             let priority = Priority::Thread(u8::try_from(packet.step).unwrap_or(u8::MAX));

@@ -147,14 +147,14 @@ pub struct Arrived {
     pub data: Vec<u8>,
 }
 
-/// What a receiver did for units, which is what an end-node's processor is asked for.
+/// Work of a receiver for units, the load on an end-node's processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Fragments whose header was read.
     pub fragments: u64,
     /// Units that were handed on whole: one interrupt each.
     pub units: u64,
-    /// Units that were thrown away: damaged, aborted, or too long.
+    /// Units that were discarded: damaged, aborted, or too long.
     pub discarded: u64,
     /// Fragments that belong to no unit that was begun.
     pub strays: u64,
@@ -217,7 +217,7 @@ impl Reassembler {
         }
     }
 
-    /// Throws away what is unfinished, as after a reset of the link; says how many units that were.
+    /// Discards what is unfinished, as after a reset of the link; returns how many units that were.
     pub fn reset(&mut self) -> u64 {
         let open = self.places.iter_mut().filter_map(Option::take).count() as u64;
         self.counts.discarded += open;

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 /// What a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Organisation {
-    /// A layer of a stack of so many.
+    /// A layer of a stack.
     PerProtocol(u64),
     /// A message's way through all layers.
     PerMessage,
@@ -54,7 +54,7 @@ pub struct Message {
     pub id: u64,
     /// Whose it is.
     pub channel: u32,
-    /// Packets that it becomes, at least one.
+    /// Packets into which it is cut, at least one.
     pub packets: u64,
 }
 
@@ -138,7 +138,7 @@ impl Processor {
         }
     }
 
-    /// Messages that are done, with when, since this was last asked.
+    /// Takes the messages done since the last call, with their times.
     pub fn done(&mut self) -> impl Iterator<Item = (u64, Time)> + use<> {
         std::mem::take(&mut self.done).into_iter()
     }

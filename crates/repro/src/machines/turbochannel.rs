@@ -71,7 +71,7 @@ impl Bus {
         rate(bytes, both)
     }
 
-    /// What it moves if nobody ever asks: a word a cycle.
+    /// Its rate without arbitration: a word a cycle.
     pub fn peak(&self) -> Rate {
         rate(Bytes(WORD), self.cycle)
     }

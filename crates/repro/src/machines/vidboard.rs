@@ -24,7 +24,7 @@
 //!
 //! Source: "Aurora at MIT", §3.3, §3.5.2 with Fig 10, §4.3.
 //! Deviations: command cells take no time; a burst comes at one instant; a frame with lost cells is
-//! counted as damaged, and the application goes on as if it were whole.
+//! counted as damaged, and the application continues as if it were whole.
 
 use lastmeter_base::{Duration, StageId, Time};
 use lastmeter_engine::ResourceId;
@@ -132,7 +132,7 @@ pub enum Limit {
     Processor,
     /// The host's processor, with dithering.
     HostDither,
-    /// Nothing is in use most of the time: board and host wait for each other.
+    /// No part is in use most of the time: board and host wait for each other.
     RoundTrip,
 }
 
@@ -217,7 +217,7 @@ pub struct Site {
     reading: bool,
     lost: u64,
     damaged: u64,
-    /// How far the first board's frames are, and were, if somebody watches.
+    /// Progress of the first board's frames over time, if recorded.
     progress: Moment,
     watched: Option<Vec<Moment>>,
 }
@@ -391,7 +391,7 @@ impl Site {
         self.port_cells += taken;
         self.port_most = self.port_most.max(self.port_cells);
         self.boards[stream].whole &= taken == cells;
-        // Lost cells take no work, but the frame goes on without them.
+        // Lost cells take no work, but the frame continues without them.
         self.port.push_back((stream, cells, taken));
         if !self.reading {
             self.handle(now, self.host.interrupt);

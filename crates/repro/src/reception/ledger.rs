@@ -31,7 +31,7 @@ pub struct Explained {
     pub application: f64,
 }
 
-/// Runs `way` at `rate` packets a second for `length`, and each of `others` for comparison.
+/// Runs `way` at `rate` packets per second for `length`, and each of `others` for comparison.
 ///
 /// # Errors
 /// The books do not balance: a fault of the model.

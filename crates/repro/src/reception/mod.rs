@@ -44,7 +44,7 @@ pub struct Setup {
     pub len: Bytes,
 }
 
-/// The stages' numbers where nobody reads the books.
+/// Stage numbers if the books are not read.
 const STAGES: Stages = Stages {
     interrupt: StageId(0),
     switch: StageId(1),
@@ -88,14 +88,14 @@ impl Setup {
         self.named(ResourceId(0), STAGES, interfaces)
     }
 
-    /// Regular packets, so many a second.
+    /// Packets at regular intervals, per second.
     pub fn periodic(&self, rate: f64) -> Arrivals {
         // The first comes off the grid of clocks, which start with the run.
         let start = Time::START + Duration::from_us(7);
         Arrivals { gap: Draw::Constant(gap(rate)), len: self.len, flows: 1, start }
     }
 
-    /// Packets at random, so many a second on average.
+    /// Poisson packets, mean per second.
     pub fn poisson(&self, rate: f64) -> Arrivals {
         Arrivals { gap: Draw::Exponential(gap(rate)), ..self.periodic(rate) }
     }

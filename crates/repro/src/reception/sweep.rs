@@ -118,7 +118,7 @@ impl Machine {
     }
 }
 
-/// What came of one load.
+/// The result at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Offered, in multiples of the capacity.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An interrupt pre-empts everything but another interrupt; a soft interrupt pre-empts threads.
-//! Threads take turns as [`Scheduling`] says (`threads.rs`); what becomes of a packet
+//! Threads take turns as [`Scheduling`] says (`threads.rs`); what happens to a packet
 //! is in `packets.rs`. Each step of work is a job of the CPU, accounted to its own stage, so that
 //! the ledger says what went into interrupts, protocol and application. Where the host has a
 //! profile, its receive stages are jobs behind that one ([`Part`]): the stages of the kernel
@@ -65,7 +65,7 @@ pub struct Part {
     pub stage: StageId,
     /// What a packet costs the CPU.
     pub cost: Cost,
-    /// What the last packet of a PDU costs it besides.
+    /// Additional cost of a PDU's last packet.
     pub per_pdu: Duration,
     /// Buses that a packet's bytes cross meanwhile, by index, and how often each byte does.
     pub buses: Vec<(usize, u32)>,

@@ -1,4 +1,4 @@
-//! What becomes of a packet: handled, moved into memory, queued, processed, dropped.
+//! What happens to a packet: handled, moved into memory, queued, processed, dropped.
 
 use super::{Command, FOR_EVER, Reception, Who};
 use crate::machine::Output;

@@ -45,7 +45,7 @@ impl Reception {
                 };
                 let pollers = self.pollers.iter().map(|batch| Who::Poller(batch.interface));
                 let least = application.into_iter().chain(pollers).min_by_key(runtime)?;
-                // Who runs goes on until another has had less by a slice.
+                // A thread runs on until it is a slice ahead of another.
                 present.filter(|who| runtime(who) <= runtime(&least) + slice).or(Some(least))
             }
         }

@@ -1,11 +1,11 @@
-//! Lists of what waits, all in one piece of memory.
+//! Linked lists of queued items, all in one allocation.
 
 use lastmeter_base::Bytes;
 
 /// No item, and an empty list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A list is known by its last item, whose next is its first.
+/// A list is identified by its last item, whose next is its first.
 #[derive(Debug)]
 pub(super) struct Items<T> {
     slots: Vec<Item<T>>,
@@ -27,7 +27,7 @@ impl<T> Default for Items<T> {
 }
 
 impl<T> Items<T> {
-    /// Puts an item behind the last of a list; gives the last, which it is.
+    /// Appends an item to a list; returns the new last.
     pub(super) fn put(&mut self, tail: u32, len: Bytes, item: T) -> u32 {
         let place = match self.slots.get_mut(self.unused as usize) {
             Some(slot) => {

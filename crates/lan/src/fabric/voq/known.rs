@@ -1,5 +1,5 @@
-//! What is known of outputs: which have a queue, and what queues owe that have no packet, four bytes
-//! each, in the order of their outputs.
+//! Index of outputs: which have a queue, and the debts of queues without packets, four bytes
+//! each, in the order of outputs.
 //!
 //! ```text
 //! queues   0 0 1 0 ... 0 | 1 0 0 ...        a bit for each output
@@ -9,10 +9,10 @@
 //! values   v(1) v(63)    | v(66) ...        the bits owed when rates were last computed, and `paid`
 //! ```
 //!
-//! So a value is found by counting bits, and what is known of an output lies in one line of a cache, or
-//! two. Queues that have no packet pay at nearly always the same rate: what all have paid is counted once,
-//! and a value is what one owed besides when it was listed. Whoever owes no more stays in the list until
-//! there is no room for others.
+//! A value is found by counting bits, and the entry of an output lies in one cache line or
+//! two. Queues without packets nearly always pay at the same rate: what all have paid is counted
+//! once, and a value is a debt plus that count when it was listed. A paid-off queue stays in the
+//! list until its room is needed.
 
 use super::{PS_PER_SECOND, bits_in, time_for};
 use lastmeter_base::{Duration, prefetch, prefetch_slice};
@@ -45,26 +45,26 @@ struct Word {
 pub(super) const NO_PLACE: u16 = u16::MAX;
 
 impl Known {
-    /// Asks for what is known of an output.
+    /// Prefetches the entry of an output.
     #[inline]
     pub(super) fn prefetch(&self, output: usize) {
         if let Some(word) = self.words.get(output / 64) {
             prefetch(word);
         }
     }
-    /// Asks for what its queue owes.
+    /// Prefetches the debt of its queue.
     #[inline]
     pub(super) fn prefetch_value(&self, output: usize) {
         if let Ok(place) = self.search(output) {
             self.values.get(place).into_iter().for_each(prefetch);
         }
     }
-    /// Asks for what is known of all outputs.
+    /// Prefetches the entries of all outputs.
     pub(super) fn prefetch_all(&self) {
         self.prefetch_words();
         prefetch_slice(&self.values);
     }
-    /// Asks for what says which owe.
+    /// Prefetches which have a debt.
     #[inline]
     pub(super) fn prefetch_words(&self) {
         prefetch_slice(&self.words);
@@ -127,7 +127,7 @@ impl Known {
     /// The bits that are owed where a value is.
     #[inline]
     fn owed(&self, place: usize) -> u32 {
-        // Less than nothing is nothing.
+        // A debt is never negative.
         let besides = self.values[place].wrapping_sub(self.paid);
         if besides >> 31 == 0 { besides } else { 0 }
     }

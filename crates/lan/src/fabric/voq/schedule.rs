@@ -102,7 +102,7 @@ impl Schedule {
             _ => due,
         };
     }
-    /// Asks for what any of these will need.
+    /// Prefetches what any of these will need.
     #[inline]
     pub(super) fn prefetch(&self) {
         let others = self.others.as_slice();

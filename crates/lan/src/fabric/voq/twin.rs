@@ -1,4 +1,4 @@
-//! The queues as one would write them down, beside those that are fast.
+//! A plain implementation of the queues, compared with the fast one.
 
 use super::super::allocation::{Allocation, Rule, Shares, Summary};
 use super::{Rules, Voqs};

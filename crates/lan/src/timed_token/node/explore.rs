@@ -1,4 +1,4 @@
-//! Every state that a small ring can come to, with any single loss at any step.
+//! Every reachable state of a small ring, with any single loss at any step.
 //!
 //! ```text
 //! state     what each node knows, and what is on each link, in order
@@ -11,12 +11,12 @@
 //! Waits end where nothing is under way: they are longer than a signal takes around the ring. All
 //! orders are tried. In every state there is one token at most; identities are right where the ring
 //! is up; and from every state, without further faults, the ring comes up again, with one token and
-//! no frame left over.
+//! no stray frame.
 
 use super::{Node, Signal, State};
 use std::collections::{HashMap, VecDeque};
 
-/// Signals on one link; more would be a ring that fills up.
+/// Most signals on one link; more would mean that they accumulate.
 const LINK_MAX: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

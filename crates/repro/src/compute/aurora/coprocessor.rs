@@ -163,7 +163,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     let place = |(at, (name, _)): (usize, (&str, Model))| (at as f64 + 0.5, name.to_owned());
     Ok(vec![
         Plot::new(
-            "Fig 17: where a network is plugged in, and what it then carries",
+            "Fig 17: throughput by point of attachment",
             "Our times of words, without swapping the header: from a device on TURBOchannel, \
                   from what DMA left in memory, from a coprocessor's registers. Nobody had a \
                   network in the cache.",

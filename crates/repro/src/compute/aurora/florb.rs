@@ -166,12 +166,12 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     let share = |name: &'static str| move |account: &Account| 100.0 * account.share(name);
     Ok(vec![
         plot(
-            "ANA §3.9: the router by the length of its packets",
+            "ANA §3.9: the router by packet length",
             "Every word crosses TURBOchannel twice. The more often a burst asks for the bus, the \
              less is left; below 200 bytes the x-kernel takes longer than the bus.",
             "Mbit/s",
             vec![
-                curve("as it is", &real, &megabits),
+                curve("as modelled", &real, &megabits),
                 curve("if TURBOchannel were granted at once", &ideal, &megabits),
             ],
         ),

@@ -246,7 +246,7 @@ fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         Bursts { cells: 2000, gap: link.time_for(Bytes(56)), period: gap.scale_ceil(8000, 1) };
     let deaf = |time: Duration| {
         let deaf = Windows { period: at_link.period, closed: time };
-        // A host that takes whatever comes: only deafness is in question.
+        // A host that accepts everything: only deafness matters.
         let (host, transfer) = (u64::MAX, at_link.gap);
         let options =
             Options { host, transfer, attachment: Attachment::Memory { deaf }, ..options.clone() };

@@ -34,7 +34,7 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::run::{self, Failure, Runner, Watch};
 use lastmeter_ledger::Ledger;
 
-/// Packets under way to a host that receives as much as it can.
+/// Packets in flight to a host that receives as fast as it can.
 const WINDOW: u64 = 8;
 
 /// The program's own profiles, with a text put in the place of another, or a profile added.

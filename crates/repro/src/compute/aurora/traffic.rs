@@ -13,9 +13,9 @@ const RUNS: Runs<'_> =
 /// What a component transfers.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Pictures of 320x240x8, so many a second: the table has bits a second.
+    /// Pictures of 320x240x8 per second: the table has bits per second.
     Pictures(u64),
-    /// A file of so many bits: the table has bits.
+    /// A file: the table has bits.
     File(u64),
 }
 

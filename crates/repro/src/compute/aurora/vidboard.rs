@@ -272,7 +272,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             Series { name: name.to_owned(), points }
         };
         Plot::new(
-            format!("Table 6: a frame on its way, CB {}, LT {lines}", BURSTS[burst]),
+            format!("Table 6: progress of a frame, CB {}, LT {lines}", BURSTS[burst]),
             caption,
             ("ms", "cells, since the beginning"),
             vec![

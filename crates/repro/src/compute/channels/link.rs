@@ -1,5 +1,5 @@
 //! Link scheduling on HARTS (E-34 to E-37): two periodic channels, a bursty one and best effort, on a
-//! link that carries 500 packets a second.
+//! link that carries 500 packets per second.
 
 use super::super::{Computed, Setting};
 use super::DRIFT;
@@ -12,7 +12,7 @@ use lastmeter_transport::channel::policing::Excess;
 
 /// Some 12,000 packets of each channel.
 const SPAN: Duration = Duration::from_secs(150);
-/// Best effort, in packets a second (§3.5.1).
+/// Best effort, in packets per second (§3.5.1).
 const LOADS: [u64; 6] = [80, 160, 240, 320, 400, 480];
 
 struct Bench<'a> {
@@ -27,7 +27,7 @@ struct Bench<'a> {
     link: Link,
 }
 
-/// What each source of a run is: the message, its packets a second times this, and messages that come at
+/// What each source of a run is: the message, its packets per second times this, and messages that come at
 /// once.
 #[derive(Clone, Copy)]
 struct Source {
@@ -39,7 +39,7 @@ impl<'a> Bench<'a> {
     fn new(constants: &'a Constants, seed: u64) -> Result<Bench<'a>, Error> {
         let packet: Bytes = constants.get("packet")?;
         let saturation: u64 = constants.get("saturation")?;
-        // The whole of a packet's time stands as a cost of the packet.
+        // All of a packet's time is a cost per packet.
         let per_packet = Duration::from_secs(1) / saturation;
         let link = Link {
             rate: Rate::from_gbit(1_000_000),
@@ -136,7 +136,7 @@ fn behaved(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     // Our reading of "very similar": within a quarter.
     let alike = |of: usize| (mean(&good[last], of) / mean(&good[last], 1) - 1.0).abs() < 0.25;
     spread.holds("E-35", "periodic and bursty channels are alike", alike(0) && alike(2));
-    // What best effort can add is what is outstanding when a packet becomes current.
+    // Best effort can add only what is outstanding when a packet becomes current.
     let blocking = bench.link.blocking().as_secs_f64();
     let flat = (0..3).all(|of| worst(&good[last], of) - worst(&good[0], of) <= blocking);
     spread.holds("E-35", "worst latency does not grow with best effort", flat);

@@ -29,7 +29,7 @@ struct Bench<'a> {
 struct Point {
     /// Percent of real-time packets late or lost.
     missed: f64,
-    /// Best effort, in bits a second.
+    /// Best effort, in bits per second.
     throughput: f64,
     /// Deviation of the periodic channel's laxity, in seconds.
     jitter: f64,
@@ -38,7 +38,7 @@ struct Point {
 /// Where and how the link is scheduled.
 #[derive(Clone, Copy)]
 enum Link {
-    /// By the host, with at most so many packets on the adapter, in order.
+    /// By the host, with a limited number of packets on the adapter, in order.
     Host(u64),
     /// By the adapter, by deadlines.
     Adapter,

@@ -21,7 +21,7 @@ const SPAN: Duration = Duration::from_secs(15);
 const FASTER: u64 = 10;
 /// As many packets as there are.
 const UNBOUNDED: u64 = 1 << 40;
-/// Offered best effort, in bytes a second (§6.3.2).
+/// Offered best effort, in bytes per second (§6.3.2).
 const LOADS: [u64; 6] = [235_000, 1_000_000, 2_000_000, 3_000_000, 4_500_000, 7_500_000];
 
 struct Bench<'a> {
@@ -34,7 +34,7 @@ struct Bench<'a> {
 /// What Figs 6.2 and 6.3 draw of a run.
 #[derive(Clone, Copy, Debug)]
 struct Point {
-    /// Best effort: bytes a second, and mean delay in seconds.
+    /// Best effort: bytes per second, and mean delay in seconds.
     throughput: f64,
     delay: f64,
     /// Real time: percent of packets late or lost, mean laxity and its deviation in seconds.
@@ -135,7 +135,7 @@ impl Bench<'_> {
         let overhead: Duration = self.constants.get("fifo")?;
         card.transfer.setup = overhead;
         card.transfer.per_byte = self.constants.get::<PerByte>("dma")?;
-        // What the network takes for a byte stands as the cost of a frame of the longest packet.
+        // The network's time per byte is modelled as the cost of a frame of the longest packet.
         let network: PerByte = self.constants.get("network")?;
         card.network.processing = overhead;
         card.network.frame = self.packet;

@@ -1,4 +1,4 @@
-//! Values over several seeds: their mean stands beside what is published, and how far they lie apart
+//! Values over several seeds: their mean is compared with the published value, and their spread
 //! in the row's note. `lastmeter repro --seed N` shows other seeds, `--full` more of them.
 
 use super::super::{Computed, Setting, Value};
@@ -15,7 +15,7 @@ pub(super) fn seeds(setting: &Setting<'_>) -> std::ops::Range<u64> {
     seeds_of(setting, SEEDS)
 }
 
-/// The same with so many in a quick run, where values depend on them.
+/// The same with a given number in a quick run, if values depend on it.
 pub(super) fn seeds_of(setting: &Setting<'_>, quick: u64) -> std::ops::Range<u64> {
     let count = if setting.means.full { SEEDS_FULL } else { quick };
     setting.seed..setting.seed + count

@@ -106,8 +106,8 @@ struct System<'a> {
     turns: Vec<u64>,
 }
 
-/// How long the run goes on after the measured span, so that what came in it can leave: longer than any
-/// burst at its channel's rate, as 12 messages of 50 ms.
+/// How long the run continues after the measured span, so that its packets can leave: longer than
+/// any burst at its channel's rate, as 12 messages of 50 ms.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Runs from the start, and measures what comes within the span. A pause of the link longer than `gap`

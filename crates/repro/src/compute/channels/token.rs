@@ -298,7 +298,7 @@ impl<'a> Bench<'a> {
         Ok(run(&self.host(plan)?, flows, span, away / 2))
     }
 
-    /// Runs the whole of Table 6.3 with so much best effort, in bytes a second.
+    /// Runs the whole of Table 6.3 with so much best effort, in bytes per second.
     pub(super) fn whole(&self, plan: &Plan, load: f64) -> Result<Point, Error> {
         let mut flows = self.channels()?;
         let channels = flows.len();
@@ -330,7 +330,7 @@ pub(super) struct Point {
     turns: (u64, u64),
 }
 
-/// Best effort that leaves room, and more than there is room for, in bytes a second.
+/// Best effort that leaves room, and more than there is room for, in bytes per second.
 const LIGHT: f64 = 0.5e6;
 pub(super) const HEAVY: f64 = 8e6;
 const PACKETS: &str = "% of packets";
@@ -359,7 +359,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
 /// What of the network can be used, and by whom (§6.4.2, Tables 6.3 and 6.4).
 fn capacity(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     let rate: Rate = bench.constants.get("rate")?;
-    // A tenth of the link, in bytes a second.
+    // A tenth of the link, in bytes per second.
     let share = rate.as_bits() as f64 / 80.0;
     let percent = |bytes: f64| 100.0 * bytes / share;
     let cost: Duration = bench.constants.get("fifo_overlapped")?;

@@ -1,7 +1,7 @@
 //! What §6.4 does not say, varied: over which range what it publishes holds (E-89, E-92, E-94).
 //!
 //! The document prints neither the contracts of channels 0 to 5 nor the films. Each figure varies one
-//! of them alone, means over seeds; a mark stands where the published numbers hold.
+//! of them alone, means over seeds; a mark shows where the published numbers hold.
 
 use super::super::Setting;
 use super::spread::seeds;
@@ -73,7 +73,7 @@ fn deadlines(setting: &Setting<'_>) -> Result<Plot, Error> {
         curve(setting, "HQoS2", &TIGHTEST, |ms| (of(ms), HQOS_2))?,
     ];
     let words = (
-        "Late by the tightest deadline, E-92",
+        "Late packets against the tightest deadline, E-92",
         "Channels 4 and 5 are due within this, 0 to 3 within 80 ms. Published: EQoS below 1 %, \
          HQoS2 3 to 4 %. A deadline matters to one FIFO for all channels only where it is near the \
          token's 10 ms. Marked: where both hold.",
@@ -97,7 +97,7 @@ fn bursts(setting: &Setting<'_>) -> Result<Plot, Error> {
         curve(setting, "8, RT Pri", &BURSTS, run(8, Regulation::RealTimePriority))?,
     ];
     let words = (
-        "Late with two queues by bursts, E-94",
+        "Late packets against bursts, two queues, E-94",
         "Bursts of channels 0 to 5, in twelfths of Table 6.2's. Published: about 15 % with both \
          policies at 12, and similar at 8. Marked: where both hold at 12.",
         "B_max, twelfths of Table 6.2's",
@@ -114,11 +114,11 @@ fn depths(setting: &Setting<'_>) -> Result<Plot, Error> {
         series.push(curve(setting, &name, &DEPTHS, run)?);
     }
     let words = (
-        "Late with one queue by its depth, E-92",
+        "Late packets against depth, one queue, E-92",
         "Published: 15 % at 60. Instances of a film are a minute apart: 1818 frames of 33 ms, or \
          1800, which are whole groups of pictures, so that the large frames of all films come \
          together. Marked: where 15 % lies between the two.",
-        "packets on the adapter at most",
+        "most packets on the adapter",
     );
     Ok(plot(words, series, |late| late[0] <= 15.0 * 1.1 && late[1] >= 15.0 * 0.9))
 }
@@ -139,7 +139,7 @@ fn speeds(setting: &Setting<'_>) -> Result<Plot, Error> {
         series.push(of);
     }
     let words = (
-        "Missed by the processor's speed, E-94",
+        "Missed deadlines against processor speed, E-94",
         "Published: at 7, 10 % with EDF and FlowCtrl and up to 80 % with less policing; at 8 as \
          at 12; at 6 almost all. The link is full at 7, so that a few per cent of speed, or of \
          what films happen to send, are all the difference. Marked: where 10 % holds.",

@@ -1,4 +1,4 @@
-//! How the rotation of a timed token is divided, and how long anybody waits for it.
+//! How the rotation of a timed token is divided, and how long a station waits for it.
 //!
 //! ```text
 //! |<---------------------------- TTRT ---------------------------->|

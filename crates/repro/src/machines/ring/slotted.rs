@@ -1,4 +1,4 @@
-//! A ring of slots for cells: the access methods beside which Jetstream's token stands (J-65).
+//! A slotted ring for cells: the access methods compared with Jetstream's token (J-65).
 //!
 //! ```text
 //!        slots -->  [cell] [    ] [cell] [cell] [    ] [cell] --.
@@ -96,13 +96,13 @@ impl Slotted {
     pub fn new(options: Options) -> Result<Slotted, String> {
         let Options { stations, slots, release, .. } = options;
         if stations < 2 {
-            return Err(format!("a ring has 2 stations or more, not {stations}"));
+            return Err(format!("a ring has at least 2 stations, not {stations}"));
         }
         if slots < stations {
-            return Err(format!("{stations} stations need as many slots, not {slots}"));
+            return Err(format!("{stations} stations need {stations} slots, not {slots}"));
         }
         if release == Release::Destination(Some(0)) {
-            return Err("with a quota of 0 nobody sends".to_owned());
+            return Err("with a quota of 0 no station sends".to_owned());
         }
         Ok(Slotted {
             slots: vec![None; slots],
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn j_65_emptied_by_their_destinations_slots_carry_two_cells_a_rotation() {
-        // Half around on the average, and every link is always in use.
+        // Half around on average, and every link is always in use.
         let all: f64 = saturated(options(Release::Destination(None)), 20_000, other).iter().sum();
         assert!((all - 2.0).abs() < 0.06, "{all}");
     }

@@ -32,7 +32,7 @@ pub struct Left<T> {
     pub item: T,
 }
 
-/// What counter and clock of the switch said (D-106).
+/// Readings of the switch's counter and clock (D-106).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Cells that have come in on the port.

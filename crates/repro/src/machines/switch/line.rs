@@ -3,10 +3,10 @@
 //! | pre-emption | a frame of priority that finds another under way |
 //! |---|---|
 //! | none | waits for its end |
-//! | suspension | takes the line at once; the other goes on behind it |
+//! | suspension | takes the line at once; the other resumes after it |
 //! | fragments | takes it when what was sent and what is left are both long enough to be frames |
 //!
-//! A suspended frame that goes on costs some bytes anew: header, check and gap. Source: HPL-93-37 §3.5
+//! A resumed frame costs some bytes again: header, check and gap. Source: HPL-93-37 §3.5
 //! ("a priority access path, so that a higher priority frame can temporarily suspend the transfer of a
 //! lower priority frame"); IEEE 802.3br-2016 §99 (64 bytes at least on both sides, 24 bytes a fragment).
 
@@ -122,7 +122,7 @@ impl Line {
         self.current.as_ref().map(|&(_, _, until)| until)
     }
 
-    /// Does all that is due, and tells what is through.
+    /// Does all that is due, and reports what is through.
     pub fn advance(&mut self, now: Time, mut through: impl FnMut(Through)) {
         while let Some((mut transfer, since, until)) = self.current.filter(|one| one.2 <= now) {
             self.current = None;
@@ -163,7 +163,7 @@ impl Line {
         self.current = Some((next, since, since + self.rate.time_for(next.left)));
     }
 
-    /// Ends what is under way early, where it may be.
+    /// Ends the current transfer early, where allowed.
     fn cut(&mut self, now: Time) {
         let Some((transfer, since, until)) = &mut self.current else { return };
         if transfer.frame.priority {
