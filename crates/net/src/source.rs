@@ -72,7 +72,8 @@ impl Flow {
 
 /// When the next packet comes, and how long it is.
 pub enum Pattern {
-    /// Gaps drawn independently: constant rate, Poisson, or any other.
+    /// Gaps drawn independently: constant rate, Poisson, or any other. Poisson packets begin with a gap,
+    /// whatever the phase.
     Gaps {
         /// From one packet to the next.
         gap: Draw,
@@ -224,6 +225,11 @@ impl Source {
     fn first(&mut self, stream: &mut Stream) -> Option<Time> {
         match &self.pattern {
             Pattern::Replay(_) => self.following(self.start, stream),
+            // Without memory, the time until the next packet is the same at any instant: were there
+            // one at the start, or after a part of a gap, more would come than the rate says.
+            Pattern::Gaps { gap: gap @ Draw::Exponential(_), .. } => {
+                Some(self.start + gap.sample(stream))
+            }
             Pattern::Gaps { gap, .. } => {
                 let gap = gap.sample(stream);
                 Some(match self.random_phase {
