@@ -3,10 +3,11 @@
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output};
 use indicatif::{ProgressBar, ProgressStyle};
+use lastmeter_judge::theory;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
-use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style, theory};
+use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

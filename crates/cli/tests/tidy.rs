@@ -19,8 +19,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("live", &["base", "wire", "engine"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport"]),
     ("repro", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "lab"]),
+    ("judge", &["base", "engine", "lab", "repro"]),
     ("why", &["base", "engine", "ledger", "host", "live", "lab"]),
-    ("cli", &["base", "wire", "engine", "ledger", "net", "lan", "live", "lab", "repro", "why"]),
+    (
+        "cli",
+        &["base", "wire", "engine", "ledger", "net", "lan", "live", "lab", "repro", "judge", "why"],
+    ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];
 

@@ -35,7 +35,11 @@ impl Shelf {
         self.texts.insert(path.to_owned(), text.to_owned());
     }
 
-    pub(crate) fn text(&self, path: &str) -> Result<&str, Error> {
+    /// The text at a path.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn text(&self, path: &str) -> Result<&str, Error> {
         let missing = || Error::file(path, 1, "there is no such file");
         self.texts.get(path).map(String::as_str).ok_or_else(missing)
     }

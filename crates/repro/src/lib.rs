@@ -19,8 +19,7 @@ mod published;
 pub mod reception;
 mod report;
 pub mod sweep;
-mod table;
-pub mod theory;
+pub mod table;
 
 pub use folder::{Contradiction, Role, Shelf};
 pub use lastmeter_lab::profile::constants::{ConstantType, Constants, Origin, Origins};

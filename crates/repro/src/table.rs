@@ -22,21 +22,27 @@ pub struct Style {
 
 /// What a piece of text means, and so its colour.
 #[derive(Clone, Copy)]
-pub(crate) enum Paint {
+pub enum Paint {
+    /// It is as it should be.
     Good,
+    /// It is not.
     Bad,
+    /// It is said beside.
     Faint,
+    /// It begins something.
     Strong,
 }
 
 const ITEM_MIN: usize = 16;
-pub(crate) const INDENT: usize = 5;
+/// What stands below a row is indented by so much.
+pub const INDENT: usize = 5;
 
 impl Style {
     /// Narrower tables are not made.
     pub const WIDTH_MIN: usize = 80;
 
-    pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
+    /// `text` in the colour of what it means, where there are colours.
+    pub fn paint(self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Good => "32",
             Paint::Bad => "1;31",
@@ -266,17 +272,19 @@ fn len(text: &str) -> usize {
     text.chars().count()
 }
 
-pub(crate) fn padded(text: &str, width: usize) -> String {
+/// `text` at the left of so many columns.
+pub fn padded(text: &str, width: usize) -> String {
     format!("{text}{:1$}", "", width.saturating_sub(len(text)))
 }
 
-pub(crate) fn right(text: &str, width: usize) -> String {
+/// `text` at the right of so many columns.
+pub fn right(text: &str, width: usize) -> String {
     format!("{:1$}{text}", "", width.saturating_sub(len(text)))
 }
 
 /// `text` in lines of at most `width`, where words allow: the first is indented by `first`, the
 /// others by `rest`.
-pub(crate) fn wrapped(text: &str, width: usize, first: usize, rest: usize) -> Vec<String> {
+pub fn wrapped(text: &str, width: usize, first: usize, rest: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = " ".repeat(first);
     let mut empty = true;

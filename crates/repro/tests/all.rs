@@ -7,5 +7,4 @@ mod channels;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;
 mod repro;
-mod theory;
 mod thesis;

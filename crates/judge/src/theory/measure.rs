@@ -1,6 +1,5 @@
 //! One run of an experiment, of which the beginning is left out.
 
-use crate::Error;
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Draw, Duration, Rate, Time};
 use lastmeter_engine::{Outcome, PathBook, Row, VirtualClock};
@@ -8,6 +7,7 @@ use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::{Experiment, Traffic};
 use lastmeter_lab::library::Builtin;
+use lastmeter_repro::Error;
 
 use super::formulas::Moments;
 

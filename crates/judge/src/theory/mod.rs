@@ -15,9 +15,9 @@ pub mod formulas;
 mod measure;
 mod table;
 
-use crate::{Effort, Error, Shelf};
 use cases::{CASES, Case, Law, Load, Value};
 use estimate::Estimate;
+use lastmeter_repro::{Effort, Error, Shelf};
 use measure::{Given, Interval};
 use serde::Serialize;
 

@@ -8,8 +8,8 @@
 //! ```
 
 use super::{ERRORS_MAX, Report, Row};
-use crate::Style;
-use crate::table::{INDENT, Paint, padded, right, wrapped};
+use lastmeter_repro::Style;
+use lastmeter_repro::table::{INDENT, Paint, padded, right, wrapped};
 
 const HEADER: [&str; 7] = ["quantity", "theory", "ours", "off", "s.e.", "two runs", "z"];
 

@@ -7,7 +7,7 @@
 /// service it is M/D/1.
 ///
 /// ```
-/// use lastmeter_repro::theory::formulas::{Moments, wait};
+/// use lastmeter_judge::theory::formulas::{Moments, wait};
 /// // Half loaded, a constant service of 1 s: half of what an exponential one has.
 /// assert_eq!(wait(0.5, Moments::constant(1.0)), 0.5);
 /// assert_eq!(wait(0.5, Moments { first: 1.0, second: 2.0 }), 1.0);
@@ -46,8 +46,8 @@ impl Moments {
 /// Kleinrock, Volume 1, 1975, §3.6.
 ///
 /// ```
-/// assert_eq!(lastmeter_repro::theory::formulas::loss(1.0, 4), 0.2);
-/// assert!((lastmeter_repro::theory::formulas::loss(0.5, 1) - 1.0 / 3.0).abs() < 1e-15);
+/// assert_eq!(lastmeter_judge::theory::formulas::loss(1.0, 4), 0.2);
+/// assert!((lastmeter_judge::theory::formulas::loss(0.5, 1) - 1.0 / 3.0).abs() < 1e-15);
 /// ```
 pub fn loss(load: f64, room: u64) -> f64 {
     states(load, room).last().copied().unwrap_or(1.0)
@@ -56,7 +56,7 @@ pub fn loss(load: f64, room: u64) -> f64 {
 /// The mean number of customers in M/M/1/K.
 ///
 /// ```
-/// assert_eq!(lastmeter_repro::theory::formulas::number(1.0, 4), 2.0);
+/// assert_eq!(lastmeter_judge::theory::formulas::number(1.0, 4), 2.0);
 /// ```
 pub fn number(load: f64, room: u64) -> f64 {
     states(load, room).iter().enumerate().map(|(customers, share)| customers as f64 * share).sum()
@@ -79,7 +79,7 @@ fn states(load: f64, room: u64) -> Vec<f64> {
 /// arrive at once, so with a service of one slot nobody waits.
 ///
 /// ```
-/// use lastmeter_repro::theory::formulas::wait_in_slots;
+/// use lastmeter_judge::theory::formulas::wait_in_slots;
 /// assert_eq!(wait_in_slots(0.9, 1.0), 0.0);
 /// assert!((wait_in_slots(0.2, 4.0) - 6.0).abs() < 1e-12);
 /// ```
@@ -94,7 +94,7 @@ pub fn wait_in_slots(arrival: f64, service: f64) -> f64 {
 /// Volume 2, 1976, §3.6.
 ///
 /// ```
-/// use lastmeter_repro::theory::formulas::{Moments, wait, wait_of_class};
+/// use lastmeter_judge::theory::formulas::{Moments, wait, wait_of_class};
 /// let all = (0.5, Moments::constant(1.0));
 /// assert_eq!(wait_of_class(&[all], 0), wait(0.5, Moments::constant(1.0)));
 /// ```
@@ -113,7 +113,7 @@ pub fn wait_of_class(classes: &[(f64, Moments)], of: usize) -> f64 {
 /// and Oizumi, Operations Research 19(2), 1971; Kleinrock, Volume 2, 1976, chapter 4.
 ///
 /// ```
-/// assert_eq!(lastmeter_repro::theory::formulas::shared(3.0, 0.5), 6.0);
+/// assert_eq!(lastmeter_judge::theory::formulas::shared(3.0, 0.5), 6.0);
 /// ```
 pub fn shared(work: f64, load: f64) -> f64 {
     work / (1.0 - load)
@@ -135,7 +135,7 @@ pub struct Closed {
 /// of Closed Multichain Queuing Networks, JACM 27(2), 1980.
 ///
 /// ```
-/// use lastmeter_repro::theory::formulas::closed;
+/// use lastmeter_judge::theory::formulas::closed;
 /// // Two like stations: window / (window + 1) of the rate of one.
 /// assert!((closed(&[1.0, 1.0], 3).throughput - 0.75).abs() < 1e-15);
 /// assert_eq!(closed(&[1.0, 2.0, 5.0], 1).throughput, 1.0 / 8.0);
@@ -161,7 +161,7 @@ pub fn closed(demands: &[f64], window: u64) -> Closed {
 /// mean weight of a circuit).
 ///
 /// ```
-/// use lastmeter_repro::theory::formulas::bound;
+/// use lastmeter_judge::theory::formulas::bound;
 /// assert_eq!(bound(10.0, 2.0, 4), 0.4);
 /// assert_eq!(bound(10.0, 2.0, 9), 0.5);
 /// ```

@@ -1,7 +1,7 @@
 //! The simulator beside queueing theory, in few runs.
 
+use lastmeter_judge::theory::{RUNS_FEW, run};
 use lastmeter_repro::Effort;
-use lastmeter_repro::theory::{RUNS_FEW, run};
 
 #[test]
 fn every_quantity_is_within_three_standard_errors_of_its_formula() {
@@ -9,7 +9,7 @@ fn every_quantity_is_within_three_standard_errors_of_its_formula() {
     let off: Vec<_> = report.rows.iter().filter(|row| !row.pass).collect();
     assert!(off.is_empty(), "{off:#?}");
     // Errors so large that anything would pass would not show a model that is wrong.
-    let coarse = |row: &&lastmeter_repro::theory::Row| row.standard_error > 0.03 * row.theory;
+    let coarse = |row: &&lastmeter_judge::theory::Row| row.standard_error > 0.03 * row.theory;
     let coarse: Vec<_> = report.rows.iter().filter(coarse).collect();
     assert!(coarse.is_empty(), "{coarse:#?}");
     assert!(report.rows.iter().filter(|row| row.z.is_some()).count() >= 20);
