@@ -70,7 +70,7 @@ fn not_found(named: &str) -> String {
 pub struct Disk {
     folder: Option<PathBuf>,
     /// Captures to write, by link, until the model takes them.
-    taps: Mutex<BTreeMap<String, Output>>,
+    taps: Mutex<BTreeMap<String, File>>,
 }
 
 impl Disk {
@@ -79,7 +79,7 @@ impl Disk {
         Disk { folder, taps: Mutex::default() }
     }
 
-    /// Adds a capture of a link: `LINK=FILE`.
+    /// Adds a capture of a link: `LINK=FILE`. What the file holds stays until a model takes the capture.
     ///
     /// # Errors
     /// The text does not name a file, or one that cannot be written.
@@ -88,10 +88,10 @@ impl Disk {
             let hint = "write a link and a file, like --pcap 'alice->bob=out.pcapng'";
             return Err(Complaint(format!("`{text}` does not name a file: {hint}")));
         };
-        let file = File::create(path)
-            .map_err(|error| Complaint(format!("cannot write `{path}`: {error}")))?;
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| Complaint(format!("cannot write `{path}`: {error}")))?;
         let mut taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
-        taps.insert(link.to_owned(), Box::new(BufWriter::new(file)));
+        taps.insert(link.to_owned(), file);
         Ok(())
     }
 
@@ -145,6 +145,11 @@ impl Library for Disk {
         names
     }
     fn tap(&self, link: &str) -> Option<Output> {
-        self.taps.lock().unwrap_or_else(PoisonError::into_inner).remove(link)
+        let file = self.taps.lock().unwrap_or_else(PoisonError::into_inner).remove(link)?;
+        // A pipe has no length to cut off; a file that cannot be cut could not be opened for writing.
+        if file.metadata().is_ok_and(|about| about.is_file()) {
+            file.set_len(0).ok();
+        }
+        Some(Box::new(BufWriter::new(file)))
     }
 }
