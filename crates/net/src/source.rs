@@ -80,7 +80,9 @@ pub enum Pattern {
         /// Their lengths.
         sizes: Sizes,
     },
-    /// Bursts at a constant rate, with silence in between.
+    /// Bursts at a constant rate, with silence in between. The rate runs on from burst to burst: what a
+    /// burst leaves of a gap is waited for in the next. So a mean burst of `n` gaps has `n` packets, and
+    /// one that is shorter than a gap may have none.
     OnOff {
         /// Length of a burst.
         on: Draw,
@@ -174,6 +176,8 @@ impl Span {
 }
 
 const NEXT: TimerId = TimerId(0);
+/// At most so many bursts in a row have no packet: where they are that short the rate is not kept.
+const SILENT_BURSTS_MAX: u32 = 100_000;
 
 impl Source {
     /// A source that has not sent yet.
@@ -198,13 +202,17 @@ impl Source {
         match &mut self.pattern {
             Pattern::Gaps { gap, .. } => Some(last + gap.sample(stream)),
             Pattern::OnOff { on, off, gap, .. } => {
-                let next = last + *gap;
-                if next < self.burst_end {
-                    return Some(next);
+                let (mut begin, mut left) = (last, *gap);
+                for _ in 0..SILENT_BURSTS_MAX {
+                    let burst = self.burst_end.saturating_since(begin);
+                    if left < burst {
+                        break;
+                    }
+                    left = left - burst;
+                    begin = self.burst_end + off.sample(stream);
+                    self.burst_end = begin + on.sample(stream);
                 }
-                let start = self.burst_end + off.sample(stream);
-                self.burst_end = start + on.sample(stream).max(*gap);
-                Some(start)
+                Some(begin + left)
             }
             Pattern::Replay(records) => {
                 let (since_start, len) = records.next()?;

@@ -128,6 +128,39 @@ fn ten_stations_in_tandem_are_ten_times_one() {
     });
 }
 
+const BURSTS: Duration = Duration::from_ms(500);
+
+/// What an on-off source sends in that time, in the mean of some seeds.
+fn bursts_send(on: Draw, off: Draw) -> f64 {
+    let sent = |seed| {
+        let mut graph = Graph::new(seed);
+        let path = graph.path("source->sink", "bursts");
+        let flow = Flow { path, flow: FlowId(0), destination: NodeId(0), header: Header::PLAIN };
+        let sizes = Sizes::Constant(Bytes(1));
+        let pattern = Pattern::OnOff { on: on.clone(), off: off.clone(), gap: GAP, sizes };
+        let source = graph.add("source", Source::new(flow, pattern, Span::ALWAYS)).unwrap();
+        let sink = graph.add("sink", Sink::default()).unwrap();
+        graph.connect(source, PortId(0), sink, PortId(0)).unwrap();
+        let mut engine = graph.build(1).unwrap();
+        engine.run_until(Time::START + BURSTS, &mut VirtualClock::default()).unwrap();
+        engine.finish().unwrap().books.paths[0].totals.delivered as f64
+    };
+    (0..8).map(sent).sum::<f64>() / 8.0
+}
+
+#[test]
+fn bursts_of_few_gaps_have_as_many_packets_as_their_length_says() {
+    // On for a third of the time, whatever a burst's length is in gaps.
+    let share = BURSTS.as_secs_f64() / GAP.as_secs_f64() / 3.0;
+    for gaps in [1, 5, 50] {
+        let on = Duration::from_ps(GAP.as_ps() * gaps);
+        let off = Duration::from_ps(GAP.as_ps() * gaps * 2);
+        let sent = bursts_send(Draw::Exponential(on), Draw::Exponential(off));
+        // Of n bursts the deviation of the mean is some sqrt(2 / 8n).
+        assert!((sent / share - 1.0).abs() < 0.03, "bursts of {gaps} gaps: {sent} of {share}");
+    }
+}
+
 #[test]
 fn a_regulated_flow_meets_its_delay_bound_and_comes_close_to_it() {
     // Cruz 1991: a (sigma, rho) flow through a server of rate R >= rho waits at most sigma / R.

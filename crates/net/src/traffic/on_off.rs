@@ -2,8 +2,8 @@
 
 use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
-use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
+use lastmeter_base::kind::{Family, Kind, Misfit, Page, Param, ParamKind, Values};
+use lastmeter_base::{Draw, Rate, here};
 
 const PAGE: &Page = &Page {
     name: "on-off",
@@ -35,7 +35,23 @@ on-off = { rate = "80 Mbit/s", size = "1500 B", on = { uniform = ["1 ms", "3 ms"
 };
 
 /// Its line.
-pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
+pub(super) const KIND: Kind = Kind { page: PAGE, fit, maker: &packets(&Maker(build)) };
+
+/// The shortest mean burst, as a share of the gap between packets.
+const BURST_LEAST: f64 = 1e-3;
+
+fn fit(values: &Values) -> Result<(), Misfit> {
+    let gap = gap(values.get::<Rate>("rate"), &sizes(values)).as_secs_f64();
+    let on = values.get::<Draw>("on").mean();
+    match on < gap * BURST_LEAST {
+        false => Ok(()),
+        true => Err(Misfit::new(
+            "on",
+            format!("bursts of {on:e} s are too short for packets that are {gap:e} s apart"),
+            "a mean of at least a thousandth of that",
+        )),
+    }
+}
 
 fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let sizes = sizes(values);
