@@ -157,7 +157,8 @@ macro_rules! one_way {
      [$($link:expr),* $(,)?], $($name:literal [$($traffic:expr),* $(,)?]),+) => {
         concat!(
             "\nduration = \"", $duration, "\"\n[nodes]\n",
-            $from, " = { host = {} }\n", $($node, " = { ", $kind, " }\n",)* $to, " = { host = {} }\n",
+            $from, " = { host = {} }\n", $($node, " = { ", $kind, " }\n",)*
+            $to, " = { host = {} }\n",
             "[[links]]\nbetween = [\"", $from, "\", \"", $($node, "\", \"",)* $to, "\"]\n",
             $($link, "\n",)*
             $("[[traffic]]\nname = \"", $name, "\"\nfrom = \"", $from, "\"\nto = \"", $to, "\"\n",

@@ -249,9 +249,9 @@ impl Summary {
         let Origins { document, assumed, fitted } = self.constants;
         let ratio = self.predicted_per_fitted();
         format!(
-            "{}: {} predicted numbers within tolerance; error median {}, 9 in 10 below {}, worst {}. \
-             {} shapes, {} numbers derived, {} fitted to, {} given. Constants: {document} from the \
-             document, {assumed} assumed, {fitted} fitted{}. {}",
+            "{}: {} predicted numbers within tolerance; error median {}, 9 in 10 below {}, worst \
+             {}. {} shapes, {} numbers derived, {} fitted to, {} given. Constants: {document} from \
+             the document, {assumed} assumed, {fitted} fitted{}. {}",
             self.system,
             right(self.predicted),
             share(self.error_median),

@@ -72,32 +72,25 @@ macro_rules! params {
         &[
             COSTS[0], COSTS[1], COSTS[2], COSTS[3], COSTS[4], COSTS[5], COSTS[6], COSTS[7],
             COSTS[8],
-            Param::optional("slice", TIME, "each thread runs until it has nothing to do").is("threads take turns by time, each for at least this long"),
+            Param::optional("slice", TIME, "each thread runs until it has nothing to do")
+                .is("threads take turns by time, each for at least this long"),
             Param::optional(
                 "commands",
                 ParamKind::Choice(&["two", "one"]),
-                "two; with a profile, what it says, or else one").is("two: the host gives each packet its buffer; one: a ring of descriptors"),
-            Param::optional(
-                "adapter-buffers",
-                PACKETS,
-                "what its profile says, or else 128").is("packets that adapter or ring holds"),
+                "two; with a profile, what it says, or else one",
+            )
+            .is("two: the host gives each packet its buffer; one: a ring of descriptors"),
+            Param::optional("adapter-buffers", PACKETS, "what its profile says, or else 128")
+                .is("packets that adapter or ring holds"),
             Param::or("announced", PACKETS, "16").is("packets announced to the host at once"),
-            Param::optional(
-                "buffers",
-                PACKETS,
-                "what its profile says, or else 128").is("receive buffers on the host"),
-            Param::optional(
-                "transfer",
-                TIME,
-                "26 us; with a profile, 0 s besides its stages").is("from acceptance into the host's memory"),
-            Param::or(
-                "early-drop",
-                ParamKind::Flag,
-                "true").is("whether a packet without a buffer is refused before the protocol's work"),
-            Param::or(
-                "drop-in-adapter",
-                ParamKind::Flag,
-                "false").is("whether the adapter refuses it, at no cost to the host"),
+            Param::optional("buffers", PACKETS, "what its profile says, or else 128")
+                .is("receive buffers on the host"),
+            Param::optional("transfer", TIME, "26 us; with a profile, 0 s besides its stages")
+                .is("from acceptance into the host's memory"),
+            Param::or("early-drop", ParamKind::Flag, "true")
+                .is("whether a packet without a buffer is refused before the protocol's work"),
+            Param::or("drop-in-adapter", ParamKind::Flag, "false")
+                .is("whether the adapter refuses it, at no cost to the host"),
             $($own),*
         ]
     };

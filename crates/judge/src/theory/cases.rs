@@ -128,7 +128,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "M/G/1: two lengths of packets",
         source: KHINCHIN,
-        assumes: "no limit to the queue; lengths drawn independently, three of 100 B to one of 1500 B",
+        assumes: "no limit to the queue; lengths drawn independently, three of 100 B to one of \
+                  1500 B",
         file: "one-server.toml",
         loads: &[
             Load {
@@ -193,8 +194,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "Geo/D/1: a coin in each slot, service of four slots",
         source: "Meisling 1958; Takagi 1993, Volume 3",
-        assumes: "arrivals at the beginning of a slot, at most one, served from that instant if nobody is \
-                  before; who leaves at an instant is not met by who arrives then",
+        assumes: "arrivals at the beginning of a slot, at most one, served from that instant if \
+                  nobody is before; who leaves at an instant is not met by who arrives then",
         file: "slots.toml",
         loads: &[
             Load { name: "load 0.8", runs: &[(1.0, &[])] },
@@ -215,8 +216,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "Priorities, not pre-emptive: three classes",
         source: "Cobham 1954; Kleinrock 1976, §3.6",
-        assumes: "Poisson arrivals of each class; within a class first come first served; no limit to \
-                  the queue",
+        assumes: "Poisson arrivals of each class; within a class first come first served; no limit \
+                  to the queue",
         file: "priorities.toml",
         loads: &[Load { name: "load 0.2 + 0.3 + 0.3", runs: &[(1.0, &[])] }],
         laws: &[
@@ -243,9 +244,9 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "Processor sharing: deficit round robin as its quantum goes to zero",
         source: "Kleinrock 1967; Sakata, Noguchi and Oizumi 1971; Kleinrock 1976, chapter 4",
-        assumes: "jobs arrive as a Poisson process, each a flow of its own with packets of one quantum; the \
-                  mean over a job's packets; twice what a quantum of a half gives, less what a whole one \
-                  does, with the same arrivals",
+        assumes: "jobs arrive as a Poisson process, each a flow of its own with packets of one \
+                  quantum; the mean over a job's packets; twice what a quantum of a half gives, \
+                  less what a whole one does, with the same arrivals",
         file: "sharing.toml",
         loads: &[Load {
             name: "load 0.5",
@@ -290,8 +291,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "A closed network of product form: a window through processor, bus and wire",
         source: "Reiser and Lavenberg 1980",
-        assumes: "exponential service, drawn anew at each visit; first come first served; packets and \
-                  responses pass each station once each",
+        assumes: "exponential service, drawn anew at each visit; first come first served; packets \
+                  and responses pass each station once each",
         file: "window.toml",
         loads: &[
             Load { name: "window 1", runs: &[(1.0, &["traffic.transfer.bulk.window=1"])] },
@@ -321,8 +322,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "The same with constant times: asymptotic bounds",
         source: "Denning and Buzen 1978",
-        assumes: "at most the window over an empty round, and one for each service of the slowest; at \
-                  least one round at a time",
+        assumes: "at most the window over an empty round, and one for each service of the slowest; \
+                  at least one round at a time",
         file: "window.toml",
         loads: &[
             Load {

@@ -65,10 +65,10 @@ impl Report {
         let worst = z.iter().fold(0.0f64, |worst, z| worst.max(z.abs()));
         let square = (z.iter().map(|z| z * z).sum::<f64>() / z.len() as f64).sqrt();
         format!(
-            "{passed} of {} quantities agree with theory: {} random ones within {ERRORS_MAX} standard \
-             errors of their means, the others exactly. Ours less theory, in standard errors: {square:.2} \
-             in the root mean square, where 1 is expected, {worst:.2} at most. \"Two runs\" is how far \
-             the means of one half of the runs and of the other are apart",
+            "{passed} of {} quantities agree with theory: {} random ones within {ERRORS_MAX} \
+             standard errors of their means, the others exactly. Ours less theory, in standard \
+             errors: {square:.2} in the root mean square, where 1 is expected, {worst:.2} at most. \
+             \"Two runs\" is how far the means of one half of the runs and of the other are apart",
             self.rows.len(),
             z.len(),
         )

@@ -22,12 +22,12 @@ pub const PAGE: &Page = &Page {
     ports: "any in --> [ units by class ] --> (line) --> link that the destination asks for",
     params: &[
         Param::required("rate", ParamKind::Rate).is("of the line"),
-        Param::or(
-            "way",
-            ParamKind::Choice(&["whole", "continue", "cells", "packets"]),
-            "whole").is("whole units, cells of one unit until a more urgent one comes, cells in turn, packets \
-             in turn"),
-        Param::or("quantum", ParamKind::PACKET, "64 B").is("whole: the least before an interruption"),
+        Param::or("way", ParamKind::Choice(&["whole", "continue", "cells", "packets"]), "whole").is(
+            "whole units, cells of one unit until a more urgent one comes, cells in turn, packets \
+             in turn",
+        ),
+        Param::or("quantum", ParamKind::PACKET, "64 B")
+            .is("whole: the least before an interruption"),
         Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: the most of a unit in one"),
         Param::or("header", ParamKind::Size { min: 0, max: 1024 }, "11 B")
             .is("whole, packets: line time of each fragment that is not part of the unit"),
