@@ -149,8 +149,8 @@ mod tests {
         assert_eq!(parse(RIGHT).map(|filters| filters.len()), Ok(1));
         for (from, to, reason) in [
             ("@", "", "begins with"),
-            ("/8", "/33", "no prefix"),
-            ("10.0.0.0", "10.0.0", "no prefix"),
+            ("/8", "/33", "not a prefix"),
+            ("10.0.0.0", "10.0.0", "not a prefix"),
             ("80 :", "82 :", "lower first"),
             ("65535", "65536", "0 to 65535"),
             ("0x06/0xFF", "0x06/0xF0", "0x06/0xFF"),
