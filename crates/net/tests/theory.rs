@@ -143,7 +143,7 @@ fn bursts_send(on: Draw, off: Draw) -> f64 {
         graph.connect(source, PortId(0), sink, PortId(0)).unwrap();
         let mut engine = graph.build(1).unwrap();
         engine.run_until(Time::START + BURSTS, &mut VirtualClock::default()).unwrap();
-        engine.finish().unwrap().books.paths[0].totals.delivered as f64
+        engine.finish().unwrap().books.paths[0].delivered.packets as f64
     };
     (0..8).map(sent).sum::<f64>() / 8.0
 }
