@@ -58,7 +58,9 @@ def test_published_values_are_reproduced() -> None:
     found = lm.repro("cim-equations", progress=told.append)
     assert found.passes and len(found.rows) > 5
     [system] = found.summaries
-    assert (system["system"], system["reproduced"]) == ("E", len(found.rows))
+    roles = [system[role] for role in ("predicted", "shapes", "derived", "fitted", "given")]
+    assert system["system"] == "E" and all(role["right"] == role["asked"] for role in roles)
+    assert sum(role["asked"] for role in roles) == len(found.rows)
     assert "cim-equations" in str(found)
     with pytest.raises(lm.Problems, match="E-6400"):
         lm.repro("E-6400")

@@ -1,5 +1,6 @@
 //! `lastmeter why` as a user meets it: bad input, a short run, and nothing left behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skip is said aloud")]
 
 #[path = "../../live/tests/attempts/mod.rs"]

@@ -1,5 +1,7 @@
 //! The simulator beside queueing theory, in few runs.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use lastmeter_judge::theory::{RUNS_FEW, run};
 use lastmeter_repro::Effort;
 

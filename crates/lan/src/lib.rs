@@ -4,7 +4,7 @@
 //! * [`timed_token`]: rings with a timed token, FDDI's and Jetstream's;
 //! * [`fabric`]: cell switches with distributed queueing, multistage networks, fat trees;
 //! * [`wormhole`]: local networks without switch queues, whose packets hold the links that they
-//! cross;
+//!   cross;
 //! * [`stripe`]: one circuit over several links;
 //! * [`preempt`]: links on which an urgent unit interrupts another.
 

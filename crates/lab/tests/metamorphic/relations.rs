@@ -147,8 +147,13 @@ fn the_order_of_links_does_not_matter() {
             ),
         ],
         |subject| {
-            (subject.experiment.links.len() > 1)
-                .then(|| rewritten(subject, |root| list(root, "links").reverse()))?
+            (subject.experiment.links.len() > 1).then(|| {
+                rewritten(subject, |root| {
+                    let links = list(root, "links");
+                    single_chains(links);
+                    links.reverse();
+                })
+            })?
         },
     );
 }
@@ -169,6 +174,24 @@ fn the_order_of_traffic_does_not_matter() {
     );
 }
 
+/// Each chain of links as an entry of its own.
+fn single_chains(links: &mut Vec<Item>) {
+    let chains = |link: Item| {
+        let between = link.get("between").unwrap();
+        if between.items().iter().all(|end| end.items().is_empty()) {
+            return vec![link];
+        }
+        let one = |chain: &Item| {
+            let mut link = link.clone();
+            let at = table(&mut link, "").iter_mut().find(|entry| entry.key == "between");
+            at.unwrap().item = chain.clone();
+            link
+        };
+        between.items().iter().map(one).collect()
+    };
+    *links = std::mem::take(links).into_iter().flat_map(chains).collect();
+}
+
 /// The names of a list of texts.
 fn names(item: &Item) -> Vec<String> {
     let text = |item: &Item| match &item.content {
@@ -186,7 +209,9 @@ fn a_link_can_be_written_the_other_way_round() {
         &[(Reason::Ties, &["channels-tsn/seven-hops", "striping/zebras", "tcp-over-cells/cells"])],
         |subject| {
             rewritten(subject, |root| {
-                for link in list(root, "links") {
+                let links = list(root, "links");
+                single_chains(links);
+                for link in links {
                     let between = table(link, "").iter_mut().find(|entry| entry.key == "between");
                     let Content::List(ends) = &mut between.unwrap().item.content else { continue };
                     ends.reverse();
@@ -211,6 +236,7 @@ fn cut(subject: &Subject) -> Option<[Totals; 2]> {
         |end: &str| nodes.iter().find(|node| node.name == end).and_then(|node| node.count);
     let mut root = tree(&subject.text);
     let (mut routers, mut pieces) = (Vec::new(), Vec::new());
+    single_chains(list(&mut root, "links"));
     for link in std::mem::take(list(&mut root, "links")) {
         let ends = names(link.get("between").unwrap());
         for pair in ends.windows(2) {
