@@ -184,10 +184,10 @@ fn summary(system: &str, sheets: &[&Sheet]) -> Summary {
         }
     }
     errors.sort_by(f64::total_cmp);
-    // The error that some row has, the lower where two would do.
+    // By nearest rank: the error that some row has.
     let quantile = |share: f64| {
-        let last = errors.len().checked_sub(1)?;
-        errors.get((last as f64 * share) as usize).copied()
+        let rank = (errors.len() as f64 * share).ceil() as usize;
+        errors.get(rank.checked_sub(1)?).copied()
     };
     summary.error_median = quantile(0.5);
     summary.error_p90 = quantile(0.9);
