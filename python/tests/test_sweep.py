@@ -68,7 +68,7 @@ def test_a_sweep_that_was_left_goes_on(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lm.sweep(short("40 ms"), over, out=tmp_path, progress=leave)
+        lm.sweep(short("400 ms"), over, out=tmp_path, progress=leave)
     left = lm.Sweep.open(tmp_path)
     done, failed, expected = left.progress
     assert 5 <= done < 40 and failed == 0 and expected == 40
@@ -76,15 +76,15 @@ def test_a_sweep_that_was_left_goes_on(tmp_path: Path) -> None:
     with pytest.raises(lm.Problems, match="another process"):
         lm.Sweep.open(tmp_path)
     del left
-    whole = lm.sweep(short("40 ms"), over, out=tmp_path, resume=True)
-    assert rows(whole) == rows(lm.sweep(short("40 ms"), over))
+    whole = lm.sweep(short("400 ms"), over, out=tmp_path, resume=True)
+    assert rows(whole) == rows(lm.sweep(short("400 ms"), over))
     kept = pyarrow.dataset.dataset(tmp_path / "runs").to_table()
     assert sorted(kept["point"].to_pylist()) == list(range(40))
     del whole
     with pytest.raises(lm.Problems, match="another sweep"):
         lm.sweep(short("30 ms"), over, out=tmp_path, resume=True)
     with pytest.raises(lm.Problems, match="holds a sweep already"):
-        lm.sweep(short("40 ms"), over, out=tmp_path)
+        lm.sweep(short("400 ms"), over, out=tmp_path)
 
 
 def test_a_row_is_entered_once(tmp_path: Path) -> None:
