@@ -66,7 +66,7 @@ fn summaries(summaries: &[Summary], out: &mut String) {
     let rows: Vec<(bool, Vec<String>)> = summaries.iter().map(row).collect();
     let titles = [
         "system",
-        "predicted numbers within tolerance",
+        "predicted",
         "median error",
         "9 in 10 below",
         "worst error",
@@ -139,7 +139,7 @@ fn section(sheet: &Sheet, out: &mut String) {
 fn ratios(sheet: &Sheet, out: &mut String) {
     let ratio = |row: &Row| {
         let published = serde_json::to_value(&row.published).ok()?.as_f64()?;
-        let bound = row.tolerance.starts_with(['<', '>']);
+        let bound = row.tolerance.starts_with(['<', '>']) && !row.tolerance.ends_with('%');
         let ratio = row.measured? / published;
         (!bound && ratio.is_finite() && ratio > 0.0).then_some((row.clone(), ratio))
     };
