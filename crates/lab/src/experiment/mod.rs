@@ -339,15 +339,17 @@ fn chains(item: &Item) -> Vec<Item> {
     if !chains.iter().any(Item::is_list) {
         return vec![item.clone()];
     }
-    let with = |chain: &Item| {
-        let mut link = item.clone();
+    let with = |link: &Item, chain: &Item| {
+        let mut link = link.clone();
         if let Content::Table(entries) = &mut link.content {
             let between = entries.iter_mut().filter(|entry| entry.key == "between");
             between.for_each(|entry| entry.item = chain.clone());
         }
         link
     };
-    chains.iter().map(with).collect()
+    // What is copied for each chain has one of them, however many there are.
+    let one = with(item, &chains[0]);
+    chains.iter().map(|chain| with(&one, chain)).collect()
 }
 
 fn decode_link(
