@@ -272,8 +272,12 @@ pub struct PathBook {
     rows: Vec<Row>,
     /// Where a stage's row is, by stage, plus one.
     row_of_stage: Vec<u32>,
-    /// Latency of the previous packet, by flow, plus one picosecond.
+    /// The element that received the first packet, plus one; zero if none did.
+    first_end: u32,
+    /// Latency of the previous packet there, by flow, plus one picosecond.
     previous: Vec<u64>,
+    /// The same for other elements where packets of this path end, by element and flow.
+    previous_elsewhere: BTreeMap<(u32, u32), u64>,
 }
 
 impl PathBook {
@@ -320,13 +324,23 @@ impl PathBook {
         }
     }
 
-    fn enter_variation(&mut self, packet: &Packet, latency: Duration) {
-        let flow = packet.flow.0 as usize;
-        if flow >= self.previous.len() {
-            self.previous.resize(flow + 1, 0);
+    /// The variation is between consecutive packets of a flow that end at the same element, so that it
+    /// does not depend on which elements share a partition.
+    fn enter_variation(&mut self, end: u32, packet: &Packet, latency: Duration) {
+        if self.first_end == 0 {
+            self.first_end = end + 1;
         }
+        let flow = packet.flow.0;
+        let previous = if self.first_end == end + 1 {
+            if flow as usize >= self.previous.len() {
+                self.previous.resize(flow as usize + 1, 0);
+            }
+            &mut self.previous[flow as usize]
+        } else {
+            self.previous_elsewhere.entry((end, flow)).or_default()
+        };
         let current = latency.as_ps() + 1;
-        let previous = std::mem::replace(&mut self.previous[flow], current);
+        let previous = std::mem::replace(previous, current);
         if previous > 0 {
             self.variation.record(Duration::from_ps(current.abs_diff(previous)));
         }
@@ -412,7 +426,7 @@ impl Books {
     }
 
     #[inline]
-    pub(crate) fn deliver(&mut self, now: Time, packet: &Packet) {
+    pub(crate) fn deliver(&mut self, now: Time, end: u32, packet: &Packet) {
         self.delivered += 1;
         let book = &mut self.paths[packet.path.0 as usize];
         book.delivered.add(packet.len);
@@ -423,7 +437,7 @@ impl Books {
         }
         let latency = now - packet.born;
         book.latency.record(latency);
-        book.enter_variation(packet, latency);
+        book.enter_variation(end, packet, latency);
         match packet.visits.iter_few() {
             Some(visits) => book.enter_visits(visits, packet.len),
             None => book.enter_visits(packet.visits.iter(), packet.len),

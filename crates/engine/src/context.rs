@@ -87,7 +87,7 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn deliver(&mut self, packet: Packet) {
         self.trace(TraceKind::Deliver, packet.id);
-        self.world.books.deliver(self.world.now, &packet);
+        self.world.books.deliver(self.world.now, self.me as u32, &packet);
         self.world.pool.give(packet);
     }
 

@@ -9,11 +9,11 @@ use crate::events::{Events, Key, Prefetch};
 use crate::graph::EdgeSpec;
 use crate::run::{Engine, Partition};
 use crate::trace::Trace;
-use crate::world::{Maker, NOBODY, Place, Timer, World};
+use crate::world::{Maker, NOBODY, ORIGIN_BITS, Place, Timer, World, caused_by};
 use crate::{Element, ElementId, Error, Foresight, Graph, PortId};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Runs tasks concurrently and returns when all are done. The implementation provides the threads.
@@ -83,12 +83,14 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
         (0..parts).map(|_| Builder { collecting, ..Builder::default() }).collect();
     let (names, mut elements): (Vec<String>, Vec<_>) =
         elements.into_iter().map(|(name, element)| (name, Some(element))).unzip();
+    let origins = origins(seed, &names);
     let mut local = vec![0; elements.len()];
     for index in in_pairs(elements.len(), &edges) {
         let element = elements[index].take().expect("each comes once");
         let builder = &mut builders[part_of[index] as usize];
         local[index] = builder.elements.len() as u32;
-        builder.add(ElementId(index as u32), element, Stream::new(seed, &names[index]))?;
+        let (id, stream) = (ElementId(index as u32), Stream::new(seed, &names[index]));
+        builder.add(id, origins[index], element, stream)?;
     }
     for edge in edges {
         let (from, to) = (edge.from.0 as usize, edge.to.0 as usize);
@@ -128,10 +130,30 @@ struct Builder {
     collecting: bool,
 }
 
+/// A number of [`ORIGIN_BITS`] for each element, no two the same: a hash of its name, or the next that is
+/// free. So a tie is broken in the same way wherever in a file a node is declared, and whatever else is.
+fn origins(seed: u64, names: &[String]) -> Vec<u32> {
+    const ALL: u32 = (1 << ORIGIN_BITS) - 1;
+    let mut by_name: Vec<usize> = (0..names.len()).collect();
+    by_name.sort_unstable_by_key(|&index| &names[index]);
+    let mut taken = HashSet::with_capacity(names.len());
+    let mut origins = vec![0; names.len()];
+    for index in by_name {
+        // Not the stream that the element itself draws from.
+        let mut origin = Stream::new(!seed, &names[index]).bits() as u32 & ALL;
+        while !taken.insert(origin) {
+            origin = (origin + 1) & ALL;
+        }
+        origins[index] = origin;
+    }
+    origins
+}
+
 impl Builder {
     fn add(
         &mut self,
         id: ElementId,
+        origin: u32,
         element: Box<dyn Element>,
         stream: Stream,
     ) -> Result<(), Error> {
@@ -145,8 +167,8 @@ impl Builder {
         let timer = Timer { owner, prefetch, due: Key::NEVER, queued: Time::MAX };
         self.timers.extend((0..timers).map(|_| timer));
         let (first_edge, edges) = (0, 0);
-        let (runs_ahead, count) = (element.runs_ahead(), 0);
-        self.places.push(Place { id, first_edge, edges, first_timer, timers, runs_ahead, count });
+        let (runs_ahead, caused) = (element.runs_ahead(), caused_by(origin));
+        self.places.push(Place { id, first_edge, edges, first_timer, timers, runs_ahead, caused });
         self.makers.push(Maker { made: 0, stream });
         self.elements.push(element);
         self.outputs.push(Vec::new());
@@ -398,7 +420,7 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use super::{Element, Graph, assign, in_pairs};
+    use super::{Element, Graph, assign, in_pairs, origins};
     use crate::{Context, PortId};
     use lastmeter_base::{Duration, Packet};
 
@@ -413,6 +435,23 @@ mod tests {
         fn is_seldom_busy(&self) -> bool {
             self.is_seldom_busy
         }
+    }
+
+    #[test]
+    fn an_origin_is_of_its_name_alone_and_nobody_elses() {
+        let names = |from: u32, to: u32| (from..to).map(|n| format!("n{n}")).collect::<Vec<_>>();
+        let few = origins(1, &names(0, 100));
+        let mut backwards: Vec<String> = names(0, 100);
+        backwards.reverse();
+        let mut turned = origins(1, &backwards);
+        turned.reverse();
+        assert_eq!(few, turned);
+        assert_eq!(few[..50], origins(1, &names(0, 50)));
+        assert_ne!(few, origins(2, &names(0, 100)));
+        // So many that some names have the same hash.
+        let mut many = origins(1, &names(0, 20_000));
+        many.sort_unstable();
+        assert!(many.windows(2).all(|two| two[0] != two[1]));
     }
 
     #[test]

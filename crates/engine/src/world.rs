@@ -24,8 +24,8 @@ pub(crate) struct Place {
     pub(crate) timers: u32,
     /// Whether it may run ahead. Then everything it sends is an event of its own.
     pub(crate) runs_ahead: bool,
-    /// Events that it has caused.
-    pub(crate) count: u64,
+    /// What breaks ties: its origin, and how many events it has caused.
+    pub(crate) caused: u64,
 }
 
 /// Data only for elements that make packets or draw random numbers.
@@ -102,29 +102,35 @@ const FORESEEN: usize = 3;
 const FORESEEN_AGAIN: usize = 1;
 const _: () = assert!(TARGET < RUN_LEAST, "the first target to prefetch is known by then");
 /// The fields of an order's 64 bits: [`ECHO`], the origin of the event, and the origin's own count.
-const ORIGIN_BITS: u32 = 24;
+pub(crate) const ORIGIN_BITS: u32 = 24;
 const COUNT_BITS: u32 = 39;
 /// Set if an element that may run ahead sends a packet that arrives at the same instant: that comes after all
 /// others, because it may have been sent long before or just now.
 const ECHO: u64 = 1 << (ORIGIN_BITS + COUNT_BITS);
 
+/// What breaks ties for an element that has caused nothing yet.
+pub(crate) const fn caused_by(origin: u32) -> u64 {
+    (origin as u64) << COUNT_BITS
+}
+
 /// The tie-break of events due at the same instant: the lesser one comes first.
 ///
 /// Between two origins, a hash of the instant picks the order: if the lower origin always won, the same ones
 /// of several synchronised connections would always find room in a queue. Events of one origin stay in
-/// order. Nothing here depends on the thread on which an element runs.
+/// order. An origin is a hash of the element's name, so nothing here depends on the order in which elements
+/// were added, nor on the thread on which an element runs.
 #[inline]
-fn order(due: Time, origin: u32, count: u64) -> u64 {
+fn order(due: Time, caused: u64) -> u64 {
     let hash = due.as_ps().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ORIGIN_BITS);
     // The highest differing bit decides which of a pair is the lesser; no two become equal.
-    (u64::from(origin) ^ hash) << COUNT_BITS | count
+    caused ^ hash << COUNT_BITS
 }
 
 impl Place {
     /// The order of the last event that it caused, if that is due at `due`.
     #[inline]
     fn order(&self, salt: u64, due: Time) -> u64 {
-        let order = order(due, self.id.0, self.count);
+        let order = order(due, self.caused);
         match salt {
             0 => order,
             salt => shuffled(order, salt),
@@ -141,8 +147,8 @@ impl Place {
     /// The order of the next event that it causes.
     #[inline]
     fn next_order(&mut self, salt: u64, due: Time) -> u64 {
-        self.count += 1;
-        assert!(self.count < 1 << COUNT_BITS, "an element caused 5 10^11 events");
+        self.caused += 1;
+        assert!(self.caused << (64 - COUNT_BITS) != 0, "an element caused 5 10^11 events");
         self.order(salt, due)
     }
 }
@@ -455,7 +461,7 @@ fn shuffled(order: u64, salt: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::order;
+    use super::{caused_by, order};
     use lastmeter_base::Time;
 
     #[test]
@@ -465,7 +471,7 @@ mod tests {
             for step in [24_000_000_u64, 1_200_000_000, 26_881] {
                 let wins = (1..=1000_u64).filter(|&n| {
                     let due = Time::from_ps(n * step);
-                    order(due, a, 9) < order(due, b, 1)
+                    order(due, caused_by(a) + 9) < order(due, caused_by(b) + 1)
                 });
                 let wins = wins.count();
                 assert!((400..600).contains(&wins), "{a} and {b} every {step} ps: {wins}");
@@ -475,7 +481,7 @@ mod tests {
 
     #[test]
     fn what_one_origin_causes_stays_in_order() {
-        let due = Time::from_ps(77);
-        assert!((1..100).all(|n| order(due, 5, n) < order(due, 5, n + 1)));
+        let (due, mine) = (Time::from_ps(77), caused_by(5));
+        assert!((1..100).all(|n| order(due, mine + n) < order(due, mine + n + 1)));
     }
 }

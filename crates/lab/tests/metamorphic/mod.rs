@@ -131,8 +131,8 @@ pub(crate) fn totals(outcome: &Outcome) -> Totals {
 
 /// Why a relation does not hold for some experiments.
 pub(crate) enum Reason {
-    /// Simultaneous events go in an order that a hash of the instant and the place of their origins in the
-    /// file pick. That their order matters is checked with random orders.
+    /// The rewritten experiment has other elements or other instants, and a hash of both picks the order of
+    /// simultaneous events. That their order matters is checked with random orders.
     Ties,
     /// In words.
     Other(&'static str),
