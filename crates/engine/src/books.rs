@@ -253,6 +253,9 @@ pub struct PathBook {
     pub offered: Count,
     /// Delivered to sinks.
     pub delivered: Count,
+    /// Bytes of these that applications could use: without headers, acknowledgements and duplicates, where
+    /// the sink knows of them.
+    pub useful: u64,
     /// End-to-end latencies of delivered packets.
     pub latency: Distribution,
     /// Differences of latency between consecutive packets of a flow (RFC 3393, absolute value).
@@ -349,6 +352,7 @@ impl PathBook {
     fn merge(&mut self, other: &PathBook) {
         self.offered.merge(other.offered);
         self.delivered.merge(other.delivered);
+        self.useful += other.useful;
         self.latency.merge(&other.latency);
         self.variation.merge(&other.variation);
         self.first_offered = match (self.first_offered, other.first_offered) {
@@ -426,10 +430,11 @@ impl Books {
     }
 
     #[inline]
-    pub(crate) fn deliver(&mut self, now: Time, end: u32, packet: &Packet) {
+    pub(crate) fn deliver(&mut self, now: Time, end: u32, packet: &Packet, useful: u64) {
         self.delivered += 1;
         let book = &mut self.paths[packet.path.0 as usize];
         book.delivered.add(packet.len);
+        book.useful += useful;
         // Not always in order: an element may run ahead of the others.
         book.last_delivered = book.last_delivered.max(now);
         if !self.collecting {

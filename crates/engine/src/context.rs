@@ -83,11 +83,19 @@ impl<'a> Context<'a> {
         packet
     }
 
-    /// The packet has reached its end and is entered in the books.
+    /// The packet has reached its end and is entered in the books. All of it is useful to an application.
     #[inline]
     pub fn deliver(&mut self, packet: Packet) {
+        let useful = packet.len.0;
+        self.deliver_useful(packet, useful);
+    }
+
+    /// The same for a packet that brings an application only `useful` bytes: with headers, an
+    /// acknowledgement, a duplicate, or the one that fills a gap before bytes that came earlier.
+    #[inline]
+    pub fn deliver_useful(&mut self, packet: Packet, useful: u64) {
         self.trace(TraceKind::Deliver, packet.id);
-        self.world.books.deliver(self.world.now, self.me as u32, &packet);
+        self.world.books.deliver(self.world.now, self.me as u32, &packet, useful);
         self.world.pool.give(packet);
     }
 

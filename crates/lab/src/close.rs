@@ -139,7 +139,7 @@ fn totals(outcome: &Outcome, book: &PathBook, duration: f64) -> Totals {
         })
         .sum();
     let goodput = match duration > 0.0 {
-        true => book.delivered.bytes as f64 * 8.0 / duration,
+        true => book.useful as f64 * 8.0 / duration,
         false => 0.0,
     };
     let latency = Latency {

@@ -396,6 +396,22 @@ fn a_wide_area_network_accounts_for_all_that_its_impairments_do() {
 }
 
 #[test]
+fn goodput_is_what_applications_read() {
+    let text = include_str!("../../../experiments/dumbbell/experiment.toml");
+    let experiment = parse(text, &["duration=\"5 s\""]).map_err(shown).unwrap();
+    let outcome = run(&experiment, &Changes::NONE);
+    let counters = || outcome.elements.iter().flat_map(|element| &element.counters);
+    let sum =
+        |name| counters().filter(|(known, _)| *known == name).map(|(_, count)| count).sum::<u64>();
+    let useful: u64 = outcome.books.paths.iter().map(|book| book.useful).sum();
+    assert!(sum("retransmissions") > 0, "a duplicate is not useful twice");
+    assert_eq!(useful, sum("consumed"));
+    // Acknowledgements arrive and bring nothing.
+    let idle = outcome.books.paths.iter().filter(|book| book.useful == 0);
+    assert!(idle.map(|book| book.delivered.packets).sum::<u64>() > 0);
+}
+
+#[test]
 fn what_is_wrong_with_an_impairment_is_said_where_it_stands() {
     let text = |impairment: &str| {
         format!(

@@ -180,7 +180,8 @@ pub struct Totals {
     /// What was still in flight at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<u64>,
-    /// Delivered bits per second of the run.
+    /// Bits per second of the run that reached applications: without headers, acknowledgements and duplicates
+    /// of transports that have them.
     pub goodput: f64,
     /// Dropped packets per offered packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -544,7 +545,7 @@ impl Ledger {
             series: Vec::new(),
         }
     }
-    /// Delivered bits per second over all paths.
+    /// Goodput over all paths, in bit/s.
     pub fn goodput(&self) -> f64 {
         self.paths.iter().map(|path| path.totals.goodput).sum()
     }

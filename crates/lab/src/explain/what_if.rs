@@ -58,7 +58,7 @@ impl Change {
 pub struct Effect {
     /// What was changed.
     pub change: Change,
-    /// Delivered bits per second over all paths.
+    /// Goodput over all paths, in bit/s.
     pub goodput: f64,
     /// Mean latency in seconds over all delivered packets.
     pub latency: f64,

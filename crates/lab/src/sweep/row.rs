@@ -23,7 +23,7 @@ pub struct Row {
 /// A ledger in a few figures, over all its paths. SI base units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measures {
-    /// Delivered bits per second.
+    /// Goodput in bit/s.
     pub goodput: f64,
     /// Mean latency of a delivered packet, in seconds.
     pub latency: f64,

@@ -64,7 +64,7 @@ pub(super) fn verdict(ledger: &Ledger, out: &mut String) {
     if let [path] = ledger.paths.as_slice() {
         let totals = &path.totals;
         let goodput = crate::figures::rate(totals.goodput);
-        let what = "delivered bits per second of the run";
+        let what = "bits per second that reached applications";
         facts.push(("Goodput", figure(&goodput, totals.goodput, "bit/s", what)));
         if let Some(latency) = totals.latency {
             let mean = time_figure(latency.mean, "mean latency from source to sink");

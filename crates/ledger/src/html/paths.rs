@@ -57,7 +57,7 @@ fn row(path: &Path) -> Vec<String> {
             count_figure(offered.packets, "packets", "what sources sent")
         }),
         count_figure(totals.delivered.packets, "packets", "what sinks received"),
-        figure(&goodput, totals.goodput, "bit/s", "delivered bits per second of the run"),
+        figure(&goodput, totals.goodput, "bit/s", "bits per second that reached applications"),
         known(totals.loss, |loss| share_figure(loss, LOSS)),
         known(of(|latency| Some(latency.mean)), |mean| time_figure(mean, "mean latency")),
         known(of(|latency| latency.p50), |p50| time_figure(p50, "median latency")),
@@ -114,7 +114,7 @@ fn totals(path: &Path, out: &mut String) {
     facts.extend(totals.dropped.map(|all| ("Dropped", amount(all, "what was dropped"))));
     let held = |held| ("Held at the end", packets(held, "still in flight at the end"));
     facts.extend(totals.held.map(held));
-    let what = "delivered bits per second of the run";
+    let what = "bits per second that reached applications";
     facts.push(("Goodput", figure(&goodput, totals.goodput, "bit/s", what)));
     facts.extend(totals.loss.map(|loss| ("Loss", share_figure(loss, LOSS))));
     if totals.delivered.packets > 0 {

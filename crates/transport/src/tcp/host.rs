@@ -238,8 +238,9 @@ impl Element for TcpHost {
         };
         let mut segment = Segment::unpack(&packet.transport);
         segment.ecn = packet.ecn;
+        let before = slot.connection.received();
         slot.connection.receive(cx.now(), &segment, &packet.content);
-        cx.deliver(packet);
+        cx.deliver_useful(packet, slot.connection.received().saturating_sub(before));
         self.turn(cx, index);
     }
 

@@ -254,8 +254,9 @@ impl WebServer {
         let Some(block) = self.blocks.get_mut(flow) else {
             return cx.drop(packet, None, "no connection");
         };
+        let before = block.connection.received();
         block.connection.receive(now, &segment, &packet.content);
-        cx.deliver(packet);
+        cx.deliver_useful(packet, block.connection.received().saturating_sub(before));
         let Exchange { request, response, remedy, .. } = self.exchange;
         if block.application == Serving::Waiting && block.connection.readable() >= request.0 {
             block.connection.consume(request.0);
@@ -424,8 +425,9 @@ impl Element for WebClients {
             return cx.drop(packet, None, "no connection");
         };
         let segment = Segment::unpack(&packet.transport);
+        let before = block.connection.received();
         block.connection.receive(now, &segment, &packet.content);
-        cx.deliver(packet);
+        cx.deliver_useful(packet, block.connection.received().saturating_sub(before));
         self.act(cx, flow);
     }
 

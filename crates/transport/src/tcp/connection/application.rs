@@ -51,6 +51,12 @@ impl Connection {
         end.saturating_sub(self.consumed)
     }
 
+    /// Bytes that have arrived in order since the connection was opened.
+    #[inline]
+    pub fn received(&self) -> u64 {
+        self.delivered() + self.readable()
+    }
+
     /// Bytes that the application has read since the connection was opened.
     #[inline]
     pub fn delivered(&self) -> u64 {
