@@ -227,9 +227,13 @@ pub enum ParamKind {
     Choice(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
-    /// A distribution of times: `"5 us"`, `{ exponential = "5 us" }`,
-    /// `{ uniform = ["1 us", "9 us"] }`, or `{ either = ["1 us", "31 us"], first = 0.9 }`.
+    /// A distribution of times: `"5 us"`, `{ exponential = "5 us" }`, `{ uniform = ["1 us", "9 us"] }`,
+    /// `{ either = ["1 us", "31 us"], first = 0.9 }`, `{ hyper-exponential = ["1 us", "31 us"], first = 0.9 }`,
+    /// `{ geometric = "5 us", slot = "1 us" }`, `{ pareto = "5 us", shape = 1.5 }`,
+    /// `{ log-normal = "5 us", sigma = 1.0 }`, or `{ mix = [["1 us", 7], ["9 us", 1]] }`.
     Draw,
+    /// The same of bytes: `"1 MB"`, `{ exponential = "1 MB" }`.
+    DrawBytes,
     /// Packet lengths: `"1500 B"`, or several with their weights: `[["64 B", 7], ["1500 B", 1]]`.
     Sizes,
     /// A kind of this family, with its own parameters.
@@ -315,6 +319,8 @@ pub enum Value {
     Flag(bool),
     /// Of [`ParamKind::Draw`].
     Draw(Draw),
+    /// Of [`ParamKind::DrawBytes`].
+    DrawBytes(Draw<Bytes>),
     /// Of [`ParamKind::Sizes`], each with its weight; the weights sum to more than zero.
     Sizes(Vec<(Bytes, u64)>),
     /// Of [`ParamKind::Nested`].
@@ -456,7 +462,7 @@ macro_rules! typed {
 }
 typed! {
     Time: Duration, Size: Bytes, Rate: Rate, PerByte: PerByte, Integer: u64, Number: f64,
-    Text: String, Flag: bool, Draw: Draw, Sizes: Vec<(Bytes, u64)>, Texts: Vec<String>,
+    Text: String, Flag: bool, Draw: Draw, DrawBytes: Draw<Bytes>, Sizes: Vec<(Bytes, u64)>, Texts: Vec<String>,
     Integers: Vec<u64>, Rates: Vec<(Duration, Option<Rate>)>,
     Windows: Vec<(Duration, Duration)>,
 }

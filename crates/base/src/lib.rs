@@ -20,7 +20,7 @@ pub use packet::{
 pub use prefetch::{
     address, prefetch, prefetch_address, prefetch_end, prefetch_lines, prefetch_slice,
 };
-pub use random::{Draw, Stream, content_tag};
+pub use random::{Countable, Draw, Stream, content_tag};
 pub use rate::{Cost, PerByte, Rate};
 pub use text::{Quantity, QuantityError};
 pub use time::{Duration, Time};

@@ -3,9 +3,9 @@
 //! A stream is named by (seed, element name), so adding one element to an experiment moves no
 //! other element's draws. Generator: xoshiro256++ (Blackman & Vigna, ACM TOMS 47(4), 2021).
 
-use crate::Duration;
+use crate::{Bytes, Duration};
 use rand::{Rng, RngExt, SeedableRng};
-use rand_distr::{Distribution, Exp1};
+use rand_distr::{Distribution, Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A deterministic random stream.
@@ -49,47 +49,163 @@ impl Stream {
     }
 }
 
-/// A distribution of times: of service, of gaps between arrivals.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Draw {
-    /// Always the same.
-    Constant(Duration),
-    /// Memoryless, with this mean.
-    Exponential(Duration),
-    /// Uniform between the two, inclusive.
-    Uniform(Duration, Duration),
-    /// The first with the given probability, else the second: the simplest distribution with a large variance.
-    Either(f64, Duration, Duration),
+/// What can be drawn: whole picoseconds or bytes.
+pub trait Countable: Copy {
+    /// From a number of units.
+    fn of(units: u64) -> Self;
+    /// The number of units.
+    fn units(self) -> u64;
 }
 
-impl Draw {
-    /// One draw.
+impl Countable for Duration {
+    fn of(units: u64) -> Duration {
+        Duration::from_ps(units)
+    }
+    fn units(self) -> u64 {
+        self.as_ps()
+    }
+}
+
+impl Countable for Bytes {
+    fn of(units: u64) -> Bytes {
+        Bytes(units)
+    }
+    fn units(self) -> u64 {
+        self.0
+    }
+}
+
+/// A distribution of times (of service, of gaps between arrivals) or of bytes.
+///
+/// ```
+/// use lastmeter_base::{Draw, Duration, Stream};
+/// let gap = Draw::Pareto { mean: Duration::from_us(10), shape: 1.5 };
+/// let mut stream = Stream::new(1, "source");
+/// // A third of the mean is the least that this shape draws.
+/// assert!(gap.sample(&mut stream) >= Duration::from_ns(3_333));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Draw<T = Duration> {
+    /// Always the same.
+    Constant(T),
+    /// Memoryless, with this mean.
+    Exponential(T),
+    /// Uniform between the two, inclusive.
+    Uniform(T, T),
+    /// The first with the given probability, else the second: the simplest distribution with a large variance.
+    Either(f64, T, T),
+    /// Exponential with the first mean with the given probability, else with the second.
+    HyperExponential(f64, T, T),
+    /// A whole number of slots, at least one: how many trials until one succeeds.
+    Geometric {
+        /// The mean, at least a slot.
+        mean: T,
+        /// A slot.
+        slot: T,
+    },
+    /// Heavy-tailed: P[X > x] = (least / x)^shape.
+    Pareto {
+        /// The mean.
+        mean: T,
+        /// More than 1; up to 2 the variance is infinite.
+        shape: f64,
+    },
+    /// The logarithm is normal.
+    LogNormal {
+        /// The mean, not the median.
+        mean: T,
+        /// The standard deviation of the natural logarithm.
+        sigma: f64,
+    },
+    /// One of these, each with its share of the total weight.
+    Mix(Vec<(T, u64)>),
+}
+
+impl<T: Countable> Draw<T> {
+    /// One draw, rounded to a whole unit.
     #[inline]
-    pub fn sample(&self, stream: &mut Stream) -> Duration {
+    pub fn sample(&self, stream: &mut Stream) -> T {
+        // The nearest unit, without a call into the mathematics library.
+        let exponential = |mean: T, stream: &mut Stream| {
+            T::of((mean.units() as f64 * stream.exponential() + 0.5) as u64)
+        };
         match *self {
-            Draw::Constant(time) => time,
-            Draw::Exponential(mean) => {
-                // The nearest picosecond, without a call into the mathematics library.
-                Duration::from_ps((mean.as_ps() as f64 * stream.exponential() + 0.5) as u64)
-            }
+            Draw::Constant(value) => value,
+            Draw::Exponential(mean) => exponential(mean, stream),
             Draw::Uniform(low, high) => {
-                low + Duration::from_ps(stream.below((high - low).as_ps() + 1))
+                T::of(low.units() + stream.below(high.units() - low.units() + 1))
             }
             Draw::Either(probability, first, second) => match stream.chance(probability) {
                 true => first,
                 false => second,
             },
-        }
-    }
-    /// The mean, in seconds.
-    pub fn mean(&self) -> f64 {
-        match *self {
-            Draw::Constant(time) | Draw::Exponential(time) => time.as_secs_f64(),
-            Draw::Uniform(low, high) => (low.as_secs_f64() + high.as_secs_f64()) / 2.0,
-            Draw::Either(p, first, second) => {
-                p * first.as_secs_f64() + (1.0 - p) * second.as_secs_f64()
+            Draw::HyperExponential(probability, first, second) => {
+                let mean = if stream.chance(probability) { first } else { second };
+                exponential(mean, stream)
+            }
+            Draw::Geometric { mean, slot } => {
+                let failure = 1.0 - slot.units() as f64 / mean.units().max(1) as f64;
+                // Inversion; 1 - unit() is in (0, 1].
+                let slots = match failure > 0.0 {
+                    true => ((1.0 - stream.unit()).ln() / failure.ln()) as u64 + 1,
+                    false => 1,
+                };
+                T::of(slots.saturating_mul(slot.units()).min(LARGEST))
+            }
+            Draw::Pareto { mean, shape } => {
+                let least = mean.units() as f64 * (shape - 1.0) / shape;
+                rounded(least * (1.0 - stream.unit()).powf(-1.0 / shape))
+            }
+            Draw::LogNormal { mean, sigma } => {
+                let normal: f64 = StandardNormal.sample(&mut stream.0);
+                rounded(mean.units() as f64 * (sigma * normal - sigma * sigma / 2.0).exp())
+            }
+            Draw::Mix(ref values) => {
+                let total = values.iter().map(|(_, weight)| weight).sum::<u64>();
+                let mut at = stream.below(total.max(1));
+                let chosen = values.iter().find(|(_, weight)| {
+                    let here = at < *weight;
+                    at = at.saturating_sub(*weight);
+                    here
+                });
+                chosen.or(values.last()).map_or(T::of(0), |(value, _)| *value)
             }
         }
+    }
+
+    /// The mean, in units: picoseconds or bytes.
+    pub fn mean_units(&self) -> f64 {
+        let units = |value: T| value.units() as f64;
+        match *self {
+            Draw::Constant(value) | Draw::Exponential(value) => units(value),
+            Draw::Uniform(low, high) => (units(low) + units(high)) / 2.0,
+            Draw::Either(p, first, second) | Draw::HyperExponential(p, first, second) => {
+                p * units(first) + (1.0 - p) * units(second)
+            }
+            Draw::Geometric { mean, .. }
+            | Draw::Pareto { mean, .. }
+            | Draw::LogNormal { mean, .. } => units(mean),
+            Draw::Mix(ref values) => {
+                let total: u64 = values.iter().map(|(_, weight)| weight).sum();
+                let sum: f64 = values.iter().map(|&(v, weight)| units(v) * weight as f64).sum();
+                sum / total.max(1) as f64
+            }
+        }
+    }
+}
+
+/// The most that an unbounded distribution draws: 13 days in picoseconds, an exbibyte.
+const LARGEST: u64 = 1 << 60;
+
+/// A drawn number of units, at least one, and at most [`LARGEST`].
+fn rounded<T: Countable>(units: f64) -> T {
+    T::of(((units + 0.5) as u64).clamp(1, LARGEST))
+}
+
+impl Draw {
+    /// The mean, in seconds.
+    pub fn mean(&self) -> f64 {
+        self.mean_units() / 1e12
     }
     /// The same distribution with every value times `numerator / denominator`.
     pub fn scale(&self, numerator: u64, denominator: u64) -> Draw {
@@ -99,6 +215,17 @@ impl Draw {
             Draw::Exponential(mean) => Draw::Exponential(scale(mean)),
             Draw::Uniform(low, high) => Draw::Uniform(scale(low), scale(high)),
             Draw::Either(p, first, second) => Draw::Either(p, scale(first), scale(second)),
+            Draw::HyperExponential(p, first, second) => {
+                Draw::HyperExponential(p, scale(first), scale(second))
+            }
+            Draw::Geometric { mean, slot } => {
+                Draw::Geometric { mean: scale(mean), slot: scale(slot) }
+            }
+            Draw::Pareto { mean, shape } => Draw::Pareto { mean: scale(mean), shape },
+            Draw::LogNormal { mean, sigma } => Draw::LogNormal { mean: scale(mean), sigma },
+            Draw::Mix(ref values) => {
+                Draw::Mix(values.iter().map(|&(time, weight)| (scale(time), weight)).collect())
+            }
         }
     }
 }
@@ -135,6 +262,12 @@ mod tests {
             Draw::Exponential(us(5)),
             Draw::Uniform(us(2), us(10)),
             Draw::Either(0.9, us(1), us(31)),
+            Draw::HyperExponential(0.9, us(1), us(31)),
+            Draw::Geometric { mean: us(5), slot: us(2) },
+            Draw::Geometric { mean: us(5), slot: us(5) },
+            Draw::Pareto { mean: us(5), shape: 2.5 },
+            Draw::LogNormal { mean: us(5), sigma: 1.0 },
+            Draw::Mix(vec![(us(1), 3), (us(9), 1)]),
         ];
         for draw in cases {
             let mut stream = Stream::new(7, "test");
@@ -142,5 +275,31 @@ mod tests {
             let mean = sum / f64::from(DRAWS);
             assert!((mean / draw.mean() - 1.0).abs() < 0.02, "{draw:?}: {mean}");
         }
+    }
+
+    /// The share of draws above `limit`.
+    fn above(draw: &Draw<Bytes>, limit: u64) -> f64 {
+        const DRAWS: u32 = 200_000;
+        let mut stream = Stream::new(3, "test");
+        let above = (0..DRAWS).filter(|_| draw.sample(&mut stream).0 > limit).count();
+        above as f64 / f64::from(DRAWS)
+    }
+
+    #[test]
+    fn tails_are_those_of_the_formulas() {
+        // Its least value is a third of the mean.
+        let pareto = Draw::Pareto { mean: Bytes(30_000), shape: 1.5 };
+        for limit in [20_000, 100_000, 1_000_000] {
+            let formula = (10_000.0 / limit as f64).powf(1.5);
+            assert!((above(&pareto, limit) - formula).abs() < 0.004, "{limit}");
+        }
+        // Half are above the median, mean / exp(sigma^2 / 2).
+        let log_normal = Draw::LogNormal { mean: Bytes(30_000), sigma: 2.0 };
+        assert!((above(&log_normal, (30_000.0 / 2.0_f64.exp()) as u64) - 0.5).abs() < 0.004);
+        let hyper = Draw::HyperExponential(0.75, Bytes(10_000), Bytes(90_000));
+        let formula = 0.75 * (-5.0_f64).exp() + 0.25 * (-5.0_f64 / 9.0).exp();
+        assert!((above(&hyper, 50_000) - formula).abs() < 0.004);
+        let geometric = Draw::Geometric { mean: Bytes(400), slot: Bytes(100) };
+        assert!((above(&geometric, 300) - 0.75_f64.powi(3)).abs() < 0.004);
     }
 }

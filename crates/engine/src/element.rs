@@ -1,7 +1,7 @@
 //! Elements, and their reports at the end of a run.
 
 use crate::{Context, Meter, Series};
-use lastmeter_base::{NodeId, Packet, Time};
+use lastmeter_base::{FlowId, NodeId, Packet, PathId, Time};
 
 /// An element of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,6 +151,22 @@ pub struct Report {
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) meters: Vec<Meter>,
     pub(crate) series: Vec<(&'static str, &'static str, Series)>,
+    pub(crate) transfers: Vec<Transfer>,
+}
+
+/// What became of a transfer that one end knows from start to finish, such as a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Its path: the traffic it belongs to.
+    pub path: PathId,
+    /// Its flow.
+    pub flow: FlowId,
+    /// When it began.
+    pub began: Time,
+    /// When its last byte was known to have arrived; `None` if that was not yet at the end of the run.
+    pub completed: Option<Time>,
+    /// Bytes known to have arrived.
+    pub bytes: u64,
 }
 
 impl Report {
@@ -174,6 +190,10 @@ impl Report {
     /// A quantity over time, and its unit: `ps` for a time, else a word.
     pub fn series(&mut self, name: &'static str, unit: &'static str, series: &Series) {
         self.series.push((name, unit, series.clone()));
+    }
+    /// A transfer of this element.
+    pub fn transfer(&mut self, transfer: Transfer) {
+        self.transfers.push(transfer);
     }
     /// The use of one unit of a resource during the run.
     pub fn meter(&mut self, meter: &Meter) {

@@ -41,7 +41,9 @@ pub use books::{ResourceId, ResourceUse, StageInfo};
 pub use clock::{Clock, Control, VirtualClock, Wake};
 pub use context::Context;
 pub use distribution::Distribution;
-pub use element::{Element, ElementId, Foreseen, Foresight, Look, PortId, Report, TimerId};
+pub use element::{
+    Element, ElementId, Foreseen, Foresight, Look, PortId, Report, TimerId, Transfer,
+};
 pub use error::Error;
 pub use graph::{EDGES_MAX, ELEMENTS_MAX, Graph};
 pub use meter::Meter;

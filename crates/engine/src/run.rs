@@ -8,7 +8,7 @@ use crate::ends::Ending;
 use crate::events::{Key, Target};
 use crate::trace::{TraceEvent, TraceKind};
 use crate::world::World;
-use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId};
+use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId, Transfer};
 use lastmeter_base::{Packet, Time};
 
 /// Handlers that may run at one instant before the run counts as making no progress.
@@ -81,6 +81,8 @@ pub struct ElementReport {
     pub counters: Vec<(&'static str, u64)>,
     /// Quantities over time, each with its name and unit.
     pub series: Vec<(&'static str, &'static str, Series)>,
+    /// Its transfers, in the order in which it reported them.
+    pub transfers: Vec<Transfer>,
 }
 
 impl Graph {
@@ -175,9 +177,10 @@ impl Engine {
                 report.meters.iter().for_each(|meter| books.enter_meter(meter));
                 held += report.held;
                 let name = self.names[place.id.0 as usize].clone();
-                let Report { held, waiting, counters, series, .. } = report;
+                let Report { held, waiting, counters, series, transfers, .. } = report;
                 let held = held + waiting;
-                reports[place.id.0 as usize] = Some(ElementReport { name, held, counters, series });
+                let report = ElementReport { name, held, counters, series, transfers };
+                reports[place.id.0 as usize] = Some(report);
             }
             books.merge(&partition.world.books);
         }

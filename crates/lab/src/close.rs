@@ -2,8 +2,8 @@
 
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use lastmeter_ledger::{
-    Count, Deadlines, Latency, Ledger, Path, Place, Provenance, Quantile, Resource, Series, Stage,
-    Step, Times, Totals,
+    Count, Counter, Deadlines, Latency, Ledger, Path, Place, Provenance, Quantile, Resource,
+    Series, Stage, Step, Times, Totals, Transfer, Transfers,
 };
 use std::collections::BTreeMap;
 
@@ -37,6 +37,8 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
     let mut ledger = Ledger::new(close.title, duration, paths, resources(outcome), provenance);
     ledger.balance.packets_residual = made - found;
     ledger.series = series(outcome);
+    ledger.counters = counters(outcome);
+    ledger.transfers = transfers(outcome, duration);
     ledger
 }
 
@@ -65,6 +67,34 @@ fn series(outcome: &Outcome) -> Vec<Series> {
         }
     })
     .collect()
+}
+
+fn counters(outcome: &Outcome) -> Vec<Counter> {
+    let all = outcome.elements.iter();
+    let all = all.flat_map(|element| element.counters.iter().map(move |one| (element, *one)));
+    all.map(|(element, (name, value))| Counter {
+        element: element.name.clone(),
+        name: name.to_owned(),
+        value,
+    })
+    .collect()
+}
+
+/// By class of traffic, whichever hosts they are between.
+fn transfers(outcome: &Outcome, duration: f64) -> Vec<Transfers> {
+    let mut by_class: BTreeMap<&str, Vec<Transfer>> = BTreeMap::new();
+    for one in outcome.elements.iter().flat_map(|element| &element.transfers) {
+        let seconds = |time: lastmeter_base::Time| time.since_start().as_secs_f64();
+        let completed = one.completed.map(seconds);
+        by_class.entry(&outcome.paths[one.path.0 as usize].class).or_default().push(Transfer::new(
+            one.flow.0,
+            seconds(one.began),
+            completed,
+            one.bytes,
+            duration,
+        ));
+    }
+    by_class.into_iter().map(|(name, each)| Transfers::new(name, each)).collect()
 }
 
 fn stages(outcome: &Outcome, book: &PathBook) -> Vec<Stage> {

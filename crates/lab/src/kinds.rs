@@ -188,6 +188,7 @@ fn written(kind: ParamKind) -> String {
         ParamKind::Choice(words) => words.join(" | "),
         ParamKind::Flag => "true | false".to_owned(),
         ParamKind::Draw => "time or distribution".to_owned(),
+        ParamKind::DrawBytes => "size or distribution".to_owned(),
         ParamKind::Sizes => "size or sizes".to_owned(),
         ParamKind::Nested(family) => format!("a {}", family.name()),
         ParamKind::Profile(folder) => format!("profile of {folder}"),

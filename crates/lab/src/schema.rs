@@ -40,7 +40,8 @@ pub fn experiment(registry: &Registry) -> Value {
         "size": quantity::<Bytes>(),
         "rate": quantity::<Rate>(),
         "time-per-byte": per_byte(),
-        "draw": draw(),
+        "draw": draw("time"),
+        "draw-bytes": draw("size"),
         "sizes": sizes(),
         "queue": table("Where packets wait.", &[], Some(Family::Queue)),
         "reception": table("How packets are received.", &[], Some(Family::Reception)),
@@ -85,6 +86,7 @@ fn parameter(param: &Param) -> Value {
         ParamKind::Rate => reference("rate"),
         ParamKind::PerByte => reference("time-per-byte"),
         ParamKind::Draw => reference("draw"),
+        ParamKind::DrawBytes => reference("draw-bytes"),
         ParamKind::Sizes => reference("sizes"),
         ParamKind::Nested(family) => reference(family.name()),
         ParamKind::Integer { min, max } if max == i64::MAX as u64 => {
@@ -162,9 +164,10 @@ fn per_byte() -> Value {
     })
 }
 
-fn draw() -> Value {
-    let time = || json!({ "$ref": "#/definitions/time" });
-    let pair = || json!({ "type": "array", "items": time(), "minItems": 2, "maxItems": 2 });
+/// A distribution of what `one` describes.
+fn draw(one: &str) -> Value {
+    let value = || reference(one);
+    let pair = || json!({ "type": "array", "items": value(), "minItems": 2, "maxItems": 2 });
     let only = |properties: Value| {
         let names: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
         json!({
@@ -175,13 +178,21 @@ fn draw() -> Value {
         })
     };
     let share = json!({ "type": "number", "minimum": 0, "maximum": 1 });
+    let number = json!({ "type": "number", "minimum": 0 });
+    let weighted = json!([value(), { "type": "integer", "minimum": 1 }]);
+    let weighted = json!({ "type": "array", "items": weighted, "minItems": 2, "maxItems": 2 });
     json!({
-        "description": "A time that is always the same, or a distribution of times.",
+        "description": format!("A {one} that is always the same, or a distribution."),
         "anyOf": [
-            time(),
-            only(json!({ "exponential": time() })),
+            value(),
+            only(json!({ "exponential": value() })),
             only(json!({ "uniform": pair() })),
             only(json!({ "either": pair(), "first": share })),
+            only(json!({ "hyper-exponential": pair(), "first": share })),
+            only(json!({ "geometric": value(), "slot": value() })),
+            only(json!({ "pareto": value(), "shape": number })),
+            only(json!({ "log-normal": value(), "sigma": number })),
+            only(json!({ "mix": { "type": "array", "minItems": 1, "items": weighted } })),
         ],
     })
 }

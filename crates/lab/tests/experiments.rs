@@ -3,6 +3,7 @@
 use lastmeter_base::{Duration, Rate, Time};
 use lastmeter_engine::{Outcome, VirtualClock};
 use lastmeter_lab::build::{Changes, build};
+use lastmeter_lab::close::{Close, close};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, Library};
@@ -409,6 +410,40 @@ fn goodput_is_what_applications_read() {
     // Acknowledgements arrive and bring nothing.
     let idle = outcome.books.paths.iter().filter(|book| book.useful == 0);
     assert!(idle.map(|book| book.delivered.packets).sum::<u64>() > 0);
+}
+
+#[test]
+fn transfers_that_begin_at_random_say_when_they_complete() {
+    let text = r#"
+title = "Files"
+duration = "100 s"
+[nodes]
+alice = { host = {} }
+bob = { host = {} }
+[[links]]
+between = ["alice", "bob"]
+rate = "1 Gbit/s"
+delay = "10 ms"
+[[traffic]]
+name = "files"
+from = "alice"
+to = "bob"
+tcp = { connections = 10000, gap = { exponential = "50 ms" }, bytes = { uniform = ["1 B", "1 kB"] }, acknowledge-first = true }
+"#;
+    let experiment = parse(text, &[]).map_err(shown).unwrap();
+    let ledger = close(&run(&experiment, &Changes::NONE), Close::default());
+    let [files] = &ledger.transfers[..] else { panic!("one kind of traffic") };
+    // Poisson: 2000 in 100 s, with a standard deviation of 45.
+    assert!((1_800..2_200).contains(&files.begun), "{}", files.begun);
+    assert!(files.begun - files.completed < 10, "those under way at the end");
+    // A handshake, and one segment with its acknowledgement: two round trips.
+    let times = files.completion.unwrap();
+    assert!((times.mean - 0.040).abs() < 1e-4 && times.max.unwrap() < 0.0401, "{times:?}");
+    let bytes = files.bytes as f64 / files.begun as f64;
+    assert!((bytes / 500.5 - 1.0).abs() < 0.05, "{bytes}");
+    assert_eq!(files.each.len() as u64, files.begun);
+    // Rates are as the bytes, uniform from 0: n / (n + n / 3) is Jain's index.
+    assert!((files.fairness - 0.75).abs() < 0.02, "{}", files.fairness);
 }
 
 #[test]

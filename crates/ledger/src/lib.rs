@@ -9,7 +9,7 @@
 //! | [`html`]     | readers on any screen, years later        | one file that works offline    |
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
 //! | [`plots`]    | who compares with a document              | a page of figures and rows     |
-//! | [`parquet`]  | data frames, over one run or thousands    | six tables that join           |
+//! | [`parquet`]  | data frames, over one run or thousands    | ten tables that join           |
 //! | [`mod@compare`] | those who have two                     | both side by side              |
 //! | [`columns`]  | tables                                    | Parquet from columns, and back |
 
@@ -19,10 +19,12 @@ pub mod drawing;
 pub mod figures;
 pub mod html;
 pub mod json;
+mod observations;
 pub mod parquet;
 pub mod plots;
 mod shape;
 pub mod terminal;
 mod types;
 
+pub use observations::{Counter, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers};
 pub use types::*;

@@ -41,11 +41,15 @@ pub enum Table {
     Latencies,
     /// A row for each step of each quantity over time.
     Series,
+    /// A row for each counter of each element.
+    Counters,
+    /// A row for each transfer.
+    Transfers,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 8] = [
+    pub const ALL: [Table; 10] = [
         Table::Paths,
         Table::Stages,
         Table::Drops,
@@ -54,6 +58,8 @@ impl Table {
         Table::WhatIfs,
         Table::Latencies,
         Table::Series,
+        Table::Counters,
+        Table::Transfers,
     ];
 
     /// The name, and what its file should be called, without `.parquet`.
@@ -72,6 +78,8 @@ impl Table {
             Table::WhatIfs => "what_ifs",
             Table::Latencies => "latencies",
             Table::Series => "series",
+            Table::Counters => "counters",
+            Table::Transfers => "transfers",
         }
     }
 
@@ -86,6 +94,8 @@ impl Table {
             Table::WhatIfs => what_ifs(ledger),
             Table::Latencies => latencies(ledger),
             Table::Series => series(ledger),
+            Table::Counters => counters(ledger),
+            Table::Transfers => transfers(ledger),
         }
     }
 }
@@ -280,5 +290,27 @@ fn series(ledger: &Ledger) -> Columns {
     columns.real("at", &rows, |row| row.1.at);
     columns.real("least", &rows, |row| row.1.least);
     columns.real("most", &rows, |row| row.1.most);
+    columns
+}
+
+fn counters(ledger: &Ledger) -> Columns {
+    let rows = &ledger.counters;
+    let mut columns = begun(ledger, rows);
+    columns.text("element", rows, |row| &row.element);
+    columns.text("counter", rows, |row| &row.name);
+    columns.count("value", rows, |row| row.value);
+    columns
+}
+
+fn transfers(ledger: &Ledger) -> Columns {
+    let all = ledger.transfers.iter();
+    let rows: Vec<_> = all.flat_map(|one| one.each.iter().map(move |each| (one, *each))).collect();
+    let mut columns = begun(ledger, &rows);
+    columns.text("traffic", &rows, |row| &row.0.name);
+    columns.count("flow", &rows, |row| row.1.flow.into());
+    columns.real("began", &rows, |row| row.1.began);
+    real(&mut columns, "completed", &rows, |row| row.1.completed);
+    columns.count("bytes", &rows, |row| row.1.bytes);
+    columns.real("goodput", &rows, |row| row.1.goodput);
     columns
 }

@@ -5,6 +5,7 @@
 //! base units (seconds, bits per second, bytes, packets); names carry no unit. Maps are ordered, so
 //! that equal runs give equal bytes.
 
+use crate::{Counter, Series, Transfers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,30 +42,12 @@ pub struct Ledger {
     /// Quantities that elements recorded over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
-}
-
-/// A quantity over time, such as the rotation time of a ring.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Series {
-    /// Whose it is, and what: `ring: rotation`.
-    pub name: String,
-    /// `s` for a time, else a noun such as `station`.
-    pub unit: String,
-    /// The length of a step, in seconds.
-    pub step: f64,
-    /// Steps with at least one observation.
-    pub steps: Vec<Step>,
-}
-
-/// A step of a [`Series`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
-    /// When it begins, in seconds.
-    pub at: f64,
-    /// The least value in it.
-    pub least: f64,
-    /// The greatest.
-    pub most: f64,
+    /// What elements counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<Counter>,
+    /// What became of connections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<Transfers>,
 }
 
 /// The stages from one application to another, for one class of traffic.
@@ -543,6 +526,8 @@ impl Ledger {
             provenance,
             notes: Vec::new(),
             series: Vec::new(),
+            counters: Vec::new(),
+            transfers: Vec::new(),
         }
     }
     /// Goodput over all paths, in bit/s.

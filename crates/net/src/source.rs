@@ -233,18 +233,13 @@ impl Source {
     fn first(&mut self, stream: &mut Stream) -> Option<Time> {
         match &self.pattern {
             Pattern::Replay(_) => self.following(self.start, stream),
+            Pattern::Gaps { gap: Draw::Constant(gap), .. } => Some(match self.random_phase {
+                true => self.start + Duration::from_ps(stream.below(gap.as_ps().max(1))),
+                false => self.start,
+            }),
             // Without memory, the time until the next packet is the same at any instant: were there
             // one at the start, or after a part of a gap, more would come than the rate says.
-            Pattern::Gaps { gap: gap @ Draw::Exponential(_), .. } => {
-                Some(self.start + gap.sample(stream))
-            }
-            Pattern::Gaps { gap, .. } => {
-                let gap = gap.sample(stream);
-                Some(match self.random_phase {
-                    true => self.start + Duration::from_ps(stream.below(gap.as_ps().max(1))),
-                    false => self.start,
-                })
-            }
+            Pattern::Gaps { gap, .. } => Some(self.start + gap.sample(stream)),
             Pattern::OnOff { on, off, .. } => {
                 let wait = if self.random_phase { off.sample(stream) } else { Duration::ZERO };
                 let start = self.start + wait;

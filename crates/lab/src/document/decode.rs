@@ -1,5 +1,6 @@
 //! Decoding: from a tree to the values that the described parameters ask for.
 
+use super::draw::draw;
 use super::problem::{Fault, Reporter, nearest};
 use super::shorten;
 use super::timed;
@@ -9,7 +10,7 @@ use crate::library::Library;
 use lastmeter_base::kind::{
     Fallback, Family, Kind, Misfit, Nested, Param, ParamKind, RATE_MIN, TIME_MAX, Value, Values,
 };
-use lastmeter_base::{Bytes, Draw, Duration, PerByte, Quantity, QuantityError, Rate};
+use lastmeter_base::{Bytes, Duration, PerByte, Quantity, QuantityError, Rate};
 
 /// Decodes against parameters and reports everything that is wrong.
 pub struct Decoder<'a> {
@@ -184,7 +185,11 @@ impl Decoder<'_> {
             (ParamKind::Text, Content::Text(text)) => Ok(Value::Text(text.clone())),
             (ParamKind::Choice(words), Content::Text(text)) => choice(words, text),
             (ParamKind::Flag, Content::Flag(flag)) => Ok(Value::Flag(*flag)),
-            (ParamKind::Draw, _) => draw(item).map(Value::Draw),
+            (ParamKind::Draw, _) => draw(item, DRAWS, time).map(Value::Draw),
+            (ParamKind::DrawBytes, _) => {
+                let one = |item: &Item| size(item, 1, AMOUNT_MAX);
+                draw(item, DRAWS_OF_BYTES, one).map(Value::DrawBytes)
+            }
             (ParamKind::Sizes, _) => sizes(item).map(Value::Sizes),
             (ParamKind::Profile(folder), Content::Text(name)) => self.profile(folder, name),
             (ParamKind::Node, Content::Text(text)) => Ok(Value::Text(text.clone())),
@@ -296,6 +301,7 @@ pub(crate) fn value_example(kind: ParamKind) -> String {
     match kind {
         ParamKind::Time => "\"10 ms\"".to_owned(),
         ParamKind::Draw => "\"10 us\"".to_owned(),
+        ParamKind::DrawBytes => "\"1 MB\"".to_owned(),
         ParamKind::Size { .. } | ParamKind::Sizes => "\"1500 B\"".to_owned(),
         ParamKind::Rate => "\"10 Mbit/s\"".to_owned(),
         ParamKind::PerByte => "\"0.5 ns/B\"".to_owned(),
@@ -338,6 +344,7 @@ pub fn expected(kind: ParamKind) -> &'static str {
         ParamKind::Choice(_) => "word",
         ParamKind::Flag => "true or false",
         ParamKind::Draw => "time or distribution of times",
+        ParamKind::DrawBytes => "size or distribution of sizes",
         ParamKind::Sizes => "packet size or list of sizes with weights",
         ParamKind::Nested(family) => family.name(),
         ParamKind::Profile(_) => "name of a profile",
@@ -417,7 +424,7 @@ fn range(min: u64, max: u64) -> String {
     }
 }
 
-fn number(content: &Content, min: f64, max: f64) -> Option<Decoded> {
+pub(super) fn number(content: &Content, min: f64, max: f64) -> Option<Decoded> {
     let (number, digits) = match content {
         Content::Number(number, digits) => (*number, digits),
         Content::Integer(number, digits) => (number.map_or(f64::NAN, |n| n as f64), digits),
@@ -441,84 +448,52 @@ fn choice(words: &'static [&'static str], text: &str) -> Decoded {
     }
 }
 
-const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, \
-                     { uniform = [\"1 us\", \"9 us\"] } \
-                     or { either = [\"1 us\", \"31 us\"], first = 0.9 }";
-
-fn draw(item: &Item) -> Result<Draw, Fault> {
-    let fault = |found: String| Fault::new(found, DRAWS);
-    let pair = |item: &Item| match &item.content {
-        Content::List(items) if items.len() == 2 => Ok((time(&items[0])?, time(&items[1])?)),
-        _ => Err(fault(format!("{} is not a pair of times", shown(item))).at(&item.mark)),
-    };
-    let Some(entries) = item.entries() else {
-        return match item.content {
-            Content::Text(_) | Content::Integer(..) | Content::Number(..) => {
-                time(item).map(Draw::Constant)
-            }
-            _ => Err(fault(format!("{} is not a distribution of times", shown(item)))),
-        };
-    };
-    let mut keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-    keys.sort_unstable();
-    match (keys.as_slice(), entries.first()) {
-        (["exponential"], Some(entry)) => time(&entry.item).map(Draw::Exponential),
-        (["uniform"], Some(entry)) => match pair(&entry.item)? {
-            (low, high) if low <= high => Ok(Draw::Uniform(low, high)),
-            (low, high) => {
-                let found = format!("{low} is more than {high}");
-                Err(Fault::new(found, "write the shorter one first").at(&entry.item.mark))
-            }
-        },
-        (["either", "first"], _) => {
-            let get = |key: &str| entries.iter().find(|entry| entry.key == key).map(|e| &e.item);
-            let (Some(times), Some(share)) = (get("either"), get("first")) else {
-                unreachable!("both keys have just been seen")
-            };
-            let (first, second) = pair(times)?;
-            match number(&share.content, 0.0, 1.0) {
-                Some(Ok(Value::Number(share))) => Ok(Draw::Either(share, first, second)),
-                Some(Err(fault)) => Err(fault.at(&share.mark)),
-                _ => Err(fault(format!("{} is not a probability", shown(share))).at(&share.mark)),
-            }
-        }
-        _ => {
-            const KNOWN: [&str; 4] = ["exponential", "uniform", "either", "first"];
-            let odd = keys.iter().find(|key| !KNOWN.contains(key)).copied().unwrap_or("");
-            let Some(entry) = entries.iter().find(|entry| entry.key == odd) else {
-                return Err(fault("this does not give exactly one distribution".to_owned()));
-            };
-            let found = format!("there is no distribution `{}`", shorten(odd));
-            Err(Fault::unknown(found, DRAWS, odd, KNOWN).at(&entry.mark))
-        }
-    }
-}
+const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, { uniform = [\"1 us\", \"9 us\"] }, \
+                     { either = [\"1 us\", \"31 us\"], first = 0.9 }, or a hyper-exponential, geometric, \
+                     pareto, log-normal or mix (`lastmeter kinds renewal`)";
+const DRAWS_OF_BYTES: &str = "write \"1 MB\", { exponential = \"1 MB\" }, { pareto = \"1 MB\", shape = 1.2 }, \
+     { log-normal = \"1 MB\", sigma = 1.0 } or { mix = [[\"10 kB\", 9], [\"1 MB\", 1]] }";
 
 const SIZES: &str = "write \"1500 B\", or sizes with weights: [[\"64 B\", 7], [\"1500 B\", 1]]";
 
 fn sizes(item: &Item) -> Result<Vec<(Bytes, u64)>, Fault> {
-    /// So that weighted sums of sizes stay far within 64 bits.
-    const WEIGHT_MAX: u64 = 1_000_000;
-    const SIZES_MAX: usize = 1_000;
     let packet = |item: &Item| match ParamKind::PACKET {
         ParamKind::Size { min, max } => size(item, min, max),
         _ => unreachable!("a packet's length is a size"),
     };
+    match item.content {
+        Content::List(_) => weighted(item, SIZES, packet),
+        _ => packet(item).map(|size| vec![(size, 1)]),
+    }
+}
+
+/// The most bytes that a distribution may be given.
+const AMOUNT_MAX: u64 = 1 << 40;
+
+/// A list of values with their weights.
+pub(super) fn weighted<T>(
+    item: &Item,
+    right: &str,
+    one: impl Fn(&Item) -> Result<T, Fault>,
+) -> Result<Vec<(T, u64)>, Fault> {
+    /// So that weighted sums stay far within 64 bits.
+    const WEIGHT_MAX: u64 = 1_000_000;
+    const VALUES_MAX: usize = 1_000;
     let Content::List(items) = &item.content else {
-        return packet(item).map(|size| vec![(size, 1)]);
+        return Err(Fault::new(format!("{} is not a list", shown(item)), right).at(&item.mark));
     };
-    if items.is_empty() || items.len() > SIZES_MAX {
-        return Err(Fault::new(format!("the list has {} sizes", items.len()), SIZES));
+    if items.is_empty() || items.len() > VALUES_MAX {
+        return Err(Fault::new(format!("the list has {} values", items.len()), right));
     }
     let entry = |item: &Item| match &item.content {
         Content::List(pair) => match pair.as_slice() {
-            [len, Item { content: Content::Integer(number, digits), mark }] => {
+            [value, Item { content: Content::Integer(number, digits), mark }] => {
                 let weight = integer(*number, digits, 1, WEIGHT_MAX);
-                Ok((packet(len)?, weight.map_err(|fault| fault.at(mark))?))
+                Ok((one(value)?, weight.map_err(|fault| fault.at(mark))?))
             }
-            _ => Err(Fault::new("this is not a size with a weight", SIZES)),
+            _ => Err(Fault::new("this is not a value with a weight", right)),
         },
-        _ => Err(Fault::new(format!("{} is not a size with a weight", shown(item)), SIZES)),
+        _ => Err(Fault::new(format!("{} is not a value with a weight", shown(item)), right)),
     };
     items.iter().map(|item| entry(item).map_err(|fault| fault.at(&item.mark))).collect()
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod decode;
+mod draw;
 mod overrides;
 mod problem;
 mod timed;

@@ -36,6 +36,8 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         provenance: ledger.provenance.clone(),
         notes: ledger.notes.clone(),
         series: ledger.series.clone(),
+        counters: ledger.counters.clone(),
+        transfers: ledger.transfers.clone(),
     })
 }
 

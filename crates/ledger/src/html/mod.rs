@@ -7,6 +7,7 @@
 //! `SECTIONS`.
 
 pub mod compare;
+mod counts;
 mod distribution;
 mod drawing;
 mod extract;
@@ -23,12 +24,13 @@ pub use text::{escape, shorten};
 
 /// The parts of the page, in order; each writes one section, or nothing if it has
 /// no content.
-const SECTIONS: [fn(&Ledger, &mut String); 8] = [
+const SECTIONS: [fn(&Ledger, &mut String); 9] = [
     facts::warnings,
     facts::verdict,
     paths::overview,
     paths::detailed,
     resources::section,
+    counts::section,
     series::section,
     what_ifs::section,
     facts::provenance,

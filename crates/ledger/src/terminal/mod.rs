@@ -5,6 +5,7 @@
 //! into one that gives their number. What was not measured is a dash. Colour only repeats what
 //! words and marks say.
 
+mod counts;
 mod drawing;
 mod paint;
 mod parts;
@@ -63,8 +64,10 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
         path(&style, ledger, &ledger.paths[place], &mut out);
     }
     parts::resources(&style, ledger, &mut out);
+    counts::transfers(&style, ledger, &mut out);
     series(&style, ledger, &mut out);
     parts::what_ifs(&style, ledger, &mut out);
+    counts::counters(&style, ledger, &mut out);
     parts::footer(&style, ledger, &mut out);
     out
 }

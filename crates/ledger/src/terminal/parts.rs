@@ -170,7 +170,7 @@ pub(super) fn paths(style: &Style, ledger: &Ledger, order: &[usize], out: &mut S
     }
 }
 
-fn fold_line(style: &Style, words: &str, out: &mut String) {
+pub(super) fn fold_line(style: &Style, words: &str, out: &mut String) {
     let text = format!("{} {words}", style.pick("…", "..."));
     out.push_str("  ");
     out.push_str(&style.ink(Ink::Dim, &style.elide(&text, style.width - 2)));

@@ -181,7 +181,29 @@ pub(crate) fn ledger() -> Ledger {
         },
         notes: Vec::new(),
         series: Vec::new(),
+        counters: counters(),
+        transfers: vec![Transfers::new(
+            "bulk",
+            vec![
+                Transfer::new(0, 0.0, Some(0.4), 40_000_000, 1.0),
+                Transfer::new(1, 0.1, None, 56_000_000, 1.0),
+            ],
+        )],
     }
+}
+
+fn counters() -> Vec<Counter> {
+    let count = |element: &str, name: &str, value| Counter {
+        element: element.to_owned(),
+        name: name.to_owned(),
+        value,
+    };
+    vec![
+        count("alice sends bulk", "segments", 131_234),
+        count("alice sends bulk", "retransmissions", 12),
+        count("alice sends bulk", "timeouts", 0),
+        count("alice->bob queue", "marked", 3),
+    ]
 }
 
 /// One queue and one server, as in the textbooks; without a verdict.

@@ -8,6 +8,7 @@ mod ends;
 mod mpeg;
 mod on_off;
 mod poisson;
+mod renewal;
 mod replay;
 mod request;
 mod subsessions;
@@ -25,6 +26,7 @@ use lastmeter_engine::site::{Records, TrafficKind};
 pub static KINDS: &[Kind] = &[
     constant::KIND,
     poisson::KIND,
+    renewal::KIND,
     on_off::KIND,
     replay::KIND,
     mpeg::KIND,

@@ -10,7 +10,9 @@
 use super::due::Due;
 use super::{Config, Connection, Segment, State};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Packet, PathId, Time, prefetch};
-use lastmeter_engine::{Context, Element, Foreseen, Foresight, Look, PortId, Report, TimerId};
+use lastmeter_engine::{
+    Context, Element, Foreseen, Foresight, Look, PortId, Report, TimerId, Transfer,
+};
 use std::sync::Arc;
 
 /// An end's application. It reads whatever arrives at once.
@@ -88,6 +90,8 @@ struct Slot {
     left: u64,
     acts: Acts,
     application: Application,
+    /// When all that its application wrote was acknowledged; [`Time::MAX`] before.
+    completed: Time,
 }
 
 /// Runs the connections of one host.
@@ -138,6 +142,7 @@ impl TcpHost {
             left,
             acts_at,
             queued: Time::MAX,
+            completed: Time::MAX,
         });
     }
 
@@ -195,6 +200,31 @@ impl Slot {
         }
     }
 
+    /// Notes when the last byte was acknowledged.
+    #[inline]
+    fn complete(&mut self, now: Time) {
+        if self.left == 0 && self.completed == Time::MAX {
+            if let Application::Source { bytes: Some(bytes), .. } = self.application {
+                if self.connection.acknowledged() >= bytes.0 {
+                    self.completed = now;
+                }
+            }
+        }
+    }
+
+    /// What became of the connection that it opened; `None` if it has not.
+    fn transfer(&self, path: PathId, flow: FlowId) -> Option<Transfer> {
+        let Application::Source { start, .. } = self.application else { return None };
+        let opened = !matches!(self.connection.state(), State::Listen);
+        opened.then_some(Transfer {
+            path,
+            flow,
+            began: start,
+            completed: (self.completed < Time::MAX).then_some(self.completed),
+            bytes: self.connection.acknowledged(),
+        })
+    }
+
     #[inline]
     fn write(&mut self, now: Time) {
         if self.acts == Acts::WritesPaced {
@@ -241,6 +271,7 @@ impl Element for TcpHost {
         let before = slot.connection.received();
         slot.connection.receive(cx.now(), &segment, &packet.content);
         cx.deliver_useful(packet, slot.connection.received().saturating_sub(before));
+        slot.complete(cx.now());
         self.turn(cx, index);
     }
 
@@ -287,6 +318,11 @@ impl Element for TcpHost {
 
     fn report(&self, out: &mut Report) {
         let sum = |value: fn(&Connection) -> u64| self.connections().map(value).sum();
+        for (flow, slot) in (self.first..).map(FlowId).zip(&self.slots) {
+            slot.transfer(self.labels.path, flow)
+                .into_iter()
+                .for_each(|transfer| out.transfer(transfer));
+        }
         out.count("connections", self.slots.len() as u64);
         out.count("segments", sum(|tcp| tcp.counters().sent));
         out.count("acknowledged", sum(Connection::acknowledged));

@@ -3,7 +3,7 @@
 use super::control::Kind as Control;
 use super::{Application, Config, Labels, Recovery, TcpHost};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, FlowId, PathId, Rate, Stream, Time, here};
+use lastmeter_base::{Bytes, Draw, Duration, FlowId, PathId, Rate, Stream, Time, here};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{Ends, Flow, TrafficKind};
 use std::collections::BTreeMap;
@@ -23,8 +23,10 @@ source in <-- acknowledgements <-- sink",
     params: &[
         Param::or("connections", ParamKind::Integer { min: 1, max: CONNECTIONS_MAX }, "1")
             .is("between each pair of hosts"),
-        Param::optional("bytes", ParamKind::BUFFER, "no end")
-            .is("data that each sends before it closes"),
+        Param::optional("bytes", ParamKind::DrawBytes, "no end")
+            .is("data that each sends before it closes; each draws its own"),
+        Param::optional("gap", ParamKind::Draw, "all at `start`")
+            .is("from the start of one connection of a pair to that of the next"),
         Param::optional("rate", ParamKind::Rate, "no limit")
             .is("rate at which each application writes"),
         Param::or("spread", ParamKind::Time, "0 s")
@@ -164,9 +166,10 @@ fn host(pairs: &[Flow<'_>], (sends, path): (bool, PathId), mut stream: Stream) -
     let first = FlowId(pairs[0].number * connections);
     let mut host = TcpHost::new(labels, config(values), first);
     for flow in pairs {
+        let mut start = flow.start();
         for _ in 0..connections {
             let (peer, application) = match sends {
-                true => (flow.to, source(values, flow.start(), &mut stream)),
+                true => (flow.to, source(values, &mut start, &mut stream)),
                 false => (flow.from, Application::Sink),
             };
             host.add(peer, application);
@@ -218,11 +221,15 @@ fn config(values: &Values) -> Config {
     }
 }
 
-/// One connection's source; `stream` draws its start.
-fn source(values: &Values, start: Time, stream: &mut Stream) -> Application {
+/// One connection's source; `stream` draws its start, which `start` then is, and its bytes.
+fn source(values: &Values, start: &mut Time, stream: &mut Stream) -> Application {
+    if let Some(gap) = values.given::<Draw>("gap") {
+        *start += gap.sample(stream);
+    }
     let spread = values.get::<Duration>("spread").as_ps();
-    let start = start + Duration::from_ps(stream.below(spread.max(1)));
+    let start = *start + Duration::from_ps(stream.below(spread.max(1)));
     let chunk = values.get::<Bytes>("mss");
     let paced = values.given::<Rate>("rate").map(|rate| (chunk, rate.time_for(chunk)));
-    Application::Source { start, bytes: values.given("bytes"), paced }
+    let bytes = values.given::<Draw<Bytes>>("bytes").map(|bytes| bytes.sample(stream));
+    Application::Source { start, bytes, paced }
 }
