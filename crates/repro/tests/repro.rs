@@ -43,6 +43,7 @@ const CSV: &str = "experiments/cim-equations/expected.csv";
 const SHORT: &[(&str, &str)] = &[
     ("J-57", "a stack in user space over Jetstream"),
     ("N-87", "what an Alpha's MD5 can still gain"),
+    ("N-54", "TCP: ATOMIC exceeds both at its largest"),
     ("N-54", "TCP: fast Ethernet limits its hosts"),
     ("N-68", "message at which ATP passes TCP"),
     ("N-62", "gain of peer DMA in the summary"),
@@ -87,6 +88,7 @@ const SHORT: &[(&str, &str)] = &[
     ("J-62", "wait behind the longest frame, bus"),
     ("J-62", "wait behind the longest frame, space switch"),
     ("D-111", "1500 bytes: collapses around 50 kpps"),
+    ("A-162", "larger buffers help"),
     ("A-162", "shorter packets lose less"),
 ];
 
