@@ -2,6 +2,7 @@
 
 pub use lastmeter_net::tap::Output;
 
+use crate::document::Override;
 use crate::kinds::Registry;
 use include_dir::{Dir, include_dir};
 use std::io::Read;
@@ -28,6 +29,11 @@ pub trait Library: Sync {
     /// The names of the profiles of `folder`, sorted.
     fn names(&self, folder: &str) -> Vec<String> {
         Builtin.names(folder)
+    }
+
+    /// What is set in the profile `hosts/NAME` or `adapters/NAME` before it is decoded.
+    fn changes(&self, _profile: &str) -> &[Override] {
+        &[]
     }
 
     /// The kinds that experiments can name.
@@ -103,11 +109,14 @@ pub fn is_reproduction(name: &str) -> bool {
 pub fn texts() -> Vec<(String, String)> {
     let mut texts = Vec::new();
     for (root, folder) in [("experiments", &EXPERIMENTS), ("profiles", &PROFILES)] {
-        let files = folder.dirs().flat_map(Dir::files).chain(folder.files());
-        texts.extend(files.filter_map(|file| {
-            let path = format!("{root}/{}", file.path().to_str()?);
-            Some((path, file.contents_utf8()?.to_owned()))
-        }));
+        let mut folders = vec![folder];
+        while let Some(folder) = folders.pop() {
+            folders.extend(folder.dirs());
+            texts.extend(folder.files().filter_map(|file| {
+                let path = format!("{root}/{}", file.path().to_str()?);
+                Some((path, file.contents_utf8()?.to_owned()))
+            }));
+        }
     }
     texts
 }

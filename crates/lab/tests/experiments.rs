@@ -177,6 +177,7 @@ fn overrides_replace_what_the_file_says_and_change_the_hash() {
         "traffic.bulk.constant.rate=36 Mbit/s",
         "traffic.bulk.phase=random",
         "nodes.r1={ station = { service = \"1 us\" } }",
+        "traffic.+={ name = \"more\", from = \"alice\", to = \"bob\", constant = { rate = \"1 Mbit/s\", size = \"1 KiB\" } }",
         "seed=7",
         "title=Another",
     ];
@@ -186,6 +187,7 @@ fn overrides_replace_what_the_file_says_and_change_the_hash() {
     assert_eq!(changed.links[0].values.get::<Rate>("rate"), Rate::from_mbit(10));
     assert_eq!(changed.nodes[1].kind.page.name, "station");
     assert_eq!(changed.traffic[0].kind.values.get::<Rate>("rate"), Rate::from_mbit(36));
+    assert_eq!((plain.traffic.len(), changed.traffic[1].name.as_str()), (1, "more"));
     assert_eq!(plain.hash.len(), 16);
     assert_ne!(plain.hash, changed.hash);
     assert_eq!(plain.hash, parse(TWO_HOSTS, &[]).map_err(shown).unwrap().hash);

@@ -191,11 +191,21 @@ impl Reproduction {
             constants.add_profile(&file, shelf.text(&file)?)?;
         }
         constants.add(&mut decoder, root.get("constants"));
-        let beside = |named: &str| match named.ends_with(".toml") {
-            true => shelf.texts.get(&place(named)).cloned(),
-            false => shelf.texts.get(&format!("experiments/{named}/experiment.toml")).cloned(),
+        let beside = |named: &str| {
+            let path = match (named.ends_with(".toml"), named.contains('/')) {
+                (true, false) => place(named),
+                (true, true) => format!("experiments/{named}"),
+                (false, _) => format!("experiments/{named}/experiment.toml"),
+            };
+            shelf.texts.get(&path).cloned()
         };
-        let sweep = Sweep::read(&mut decoder, &root, &constants, &beside);
+        let own = place("profiles/");
+        let profiles = shelf.texts.iter().filter_map(|(path, text)| {
+            let name = path.strip_prefix(&own)?.strip_suffix(".toml")?;
+            Some((name.to_owned(), text.clone()))
+        });
+        let sweep =
+            Sweep::read(&mut decoder, &root, &constants, &beside, profiles.collect());
         let called: Option<String> = header.given("compute");
         if called.is_none() && sweep.is_empty() {
             let fault =

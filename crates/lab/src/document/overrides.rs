@@ -16,6 +16,8 @@ pub struct Override {
 
 /// How overrides are called in messages.
 const NAME: &str = "--set";
+/// The name of an item that a list does not have yet.
+const APPENDED: &str = "+";
 /// More parts of a key than any experiment has.
 const KEYS_MAX: usize = 16;
 
@@ -85,7 +87,7 @@ impl Override {
 }
 
 /// The place that `name` means in `item`; a table gains a key that it does not have, so that
-/// decoding can say whether it may.
+/// decoding can say whether it may, and a list gains an item under the name `+`.
 fn step<'a>(item: &'a mut Item, name: &str, mark: &Mark) -> Result<&'a mut Item, Fault> {
     let shown = item.content.name();
     match &mut item.content {
@@ -100,7 +102,10 @@ fn step<'a>(item: &'a mut Item, name: &str, mark: &Mark) -> Result<&'a mut Item,
             Ok(&mut entries[index].item)
         }
         Content::List(items) => {
-            let index = index_of(items, name)?;
+            let index = if name == APPENDED { items.len() } else { index_of(items, name)? };
+            if index == items.len() {
+                items.push(Item { mark: mark.clone(), content: Content::Table(Vec::new()) });
+            }
             Ok(&mut items[index])
         }
         _ => Err(Fault::new(

@@ -1,7 +1,7 @@
 //! Profiles of adapters, read from `profiles/adapters/NAME.toml` together with the host that they
 //! are put into: their stages may be served by its resources and come after its stages.
 
-use super::{Stages, pages, resources, stage_items};
+use super::{Stages, changed, pages, resources, stage_items};
 use crate::document::{Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten};
 use crate::library::{Builtin, Library};
 use lastmeter_base::kind::ParamKind;
@@ -27,7 +27,7 @@ pub fn adapter(
     host: &Profile,
     library: &dyn Library,
 ) -> Result<Adapter, Vec<Problem>> {
-    let Document { root, reporter } = Document::parse(file_name, text)?;
+    let Document { root, reporter } = changed(file_name, text, library)?;
     let mut decoder = Decoder { reporter, library };
     let shape = Shape {
         what: "the adapter",

@@ -4,11 +4,14 @@
 //! [constants]
 //! segment = { value = "256 B", source = "Table 5.1", what = "D_segsize, DMA segment size" }
 //! metre_delay = { value = "5 ns", origin = "assumed", source = "light in glass", what = "..." }
+//! copy = { at = "hosts/sparc20-71: send.copy out.per-byte", source = "Table 2", what = "a copy" }
 //! ```
+//!
+//! `at` reads the value from the profile where it is typed.
 
 use super::error::Error;
-use crate::document::{Decoder, Document, Entry, Fault, Item, Reporter, Shape, join};
-use crate::library::Builtin;
+use crate::document::{Content, Decoder, Document, Entry, Fault, Item, Reporter, Shape, join};
+use crate::library::{Builtin, Library};
 use lastmeter_base::kind::{PACKET_MAX, Param, ParamKind, Typed};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use serde::Serialize;
@@ -40,6 +43,7 @@ pub struct Origins {
 const CONSTANT: &[Param] = &[
     Param::required("source", ParamKind::Text).is("the section, or what it was fitted to"),
     Param::required("what", ParamKind::Text).is("what it means, with the document's letter"),
+    Param::optional("at", ParamKind::Text, "`value`").is("the profile and key that have its value"),
     Param::or("origin", ParamKind::Choice(ORIGINS), "document").is("where it comes from"),
     Param::or("settled", ParamKind::Choice(SETTLED), "before")
         .is("whether a result was seen first"),
@@ -104,6 +108,24 @@ pub fn open(file: &str, text: &str) -> Result<(Item, Decoder<'static>), Error> {
     Ok((root, Decoder { reporter, library: &Builtin }))
 }
 
+/// The value at `FOLDER/NAME: KEY` of a bundled profile, and what reports errors in it.
+fn elsewhere(at: &str) -> Result<(Item, Reporter), String> {
+    let (profile, key) = at.split_once(": ").unwrap_or((at, ""));
+    let (folder, name) = profile.split_once('/').unwrap_or(("", profile));
+    let text = Builtin.profile(folder, name)?;
+    let file = format!("profiles/{profile}.toml");
+    let document = Document::parse(&file, text.as_bytes());
+    let Document { root, reporter } = document.map_err(|_| format!("{file} is no TOML"))?;
+    let part = |item: &Item, name: &str| match &item.content {
+        Content::List(items) => items.iter().find(|item| item.text("name") == Some(name)).cloned(),
+        _ => item.get(name).cloned(),
+    };
+    let missing = || format!("{file} has no `{key}`");
+    let value =
+        key.split('.').try_fold(root, |item, name| part(&item, name)).ok_or_else(missing)?;
+    Ok((value, reporter))
+}
+
 /// Ends reading a file.
 ///
 /// # Errors
@@ -142,15 +164,16 @@ impl Constants {
 
     /// Adds the constants of a file, and reports what is wrong with them.
     pub fn add(&mut self, decoder: &mut Decoder<'_>, table: Option<&Item>) {
+        self.files.push(decoder.reporter.clone());
+        let file = self.files.len() - 1;
         for entry in table.and_then(Item::entries).unwrap_or_default() {
-            if let Some(constant) = self.read(decoder, entry) {
+            if let Some(constant) = self.read(decoder, entry, file) {
                 self.known.insert(entry.key.clone(), constant);
             }
         }
-        self.files.push(decoder.reporter.clone());
     }
 
-    fn read(&self, decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Constant> {
+    fn read(&mut self, decoder: &mut Decoder<'_>, entry: &Entry, file: usize) -> Option<Constant> {
         let key = join("constants", &entry.key);
         let shape = Shape { what: "a constant", params: CONSTANT, kind: None, besides: &["value"] };
         let (_, values) = decoder.table(&shape, &entry.item, &key);
@@ -165,8 +188,18 @@ impl Constants {
         if self.known.contains_key(&entry.key) {
             return fail("the profile has this constant already", "leave one out");
         }
-        let Some(value) = entry.item.get("value") else {
-            return fail("it has no value", "write `value = \"10 us\"`");
+        let (value, file) = match (entry.item.get("value"), values.given::<String>("at")) {
+            (Some(value), None) => (value.clone(), file),
+            (None, Some(at)) => match elsewhere(&at) {
+                Ok((value, reporter)) => {
+                    self.files.push(reporter);
+                    (value, self.files.len() - 1)
+                }
+                Err(found) => {
+                    return fail(&found, "write `at = \"hosts/NAME: send.STAGE.per-byte\"`");
+                }
+            },
+            _ => return fail("it has no value, or two", "write `value = \"10 us\"`"),
         };
         let written = |key: &str| values.given::<String>(key);
         let origin = match (written("origin")?.as_str(), written("settled")?.as_str()) {
@@ -174,7 +207,7 @@ impl Constants {
             ("document", _) => Origin::Document,
             _ => Origin::Assumed,
         };
-        Some(Constant { value: value.clone(), what, origin, file: self.files.len() })
+        Some(Constant { value, what, origin, file })
     }
 
     /// The value of a constant: a quantity that is written with its unit, or a whole number.

@@ -106,7 +106,7 @@ pub const CROSSINGS_MAX: i64 = 1000;
 /// assert_eq!(host.send[0].name, "copy out");
 /// ```
 pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profile, Vec<Problem>> {
-    let Document { root, reporter } = Document::parse(file_name, text)?;
+    let Document { root, reporter } = changed(file_name, text, library)?;
     let mut decoder = Decoder { reporter, library };
     let shape = Shape {
         what: "the profile",
@@ -131,6 +131,14 @@ pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profi
         }),
         false => Err(decoder.reporter.into_problems()),
     }
+}
+
+/// The document of a profile with what the library sets in it.
+fn changed(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Document, Vec<Problem>> {
+    let mut document = Document::parse(file_name, text)?;
+    let profile = file_name.strip_suffix(".toml").unwrap_or(file_name);
+    library.changes(profile).iter().for_each(|change| change.apply(&mut document));
+    Ok(document)
 }
 
 fn resources(decoder: &mut Decoder<'_>, root: &Item, source: &str) -> Vec<ResourceProfile> {

@@ -48,6 +48,7 @@ fn subjects() -> &'static [Subject] {
         let files = texts().into_iter().filter_map(|(path, text)| {
             let name = path.strip_prefix("experiments/")?;
             let other = ["/repro.toml", "/blast.toml"].iter().any(|end| name.ends_with(end));
+            let other = other || name.contains("/profiles/");
             let name = name.strip_suffix(".toml").filter(|_| !other)?;
             let name = name.strip_suffix("/experiment").unwrap_or(name);
             Some((name.to_owned(), text))

@@ -2,17 +2,16 @@
 //! and what the document expects and did not measure (J-02 to J-06, J-51, J-57, J-66 to J-68, J-75 to J-78, J-86
 //! to J-88).
 
-use super::atomic::{Limit, Profiles, limit, limit_name};
+use super::atomic::{Given, Limit, cost, limit, limit_name, transfer};
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_engine::Serial;
 use lastmeter_host::copies::{self, Stack};
-use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
-use lastmeter_lab::library::{self, Builtin, Library};
+use lastmeter_lab::library::Builtin;
 use lastmeter_lab::reach;
-use lastmeter_lab::run::{Failure, Runner, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::{Plot, Series};
@@ -30,8 +29,6 @@ const LINKS: [&str; 3] = ["jetstream", "oc3c", "hippi"];
 /// Data of a cell.
 const CELL: Bytes = Bytes(48);
 const GIGABIT: Rate = Rate::from_gbit(1);
-/// How long a run of a sweep is.
-const LENGTH: Duration = Duration::from_ms(400);
 /// Throughput that differs by less is the same.
 const SAME: f64 = 0.01;
 /// Our reading of "only a minor reduction".
@@ -42,8 +39,37 @@ fn failed(message: String) -> Error {
     Error::Computation { name: "afterburner-stacks", message }
 }
 
-fn pair(host: &str, adapter: &str, library: &dyn Library) -> Result<Pair, Error> {
-    Pair::read(host, adapter, library).map_err(Error::Problems)
+fn pair(host: &str, adapter: &str) -> Result<Pair, Error> {
+    Pair::read(host, adapter, &Builtin).map_err(Error::Problems)
+}
+
+/// A bulk transfer, in packets of the length of the messages.
+fn plain(
+    setting: &Setting<'_>,
+    host: &str,
+    adapter: &str,
+    packet: Bytes,
+) -> Result<Ledger, Error> {
+    transfer(setting, "transfer", (host, adapter), packet, &[])
+}
+
+/// The same for 400 ms, with messages of a length of their own.
+fn calls(
+    setting: &Setting<'_>,
+    run: &str,
+    pair: (&str, &str),
+    message: Bytes,
+    more: Given<'_>,
+) -> Result<Ledger, Error> {
+    let segment: Bytes = setting.constants.get("segment")?;
+    let own = [
+        ("host", pair.0.into()),
+        ("adapter", pair.1.into()),
+        ("message", message.0.into()),
+        ("packet", segment.0.into()),
+        ("length", 0.4.into()),
+    ];
+    setting.ledger(run, &[&own, more].concat())
 }
 
 /// Bits a second of data.
@@ -55,7 +81,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = attachment(setting)?;
     computed.extend(three(setting)?);
     computed.extend(without(setting)?);
-    computed.extend(links()?);
+    computed.extend(links(setting)?);
     computed.extend(expected(setting)?);
     Ok(computed)
 }
@@ -79,13 +105,12 @@ fn attachment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 /// The stacks as they are drawn, and run (J-57, J-66, J-67).
 fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment: Bytes = setting.constants.get("segment")?;
-    let profiles = Profiles::default();
     let mut drawn = Vec::new();
     let mut ledgers = Vec::new();
     for (_, host, adapter) in STACKS {
-        let pair = pair(host, adapter, &Builtin)?;
+        let pair = pair(host, adapter)?;
         drawn.push(Stack::of(&pair.host, &pair.adapter));
-        ledgers.push(profiles.ledger(host, adapter, segment)?);
+        ledgers.push(plain(setting, host, adapter, segment)?);
     }
     let [usual, single, user] = [0, 1, 2].map(|at| rate(&ledgers[at]));
     let passes = |stack: &Stack| stack.send.passes().max(stack.receive.passes());
@@ -109,45 +134,29 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The host with a stage more, at the end of its way in or out.
-fn with_stage(profiles: &mut Profiles, way: &str, stage: &str) -> Result<String, Error> {
-    let name = format!("{HOST}-{}", profiles.changed.len());
-    let text = Builtin.profile("hosts", HOST).map_err(failed)?;
-    let text = format!("{text}\n[[{way}]]\n{stage}\n");
-    profiles.changed.insert(("hosts".to_owned(), name.clone()), text);
-    Ok(name)
-}
-
 /// What each part of card and stack is good for: the run without it (J-03, J-51, J-68, J-75).
 fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let segment: Bytes = constants.get("segment")?;
     let (sum, read): (PerByte, PerByte) = (constants.get("sum")?, constants.get("read")?);
-    let pass = |name: &str, cost: PerByte| {
-        format!(
-            "name = \"{name}\"\non = \"cpu\"\nper-byte = \"{} ps/B\"\ntouches = 1",
-            cost.as_fs() / 1_000
-        )
+    let pass = |way: &str, stage: &str, per_byte: PerByte| {
+        let [_, per_byte] = cost(Duration::ZERO, per_byte);
+        [("way", way.into()), ("stage", stage.into()), ("per_byte", per_byte)]
     };
-    let mut profiles = Profiles::default();
-    let whole = profiles.ledger(HOST, CARD, segment)?;
-    let summing = with_stage(&mut profiles, "receive", &pass("checksum in", sum))?;
-    let summing = profiles.ledger(&summing, CARD, segment)?;
-    let apart = with_stage(&mut profiles, "send", &pass("checksum out", sum))?;
+    let pair = (HOST, CARD);
+    let passing = |given: Given<'_>| transfer(setting, "passing", pair, segment, given);
+    let whole = plain(setting, HOST, CARD, segment)?;
+    let summing = passing(&pass("receive", "checksum in", sum))?;
     // An application that looks at what came finds it in memory, and not in the cache.
-    let past = with_stage(&mut profiles, "receive", &pass("read from memory", read))?;
-    let past = profiles.ledger(&past, CARD, segment)?;
+    let past = passing(&pass("receive", "read from memory", read))?;
     // Calls of 4 KB, as from where Fig 9 is flat.
-    let calls = |host: &str| -> Result<Ledger, Error> {
-        let pair = pair(host, CARD, &profiles)?;
-        let text = pair.experiment(Bytes::from_kib(4), segment, LENGTH).map_err(Error::Problems)?;
-        profiles.run(text)
-    };
-    let (fused, apart) = (calls(HOST)?, calls(&apart)?);
-    let cells = profiles.ledger(HOST, CARD, CELL)?;
+    let call = Bytes::from_kib(4);
+    let fused = calls(setting, "transfer", pair, call, &[])?;
+    let apart = calls(setting, "passing", pair, call, &pass("send", "checksum out", sum))?;
+    let cells = plain(setting, HOST, CARD, CELL)?;
     // Of 4 KB more fit the socket's buffer than the card has blocks to receive.
     let sizes = [1, 2, 6, 8, 14].map(Bytes::from_kib);
-    let curve = sizes.into_iter().map(|size| profiles.ledger(HOST, CARD, size));
+    let curve = sizes.into_iter().map(|size| plain(setting, HOST, CARD, size));
     let curve: Vec<f64> = curve.map(|one| Ok(rate(&one?))).collect::<Result<_, Error>>()?;
     let at = limit_name(&apart);
     Ok(vec![
@@ -160,16 +169,14 @@ fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 }
 
 /// One card, several link halves (J-77).
-fn links() -> Result<Vec<Computed>, Error> {
-    let profiles = Profiles::default();
+fn links(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment = Bytes::from_kib(14);
     let mut found = Vec::new();
     for link in LINKS {
-        let longest = pair(HOST, &format!("{CARD}+{link}"), &Builtin)?.adapter.packet_max;
-        let ledger = profiles.ledger(HOST, &format!("{CARD}+{link}"), segment.min(longest))?;
+        let ledger = plain(setting, HOST, &format!("{CARD}+{link}"), segment)?;
         found.push((rate(&ledger), limit(&ledger)));
     }
-    let alone = rate(&profiles.ledger(HOST, CARD, segment)?);
+    let alone = rate(&plain(setting, HOST, CARD, segment)?);
     let same = |at: usize| (found[at].0 / alone - 1.0).abs() < SAME;
     Ok(vec![
         row("J-77/host-limits", same(0) && same(2)),
@@ -177,47 +184,29 @@ fn links() -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// A bundled network.
-fn bundled(name: &str) -> Result<Ledger, Error> {
-    let text = library::experiment(name);
-    let text = text.ok_or_else(|| failed(format!("there is no experiment `{name}`")))?;
-    let experiment = Experiment::parse(name, text, &[], &Builtin).map_err(Error::Problems)?;
-    with_runner(|runner| lastmeter_lab::run::ledger(&experiment, runner))
-}
-
-fn with_runner<T>(run: impl FnOnce(Runner<'_>) -> Result<T, Failure>) -> Result<T, Error> {
-    let watch = Watch::default();
-    run(Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch }).map_err(
-        |failure| match failure {
-            Failure::Problems(problems) => Error::Problems(problems),
-            failure => failed(failure.to_string()),
-        },
-    )
-}
-
 /// What the document expects of what it did not measure (J-86 to J-88).
 fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment: Bytes = setting.constants.get("segment")?;
-    let ring = bundled("afterburner-jetstream")?;
-    let pair = pair(HOST, CARD, &Builtin)?;
-    let text = pair.experiment(Bytes::from_kib(4), segment, LENGTH).map_err(Error::Problems)?;
-    let cable = Experiment::parse("cable", text, &[], &Builtin).map_err(Error::Problems)?;
-    let cable = with_runner(|runner| lastmeter_lab::run::ledger(&cable, runner))?;
-    let user = format!("{CARD}+jetstream");
-    let user = Profiles::default().rate(STACKS[2].1, &user, segment)?;
-    let request = bundled("afterburner-request")?;
+    let ring = setting.ledger("ring", &[])?;
+    let cable = calls(setting, "transfer", (HOST, CARD), Bytes::from_kib(4), &[])?;
+    let user = rate(&plain(setting, STACKS[2].1, &format!("{CARD}+jetstream"), segment)?);
+    let request = setting.ledger("request", &[])?;
     let busy = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| -> f64 {
         let stages = ledger.paths.iter().flat_map(|path| &path.stages);
         stages.filter(|stage| of(&stage.name)).map(|stage| stage.mean()).sum()
     };
     let whole: f64 = request.paths.iter().map(|path| path.totals.latency_mean()).sum();
     let work = busy(&request, &|name| name.contains("protocol") || name.contains("call"));
-    let hosts = with_runner(|runner| reach::hosts("afterburner+jetstream", GIGABIT, runner))?;
+    let watch = Watch::default();
+    let hosts = |adapter: &str, rate: Rate| {
+        let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+        reach::hosts(adapter, rate, runner).map_err(|failure| failed(failure.to_string()))
+    };
+    let (hosts, ideal) = (hosts("afterburner+jetstream", GIGABIT)?, hosts(CARD, Rate::from_gbit(2))?);
     let then = hosts.iter().filter(|one| one.host.starts_with(HOST));
     let none = then.clone().all(|one| one.times != Some(1.0));
     let most = then.clone().map(|one| one.reached).fold(0.0, f64::max);
     // The host ten times as fast, over a cable as it was measured.
-    let ideal = with_runner(|runner| reach::hosts(CARD, Rate::from_gbit(2), runner))?;
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
         row("J-86", (rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
@@ -232,7 +221,7 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 /// The copies of the three stacks.
 pub(super) fn drawings(_: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
     let one = |(name, host, adapter): (&str, &str, &str)| {
-        let pair = pair(host, adapter, &Builtin)?;
+        let pair = pair(host, adapter)?;
         Ok(Drawing {
             title: format!("Fig 7: copies of the {name} stack"),
             caption:
@@ -247,16 +236,11 @@ pub(super) fn drawings(_: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
 
 /// Predictions that the document does not have: the stacks over the message.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
-    let segment: Bytes = setting.constants.get("segment")?;
     let mut series = Vec::new();
     for (name, host, adapter) in STACKS {
-        let pair = pair(host, adapter, &Builtin)?;
         let mut points = Vec::new();
         for message in MESSAGES.into_iter().map(Bytes) {
-            let text = pair.experiment(message, segment, LENGTH).map_err(Error::Problems)?;
-            let experiment =
-                Experiment::parse(name, text, &[], &Builtin).map_err(Error::Problems)?;
-            let ledger = with_runner(|runner| lastmeter_lab::run::ledger(&experiment, runner))?;
+            let ledger = calls(setting, "transfer", (host, adapter), message, &[])?;
             points.push((message.0 as f64 / 1024.0, rate(&ledger) / 8e6));
         }
         series.push(Series { name: name.to_owned(), points });

@@ -4,15 +4,12 @@
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::forward::{Forwarder, Step};
-use lastmeter_base::{Bytes, Duration, PerByte, Rate};
-use lastmeter_engine::Serial;
+use crate::sweep::formula::Val;
+use lastmeter_base::{Bytes, Cost, Duration, PerByte};
 use lastmeter_host::profile::StageProfile;
-use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
-use lastmeter_lab::library::{Builtin, Library};
-use lastmeter_lab::run::{self, Failure, Runner, Watch};
+use lastmeter_lab::library::Builtin;
 use lastmeter_ledger::{Ledger, Resource};
-use std::collections::BTreeMap;
 
 const NAME: &str = "atomic2";
 pub(super) const TCP: &str = "sparc20-71";
@@ -25,92 +22,47 @@ const BEFORE: &str = "ethernet";
 /// Myrinet's packets, and the largest of Fig 7.
 pub(super) const LARGEST: Bytes = Bytes::from_kib(8);
 pub(super) const SMALL: [Bytes; 2] = [Bytes(256), Bytes(512)];
-/// Thousands of packets.
-const LENGTH: Duration = Duration::from_secs(1);
 /// Throughput that differs by less is the same.
 pub(super) const SAME: f64 = 0.01;
 
-/// The bundled profiles, and some with a stage more or less.
-#[derive(Default)]
-pub(super) struct Profiles {
-    /// Texts by folder and name.
-    pub(super) changed: BTreeMap<(String, String), String>,
+/// Variables of a run of `repro.toml`.
+pub(super) type Given<'a> = &'a [(&'a str, Val)];
+
+/// The ledger of `run` of `repro.toml`: a bulk transfer between two of these hosts, in packets of this
+/// length or the longest that the adapter takes.
+pub(super) fn transfer(
+    setting: &Setting<'_>,
+    run: &str,
+    (host, adapter): (&str, &str),
+    packet: Bytes,
+    more: Given<'_>,
+) -> Result<Ledger, Error> {
+    let pair = Pair::read(host, adapter, &Builtin).map_err(Error::Problems)?;
+    let packet = packet.min(pair.adapter.packet_max).0;
+    let own = [
+        ("host", host.into()),
+        ("adapter", adapter.into()),
+        ("message", packet.into()),
+        ("packet", packet.into()),
+    ];
+    setting.ledger(run, &[&own, more].concat())
 }
 
-impl Library for Profiles {
-    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
-        match self.changed.get(&(folder.to_owned(), name.to_owned())) {
-            Some(text) => Ok(text.clone()),
-            None => Builtin.profile(folder, name),
-        }
-    }
-    fn names(&self, folder: &str) -> Vec<String> {
-        let changed = self.changed.keys().filter(|(of, _)| of == folder);
-        Builtin.names(folder).into_iter().chain(changed.map(|(_, name)| name.clone())).collect()
-    }
+/// Bits a second of data in such a transfer.
+pub(super) fn rate(
+    setting: &Setting<'_>,
+    run: &str,
+    pair: (&str, &str),
+    packet: Bytes,
+    more: Given<'_>,
+) -> Result<f64, Error> {
+    Ok(transfer(setting, run, pair, packet, more)?.paths[0].totals.goodput)
 }
 
-/// Stages that are added to a host: a name, and what a packet and a byte cost.
-#[derive(Clone, Copy)]
-pub(super) struct Added {
-    pub(super) name: &'static str,
-    pub(super) per_packet: Duration,
-    pub(super) per_byte: PerByte,
-    /// Whether the receiver does it too.
-    pub(super) both: bool,
-}
-
-impl Profiles {
-    /// The host `base` with these stages, and without checksums where they are left out.
-    pub(super) fn host(
-        &mut self,
-        base: &str,
-        added: &[Added],
-        checksum: bool,
-    ) -> Result<String, Error> {
-        let mut text = Builtin.profile("hosts", base).map_err(|message| failed(&message))?;
-        if !checksum {
-            text = text.replace("per-byte = \"12.95 ns/B\"", "per-byte = \"0 ns/B\"");
-        }
-        for Added { name, per_packet, per_byte, both } in added {
-            for (way, suffix) in [("send", "out"), ("receive", "in")] {
-                if way == "send" || *both {
-                    text += &format!(
-                        "\n[[{way}]]\nname = \"{name} {suffix}\"\non = \"cpu\"\n\
-                         per-packet = \"{} ps\"\nper-byte = \"{} ps/B\"\n",
-                        per_packet.as_ps(),
-                        per_byte.as_fs() / 1_000
-                    );
-                }
-            }
-        }
-        let name = format!("{base}-{}", self.changed.len());
-        self.changed.insert(("hosts".to_owned(), name.clone()), text);
-        Ok(name)
-    }
-
-    /// A bulk transfer between two such hosts.
-    pub(super) fn ledger(&self, host: &str, adapter: &str, packet: Bytes) -> Result<Ledger, Error> {
-        let pair = Pair::read(host, adapter, self).map_err(Error::Problems)?;
-        let packet = packet.min(pair.adapter.packet_max);
-        let text = pair.experiment(packet, packet, LENGTH).map_err(Error::Problems)?;
-        self.run(text)
-    }
-
-    pub(super) fn run(&self, text: String) -> Result<Ledger, Error> {
-        let experiment = Experiment::parse(NAME, text, &[], self).map_err(Error::Problems)?;
-        let watch = Watch::default();
-        let runner = Runner { parallel: &Serial, threads: 1, library: self, watch: &watch };
-        run::ledger(&experiment, runner).map_err(|failure| match failure {
-            Failure::Problems(problems) => Error::Problems(problems),
-            failure => failed(&failure.to_string()),
-        })
-    }
-
-    /// Bits a second of data.
-    pub(super) fn rate(&self, host: &str, adapter: &str, packet: Bytes) -> Result<f64, Error> {
-        Ok(self.ledger(host, adapter, packet)?.paths[0].totals.goodput)
-    }
+/// What a stage costs for a packet and for a byte, as a profile has it.
+pub(super) fn cost(per_packet: Duration, per_byte: PerByte) -> [Val; 2] {
+    let per_byte = format!("{} ps/B", per_byte.as_fs() / 1_000);
+    [Val::Text(format!("{} ps", per_packet.as_ps())), Val::Text(per_byte)]
 }
 
 pub(super) fn failed(message: &str) -> Error {
@@ -154,12 +106,11 @@ pub(super) fn percent(share: f64) -> Value {
 pub(super) type Curve = Vec<(Bytes, f64)>;
 
 pub(super) fn curve(
-    profiles: &Profiles,
-    host: &str,
-    adapter: &str,
+    setting: &Setting<'_>,
+    pair: (&str, &str),
     sizes: &[Bytes],
 ) -> Result<Curve, Error> {
-    sizes.iter().map(|&size| Ok((size, profiles.rate(host, adapter, size)?))).collect()
+    sizes.iter().map(|&size| Ok((size, rate(setting, "transfer", pair, size, &[])?))).collect()
 }
 
 pub(super) fn at(curve: &Curve, size: Bytes) -> f64 {
@@ -178,10 +129,9 @@ fn passes(a: &Curve, b: &Curve) -> Bytes {
 
 /// Figs 2, 3, 7 and 9, and Netstation's round trips.
 pub(super) fn hosts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let profiles = Profiles::default();
     agrees(setting)?;
-    let mut computed = round_trips(setting, &profiles)?;
-    computed.extend(figure_7(setting, &profiles)?);
+    let mut computed = round_trips(setting)?;
+    computed.extend(figure_7(setting)?);
     computed.extend(figure_9(setting)?);
     computed.extend(fixes(setting)?);
     Ok(computed)
@@ -200,31 +150,9 @@ fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
     if same { Ok(()) } else { Err(failed("the profiles do not have the experiment's constants")) }
 }
 
-fn round_trips(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let packet: Duration = constants.get("dtp_packet")?;
-    let (command, rate): (Bytes, Rate) = (constants.get("dtp_command")?, constants.get("myrinet")?);
-    let half = packet.as_ps() / 2;
-    let stage = |way: &str| {
-        format!("[[{way}]]\nname = \"{way}\"\non = \"cpu\"\nper-packet = \"{half} ps\"\n")
-    };
-    let host = format!(
-        "what = \"DTP\"\nsource = \"section 3.a\"\n[resources]\ncpu = {{ cpu = {{}} }}\n{}{}",
-        stage("send"),
-        stage("receive")
-    );
-    let mut own = Profiles { changed: profiles.changed.clone() };
-    own.changed.insert(("hosts".to_owned(), "dtp".to_owned()), host);
-    let ledger = own.run(format!(
-        "duration = \"200 ms\"\n[nodes]\nhost = {{ host = {{ profile = \"dtp\" }} }}\n\
-         device = {{ host = {{ profile = \"dtp\" }} }}\n[[links]]\n\
-         between = [\"host\", \"device\"]\nrate = \"{} bit/s\"\n[[traffic]]\n\
-         name = \"transactions\"\nfrom = \"host\"\nto = \"device\"\n\
-         request = {{ size = \"{} B\", response = \"{} B\", window = 1 }}\n",
-        rate.as_bits(),
-        command.0,
-        command.0
-    ))?;
+fn round_trips(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let packet: Duration = setting.constants.get("dtp_packet")?;
+    let ledger = setting.ledger("transactions", &[])?;
     let latency: f64 = ledger.paths.iter().map(|path| path.totals.latency_mean()).sum();
     let transactions = ledger.paths[0].totals.delivered.packets as f64 / 0.2;
     let wanted = Value::Number(1000.0, "/s");
@@ -237,7 +165,7 @@ fn round_trips(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Compute
     ])
 }
 
-fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>, Error> {
+fn figure_7(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let sizes: Vec<Bytes> = constants.get::<Vec<u64>>("sizes")?.into_iter().map(Bytes).collect();
     let prices: Vec<u64> = ["price_atomic", "price_atm", "price_ethernet"]
@@ -246,12 +174,13 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
         .collect::<Result<_, _>>()?;
     let mut computed = Vec::new();
     for (host, protocol) in [(UDP, "UDP"), (TCP, "TCP")] {
-        let of = |adapter| curve(profiles, host, adapter, &sizes);
+        let of = |adapter| curve(setting, (host, adapter), &sizes);
         let (atomic, atm, fast) = (of(ATOMIC)?, of(ATM)?, of(FAST)?);
         let best = |size: Bytes| at(&fast, size) > at(&atomic, size).max(at(&atm, size));
         let exceeds = at(&atomic, LARGEST) > at(&atm, LARGEST).max(at(&fast, LARGEST));
         let limits = |adapter: &str, by: Limit| -> Result<Value, Error> {
-            Ok(Value::Holds(limit(&profiles.ledger(host, adapter, LARGEST)?) == by))
+            let ledger = transfer(setting, "transfer", (host, adapter), LARGEST, &[])?;
+            Ok(Value::Holds(limit(&ledger) == by))
         };
         let atm_by = if protocol == "UDP" { Limit::Link } else { Limit::Processor };
         let by = if protocol == "UDP" { "link" } else { "processor" };
@@ -290,7 +219,7 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
             computed.push(Computed::new("N-55", item, best(SMALL[1])));
         }
     }
-    let pair = Pair::read(UDP, ATOMIC, profiles).map_err(Error::Problems)?;
+    let pair = Pair::read(UDP, ATOMIC, &Builtin).map_err(Error::Problems)?;
     let whole = pair.host.with(&pair.adapter);
     let costs = || whole.send.iter().map(|stage| stage.cost);
     let packets: Duration = costs().map(|cost| cost.per_packet).sum();
@@ -304,9 +233,7 @@ fn figure_7(setting: &Setting<'_>, profiles: &Profiles) -> Result<Vec<Computed>,
 /// A message of ATP, which is sent in packets through two processors, two cards and a link and waited for:
 /// while a card moves one packet its processor copies the next (N-68).
 pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
-    let mut profiles = Profiles::default();
-    let host = profiles.host(TCP, &[], false)?;
-    let pair = Pair::read(&host, PIPELINED, &profiles).map_err(Error::Problems)?;
+    let pair = Pair::read(TCP, PIPELINED, &Builtin).map_err(Error::Problems)?;
     let whole = pair.host.with(&pair.adapter);
     let rate = pair.adapter.rate;
     let framing = pair.adapter.framing;
@@ -315,7 +242,8 @@ pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
     let resources = ["sender", "sender's card", "link", "receiver's card", "receiver"]
         .map(|name| (name.to_owned(), 1));
     let step = |stage: &StageProfile, side: [usize; 2]| {
-        let cost = stage.cost;
+        let checksum = stage.name.starts_with("checksum");
+        let cost = if checksum { Cost { per_byte: PerByte::ZERO, ..stage.cost } } else { stage.cost };
         let on = if stage.resource == "card" { side[1] } else { side[0] };
         Step::sized("stage", on, move |len| cost.time_for(len))
     };
@@ -330,13 +258,14 @@ pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
     Ok(forwarder.run(lengths, packets).rate)
 }
 
-/// The TCP host with PVM, which packs its data.
-pub(super) fn pvm_host(profiles: &mut Profiles) -> Result<String, Error> {
+/// Bits a second of PVM over TCP: it packs its data.
+pub(super) fn pvm(setting: &Setting<'_>) -> Result<f64, Error> {
     let pair = Pair::read(TCP, ATOMIC, &Builtin).map_err(Error::Problems)?;
     let copy = pair.host.send.iter().find(|stage| stage.name == "copy out");
     let per_byte = copy.map_or(PerByte::ZERO, |stage| stage.cost.per_byte);
-    let pack = Added { name: "pack", per_packet: Duration::ZERO, per_byte, both: true };
-    profiles.host(TCP, &[pack], true)
+    let [per_packet, per_byte] = cost(Duration::ZERO, per_byte);
+    let pack = [("stage", "pack".into()), ("per_packet", per_packet), ("per_byte", per_byte)];
+    rate(setting, "staged", (TCP, ATOMIC), LARGEST, &pack)
 }
 
 /// Bits a second of PVM through its daemons: each fragment is packed, goes to the host's own daemon by TCP
@@ -347,32 +276,19 @@ fn by_daemons(setting: &Setting<'_>) -> Result<f64, Error> {
     let packets: Duration = costs().map(|cost| cost.per_packet).sum();
     let bytes: u64 = costs().map(|cost| cost.per_byte.as_fs()).sum();
     let copy: PerByte = setting.constants.get("copy")?;
-    let mut profiles = Profiles::default();
-    let (none, both) = (Duration::ZERO, true);
-    let stages = [
-        Added { name: "pack", per_packet: none, per_byte: copy, both },
-        // Out of one process and into another; an acknowledgement costs as much again.
-        Added {
-            name: "daemon",
-            per_packet: packets * 2,
-            per_byte: PerByte::from_fs(bytes * 2),
-            both,
-        },
-    ];
-    let host = profiles.host(UDP, &stages, true)?;
-    profiles.rate(&host, ATOMIC, setting.constants.get("fragment")?)
+    let [_, pack] = cost(Duration::ZERO, copy);
+    // Out of one process and into another; an acknowledgement costs as much again.
+    let [packet, byte] = cost(packets * 2, PerByte::from_fs(bytes * 2));
+    let given = [("per_byte", pack), ("daemon_packet", packet), ("daemon_byte", byte)];
+    rate(setting, "daemon", (UDP, ATOMIC), setting.constants.get("fragment")?, &given)
 }
 
 /// PVM packs its data; ATP leaves out the checksum and overlaps its copies.
 fn figure_9(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut profiles = Profiles::default();
-    let daemon = by_daemons(setting)?;
-    let pvm = pvm_host(&mut profiles)?;
-    let atp = profiles.host(TCP, &[], false)?;
-    let alone = profiles.rate(&atp, ATOMIC, LARGEST)?;
-    let tcp = profiles.rate(TCP, ATOMIC, LARGEST)?;
-    let pvm = profiles.rate(&pvm, ATOMIC, LARGEST)?;
-    let atp = profiles.rate(&atp, PIPELINED, LARGEST)?;
+    let (daemon, pvm) = (by_daemons(setting)?, pvm(setting)?);
+    let rate = |run: &str, adapter: &str| rate(setting, run, (TCP, adapter), LARGEST, &[]);
+    let (tcp, alone) = (rate("transfer", ATOMIC)?, rate("unchecked", ATOMIC)?);
+    let atp = rate("unchecked", PIPELINED)?;
     let (short, long) = (atp_message(LARGEST)?, atp_message(Bytes::from_kib(64))?);
     let messages = (1..=64).map(Bytes::from_kib);
     let waited: Curve = messages
@@ -400,43 +316,36 @@ pub(super) const FIXES: [&str; 3] = ["Myrinet", "alternate hash", "no checksum, 
 
 /// The matrix of Fig 3 for what one transfer meets: bits per second with each set of fixes, by its bits (N-43).
 pub(super) fn matrix(setting: &Setting<'_>) -> Result<Vec<f64>, Error> {
-    let mut profiles = Profiles::default();
-    let per_packet: Duration = setting.constants.get("header")?;
-    let hash = |name: &str| -> Result<Added, Error> {
-        let per_byte = setting.constants.get(name)?;
-        Ok(Added { name: "authenticate", per_packet, per_byte, both: true })
-    };
-    let (md5, aha) = (hash("md5")?, hash("aha")?);
+    let header: Duration = setting.constants.get("header")?;
     let mut rates = Vec::new();
     for fixed in 0..8_u8 {
         let [network, authentication, copies] = [1, 2, 4].map(|bit| fixed & bit != 0);
-        let stage = if authentication { aha } else { md5 };
-        let host = profiles.host(TCP, &[stage], !copies)?;
+        let hash = setting.constants.get(if authentication { "aha" } else { "md5" })?;
+        let [per_packet, per_byte] = cost(header, hash);
+        let given =
+            [("stage", "authenticate".into()), ("per_packet", per_packet), ("per_byte", per_byte)];
+        let run = if copies { "staged_unchecked" } else { "staged" };
         let adapter = match (network, copies) {
             (false, _) => BEFORE,
             (true, false) => ATOMIC,
             (true, true) => PIPELINED,
         };
-        rates.push(profiles.rate(&host, adapter, LARGEST)?);
+        rates.push(rate(setting, run, (TCP, adapter), LARGEST, &given)?);
     }
     Ok(rates)
 }
 
 fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let profiles = Profiles::default();
     let rates = matrix(setting)?;
     let (none, all) = (rates[0], rates[7]);
     let alone = [rates[1], rates[2], rates[4]];
     let idle = [rates[2], rates[4], rates[6]];
-    let before = limit(&profiles.ledger(TCP, BEFORE, LARGEST)?) == Limit::Link;
-    let now = profiles.ledger(TCP, ATOMIC, LARGEST)?;
+    let run = |run: &str, adapter: &str| transfer(setting, run, (TCP, adapter), LARGEST, &[]);
+    let before = limit(&run("transfer", BEFORE)?) == Limit::Link;
+    let now = run("transfer", ATOMIC)?;
     let after = limit(&now) == Limit::Processor;
     // A card as Myrinet's on a link of 100 Gbit/s.
-    let mut faster = Profiles::default();
-    let text = Builtin.profile("adapters", ATOMIC).map_err(|message| failed(&message))?;
-    let text = text.replace("rate = \"640 Mbit/s\"", "rate = \"100 Gbit/s\"");
-    faster.changed.insert(("adapters".to_owned(), "faster".to_owned()), text);
-    let most = faster.ledger(TCP, "faster", LARGEST)?;
+    let most = run("faster", ATOMIC)?;
     let no_more = most.goodput() / now.goodput() - 1.0 < 0.05 && limit(&most) == Limit::Processor;
     Ok(vec![
         row("N-42/network-limits", before),

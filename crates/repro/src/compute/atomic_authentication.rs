@@ -1,12 +1,11 @@
 //! ATOMIC-2's authentication: the ladder of Fig 12, and how fast MD5 can be at all (N-16, N-17, N-83 to N-87,
 //! N-92).
 
-use super::atomic::{ATM, ATOMIC, Added, Profiles, SAME, TCP, UDP, mbit};
+use super::atomic::{ATOMIC, SAME, TCP, UDP, cost, mbit, rate, transfer};
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::dependency::{Instructions, md5};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
-use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::plots::{Plot, Series};
 
@@ -21,41 +20,29 @@ struct Step {
 /// Fig 12, in its order.
 fn ladder(setting: &Setting<'_>) -> Result<Vec<Step>, Error> {
     let constants = setting.constants;
-    let cost = |name: &str| constants.get::<PerByte>(name);
-    let (touch, md5, swap) = (cost("touch")?, cost("md5")?, cost("swap")?);
-    let header: Duration = constants.get("header")?;
+    let per_byte = |name: &str| constants.get::<PerByte>(name);
+    let (touch, md5, swap) = (per_byte("touch")?, per_byte("md5")?, per_byte("swap")?);
     let packet: Bytes = constants.get("packet")?;
     let optimised = md5.scale_ceil(constants.get("md5_optimised")?, 100);
     let without_swap = PerByte::from_fs(optimised.as_fs().saturating_sub(swap.as_fs()));
-    let mut profiles = Profiles::default();
-    let mut step = |name: &'static str, hash: Option<Option<PerByte>>, both: bool| {
-        let ah = Added { name: "header", per_packet: header, per_byte: PerByte::ZERO, both: true };
-        let reads = |hash: PerByte| Added {
-            name: "hash",
-            per_packet: Duration::ZERO,
-            per_byte: PerByte::from_fs(touch.as_fs() + hash.as_fs()),
-            both,
-        };
-        let added: Vec<Added> = match hash {
-            None => Vec::new(),
-            Some(hash) => std::iter::once(ah).chain(hash.map(reads)).collect(),
-        };
-        let host = profiles.host(TCP, &added, true)?;
-        let ledger = profiles.ledger(&host, ATOMIC, packet)?;
+    let (aha, rogaway) = (per_byte("aha")?, per_byte("rogaway")?);
+    let steps = [
+        ("No-AH", "transfer", PerByte::ZERO),
+        ("Null-AH", "null", PerByte::ZERO),
+        ("Null-Cksum", "sender", PerByte::ZERO),
+        ("Cksum", "both", PerByte::ZERO),
+        ("AHA", "both", aha),
+        ("Rogaway", "both", rogaway),
+        ("NBO-MD5-OPT", "both", without_swap),
+        ("md5-opt", "both", optimised),
+        ("md5", "both", md5),
+    ];
+    let step = |(name, run, hash): (&'static str, &str, PerByte)| {
+        let [_, hash] = cost(Duration::ZERO, PerByte::from_fs(touch.as_fs() + hash.as_fs()));
+        let ledger = transfer(setting, run, (TCP, ATOMIC), packet, &[("hash", hash)])?;
         Ok(Step { name, rate: ledger.paths[0].totals.goodput, ledger })
     };
-    let steps = [
-        ("No-AH", None, true),
-        ("Null-AH", Some(None), true),
-        ("Null-Cksum", Some(Some(PerByte::ZERO)), false),
-        ("Cksum", Some(Some(PerByte::ZERO)), true),
-        ("AHA", Some(Some(cost("aha")?)), true),
-        ("Rogaway", Some(Some(cost("rogaway")?)), true),
-        ("NBO-MD5-OPT", Some(Some(without_swap)), true),
-        ("md5-opt", Some(Some(optimised)), true),
-        ("md5", Some(Some(md5)), true),
-    ];
-    steps.into_iter().map(|(name, hash, both)| step(name, hash, both)).collect()
+    steps.into_iter().map(step).collect()
 }
 
 pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
@@ -71,9 +58,7 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     // Hashing at the sender alone is not a rung of the ladder: its receiver has less to do.
     let both: Vec<f64> =
         ladder.iter().filter(|step| step.name != "Null-Cksum").map(|step| step.rate).collect();
-    let mut profiles = Profiles::default();
-    let unchecked = profiles.host(TCP, &[], false)?;
-    let unchecked = profiles.rate(&unchecked, ATOMIC, packet)?;
+    let unchecked = rate(setting, "unchecked", (TCP, ATOMIC), packet, &[])?;
     let share = |ledger: &Ledger, of: &dyn Fn(&str) -> bool| {
         let cpu = ledger.resources.iter().find(|resource| resource.name == "sender.cpu");
         let stages = cpu.into_iter().flat_map(|cpu| &cpu.by_stage);
@@ -167,14 +152,13 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (clock, bits): (Duration, u64) = (constants.get("pld_clock")?, constants.get("pld_bits")?);
-    let longest: Bytes = constants.get("atm_packet")?;
-    let mut profiles = Profiles::default();
-    // Packets of classical IP over ATM, which are longer than Myrinet's.
-    let text = Builtin.profile("adapters", ATM);
-    let text = text.map_err(failed)?.replace("packet-max = \"8 KiB\"", "packet-max = \"9180 B\"");
-    profiles.changed.insert(("adapters".to_owned(), "oc3c-9180".to_owned()), text);
-    let (tcp, udp) =
-        (profiles.rate(TCP, "oc3c-9180", longest)?, profiles.rate(UDP, "oc3c-9180", longest)?);
+    let longest = constants.get::<Bytes>("atm_packet")?.0;
+    let rate = |host: &str| -> Result<f64, Error> {
+        let given = [("message", longest), ("packet", longest)].map(|(name, len)| (name, len.into()));
+        let ledger = setting.ledger("transfer", &[&[("host", host.into())], &given[..]].concat())?;
+        Ok(ledger.paths[0].totals.goodput)
+    };
+    let (tcp, udp) = (rate(TCP)?, rate(UDP)?);
     Ok(vec![
         row(
             "N-92/checksum-hardware",

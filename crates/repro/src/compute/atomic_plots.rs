@@ -2,8 +2,7 @@
 
 use super::Setting;
 use super::atomic::{
-    ATM, ATOMIC, FAST, FIXES, PIPELINED, Profiles, TCP, UDP, at, atp_message, curve, matrix,
-    pvm_host,
+    ATM, ATOMIC, FAST, FIXES, LARGEST, PIPELINED, TCP, UDP, at, atp_message, curve, matrix, pvm, rate,
 };
 use crate::Error;
 use lastmeter_base::Bytes;
@@ -26,14 +25,13 @@ fn kib(size: Bytes) -> f64 {
 }
 
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
-    let profiles = Profiles::default();
     let sizes = sizes(setting)?;
     let mut plots = Vec::new();
     let mut costs = Vec::new();
     for (host, protocol) in [(UDP, "UDP"), (TCP, "TCP")] {
         let mut series = Vec::new();
         for (adapter, name, price) in NAMES {
-            let found = curve(&profiles, host, adapter, &sizes)?;
+            let found = curve(setting, (host, adapter), &sizes)?;
             let points = sizes.iter().map(|&size| (kib(size), at(&found, size) / 1e6));
             series.push(Series { name: name.to_owned(), points: points.collect() });
             if host == UDP {
@@ -57,18 +55,15 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ("packet, KB", "dollars for a Mbit/s"),
         costs,
     ));
-    plots.push(figure_9()?);
+    plots.push(figure_9(setting)?);
     Ok(plots)
 }
 
 /// Messages through ATP, which waits for each of them, and streams of TCP and PVM.
-fn figure_9() -> Result<Plot, Error> {
-    let mut profiles = Profiles::default();
-    let tcp = profiles.rate(TCP, ATOMIC, Bytes::from_kib(8))?;
-    let host = pvm_host(&mut profiles)?;
-    let pvm = profiles.rate(&host, ATOMIC, Bytes::from_kib(8))?;
-    let unsummed = profiles.host(TCP, &[], false)?;
-    let most = profiles.rate(&unsummed, PIPELINED, Bytes::from_kib(8))?;
+fn figure_9(setting: &Setting<'_>) -> Result<Plot, Error> {
+    let tcp = rate(setting, "transfer", (TCP, ATOMIC), LARGEST, &[])?;
+    let most = rate(setting, "unchecked", (TCP, PIPELINED), LARGEST, &[])?;
+    let pvm = pvm(setting)?;
     let messages: Vec<Bytes> = [4, 8, 16, 32, 64, 128, 256, 512].map(Bytes::from_kib).into();
     let flat = |name: &str, rate: f64| {
         let points = messages.iter().map(|&size| (kib(size), rate / 1e6));

@@ -1,7 +1,7 @@
 //! ATOMIC-2's services: gateways with and without peer DMA (Fig 8), the file server (Fig 11), and video with and
 //! without compression (N-58 to N-62, N-71, N-78 to N-82).
 
-use super::atomic::{ATOMIC, LARGEST, Profiles, SAME, SMALL, TCP, mbit, percent};
+use super::atomic::{ATOMIC, LARGEST, SAME, SMALL, TCP, mbit, percent, rate};
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::machines::forward::{Account, Forwarder, Step};
@@ -186,58 +186,43 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// A client with a window of outstanding requests, and its server, run in the engine.
-fn writes(client: Duration, server: Duration, wait: Duration, window: u64) -> Result<f64, Error> {
-    let mut profiles = Profiles::default();
-    let mut host = |name: &str, cost: Duration, way: &str, other: &str| {
-        let text = format!(
-            "what = \"{name}\"\nsource = \"section 4.a\"\n[resources]\ncpu = {{ cpu = {{}} }}\n\
-             [[{way}]]\nname = \"{way}\"\non = \"cpu\"\nper-packet = \"{} ps\"\n\
-             [[{other}]]\nname = \"{other}\"\non = \"cpu\"\n",
-            cost.as_ps()
-        );
-        profiles.changed.insert(("hosts".to_owned(), name.to_owned()), text);
-    };
-    host("client", client, "send", "receive");
-    host("server", server, "receive", "send");
-    let ledger = profiles.run(format!(
-        "duration = \"4 s\"\n[nodes]\nclient = {{ host = {{ profile = \"client\" }} }}\n\
-         server = {{ host = {{ profile = \"server\" }} }}\n[[links]]\n\
-         between = [\"client\", \"server\"]\nrate = \"640 Mbit/s\"\ndelay = \"{} ps\"\n\
-         [[traffic]]\nname = \"writes\"\nfrom = \"client\"\nto = \"server\"\n\
-         bulk = {{ size = \"8192 B\", window = {window}, response = \"100 B\" }}\n",
-        wait.as_ps() / 2
-    ))?;
-    Ok(ledger.paths[0].totals.goodput)
-}
-
 /// The file server, and its client.
-struct Files {
+struct Files<'a> {
+    setting: &'a Setting<'a>,
     rpc: Duration,
-    wait: Duration,
     switch: Duration,
     disk: Duration,
     start: Duration,
 }
 
-impl Files {
-    fn of(setting: &Setting<'_>) -> Result<Files, Error> {
+impl<'a> Files<'a> {
+    fn of(setting: &'a Setting<'a>) -> Result<Files<'a>, Error> {
         let time = |name: &str| setting.constants.get::<Duration>(name);
         let more = |name: &str| setting.constants.get::<u64>(name).map(|gain| 100 + gain);
-        let (rpc, wait, start) = (time("rpc")?, time("wait")?, time("start")?);
+        let (rpc, start) = (time("rpc")?, time("start")?);
         // What both gains leave: a biod takes so much longer, and the disk is so much faster than that.
         let biod = rpc.scale_ceil(more("gain_protocol")?, 100);
         let disk = biod.scale_ceil(100, more("gain_disk")?);
-        Ok(Files { rpc, wait, switch: biod - rpc, disk, start })
+        Ok(Files { setting, rpc, switch: biod - rpc, disk, start })
+    }
+
+    /// Bits a second of writes with this window, which take client and server so long.
+    fn writes(&self, client: Duration, server: Duration, window: u64) -> Result<f64, Error> {
+        let given = [
+            ("client", client.as_secs_f64().into()),
+            ("server", server.as_secs_f64().into()),
+            ("window", window.into()),
+        ];
+        Ok(self.setting.ledger("writes", &given)?.paths[0].totals.goodput)
     }
 
     /// Block daemons, each with one request outstanding, and this server.
     fn biods(&self, count: u64, server: Duration) -> Result<f64, Error> {
-        writes(self.rpc + self.switch, server, self.wait, count)
+        self.writes(self.rpc + self.switch, server, count)
     }
 
     fn pipelined(&self, server: Duration) -> Result<f64, Error> {
-        writes(self.rpc, server, self.wait, 16)
+        self.writes(self.rpc, server, 16)
     }
 
     /// Bits a second of a file whose blocks go at `rate`, with what it costs besides.
@@ -280,7 +265,7 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 /// Bits a second of a file over a TCP connection that is set up for it.
 fn tcp_file(setting: &Setting<'_>) -> Result<impl Fn(Bytes) -> f64, Error> {
     let connect: Duration = setting.constants.get("connect")?;
-    let rate = Profiles::default().rate(TCP, ATOMIC, LARGEST)?;
+    let rate = rate(setting, "transfer", (TCP, ATOMIC), LARGEST, &[])?;
     Ok(move |len: Bytes| {
         let bits = len.0 as f64 * 8.0;
         bits / (connect.as_secs_f64() + bits / rate)

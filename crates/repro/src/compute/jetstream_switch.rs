@@ -1,7 +1,6 @@
 //! What Jetstream's rings and long frames mean for switches and for the network (J-07 to J-10, J-30, J-58,
 //! J-61 to J-64).
 
-use super::atomic::Profiles;
 use super::{Computed, Setting, Value, row};
 use crate::machines::switch::line::{Frame, Line, Preemption};
 use crate::{Constants, Error};
@@ -15,8 +14,6 @@ use lastmeter_wire::atm::{Circuit, Header};
 use lastmeter_wire::jetstream;
 
 const NAME: &str = "jetstream-switch";
-/// Switches of the mesh.
-const SWITCHES: usize = 4;
 
 fn failed(message: impl Into<String>) -> Error {
     Error::Computation { name: NAME, message: message.into() }
@@ -27,7 +24,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hosts: u64 = constants.get("hosts")?;
     let mut rows = ports(hosts as u8);
     rows.extend(medium(setting, hosts as usize)?);
-    rows.extend(mesh(constants, hosts as usize)?);
+    rows.extend(mesh(setting)?);
     rows.extend(blocking(constants, setting.seed)?);
     rows.extend(cut_through(constants)?);
     rows.push(row("J-30", atm_unit()?));
@@ -152,57 +149,14 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
     Ok(vec![row("J-07/alone", alone), row("J-58", spoken.access_max)])
 }
 
-/// Fig 1: hosts with links of their own to four switches, each of which is linked to the others, send as
-/// much as their links carry; bits a second of all together (J-07).
-fn meshed(
-    constants: &Constants,
-    pairs: impl Iterator<Item = (usize, usize)>,
-) -> Result<f64, Error> {
-    let (rate, frame): (Rate, Bytes) = (constants.get("rate")?, constants.get("mesh_frame")?);
-    let hosts: usize = constants.get::<u64>("hosts")? as usize;
-    let (rate, frame) = (rate.as_bits(), frame.0);
-    let link = |a: String, b: String| {
-        format!(
-            "[[links]]\nbetween = [\"{a}\", \"{b}\"]\nrate = \"{rate} bit/s\"\n\
-             queue = {{ drop-tail = {{ packets = 20 }} }}\n"
-        )
-    };
-    let mut text = "duration = \"100 ms\"\n[nodes]\n".to_owned();
-    for switch in 0..SWITCHES {
-        text += &format!("switch{switch} = {{ router = {{}} }}\n");
-    }
-    for host in 0..hosts {
-        text += &format!("host{host} = {{ host = {{}} }}\n");
-    }
-    for switch in 0..SWITCHES {
-        let others = switch + 1..SWITCHES;
-        text.extend(others.map(|other| link(format!("switch{switch}"), format!("switch{other}"))));
-    }
-    for host in 0..hosts {
-        text += &link(format!("host{host}"), format!("switch{}", host % SWITCHES));
-    }
-    for (from, to) in pairs {
-        text += &format!(
-            "[[traffic]]\nname = \"{from}\"\nfrom = \"host{from}\"\nto = \"host{to}\"\n\
-             constant = {{ rate = \"{rate} bit/s\", size = \"{frame} B\" }}\n"
-        );
-    }
-    Ok(Profiles::default().run(text)?.goodput())
-}
-
 /// Hosts of one switch among themselves, and to those of another over the link between both (J-07).
-fn mesh(constants: &Constants, hosts: usize) -> Result<Vec<Computed>, Error> {
-    let rate: Rate = constants.get("rate")?;
-    // To the next host of the same switch, and from its last to its first.
-    let next =
-        |host: usize| if host + SWITCHES < hosts { host + SWITCHES } else { host % SWITCHES };
-    let own = meshed(constants, (0..hosts).map(|host| (host, next(host))))?;
-    let across = (0..hosts).step_by(SWITCHES).map(|host| (host, (host + 1) % hosts));
-    let senders = across.clone().count() as f64;
-    let across = meshed(constants, across)?;
+fn mesh(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let rate: Rate = setting.constants.get("rate")?;
+    let goodput = |run: &str| setting.ledger(run, &[]).map(|ledger| ledger.goodput());
+    let senders = 4.0;
     Ok(vec![
-        row("J-07/mesh", Value::Number(own / rate.as_bits() as f64, "times")),
-        row("J-07/mesh-across", Value::Number(across / senders / 1e6, "Mbit/s")),
+        row("J-07/mesh", Value::Number(goodput("mesh")? / rate.as_bits() as f64, "times")),
+        row("J-07/mesh-across", Value::Number(goodput("across")? / senders / 1e6, "Mbit/s")),
     ])
 }
 

@@ -70,7 +70,14 @@ pub(crate) struct Run {
     set: Vec<Placed<Template>>,
     /// When counters are looked at before the end, in seconds.
     early: Option<Placed<Node>>,
+    /// In place of an experiment, a transfer between two hosts: what [`TRANSFER`] names.
+    transfer: Option<Vec<Placed<Template>>>,
+    /// What is set in profiles, by `hosts/NAME` or `adapters/NAME`.
+    profiles: Vec<(Placed<Template>, Vec<Placed<Template>>)>,
 }
+
+/// What a transfer between two hosts says, all of it.
+const TRANSFER: [&str; 5] = ["host", "adapter", "message", "packet", "length"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -90,6 +97,8 @@ pub struct Sweep {
     plots: Vec<plots::Drawn>,
     /// Over so many seeds values are means: in a quick run, and in a full one.
     seeds: Option<[u64; 2]>,
+    /// Texts of the profiles in the folder, by `hosts/NAME`.
+    profiles: BTreeMap<String, String>,
 }
 
 /// What runs gave, by run with its variables, and by quantity: figures and rows share it.
@@ -109,14 +118,15 @@ impl RunCache {
 
 impl Sweep {
     /// Reads the tables, and reports what is wrong with them. `file` finds a file of the folder, or
-    /// else the text of a bundled experiment.
+    /// else the text of a bundled experiment; `profiles` are those of the folder.
     pub(crate) fn read(
         decoder: &mut Decoder<'_>,
         root: &Item,
         constants: &Constants,
         file: &dyn Fn(&str) -> Option<String>,
+        profiles: BTreeMap<String, String>,
     ) -> Sweep {
-        let mut sweep = Sweep { reporter: decoder.reporter.clone(), ..Sweep::default() };
+        let mut sweep = Sweep { reporter: decoder.reporter.clone(), profiles, ..Sweep::default() };
         let entries = |key: &str| root.get(key).and_then(Item::entries).unwrap_or_default();
         for entry in entries("formulas") {
             let read = formula(decoder, &entry.item, &join("formulas", &entry.key));
@@ -189,7 +199,7 @@ impl Sweep {
             let found = match &first.like {
                 Some(like) if self.find(like).is_none() => format!("there is no run `{like}`"),
                 Some(_) => format!("`{}` is like itself", run.name),
-                None if first.experiment.is_none() => "nothing says what is run".to_owned(),
+                None if first.experiment.is_none() && first.transfer.is_none() => "nothing says what is run".to_owned(),
                 None => continue,
             };
             let right =
@@ -215,7 +225,10 @@ impl Sweep {
             over.iter().for_each(|(_, one)| see(&one.place, &one.what));
         };
         let texts = self.texts.values().flat_map(BTreeMap::values);
-        let sets = self.runs.iter().flat_map(|run| &run.set);
+        let changed = self.runs.iter().flat_map(|run| &run.profiles);
+        let changed = changed.flat_map(|(profile, sets)| std::iter::once(profile).chain(sets));
+        let sets = self.runs.iter().flat_map(|run| run.set.iter().chain(run.transfer.iter().flatten()));
+        let sets = sets.chain(changed);
         let rows = self.rows.iter().map(|row| &row.row);
         let drawn: Vec<_> = self.plots.iter().map(plots::Drawn::parts).collect();
         let captions = drawn.iter().flat_map(|(_, texts)| texts.iter().copied());
@@ -346,7 +359,7 @@ fn run(
     Entry { key: name, item, .. }: &Entry,
     file: &dyn Fn(&str) -> Option<String>,
 ) -> Run {
-    let besides = &["over", "set", "early"];
+    let besides = &["over", "set", "early", "transfer", "profiles"];
     let shape = Shape { what: "a run", params: RUN, kind: None, besides };
     let key = join("runs", name);
     let (_, values) = decoder.table(&shape, item, &key);
@@ -360,8 +373,7 @@ fn run(
         }
         experiment = Some((named, text.unwrap_or_default()));
     }
-    let sets = item.get("set").map(Item::items).unwrap_or_default();
-    let set = sets.iter().filter_map(|one| template(decoder, one, &join(&key, "set"))).collect();
+    let set = item.get("set").map(|sets| templates(decoder, sets, &join(&key, "set")));
     let early = item.get("early").and_then(|one| formula(decoder, one, &join(&key, "early")));
     Run {
         name: name.clone(),
@@ -370,9 +382,46 @@ fn run(
         like: values.given("like"),
         record: values.given("record"),
         over: over(decoder, item, &key),
-        set,
+        set: set.unwrap_or_default(),
         early,
+        transfer: item.get("transfer").and_then(|one| transfer(decoder, one, &key)),
+        profiles: changed_profiles(decoder, item, &key),
     }
+}
+
+/// What is set in an experiment or in a profile.
+fn templates(decoder: &mut Decoder<'_>, sets: &Item, key: &str) -> Vec<Placed<Template>> {
+    sets.items().iter().filter_map(|one| template(decoder, one, key)).collect()
+}
+
+fn transfer(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Vec<Placed<Template>>> {
+    let key = join(key, "transfer");
+    let shape = Shape { what: "a transfer", params: &[], kind: None, besides: &TRANSFER };
+    decoder.table(&shape, item, &key);
+    let part = |name: &str| match item.get(name) {
+        Some(part) => template(decoder, part, &join(&key, name)),
+        None => {
+            let right = format!("a transfer says {}", TRANSFER.join(", "));
+            let fault = Fault::new(format!("`{name}` is missing"), right);
+            decoder.report(&item.mark, &key, fault);
+            None
+        }
+    };
+    TRANSFER.into_iter().map(part).collect()
+}
+
+fn changed_profiles(
+    decoder: &mut Decoder<'_>,
+    item: &Item,
+    key: &str,
+) -> Vec<(Placed<Template>, Vec<Placed<Template>>)> {
+    let key = join(key, "profiles");
+    let entries = item.get("profiles").and_then(Item::entries).unwrap_or_default();
+    let of = |Entry { key: profile, mark, item }: &Entry| {
+        let name = Item { mark: mark.clone(), content: Content::Text(profile.clone()) };
+        Some((template(decoder, &name, &key)?, templates(decoder, item, &join(&key, profile))))
+    };
+    entries.iter().filter_map(of).collect()
 }
 
 /// A row: `"E-64/mean" = "..."`, or a table where it has variables.

@@ -1,18 +1,21 @@
 //! The runs of a sweep: experiments with something set in them, and what came of each.
 
-use super::formula::{Node, Val};
+use super::Placed;
+use super::formula::{Node, Template, Val};
 use super::scope::{Missing, Scope, Vars};
 use crate::compute::Setting;
 use crate::{Effort, Error};
-use lastmeter_base::{Duration, Time};
+use lastmeter_base::{Bytes, Duration, Quantity, Time};
 use lastmeter_engine::{Outcome, Serial, TraceKind};
 use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::close::close;
-use lastmeter_lab::document::Override;
+use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::library::Builtin;
+use lastmeter_lab::historic::Pair;
+use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::run::{Failure, Runner, Watch, closing, explain};
 use lastmeter_ledger::Ledger;
+use std::collections::BTreeMap;
 
 /// A run with a value for each of its variables.
 #[derive(Clone, Debug)]
@@ -81,6 +84,15 @@ impl Setting<'_> {
         self.run_instance(&self.instance(run, given)?)
     }
 
+    /// The ledger of a run with these values of its variables.
+    ///
+    /// # Errors
+    /// There is no such run, it cannot be run, or it records no ledger.
+    pub(crate) fn ledger(&self, run: &str, given: &[(&str, Val)]) -> Result<Ledger, Error> {
+        let missing = || Error::file(run, 1, "write `record = \"stages\"` for a ledger");
+        self.run(run, given)?.ledger.ok_or_else(missing)
+    }
+
     /// The experiment that a run is of, as it is set.
     ///
     /// # Errors
@@ -129,15 +141,34 @@ impl Setting<'_> {
         let chain = sweep.chain(run);
         let none = Missing::default();
         let scope = Scope::new(self, instance.vars.clone(), &none);
-        let mut sets = Vec::new();
-        for set in chain.iter().rev().flat_map(|run| &run.set) {
-            let text = scope.text(&set.what).map_err(|found| sweep.fail(&set.place, found))?;
-            sets.push(Override::parse(&text).map_err(Error::Problems)?);
+        let text = |one: &Placed<Template>| {
+            scope.text(&one.what).map_err(|found| sweep.fail(&one.place, found))
+        };
+        let set = |one: &Placed<Template>| Override::parse(&text(one)?).map_err(Error::Problems);
+        let all = |sets: &[Placed<Template>]| sets.iter().map(set).collect::<Result<Vec<_>, _>>();
+        let (mut sets, mut changes) = (Vec::new(), BTreeMap::<String, Vec<Override>>::new());
+        for run in chain.iter().rev() {
+            sets.extend(all(&run.set)?);
+            for (profile, sets) in &run.profiles {
+                changes.entry(text(profile)?).or_default().extend(all(sets)?);
+            }
         }
-        let experiment = chain.iter().find_map(|run| run.experiment.as_ref());
-        let (name, text) =
-            experiment.ok_or_else(|| sweep.fail(&run.place, "nothing says what is run"))?;
-        Experiment::parse(name, text, &sets, &Builtin).map_err(Error::Problems)
+        let library = Changed { profiles: &sweep.profiles, changes };
+        let parse = |name: &str, text: &str| {
+            Experiment::parse(name, text, &sets, &library).map_err(Error::Problems)
+        };
+        for run in &chain {
+            if let Some((name, text)) = &run.experiment {
+                return parse(name, text);
+            }
+            if let Some(transfer) = &run.transfer {
+                let parts = transfer.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+                let text = between_two(&parts, &library);
+                let text = text.map_err(|found| sweep.fail(&run.place, found))?;
+                return parse(&run.name, &text);
+            }
+        }
+        Err(sweep.fail(&run.place, "nothing says what is run"))
     }
 
     /// Runs it.
@@ -186,6 +217,40 @@ impl Setting<'_> {
         };
         Ok(Found { name: instance.key.clone(), outcome, early, ledger })
     }
+}
+
+/// The bundled profiles and those of the folder, with what a run sets in them.
+struct Changed<'a> {
+    profiles: &'a BTreeMap<String, String>,
+    changes: BTreeMap<String, Vec<Override>>,
+}
+
+impl Library for Changed<'_> {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        match self.profiles.get(&format!("{folder}/{name}")) {
+            Some(text) => Ok(text.clone()),
+            None => Builtin.profile(folder, name),
+        }
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        let own = self.profiles.keys().filter_map(|key| key.strip_prefix(folder)?.strip_prefix('/'));
+        Builtin.names(folder).into_iter().chain(own.map(str::to_owned)).collect()
+    }
+    fn changes(&self, profile: &str) -> &[Override] {
+        self.changes.get(profile).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The text of a transfer between two hosts, from what [`super::TRANSFER`] names.
+fn between_two(parts: &[String], library: &Changed<'_>) -> Result<String, String> {
+    let [host, adapter, message, packet, length] = parts else { return Err(String::new()) };
+    let shown = |problems: Vec<Problem>| -> String {
+        problems.iter().map(|problem| problem.render(false)).collect()
+    };
+    let size = |text: &str| Bytes::parse(text).map_err(|error| error.to_string());
+    let pair = Pair::read(host, adapter, library).map_err(shown)?;
+    let length = Duration::parse(length).map_err(|error| error.to_string())?;
+    pair.experiment(size(message)?, size(packet)?, length).map_err(shown)
 }
 
 /// Does this with each item, as many at once as there are threads, and tells the observer of each.

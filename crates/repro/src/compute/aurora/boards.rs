@@ -2,16 +2,14 @@
 //! arbiter, its FIFOs and its pacing counter.
 
 use super::super::{Computed, Setting, Value, row};
-use super::Runs;
+use super::wrong;
 use crate::Error;
 use crate::machines::turbochannel::Bus;
 use crate::machines::vudboard::{CELL_ON_BUS, FIFO, Options, VudBoard, saturated};
 use crate::machines::vupboard::{VupBoard, receive, send};
 use lastmeter_base::{Duration, Time};
-use lastmeter_lab::library::Builtin;
 
-const RUNS: Runs<'_> =
-    Runs { name: "aurora-host-interfaces", library: &Builtin, length: Duration::ZERO };
+const NAME: &str = "aurora-host-interfaces";
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = registers(setting)?;
@@ -23,7 +21,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 fn registers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut board = VupBoard::new(setting.constants.get::<u64>("port")? as usize);
     let cell = std::array::from_fn(|at| at as u32);
-    let wrong = |error| RUNS.wrong(format!("a register that the board does not have: {error:?}"));
+    let wrong = |error| wrong(NAME, format!("a register that the board does not have: {error:?}"));
     board.arrive(&cell);
     let came = receive(&mut board).map_err(wrong)?;
     send(&mut board, &cell).map_err(wrong)?;

@@ -1,7 +1,7 @@
 //! The study of the cell coprocessor: Tables 2 to 5 from what words take.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{Runs, alike};
+use super::{alike, wrong};
 use crate::Error;
 use crate::machines::coprocessor::{Direction, Model, Operation, Processor, WORDS, program};
 use crate::machines::turbochannel::{Bus, Way};
@@ -10,8 +10,7 @@ use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
 use lastmeter_ledger::plots::{Plot, Series};
 
-const RUNS: Runs<'_> =
-    Runs { name: "aurora-coprocessor", library: &Builtin, length: Duration::ZERO };
+const NAME: &str = "aurora-coprocessor";
 
 /// Cells of a run: each takes the same time, so that more would not change a rate.
 const CELLS: u64 = 1000;
@@ -67,7 +66,7 @@ impl Host {
         for (name, time) in times {
             let resource = pair.host.resources.iter().find(|resource| resource.name == name);
             if !resource.is_some_and(|resource| alike(resource.per_byte, time)) {
-                return Err(RUNS.wrong(format!(
+                return Err(wrong(NAME, format!(
                     "`{name}` of the profile {} is not {time}, as the constants have it",
                     self.profile
                 )));

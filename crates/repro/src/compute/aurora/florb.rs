@@ -1,7 +1,7 @@
 //! FLORB: two of them back to back under OSF/1, and between two ports of a router.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{Runs, alike, goodput, limit, mbit};
+use super::{alike, goodput, limit, mbit, receives, transfers, wrong};
 use crate::Error;
 use crate::machines::florb::{Card, Florb, Strobes};
 use crate::machines::forward::{Account, Forwarder, Step};
@@ -13,7 +13,6 @@ use lastmeter_ledger::plots::{Plot, Series};
 use lastmeter_net::traffic::tcplib::{Application, Conversation, HEADERS, SHARES, length};
 
 const NAME: &str = "aurora-florb";
-const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_ms(500) };
 const HOST: &str = "dec3000-400-osf1";
 
 const PACKETS: u64 = 2_000;
@@ -59,14 +58,14 @@ impl Router {
         if !cost
             .is_some_and(|cost| alike(cost.per_byte, per_byte) && cost.per_packet == cycle * packet)
         {
-            return Err(RUNS.wrong("the profile florb does not have these constants".to_owned()));
+            return Err(wrong(NAME, "the profile florb does not have these constants".to_owned()));
         }
         let protocols: Duration = setting.constants.get("protocols")?;
         let of_host =
             |stage: &lastmeter_host::profile::StageProfile| stage.cost.per_packet == protocols;
         match pair.host.send.iter().chain(&pair.host.receive).all(of_host) {
             true => Ok(()),
-            false => Err(RUNS.wrong(format!("`protocols` is not what the profile {HOST} has"))),
+            false => Err(wrong(NAME, format!("`protocols` is not what the profile {HOST} has"))),
         }
     }
 
@@ -109,10 +108,10 @@ pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Er
 /// Two of them as a link under OSF/1.
 fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let packet: Bytes = setting.constants.get("packet")?;
-    let ledger = RUNS.ledger(&RUNS.transfers(HOST, "florb", packet)?)?;
+    let ledger = transfers(setting, "transfers", (HOST, "florb"), packet)?;
     // Both ends limit alike; one alone has a verdict.
-    let alone = RUNS.explained(&RUNS.receives(HOST, "florb", packet)?)?;
-    let null = RUNS.ledger(&RUNS.transfers(HOST, "null-device", packet)?)?;
+    let alone = receives(setting, "judged", (HOST, "florb"), packet, &[])?;
+    let null = transfers(setting, "transfers", (HOST, "null-device"), packet)?;
     let card = ledger.resources.iter().find(|resource| resource.name == "receiver.florb");
     let busy = card.map_or(0.0, |card| 100.0 * card.busy);
     Ok(vec![
@@ -192,7 +191,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
 fn wide_area(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment: Bytes = setting.constants.get("wide_area_segment")?;
     if SHARES[0] != (Application::Telnet, setting.constants.get("telnet_share")?) {
-        return Err(RUNS.wrong("`telnet_share` is not what the traffic kind has".to_owned()));
+        return Err(wrong(NAME, "`telnet_share` is not what the traffic kind has".to_owned()));
     }
     let mut stream = Stream::new(setting.seed, NAME);
     // Packets, their bytes, and those with less than ten bytes: typed, and of bulk data.

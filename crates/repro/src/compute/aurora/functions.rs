@@ -2,17 +2,16 @@
 //! in between; movement, processing and delivery; both ways to an application; parts measured alone.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{Change, Changed, Runs, goodput, mbit};
+use super::{goodput, mbit, receives};
+use crate::sweep::formula::Val;
 use crate::Error;
 use crate::machines::turbochannel::{Bus, Way};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::historic::Pair;
-use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::library::Builtin;
 use lastmeter_ledger::{Ledger, Stage};
 
-const NAME: &str = "aurora-host-interfaces";
 const HOST: &str = "dec3000-800";
-const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: Duration::from_secs(1) };
 /// Bursts a second that come one by one, and that are often there together.
 const FEW: u64 = 200;
 const MANY: u64 = 2000;
@@ -39,16 +38,6 @@ impl Function {
     }
 }
 
-fn received(adapter: &str, packet: Bytes, library: &dyn Library) -> Result<Ledger, Error> {
-    let runs = Runs { name: NAME, library, length: RUNS.length };
-    runs.ledger(&runs.receives(HOST, adapter, packet)?)
-}
-
-fn changed(adapter: &str, change: Change<'_>, packet: Bytes) -> Result<Ledger, Error> {
-    let profile = format!("adapters/{adapter}");
-    received(adapter, packet, &Changed { profile: &profile, change })
-}
-
 fn receiving(ledger: &Ledger) -> Vec<&Stage> {
     let stages = ledger.paths[0].stages.iter();
     stages.filter(|stage| stage.place.host.as_deref() == Some("receiver")).collect()
@@ -68,15 +57,18 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = segmentation(setting)?;
     computed.extend(delivery(setting)?);
     computed.extend(latency(setting)?);
-    computed.push(from_parts()?);
+    computed.push(from_parts(setting)?);
     Ok(computed)
 }
 
 /// Segmentation in software, in hardware, and scattered cell by cell (A-30, A-41 to A-43).
 fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
-    let software = received("vudboard", PAGE, &Builtin)?;
-    let scattered = received("osiris", PAGE, &Builtin)?;
+    let run = |run: &str, adapter: &str, more: &[(&str, Val)]| {
+        receives(setting, run, (HOST, adapter), PAGE, more)
+    };
+    let software = run("receives", "vudboard", &[])?;
+    let scattered = run("receives", "osiris", &[])?;
     // A board that reassembles moves whole packets, in the bus' longest bursts.
     let bus = Bus {
         cycle: constants.get("turbo_cycle")?,
@@ -85,8 +77,7 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         burst: constants.get("dma_burst")?,
     };
     let packets: Rate = bus.rate(PAGE, Way::ToMemory);
-    let rate = format!("{} bit/s", packets.as_bits());
-    let hardware = changed("osiris", Change::Replace("480 Mbit/s", &rate), PAGE)?;
+    let hardware = run("reassembled", "osiris", &[("moved", packets.as_bits().into())])?;
     let stages = receiving(&software);
     let time = |function: Function| -> f64 {
         let last = stages.len() - 1;
@@ -120,21 +111,12 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 /// Socket or IP handler (A-67), polled or interrupted (A-38).
 fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let handler: Duration = setting.constants.get("ip_handler")?;
-    let wrong = |message: String| RUNS.wrong(message);
-    let text = Builtin.profile("adapters", "vudboard").map_err(wrong)?;
-    let ip = format!(
-        "{text}\n[[receive]]\nname = \"IP handler\"\non = \"cpu\"\nper-packet = \"{} ps\"\n\
-         priority = \"softirq\"\nsource = \"ANA §3.1\"\n",
-        handler.as_ps()
-    );
+    let run = |run: &str, packet: Bytes| receives(setting, run, (HOST, "vudboard"), packet, &[]);
     let seconds = |ledger: &Ledger, len: Bytes| len.0 as f64 * 8.0 / goodput(ledger);
-    let socket = received("vudboard", PAGE, &Builtin)?;
-    let handled = changed("vudboard", Change::Whole(&ip), PAGE)?;
+    let (socket, handled) = (run("receives", PAGE)?, run("handled", PAGE)?);
     let more = seconds(&handled, PAGE) - seconds(&socket, PAGE);
     let burst: Bytes = setting.constants.get("burst")?;
-    let polled = received("vudboard", burst, &Builtin)?;
-    let change = Change::Replace("priority = \"softirq\"", "priority = \"interrupt\"");
-    let interrupted = changed("vudboard", change, burst)?;
+    let (polled, interrupted) = (run("receives", burst)?, run("interrupted", burst)?);
     let overhead = seconds(&interrupted, burst) - seconds(&polled, burst);
     let pair = Pair::read(HOST, "vudboard", &Builtin).map_err(Error::Problems)?;
     let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
@@ -161,7 +143,7 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             ("line", pair.adapter.rate.as_bits().into()),
             ("bursts", bursts.into()),
         ];
-        setting.run("bursts", &given)?.ledger().cloned()
+        setting.ledger("bursts", &given)
     };
     let interrupts = |bursts| run("interrupts", bursts);
     let polled = |bursts| run("polled", bursts);
@@ -179,9 +161,9 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 }
 
 /// A workstation's parts are measured alone, and say what the whole delivers (A-137).
-fn from_parts() -> Result<Computed, Error> {
-    let host = "dec3000-400";
-    let one_copy = goodput(&RUNS.ledger(&RUNS.receives(host, "null-device", PAGE)?)?);
+fn from_parts(setting: &Setting<'_>) -> Result<Computed, Error> {
+    let host = ("dec3000-400", "null-device");
+    let one_copy = goodput(&receives(setting, "receives", host, PAGE, &[])?);
     // The driver copies once more than a device without one; nothing else is as slow.
     Ok(row("A-137", mbit(one_copy / 2.0)))
 }

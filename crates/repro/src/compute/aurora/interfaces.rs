@@ -2,7 +2,8 @@
 //! chain, what late interrupts and deaf interfaces lose, and what a copy less would bring.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{Change, Changed, Runs, alike, busiest, goodput, limit, mbit};
+use super::{alike, busiest, goodput, limit, mbit, receives, transfers, wrong};
+use crate::sweep::formula::Val;
 use crate::Error;
 use crate::machines::virtual_buffer::{Attachment, Bursts, Counts, Options, Windows, offer};
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Rate, Stream};
@@ -12,10 +13,8 @@ use lastmeter_ledger::Ledger;
 use lastmeter_ledger::plots::{Plot, Series};
 
 const NAME: &str = "aurora-host-interfaces";
-const LENGTH: Duration = Duration::from_secs(1);
-/// How long it runs for a verdict, which repeats it with every change.
-const VERDICT: Duration = Duration::from_ms(300);
-const RUNS: Runs<'_> = Runs { name: NAME, library: &Builtin, length: LENGTH };
+/// The host of Table 1's last row.
+const LAST: (&str, &str) = ("dec3000-800", "vudboard");
 
 /// Data of a cell.
 const DATA: u64 = 48;
@@ -35,7 +34,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     agrees(setting)?;
     let mut computed = clocks(setting)?;
     computed.extend(table_1(setting)?);
-    computed.extend(transmission()?);
+    computed.extend(transmission(setting)?);
     computed.extend(reception(setting)?);
     computed.extend(buffers(setting)?);
     computed.extend(interrupts(setting)?);
@@ -49,7 +48,7 @@ fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
     let constants = setting.constants;
     let check = |constant: &str, same: bool| match same {
         true => Ok(()),
-        false => Err(RUNS.wrong(format!("`{constant}` is not what the profiles have"))),
+        false => Err(wrong(NAME, format!("`{constant}` is not what the profiles have"))),
     };
     let read =
         |host: &str, adapter: &str| Pair::read(host, adapter, &Builtin).map_err(Error::Problems);
@@ -95,18 +94,18 @@ fn clocks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     hosts.into_iter().map(clock).collect()
 }
 
-fn received(host: &str, adapter: &str, burst: Bytes) -> Result<f64, Error> {
-    let packet = if adapter == "vupboard" { burst } else { PAGE };
+fn received(setting: &Setting<'_>, host: (&str, &str), burst: Bytes) -> Result<f64, Error> {
+    let packet = if host.1 == "vupboard" { burst } else { PAGE };
     // The slowest takes a packet in half a millisecond.
-    let runs = Runs { length: LENGTH * 4, ..RUNS };
-    Ok(goodput(&runs.ledger(&runs.receives(host, adapter, packet)?)?))
+    let seconds: Val = 4_u64.into();
+    Ok(goodput(&receives(setting, "receives", host, packet, &[("length", seconds)])?))
 }
 
 fn table_1(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let burst: Bytes = setting.constants.get("burst")?;
     let mut rates = Vec::new();
     for (host, adapter, item) in TABLE_1 {
-        rates.push((item, received(host, adapter, burst)?));
+        rates.push((item, received(setting, (host, adapter), burst)?));
     }
     let mut computed: Vec<Computed> =
         rates.iter().map(|&(item, rate)| Computed::new("A-95", item, mbit(rate))).collect();
@@ -122,19 +121,16 @@ fn table_1(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 }
 
 /// From pages to the network.
-fn transmission() -> Result<Vec<Computed>, Error> {
-    let pair = Pair::read("dec3000-800", "vudboard", &Builtin).map_err(Error::Problems)?;
+fn transmission(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+    let pair = Pair::read(LAST.0, LAST.1, &Builtin).map_err(Error::Problems)?;
     let page = pair.adapter.send.iter().find(|added| added.stage.name == "page by DMA");
     let moved = page.map_or(Duration::ZERO, |page| page.stage.cost.per_byte.time_for(PAGE));
     // On the bus, a cell's 48 bytes are 64.
     let peak = (PAGE.0 / DATA * 64 * 8) as f64 / moved.as_secs_f64();
-    let many = RUNS.ledger(&RUNS.transfers("dec3000-800", "vudboard", PAGE)?)?;
-    let runs = Runs { length: VERDICT, ..RUNS };
-    let judged = runs.explained(&runs.transfers("dec3000-800", "vudboard", PAGE)?)?;
-    let change = Change::Replace("per-byte = \"73.41 ns/B\"\n", "");
-    let library = Changed { profile: "adapters/vudboard", change };
-    let runs = Runs { name: NAME, library: &library, length: LENGTH };
-    let without = runs.ledger(&runs.transfers("dec3000-800", "vudboard", PAGE)?)?;
+    let run = |run: &str| transfers(setting, run, LAST, PAGE);
+    let many = run("transfers")?;
+    let judged = run("judged_transfers")?;
+    let without = run("without_interrupt")?;
     Ok(vec![
         row("A-93/transmission", mbit(peak)),
         row("A-93/transmission-many", mbit(goodput(&many))),
@@ -156,9 +152,11 @@ fn what_if(ledger: &Ledger, change: &str) -> f64 {
 fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let [raw, bus] = [constants.get::<Bytes>("cell")?, constants.get::<Bytes>("cell_on_bus")?];
-    let delivered = received("dec3000-800", "vudboard", PAGE)?;
-    let runs = Runs { length: VERDICT, ..RUNS };
-    let ledger = runs.explained(&runs.receives("dec3000-800", "vudboard", PAGE)?)?;
+    let delivered = received(setting, LAST, PAGE)?;
+    let run = |run: &str, host: (&str, &str), packet: Bytes| {
+        receives(setting, run, host, packet, &[])
+    };
+    let ledger = run("judged_receives", LAST, PAGE)?;
     let per_cell = |bytes: Bytes| mbit(delivered * bytes.0 as f64 / DATA as f64);
     let stages = &ledger.paths[0].stages;
     let copies: u32 = stages.iter().filter_map(|stage| stage.copies).sum();
@@ -171,15 +169,12 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         what_if(&ledger, "receiver deliver at no cost"),
     );
     // Osiris, which has the segmentation in hardware, in the same host.
-    let hardware = RUNS.ledger(&RUNS.receives("dec3000-800", "osiris", PAGE)?)?;
+    let hardware = run("receives", ("dec3000-800", "osiris"), PAGE)?;
     // The same board and driver, with an interrupt for each burst in the place of polling.
     let burst: Bytes = constants.get("burst")?;
-    let polled = RUNS.ledger(&RUNS.receives("dec3000-800", "vudboard", burst)?)?;
-    let change = Change::Replace("priority = \"softirq\"", "priority = \"interrupt\"");
-    let library = Changed { profile: "adapters/vudboard", change };
-    let runs = Runs { library: &library, ..RUNS };
-    let interrupted = runs.ledger(&runs.receives("dec3000-800", "vudboard", burst)?)?;
-    let pio = RUNS.ledger(&RUNS.receives("dec5000-240", "vup1", PAGE)?)?;
+    let polled = run("receives", LAST, burst)?;
+    let interrupted = run("interrupted", LAST, burst)?;
+    let pio = run("receives", ("dec5000-240", "vup1"), PAGE)?;
     let reads = pio.resources.iter().find(|resource| resource.name == "receiver.bus-read");
     let most = |resource: &lastmeter_ledger::Resource| {
         pio.resources.iter().filter(|r| r.kind == "bus").all(|other| other.busy <= resource.busy)
@@ -327,7 +322,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     let constants = setting.constants;
     let [raw, bus] = [constants.get::<Bytes>("cell")?, constants.get::<Bytes>("cell_on_bus")?];
     let peak: Rate = constants.get("bus_peak")?;
-    let delivered = received("dec3000-800", "vudboard", PAGE)? / 1e6;
+    let delivered = received(setting, LAST, PAGE)? / 1e6;
     let of_cell = |bytes: Bytes| delivered * bytes.0 as f64 / DATA as f64;
     let links = [
         ("burst", peak.as_bits() as f64 / 1e6, 232.0),

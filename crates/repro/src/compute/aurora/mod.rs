@@ -24,124 +24,49 @@ pub(super) mod traffic;
 pub(super) mod vidboard;
 pub(super) mod windows;
 
-use super::Value;
+use super::{Setting, Value};
 use crate::Error;
-use lastmeter_base::{Bytes, Duration, PerByte};
-use lastmeter_engine::Serial;
-use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::historic::Pair;
+use crate::sweep::formula::Val;
+use lastmeter_base::{Bytes, PerByte};
 use lastmeter_lab::library::{Builtin, Library};
-use lastmeter_lab::run::{self, Failure, Runner, Watch};
+use lastmeter_lab::profile;
 use lastmeter_ledger::Ledger;
 
-/// Packets in flight to a host that receives as fast as it can.
-const WINDOW: u64 = 8;
-
-/// The program's own profiles, with a text put in the place of another, or a profile added.
-struct Changed<'a> {
-    /// `hosts/NAME` or `adapters/NAME`.
-    profile: &'a str,
-    change: Change<'a>,
+/// The ledger of `run` of `repro.toml` with this host and adapter; the link is as fast as the adapter's
+/// profile says.
+fn receives(
+    setting: &Setting<'_>,
+    run: &str,
+    (host, adapter): (&str, &str),
+    packet: Bytes,
+    more: &[(&str, Val)],
+) -> Result<Ledger, Error> {
+    let file = format!("adapters/{adapter}.toml");
+    let text = Builtin.profile("adapters", adapter).map_err(|found| wrong("aurora", found))?;
+    let link = profile::link(&file, text.as_bytes()).map_err(Error::Problems)?;
+    let own = [
+        ("host", host.into()),
+        ("adapter", adapter.into()),
+        ("packet", packet.0.into()),
+        ("rate", link.rate.as_bits().into()),
+    ];
+    setting.ledger(run, &[&own, more].concat())
 }
 
-enum Change<'a> {
-    /// This text, which must be there, by that.
-    Replace(&'a str, &'a str),
-    /// The whole profile.
-    Whole(&'a str),
+/// The ledger of a transfer between two such hosts.
+fn transfers(
+    setting: &Setting<'_>,
+    run: &str,
+    (host, adapter): (&str, &str),
+    packet: Bytes,
+) -> Result<Ledger, Error> {
+    let given = [("host", host.into()), ("adapter", adapter.into()), ("packet", packet.0.into())];
+    setting.ledger(run, &given)
 }
 
-impl Library for Changed<'_> {
-    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
-        if format!("{folder}/{name}") != self.profile {
-            return Builtin.profile(folder, name);
-        }
-        match self.change {
-            Change::Whole(text) => Ok(text.to_owned()),
-            Change::Replace(from, to) => {
-                let text = Builtin.profile(folder, name)?;
-                match text.contains(from) {
-                    true => Ok(text.replace(from, to)),
-                    false => Err(format!("`{from}` does not stand in {folder}/{name}")),
-                }
-            }
-        }
-    }
-    fn names(&self, folder: &str) -> Vec<String> {
-        let mut names = Builtin.names(folder);
-        let own = self.profile.strip_prefix(folder).and_then(|name| name.strip_prefix('/'));
-        names.extend(own.map(str::to_owned));
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-}
-
-/// Runs for the computation `name`.
-#[derive(Clone, Copy)]
-struct Runs<'a> {
-    name: &'static str,
-    library: &'a dyn Library,
-    /// How long a modelled transfer runs: many times what its window takes.
-    length: Duration,
-}
-
-impl Runs<'_> {
-    fn runner<T>(self, run: impl FnOnce(Runner<'_>) -> Result<T, Failure>) -> Result<T, Error> {
-        let watch = Watch::default();
-        let runner = Runner { parallel: &Serial, threads: 1, library: self.library, watch: &watch };
-        run(runner).map_err(|failure| match failure {
-            Failure::Problems(problems) => Error::Problems(problems),
-            failure => Error::Computation { name: self.name, message: failure.to_string() },
-        })
-    }
-
-    fn parse(self, text: String) -> Result<Experiment, Error> {
-        Experiment::parse(self.name, text, &[], self.library).map_err(Error::Problems)
-    }
-
-    /// What a host with an adapter takes from a source that always has more.
-    fn receives(self, host: &str, adapter: &str, packet: Bytes) -> Result<Experiment, Error> {
-        let pair = Pair::read(host, adapter, self.library).map_err(Error::Problems)?;
-        self.parse(format!(
-            "title = \"{host} with {adapter} receives\"\n\
-             duration = \"{} ps\"\n\
-             [nodes]\n\
-             source = {{ host = {{}} }}\n\
-             receiver = {{ host = {{ profile = \"{host}\", adapter = \"{adapter}\" }} }}\n\
-             [[links]]\n\
-             between = [\"source\", \"receiver\"]\n\
-             rate = \"{} bit/s\"\n\
-             [[traffic]]\n\
-             name = \"stream\"\n\
-             from = \"source\"\n\
-             to = \"receiver\"\n\
-             bulk = {{ size = \"{} B\", window = {WINDOW}, response = \"1 B\" }}\n",
-            self.length.as_ps(),
-            pair.adapter.rate.as_bits(),
-            packet.0,
-        ))
-    }
-
-    /// A transfer between two such hosts, as `why --host --adapter` models it.
-    fn transfers(self, host: &str, adapter: &str, packet: Bytes) -> Result<Experiment, Error> {
-        let pair = Pair::read(host, adapter, self.library).map_err(Error::Problems)?;
-        let text = pair.experiment(Bytes::from_kib(4), packet, self.length);
-        self.parse(text.map_err(Error::Problems)?)
-    }
-
-    fn ledger(self, experiment: &Experiment) -> Result<Ledger, Error> {
-        self.runner(|runner| run::ledger(experiment, runner))
-    }
-
-    /// With verdict and what-ifs.
-    fn explained(self, experiment: &Experiment) -> Result<Ledger, Error> {
-        self.runner(|runner| run::explain(experiment, 0, runner)).map(|explained| explained.ledger)
-    }
-
-    fn wrong(self, message: String) -> Error {
-        Error::Computation { name: self.name, message }
-    }
+/// What of a computation went wrong.
+fn wrong(name: &'static str, message: impl Into<String>) -> Error {
+    Error::Computation { name, message: message.into() }
 }
 
 /// Bits a second that the stream delivers; acknowledgements do not count.

@@ -1,14 +1,12 @@
 //! The network usage classes of Table 11 as generators.
 
 use super::super::{Computed, Setting, Value, row};
-use super::Runs;
+use super::wrong;
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, Rate};
-use lastmeter_lab::library::Builtin;
 use lastmeter_net::traffic::Subsessions;
 
-const RUNS: Runs<'_> =
-    Runs { name: "aurora-traffic-classes", library: &Builtin, length: Duration::ZERO };
+const NAME: &str = "aurora-traffic-classes";
 
 /// What a component transfers.
 #[derive(Clone, Copy)]
@@ -80,7 +78,7 @@ fn generator(setting: &Setting<'_>, class: &Class) -> Result<(Subsessions, bool)
 
 /// Bits of a generator's packets until `end`, or of its first subsession.
 fn bits(class: Subsessions, end: Option<Duration>) -> Result<(f64, f64), Error> {
-    let packets = class.packets().map_err(|why| RUNS.wrong(why))?;
+    let packets = class.packets().map_err(|why| wrong(NAME, why))?;
     let end = end.unwrap_or(class.period());
     let (mut bytes, mut count) = (0u64, 0u64);
     for (_, len) in packets.take_while(|&(at, _)| at < end) {

@@ -1,7 +1,7 @@
 //! The Vidboard and its hosts: Tables 6 to 8 by simulation.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{Runs, alike};
+use super::{alike, wrong};
 use crate::Error;
 use crate::machines::vidboard::{
     Board, Capture, Host, Limit, Moment, Outcome, Picture, Shaping, Site,
@@ -11,7 +11,7 @@ use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
 use lastmeter_ledger::plots::{Plot, Series};
 
-const RUNS: Runs<'_> = Runs { name: "aurora-vidboard", library: &Builtin, length: Duration::ZERO };
+const NAME: &str = "aurora-vidboard";
 
 /// Seconds of video in each run.
 const LENGTH: Duration = Duration::from_secs(24);
@@ -59,7 +59,7 @@ impl Study {
         let pair = Pair::read("dec5000-200", "vupboard", &Builtin).map_err(Error::Problems)?;
         if !pair.host.resources.iter().any(|resource| resource.interrupt == first.interrupt) {
             let message = "`interrupt` is not what the profile dec5000-200 has";
-            return Err(RUNS.wrong(message.to_owned()));
+            return Err(wrong(NAME, message.to_owned()));
         }
         let interburst = |burst: u64| constants.get(&format!("interburst_{burst}"));
         let [a, b, c, d] = BURSTS;
