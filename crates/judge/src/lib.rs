@@ -1,4 +1,4 @@
-//! Judges that are not papers: what the simulator is put beside where nothing was published.
+//! Judges that are not papers: references for the simulator where nothing was published.
 //!
 //! [`theory`] has closed formulas of queueing theory.
 

@@ -1,4 +1,4 @@
-//! The simulator beside queueing theory, in few runs.
+//! The simulator compared with queueing theory, in few runs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ fn every_quantity_is_within_three_standard_errors_of_its_formula() {
     let report = run(1, RUNS_FEW, Effort::PLAIN).expect("all cases run");
     let off: Vec<_> = report.rows.iter().filter(|row| !row.pass).collect();
     assert!(off.is_empty(), "{off:#?}");
-    // Errors so large that anything would pass would not show a model that is wrong.
+    // Standard errors so large that anything passes would hide a wrong model.
     let coarse = |row: &&lastmeter_judge::theory::Row| row.standard_error > 0.03 * row.theory;
     let coarse: Vec<_> = report.rows.iter().filter(coarse).collect();
     assert!(coarse.is_empty(), "{coarse:#?}");

@@ -1,30 +1,30 @@
-//! The cases: which experiment, with which loads, and what theory says of it.
+//! The cases: experiment, loads, and what theory predicts.
 
 use super::formulas::{self, bound, closed, shared, wait_in_slots, wait_of_class};
 use super::measure::{Given, Interval};
 
-/// A model of queueing theory, and the experiment that is one.
+/// A model of queueing theory, and an experiment with the same model.
 pub(super) struct Case {
     pub(super) title: &'static str,
-    /// Who says so, and where.
+    /// The source.
     pub(super) source: &'static str,
-    /// What has to hold, and how the experiment sees to it.
+    /// The model's assumptions, and how the experiment meets them.
     pub(super) assumes: &'static str,
-    /// In `experiments/theory`.
+    /// The file in `experiments/theory`.
     pub(super) file: &'static str,
     pub(super) loads: &'static [Load],
     pub(super) laws: &'static [Law],
 }
 
-/// An experiment with something set.
+/// An experiment with settings.
 pub(super) struct Load {
     pub(super) name: &'static str,
-    /// The runs with one seed, each with its weight in what is compared and what is set in it. Theory is
-    /// asked about the first.
+    /// The runs with one seed, each with its weight in the compared value and its settings. Theory is evaluated for
+    /// the first.
     pub(super) runs: &'static [(f64, &'static [&'static str])],
 }
 
-/// A quantity of which theory knows the value.
+/// A quantity with a known value.
 pub(super) struct Law {
     pub(super) what: &'static str,
     pub(super) unit: Unit,
@@ -32,18 +32,18 @@ pub(super) struct Law {
     pub(super) ours: fn(&Interval) -> f64,
 }
 
-/// What theory says.
+/// The prediction of theory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
-    /// The mean of something random.
+    /// The mean of a random quantity.
     Mean(f64),
-    /// A number that has no randomness in it; a count may be off by so much where an interval cuts a round.
+    /// A deterministic number; a count may differ by this much where an interval cuts a round.
     Exact(f64, f64),
-    /// Not more than the first, by more than such a count, and not less than the last.
+    /// An upper bound (with the tolerance of such a count) and a lower bound.
     Bound(f64, f64, f64),
 }
 
-/// A unit, and how many of it the quantity in seconds (or without a unit) is.
+/// A unit, and its ratio to seconds or to a plain number.
 pub(super) struct Unit(pub(super) &'static str, pub(super) f64);
 
 const US: Unit = Unit("us", 1e6);
@@ -56,7 +56,7 @@ const TRANSFER: &str = "transfer";
 
 const KHINCHIN: &str = "Pollaczek 1930, Khinchin 1932; Kleinrock 1975, §5.5 and 5.7";
 
-/// The wait of Poisson arrivals for a link, first come first served.
+/// The queueing delay of Poisson arrivals at a link, first come first served.
 const WAIT: &[Law] = &[Law {
     what: "wait",
     unit: US,
@@ -67,14 +67,14 @@ const WAIT: &[Law] = &[Law {
     ours: |run| run.wait(CUSTOMERS, "customers->desk transmit"),
 }];
 
-/// The wait of a class of `priorities.toml`.
+/// The queueing delay of a class of `priorities.toml`.
 fn cobham(given: &Given, class: usize) -> Value {
     let classes = ["urgent", "usual", "patient"].map(|class| given.served(class, 0));
     Value::Mean(wait_of_class(&classes, class))
 }
 
-/// The mean time in which a packet of a job is served, over the packets of the job, as the quantum goes to
-/// zero: every share of the job's work takes as long as a job of that work.
+/// The mean time of a job's packets under processor sharing, in the limit of a zero quantum: every share of the
+/// job's work takes as long as a job of that work.
 fn job(given: &Given, of: &str) -> Value {
     let rate = given.line(1);
     let work = |traffic| {
@@ -85,12 +85,12 @@ fn job(given: &Given, of: &str) -> Value {
     Value::Mean(shared(work(of).1 / 2.0, load))
 }
 
-/// Each station's service for a round of `window.toml`, which passes it twice.
+/// Each station's service in a round of `window.toml`, which visits it twice.
 fn demands(given: &Given) -> [f64; 3] {
     ["cpu", "bus", "wire"].map(|station| 2.0 * given.service(station))
 }
 
-/// A round of `wires.toml` without waiting, and the slowest of its six servers.
+/// A round of `wires.toml` without queueing, and the slowest of its six servers.
 fn ring(given: &Given) -> (f64, f64) {
     let times = ["size", "response"].map(|what| {
         let bits = given.bits(TRANSFER, what);
@@ -101,7 +101,7 @@ fn ring(given: &Given) -> (f64, f64) {
     (times.iter().sum::<f64>() + delays, times.iter().copied().fold(0.0, f64::max))
 }
 
-/// So many a second more or less: where an interval begins and ends within a window.
+/// The tolerance of a rate per second: where an interval begins and ends within a window.
 fn slack(given: &Given) -> f64 {
     given.window(TRANSFER) as f64 / given.seconds()
 }
@@ -110,7 +110,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "M/D/1: Poisson arrivals, constant service",
         source: KHINCHIN,
-        assumes: "no limit to the queue; a length, and so a service, for all",
+        assumes: "unlimited queue; one packet length, and so one service time",
         file: "one-server.toml",
         loads: &[
             Load {
@@ -126,9 +126,9 @@ pub(super) const CASES: &[Case] = &[
         laws: WAIT,
     },
     Case {
-        title: "M/G/1: two lengths of packets",
+        title: "M/G/1: two packet lengths",
         source: KHINCHIN,
-        assumes: "no limit to the queue; lengths drawn independently, three of 100 B to one of \
+        assumes: "unlimited queue; independent lengths, three of 100 B to one of \
                   1500 B",
         file: "one-server.toml",
         loads: &[
@@ -158,9 +158,9 @@ pub(super) const CASES: &[Case] = &[
         laws: WAIT,
     },
     Case {
-        title: "M/M/1/K: exponential service, room for five with the one served",
+        title: "M/M/1/K: exponential service, room for five including the one in service",
         source: "Kleinrock 1975, §3.6; the number by Little 1961, from times in the system",
-        assumes: "who finds no room is lost",
+        assumes: "arrivals that find the system full are lost",
         file: "finite-room.toml",
         loads: &[
             Load { name: "load 0.8", runs: &[(1.0, &[])] },
@@ -192,9 +192,9 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
-        title: "Geo/D/1: a coin in each slot, service of four slots",
+        title: "Geo/D/1: Bernoulli arrivals, service of four slots",
         source: "Meisling 1958; Takagi 1993, Volume 3",
-        assumes: "arrivals at the beginning of a slot, at most one, served from that instant if \
+        assumes: "at most one arrival per slot, at its start, served at once if \
                   nobody is before; who leaves at an instant is not met by who arrives then",
         file: "slots.toml",
         loads: &[
@@ -216,8 +216,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "Priorities, not pre-emptive: three classes",
         source: "Cobham 1954; Kleinrock 1976, §3.6",
-        assumes: "Poisson arrivals of each class; within a class first come first served; no limit \
-                  to the queue",
+        assumes: "Poisson arrivals of each class; within a class first come first served; unlimited \
+                  queue",
         file: "priorities.toml",
         loads: &[Load { name: "load 0.2 + 0.3 + 0.3", runs: &[(1.0, &[])] }],
         laws: &[
@@ -244,7 +244,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "Processor sharing: deficit round robin as its quantum goes to zero",
         source: "Kleinrock 1967; Sakata, Noguchi and Oizumi 1971; Kleinrock 1976, chapter 4",
-        assumes: "jobs arrive as a Poisson process, each a flow of its own with packets of one \
+        assumes: "Poisson arrivals of jobs, each a flow of its own with packets of one \
                   quantum; the mean over a job's packets; twice what a quantum of a half gives, \
                   less what a whole one does, with the same arrivals",
         file: "sharing.toml",
@@ -291,7 +291,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "A closed network of product form: a window through processor, bus and wire",
         source: "Reiser and Lavenberg 1980",
-        assumes: "exponential service, drawn anew at each visit; first come first served; packets \
+        assumes: "exponential service, independent at each visit; first come first served; packets \
                   and responses pass each station once each",
         file: "window.toml",
         loads: &[
@@ -366,7 +366,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "A ring of wires with constant times: the bound is reached",
         source: "Baccelli, Cohen, Olsder and Quadrat 1992",
-        assumes: "each server is visited once in a round; the first in is the first out",
+        assumes: "each server is visited once per round; first in first out",
         file: "wires.toml",
         loads: &[
             Load { name: "window 4", runs: &[(1.0, &[])] },

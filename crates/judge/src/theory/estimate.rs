@@ -1,18 +1,17 @@
-//! A mean over independent runs, how sure it is, and how far apart such means are.
+//! A mean over independent runs, its standard error, and the difference between halves of the runs.
 
-/// What runs with different seeds say of a quantity.
+/// The estimate of a quantity from runs with different seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) mean: f64,
     /// The standard error of the mean; zero for one run.
     pub(super) error: f64,
-    /// How far the mean of one half of the runs is from that of the other, on average over all ways to halve
-    /// them that have nothing to do with one another.
+    /// The mean difference between the means of two halves of the runs, over orthogonal ways to halve them.
     pub(super) yardstick: f64,
 }
 
 impl Estimate {
-    /// Of the values of at least one run; their number is a power of two.
+    /// From the values of at least one run; their number is a power of two.
     pub(super) fn of(values: &[f64]) -> Estimate {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
@@ -21,7 +20,7 @@ impl Estimate {
         }
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let error = (squares / (count - 1) as f64 / count as f64).sqrt();
-        // The Walsh functions: run `at` is in the half that the parity of `at & mask` names.
+        // The Walsh functions: the parity of `at & mask` says in which half run `at` is.
         let apart = |mask: usize| {
             let signed =
                 values.iter().enumerate().map(|(at, value)| match (at & mask).count_ones() % 2 {
@@ -46,7 +45,7 @@ mod tests {
 
     #[test]
     fn every_way_to_halve_counts_alike() {
-        // (1 + 2) - (3 + 6), (1 + 3) - (2 + 6), (1 + 6) - (2 + 3), each by two.
+        // (1 + 2) - (3 + 6), (1 + 3) - (2 + 6), (1 + 6) - (2 + 3), each divided by two.
         let found = Estimate::of(&[1.0, 2.0, 3.0, 6.0]);
         assert_eq!((found.mean, found.yardstick), (3.0, (3.0 + 2.0 + 1.0) / 3.0));
         // Their squares sum to 14, with three degrees of freedom.

@@ -1,4 +1,4 @@
-//! One run of an experiment, of which the beginning is left out.
+//! One run of an experiment, measured without its beginning.
 
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Draw, Duration, Rate, Time};
@@ -11,15 +11,15 @@ use lastmeter_repro::Error;
 
 use super::formulas::Moments;
 
-/// The share of the duration that is left out at the beginning: one in so many.
+/// The share of the duration that is discarded as warm-up: one in this many.
 const LEFT_OUT: u64 = 10;
 
-/// What an experiment says, in seconds and as queueing theory asks for it. What is not there is a
-/// fault of the table of cases.
+/// The parameters of an experiment, in seconds and as queueing theory needs them. A missing one is an error in the
+/// table of cases.
 pub(super) struct Given(pub(super) Experiment);
 
 impl Given {
-    /// A file of `experiments/theory`, with this set in it.
+    /// A file of `experiments/theory`, with these settings.
     pub(super) fn read(text: &str, file: &str, set: &[&str]) -> Result<Given, Error> {
         let set: Result<Vec<Override>, _> = set.iter().map(|text| Override::parse(text)).collect();
         let set = set.map_err(Error::Problems)?;
@@ -36,22 +36,22 @@ impl Given {
         &named.expect("each case names nodes of its file").kind
     }
 
-    /// Bits per second of a link, counted from 0.
+    /// Bits per second of a link, by number from 0.
     pub(super) fn line(&self, link: usize) -> f64 {
         self.0.links[link].values.get::<Rate>("rate").as_bits() as f64
     }
 
-    /// From one end of a link to the other.
+    /// Propagation delay of a link.
     pub(super) fn delay(&self, link: usize) -> f64 {
         self.0.links[link].values.get::<Duration>("delay").as_secs_f64()
     }
 
-    /// The length of the packets or of the responses of a transfer, in bits.
+    /// Length of a transfer's packets or responses in bits.
     pub(super) fn bits(&self, traffic: &str, what: &str) -> f64 {
         self.traffic(traffic).kind.values.get::<Bytes>(what).0 as f64 * 8.0
     }
 
-    /// Packets per second at a given rate, and the moments of their lengths in bits.
+    /// Packets per second at a given bit rate, and the moments of their lengths in bits.
     pub(super) fn offered(&self, traffic: &str) -> (f64, Moments) {
         let values = &self.traffic(traffic).kind.values;
         let sizes: Vec<(Bytes, u64)> = values.get("size");
@@ -62,28 +62,28 @@ impl Given {
         (values.get::<Rate>("rate").as_bits() as f64 / lengths.first, lengths)
     }
 
-    /// Packets per second of a kind of traffic, and the moments of how long a link serves each.
+    /// Packets per second of a traffic, and the moments of a link's service time for them.
     pub(super) fn served(&self, traffic: &str, link: usize) -> (f64, Moments) {
         let ((lambda, lengths), rate) = (self.offered(traffic), self.line(link));
         (lambda, Moments { first: lengths.first / rate, second: lengths.second / (rate * rate) })
     }
 
-    /// The mean service of a station.
+    /// The mean service time of a station.
     pub(super) fn service(&self, station: &str) -> f64 {
         self.node(station).values.get::<Draw>("service").mean()
     }
 
-    /// The most that wait at a station.
+    /// The longest queue of a station.
     pub(super) fn room(&self, station: &str) -> u64 {
         self.node(station).values.get::<Nested>("queue").values.get("packets")
     }
 
-    /// The probability that a packet is lost.
+    /// The loss probability of a packet.
     pub(super) fn chance(&self, node: &str) -> f64 {
         self.node(node).values.get("probability")
     }
 
-    /// Bursts per second over all members of `from`, and the bits of each.
+    /// Bursts per second over all members of `from`, and the bits per burst.
     pub(super) fn bursts(&self, traffic: &str) -> (f64, f64) {
         let entry = self.traffic(traffic);
         let values = &entry.kind.values;
@@ -103,12 +103,12 @@ impl Given {
         self.0.duration.scale_ceil(1, LEFT_OUT)
     }
 
-    /// How long it is measured.
+    /// The measured interval.
     pub(super) fn seconds(&self) -> f64 {
         (self.0.duration.saturating_sub(self.left_out())).as_secs_f64()
     }
 
-    /// Runs it with a seed.
+    /// Runs it with this seed.
     pub(super) fn run(&self, seed: u64) -> Result<Interval, Error> {
         let mut experiment = self.0.clone();
         experiment.seed = seed;
@@ -126,14 +126,14 @@ impl Given {
     }
 }
 
-/// What happened between two instants of a run.
+/// The events between two instants of a run.
 pub(super) struct Interval {
     from: Outcome,
     to: Outcome,
 }
 
 impl Interval {
-    /// By how much a sum over a class of traffic has grown.
+    /// The growth of a sum over a class of traffic.
     fn grown(&self, class: &str, sum: impl Fn(&Outcome, &PathBook) -> f64) -> f64 {
         let at = self.to.paths.iter().position(|path| path.class == class);
         let at = at.expect("each case names traffic of its file");
@@ -148,39 +148,39 @@ impl Interval {
         self.grown(class, |_, book| book.delivered.packets as f64)
     }
 
-    /// Seconds from end to end, of those that arrived in it.
+    /// Total end-to-end delay in seconds of packets that arrived in the interval.
     fn latencies(&self, class: &str) -> f64 {
         self.grown(class, |_, book| book.latency.sum() as f64 / 1e12)
     }
 
-    /// The mean time from end to end, of those that arrived in it.
+    /// Mean end-to-end delay of packets that arrived in the interval.
     pub(super) fn latency(&self, class: &str) -> f64 {
         self.latencies(class) / self.delivered(class)
     }
 
-    /// The mean number on the way: their times in it by its length (Little 1961).
+    /// The mean number in flight: their total delay over the interval's length (Little 1961).
     pub(super) fn number(&self, class: &str) -> f64 {
         self.latencies(class) / self.seconds()
     }
 
-    /// Of those offered in it, the share that was dropped.
+    /// The share of offered packets that was dropped.
     pub(super) fn loss(&self, class: &str) -> f64 {
         let dropped = self.grown(class, |_, book| book.dropped_total().packets as f64);
         dropped / self.grown(class, |_, book| book.offered.packets as f64)
     }
 
-    /// Packets that arrived, per second.
+    /// Arrivals per second.
     pub(super) fn throughput(&self, class: &str) -> f64 {
         self.delivered(class) / self.seconds()
     }
 
-    /// The mean wait at a stage.
+    /// The mean queueing delay at a stage.
     pub(super) fn wait(&self, class: &str, stage: &str) -> f64 {
         let waits = self.at(class, stage, |row| row.wait.sum() as f64 / 1e12);
         waits / self.at(class, stage, |row| row.passed.packets as f64)
     }
 
-    /// The mean time at a stage, waiting and served, over these classes together.
+    /// The mean time at a stage, queueing and service, over these classes together.
     pub(super) fn stay(&self, classes: [&str; 2], stage: &str) -> f64 {
         let sum = |of: fn(&Row) -> f64| -> f64 {
             classes.iter().map(|class| self.at(class, stage, of)).sum()
@@ -188,7 +188,7 @@ impl Interval {
         sum(|row| row.time() as f64 / 1e12) / sum(|row| row.passed.packets as f64)
     }
 
-    /// By how much a sum over the visits of a class to a stage has grown.
+    /// The growth of a sum over the visits of a class to a stage.
     fn at(&self, class: &str, stage: &str, of: fn(&Row) -> f64) -> f64 {
         self.grown(class, |outcome, book| {
             let rows = book.rows();

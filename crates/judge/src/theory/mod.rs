@@ -1,13 +1,13 @@
-//! The simulator judged by queueing theory: experiments whose answer is known in closed form, each run
-//! many times with other seeds, and the mean beside the formula.
+//! The simulator judged by queueing theory: experiments with a known closed-form answer, each run many times with
+//! different seeds, and the mean compared with the formula.
 //!
 //! ```text
-//! experiments/theory/*.toml --seeds--> runs --without their beginning--> mean, standard error --+--> verdict
-//!            '------------- loads, services --> formula ----------------------------------------+
+//! experiments/theory/*.toml --seeds--> runs --without warm-up--> mean, standard error --+--> verdict
+//!            '------------- loads, services --> formula --------------------------------+
 //! ```
 //!
-//! The verdict was settled before any run: a mean within three of its standard errors of the formula.
-//! Beside it stands how far two runs of the same simulation are apart, which nobody can be nearer than.
+//! The criterion was settled before any run: a mean within three of its standard errors of the formula. Beside it
+//! stands the difference between halves of the same runs, below which no agreement can be expected.
 
 mod cases;
 mod estimate;
@@ -21,31 +21,31 @@ use lastmeter_repro::{Effort, Error, Shelf};
 use measure::{Given, Interval};
 use serde::Serialize;
 
-/// The version of a row's JSON. It changes when a key changes its meaning or goes away.
+/// The version of a row's JSON. It changes when a key is removed or changes its meaning.
 pub const SCHEMA: &str = "lastmeter.theory/1";
 
-/// Within so many standard errors ours agrees with theory.
+/// Agreement is within this many standard errors.
 pub const ERRORS_MAX: f64 = 3.0;
 
-/// Runs of each load, a power of two: what takes seconds.
+/// Runs per load, a power of two: takes seconds.
 pub const RUNS: u64 = 64;
-/// The same where it shall be shorter.
+/// The same for a shorter check.
 pub const RUNS_FEW: u64 = 16;
-/// The same where it may be longer.
+/// The same for a longer check.
 pub const RUNS_MANY: u64 = 256;
 
-/// A quantity, ours beside theory.
+/// A quantity: our value beside theory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
     /// The model of queueing theory.
     pub case: &'static str,
-    /// What is compared, and with which load.
+    /// The quantity and the load.
     pub quantity: String,
     /// The unit of all values.
     pub unit: &'static str,
-    /// What the formula gives: the mean, or what cannot be surpassed.
+    /// The value of the formula: the mean or the bound.
     pub theory: f64,
     /// Whether it is a `mean`, `exact`, or a `bound`.
     pub is: &'static str,
@@ -53,21 +53,21 @@ pub struct Row {
     pub ours: f64,
     /// The standard error of that mean; zero where nothing is random.
     pub standard_error: f64,
-    /// How far the means of two halves of the runs are apart, on average.
+    /// The mean difference between the means of two halves of the runs.
     pub yardstick: f64,
-    /// How many runs with different seeds.
+    /// Number of runs, each with its own seed.
     pub runs: u64,
-    /// Ours less theory, in standard errors; absent where nothing is random.
+    /// Ours less theory, in standard errors; absent if nothing is random.
     pub z: Option<f64>,
-    /// Whether it is within [`ERRORS_MAX`], or exact, or within the bounds.
+    /// Whether it is within [`ERRORS_MAX`], exact, or within the bounds.
     pub pass: bool,
-    /// Who says so, and where.
+    /// The source of the formula.
     pub source: &'static str,
-    /// What has to hold, and how the experiment sees to it.
+    /// The model's assumptions, and how the experiment meets them.
     pub assumes: &'static str,
 }
 
-/// What comes of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// In the order of the cases.
@@ -75,7 +75,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether theory and ours agree in all.
+    /// Whether theory and ours agree everywhere.
     pub fn passes(&self) -> bool {
         self.rows.iter().all(|row| row.pass)
     }
@@ -86,7 +86,7 @@ struct Job {
     case: &'static Case,
     load: &'static Load,
     given: Vec<(f64, Given)>,
-    /// The first seed, and how many.
+    /// The first seed, and the number of seeds.
     seeds: std::ops::Range<u64>,
 }
 
@@ -107,7 +107,7 @@ impl Job {
         Ok(Job { case, load, given, seeds: seed..seed.saturating_add(runs) })
     }
 
-    /// What each law measures in the runs with one seed.
+    /// The values of each law from the runs with one seed.
     fn measure(&self, seed: u64) -> Result<Vec<f64>, Error> {
         let mut sums = vec![0.0; self.case.laws.len()];
         for (weight, given) in &self.given {
@@ -151,8 +151,8 @@ impl Job {
     }
 }
 
-/// Runs every case with `runs` seeds, a power of two, from `seed` on. The threads of `effort` change
-/// nothing in the result.
+/// Runs every case with `runs` seeds, a power of two, from `seed` on. The result does not depend on the threads of
+/// `effort`.
 ///
 /// # Errors
 /// A file of a case is wrong, or a run failed.

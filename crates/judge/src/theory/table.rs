@@ -1,4 +1,4 @@
-//! What comes of it, for the terminal and for programs.
+//! The result for the terminal and for programs.
 //!
 //! ```text
 //! M/D/1: Poisson arrivals, constant service
@@ -14,10 +14,10 @@ use lastmeter_repro::table::{INDENT, Paint, padded, right, wrapped};
 const HEADER: [&str; 7] = ["quantity", "theory", "ours", "off", "s.e.", "two runs", "z"];
 
 impl Report {
-    /// One line of JSON for each quantity.
+    /// One line of JSON per quantity.
     ///
     /// # Errors
-    /// Never for what [`super::run`] gives.
+    /// Never for results of [`super::run`].
     pub fn json_lines(&self) -> Result<String, serde_json::Error> {
         self.rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n")).collect()
     }
@@ -58,7 +58,7 @@ impl Report {
         text
     }
 
-    /// In a few sentences.
+    /// A summary in a few sentences.
     fn words(&self) -> String {
         let passed = self.rows.iter().filter(|row| row.pass).count();
         let z: Vec<f64> = self.rows.iter().filter_map(|row| row.z).collect();
@@ -95,7 +95,7 @@ fn cells(row: &Row) -> [String; 7] {
     ]
 }
 
-/// Four digits, or all before the point.
+/// Four significant digits, or all before the point.
 fn digits(value: f64) -> String {
     let whole = (value.abs().max(1e-9) * 1.000_05).log10().floor() as i32 + 1;
     format!("{value:.*}", (4 - whole).max(0) as usize)

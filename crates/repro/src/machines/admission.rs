@@ -1,9 +1,9 @@
-//! Reserved paths: without queues in switches a path's latency is guaranteed only if no other reserved
-//! path uses any of its channels.
+//! Reserved paths: with switches that have no queues, a path's latency is guaranteed only if no other reserved
+//! path shares a channel with it.
 //!
-//! Two paths that pass one switch through different ports do not meet: a switch has no queue, and its
-//! ports are joined without any in common. So "intersect at switches" is read as: leave one switch
-//! by the same port (or enter one host).
+//! Two paths that cross one switch through different ports do not conflict: a switch has no queue, and its ports
+//! are interconnected without shared parts. So we read "intersect at switches" as: leave one switch by the same
+//! port (or enter one host).
 //!
 //! Source: Touch et al., §4.a, after Kwan et al., ICCCN 1996 (N-64).
 
@@ -11,7 +11,7 @@ use lastmeter_lan::wormhole::routes::Path;
 use lastmeter_lan::wormhole::topology::Channel;
 use std::collections::BTreeMap;
 
-/// Paths that have been admitted.
+/// Admitted paths.
 ///
 /// ```
 /// use lastmeter_repro::machines::admission::Reservations;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
-    /// Who has each channel.
+    /// The path that holds each channel.
     holders: BTreeMap<Channel, usize>,
     paths: Vec<Path>,
 }
@@ -30,17 +30,17 @@ pub struct Reservations {
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meets {
-    /// The path that it meets.
+    /// The admitted path with which it conflicts.
     pub with: usize,
-    /// The first channel that they have in common.
+    /// Their first common channel.
     pub channel: Channel,
 }
 
 impl Reservations {
-    /// Reserves a path, which gets a number.
+    /// Reserves a path and returns its number.
     ///
     /// # Errors
-    /// It meets a path that has been admitted.
+    /// It conflicts with an admitted path.
     pub fn admit(&mut self, path: &Path) -> Result<usize, Meets> {
         if let Some(meets) = self.meets(path) {
             return Err(meets);
@@ -50,16 +50,16 @@ impl Reservations {
         self.paths.push(path.clone());
         Ok(number)
     }
-    /// What a path would meet first.
+    /// The first conflict of a path.
     pub fn meets(&self, path: &Path) -> Option<Meets> {
         path.iter()
             .find_map(|&channel| self.holders.get(&channel).map(|&with| Meets { with, channel }))
     }
-    /// How many have been admitted.
+    /// Number of admitted paths.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
-    /// Whether none has been.
+    /// Whether no path is admitted.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -76,8 +76,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
-        /// N-64: the guarantee holds exactly when reserved paths do not meet. Every reserved flow sends
-        /// all it can, and the latency that it was promised is that of an empty network.
+        /// N-64: the guarantee holds exactly when reserved paths do not conflict. Every reserved flow sends all it
+        /// can; the promised latency is that of an empty network.
         #[test]
         fn the_guarantee_holds_exactly_when_reserved_paths_do_not_meet(
             seed in 0u64..10_000, switches in 3usize..10, more in 0usize..10, flows in 2usize..6,

@@ -1,4 +1,4 @@
-//! A card's memory in equal blocks, which keeps what is sent until it is acknowledged: Afterburner.
+//! A card's memory in equal blocks, which keeps sent data until it is acknowledged: Afterburner.
 //!
 //! ```text
 //! Tx_free --socket layer fills it, summing--> [block] --header in a block of its own--> Tx_ready --> link
@@ -6,9 +6,9 @@
 //! link --> Rx_ready --protocol, then the block mover--> application        Rx_ready --> Rx_free
 //! ```
 //!
-//! A packet takes its data's blocks and one for its header. Where no block is free, the writer waits and
-//! a packet that arrives is not taken. So memory is sized by rate and delay: what is in flight and
-//! unacknowledged stays on the card.
+//! A packet takes blocks for its data and one for its header. Without a free block, the writer waits and an
+//! arriving packet is refused. So the memory is sized by the bandwidth-delay product: unacknowledged data stays
+//! on the card.
 //!
 //! | Option     | Unit   | Meaning                                        |
 //! |------------|--------|------------------------------------------------|
@@ -16,9 +16,9 @@
 //! | `block`    | size   | a power of two, 2 KiB to 64 KiB                |
 //! | `transmit` | blocks | of them for sending; the rest is for receiving |
 //!
-//! The memory is written like any other, and summed on the way ([`CardMemory::copy_in`]): each block keeps
-//! the sum of its data. A segment's checksum is then its header's sum continued by those, and touches no
-//! data (the split checksum); only what cuts a block, after a part was acknowledged, is read again.
+//! The memory is written like any other, and summed on the way ([`CardMemory::copy_in`]): each block keeps the
+//! sum of its data. A segment's checksum continues its header's sum by those and touches no data (the split
+//! checksum); only a block that is cut, after a partial acknowledgement, is read again.
 //!
 //! Source: Watson et al., "AAL5 at a Gigabit for a Kilobuck", HPL-93-37, section 4.2 (J-69 to J-76).
 //!
@@ -46,15 +46,15 @@ use lastmeter_wire::internet::checksum::{self, Sum};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// The smallest and the largest block.
+/// Smallest and largest block.
 pub const BLOCK: (Bytes, Bytes) = (Bytes::from_kib(2), Bytes::from_kib(64));
 
-/// What a card's memory is; see the top of the file.
+/// Dimensions of a card's memory; see the top of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Of the card.
+    /// Total memory.
     pub memory: Bytes,
-    /// A block.
+    /// Size of a block.
     pub block: Bytes,
     /// Blocks for sending.
     pub transmit: u64,
@@ -64,22 +64,22 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketId(u64);
 
-/// What has passed the card (J-50).
+/// Counters of a card (J-50).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that the socket layer wrote.
+    /// Packets written by the socket layer.
     pub written: u64,
-    /// Times that it had to wait for blocks.
+    /// Writes that had to wait for blocks.
     pub waited: u64,
-    /// Packets that the link has sent, each time again.
+    /// Packets sent by the link, retransmissions included.
     pub transmitted: u64,
-    /// Packets whose peer has them.
+    /// Acknowledged packets.
     pub acknowledged: u64,
-    /// Packets that came and were taken.
+    /// Packets received.
     pub arrived: u64,
-    /// Packets that came and found no room.
+    /// Arriving packets refused for want of room.
     pub refused: u64,
-    /// Packets that the block mover took away.
+    /// Received packets that the block mover took away.
     pub moved: u64,
 }
 
@@ -87,9 +87,9 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct Unacknowledged {
     blocks: u64,
-    /// What was copied in; empty where only lengths count.
+    /// The copied data; empty where only lengths count.
     data: Vec<u8>,
-    /// The sum of each block's data, taken while it was copied.
+    /// The sum of each block's data, taken during the copy.
     sums: Vec<Sum>,
 }
 
@@ -100,7 +100,7 @@ pub struct CardMemory {
     transmit_free: u64,
     /// Packets that wait for the link.
     transmit_ready: VecDeque<PacketId>,
-    /// Blocks of packets that were written and not acknowledged yet.
+    /// Blocks of packets that were written and not yet acknowledged.
     kept: BTreeMap<PacketId, Unacknowledged>,
     receive_free: u64,
     receive_ready: VecDeque<(PacketId, u64)>,
@@ -112,7 +112,7 @@ impl CardMemory {
     /// An empty card.
     ///
     /// # Errors
-    /// The block is no power of two within [`BLOCK`], or there are fewer blocks than for sending.
+    /// The block is not a power of two within [`BLOCK`], or there are fewer blocks than `transmit`.
     pub fn new(options: Options) -> Result<CardMemory, String> {
         let Options { memory, block, transmit } = options;
         if !block.0.is_power_of_two() || block < BLOCK.0 || block > BLOCK.1 {
@@ -134,17 +134,17 @@ impl CardMemory {
         })
     }
 
-    /// Blocks of a packet with so much data, its header's included.
+    /// Blocks for a packet with this much data, its header's included.
     pub fn blocks(&self, data: Bytes) -> u64 {
         data.0.div_ceil(self.options.block.0) + 1
     }
 
-    /// The socket layer takes free blocks for a packet's data; `None` where it has to wait for some.
+    /// The socket layer takes free blocks for a packet's data; `None` if it has to wait.
     pub fn write(&mut self, data: Bytes) -> Option<PacketId> {
         self.keep(data, Vec::new(), Vec::new())
     }
 
-    /// The same with the data: copied once, and each block summed on the way (J-68, J-70).
+    /// The same with the data: copied once, and each block summed during the copy (J-68, J-70).
     pub fn copy_in(&mut self, data: &[u8]) -> Option<PacketId> {
         let mut memory = vec![0; data.len()];
         let block = self.options.block.0 as usize;
@@ -168,13 +168,13 @@ impl CardMemory {
         Some(packet)
     }
 
-    /// What was copied in for a packet that is still kept.
+    /// The data of a packet that is still kept.
     pub fn data(&self, packet: PacketId) -> Option<&[u8]> {
         self.kept.get(&packet).map(|kept| &kept.data[..])
     }
 
-    /// The sum of a part of a packet's data, and how many bytes had to be read for it: of blocks that
-    /// lie in it as a whole, none. `None` where the packet is not kept or is not so long.
+    /// The sum of a part of a packet's data, and how many bytes had to be read for it: none of blocks that lie
+    /// wholly in it. `None` if the packet is not kept or too short.
     pub fn sum(&self, packet: PacketId, part: Range<usize>) -> Option<(Sum, usize)> {
         let kept = self.kept.get(&packet)?;
         kept.data.get(part.clone())?;
@@ -193,7 +193,7 @@ impl CardMemory {
         Some((sum, read))
     }
 
-    /// The link sends the packet that is ready first; again if it is `packet` that was lost.
+    /// The link sends the first ready packet, or again `packet`, which was lost.
     pub fn transmit(&mut self, packet: PacketId) -> bool {
         self.transmit_ready.retain(|&ready| ready != packet);
         let is_here = self.kept.contains_key(&packet);
@@ -201,12 +201,12 @@ impl CardMemory {
         is_here
     }
 
-    /// The packet that the link is to send next.
+    /// The next packet for the link.
     pub fn ready(&self) -> Option<PacketId> {
         self.transmit_ready.front().copied()
     }
 
-    /// The peer has a packet: its blocks are free. Of one that is not here nothing happens.
+    /// A packet is acknowledged: its blocks are freed. An unknown one is ignored.
     pub fn acknowledged(&mut self, packet: PacketId) {
         if let Some(kept) = self.kept.remove(&packet) {
             self.transmit_ready.retain(|&ready| ready != packet);
@@ -215,7 +215,7 @@ impl CardMemory {
         }
     }
 
-    /// A packet comes from the link; whether there was room.
+    /// A packet arrives from the link; returns whether there was room.
     pub fn arrive(&mut self, data: Bytes) -> bool {
         let blocks = self.blocks(data);
         let Some(free) = self.receive_free.checked_sub(blocks) else {
@@ -229,7 +229,7 @@ impl CardMemory {
         true
     }
 
-    /// The block mover has moved the oldest packet into the host's memory; whether there was one.
+    /// The block mover moves the oldest packet into the host's memory; returns whether there was one.
     pub fn moved(&mut self) -> bool {
         let Some((_, blocks)) = self.receive_ready.pop_front() else { return false };
         self.receive_free += blocks;
@@ -237,22 +237,22 @@ impl CardMemory {
         true
     }
 
-    /// What has passed.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Free blocks for sending.
+    /// Free transmit blocks.
     pub fn transmit_free(&self) -> u64 {
         self.transmit_free
     }
 
-    /// Free blocks for receiving.
+    /// Free receive blocks.
     pub fn receive_free(&self) -> u64 {
         self.receive_free
     }
 
-    /// Packets of `data` that can be in flight at once.
+    /// Packets of `data` bytes that can be in flight at once.
     pub fn packets(&self, data: Bytes) -> u64 {
         self.options.transmit / self.blocks(data)
     }
@@ -319,7 +319,7 @@ mod tests {
             let at = |share: f64| (share * data.len() as f64) as usize;
             let (from, to) = (at(cut.0).min(at(cut.1)), at(cut.0).max(at(cut.1)));
             let (sum, read) = card.sum(packet, from..to).expect("it is kept");
-            // 0000 and FFFF are one number.
+            // 0000 and FFFF are the same number.
             let zero = |sum: Sum| if sum.value() == 0xffff { 0 } else { sum.value() };
             prop_assert_eq!(zero(sum), zero(Sum::of(&data[from..to])));
             prop_assert!(read < 2 * BLOCK.0.0 as usize);

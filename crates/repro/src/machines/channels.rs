@@ -1,15 +1,14 @@
-//! Links, channels and floods run together in exact time, to check that guarantees hold.
+//! Links, channels and floods simulated in exact time, to check that guarantees hold.
 //!
 //! ```text
 //! messages -> police -> [discipline | adapter, FIFO] ==link==> [discipline | adapter] ==> delivered
 //!                             ^ best effort, flood
 //! ```
 //!
-//! A packet carries the logical arrival l and its deadline at the link where it is; the next link's are
-//! l' = l + d + propagation + skew and l' + d' (§3.2.4; Kandlur, Shin & Ferrari 1994). Times are those of
-//! the source's clock, which a node converts to its own ([`Network::clock`]). A link can have any
-//! discipline, so the same traffic shows what others achieve; [`Outcome`] counts late packets, at each
-//! link and at the end.
+//! A packet carries the logical arrival l and its deadline at its present link; at the next link they are
+//! l' = l + d + propagation + skew and l' + d' (§3.2.4; Kandlur, Shin & Ferrari 1994). Times are those of the
+//! source's clock, which a node converts to its own ([`Network::clock`]). A link can have any discipline, so the
+//! same traffic can be compared under others; [`Outcome`] counts late packets, per link and at the destination.
 //!
 //! Exact: the only costs are those in [`Link`], and every time is in whole picoseconds.
 
@@ -23,32 +22,32 @@ use std::collections::{BinaryHeap, VecDeque};
 /// The owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The channel of this number.
+    /// The channel with this number.
     Channel(usize),
-    /// The best-effort flow of this number.
+    /// The best-effort flow with this number.
     BestEffort(usize),
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Whose it is.
+    /// Its flow.
     pub owner: Owner,
     /// Its length.
     pub len: Bytes,
-    /// When its message came from the application.
+    /// When its message arrived from the application.
     pub made: Time,
     /// The logical arrival of its message at the source.
     pub born: Time,
-    /// Its logical arrival at the link where it is.
+    /// Its logical arrival at the present link.
     pub logical: Time,
     /// Its deadline at that link.
     pub deadline: Time,
-    /// Which link of its route that is, from 0.
+    /// The index of the present link in its route.
     pub hop: usize,
-    /// Its arrival there.
+    /// Its arrival at that link.
     pub entered: Time,
-    /// Whether it is the last of its message.
+    /// Whether it is the last packet of its message.
     pub last: bool,
 }
 
@@ -56,11 +55,11 @@ pub struct Item {
 pub trait Discipline {
     /// A packet arrives.
     fn enqueue(&mut self, now: Time, item: Item);
-    /// The packet to give to the adapter, if one may go now.
+    /// The next packet for the adapter, if one is eligible now.
     fn dequeue(&mut self, now: Time) -> Option<Item>;
     /// The adapter has sent its oldest packet.
     fn sent(&mut self, now: Time);
-    /// When `dequeue` could next succeed, if nothing arrives and nothing is sent.
+    /// When `dequeue` could next succeed if nothing arrives and nothing is sent.
     fn ready_at(&self, now: Time) -> Option<Time>;
 }
 
@@ -82,16 +81,16 @@ impl Discipline for Scheduler<Item> {
     }
 }
 
-/// A channel as it runs.
+/// A running channel.
 #[derive(Clone, Debug)]
 pub struct Channel {
     /// Its contract.
     pub contract: Contract,
     /// Its route.
     pub route: Vec<usize>,
-    /// Its local bound at each.
+    /// Its local bound at each link.
     pub bounds: Vec<Duration>,
-    /// Packets that may wait at the source.
+    /// Slots for waiting packets at the source.
     pub slots: u64,
     /// What happens to excess messages.
     pub excess: Excess,
@@ -100,11 +99,11 @@ pub struct Channel {
 /// Counts of a flow's messages and packets.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Messages that the application made.
+    /// Messages made by the application.
     pub messages: u64,
-    /// Packets that it was cut into.
+    /// Packets made of them.
     pub packets: u64,
-    /// Messages of which all packets arrived.
+    /// Messages delivered in full.
     pub delivered: u64,
     /// Packets dropped by the policer or by a full queue.
     pub dropped: u64,
@@ -112,15 +111,15 @@ pub struct Outcome {
     pub late_at_links: u64,
     /// Messages delivered after logical arrival + deadline.
     pub late: u64,
-    /// Packets that arrived at the end after their message's deadline.
+    /// Packets that arrived at the destination after their message's deadline.
     pub late_packets: u64,
-    /// Packets that arrived at the end.
+    /// Packets that arrived at the destination.
     pub arrived: u64,
     /// Latency of delivered messages: from logical arrival, or for best effort from arrival.
     pub latency: Distribution,
-    /// Waiting time of packets at the first link.
+    /// Queueing delay at the first link.
     pub occupancy: Distribution,
-    /// Bytes that arrived at the end.
+    /// Bytes that arrived at the destination.
     pub bytes: u64,
 }
 
@@ -133,7 +132,7 @@ enum Event {
     Wake { link: usize },
 }
 
-/// An event; the earliest is the greatest, and of equal ones the first.
+/// An event; the earliest is the greatest, and of equal ones the first scheduled.
 struct Pending {
     at: Time,
     order: u64,
@@ -159,11 +158,11 @@ impl Ord for Pending {
 struct Station {
     link: Link,
     discipline: Box<dyn Discipline>,
-    /// Given to the adapter; the first is being sent.
+    /// Packets of the adapter; the first is in transmission.
     adapter: VecDeque<Item>,
-    /// Best-effort packets of this length always wait here.
+    /// A best-effort packet of this length is always waiting here.
     flood: Option<(usize, Bytes)>,
-    /// By how much the clock of the link's node is ahead.
+    /// The clock offset of the link's node.
     ahead: Duration,
     wake: Option<Time>,
 }
@@ -171,7 +170,7 @@ struct Station {
 struct BestEffort {
     route: Vec<usize>,
     packet_max: Bytes,
-    /// Packets that may wait at the first link, and those that do.
+    /// Room for waiting packets at the first link, and how many wait.
     room: u64,
     held: u64,
 }
@@ -183,9 +182,9 @@ pub struct Network {
     police: Vec<Police>,
     waiting: Vec<VecDeque<(Time, Bytes)>>,
     efforts: Vec<BestEffort>,
-    /// Of channels, in order.
+    /// Counts of channels, in order.
     pub outcomes: Vec<Outcome>,
-    /// Of best-effort flows, in order.
+    /// Counts of best-effort flows, in order.
     pub effort_outcomes: Vec<Outcome>,
     events: BinaryHeap<Pending>,
     order: u64,
@@ -201,7 +200,7 @@ impl Network {
         })
     }
 
-    /// Links with a `discipline` for each.
+    /// Links each with a `discipline` of its own.
     pub fn with(
         links: &[Link],
         mut discipline: impl FnMut(&Link) -> Box<dyn Discipline>,
@@ -228,7 +227,7 @@ impl Network {
         }
     }
 
-    /// Adds a channel; returns its number. Panics unless it has one bound for each link of its route.
+    /// Adds a channel and returns its number. Panics unless it has one bound for each link of its route.
     pub fn channel(&mut self, channel: Channel) -> usize {
         assert_eq!(channel.route.len(), channel.bounds.len(), "a bound for each link");
         let interval = channel.contract.interval_min;
@@ -246,30 +245,30 @@ impl Network {
         self.efforts.len() - 1
     }
 
-    /// From now on a best-effort packet of this length always waits at `link`.
+    /// From now on a best-effort packet of this length is always waiting at `link`.
     pub fn flood(&mut self, link: usize, len: Bytes) {
         let flow = self.best_effort(vec![link], len, u64::MAX);
         self.stations[link].flood = Some((flow, len));
         self.at(self.now, Event::BestEffort { flow, len });
     }
 
-    /// The clock of the node that sends over `link` is `ahead` of the slowest clock of all (E-13: HARTS kept
-    /// them within 1 ms, §3.1.2). Must be called before the run.
+    /// Sets the clock of the node before `link` `ahead` of the slowest clock (E-13: HARTS kept clocks within 1 ms,
+    /// §3.1.2). Must be called before the run.
     pub fn clock(&mut self, link: usize, ahead: Duration) {
         self.stations[link].ahead = ahead;
     }
 
-    /// An application of `channel` makes a message at `at`.
+    /// The application of `channel` makes a message at `at`.
     pub fn message(&mut self, at: Time, channel: usize, len: Bytes) {
         self.at(at, Event::Message { channel, len });
     }
 
-    /// A best-effort message comes at `at`.
+    /// A best-effort message arrives at `at`.
     pub fn effort(&mut self, at: Time, flow: usize, len: Bytes) {
         self.at(at, Event::BestEffort { flow, len });
     }
 
-    /// Runs until `end`, or until nothing is left to do.
+    /// Runs until `end`, or until no events are left.
     pub fn run(&mut self, end: Time) {
         while self.events.peek().is_some_and(|next| next.at <= end) {
             let Some(Pending { at, event, .. }) = self.events.pop() else { return };
@@ -371,7 +370,7 @@ impl Network {
         }
     }
 
-    /// A packet has crossed a link: it is at the next one, or at its end.
+    /// A packet has crossed a link: it is at the next one, or at its destination.
     fn arrive(&mut self, mut item: Item) {
         if item.hop < self.route(item.owner).len() {
             let link = self.route(item.owner)[item.hop];
@@ -400,13 +399,13 @@ impl Network {
         }
     }
 
-    /// How far two clocks are ahead: that of a packet's source, in which its times are given, and that of the
-    /// node before `link`, which reads them.
+    /// Two clock offsets: that of a packet's source, in whose time its times are given, and that of the node before
+    /// `link`, which reads them.
     fn clocks(&self, item: &Item, link: usize) -> (Duration, Duration) {
         (self.stations[self.route(item.owner)[0]].ahead, self.stations[link].ahead)
     }
 
-    /// Hands a link's adapter the packets that it may take.
+    /// Moves eligible packets to a link's adapter.
     fn serve(&mut self, link: usize) {
         let now = self.now;
         while let Some(item) = self.stations[link].discipline.dequeue(now) {
@@ -440,7 +439,7 @@ impl Network {
         }
     }
 
-    /// The first packet of an adapter has left.
+    /// The adapter has sent its first packet.
     fn sent(&mut self, link: usize) {
         let station = &mut self.stations[link];
         let mut item = station.adapter.pop_front().expect("what was sent was there");
@@ -448,7 +447,7 @@ impl Network {
         let (propagation, skew) = (station.link.propagation, station.link.skew);
         let taken = self.now - item.entered;
         let late = self.now > item.deadline;
-        // What is written for the next node is in the source's time again.
+        // Times for the next node are in the source's time again.
         let (source, own) = self.clocks(&item, link);
         item.logical = shifted(item.logical, own, source);
         match item.owner {
@@ -486,7 +485,7 @@ impl Network {
     }
 }
 
-/// When a clock that is ahead by `own` shows what one that is ahead by `source` showed at `at`.
+/// When a clock with offset `own` shows what one with offset `source` showed at `at`.
 fn shifted(at: Time, source: Duration, own: Duration) -> Time {
     match at {
         Time::MAX => at,
@@ -500,8 +499,8 @@ mod tests {
     use lastmeter_base::{Rate, Stream};
     use lastmeter_transport::channel::admission::{Method, route};
 
-    /// Three links of 10 Mbit/s whose nodes' clocks are up to 1 ms apart, as full as admission with `skew`
-    /// allows: returns packets late at a link or at the end.
+    /// Three links of 10 Mbit/s whose nodes' clocks are up to 1 ms apart, filled as far as admission with `skew`
+    /// allows: returns packets late at a link or at the destination.
     fn late_with_clocks(skew: Duration, seed: u64) -> u64 {
         let link = Link {
             rate: Rate::from_mbit(10),
@@ -588,7 +587,7 @@ mod tests {
             assert_eq!((network.outcomes[0].delivered, network.outcomes[0].late), (1, 0));
             network.outcomes[0].latency.max()
         };
-        // 1 + 2 on the way; l' = 7 us: it waits from 3 to 7, or to 7 - h, then 1 + 2.
+        // 1 + 2 in transit; l' = 7 us: it waits from 3 to 7, or to 7 - h, then 1 + 2.
         assert_eq!((latency(0), latency(3), latency(9)), (us(10), us(7), us(6)));
     }
 }

@@ -1,18 +1,18 @@
-//! Jetstream's table of circuits: a RAM of a bit for each of 2^15 circuits, by which a station knows in
-//! one look-up whether a frame is for it.
+//! Jetstream's circuit table: a RAM with a bit for each of 2^15 circuits, which tells a station in one look-up
+//! whether a frame is addressed to it.
 //!
-//! Of a VCI's 15 bits four are the ring identifier of the host that gave it out, so that no two hosts
-//! of a ring give out the same. A circuit beyond the table, or of another path, is nobody's.
+//! Four of a VCI's 15 bits are the ring identifier of the host that assigned it, so hosts of a ring never assign
+//! the same one. A circuit outside the table, or of another path, belongs to no station.
 //!
 //! Source: Watson et al., HPL-93-37, §3.2 and §3.4.
 
 use lastmeter_wire::atm::Circuit;
 use lastmeter_wire::jetstream::VCI_BITS;
 
-/// Circuits that the table has.
+/// Circuits in the table.
 pub const CIRCUITS: usize = 1 << VCI_BITS;
 
-/// The circuits that a station reads.
+/// The circuits that a station receives.
 #[derive(Clone, Debug)]
 pub struct Circuits(Vec<bool>);
 
@@ -27,11 +27,11 @@ impl Circuits {
         let vci = usize::from(circuit.vci);
         (circuit.vpi == 0 && vci < CIRCUITS).then_some(vci)
     }
-    /// Frames of this circuit are read from now on; `false` where they were, or never can be.
+    /// Opens a circuit for reception; `false` if it was open already or cannot be opened.
     pub fn open(&mut self, circuit: Circuit) -> bool {
         Circuits::place(circuit).is_some_and(|place| !std::mem::replace(&mut self.0[place], true))
     }
-    /// Whether a frame of this circuit is for this station.
+    /// Whether a frame on this circuit is for this station.
     pub fn reads(&self, circuit: Circuit) -> bool {
         Circuits::place(circuit).is_some_and(|place| self.0[place])
     }

@@ -1,4 +1,4 @@
-//! Acknowledgements that gather behind large units, and three policies: all alike, acknowledgements
+//! Acknowledgements that accumulate behind large units, under three policies: equal treatment, acknowledgements
 //! first, or all small units first.
 //!
 //! ```text
@@ -7,31 +7,31 @@
 //!   <--- B's own units of 64 KB ---
 //! ```
 //!
-//! Each unit that arrives is acknowledged, and lets its sender send the next. Behind a large unit
-//! acknowledgements gather, arrive together, and let data go together.
+//! Each arriving unit is acknowledged, which lets its sender send the next. Acknowledgements accumulate behind a
+//! large unit, arrive together, and release data in a burst.
 //!
-//! Source: Aurora, §3.7 (A-172). Units have a window and no congestion control: what TCP makes of it
-//! is another matter.
+//! Source: Aurora, §3.7 (A-172). Units have a window and no congestion control: how TCP reacts is a separate
+//! question.
 
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_lan::preempt::link::{Link, Way};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who goes first.
+/// Which units have priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// All alike.
+    /// None.
     Equal,
-    /// Acknowledgements; the link has to recognise them.
+    /// Acknowledgements, which the link has to recognise.
     Acknowledgements,
-    /// Whatever is no longer than [`SMALL`].
+    /// Units no longer than [`SMALL`].
     Small,
 }
 
-/// What counts as small.
+/// The longest small unit.
 pub const SMALL: Bytes = Bytes(256);
-/// An acknowledgement.
+/// Length of an acknowledgement.
 pub const ACK: Bytes = Bytes(64);
 
 impl Policy {
@@ -45,52 +45,52 @@ impl Policy {
     }
 }
 
-/// Somebody who sends units from one end to the other, and is acknowledged.
+/// A sender of units from one end to the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender {
-    /// From which end: 0 or 1.
+    /// The sending end: 0 or 1.
     pub end: usize,
-    /// Of each unit.
+    /// Length of each unit.
     pub len: Bytes,
-    /// Most bytes that are not acknowledged.
+    /// Most unacknowledged bytes.
     pub window: Bytes,
 }
 
-/// What both directions are.
+/// Both directions of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Of each direction.
+    /// Rate of each direction.
     pub rate: Rate,
-    /// How units share it.
+    /// How units share the link.
     pub way: Way,
-    /// From one end to the other.
+    /// Propagation delay.
     pub delay: Duration,
-    /// Who goes first.
+    /// Which units have priority.
     pub policy: Policy,
-    /// How long it runs.
+    /// Length of the run.
     pub length: Duration,
 }
 
-/// What came of a sender.
+/// The result for a sender.
 #[derive(Clone, Debug, Default)]
 pub struct Came {
-    /// Units that arrived.
+    /// Units delivered.
     pub units: u64,
-    /// Their bytes.
+    /// Bytes delivered.
     pub bytes: u64,
-    /// When each acknowledgement came back.
+    /// Arrival times of acknowledgements.
     pub acks: Vec<Time>,
-    /// From offering a unit to its acknowledgement, the longest.
+    /// The longest time from offering a unit to its acknowledgement.
     pub round_max: Duration,
 }
 
 impl Came {
-    /// The mean number of acknowledgements that come together: less than `gap` apart.
+    /// The mean number of acknowledgements per clump: less than `gap` apart.
     pub fn clump(&self, gap: Duration) -> f64 {
         let apart = self.acks.windows(2).filter(|pair| pair[1] - pair[0] >= gap).count();
         self.acks.len() as f64 / (apart + 1) as f64
     }
-    /// The most acknowledgements that came within any `window`.
+    /// The most acknowledgements within any `window`.
     pub fn most_within(&self, window: Duration) -> usize {
         let (mut first, mut most) = (0, 0);
         for (at, &time) in self.acks.iter().enumerate() {
@@ -105,11 +105,11 @@ impl Came {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A unit of a sender, or its acknowledgement, has arrived.
+    /// A unit or an acknowledgement has arrived.
     Arrive { sender: usize, ack: bool, offered: Time },
 }
 
-/// Runs competing senders.
+/// Simulates competing senders.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate};
@@ -129,7 +129,7 @@ pub fn run(senders: &[Sender], options: Options) -> Vec<Came> {
     let mut links = [0; 2].map(|_| Link::new(options.rate, options.way));
     let mut came = vec![Came::default(); senders.len()];
     let mut arrivals: BinaryHeap<Reverse<(Time, u64, Event)>> = BinaryHeap::new();
-    // What each unit on a link is: whose, an acknowledgement or not, since when its round goes.
+    // For each unit on a link: its sender, whether it is an acknowledgement, and the start of its round trip.
     let mut units: Vec<(usize, bool, Time)> = Vec::new();
     let offer =
         |links: &mut [Link; 2], units: &mut Vec<_>, now, sender: usize, ack: Option<Time>| {

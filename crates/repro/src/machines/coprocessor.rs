@@ -5,29 +5,29 @@
 //! transmit  memory --[load]--> register --[bus write | move | -]--> network
 //! ```
 //!
-//! A [`Model`] and a direction give the sequence of operations that one cell takes (Table 2), and a
-//! [`Processor`] steps through it, an operation at a time, in its own times. So a cell's time is
-//! the sum of what its operations take: the processor does nothing else and its bus is not shared.
+//! A [`Model`] and a direction give the sequence of operations for one cell (Table 2), and a [`Processor`]
+//! executes it one operation at a time. So a cell's time is the sum of its operations: the processor does nothing
+//! else and its bus is not shared.
 //!
 //! | operation | what it is | costs |
 //! |---|---|---|
 //! | bus read, bus write | a word over TURBOchannel | [`Processor::bus_read`], `bus_write` |
 //! | move | between a coprocessor's register and the processor's | a cycle |
-//! | load | a word that main memory has | [`Processor::load`] |
-//! | cached load | a word that the cache has, and its delay slot | two cycles |
+//! | load | a word from main memory | [`Processor::load`] |
+//! | cached load | a word from the cache, and its delay slot | two cycles |
 //! | store | a word through the write buffer to main memory | [`Processor::store`] |
 //! | swap | the bytes of the header | [`Processor::swap`] cycles |
 //!
 //! Source: Clark, Houh and Tennenhouse (eds.), "Aurora at MIT", final report, §3.2.3 and §4.2.3,
-//! Tables 2 to 5 (A-96 to A-101). Deviations: the document has throughput only; what an operation
-//! costs is for the caller to say. That `DMA` loads from the cache what was received, and loads
-//! from memory what is to be sent, is our reading of Table 4.
+//! Tables 2 to 5 (A-96 to A-101). Deviations: the document gives throughput only, so the caller gives the
+//! operations' costs. That `DMA` loads received data from the cache, and data to be sent from memory, is our
+//! reading of Table 4.
 
 use lastmeter_base::{Bytes, Duration, Rate};
 
 /// Words of a VuNet cell: 56 bytes.
 pub const WORDS: usize = 14;
-/// Words of its header that the processor itself looks at.
+/// Header words that the processor itself reads.
 const HEADER: usize = 1;
 
 /// How cells get from the network into memory, and back.
@@ -61,7 +61,7 @@ impl Model {
     ];
 }
 
-/// Which way cells go.
+/// Direction of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the network to memory.
@@ -70,7 +70,7 @@ pub enum Direction {
     Transmit,
 }
 
-/// What the processor does next.
+/// An operation of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// A word from a device on the bus.
@@ -79,20 +79,20 @@ pub enum Operation {
     BusWrite,
     /// A word between a coprocessor's register and the processor's.
     Move,
-    /// A word that the cache does not have.
+    /// A word that is not in the cache.
     Load,
-    /// A word that it has.
+    /// A word that is in the cache.
     CachedLoad,
     /// A word to memory.
     Store,
-    /// The header's bytes into the host's order.
+    /// Swapping the header's bytes into the host's order.
     Swap,
 }
 
-/// A processor and what it waits for.
+/// A processor and its delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor {
-    /// Its clock: one instruction.
+    /// Clock period: one instruction.
     pub cycle: Duration,
     /// A word read from the bus.
     pub bus_read: Duration,
@@ -106,7 +106,7 @@ pub struct Processor {
     pub swap: u64,
 }
 
-/// What a cell takes, in order.
+/// The operations for a cell, in order.
 ///
 /// ```
 /// use lastmeter_repro::machines::coprocessor::{Direction, Model, Operation, program};
@@ -135,26 +135,26 @@ pub fn program(model: Model, swapped: bool, direction: Direction) -> Vec<Operati
     (0..WORDS).flat_map(word).chain(swap).copied().collect()
 }
 
-/// What a run of cells took.
+/// Time of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Cells moved.
     pub cells: u64,
-    /// From the first operation to the end of the last.
+    /// From the start of the first operation to the end of the last.
     pub time: Duration,
-    /// What each operation took of that, in the order of [`Operation`], those that took any.
+    /// Time spent in each operation, in the order of [`Operation`], if not zero.
     pub by_operation: Vec<(Operation, Duration)>,
 }
 
 impl Account {
-    /// Bits of whole cells a second, headers included, as the document counts them.
+    /// Throughput in whole cells, headers included, as the document counts it.
     pub fn rate(&self) -> Rate {
         let bits = u128::from(self.cells) * WORDS as u128 * 32;
         let a_second = bits * 1_000_000_000_000 / u128::from(self.time.as_ps().max(1));
         Rate::from_bits(u64::try_from(a_second).unwrap_or(u64::MAX).max(1))
     }
 
-    /// The operation that takes most, and its share of the time.
+    /// The operation with the largest share of the time, and that share.
     pub fn most(&self) -> Option<(Operation, f64)> {
         let share = |time: Duration| time.as_ps() as f64 / self.time.as_ps().max(1) as f64;
         let most = self.by_operation.iter().max_by_key(|&&(_, time)| time);
@@ -163,7 +163,7 @@ impl Account {
 }
 
 impl Processor {
-    /// How long an operation takes.
+    /// Duration of an operation.
     pub fn takes(&self, operation: Operation) -> Duration {
         match operation {
             Operation::BusRead => self.bus_read,
@@ -209,7 +209,7 @@ impl Processor {
         }
     }
 
-    /// What a byte of a cell's 48 bytes of data takes.
+    /// Time per byte of a cell's 48 bytes of payload.
     pub fn per_data_byte(&self, program: &[Operation], data: Bytes) -> Duration {
         self.run(program, 1).time.scale_ceil(1, data.0.max(1))
     }
@@ -219,7 +219,7 @@ impl Processor {
 mod tests {
     use super::*;
 
-    /// Round numbers, so that sums can be read.
+    /// Round numbers, so that sums are readable.
     fn processor() -> Processor {
         let ns = Duration::from_ns;
         Processor {

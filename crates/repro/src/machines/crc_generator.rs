@@ -1,4 +1,4 @@
-//! Jetstream's one CRC-32 generator, which both directions of a card share.
+//! Jetstream's CRC-32 generator, which both directions of a card share.
 //!
 //! ```text
 //!   outbound words --[ 4 ]--+
@@ -6,11 +6,11 @@
 //!   inbound words  --[ 4 ]--+
 //! ```
 //!
-//! Each direction has a register, which the generator continues; where both have a word, they take
-//! turns. A direction whose few words are full refuses the next one: its line would have to stand.
+//! Each direction has a CRC register that the generator continues; if both have a word, they alternate. A
+//! direction whose buffer is full refuses the next word: its line would have to stall.
 //!
-//! Source: Watson et al., HPL-93-37, §3.4. That frames may take turns word by word, and the four words of
-//! room, are our reading: on a ring, which is half-duplex, it does not happen.
+//! Source: Watson et al., HPL-93-37, §3.4. That frames alternate word by word, and the four words of buffer, are
+//! our reading: on a ring, which is half-duplex, it does not happen.
 //!
 //! ```
 //! use lastmeter_repro::machines::crc_generator::{Direction, Generator};
@@ -22,10 +22,10 @@
 use lastmeter_wire::crc::Crc32;
 use std::collections::VecDeque;
 
-/// Words that wait for the generator, in each direction.
+/// Buffer of each direction, in words.
 const ROOM: usize = 4;
 
-/// Which way a word goes.
+/// Direction of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the host to the line.
@@ -45,14 +45,14 @@ struct Path {
 #[derive(Debug, Default)]
 pub struct Generator {
     paths: [Path; 2],
-    /// Whether an inbound word was the last that was taken.
+    /// Whether the last word taken was inbound.
     inbound: bool,
     /// Ticks at which both directions had a word.
     pub conflicts: u64,
 }
 
 impl Generator {
-    /// A word comes, the last of its frame or not; `false` where there is no room for it.
+    /// A word arrives, the last of its frame or not; `false` if there is no room for it.
     pub fn offer(&mut self, direction: Direction, word: [u8; 4], last: bool) -> bool {
         let words = &mut self.paths[direction as usize].words;
         let fits = words.len() < ROOM;
@@ -62,7 +62,7 @@ impl Generator {
         fits
     }
 
-    /// Takes a word, and says of which direction, with the frame's CRC where it was the last.
+    /// Takes a word, and returns its direction and, after the last one, the frame's CRC.
     pub fn tick(&mut self) -> Option<(Direction, Option<u32>)> {
         let [out, inbound] = [0, 1].map(|path| !self.paths[path].words.is_empty());
         let direction = match (out, inbound) {

@@ -1,10 +1,10 @@
-//! How fast a chain of instructions can be at all: its longest dependent path, and its instructions by how many
-//! are issued at once (N-87).
+//! A bound on the speed of a sequence of instructions: its longest dependency chain, and its length over the
+//! issue width (N-87).
 //!
-//! A kernel, the inner loop of a hash say, is a list of operations, each of which needs results of earlier
-//! ones and takes a cycle. No order of them is shorter than the longest path, and none shorter than their number
-//! over the processor's width. A list schedule, longest remaining path first, says how near to both one
-//! comes, as an assembler programmer does.
+//! A kernel, such as the inner loop of a hash, is a list of operations, each of which needs results of earlier
+//! ones and takes a cycle. No schedule is shorter than the longest chain, or than the number of operations over
+//! the issue width. A list schedule, longest remaining chain first, shows how close to both one can get, as an
+//! assembler programmer does.
 //!
 //! ```
 //! use lastmeter_repro::machines::dependency::Kernel;
@@ -18,24 +18,23 @@
 //! ```
 //!
 //! Source: Touch, "Performance Analysis of MD5", SIGCOMM 1995, does this for MD5; the algorithm is in RFC 1321.
-//! Deviation: every operation takes one cycle; loads, the loop and what does not fit in registers cost nothing,
-//! so a bound is a bound, for the forms of a kernel's functions that are written here: those with the fewest
-//! instructions.
+//! Deviation: every operation takes one cycle; loads, loop overhead and register spills cost nothing, so the
+//! bound remains a bound, for the forms of the kernel's functions below, which have the fewest instructions.
 
-/// An operation of a kernel, by its place.
+/// Index of an operation in its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpId(usize);
 
-/// Operations in an order in which each comes after those it needs.
+/// Operations, each after those it depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Kernel {
     needs: Vec<Vec<usize>>,
-    /// The longest path that ends with each operation, itself included.
+    /// The longest chain that ends with each operation, itself included.
     depths: Vec<u64>,
 }
 
 impl Kernel {
-    /// Adds an operation that needs these results.
+    /// Adds an operation that depends on these results.
     pub fn op(&mut self, needs: &[OpId]) -> OpId {
         let depth = needs.iter().map(|&OpId(at)| self.depths[at]).max().unwrap_or(0) + 1;
         self.needs.push(needs.iter().map(|&OpId(at)| at).collect());
@@ -43,7 +42,7 @@ impl Kernel {
         OpId(self.needs.len() - 1)
     }
 
-    /// How many there are.
+    /// Number of operations.
     pub fn len(&self) -> u64 {
         self.needs.len() as u64
     }
@@ -53,17 +52,17 @@ impl Kernel {
         self.needs.is_empty()
     }
 
-    /// Cycles of the longest chain.
+    /// Cycles of the longest dependency chain.
     pub fn critical_path(&self) -> u64 {
         self.depths.iter().copied().max().unwrap_or(0)
     }
 
-    /// Cycles that no order goes below, where `width` operations are issued at once.
+    /// A lower bound on the cycles of any schedule with `width` operations per cycle.
     pub fn bound(&self, width: u64) -> u64 {
         self.critical_path().max(self.len().div_ceil(width.max(1)))
     }
 
-    /// Cycles of a list schedule: of the ready operations, the longest remaining path goes first.
+    /// Cycles of a list schedule: of the ready operations, the one with the longest remaining chain goes first.
     pub fn schedule(&self, width: u64) -> u64 {
         let count = self.needs.len();
         let mut remaining = vec![1_u64; count];
@@ -94,15 +93,15 @@ impl Kernel {
     }
 }
 
-/// What a processor lacks or has for MD5.
+/// A processor's instructions for MD5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instructions {
     /// Whether it rotates a word in one instruction; else two shifts and an or.
     pub rotates: bool,
-    /// Instructions that make a constant of 32 bits, beyond the addition: 0 where one fits into it.
+    /// Instructions to make a constant of 32 bits, besides the addition: 0 if it fits into it.
     pub constant: u64,
-    /// Whether words come in another order of bytes than the machine's, and are turned around: four shifts,
-    /// two masks and three ors each.
+    /// Whether words have another byte order than the machine's, and are swapped: four shifts, two masks and three
+    /// ors each.
     pub turns: bool,
 }
 
@@ -154,14 +153,14 @@ pub fn md5(instructions: Instructions) -> Kernel {
         let next = kernel.op(&on(&[Some(turned), b]));
         state = [Some(next), b, c, d];
     }
-    // Each word of the state is added to what it was before the block.
+    // Each word of the state is added to its value before the block.
     for word in state.into_iter().flatten() {
         kernel.op(&[word]);
     }
     kernel
 }
 
-/// Which word of the block a step takes.
+/// Which word of the block a step uses.
 fn word_of(step: usize) -> usize {
     match step / 16 {
         0 => step % 16,
@@ -213,7 +212,7 @@ mod tests {
             }
             let cycles = kernel.schedule(width);
             prop_assert!(cycles >= kernel.bound(width));
-            // Graham 1966: at most work over width and the longest chain, together.
+            // Graham 1966: at most the sum of work over width and the longest chain.
             prop_assert!(cycles <= kernel.len().div_ceil(width) + kernel.critical_path());
         }
     }

@@ -1,29 +1,29 @@
-//! Hosts on two networks: the first is used while probes over it are answered, the second otherwise.
-//! And what every single failure leaves of the first.
+//! Hosts on two networks: the first is used while probes over it are answered, otherwise the second. Also the
+//! effect of every single failure on the first.
 //!
 //! ```text
 //! probe answered --> first          `misses` in a row unanswered --> second
 //! `answers` in a row answered --> first again
 //! ```
 //!
-//! Source: Touch et al., §4.a, Fig 5: "automatically switched to the backup ethernet in the event of
-//! a port or link failure" (N-47, N-48); how it noticed is not said, and the probes are ours.
+//! Source: Touch et al., §4.a, Fig 5: "automatically switched to the backup ethernet in the event of a port or
+//! link failure" (N-47, N-48); how failures were detected is not said, and the probes are ours.
 
 use lastmeter_base::Duration;
 use lastmeter_lan::wormhole::dependency::Dependencies;
 use lastmeter_lan::wormhole::routes::{Faults, Routes, Routing};
 use lastmeter_lan::wormhole::topology::{End, Topology};
 
-/// Which network a host sends over.
+/// The network over which a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// The fast one.
     First,
-    /// The one that is always there.
+    /// The backup.
     Second,
 }
 
-/// What a host knows of its first network.
+/// A host's view of its first network.
 ///
 /// ```
 /// use lastmeter_repro::machines::failover::{Dual, Network};
@@ -37,14 +37,14 @@ pub enum Network {
 pub struct Dual {
     misses_max: u32,
     answers_min: u32,
-    /// Consecutive probes against the network in use.
+    /// Consecutive probes that contradict the current choice.
     against: u32,
     network: Network,
 }
 
 impl Dual {
-    /// A host that leaves the first network after `misses` unanswered probes in a row, and returns
-    /// after `answers` answered ones.
+    /// A host that leaves the first network after `misses` unanswered probes in a row, and returns after `answers`
+    /// answered ones.
     pub fn new(misses: u32, answers: u32) -> Dual {
         Dual {
             misses_max: misses.max(1),
@@ -54,7 +54,7 @@ impl Dual {
         }
     }
 
-    /// A probe over the first network was answered, or was not in time.
+    /// A probe over the first network was answered, or timed out.
     pub fn probed(&mut self, answered: bool) -> Network {
         let (against, limit, other) = match self.network {
             Network::First => (!answered, self.misses_max, Network::Second),
@@ -67,27 +67,27 @@ impl Dual {
         self.network
     }
 
-    /// The longest from a failure to the first packet over the second network, with a probe each
-    /// `interval` that must be answered within `wait`.
+    /// The longest time from a failure to the first packet over the second network, with a probe each `interval`
+    /// that must be answered within `wait`.
     pub fn recovery_max(&self, interval: Duration, wait: Duration) -> Duration {
         interval * u64::from(self.misses_max) + wait
     }
 }
 
-/// What one failure leaves.
+/// The effect of one failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// What has failed.
+    /// The failed part.
     pub failed: String,
     /// Hosts that reach no other over the first network, and have only the second.
     pub alone: Vec<usize>,
-    /// Pairs of hosts of the others that do not reach each other over the first network.
+    /// Pairs of the other hosts that do not reach each other over the first network.
     pub parted: usize,
-    /// Whether the routes around it can deadlock.
+    /// Whether the routes around the failure can deadlock.
     pub deadlock: bool,
 }
 
-/// What each single failure leaves: of each cable (or a port at its end), and of each switch.
+/// The effect of each single failure: of each cable (or a port at its end), and of each switch.
 pub fn sweep(topology: &Topology) -> Vec<Left> {
     let name = |end: End| match end {
         End::Switch(switch, port) => format!("{}.{port}", topology.switches()[switch].0),
@@ -133,7 +133,7 @@ mod tests {
             let topology = Topology::parse(text).unwrap();
             sweep(&topology).iter().filter(|left| left.parted > 0).count()
         };
-        // Three cables and the two switches in the middle.
+        // Three cables and the two inner switches.
         assert_eq!(parted(&line), 5);
         assert_eq!(parted(&(line + "cable s3 s0\n")), 0);
     }
@@ -143,7 +143,7 @@ mod tests {
         let (interval, wait) = (Duration::from_ms(100), Duration::from_ms(50));
         let mut host = Dual::new(3, 2);
         let limit = host.recovery_max(interval, wait);
-        // The failure comes right after a probe was answered.
+        // The failure comes right after an answered probe.
         let mut at = interval + wait;
         while host.probed(false) == Network::First {
             at += interval;

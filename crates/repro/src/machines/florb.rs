@@ -6,12 +6,12 @@
 //!                       '--> (any number of them)
 //! ```
 //!
-//! It is a RISC processor or a micro-sequencer, instruction by instruction: for each packet it runs
-//! [`Florb::packet`] ordinary instructions, for each block of words [`Florb::check`] more that look
-//! at flags and branch, and then one instruction a word. So the peak is a word a cycle.
+//! It is a RISC processor or a micro-sequencer, simulated instruction by instruction: [`Florb::packet`] ordinary
+//! instructions per packet, [`Florb::check`] per block of words to test flags and branch, and one per word. So
+//! the peak is a word per cycle.
 //!
-//! Source: "Aurora at MIT", Section 2, §3.9 and Fig 2 (A-139 to A-144). The document gives the clock
-//! and the width; the additional cost of a block and a packet is the caller's.
+//! Source: "Aurora at MIT", Section 2, §3.9 and Fig 2 (A-139 to A-144). The document gives the clock and the
+//! width; the caller gives the additional cost of a block and a packet.
 
 use lastmeter_base::{Bytes, Duration, Rate};
 
@@ -23,35 +23,35 @@ pub const PORTS: u32 = 8;
 /// Its processor and program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Florb {
-    /// Its clock: one instruction.
+    /// Clock period: one instruction.
     pub cycle: Duration,
-    /// Words between two looks at the FIFOs' flags.
+    /// Words between two tests of the FIFOs' flags.
     pub block: u64,
-    /// Instructions of such a look.
+    /// Instructions of such a test.
     pub check: u64,
     /// Instructions for each packet.
     pub packet: u64,
 }
 
-/// One instruction of its data path: which FIFO drives the bus, and which take the word.
+/// One instruction of the data path: which FIFO drives the bus, and which take the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strobes {
-    /// Ports that are read, a bit each.
+    /// Ports that are read, one bit each.
     pub read: u32,
-    /// Ports that are written, a bit each.
+    /// Ports that are written, one bit each.
     pub write: u32,
 }
 
-/// What an instruction cannot do.
+/// Why an instruction is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Several ports drive the bus, or none.
     Drivers(u32),
-    /// A port that there is not.
+    /// A port that does not exist.
     Port(u32),
 }
 
-/// The card: its FIFOs as the processor's address lines see them.
+/// The card: its FIFOs as seen through the processor's address lines.
 #[derive(Debug)]
 pub struct Card {
     florb: Florb,
@@ -67,18 +67,18 @@ impl Card {
         Card { florb, fifos, instructions: 0 }
     }
 
-    /// A word comes in at a port from outside. Panics without such a port.
+    /// A word arrives at a port from outside. Panics if the port does not exist.
     pub fn fill(&mut self, port: u32, word: u32) {
         self.fifos[port as usize].push_back(word);
     }
 
-    /// The oldest word of a port goes outside.
+    /// The oldest word of a port leaves.
     pub fn drain(&mut self, port: u32) -> Option<u32> {
         self.fifos.get_mut(port as usize)?.pop_front()
     }
 
-    /// One instruction: the word of the port that is read goes to all that are written. One that
-    /// reads an empty FIFO moves nothing.
+    /// One instruction: the word of the port that is read goes to all ports that are written. Reading an empty FIFO
+    /// moves nothing.
     ///
     /// # Errors
     /// Not exactly one port drives the bus, or a port does not exist.
@@ -99,7 +99,7 @@ impl Card {
         Ok(Some(word))
     }
 
-    /// Moves a packet of `words` words as its program does; how long that took.
+    /// Moves a packet of `words` words; returns the time it took.
     ///
     /// # Errors
     /// As for [`Card::step`].
@@ -117,7 +117,7 @@ impl Card {
 }
 
 impl Florb {
-    /// What it moves if it does nothing else: a word a cycle.
+    /// The peak rate: a word per cycle.
     ///
     /// ```
     /// use lastmeter_base::{Duration, Rate};
@@ -129,7 +129,7 @@ impl Florb {
         Rate::from_bits(WORD * 8 * 1_000_000_000_000 / self.cycle.as_ps().max(1))
     }
 
-    /// For how long a packet of `bytes` keeps it busy, by moving one.
+    /// The time for which a packet of `bytes` occupies it, by moving one.
     ///
     /// # Panics
     /// Never: its own program has one driver.

@@ -1,17 +1,17 @@
-//! Forwarders under saturation: packets that go through steps on resources which they share.
+//! Forwarders under saturation: packets that pass through steps on shared resources.
 //!
 //! ```text
 //! always enough packets --> step --> step --> ... --> out, and the next one in
 //!                           |cpu     |bus             routes may differ: one for each pair of ports
 //! ```
 //!
-//! A route is a list of [`Step`]s, each with the resource that serves it and what a packet costs it
-//! there. As many packets as the window says are under way on each route, so whatever limits is
-//! never idle, and the account says how long each step kept its resource.
+//! A route is a list of [`Step`]s, each with the resource that serves it and its cost per packet. Each route has
+//! a window of packets in flight, so the bottleneck is never idle, and the account says how long each step held
+//! its resource.
 //!
-//! What a forwarder is made of then is data: a processor alone (the null interface, A-129), with a
-//! device behind a bus (A-131), FLORBs on both sides of a host (A-142), a processor for each port
-//! with a central buffer or with a data mover between buffers (A-135, A-136, A-146).
+//! So a forwarder is described by data: a processor alone (the null interface, A-129), a device behind a bus
+//! (A-131), FLORBs on both sides of a host (A-142), a processor for each port with a central buffer or with a
+//! data mover between buffers (A-135, A-136, A-146).
 //!
 //! Source: "Aurora at MIT", Section 2, §3.1, §3.2, §3.9 and §4.1.
 
@@ -20,22 +20,22 @@ use lastmeter_engine::ResourceId;
 use lastmeter_host::resource::{Discipline, Job, Options, Priority, Resource};
 use std::sync::Arc;
 
-/// What a packet of some length costs a step's resource.
+/// The time of a step for a packet of some length.
 pub type Takes = Arc<dyn Fn(Bytes) -> Duration + Send + Sync>;
 
 /// A step of a route.
 #[derive(Clone)]
 pub struct Step {
-    /// What is done.
+    /// Its name.
     pub what: &'static str,
-    /// Where, by index.
+    /// Its resource, by index.
     pub resource: usize,
-    /// What it costs.
+    /// Its cost.
     pub takes: Takes,
 }
 
 impl Step {
-    /// A step that takes as long for every packet.
+    /// A step with a fixed time per packet.
     pub fn fixed(what: &'static str, resource: usize, takes: Duration) -> Step {
         Step { what, resource, takes: Arc::new(move |_| takes) }
     }
@@ -56,40 +56,40 @@ pub struct Forwarder {
     pub resources: Vec<(String, u32)>,
     /// For each route, its steps in order; at least one each.
     pub routes: Vec<Vec<Step>>,
-    /// Packets under way on each route; at least 1.
+    /// Packets in flight on each route; at least 1.
     pub window: u64,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// Packets a second.
+    /// Packets per second.
     pub packets: f64,
-    /// Bits a second of packets.
+    /// Bits per second.
     pub rate: f64,
-    /// Share of the time for which each resource was in use, of all its units, by name.
+    /// Utilisation of each resource, over all its units, by name.
     pub resources: Vec<(String, f64)>,
-    /// Time that each step took of its resource for a packet, on average, in seconds.
+    /// Mean service time of each step per packet, in seconds.
     pub steps: Vec<(&'static str, f64)>,
 }
 
 impl Account {
-    /// The share of a resource; 0 where there is none of this name.
+    /// The utilisation of a resource; 0 if there is none of this name.
     pub fn share(&self, name: &str) -> f64 {
         self.resources.iter().find(|(known, _)| known == name).map_or(0.0, |&(_, share)| share)
     }
-    /// The resource that is in use most.
+    /// The busiest resource.
     pub fn limit(&self) -> &str {
         let most = self.resources.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         most.map_or("", |(name, _)| name)
     }
-    /// What a step takes for a packet, in seconds; 0 where there is none of this name.
+    /// Service time of a step per packet, in seconds; 0 if there is none of this name.
     pub fn step(&self, what: &str) -> f64 {
         self.steps.iter().find(|(known, _)| *known == what).map_or(0.0, |&(_, time)| time)
     }
 }
 
-/// A packet under way.
+/// A packet in flight.
 struct Packet {
     len: Bytes,
     route: usize,
@@ -97,9 +97,9 @@ struct Packet {
 }
 
 impl Forwarder {
-    /// Forwards `count` packets whose lengths `lengths` gives, over all routes in turn.
+    /// Forwards `count` packets with lengths from `lengths`, over all routes in turn.
     ///
-    /// Panics where a route has no step or names a resource that there is not.
+    /// Panics if a route has no step or names a resource that does not exist.
     ///
     /// ```
     /// use lastmeter_base::{Bytes, Duration};
@@ -188,12 +188,12 @@ impl Forwarder {
     }
 }
 
-/// How packets get from port to port in a forwarder that has a processor for each (§3.2).
+/// How packets move between ports in a forwarder with a processor for each (§3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Every packet is written to one memory and read from it.
     CentralBuffer,
-    /// Each port has its own memory; a mover in the middle copies from one to another.
+    /// Each port has its own memory; a central mover copies from one to another.
     DataMover,
     /// A switch fabric joins the ports' memories: pairs of ports move at once.
     Fabric,
@@ -202,8 +202,8 @@ pub enum Layout {
 /// A flow forwarder of `ports` ports, each with its own processor, whose packets go from each port
 /// to the next one.
 ///
-/// `work` is what the port's processor does for a packet, and `memory` what moving a packet over
-/// one memory takes.
+/// `work` is the processing time of a packet at its port, and `memory` the time to move a packet over one
+/// memory.
 pub fn per_port(ports: u32, layout: Layout, work: Duration, memory: Takes) -> Forwarder {
     let mut resources: Vec<(String, u32)> =
         (0..ports).map(|port| (format!("processor {port}"), 1)).collect();
@@ -248,11 +248,11 @@ mod tests {
 
     #[test]
     fn a_136_a_central_buffer_limits_ports_that_a_fabric_does_not() {
-        // Each packet crosses the one memory twice: 125,000 a second however many ports.
+        // Each packet crosses the one memory twice: 125,000 per second for any number of ports.
         assert!((rate(8, Layout::CentralBuffer) / 125_000.0 - 1.0).abs() < 0.01);
         // A mover moves it once: twice as many.
         assert!((rate(8, Layout::DataMover) / 250_000.0 - 1.0).abs() < 0.01);
-        // A fabric leaves the ports' own processors, 100,000 a second each.
+        // With a fabric the ports' own processors limit, at 100,000 per second each.
         assert!((rate(8, Layout::Fabric) / 800_000.0 - 1.0).abs() < 0.01);
         assert!((rate(1, Layout::CentralBuffer) / 100_000.0 - 1.0).abs() < 0.01);
     }

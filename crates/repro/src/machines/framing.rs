@@ -1,15 +1,14 @@
-//! Fragments of application data units on a byte link, and how they come together again.
+//! Fragments of application data units on a byte link, and their reassembly.
 //!
 //! ```text
 //! type 4 | priority 4 | flags 8 | unit 16 | length 16 | CRC-8 of the header | data | at the end: CRC-32
 //!                        1 start, 2 end, 4 abort
 //! ```
 //!
-//! A unit is one or more fragments; only a more urgent unit comes between them. So a receiver needs
-//! a place for one unit of each priority. The CRC-32 is that of AAL5 over the whole unit.
+//! A unit is one or more fragments, between which only fragments of a more urgent unit can come. So a receiver
+//! needs one reassembly buffer per priority. The CRC-32 is that of AAL5 over the whole unit.
 //!
-//! Source: Aurora, §2.4 names "header formats and forwarding algorithms" and gives none; these are
-//! ours (A-167).
+//! Source: Aurora, §2.4 names "header formats and forwarding algorithms" and gives none; these are ours (A-167).
 //!
 //! ```
 //! use lastmeter_repro::machines::framing::{Arrived, Reassembler, Fragment, emit};
@@ -28,15 +27,15 @@ use lastmeter_wire::Error;
 use lastmeter_wire::crc::{crc8, crc32};
 use std::ops::Range;
 
-/// What the first four bits say.
+/// Value of the first four bits.
 const TYPE: u8 = 0xa;
-/// Priorities: the greater the more urgent.
+/// Number of priorities; greater is more urgent.
 pub const PRIORITIES: usize = 16;
-/// Bytes before a fragment's data.
+/// Length of a fragment's header.
 pub const HEADER_LEN: usize = 7;
-/// Bytes after the data of a unit's last fragment.
+/// Length of the trailer of a unit's last fragment.
 pub const TRAILER_LEN: usize = 4;
-/// The longest unit that a receiver keeps.
+/// The longest unit that a receiver accepts.
 pub const UNIT_LEN_MAX: usize = 1 << 20;
 
 const START: u8 = 1;
@@ -46,22 +45,22 @@ const ABORT: u8 = 4;
 /// A fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Which unit.
+    /// Number of its unit.
     pub unit: u16,
     /// Below [`PRIORITIES`].
     pub priority: u8,
-    /// Whether it is the unit's first.
+    /// Whether it is the first of its unit.
     pub start: bool,
-    /// The CRC-32 of the whole unit, if it is the unit's last.
+    /// The CRC-32 of the whole unit, in its last fragment.
     pub end: Option<u32>,
-    /// Whether the unit ends here unfinished.
+    /// Whether the unit is aborted here.
     pub abort: bool,
     /// Its data.
     pub data: &'a [u8],
 }
 
 impl<'a> Fragment<'a> {
-    /// So much of a unit.
+    /// A part of a unit.
     pub fn part(unit: u16, priority: u8, data: &'a [u8], range: Range<usize>) -> Fragment<'a> {
         let end = (range.end == data.len()).then(|| crc32(data));
         let start = range.start == 0;
@@ -72,7 +71,7 @@ impl<'a> Fragment<'a> {
 /// Appends a fragment.
 ///
 /// # Errors
-/// If its priority or its length do not fit.
+/// If its priority or its length is out of range.
 pub fn emit(fragment: &Fragment<'_>, bytes: &mut Vec<u8>) -> Result<(), Error> {
     let refuse = |what, value: usize, max: usize| Error::DoesNotFit {
         what,
@@ -98,10 +97,10 @@ pub fn emit(fragment: &Fragment<'_>, bytes: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the first fragment of `bytes`, and what follows it.
+/// Parses the first fragment of `bytes`, and returns the rest.
 ///
 /// # Errors
-/// If it is cut short, or its header is damaged or says what cannot be.
+/// If it is truncated, its header is damaged, or a field is invalid.
 pub fn parse(bytes: &[u8]) -> Result<(Fragment<'_>, &[u8]), Error> {
     let short = |need| Error::Truncated { what: "fragment", need, have: bytes.len() };
     let Some((&[kind, flags, u0, u1, l0, l1, _], rest)) = bytes.split_first_chunk::<HEADER_LEN>()
@@ -136,43 +135,43 @@ pub fn parse(bytes: &[u8]) -> Result<(Fragment<'_>, &[u8]), Error> {
     Ok((fragment, rest))
 }
 
-/// A unit that is whole.
+/// A reassembled unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Which.
+    /// Its number.
     pub unit: u16,
-    /// How urgent it was.
+    /// Its priority.
     pub priority: u8,
-    /// All of it.
+    /// Its data.
     pub data: Vec<u8>,
 }
 
-/// Work of a receiver for units, the load on an end-node's processor (A-168).
+/// Counters of a receiver, the load on an end node's processor (A-168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Fragments whose header was read.
     pub fragments: u64,
-    /// Units that were handed on whole: one interrupt each.
+    /// Units delivered whole: one interrupt each.
     pub units: u64,
-    /// Units that were discarded: damaged, aborted, or too long.
+    /// Units discarded: damaged, aborted, or too long.
     pub discarded: u64,
-    /// Fragments that belong to no unit that was begun.
+    /// Fragments of a unit whose start was not received.
     pub strays: u64,
 }
 
-/// Puts units together, one of each priority at a time.
+/// Reassembles units, one per priority at a time.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     places: [Option<(u16, Vec<u8>)>; PRIORITIES],
-    /// What it did.
+    /// Its counters.
     pub counts: Counts,
 }
 
 impl Reassembler {
-    /// Takes all fragments of `bytes`, and gives the units that became whole.
+    /// Receives all fragments of `bytes`, and returns the completed units.
     ///
     /// # Errors
-    /// If a fragment cannot be read; those before it have been taken.
+    /// If a fragment cannot be parsed; those before it were received.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Vec<Arrived>, Error> {
         let mut arrived = Vec::new();
         while !bytes.is_empty() {
@@ -183,12 +182,12 @@ impl Reassembler {
         Ok(arrived)
     }
 
-    /// Takes a fragment; gives the unit that it makes whole.
+    /// Receives a fragment; returns the unit that it completes.
     pub fn take(&mut self, fragment: &Fragment<'_>) -> Option<Arrived> {
         self.counts.fragments += 1;
         let place = &mut self.places[usize::from(fragment.priority) % PRIORITIES];
         if fragment.start {
-            // The one before was never finished.
+            // The unit before was never finished.
             self.counts.discarded += u64::from(place.is_some());
             *place = Some((fragment.unit, Vec::new()));
         }
@@ -217,7 +216,7 @@ impl Reassembler {
         }
     }
 
-    /// Discards what is unfinished, as after a reset of the link; returns how many units that were.
+    /// Discards unfinished units, as after a link reset; returns their number.
     pub fn reset(&mut self) -> u64 {
         let open = self.places.iter_mut().filter_map(Option::take).count() as u64;
         self.counts.discarded += open;
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Units cut at random places, each interrupted by a more urgent one there.
+    /// Units cut at random places, each interrupted there by a more urgent one.
     fn interrupted(units: &[Vec<u8>], cut: &[prop::sample::Index]) -> Vec<u8> {
         fn send(units: &[Vec<u8>], cut: &[prop::sample::Index], level: usize, line: &mut Vec<u8>) {
             let Some(unit) = units.get(level) else { return };

@@ -1,7 +1,7 @@
-//! What a packet costs a processor, counted in instructions and references to memory.
+//! The processor cost of a packet, counted in instructions and memory references.
 //!
-//! Each instruction takes one cycle, and one more where it touches memory. So a list of steps gives
-//! cycles, cycles give time, and time gives the smallest packet with which a link stays full.
+//! Each instruction takes one cycle, and one more if it references memory. So a list of steps gives cycles,
+//! cycles give time, and time gives the smallest packet with which a link stays full.
 //!
 //! Source: Clark, Houh and Tennenhouse (eds.), "Aurora at MIT", final report, Section 2 (ANA), §3.1, which counts
 //! IP forwarding this way.
@@ -11,13 +11,13 @@ use lastmeter_base::{Bytes, Duration, Rate};
 /// A step of the work on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is done.
+    /// Its name.
     pub what: String,
-    /// Instructions that it takes.
+    /// Its instructions.
     pub instructions: u64,
 }
 
-/// The work on a packet, and the processor that does it.
+/// The work on a packet, and its processor.
 ///
 /// ```
 /// use lastmeter_base::Duration;
@@ -32,15 +32,15 @@ pub struct Step {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// In order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// The share of instructions that touch memory, as numerator and denominator.
+    /// The share of instructions that reference memory, as numerator and denominator.
     pub memory_share: (u64, u64),
-    /// One cycle of the processor.
+    /// Clock period of the processor.
     pub cycle: Duration,
 }
 
-/// A number of cycles, which need not be whole: it is a mean.
+/// A number of cycles, possibly fractional: it is a mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycles {
     numerator: u64,
@@ -53,7 +53,7 @@ impl Budget {
         self.steps.iter().map(|step| step.instructions).sum()
     }
 
-    /// One cycle for each instruction and one more for each reference to memory, exact.
+    /// One cycle for each instruction and one more for each memory reference, exact.
     pub fn cycles(&self) -> Cycles {
         let (touching, of) = self.memory_share;
         Cycles { numerator: self.instructions() * (of + touching), denominator: of }
@@ -71,18 +71,18 @@ impl Cycles {
         (2 * self.numerator + self.denominator) / (2 * self.denominator)
     }
 
-    /// How long they take at `cycle` each, rounded up to a picosecond.
+    /// Their duration at `cycle` each, rounded up to a picosecond.
     pub fn times(self, cycle: Duration) -> Duration {
         cycle.scale_ceil(self.numerator, self.denominator)
     }
 }
 
-/// Packets a second of a processor that spends `each` on a packet and does nothing else.
+/// Packets per second of a processor that spends `each` on a packet and does nothing else.
 pub fn packets_per_second(each: Duration) -> f64 {
     1.0 / each.as_secs_f64()
 }
 
-/// Bytes that `link` carries while a packet is worked on, with their fraction.
+/// Bytes that `link` carries during the work on a packet, with their fraction.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Rate};
@@ -94,8 +94,8 @@ pub fn bytes_carried(link: Rate, each: Duration) -> f64 {
     link.as_bits() as f64 / 8.0 * each.as_secs_f64()
 }
 
-/// The smallest packet with which `link` stays full although each costs `each`: no whole byte less
-/// takes that long to send.
+/// The smallest packet with which `link` stays full if each costs `each`: one byte less would take less time to
+/// send.
 pub fn packet_min(link: Rate, each: Duration) -> Bytes {
     const PS: u128 = 1_000_000_000_000;
     let bytes = (u128::from(link.as_bits()) * u128::from(each.as_ps())).div_ceil(8 * PS);
@@ -106,7 +106,7 @@ pub fn packet_min(link: Rate, each: Duration) -> Bytes {
 mod tests {
     use super::*;
 
-    /// §3.1 of the ANA part, in its order, on its 100 MHz processor.
+    /// The steps of §3.1 of the ANA part, in its order, on its 100 MHz processor.
     fn ip() -> Budget {
         let steps = [
             ("check header fields", 15),

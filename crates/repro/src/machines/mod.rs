@@ -1,17 +1,17 @@
-//! Machines that only papers need: no experiment names them, but their tables and figures are
-//! computed from them.
+//! Machines that only papers need: no experiment file names them, but published tables and figures are computed
+//! from them.
 //!
 //! * Aurora's hosts: [`coprocessor`] moves cells word by word, [`turbochannel`] is their bus,
-//!   [`vudboard`] and [`vupboard`] are boards stepped by buses and registers, [`virtual_buffer`]
+//!   [`vudboard`] and [`vupboard`] are boards simulated by buses and registers, [`virtual_buffer`]
 //!   absorbs cells while an interface is deaf, [`vidboard`] sends frames on request, [`florb`] moves a
-//!   word with an instruction, [`forward`] saturates forwarders of such parts.
-//! * What software costs: [`instructions`] counts what a packet costs a processor, [`dependency`]
-//!   what it costs at least, [`process`] what a message's processes cost.
+//!   word per instruction, [`forward`] saturates forwarders made of such parts.
+//! * Cost of software: [`instructions`] counts a packet's processor time, [`dependency`] bounds it from below,
+//!   [`process`] counts context switches of a message's processes.
 //! * Afterburner: [`card_memory`].
-//! * Jetstream: [`ring`] has the budgets of a timed token and rings of slots; [`switch`] has switches of
-//!   frames and of cells; [`crc_generator`] and [`circuits`] are parts of its card.
+//! * Jetstream: [`ring`] has timed-token budgets and slotted rings; [`switch`] has frame and cell switches;
+//!   [`crc_generator`] and [`circuits`] are parts of its card.
 //! * ATOMIC-2: [`admission`], [`shares`] and [`failover`] of wormhole networks.
-//! * HARTS: [`channels`] and floods on links, run together to check that guarantees hold.
+//! * HARTS: [`channels`] and floods on links, simulated to check that guarantees hold.
 //! * Pre-emptive links: [`framing`] of interrupted units, [`clumping`] of acknowledgements.
 
 pub mod admission;

@@ -1,22 +1,22 @@
-//! Processes that take messages through a protocol stack, and what turning from one to another
-//! costs (E-12, E-80).
+//! Processes that take messages through a protocol stack, and the cost of switching between them (E-12,
+//! E-80).
 //!
 //! ```text
 //! message --> [ ready processes ] --> one CPU --> its packets, one after the other
 //!                    ^-- after `granularity` packets, where another waits --'
 //! ```
 //!
-//! | organisation | a process is | the CPU turns |
+//! | organisation | a process is | the CPU switches |
 //! |---|---|---|
 //! | per protocol | a layer of the stack | once a layer, for each message |
 //! | per message | a message's, through all layers | once a message |
 //! | per channel | a channel's, for all of its messages | when the channel changes |
 //!
-//! Processes are ready in the order in which they got something to do. Only channel handlers yield:
-//! to one that waits, when they have processed `granularity` packets ("cooperative preemption").
+//! Processes run in the order in which they became ready. Only channel handlers yield: to a waiting one, after
+//! `granularity` packets ("cooperative preemption").
 //!
-//! Source: Indiresan 1997, §3.1.2 and §6.1. Who goes next is first come here; priorities and due
-//! dates are for whoever schedules channels.
+//! Source: Indiresan 1997, §3.1.2 and §6.1. The order here is first come first served; priorities and deadlines
+//! are left to a channel scheduler.
 
 use lastmeter_base::{Duration, Time};
 use std::collections::VecDeque;
@@ -26,41 +26,41 @@ use std::collections::VecDeque;
 pub enum Organisation {
     /// A layer of a stack.
     PerProtocol(u64),
-    /// A message's way through all layers.
+    /// A message's path through all layers.
     PerMessage,
     /// All messages of a channel.
     PerChannel,
 }
 
-/// What processing costs.
+/// Costs of processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What a process is.
     pub organisation: Organisation,
-    /// To turn to another process.
+    /// A switch to another process.
     pub switch: Duration,
-    /// What a message costs, whatever its length.
+    /// A message, whatever its length.
     pub per_message: Duration,
-    /// What each of its packets costs.
+    /// Each packet.
     pub per_packet: Duration,
-    /// Packets after which a channel handler lets another go on, at least one.
+    /// Packets after which a channel handler yields, at least one.
     pub granularity: u64,
 }
 
 /// A message to be processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Whoever submits it knows it by this number.
+    /// The submitter's number for it.
     pub id: u64,
-    /// Whose it is.
+    /// Its channel.
     pub channel: u32,
-    /// Packets into which it is cut, at least one.
+    /// Its number of packets, at least one.
     pub packets: u64,
 }
 
 struct Process {
     channel: u32,
-    /// Messages, and how many of each one's packets are left.
+    /// Messages, each with its number of unprocessed packets.
     messages: VecDeque<(Message, u64)>,
 }
 
@@ -90,25 +90,25 @@ struct Process {
 pub struct Processor {
     options: Options,
     ready: VecDeque<Process>,
-    /// When the packet that is being processed will be done.
+    /// When the current packet will be done.
     until: Option<Time>,
-    /// Who ran last: a channel's handler.
+    /// The handler that ran last.
     last: Option<u32>,
-    /// Packets since the CPU turned.
+    /// Packets since the last switch.
     run: u64,
     switches: u64,
     done: Vec<(u64, Time)>,
 }
 
 impl Processor {
-    /// A CPU at rest. Panics on a granularity of nothing.
+    /// An idle CPU. Panics on a granularity of 0.
     pub fn new(options: Options) -> Processor {
         assert!(options.granularity > 0, "a handler does at least one packet");
         let ready = VecDeque::new();
         Processor { options, ready, until: None, last: None, run: 0, switches: 0, done: Vec::new() }
     }
 
-    /// A message is to be processed. Panics if it has no packets.
+    /// Submits a message. Panics if it has no packets.
     pub fn submit(&mut self, now: Time, message: Message) {
         assert!(message.packets > 0, "a message without packets");
         let own = |process: &&mut Process| process.channel == message.channel;
@@ -125,12 +125,12 @@ impl Processor {
         }
     }
 
-    /// When something is due next.
+    /// The time of the next event.
     pub fn ready_at(&self) -> Option<Time> {
         self.until
     }
 
-    /// Does everything that is due by `now`.
+    /// Processes all events due by `now`.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.until.filter(|&due| due <= now) {
             self.packet_done(due);
@@ -143,12 +143,12 @@ impl Processor {
         std::mem::take(&mut self.done).into_iter()
     }
 
-    /// How often the CPU has turned to another process.
+    /// Number of context switches.
     pub fn switches(&self) -> u64 {
         self.switches
     }
 
-    /// The next packet of whose turn it is.
+    /// The next packet of the process whose turn it is.
     fn begin(&mut self, now: Time) {
         self.until = None;
         let Options { organisation, switch, per_message, per_packet, .. } = self.options;
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Rounds of one message a channel, all at once; switches and when the last is done.
+    /// Rounds of one message per channel, all at once; returns switches and when the last is done.
     fn processed(organisation: Organisation, rounds: u64, packets: u64) -> (u64, Time) {
         let mut cpu = Processor::new(options(organisation));
         for id in 0..rounds * CHANNELS {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn e_80_a_handler_yields_after_its_packets_and_keeps_the_cpu_while_nobody_waits() {
-        // Each handler does 4 packets in a row, which are 4 messages: 10 messages take 3 turns.
+        // Each handler processes 4 packets in a row, which are 4 messages: 10 messages take 3 turns.
         let (switches, _) = processed(Organisation::PerChannel, 10, 1);
         assert_eq!(switches, 3 * CHANNELS);
         let mut alone = Processor::new(options(Organisation::PerChannel));

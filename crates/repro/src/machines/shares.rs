@@ -1,10 +1,9 @@
-//! Reservations where paths meet: shares of a channel by packet lengths, and rates that senders keep to.
+//! Reservations where paths meet: shares of a channel by packet length, and contracted rates.
 //!
-//! A channel that several senders always want is taken by their worms in turn, so each gets a share as
-//! its packets are long: [`lengths`]. Where every sender keeps to a rate, rates can be booked on the
-//! channels of a path: [`Rates`]. Neither is a guarantee. A worm that is blocked holds the channels
-//! behind it, and one sender that does not do as was agreed takes away what others were promised: both
-//! need all senders to be coordinated (N-66, N-77).
+//! Worms of several saturating senders take a channel in turn, so each sender's share is in proportion to its
+//! packet length: [`lengths`]. If every sender keeps to a rate, rates can be booked on the channels of a path:
+//! [`Rates`]. Neither is a guarantee. A blocked worm holds the channels behind it, and one sender that breaks its
+//! contract takes away what others were promised: both need coordination of all senders (N-66, N-77).
 //!
 //! Source: Touch et al., §2 ("this requires global coordination, and is difficult to guarantee") and §4.a,
 //! after Kwan et al., Best-Effort Bandwidth Reservation in High Speed LANs using Wormhole Routing, ICCCN
@@ -15,8 +14,8 @@ use lastmeter_lan::wormhole::routes::Path;
 use lastmeter_lan::wormhole::topology::Channel;
 use std::collections::BTreeMap;
 
-/// Packet lengths that give senders who always send these shares of one channel: the largest share gets
-/// the longest packets. `None` if there is no share, or one is too small for a packet of a byte.
+/// Packet lengths that give saturating senders these shares of one channel: the largest share gets the longest
+/// packets. `None` if there is no share, or one is too small for a packet of a byte.
 ///
 /// ```
 /// use lastmeter_base::Bytes;
@@ -33,7 +32,7 @@ pub fn lengths(shares: &[u64], longest: Bytes) -> Option<Vec<Bytes>> {
     shares.iter().map(length).collect()
 }
 
-/// Rates that are booked on channels.
+/// Rates booked on channels.
 ///
 /// ```
 /// use lastmeter_base::Rate;
@@ -46,7 +45,7 @@ pub fn lengths(shares: &[u64], longest: Bytes) -> Option<Vec<Bytes>> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rates {
-    /// What may be booked on a channel.
+    /// The bookable rate of a channel.
     bookable: Rate,
     booked: BTreeMap<Channel, Rate>,
 }
@@ -54,14 +53,14 @@ pub struct Rates {
 /// Why a rate is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overbooked {
-    /// The first channel that has not enough left.
+    /// The first channel with too little left.
     pub channel: Channel,
-    /// What it has left, if anything.
+    /// The rate left on it, if any.
     pub left: Option<Rate>,
 }
 
 impl Rates {
-    /// Nothing is booked yet; of each channel so much may be.
+    /// Nothing booked yet, and this rate bookable on each channel.
     pub fn new(bookable: Rate) -> Rates {
         Rates { bookable, booked: BTreeMap::new() }
     }
@@ -69,7 +68,7 @@ impl Rates {
     /// Books a rate on all channels of a path, or on none.
     ///
     /// # Errors
-    /// A channel has not enough left.
+    /// A channel has too little left.
     pub fn admit(&mut self, path: &Path, rate: Rate) -> Result<(), Overbooked> {
         let left = |channel: &Channel| {
             let booked = self.booked.get(channel).map_or(0, |booked| booked.as_bits());

@@ -1,17 +1,16 @@
-//! A bus whose masters ask for it, wait, and then move a burst of words: TURBOchannel.
+//! A bus whose masters arbitrate, wait, and then move a burst of words: TURBOchannel.
 //!
 //! ```text
 //! request --[overhead: arbitration, grant, latency]--> word word word ... word --> release
 //! ```
 //!
-//! A burst of `n` words holds the bus for the overhead of its direction and one cycle a word. A
-//! transfer longer than the longest burst is several bursts.
+//! A burst of `n` words holds the bus for the overhead of its direction and one cycle per word. A transfer
+//! longer than the longest burst takes several bursts.
 //!
-//! Source: 32 bits and 25 MHz, 100 MB/s, are TURBOchannel's; that a write to memory costs 8 cycles
-//! besides its words and a read 13 was measured with Osiris (Druschel, Peterson and Davie,
-//! "Experiences with a high-speed network adaptor", SIGCOMM 1994, from memory). With 12 words, a
-//! cell's data, they give exactly the 480 and 384 Mbit/s of "Aurora at MIT", §4.2.3 (A-102), which
-//! is why we trust them.
+//! Source: TURBOchannel has 32 bits and 25 MHz, 100 MB/s; the overhead of 8 cycles for a write to memory and 13
+//! for a read was measured with Osiris (Druschel, Peterson and Davie, "Experiences with a high-speed network
+//! adaptor", SIGCOMM 1994, from memory). With 12 words, a cell's payload, they give exactly the 480 and 384 Mbit/s
+//! of "Aurora at MIT", §4.2.3 (A-102), which is why we trust them.
 
 use lastmeter_base::{Bytes, Duration, Rate};
 
@@ -21,17 +20,17 @@ const WORD: u64 = 4;
 /// A bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bus {
-    /// A word.
+    /// Time of a word.
     pub cycle: Duration,
-    /// Cycles besides the words, of a burst that a device writes to memory.
+    /// Overhead in cycles of a burst from a device to memory.
     pub write: u64,
-    /// Cycles besides the words, of a burst that a device reads from memory.
+    /// Overhead in cycles of a burst from memory to a device.
     pub read: u64,
     /// Words of the longest burst; at least 1.
     pub burst: u64,
 }
 
-/// Which way a burst goes.
+/// Direction of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From a device to memory.
@@ -41,7 +40,7 @@ pub enum Way {
 }
 
 impl Bus {
-    /// For how long `bytes` hold the bus.
+    /// The time for which a transfer of `bytes` holds the bus.
     ///
     /// ```
     /// use lastmeter_base::{Bytes, Duration};
@@ -60,18 +59,18 @@ impl Bus {
         self.cycle * (words + bursts * overhead)
     }
 
-    /// Rate of data that are moved `bytes` at a time, one after the other.
+    /// Throughput of back-to-back transfers of `bytes`.
     pub fn rate(&self, bytes: Bytes, way: Way) -> Rate {
         rate(bytes, self.holds(bytes, way))
     }
 
-    /// Rate of packets of `bytes` that go to memory and out again, over the same bus.
+    /// Throughput of packets of `bytes` that go to memory and out again over the same bus.
     pub fn forwards(&self, bytes: Bytes) -> Rate {
         let both = self.holds(bytes, Way::ToMemory) + self.holds(bytes, Way::FromMemory);
         rate(bytes, both)
     }
 
-    /// Its rate without arbitration: a word a cycle.
+    /// Peak rate without arbitration: a word per cycle.
     pub fn peak(&self) -> Rate {
         rate(Bytes(WORD), self.cycle)
     }

@@ -1,4 +1,4 @@
-//! The Vidboard and the hosts that show its pictures: frames on request, in shaped bursts of cells.
+//! The Vidboard and the hosts that display its pictures: frames on request, in shaped bursts of cells.
 //!
 //! ```text
 //! camera --> [frame store] --(colours)--> bursts of cells --> [switch port, 256] --interrupt--> cells
@@ -14,24 +14,23 @@
 //! | colours | - | - | sends | - |
 //! | sends | - | - | - | idle |
 //!
-//! A stream's application asks for a frame, the board sends it, the host's processor reads each
-//! burst in one interrupt, puts transmission frames (t-frames) together, shows the frame, and asks
-//! for the next one. So at most one frame of a stream is under way, and streams that share a host
-//! slow each other down and nothing else (A-48, A-54).
+//! A stream's application requests a frame, the board sends it, the host's processor reads each burst in one
+//! interrupt, reassembles transmission frames (t-frames), displays the frame, and requests the next one. So at most
+//! one frame of a stream is in flight, and streams that share a host only slow each other down (A-48, A-54).
 //!
-//! Four parameters shape what is sent (A-52): scan lines of a t-frame, cells of a burst, interburst
-//! delay, interframe delay. The interburst delay counts from the beginning of a burst: our reading.
+//! Four parameters shape the traffic (A-52): scan lines per t-frame, cells per burst, interburst delay, interframe
+//! delay. The interburst delay counts from the start of a burst: our reading.
 //!
 //! Source: "Aurora at MIT", §3.3, §3.5.2 with Fig 10, §4.3 (A-45 to A-54, A-103 to A-106).
-//! Deviations: command cells take no time; a burst comes at one instant; a frame with lost cells is
-//! counted as damaged, and the application continues as if it were whole.
+//! Deviations: command cells take no time; a burst arrives at one instant; a frame with lost cells counts as
+//! damaged, and the application treats it as complete.
 
 use lastmeter_base::{Duration, StageId, Time};
 use lastmeter_engine::ResourceId;
 use lastmeter_host::resource::{Discipline, Job, Options as ResourceOptions, Priority, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Data bytes of a cell.
+/// Payload of a cell in bytes.
 const CELL: u64 = 48;
 
 /// A picture of 8 bits a pixel.
@@ -53,39 +52,39 @@ impl Picture {
     pub fn cells_per_line(&self) -> u64 {
         self.width.div_ceil(CELL)
     }
-    /// Its pixels.
+    /// Number of pixels.
     pub fn pixels(&self) -> u64 {
         self.width * self.height
     }
-    /// Cells of the whole.
+    /// Number of cells.
     pub fn cells(&self) -> u64 {
         self.cells_per_line() * self.height
     }
 }
 
-/// How a board shapes what it sends.
+/// How a board shapes its traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaping {
-    /// LT: scan lines of a t-frame.
+    /// LT: scan lines per t-frame.
     pub lines: u64,
-    /// CB: cells of a burst.
+    /// CB: cells per burst.
     pub burst: u64,
-    /// From the beginning of a burst to that of the next.
+    /// From the start of one burst to the start of the next.
     pub interburst: Duration,
-    /// After a frame, before the next.
+    /// Pause between frames.
     pub interframe: Duration,
 }
 
 /// Which frame answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
-    /// The newest in the store, unless it was sent before.
+    /// The newest in the store, unless already sent.
     Newest,
     /// The next that the camera completes.
     Next,
 }
 
-/// A board and what it is asked for.
+/// A board and its picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
     /// The picture.
@@ -96,35 +95,35 @@ pub struct Board {
     pub phase: Duration,
     /// Which frame answers a request.
     pub capture: Capture,
-    /// What the firmware's dithering takes for each pixel; zero without.
+    /// Time of the firmware's dithering per pixel; zero without.
     pub dither: Duration,
-    /// How it sends.
+    /// Its shaping.
     pub shaping: Shaping,
 }
 
-/// What a host's processor does for video.
+/// A host's processing costs for video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Cells that its switch port holds.
+    /// Capacity of its switch port in cells.
     pub port: u64,
-    /// To enter and leave the handler, once for a burst.
+    /// Entering and leaving the handler, once per burst.
     pub interrupt: Duration,
-    /// To read a cell, in the handler.
+    /// Reading a cell in the handler.
     pub read: Duration,
-    /// For a cell, when its t-frame is complete: reassembly and delivery.
+    /// Reassembly and delivery per cell, when its t-frame is complete.
     pub cell: Duration,
-    /// For a t-frame.
+    /// Per t-frame.
     pub t_frame: Duration,
-    /// For a frame: display.
+    /// Per frame: display.
     pub frame: Duration,
-    /// For each pixel, to dither it for a screen of 8 bits; zero without.
+    /// Dithering per pixel for a screen of 8 bits; zero without.
     pub dither: Duration,
 }
 
-/// What limits a stream.
+/// The bottleneck of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The camera's signal: every frame that it takes is sent.
+    /// The camera: every frame that it takes is sent.
     Camera,
     /// The board's dithering firmware.
     Firmware,
@@ -132,32 +131,32 @@ pub enum Limit {
     Processor,
     /// The host's processor, with dithering.
     HostDither,
-    /// No part is in use most of the time: board and host wait for each other.
+    /// None is busy most of the time: board and host wait for each other.
     RoundTrip,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Frames shown, for each board.
+    /// Frames displayed, per board.
     pub frames: Vec<u64>,
-    /// Of those, with lost cells.
+    /// Of those, frames with lost cells.
     pub damaged: u64,
-    /// Cells that found the port full.
+    /// Cells lost at the full port.
     pub lost: u64,
-    /// Most cells in the port.
+    /// Largest backlog of the port in cells.
     pub port_most: u64,
-    /// How long it ran.
+    /// Length of the run.
     pub time: Duration,
-    /// The processor's share in each of handler, t-frames, frames, dithering.
+    /// Utilisation of the processor by handler, t-frames, frames and dithering.
     pub processor: [f64; 4],
-    /// Greatest share of the time that a board's firmware dithers.
+    /// Largest utilisation of a board's firmware by dithering.
     pub firmware: f64,
-    /// Greatest share of a camera's frames that were shown.
+    /// Largest share of a camera's frames that were displayed.
     pub camera: f64,
 }
 
-/// How far the first board's frames are, since the beginning, in cells.
+/// Cumulative progress of the first board's frames in cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// When.
@@ -168,23 +167,23 @@ pub struct Moment {
     pub read: u64,
     /// In t-frames that are put together.
     pub reassembled: u64,
-    /// In frames that are shown.
+    /// In displayed frames.
     pub shown: u64,
 }
 
-/// More than this share of the time, and a part is said to limit: our reading.
+/// The utilisation above which a part counts as the bottleneck: our threshold.
 const IN_USE: f64 = 0.6;
 
 impl Outcome {
-    /// Frames a second of a board's stream.
+    /// Frame rate of a board's stream.
     pub fn rate(&self, board: usize) -> f64 {
         self.frames[board] as f64 / self.time.as_secs_f64()
     }
-    /// Frames a second of all.
+    /// Total frame rate.
     pub fn total(&self) -> f64 {
         self.frames.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }
-    /// What limits: of camera, firmware and processor the one that is in use most.
+    /// The bottleneck: the busiest of camera, firmware and processor.
     pub fn limit(&self) -> Limit {
         let processor: f64 = self.processor.iter().sum();
         let dithers = self.processor[3] > processor / 2.0;
@@ -203,14 +202,14 @@ const T_FRAMES: usize = 1;
 const FRAMES: usize = 2;
 const DITHER: usize = 3;
 
-/// Boards and the host that shows their pictures.
+/// Boards and the host that displays their pictures.
 pub struct Site {
     boards: Vec<Stream>,
     host: Host,
     cpu: Resource,
     jobs: BTreeMap<usize, Work>,
     submitted: usize,
-    /// Bursts in the port: whose, how many cells, and how many of them are there.
+    /// Bursts in the port: board, cells, and how many of them arrived intact.
     port: VecDeque<(usize, u64, u64)>,
     port_cells: u64,
     port_most: u64,
@@ -222,15 +221,15 @@ pub struct Site {
     watched: Option<Vec<Moment>>,
 }
 
-/// A board, its frame under way, and the application at its end.
+/// A board, its current frame, and the application that displays it.
 struct Stream {
     board: Board,
     state: State,
     /// Number of the last frame that was sent.
     last: Option<u64>,
-    /// Cells of the present frame that have been read.
+    /// Cells of the current frame that have been read.
     read: u64,
-    /// T-frames of the present frame that have been given to the processor, and are done.
+    /// T-frames of the current frame that were queued for the processor, and that are done.
     begun: u64,
     done: u64,
     whole: bool,
@@ -240,9 +239,9 @@ struct Stream {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The frame under way is all sent; the next may be from this instant on.
+    /// The current frame has been sent; the next may start from this instant on.
     Idle(Time),
-    /// Until then, for the camera or for the firmware.
+    /// Waiting for the camera or the firmware until then.
     Until(Time),
     /// Sends burst `burst` then.
     Sends { at: Time, burst: u64 },
@@ -295,9 +294,9 @@ impl Stream {
 }
 
 impl Site {
-    /// Boards that have nothing to send yet, and a host that has just asked each for a frame.
+    /// Idle boards, and a host that has just requested a frame of each.
     ///
-    /// Panics where a board's picture, t-frame, burst or camera period is nothing.
+    /// Panics if a board's picture, t-frame, burst or camera period is zero.
     pub fn new(boards: &[Board], host: Host) -> Site {
         let sensible = |board: &Board| {
             let Shaping { lines, burst, .. } = board.shaping;
@@ -340,12 +339,12 @@ impl Site {
         site
     }
 
-    /// When something is due next.
+    /// The time of the next event.
     pub fn ready_at(&self) -> Option<Time> {
         self.boards.iter().filter_map(Stream::ready_at).chain(self.cpu.ready_at()).min()
     }
 
-    /// Does everything that is due by `now`, in order; the processor before the boards.
+    /// Processes all events due by `now`, in order; the processor before the boards.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             match self.cpu.ready_at() == Some(due) {
@@ -357,14 +356,14 @@ impl Site {
         }
     }
 
-    /// Runs for `time`; how far the first board's frames were whenever something happened.
+    /// Runs for `time`; returns the progress of the first board's frames after each event.
     pub fn watched(mut self, time: Duration) -> Vec<Moment> {
         self.watched = Some(Vec::new());
         self.advance(Time::START + time);
         self.watched.unwrap_or_default()
     }
 
-    /// The first board that is due goes on.
+    /// Advances the first board that is due.
     fn send(&mut self, now: Time) {
         let due = self.boards.iter().position(|stream| stream.ready_at() == Some(now));
         let Some(index) = due else { return };
@@ -391,14 +390,14 @@ impl Site {
         self.port_cells += taken;
         self.port_most = self.port_most.max(self.port_cells);
         self.boards[stream].whole &= taken == cells;
-        // Lost cells take no work, but the frame continues without them.
+        // Lost cells cost no work, but the frame continues without them.
         self.port.push_back((stream, cells, taken));
         if !self.reading {
             self.handle(now, self.host.interrupt);
         }
     }
 
-    /// The handler turns to the next burst in the port.
+    /// The handler starts on the next burst in the port.
     fn handle(&mut self, now: Time, before: Duration) {
         self.reading = false;
         let Some((stream, cells, taken)) = self.port.pop_front() else { return };
@@ -417,7 +416,7 @@ impl Site {
         self.cpu.submit(now, Job { id, stage, priority, preemptive, work: time });
     }
 
-    /// The processor has done something.
+    /// The processor has finished a job.
     fn done(&mut self, now: Time) {
         let done = self.cpu.complete(now);
         match done.and_then(|done| self.jobs.remove(&done.id)) {
@@ -426,7 +425,7 @@ impl Site {
                 self.boards[stream].read += cells;
                 self.progress.read += if stream == 0 { cells } else { 0 };
                 self.reassemble(now, stream);
-                // A burst that came meanwhile is read without another interrupt.
+                // A burst that arrived meanwhile is read without another interrupt.
                 self.handle(now, Duration::ZERO);
             }
             Some(Work::TFrame(stream)) => {
@@ -453,7 +452,7 @@ impl Site {
         }
     }
 
-    /// Gives the processor the t-frames of which all cells have been read.
+    /// Queues the t-frames whose cells have all been read.
     fn reassemble(&mut self, now: Time, index: usize) {
         let stream = &self.boards[index];
         let (all, each) = (stream.t_frames(), stream.cells_of_t_frame());

@@ -1,11 +1,11 @@
-//! The virtual buffer of a switch port and the host behind it: how long an interface may be deaf.
+//! The virtual buffer of a switch port and its host: how long an interface may be deaf.
 //!
 //! ```text
 //! cells --> [switch port, 256] --interface--> [host buffer] --processor--> application
 //!   drop: port full      while attached, not deaf       while it is given the time
 //! ```
 //!
-//! Three ways to attach the interface differ in who moves a cell out of the port:
+//! Three attachments of the interface differ in who moves a cell out of the port:
 //!
 //! | attachment | moves cells | does not move them |
 //! |---|---|---|
@@ -13,18 +13,18 @@
 //! | [`Attachment::Interrupt`] | the processor | from the first cell until the interrupt is served |
 //! | [`Attachment::Registers`] | the application | between its time slices |
 //!
-//! Cells that find the port full are lost; nothing else loses cells. Where a handler moves cells the
-//! processor does nothing else meanwhile.
+//! Cells that find the port full are lost; no others are. While a handler moves cells the processor does nothing
+//! else.
 //!
 //! Source: "Aurora at MIT", §3.5.1, §4.2.1, §5.4.2 with Fig 16 and §5.4.3 (A-65, A-92, A-115, A-125,
 //! A-126). Deviation: each cell takes its mean time; nothing but interrupt latency is drawn.
 
 use lastmeter_base::{Draw, Duration, Stream, Time};
 
-/// When something may begin: closed for the first part of every period, open for the rest.
+/// Periodic windows: closed for the first part of every period, open for the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// From one closing to the next; zero if it is always open.
+    /// From one closing to the next; zero if always open.
     pub period: Duration,
     /// How long it stays closed; less than `period`.
     pub closed: Duration,
@@ -61,57 +61,57 @@ pub enum Attachment {
         /// When it is deaf.
         deaf: Windows,
     },
-    /// The processor does, when an interrupt is served.
+    /// The processor moves cells once an interrupt is served.
     Interrupt {
         /// From the first cell until then.
         latency: Draw,
     },
-    /// The application does, from registers, while it runs.
+    /// The application moves them, from registers, while it runs.
     Registers,
 }
 
-/// What a virtual buffer is made of.
+/// Parameters of a virtual buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Cells that the switch port holds.
+    /// Capacity of the switch port in cells.
     pub port: u64,
-    /// Cells that the host holds.
+    /// Capacity of the host in cells.
     pub host: u64,
     /// How the interface is attached.
     pub attachment: Attachment,
-    /// What it takes to move a cell out of the port.
+    /// Time to move a cell out of the port.
     pub transfer: Duration,
-    /// What a cell takes the processor after that.
+    /// Processor time per cell after that.
     pub process: Duration,
     /// When the application has the processor.
     pub slices: Windows,
 }
 
-/// What became of the cells.
+/// Counts of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Came.
+    /// Arrived.
     pub offered: u64,
-    /// Found the port full.
+    /// Lost at the full port.
     pub lost: u64,
-    /// Reached the application.
+    /// Delivered to the application.
     pub delivered: u64,
-    /// Most that the port held.
+    /// Largest backlog of the port.
     pub port_most: u64,
-    /// Most that port and host held together.
+    /// Largest backlog of port and host together.
     pub most: u64,
 }
 
-/// The machine.
+/// The virtual buffer.
 #[derive(Debug)]
 pub struct VirtualBuffer {
     options: Options,
     stream: Stream,
     port: u64,
     host: u64,
-    /// When the cell that is being moved will be out of the port.
+    /// When the cell that is leaving the port will have left.
     moving: Option<Time>,
-    /// When the cell that is being processed will be done.
+    /// When the current cell will be processed.
     processing: Option<Time>,
     /// When the interrupt is served.
     served: Time,
@@ -119,7 +119,7 @@ pub struct VirtualBuffer {
 }
 
 impl VirtualBuffer {
-    /// An empty one; interrupt latencies are drawn from `stream`.
+    /// An empty buffer; interrupt latencies are drawn from `stream`.
     pub fn new(options: Options, stream: Stream) -> VirtualBuffer {
         VirtualBuffer {
             options,
@@ -133,7 +133,7 @@ impl VirtualBuffer {
         }
     }
 
-    /// A cell comes. What was due by `now` is done before.
+    /// A cell arrives, after all events due by `now`.
     pub fn arrive(&mut self, now: Time) {
         self.advance(now);
         self.counts.offered += 1;
@@ -150,12 +150,12 @@ impl VirtualBuffer {
         self.turn(now);
     }
 
-    /// When something is due next.
+    /// The time of the next event.
     pub fn ready_at(&self) -> Option<Time> {
         [self.moving, self.processing].into_iter().flatten().min()
     }
 
-    /// Does everything that is due by `now`.
+    /// Processes all events due by `now`.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             if self.moving == Some(due) {
@@ -174,7 +174,7 @@ impl VirtualBuffer {
         }
     }
 
-    /// Begins what can begin.
+    /// Starts whatever can start.
     fn turn(&mut self, now: Time) {
         let Options { host, transfer, process, slices, .. } = self.options;
         if self.moving.is_none() && self.port > 0 {
@@ -194,7 +194,7 @@ impl VirtualBuffer {
         }
     }
 
-    /// What became of the cells so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -205,18 +205,18 @@ impl VirtualBuffer {
     }
 }
 
-/// Cells that come in bursts.
+/// Bursts of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// Cells of a burst.
+    /// Cells per burst.
     pub cells: u64,
     /// From one cell of a burst to the next.
     pub gap: Duration,
-    /// From the beginning of one burst to that of the next.
+    /// From the start of one burst to the start of the next.
     pub period: Duration,
 }
 
-/// Offers `bursts` bursts to a fresh buffer and lets it empty; what became of the cells.
+/// Offers `bursts` bursts to a fresh buffer and lets it drain; returns the counts.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Stream};

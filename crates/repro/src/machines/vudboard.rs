@@ -6,67 +6,67 @@
 //! switch <---[pacing]------------'          '--- [transmit FIFO, 60 B] <--'
 //! ```
 //!
-//! | over | arbitrates | first | then |
+//! | resource | arbiter | first | then |
 //! |---|---|---|---|
 //! | data bus | the PAL | a cell from the switch | a cell to the switch, when the counter says so |
 //! | TURBOchannel | its interface | a cell from the receive FIFO | a cell from memory |
 //!
-//! Nothing moves towards a FIFO without room for a cell, and nothing over TURBOchannel within `wait` of
-//! the transfer before.
+//! Nothing moves towards a FIFO without room for a cell, and nothing over TURBOchannel within `wait` of the
+//! previous transfer.
 //!
 //! A FIFO of 60 bytes holds one cell of 56. A burst of several cells holds TURBOchannel once, and its
 //! cells flow through the FIFO meanwhile. A cell is 64 bytes on TURBOchannel.
 //!
-//! Source: "Aurora at MIT", §3.2.2 with Fig 4, §4.2.2 (A-36, A-37). Deviations: the document does not say
-//! how long a word takes on the data bus; a burst's cells after the first are not slower than the bus.
+//! Source: "Aurora at MIT", §3.2.2 with Fig 4, §4.2.2 (A-36, A-37). Deviations: the document does not give the word
+//! time of the data bus; a burst's cells after the first are as fast as the bus.
 
 use crate::machines::coprocessor::WORDS;
 use crate::machines::turbochannel::{Bus, Way};
 use lastmeter_base::{Bytes, Duration, Time};
 
-/// Bytes of each of the two FIFOs.
+/// Size of each of the two FIFOs in bytes.
 pub const FIFO: u64 = 60;
 /// Bytes of a cell in a FIFO.
 const CELL: u64 = WORDS as u64 * 4;
 /// Bytes of a cell on TURBOchannel.
 pub const CELL_ON_BUS: Bytes = Bytes(64);
 
-/// What a board is made of.
+/// Parameters of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Cells that the switch port holds.
+    /// Capacity of the switch port in cells.
     pub port: u64,
-    /// A word on the data bus between board and switch.
+    /// Time of a word on the data bus between board and switch.
     pub word: Duration,
     /// TURBOchannel.
     pub bus: Bus,
-    /// From the end of a transfer over it to when the next may ask.
+    /// Minimum time between a transfer over it and the next request.
     pub wait: Duration,
     /// Most cells of a burst to memory; at least 1.
     pub burst: u64,
-    /// From one cell to the switch to the next, at least; zero without pacing.
+    /// Minimum time between cells to the switch; zero without pacing.
     pub pace: Duration,
 }
 
-/// What became of the cells.
+/// Counts of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Came from the switch.
+    /// Arrived from the switch.
     pub arrived: u64,
-    /// Found the port full.
+    /// Lost at the full port.
     pub lost: u64,
-    /// Are in memory.
+    /// Received into memory.
     pub received: u64,
-    /// Went to the switch.
+    /// Sent to the switch.
     pub sent: u64,
-    /// Most bytes that either FIFO held.
+    /// Largest fill of either FIFO in bytes.
     pub fifo_most: u64,
 }
 
-/// What holds one of its buses, and until when.
+/// What occupies a bus, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
-    /// So many cells towards memory.
+    /// Cells towards memory.
     In(u64),
     /// A cell towards the switch.
     Out,
@@ -77,20 +77,20 @@ enum Move {
 pub struct VudBoard {
     options: Options,
     port: u64,
-    /// Cells in the host's pages, to be sent.
+    /// Cells to be sent, in the host's pages.
     pages: u64,
     receive_fifo: u64,
     transmit_fifo: u64,
     data: Option<(Move, Time)>,
     dma: Option<(Move, Time)>,
-    /// When TURBOchannel may be asked for again, and a cell may be sent.
+    /// When TURBOchannel may be requested again, and when a cell may be sent.
     asks: Time,
     paced: Time,
     counts: Counts,
 }
 
 impl VudBoard {
-    /// A board at rest.
+    /// An idle board.
     pub fn new(options: Options) -> VudBoard {
         VudBoard {
             options,
@@ -106,7 +106,7 @@ impl VudBoard {
         }
     }
 
-    /// A cell comes from the switch's fabric; whether the port had room.
+    /// A cell arrives from the switch's fabric; returns whether the port had room.
     pub fn arrive(&mut self, now: Time) -> bool {
         self.advance(now);
         self.counts.arrived += 1;
@@ -119,14 +119,14 @@ impl VudBoard {
         room
     }
 
-    /// The driver hands over pages of so many cells.
+    /// The driver hands over pages with this many cells.
     pub fn queue(&mut self, now: Time, cells: u64) {
         self.advance(now);
         self.pages += cells;
         self.turn(now);
     }
 
-    /// When something is due next.
+    /// The time of the next event.
     pub fn ready_at(&self) -> Option<Time> {
         let over = [self.data, self.dma].into_iter().flatten().map(|(_, until)| until);
         let asks = (self.dma.is_none() && self.wants_dma()).then_some(self.asks);
@@ -135,7 +135,7 @@ impl VudBoard {
         over.chain(asks).chain(paced).min()
     }
 
-    /// Does everything that is due by `now`.
+    /// Processes all events due by `now`.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             self.end(due);
@@ -143,7 +143,7 @@ impl VudBoard {
         }
     }
 
-    /// What became of the cells so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -166,7 +166,7 @@ impl VudBoard {
         self.receive_fifo >= CELL || (self.pages > 0 && self.transmit_fifo + CELL <= FIFO)
     }
 
-    /// Ends what is over by `now`.
+    /// Completes transfers due by `now`.
     fn end(&mut self, now: Time) {
         if let Some((what, _)) = self.data.take_if(|(_, until)| *until <= now) {
             match what {
@@ -185,7 +185,7 @@ impl VudBoard {
             self.counts.fifo_most.max(self.receive_fifo.max(self.transmit_fifo));
     }
 
-    /// Begins what can begin: reception first, on both buses.
+    /// Starts whatever can start: reception first, on both buses.
     fn turn(&mut self, now: Time) {
         let Options { word, bus, burst, pace, .. } = self.options;
         if self.dma.is_none() && self.asks <= now && self.wants_dma() {
@@ -221,7 +221,7 @@ impl VudBoard {
     }
 }
 
-/// Cells a second to memory and to the switch, where there are always enough to receive, to send, or both.
+/// Cells per second to memory and to the switch, under saturation of reception, transmission, or both.
 ///
 /// ```
 /// use lastmeter_base::Duration;
@@ -239,7 +239,7 @@ pub fn saturated(options: Options, receives: bool, sends: bool) -> (f64, f64) {
     if sends {
         board.queue(Time::START, u64::MAX / 2);
     }
-    // The port is filled up whenever something happens.
+    // The port is refilled after each event.
     while let Some(now) = board.ready_at().or(receives.then_some(Time::START)) {
         if now.since_start() > LENGTH {
             break;
@@ -253,7 +253,7 @@ pub fn saturated(options: Options, receives: bool, sends: bool) -> (f64, f64) {
     (board.counts.received as f64 / seconds, board.counts.sent as f64 / seconds)
 }
 
-/// How long a saturated board runs: thousands of cells.
+/// Length of a saturated run: thousands of cells.
 const LENGTH: Duration = Duration::from_ms(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The VupBoard: an interface of registers, through which a processor moves every word of a cell.
+//! The VupBoard: a register interface, through which a processor moves every word of a cell.
 //!
 //! ```text
 //! switch --cells--> [receive FIFO, 256 cells] --RECEIVE--> processor
@@ -11,13 +11,13 @@
 //! | 0x00 | `RECEIVE` | the next word of the oldest cell | - |
 //! | 0x04 | `TRANSMIT` | - | a word into the latch |
 //! | 0x08 | `CONTROL` | interrupt enabled | bit 0: the latch into the FIFO; bit 1: enables the interrupt |
-//! | 0x0c | `STATUS` | bits of [`Status`] | clears what went wrong |
+//! | 0x0c | `STATUS` | bits of [`Status`] | clears the error bits |
 //!
-//! So a received cell takes 14 reads of one address, and a sent one 14 writes between which there are 14
-//! of control signals (A-33, A-34). A word that is read where there is none is 0, and one that is written
-//! into a full FIFO is gone; `STATUS` says so afterwards.
+//! So receiving a cell takes 14 reads of one address, and sending one takes 14 writes interleaved with 14 of
+//! control signals (A-33, A-34). A read without a word returns 0, and a write into a full FIFO is lost; `STATUS`
+//! reports both.
 //!
-//! Source: "Aurora at MIT", §3.2.1, which says that there are such addresses. Offsets and bits are ours.
+//! Source: "Aurora at MIT", §3.2.1, which mentions such addresses. Offsets and bits are ours.
 
 use crate::machines::coprocessor::WORDS;
 use std::collections::VecDeque;
@@ -28,34 +28,34 @@ pub const RECEIVE: u32 = 0x00;
 pub const TRANSMIT: u32 = 0x04;
 /// Offset of the control signals.
 pub const CONTROL: u32 = 0x08;
-/// Offset of what the FIFOs are like.
+/// Offset of the FIFOs' status.
 pub const STATUS: u32 = 0x0c;
 
 /// `CONTROL`: puts the latch into the FIFO.
 pub const CONTROL_WRITE: u32 = 1;
-/// `CONTROL`: whether a waiting cell interrupts.
+/// `CONTROL`: whether a waiting cell raises an interrupt.
 pub const CONTROL_INTERRUPT: u32 = 2;
 
 /// A cell as words.
 pub type CellWords = [u32; WORDS];
 
-/// What `STATUS` says.
+/// Fields of `STATUS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// A whole cell can be read.
     pub received: bool,
     /// The receive FIFO has no room for another cell.
     pub full: bool,
-    /// There is room for a whole cell to send.
+    /// There is room to send a whole cell.
     pub room: bool,
-    /// A word was read where there was none.
+    /// A word was read from an empty FIFO.
     pub underrun: bool,
-    /// A word was written where there was no room.
+    /// A word was written to a full FIFO.
     pub overrun: bool,
 }
 
 impl Status {
-    /// As a word: a bit each, in the order of the fields.
+    /// As a word: one bit each, in the order of the fields.
     pub fn word(self) -> u32 {
         let bits = [self.received, self.full, self.room, self.underrun, self.overrun];
         bits.into_iter().enumerate().map(|(at, bit)| u32::from(bit) << at).sum()
@@ -67,11 +67,11 @@ impl Status {
     }
 }
 
-/// An access that the bus does not answer: no register, or not one that is read or written so.
+/// A bus error: no register at this offset, or not one with this access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusError(pub u32);
 
-/// How often its registers were used.
+/// Access counts of the registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads of `RECEIVE`.
@@ -82,7 +82,7 @@ pub struct Counts {
     pub controls: u64,
     /// Reads of `STATUS`.
     pub looks: u64,
-    /// Cells that came to a full FIFO.
+    /// Cells that arrived at a full FIFO.
     pub lost: u64,
 }
 
@@ -114,7 +114,7 @@ impl VupBoard {
         }
     }
 
-    /// A cell comes from the switch; whether there was room.
+    /// A cell arrives from the switch; returns whether there was room.
     pub fn arrive(&mut self, cell: &CellWords) -> bool {
         let room = self.received.len() + WORDS <= self.cells * WORDS;
         match room {
@@ -132,12 +132,12 @@ impl VupBoard {
         })
     }
 
-    /// Whether it interrupts the processor.
+    /// Whether it raises its interrupt.
     pub fn interrupts(&self) -> bool {
         self.interrupt && self.received.len() >= WORDS
     }
 
-    /// What the FIFOs are like.
+    /// State of the FIFOs.
     pub fn status(&self) -> Status {
         let most = self.cells * WORDS;
         Status {
@@ -149,7 +149,7 @@ impl VupBoard {
         }
     }
 
-    /// How often its registers were used.
+    /// Access counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -157,7 +157,7 @@ impl VupBoard {
     /// The processor reads the word at `offset`.
     ///
     /// # Errors
-    /// No register is read there.
+    /// There is no readable register.
     pub fn read(&mut self, offset: u32) -> Result<u32, BusError> {
         match offset {
             RECEIVE => {
@@ -177,7 +177,7 @@ impl VupBoard {
     /// The processor writes the word at `offset`.
     ///
     /// # Errors
-    /// No register is written there.
+    /// There is no writable register.
     pub fn write(&mut self, offset: u32, word: u32) -> Result<(), BusError> {
         match offset {
             TRANSMIT => {
@@ -202,7 +202,7 @@ impl VupBoard {
     }
 }
 
-/// What a driver does to receive: looks, and if there is a cell, reads it word by word.
+/// A driver's reception: polls the status, and reads a waiting cell word by word.
 ///
 /// ```
 /// use lastmeter_repro::machines::vupboard::{VupBoard, receive};
@@ -213,7 +213,7 @@ impl VupBoard {
 /// ```
 ///
 /// # Errors
-/// Never: the registers are there.
+/// Never: the registers exist.
 pub fn receive(board: &mut VupBoard) -> Result<Option<CellWords>, BusError> {
     if !Status::of(board.read(STATUS)?).received {
         return Ok(None);
@@ -225,10 +225,10 @@ pub fn receive(board: &mut VupBoard) -> Result<Option<CellWords>, BusError> {
     Ok(Some(cell))
 }
 
-/// What a driver does to send: looks, and if there is room, writes word by word, each into the FIFO.
+/// A driver's transmission: polls the status, and if there is room, writes a cell word by word into the FIFO.
 ///
 /// # Errors
-/// Never: the registers are there.
+/// Never: the registers exist.
 pub fn send(board: &mut VupBoard, cell: &CellWords) -> Result<bool, BusError> {
     if !Status::of(board.read(STATUS)?).room {
         return Ok(false);
@@ -290,7 +290,7 @@ mod tests {
         assert!(board.interrupts());
         receive(&mut board).unwrap();
         assert!(!board.interrupts());
-        // Sending leaves the interrupt as it is.
+        // Sending leaves the interrupt unchanged.
         send(&mut board, &cell(1)).unwrap();
         board.arrive(&cell(2));
         assert!(board.interrupts());

@@ -1,7 +1,7 @@
 //! The curves on one chart: an HTML file that works offline, and a table for the terminal.
 //!
 //! ```text
-//! [throughput] [latency p50, p99] [CPU left]      each against offered load, ways of an era alike
+//! [throughput] [latency p50, p99] [CPU left]      each by offered load, with one colour family per era
 //! ```
 
 use super::Era;
@@ -11,10 +11,10 @@ const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 330.0;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 34.0;
-/// Least and greatest latency drawn, in seconds.
+/// Smallest and largest latency drawn, in seconds.
 const LATENCY: (f64, f64) = (1e-6, 1.0);
 
-/// One panel: its title, the value of a point, and where that stands between 0 and 1.
+/// A panel: title, value of a point, and position of a value between 0 and 1.
 struct Panel {
     title: &'static str,
     value: fn(&Point) -> f64,
@@ -54,7 +54,7 @@ const PANELS: [Panel; 4] = [
     Panel { title: "CPU left for others", value: |p| p.idle, place: |v| v / 1.15, ticks: SHARES },
 ];
 
-/// Colours of an era, from which its ways take in turn.
+/// Colours of an era, assigned to its policies in turn.
 fn palette(era: Era) -> &'static [&'static str] {
     match era {
         Era::Then => &[
@@ -141,7 +141,7 @@ fn drawing(panel: &Panel, curves: &[Curve]) -> String {
         );
     }
     for (curve, colour) in coloured(curves) {
-        // Where nothing was processed there is no latency.
+        // Without deliveries there is no latency.
         let drawn = |point: &&Point| panel.ticks.len() == SHARES.len() || point.throughput > 0.001;
         let points: Vec<String> = curve
             .points
@@ -172,7 +172,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The loads that the table shows.
+/// The loads in the table.
 const SHOWN: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 10.0];
 
 /// The curves as a table: throughput by load, latency below and above capacity, CPU left.

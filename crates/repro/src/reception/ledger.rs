@@ -1,5 +1,4 @@
-//! The ledger of a receiving host: what its CPU did, what limits it, and what another way to
-//! receive would buy.
+//! The ledger of a receiving host: the work of its CPU, the bottleneck, and the gain of other reception policies.
 
 use super::{Setup, Way};
 use lastmeter_base::{Draw, Duration, FlowId, NodeId, Time};
@@ -17,17 +16,17 @@ use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 /// The host's name in the ledger, and its CPU's.
 const HOST: &str = "host";
 const CPU: &str = "host.cpu";
-/// A CPU that is busy for less has something left.
+/// Below this utilisation a CPU has capacity left.
 const FULL: f64 = 0.99;
 
-/// A ledger and what it says in one word each.
+/// A ledger and its key numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// With verdict, and a what-if for each other way.
+    /// With verdict, and a what-if for each other policy.
     pub ledger: Ledger,
-    /// Share of the CPU in reception: interrupts, polls and protocol.
+    /// CPU utilisation by reception: interrupts, polls and protocol.
     pub reception: f64,
-    /// Share of the CPU in the application.
+    /// CPU utilisation by the application.
     pub application: f64,
 }
 
@@ -62,7 +61,7 @@ pub fn explain(
     Ok(Explained { ledger, reception, application })
 }
 
-/// One run in the engine, so that its books are those of every other run.
+/// One run in the engine, so that its books are balanced like those of any other run.
 fn run(
     setup: &Setup,
     way: &Way,
@@ -102,7 +101,7 @@ fn run(
     Ok(close(&engine.finish()?, Close { title, provenance }))
 }
 
-/// The CPU's shares in reception and in the application.
+/// CPU utilisation by reception and by the application.
 fn shares(ledger: &Ledger) -> (f64, f64) {
     ledger.resources.iter().find(|r| r.name == CPU).map_or((0.0, 0.0), shares_of)
 }

@@ -4,7 +4,7 @@
 //! source of regular or random packets --> receiving host, one policy --> sink
 //! ```
 //!
-//! A [`Setup`] is a host and its interface; a [`Way`] is a policy with its parameters, by name.
+//! A [`Setup`] is a host and its interface; a [`Way`] is a policy with its name and parameters.
 
 pub mod chart;
 mod ledger;
@@ -23,28 +23,28 @@ use lastmeter_host::receive::{
     Commands, Costs, InterfaceOptions, Options, Policy, Reception, Scheduling, Stages, alone,
 };
 
-/// A host and its interface, without its policy.
+/// A host and its interface, without the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// What reception costs.
+    /// Costs of reception.
     pub costs: Costs,
-    /// How threads take turns.
+    /// How threads share the CPU.
     pub scheduling: Scheduling,
-    /// How many commands a packet takes.
+    /// Commands per packet.
     pub commands: Commands,
-    /// Packets that the adapter or its ring has room for.
+    /// Capacity of the adapter or its ring in packets.
     pub adapter_buffers: u64,
     /// Packets announced at once.
     pub announced_max: u64,
     /// Receive buffers of the host.
     pub host_buffers: u64,
-    /// From acceptance into memory.
+    /// Time from acceptance into memory.
     pub transfer: Duration,
     /// Length of a packet.
     pub len: Bytes,
 }
 
-/// Stage numbers if the books are not read.
+/// Stage numbers for runs whose books are not read.
 const STAGES: Stages = Stages {
     interrupt: StageId(0),
     switch: StageId(1),
@@ -71,7 +71,7 @@ impl Setup {
         }
     }
 
-    /// A host with these interfaces, whose CPU and stages are called so in the books.
+    /// A host with these interfaces, and names of its CPU and stages in the books.
     pub fn named(
         &self,
         cpu: ResourceId,
@@ -88,19 +88,19 @@ impl Setup {
         self.named(ResourceId(0), STAGES, interfaces)
     }
 
-    /// Packets at regular intervals, per second.
+    /// Packets at regular intervals, at this rate per second.
     pub fn periodic(&self, rate: f64) -> Arrivals {
-        // The first comes off the grid of clocks, which start with the run.
+        // The first is off the grid of clocks, which start with the run.
         let start = Time::START + Duration::from_us(7);
         Arrivals { gap: Draw::Constant(gap(rate)), len: self.len, flows: 1, start }
     }
 
-    /// Poisson packets, mean per second.
+    /// Poisson arrivals at this mean rate per second.
     pub fn poisson(&self, rate: f64) -> Arrivals {
         Arrivals { gap: Draw::Exponential(gap(rate)), ..self.periodic(rate) }
     }
 
-    /// Offers `arrivals` to one interface; a fifth of `length` goes before as warm-up.
+    /// Offers `arrivals` to one interface, after a warm-up of a fifth of `length`.
     pub fn offer(
         &self,
         interface: InterfaceOptions,
@@ -113,7 +113,7 @@ impl Setup {
     }
 }
 
-/// The gap between packets at `rate` a second, to the picosecond.
+/// The interval between packets at `rate` per second, to the picosecond.
 pub fn gap(rate: f64) -> Duration {
     Duration::from_ps((1e12 / rate).round() as u64)
 }

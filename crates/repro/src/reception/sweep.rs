@@ -1,8 +1,7 @@
-//! Offered load from a quarter to ten times what the host can take, under every way to receive.
+//! Offered load from a quarter to ten times the host's capacity, under every reception policy.
 //!
-//! The host is one that `lastmeter calibrate` has measured, or that of Table 7.2. Load is in
-//! multiples of its capacity: a packet's protocol and application work, without any overhead of
-//! interrupts, is a capacity of 1.
+//! The host is one measured by `lastmeter calibrate`, or that of Table 7.2. Load is in multiples of the host's
+//! capacity, which counts the protocol and application work of packets without any overhead of interrupts.
 
 use super::{Setup, Way};
 use lastmeter_base::{Bytes, Duration};
@@ -15,22 +14,22 @@ pub const SCHEMA: &str = "lastmeter.livelock/1";
 /// The loads, in multiples of the capacity.
 pub const LOADS: [f64; 14] =
     [0.1, 0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
-/// How long each point runs, in packets at capacity.
+/// Length of each point's run, in packets at capacity.
 const PACKETS: u64 = 8_000;
 
-/// A host, and what it would take if reception cost nothing but its work.
+/// A host, and its capacity if reception cost nothing but its work.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// In words.
+    /// Its description.
     pub what: String,
     /// Its costs and its interface.
     pub setup: Setup,
-    /// What is a millisecond on the host of 1997: its packets take 747 us.
+    /// The equivalent of a millisecond on the host of 1997, whose packets take 747 us.
     pub unit: Duration,
 }
 
 impl Machine {
-    /// The host of Table 7.2, with the buffers of §7.2.3 and what `experiments/livelock` assumes.
+    /// The host of Table 7.2, with the buffers of §7.2.3 and the assumptions of `experiments/livelock`.
     pub fn of_1997() -> Machine {
         let setup = Setup {
             costs: DEFAULT,
@@ -49,8 +48,8 @@ impl Machine {
         }
     }
 
-    /// A host as `lastmeter calibrate` found it, that receives datagrams of 64 B; `seconds` gives a
-    /// constant of the calibration.
+    /// A host as measured by `lastmeter calibrate`, receiving datagrams of 64 B; `seconds` returns a constant of the
+    /// calibration.
     ///
     /// | cost | from |
     /// |---|---|
@@ -60,9 +59,8 @@ impl Machine {
     /// | interrupt | a context switch: calibration does not measure interrupts (assumed) |
     /// | look | a system call |
     ///
-    /// Assumed besides: a tenth of the protocol's work to find a packet's socket; 1024 descriptors
-    /// in the ring, 256 packets in the socket's buffer (212992 bytes of 768 and more each), turns of
-    /// at least 100 us.
+    /// Also assumed: a tenth of the protocol work for the socket look-up; 1024 descriptors in the ring, 256 packets in
+    /// the socket buffer (212992 bytes at 768 or more each), time slices of at least 100 us.
     ///
     /// # Errors
     /// A constant is missing.
@@ -107,7 +105,7 @@ impl Machine {
         Ok(Machine { what, setup, unit })
     }
 
-    /// Packets a second if reception cost nothing but its work.
+    /// Packets per second if reception cost nothing but its work.
     pub fn capacity(&self) -> f64 {
         1.0 / self.work().as_secs_f64()
     }
@@ -121,33 +119,32 @@ impl Machine {
 /// The result at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Offered, in multiples of the capacity.
+    /// Offered load, in multiples of the capacity.
     pub load: f64,
-    /// Processed, in multiples of the capacity.
+    /// Throughput, in multiples of the capacity.
     pub throughput: f64,
-    /// Seconds from arrival until processed, for half of the packets.
+    /// Median latency in seconds, from arrival until processed.
     pub p50: f64,
-    /// The same for 99 in 100.
+    /// 99th percentile of the latency, in seconds.
     pub p99: f64,
-    /// Share of the CPU that is left for anything else.
+    /// CPU share left for other work.
     pub idle: f64,
-    /// Interrupts for each packet offered.
+    /// Interrupts per offered packet.
     pub interrupts: f64,
 }
 
-/// A way to receive, and what came of each load.
+/// A policy and its results by load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// The way's name.
+    /// The policy's name.
     pub name: &'static str,
-    /// Whose way it is.
+    /// Its era.
     pub era: super::Era,
     /// By load.
     pub points: Vec<Point>,
 }
 
-/// Runs a way at all loads; packets come at random (Poisson), since regular ones meet clocks at
-/// the same phase for ever.
+/// Simulates a policy at all loads, with Poisson arrivals: regular ones would stay in phase with clocks.
 pub fn curve(machine: &Machine, way: &Way, seed: u64) -> Curve {
     let length = machine.work() * PACKETS;
     let point = |&load: &f64| {
@@ -168,7 +165,7 @@ pub fn curve(machine: &Machine, way: &Way, seed: u64) -> Curve {
     Curve { name: way.name, era: way.era, points: LOADS.iter().map(point).collect() }
 }
 
-/// One JSON object a point, a line each.
+/// One JSON object per point, one per line.
 pub fn json_lines(machine: &Machine, curves: &[Curve]) -> String {
     let mut text = String::new();
     for curve in curves {
@@ -192,7 +189,7 @@ mod tests {
     fn machine() -> Machine {
         let text = include_str!("../../../../profiles/calibrated/epyc-2-cores.toml");
         let calibration = lastmeter_live::calibrate::Calibration::from_toml(text);
-        let calibration = calibration.expect("the bundled file can be read");
+        let calibration = calibration.expect("the bundled file is valid");
         let seconds = |name: &str| calibration.si(name).map_err(|error| error.to_string());
         Machine::calibrated("today".to_owned(), &seconds).expect("it has all constants")
     }
@@ -204,7 +201,7 @@ mod tests {
         let curves: Vec<Curve> = ways.iter().map(|way| curve(&machine, way, 1)).collect();
         for Curve { name, points, .. } in &curves {
             let end = points.last().expect("there are loads");
-            // An interrupt for each packet takes more than the host has, whatever follows.
+            // An interrupt per packet exceeds the host's capacity, whatever follows.
             let each = ["interrupts", "interrupts, early drop", "lazy processing, software"];
             let livelocked = each.contains(name);
             assert_eq!(end.throughput < 0.02, livelocked, "{name}: {}", end.throughput);

@@ -1,4 +1,4 @@
-//! The ways to receive, by name, each with the parameters of its document.
+//! Reception policies by name, each with the parameters of its document.
 
 use super::Setup;
 use lastmeter_base::Duration;
@@ -15,24 +15,24 @@ use lastmeter_host::receive::suspension::{self, Suspension};
 use lastmeter_host::receive::timed::Timed;
 use lastmeter_host::receive::{InterfaceOptions, Policy};
 
-/// Whose way it is.
+/// The origin of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
-    /// Of the thesis and what it cites.
+    /// The thesis and what it cites.
     Then,
-    /// Of Linux.
+    /// Linux.
     Now,
-    /// Of this project.
+    /// This project.
     Ours,
 }
 
-/// A policy with its parameters. Times are multiples of `unit`: 1 ms on the host of 1997, less on a
-/// faster one, so that a quota is the same share of the host's time.
+/// A policy with its parameters. Times are multiples of `unit`: 1 ms on the host of 1997, less on a faster one, so
+/// that a quota is the same share of the host's time.
 #[derive(Clone, Copy)]
 pub struct Way {
-    /// As it is printed.
+    /// Its name.
     pub name: &'static str,
-    /// Whose it is.
+    /// Its origin.
     pub era: Era,
     /// The interface under it.
     pub interface: fn(&Setup, Duration) -> InterfaceOptions,
@@ -42,19 +42,19 @@ fn with(setup: &Setup, policy: impl Policy + 'static) -> InterfaceOptions {
     setup.interface(Box::new(policy))
 }
 
-/// Without early drop: what finds no buffer is dropped after all its protocol work.
+/// Without early drop: a packet that finds no buffer is dropped after all its protocol work.
 fn late(setup: &Setup, policy: impl Policy + 'static) -> InterfaceOptions {
     InterfaceOptions { accepts: None, ..with(setup, policy) }
 }
 
-/// §7.3.6: backoff 1.5, restore 0.8; 1 to 20 ms (§7.4.3); 60 commands, which is 1500 packets/s at
-/// the longest period.
+/// §7.3.6: backoff 1.5, restore 0.8; 1 to 20 ms (§7.4.3); 60 commands, which is 1500 packets/s at the longest
+/// period.
 fn backoff(unit: Duration) -> Backoff {
     let (period_min, period_max) = (unit, unit * 20);
     Backoff::new(Parameters { period_min, period_max, factor: (3, 2), restore: (4, 5), quota: 60 })
 }
 
-/// The ways of the thesis.
+/// Policies of the thesis.
 pub fn of_1997() -> Vec<Way> {
     let way = |name, interface| Way { name, era: Era::Then, interface };
     vec![
@@ -85,8 +85,8 @@ fn linux(options: napi::Options) -> Napi {
     Napi::new(options)
 }
 
-/// The ways of Linux. Packets that find no room in the socket's buffer are dropped after their
-/// protocol work, as `sock_queue_rcv_skb` does.
+/// Policies of Linux. Packets that find the socket buffer full are dropped after their protocol work, as in
+/// `sock_queue_rcv_skb`.
 pub fn of_today() -> Vec<Way> {
     let way = |name, interface| Way { name, era: Era::Now, interface };
     vec![

@@ -1,4 +1,4 @@
-//! How the rotation of a timed token is divided, and how long a station waits for it.
+//! How a timed token's rotation is divided, and how long a station waits for the token.
 //!
 //! ```text
 //! |<---------------------------- TTRT ---------------------------->|
@@ -6,11 +6,11 @@
 //! |<------------------- T_transmit ---------------------->|
 //! ```
 //!
-//! The token takes `TTRT` for a rotation on average under load, and less than twice that always. A
-//! frame that was begun may end, which is what `T_overrun` is for.
+//! Under load the token rotates in `TTRT` on average, and always in less than twice that. A frame in transmission
+//! may finish, which is what `T_overrun` is for.
 //!
-//! Source: Watson et al., "AAL5 at a Gigabit for a Kilobuck", HPL-93-37, 1993, §3.1. The document
-//! does not say how fast a signal runs; that is a parameter here.
+//! Source: Watson et al., "AAL5 at a Gigabit for a Kilobuck", HPL-93-37, 1993, §3.1. The document does not give the
+//! propagation speed; it is a parameter here.
 
 use lastmeter_base::{Bytes, Duration, Rate};
 
@@ -35,15 +35,15 @@ use lastmeter_base::{Bytes, Duration, Rate};
 pub struct Ring {
     /// `TTRT`, the target token rotation time.
     pub rotation_target: Duration,
-    /// What the ring carries.
+    /// Rate of the ring.
     pub rate: Rate,
     /// `N`: hosts and the switch.
     pub nodes: u64,
-    /// What the signal takes through a node, token handling included.
+    /// Delay of a node, token handling included.
     pub node_delay: Duration,
     /// Length of the ring.
     pub metres: u64,
-    /// What the signal takes for a metre.
+    /// Propagation delay per metre.
     pub metre_delay: Duration,
     /// The longest frame, its headers included.
     pub frame_max: Bytes,
@@ -55,24 +55,24 @@ impl Ring {
         self.node_delay * self.nodes + self.metre_delay * self.metres
     }
 
-    /// J-17, `T_transmit = TTRT - T_prop`: what is left of a rotation for frames.
+    /// J-17, `T_transmit = TTRT - T_prop`: the time left for frames in a rotation.
     pub fn transmit(&self) -> Duration {
         self.rotation_target.saturating_sub(self.propagation())
     }
 
-    /// `T_overrun`: what a frame that is begun at the last moment takes beyond it.
+    /// `T_overrun`: how far a frame that starts at the last moment exceeds it.
     pub fn overrun(&self) -> Duration {
         self.rate.time_for(self.frame_max)
     }
 
-    /// `T_synch` at most: a rotation without what is kept for one overrun.
+    /// The largest `T_synch`: a rotation less the reserve for one overrun.
     ///
     /// The document ignores `T_prop` here, and so `kept` may include it or not.
     pub fn synchronous_max(&self, kept: Duration) -> Duration {
         self.rotation_target.saturating_sub(kept)
     }
 
-    /// The rate that `synchronous` of every rotation gives.
+    /// The rate that `synchronous` time per rotation gives.
     pub fn synchronous_rate(&self, synchronous: Duration) -> Rate {
         self.rate.scale_floor(synchronous.as_ps(), self.rotation_target.as_ps())
     }
@@ -87,7 +87,7 @@ impl Ring {
         self.rotation_target * self.nodes.saturating_sub(1)
     }
 
-    /// After how long without it the token is declared lost, `2 x TTRT`.
+    /// The time after which the token is declared lost, `2 x TTRT`.
     pub fn token_lost_after(&self) -> Duration {
         self.rotation_target * 2
     }
@@ -97,7 +97,7 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// §3.1, with 5 ns a metre, which is the signal in fibre or in coaxial cable.
+    /// §3.1, with 5 ns per metre, the speed in fibre or coaxial cable.
     const JETSTREAM: Ring = Ring {
         rotation_target: Duration::from_ms(1),
         rate: Rate::from_mbit(960),

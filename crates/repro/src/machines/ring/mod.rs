@@ -1,4 +1,4 @@
-//! Rings that hosts share: what the budgets of a timed token are, and slots for cells.
+//! Shared rings: budgets of a timed token, and slotted rings for cells.
 
 pub mod budget;
 pub mod slotted;

@@ -6,24 +6,24 @@
 //!          '----------------------------------------------------'
 //!
 //! emptied by its source:       a cell goes all the way around; its source empties the slot and leaves it to
-//!                              the stations behind: the Cambridge rings
-//! emptied by its destination:  a slot carries several cells in a rotation, and whoever stands first behind a
-//!                              sink takes all; a signal that goes around gives each station a quota: Metaring
+//!                              the stations downstream: the Cambridge rings
+//! emptied by its destination:  a slot carries several cells per rotation, and the first station behind a sink
+//!                              takes all; a signal that goes around gives each station a quota: Metaring
 //! ```
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `stations` | how many there are, evenly spaced |
-//! | `slots` | cells that are on the ring at once: its latency divided by a cell's time |
+//! | `stations` | number of stations, evenly spaced |
+//! | `slots` | cells on the ring at once: its latency over a cell's time |
 //! | `release` | who empties a slot, and the quota |
-//! | `cells_max` | cells that wait at a station; one more is given back |
+//! | `cells_max` | waiting cells per station; one more is refused |
 //!
-//! With a quota, a station that has sent so many cells sends no more until the signal has left it; the signal
-//! leaves a station that has sent them, or has nothing to send. It goes against the slots.
+//! With a quota, a station that has used it sends no more until the signal has left it; the signal leaves a station
+//! that has used its quota, or has nothing to send. It travels against the slots.
 //!
 //! Source: Needham and Herbert, The Cambridge Distributed Computing System, 1982; Cidon and Ofek, "Metaring",
-//! INFOCOM 1990, whose two thresholds are one here. HPL-93-37, §2.3, cites both. Deviations: one ring of
-//! Metaring's two; response bits and the monitor of the Cambridge rings are left out.
+//! INFOCOM 1990, whose two thresholds are one here. HPL-93-37, §2.3, cites both. Deviations: one of Metaring's two
+//! rings; no response bits or monitor of the Cambridge rings.
 
 use std::collections::VecDeque;
 
@@ -32,33 +32,33 @@ use std::collections::VecDeque;
 pub enum Release {
     /// The station that filled it, which leaves it to the next.
     Source,
-    /// The station that the cell is for; cells of a station between two visits of the signal, if there is one.
+    /// The cell's destination; cells per station between two visits of the signal, if there is one.
     Destination(Option<u64>),
 }
 
-/// What a ring is; see the top of the file.
+/// Parameters of a ring; see the top of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many, at least two.
+    /// Number of stations, at least two.
     pub stations: usize,
-    /// On the ring, at least one for each station.
+    /// Slots on the ring, at least one for each station.
     pub slots: usize,
     /// Who empties them.
     pub release: Release,
-    /// At a station.
+    /// Most waiting cells per station.
     pub cells_max: usize,
 }
 
-/// A cell on its way.
+/// A cell in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The station that sent it.
+    /// Its source.
     pub from: usize,
-    /// The station that it is for.
+    /// Its destination.
     pub to: usize,
 }
 
-/// A ring in steps of a cell's time.
+/// A ring in steps of a cell time.
 ///
 /// ```
 /// use lastmeter_repro::machines::ring::slotted::{Cell, Options, Release, Slotted};
@@ -72,19 +72,19 @@ pub struct Cell {
 ///     ring.step(|cell| arrived = Some(cell));
 ///     steps += 1;
 /// }
-/// // It gets a slot at once, and goes half around.
+/// // It gets a slot at once, and travels half around.
 /// assert_eq!((steps, arrived), (5, Some(Cell { from: 1, to: 3 })));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Slotted {
     options: Options,
     slots: Vec<Option<Cell>>,
-    /// By how much the ring has turned.
+    /// How far the ring has turned.
     turned: usize,
     waiting: Vec<VecDeque<Cell>>,
     /// Cells of each station since the signal left it.
     since: Vec<u64>,
-    /// Where the signal is, and in how many steps it comes there.
+    /// The signal's next station, and in how many steps it arrives there.
     signal: (usize, usize),
 }
 
@@ -92,7 +92,7 @@ impl Slotted {
     /// An empty ring.
     ///
     /// # Errors
-    /// If there are too few stations or slots, or a quota of nothing.
+    /// If there are too few stations or slots, or the quota is 0.
     pub fn new(options: Options) -> Result<Slotted, String> {
         let Options { stations, slots, release, .. } = options;
         if stations < 2 {
@@ -114,10 +114,10 @@ impl Slotted {
         })
     }
 
-    /// A cell comes to wait at its source.
+    /// A cell joins the queue of its source.
     ///
     /// # Errors
-    /// The cell, where too many wait, or a station is not there, or it is for its source.
+    /// The cell, if the queue is full, a station does not exist, or source and destination are the same.
     pub fn enqueue(&mut self, cell: Cell) -> Result<(), Cell> {
         let stations = self.options.stations;
         let known = cell.from < stations && cell.to < stations && cell.from != cell.to;
@@ -128,13 +128,13 @@ impl Slotted {
         Ok(())
     }
 
-    /// Cells that wait or are on their way; with [`Release::Source`] those that have arrived are still on the ring.
+    /// Cells waiting or in flight; with [`Release::Source`] delivered ones are still on the ring.
     pub fn cells(&self) -> usize {
         let waiting: usize = self.waiting.iter().map(VecDeque::len).sum();
         waiting + self.slots.iter().flatten().count()
     }
 
-    /// The ring turns by a slot: what arrives leaves it, and empty slots are filled.
+    /// Turns the ring by a slot: cells for this position arrive, and empty slots are filled.
     pub fn step(&mut self, mut arrived: impl FnMut(Cell)) {
         let Options { stations, slots, release, .. } = self.options;
         self.turned = (self.turned + 1) % slots;
@@ -168,7 +168,7 @@ impl Slotted {
         self.signal();
     }
 
-    /// The signal goes on from a station that has sent its quota, or has nothing to send.
+    /// The signal leaves a station that has used its quota, or has nothing to send.
     fn signal(&mut self) {
         let Release::Destination(Some(quota)) = self.options.release else { return };
         let Options { stations, slots, .. } = self.options;
@@ -190,7 +190,7 @@ mod tests {
     use lastmeter_base::Stream;
     use proptest::prelude::*;
 
-    /// Cells a step that arrive of each station's where all always send, to stations that `to` draws.
+    /// Delivered cells per step of each station if all always send, to destinations drawn by `to`.
     fn saturated(
         options: Options,
         steps: u32,
@@ -202,7 +202,7 @@ mod tests {
         for _ in 0..steps {
             for from in 0..options.stations {
                 let to = to(&mut random, from);
-                // What finds no room waits outside; what is for its source is not sent.
+                // Refused cells wait outside; a cell for its own source is not sent.
                 let _ = ring.enqueue(Cell { from, to });
             }
             ring.step(|cell| arrived[cell.from] += 1);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn j_65_emptied_by_their_sources_slots_are_used_in_16_of_17_hops() {
-        // A rotation of 16 hops, and one hop empty to whoever is next.
+        // A rotation of 16 hops, and one empty slot passed to the next station.
         let shares = saturated(options(Release::Source), 20_000, other);
         let all: f64 = shares.iter().sum();
         assert!((all - 16.0 / 17.0).abs() < 0.01, "{all}");

@@ -6,14 +6,13 @@
 //!       '-------------------------------------------------------'
 //! ```
 //!
-//! A cell takes a cell time of its output; outputs serve in the order of asking. What is sent to the recycling
-//! port comes in there again, on its new circuit: with two copies each time, a circuit multiplies cells by
-//! two, and n of them by 2^n. Nothing keeps cells of two packets apart, so that this is for packets of one
-//! cell. The switch counts the cells of each input, and its clock ticks once a cell time: two readings of both
-//! give a rate, without any other clock.
+//! A cell takes a cell time of its output; outputs serve in arrival order. Cells sent to the recycling port come in
+//! there again on their new circuit: with two copies each time, a circuit doubles cells, and n of them multiply by
+//! 2^n. Nothing keeps cells of two packets apart, so this is for single-cell packets. The switch counts the cells of
+//! each input, and its clock ticks once per cell time: two readings of both give a rate, without any other clock.
 //!
-//! Source: description of the Dynamically Extensible Router, §2, §6.1 (D-106); the document gives neither sizes
-//! of tables nor of queues, so queues here have no end and tables as many entries as are written.
+//! Source: description of the Dynamically Extensible Router, §2, §6.1 (D-106); the document gives no sizes of tables
+//! or queues, so queues here are unlimited and tables grow as needed.
 
 use lastmeter_base::{Duration, Time};
 use std::collections::BTreeMap;
@@ -21,14 +20,14 @@ use std::collections::BTreeMap;
 /// A port and a circuit on it.
 pub type Circuit = (u16, u16);
 
-/// A cell that leaves.
+/// A departing cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left<T> {
-    /// When its last bit does.
+    /// When its last bit leaves.
     pub at: Time,
-    /// By which port, and on which circuit.
+    /// Its port and circuit.
     pub on: Circuit,
-    /// What it carries.
+    /// Its payload.
     pub item: T,
 }
 
@@ -62,16 +61,16 @@ pub struct CellSwitch<T> {
     tables: BTreeMap<Circuit, Vec<Circuit>>,
     counters: Vec<u64>,
     out_free: Vec<Time>,
-    /// What comes in again, by when it does.
+    /// Recycled cells by arrival time.
     recycled: BTreeMap<(Time, u64), (Circuit, T)>,
     order: u64,
     left: Vec<Left<T>>,
-    /// Cells of a circuit that is in no table.
+    /// Cells on circuits without a table entry.
     pub unknown: u64,
 }
 
 impl<T: Clone> CellSwitch<T> {
-    /// A switch of so many ports, one of which recycles, whose cells take so long.
+    /// A switch with these ports, one of which recycles, and this cell time.
     pub fn new(ports: u16, recycling: u16, cell: Duration) -> CellSwitch<T> {
         CellSwitch {
             recycling,
@@ -89,7 +88,7 @@ impl<T: Clone> CellSwitch<T> {
     /// Cells on `from` leave on each of `to`.
     ///
     /// # Errors
-    /// If the circuit is taken, leads nowhere, or a port is not there.
+    /// If the circuit is in use, has no destination, or a port does not exist.
     pub fn connect(&mut self, from: Circuit, to: &[Circuit]) -> Result<(), String> {
         let ports = self.counters.len();
         let missing =
@@ -107,7 +106,7 @@ impl<T: Clone> CellSwitch<T> {
         }
     }
 
-    /// A cell comes in, after all that came before.
+    /// A cell arrives, not before any earlier one.
     pub fn receive(&mut self, now: Time, on: Circuit, item: T) {
         self.recycle(now);
         self.enter(now, on, item);
@@ -134,7 +133,7 @@ impl<T: Clone> CellSwitch<T> {
         }
     }
 
-    /// What is recycled by now comes in again.
+    /// Receives recycled cells due by now.
     fn recycle(&mut self, now: Time) {
         while let Some(first) = self.recycled.first_entry().filter(|first| first.key().0 <= now) {
             let ((at, _), (on, item)) = first.remove_entry();
@@ -142,7 +141,7 @@ impl<T: Clone> CellSwitch<T> {
         }
     }
 
-    /// What leaves by now, in order.
+    /// Departures up to now, in order.
     pub fn run_until(&mut self, now: Time) -> Vec<Left<T>> {
         self.recycle(now);
         self.left.sort_by_key(|left| left.at);
@@ -150,13 +149,13 @@ impl<T: Clone> CellSwitch<T> {
         self.left.drain(..later).collect()
     }
 
-    /// What counter and clock say now (D-106).
+    /// Readings of counter and clock (D-106).
     pub fn read(&self, now: Time, port: u16) -> Reading {
         let cells = self.counters.get(usize::from(port)).copied().unwrap_or(0);
         Reading { cells, ticks: now.as_ps() / self.cell.as_ps() }
     }
 
-    /// Cells a second between two readings.
+    /// Cells per second between two readings.
     pub fn rate(&self, first: Reading, second: Reading) -> f64 {
         let ticks = second.ticks.saturating_sub(first.ticks).max(1);
         let cells = second.cells.saturating_sub(first.cells);
@@ -167,19 +166,19 @@ impl<T: Clone> CellSwitch<T> {
 /// A permanent circuit from one site to another (N-56).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permanent {
-    /// The site where it begins.
+    /// Its first site.
     pub from: usize,
-    /// The site where it ends.
+    /// Its last site.
     pub to: usize,
-    /// The nodes on its way, its ends included, each with the circuit's number on the link to the next.
+    /// The nodes on its path, ends included, each with the circuit's number on the link to the next.
     pub links: Vec<(usize, usize, u16)>,
 }
 
-/// The lowest circuit that is not reserved (ITU-T I.361).
+/// The lowest unreserved circuit (ITU-T I.361).
 pub const VCI_FIRST: u16 = 32;
 
-/// Circuits both ways between all pairs of sites, by the fewest links; nodes `0..sites` are sites, which pass
-/// nothing on, and all others switches (N-56).
+/// Circuits in both directions between all pairs of sites, over the fewest links; nodes `0..sites` are sites, which
+/// do not forward, and all others switches (N-56).
 ///
 /// # Errors
 /// If two sites are not connected, or a link has no circuits left.
@@ -211,7 +210,7 @@ pub fn mesh(sites: usize, links: &[(usize, usize)]) -> Result<Vec<Permanent>, St
     Ok(plan)
 }
 
-/// The shortest way; of several, that by the lowest nodes.
+/// The shortest path; among equals, that through the lowest nodes.
 fn way(sites: usize, links: &[(usize, usize)], from: usize, to: usize) -> Option<Vec<usize>> {
     let mut ways = std::collections::VecDeque::from([vec![from]]);
     let mut seen = std::collections::BTreeSet::from([from]);
@@ -220,7 +219,7 @@ fn way(sites: usize, links: &[(usize, usize)], from: usize, to: usize) -> Option
         if at == to {
             return Some(way);
         }
-        // A site passes nothing on.
+        // A site does not forward.
         if at < sites && at != from {
             continue;
         }
@@ -239,8 +238,8 @@ fn way(sites: usize, links: &[(usize, usize)], from: usize, to: usize) -> Option
     None
 }
 
-/// Whether every cell on each circuit of a plan comes to the site where it ends, and to no other, through
-/// switches whose tables hold the plan and nothing else.
+/// Whether every cell on each circuit of a plan reaches the circuit's last site and no other, through switches whose
+/// tables hold only the plan.
 ///
 /// # Errors
 /// If there are more nodes than a switch can have ports.
@@ -251,7 +250,7 @@ pub fn proven(plan: &[Permanent], nodes: usize) -> Result<bool, String> {
     if distinct.len() < links.len() {
         return Ok(false);
     }
-    // A port of a node is the number of the neighbour behind it.
+    // The port number of a node is the number of the neighbour behind it.
     let ports = port(nodes)?;
     let mut switches: Vec<CellSwitch<usize>> =
         (0..nodes).map(|_| CellSwitch::new(ports, u16::MAX, Duration::from_us(1))).collect();
@@ -317,7 +316,7 @@ mod tests {
         switch.run_until(end);
         let rate = switch.rate(first, switch.read(end, 4));
         assert!((rate / 100_000.0 - 1.0).abs() < 0.001, "{rate}");
-        // Two and four copies came in again.
+        // Two and four copies were recycled.
         assert_eq!(switch.read(end, 7).cells, 6000);
     }
 
@@ -351,7 +350,7 @@ mod tests {
             all.dedup();
             prop_assert_eq!(all.len(), before, "no circuit of a link is given twice");
             prop_assert!(proven(&plan, sites + switches).unwrap());
-            // The same number for two circuits of a link, at its beginning or its end, is found out.
+            // The same number for two circuits of a link, at either end, would be detected.
             if sites > 2 {
                 let mut begins = plan.clone();
                 begins[1].links[0].2 = begins[0].links[0].2;

@@ -1,26 +1,26 @@
-//! A bus or a channel of a switch: one frame at a time, of two priorities.
+//! A switch's bus or channel: one frame at a time, with two priorities.
 //!
-//! | pre-emption | a frame of priority that finds another under way |
+//! | pre-emption | a priority frame that finds another in transmission |
 //! |---|---|
 //! | none | waits for its end |
-//! | suspension | takes the line at once; the other resumes after it |
-//! | fragments | takes it when what was sent and what is left are both long enough to be frames |
+//! | suspension | takes the line at once; the other frame resumes after it |
+//! | fragments | takes it once both parts of the other frame are long enough to be frames |
 //!
-//! A resumed frame costs some bytes again: header, check and gap. Source: HPL-93-37 §3.5
+//! A resumed frame repeats some bytes: header, check and gap. Source: HPL-93-37 §3.5
 //! ("a priority access path, so that a higher priority frame can temporarily suspend the transfer of a
-//! lower priority frame"); IEEE 802.3br-2016 §99 (64 bytes at least on both sides, 24 bytes a fragment).
+//! lower priority frame"); IEEE 802.3br-2016 §99 (both parts at least 64 bytes, 24 bytes per fragment).
 
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use std::collections::VecDeque;
 
-/// What a frame of priority may do to another.
+/// What a priority frame may do to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// Nothing.
     None,
     /// Suspend it at any byte.
     Suspension,
-    /// Cut it where both parts have so many bytes; each further part costs `overhead`.
+    /// Cut it if both parts have at least `least` bytes; each further part costs `overhead`.
     Fragments {
         /// Of each part.
         least: Bytes,
@@ -30,7 +30,7 @@ pub enum Preemption {
 }
 
 impl Preemption {
-    /// That of 802.3br.
+    /// The parameters of 802.3br.
     pub const ETHERNET: Preemption =
         Preemption::Fragments { least: Bytes(64), overhead: Bytes(24) };
 }
@@ -38,7 +38,7 @@ impl Preemption {
 /// A frame on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its user's name for it.
+    /// The caller's number for it.
     pub id: u64,
     /// Its length.
     pub len: Bytes,
@@ -46,18 +46,18 @@ pub struct Frame {
     pub priority: bool,
 }
 
-/// A frame that is through.
+/// A completed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Through {
     /// The frame.
     pub frame: Frame,
     /// When it was ready.
     pub ready: Time,
-    /// When its first byte went.
+    /// When its first byte was sent.
     pub started: Time,
-    /// When its last byte was through.
+    /// When its last byte was sent.
     pub ended: Time,
-    /// How often it was suspended.
+    /// Number of suspensions.
     pub suspended: u32,
 }
 
@@ -66,7 +66,7 @@ struct Transfer {
     frame: Frame,
     ready: Time,
     started: Option<Time>,
-    /// Bytes that are left.
+    /// Bytes left to send.
     left: Bytes,
     suspended: u32,
 }
@@ -91,9 +91,9 @@ pub struct Line {
     preemption: Preemption,
     ordinary: VecDeque<Transfer>,
     urgent: VecDeque<Transfer>,
-    /// What is under way, since when, and until when it will be.
+    /// The frame in transmission, its start, and its expected end.
     current: Option<(Transfer, Time, Time)>,
-    /// Until when nothing may be begun.
+    /// No frame may start before this.
     free_at: Time,
 }
 
@@ -104,7 +104,7 @@ impl Line {
         Line { rate, preemption, ordinary, urgent, current: None, free_at: Time::START }
     }
 
-    /// A frame is ready at `now`; the line has been advanced to it.
+    /// A frame is ready at `now`; the line has been advanced to `now`.
     pub fn enqueue(&mut self, now: Time, frame: Frame) {
         let transfer = Transfer { frame, ready: now, started: None, left: frame.len, suspended: 0 };
         match frame.priority {
@@ -117,12 +117,12 @@ impl Line {
         self.begin(now);
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn ready_at(&self) -> Option<Time> {
         self.current.as_ref().map(|&(_, _, until)| until)
     }
 
-    /// Does all that is due, and reports what is through.
+    /// Processes all due events, and reports completed frames.
     pub fn advance(&mut self, now: Time, mut through: impl FnMut(Through)) {
         while let Some((mut transfer, since, until)) = self.current.filter(|one| one.2 <= now) {
             self.current = None;
@@ -144,7 +144,7 @@ impl Line {
         }
     }
 
-    /// Bytes that a line carries in a time.
+    /// Bytes that a line carries in a given time.
     fn sent(&self, time: Duration) -> Bytes {
         Bytes(
             (u128::from(time.as_ps()) * u128::from(self.rate.as_bits()) / 8_000_000_000_000) as u64,
@@ -163,7 +163,7 @@ impl Line {
         self.current = Some((next, since, since + self.rate.time_for(next.left)));
     }
 
-    /// Ends the current transfer early, where allowed.
+    /// Ends the current transmission early, if allowed.
     fn cut(&mut self, now: Time) {
         let Some((transfer, since, until)) = &mut self.current else { return };
         if transfer.frame.priority {
@@ -174,7 +174,7 @@ impl Line {
             Preemption::Suspension => (Bytes::ZERO, transfer.left),
             Preemption::Fragments { least, .. } => (least, transfer.left),
         };
-        // The end of the byte that is being sent.
+        // The end of the byte in transmission.
         let bits = (now - *since).as_ps();
         let sent = (u128::from(bits) * u128::from(self.rate.as_bits())).div_ceil(8_000_000_000_000);
         let at = Bytes((sent as u64).max(least.0));
@@ -191,7 +191,7 @@ mod tests {
 
     const KINDS: [Preemption; 3] = [Preemption::None, Preemption::Suspension, Preemption::ETHERNET];
 
-    /// The longest wait of a frame of priority among long ones, and all that went through.
+    /// The longest wait of a priority frame among long ones, and all completed frames.
     fn load(preemption: Preemption) -> (Duration, Vec<Through>) {
         let mut random = Stream::new(1, "line");
         let mut line = Line::new(Rate::from_gbit(1), preemption);
@@ -208,7 +208,7 @@ mod tests {
         (urgent.map(|one| one.started - one.ready).max().unwrap(), all)
     }
 
-    /// Whether no other frame of priority was in its way.
+    /// Whether no other priority frame was in its way.
     fn alone(one: &Through, all: &[Through]) -> bool {
         let others = all.iter().filter(|other| other.frame.priority && other.frame != one.frame);
         others.into_iter().all(|other| other.ended <= one.ready || other.ready > one.ready)
@@ -219,7 +219,7 @@ mod tests {
         let [whole, byte, fragment] = KINDS.map(|kind| load(kind).0);
         assert!(whole > Duration::from_us(400), "{whole}");
         assert!(byte <= Duration::from_ns(8), "{byte}");
-        // 127 bytes that cannot be cut.
+        // 127 bytes, which cannot be cut.
         assert!(fragment > Duration::from_ns(300) && fragment <= Duration::from_ns(1016));
     }
 
