@@ -1,4 +1,4 @@
-//! Distributed queueing as its own cells tell it: captures of them, and the figures drawn from a capture
+//! Distributed queueing as seen in its own cells: captures of backlog cells, and the figures drawn from a capture
 //! (D-122, D-124, D-125).
 //!
 //! ```text
@@ -31,10 +31,10 @@ pub fn table() -> Result<(Options, Load), Error> {
     table_4(&Shelf::builtin().constants("dq-stress")?, false)
 }
 
-/// Cells as a capture, each with when it came (D-124).
+/// Cells as a capture, each with its arrival time (D-124).
 ///
 /// # Errors
-/// Never on memory; the format's own words otherwise.
+/// Never in memory; otherwise the format's message.
 pub fn capture(cells: &[(Time, Cell)]) -> Result<Vec<u8>, String> {
     let circuit = Circuit { vpi: 0, vci: VCI_BACKLOGS };
     let header = Sunatm { sent: false, traffic: Traffic::Unknown, circuit };
@@ -49,7 +49,7 @@ pub fn capture(cells: &[(Time, Cell)]) -> Result<Vec<u8>, String> {
     writer.finish().map_err(failed)
 }
 
-/// The cells of backlogs in a capture; what else is in it is left out.
+/// The backlog cells of a capture; other cells are skipped.
 ///
 /// ```
 /// use lastmeter_base::Time;
@@ -62,11 +62,11 @@ pub fn capture(cells: &[(Time, Cell)]) -> Result<Vec<u8>, String> {
 /// ```
 ///
 /// # Errors
-/// It is no capture of SunATM, it breaks off, or a cell on the circuit is none of backlogs.
+/// It is not a SunATM capture, it is truncated, or a cell on the circuit carries no backlogs.
 pub fn read(file: &[u8]) -> Result<Vec<Backlogs>, String> {
     let mut reader = Reader::open(file).map_err(|error| error.to_string())?;
     if reader.link_type() != LinkType::SUNATM {
-        return Err("it is a capture of something else: cells are kept as SunATM".to_owned());
+        return Err("this is a capture of another link type than SunATM".to_owned());
     }
     let (mut cells, mut record) = (Vec::new(), Record::default());
     while reader.read(&mut record).map_err(|error| error.to_string())? {
@@ -77,14 +77,14 @@ pub fn read(file: &[u8]) -> Result<Vec<Backlogs>, String> {
             continue;
         }
         let payload = payload.first_chunk::<PAYLOAD_LEN>();
-        let payload = payload.ok_or(format!("record {number}: a cell has 48 bytes"))?;
+        let payload = payload.ok_or(format!("record {number}: a cell has 48 bytes of payload"))?;
         cells.push(Backlogs::parse(payload).map_err(wrong)?);
     }
     Ok(cells)
 }
 
-/// What was to be seen at the end of each period, with rates that are computed again from the cells. The
-/// stage is the one that the load's rule gives: the document's visualiser knew no more either.
+/// The samples at the end of each period, with rates recomputed from the cells. The stage follows from the load's
+/// rule, as in the document's visualiser.
 pub fn samples(cells: &[Backlogs], options: Options, load: Load) -> Vec<Sample> {
     let Some(rule) = options.rule else { return Vec::new() };
     let allocation = Allocation { rule, ports: options.ports, capacity: options.capacity() };
@@ -115,16 +115,16 @@ pub fn plots(samples: &[Sample], load: Load) -> Vec<Plot> {
     figures(samples, load)
 }
 
-/// What the document says of the stress load, and what samples show.
+/// Published values of the stress load beside those of samples.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Reading {
-    /// What it is.
+    /// Its name.
     pub item: &'static str,
     /// In the document's simulation (§8.2).
     pub published: f64,
     /// Here.
     pub measured: f64,
-    /// Of both.
+    /// The unit of both.
     pub unit: &'static str,
 }
 
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
     use lastmeter_lan::fabric::prototype::{Port, Sent};
 
-    /// The stress load on eight ports that only exchange cells, in virtual time: what their cells show is
-    /// what the document's figures show.
+    /// The stress load on eight ports that only exchange cells, in virtual time: their cells show what the
+    /// document's figures show.
     #[test]
     fn the_figures_can_be_drawn_from_captured_cells_alone() {
         let (options, load) = table().expect("it is bundled");

@@ -11,12 +11,12 @@ use lastmeter_lab::profile::error::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The texts of experiments and profiles, by path from the root of the repository.
+/// Texts of experiments and profiles, by path from the root of the repository.
 ///
 /// ```
 /// use lastmeter_repro::Shelf;
 /// let mut shelf = Shelf::builtin();
-/// // What a caller reads from disk goes before what the program carries with it.
+/// // A text from disk replaces the bundled one.
 /// shelf.insert("experiments/mine/README.md", "# Mine\n");
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -25,12 +25,12 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// What the program carries with it.
+    /// The bundled texts.
     pub fn builtin() -> Shelf {
         Shelf { texts: library::texts().into_iter().collect() }
     }
 
-    /// Puts a text on the shelf, in the place of what had this path.
+    /// Adds a text, or replaces the one at this path.
     pub fn insert(&mut self, path: &str, text: &str) {
         self.texts.insert(path.to_owned(), text.to_owned());
     }
@@ -38,7 +38,7 @@ impl Shelf {
     /// The text at a path.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such text.
     pub fn text(&self, path: &str) -> Result<&str, Error> {
         let missing = || Error::file(path, 1, "there is no such file");
         self.texts.get(path).map(String::as_str).ok_or_else(missing)
@@ -47,12 +47,12 @@ impl Shelf {
     /// The constants of an experiment that has published values.
     ///
     /// # Errors
-    /// There is none of this name, or its files are wrong.
+    /// There is no such experiment, or its files are wrong.
     pub(crate) fn constants(&self, name: &str) -> Result<Constants, Error> {
         Reproduction::read(self, name).map(|reproduction| reproduction.constants)
     }
 
-    /// Every experiment that has published values, by name.
+    /// All experiments with published values, by name.
     pub(super) fn reproductions(&self) -> Result<Vec<Reproduction>, Error> {
         let name = |path: &String| {
             let name = path.strip_prefix("experiments/")?.strip_suffix("/expected.csv")?;
@@ -62,7 +62,7 @@ impl Shelf {
     }
 }
 
-/// What an experiment's files say.
+/// The contents of an experiment's folder.
 pub(super) struct Reproduction {
     pub(super) name: String,
     pub(super) title: String,
@@ -74,7 +74,7 @@ pub(super) struct Reproduction {
     pub(super) figures: Option<Figures>,
     pub(super) constants: Constants,
     pub(super) contradictions: Vec<Contradiction>,
-    /// Ids of rows that say something only where the simulation is as long as the document's.
+    /// Ids of rows that are meaningful only with simulations as long as the document's.
     pub(super) full: Vec<String>,
     pub(super) rows: Vec<Expected>,
 }
@@ -83,9 +83,9 @@ pub(super) struct Reproduction {
 const HEADER: &[Param] = &[
     Param::required("title", ParamKind::Text).is("what it is called"),
     Param::required("question", ParamKind::Text).is("what it is meant to answer"),
-    Param::required("system", ParamKind::Text).is("the letter that its ids begin with"),
+    Param::required("system", ParamKind::Text).is("the first letter of its ids"),
     Param::optional("compute", ParamKind::Text, "only `[rows]`").is("the function for other rows"),
-    Param::optional("profile", ParamKind::Text, "no profile").is("whose constants it has as well"),
+    Param::optional("profile", ParamKind::Text, "no profile").is("whose constants it has too"),
 ];
 /// The keys of a contradiction other than its rows.
 const CONTRADICTION: &[Param] = &[
@@ -93,10 +93,10 @@ const CONTRADICTION: &[Param] = &[
     Param::required("arithmetic", ParamKind::Text).is("what follows from its own numbers"),
 ];
 
-/// A place where the document disagrees with itself.
+/// A contradiction within the document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Contradiction {
-    /// The rows that it touches, by id.
+    /// Ids of the rows that it affects.
     pub rows: Vec<String>,
     /// What the document says, and where.
     pub document: String,
@@ -104,27 +104,25 @@ pub struct Contradiction {
     pub arithmetic: String,
 }
 
-/// What a row is for.
+/// The role of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// It repeats a constant that the computation is given: a check of typing, not a result.
+    /// Repeats a constant of the computation: a check of typing, not a result.
     Given,
     /// A constant was fitted to it.
     Fitted,
-    /// Arithmetic from given constants, exact by construction. That ours agrees shows that the code
-    /// obeys the formula, and no more.
+    /// Arithmetic from given constants, exact by construction. Agreement shows that the code follows the formula,
+    /// and no more.
     Derived,
-    /// A statement that holds or does not, or a bound on one side. Where the document gives no
-    /// threshold the note says which is ours.
+    /// A statement, or a one-sided bound. If the document gives no threshold, the note says which is ours.
     Shape,
-    /// A number, compared on both sides, which a simulation made from constants that were not
-    /// fitted to it.
+    /// A number with a two-sided tolerance, from a simulation whose constants were not fitted to it.
     Predicted,
 }
 
 impl Role {
-    /// As it is written.
+    /// As written in `expected.csv`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Role::Given => "given",
@@ -150,7 +148,7 @@ pub(super) struct Expected {
     pub(super) note: String,
 }
 
-/// A row as written. The names are the columns.
+/// A row as written; the fields are the columns.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -204,8 +202,7 @@ impl Reproduction {
             let name = path.strip_prefix(&own)?.strip_suffix(".toml")?;
             Some((name.to_owned(), text.clone()))
         });
-        let sweep =
-            Sweep::read(&mut decoder, &root, &constants, &beside, profiles.collect());
+        let sweep = Sweep::read(&mut decoder, &root, &constants, &beside, profiles.collect());
         let called: Option<String> = header.given("compute");
         if called.is_none() && sweep.is_empty() {
             let fault =
@@ -241,7 +238,7 @@ impl Reproduction {
         })
     }
 
-    /// Where the published values stand.
+    /// The path of the published values.
     pub(super) fn csv(&self) -> String {
         format!("experiments/{}/expected.csv", self.name)
     }
@@ -267,7 +264,7 @@ fn contradictions(decoder: &mut Decoder<'_>, list: Option<&Item>) -> Vec<Contrad
 /// The key of `repro.toml` that lists ids.
 const FULL: &str = "full";
 
-/// Ids of rows.
+/// A list of row ids.
 fn ids(decoder: &mut Decoder<'_>, item: &Item) -> Vec<String> {
     let found = texts(item).unwrap_or_default();
     if found.is_empty() {
@@ -277,7 +274,7 @@ fn ids(decoder: &mut Decoder<'_>, item: &Item) -> Vec<String> {
     found
 }
 
-/// The texts of a list of nothing else.
+/// The texts of a list, if it has nothing else.
 fn texts(item: &Item) -> Option<Vec<String>> {
     let Content::List(items) = &item.content else { return None };
     let text = |item: &Item| match &item.content {
@@ -287,7 +284,7 @@ fn texts(item: &Item) -> Option<Vec<String>> {
     items.iter().map(text).collect()
 }
 
-/// Reads published values. All reading of CSV here goes through this function.
+/// Reads published values. All CSV files are read here.
 fn from_csv(file: &str, text: &str, system: &str) -> Result<Vec<Expected>, Error> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let headers =
@@ -304,11 +301,11 @@ fn from_csv(file: &str, text: &str, system: &str) -> Result<Vec<Expected>, Error
             .and_then(|record| expected(line, record, system))
             .map_err(|found| Error::file(file, line, found))?;
         if rows.iter().any(|other| (&other.id, &other.item) == (&row.id, &row.item)) {
-            return Err(Error::file(file, line, "this id and item have a row already"));
+            return Err(Error::file(file, line, "this id and item already have a row"));
         }
         let same = |other: &Expected| (&other.id, &other.key) == (&row.id, &row.key);
         if !row.key.is_empty() && rows.iter().any(same) {
-            return Err(Error::file(file, line, "this id and key have a row already"));
+            return Err(Error::file(file, line, "this id and key already have a row"));
         }
         rows.push(row);
     }
@@ -326,10 +323,10 @@ fn expected(line: u64, record: Record, system: &str) -> Result<Expected, String>
     let published = Published::parse(&published)?;
     let tolerance = Tolerance::parse(&tolerance, &unit)?;
     if !tolerance.suits(&published) {
-        return Err(format!("tolerance `{tolerance}` does not suit what is published"));
+        return Err(format!("tolerance `{tolerance}` does not suit the published value"));
     }
     if matches!(role, Role::Predicted | Role::Derived) && !tolerance.has_two_sides() {
-        return Err(format!("a yes or no is not {}: its role is `shape`", role.name()));
+        return Err(format!("a statement cannot be {}: its role is `shape`", role.name()));
     }
     Ok(Expected { line, id, item, key, published, unit, tolerance, role, section, note })
 }

@@ -1,10 +1,10 @@
-//! Entry points for fuzzing what this crate reads: any bytes in, no panic out.
+//! Entry points for fuzzing this crate's parsers: no input may cause a panic.
 
 use crate::machines::framing;
 use crate::{Shelf, plan};
 use lastmeter_wire::fuzz::Target;
 
-/// All of them.
+/// All entry points.
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_adu_fragments", run: fuzz_adu_fragments },
     Target { name: "fuzz_repro", run: fuzz_repro },
@@ -19,7 +19,7 @@ pub fn fuzz_repro(bytes: &[u8]) {
         shelf.insert(&format!("experiments/fuzz/{file}"), text);
     }
     if let Err(error) = plan("all", &shelf) {
-        assert!(!error.to_string().is_empty(), "what is wrong is said");
+        assert!(!error.to_string().is_empty(), "an error has a message");
     }
 }
 
@@ -29,7 +29,7 @@ pub fn fuzz_adu_fragments(bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok((fragment, after)) = framing::parse(rest) {
         let mut again = Vec::new();
-        framing::emit(&fragment, &mut again).expect("what was read fits");
+        framing::emit(&fragment, &mut again).expect("a parsed fragment can be emitted");
         assert_eq!(again, rest[..rest.len() - after.len()]);
         receiver.take(&fragment);
         rest = after;

@@ -1,20 +1,19 @@
-//! A reproduction as one page: each system in a line, then each table and figure with ours over
-//! theirs, and what the documents contradict themselves about.
+//! A reproduction as one page: a line per system, then each table and figure with our values beside the
+//! published ones, and the documents' contradictions.
 
 use crate::{Report, Row, Sheet, Summary, Tally, cells};
 use lastmeter_ledger::drawing::{self, Drawing};
 use lastmeter_ledger::html::{begin, end, escape, table_marking};
 use lastmeter_ledger::plots::{Plot, figures};
 
-/// The ratio of ours to theirs is drawn from this to its inverse; values beyond are at the edge.
+/// Ratios of ours to the published value are drawn from this to its inverse; others are at the edge.
 const RATIO_MIN: f64 = 0.5;
-/// Ratios have a mark each on a line this wide and high.
+/// Width of the ratio chart, and height of a line.
 const WIDTH: f64 = 640.0;
 const ROW: f64 = 22.0;
 const LEFT: f64 = 240.0;
 
-/// Draws a report and the documents' figures from our runs, curves and other drawings, as a whole HTML
-/// document, which loads nothing from the network.
+/// Renders a report, with figures from our runs, as an HTML document that loads nothing from the network.
 ///
 /// ```
 /// use lastmeter_repro::html::render;
@@ -37,7 +36,7 @@ pub fn render(report: &Report, plots: &[Plot], drawings: &[Drawing]) -> String {
     out.push_str("</main>\n");
     let rows: Vec<&Row> = report.rows().collect();
     let json = serde_json::to_string(&rows);
-    let json = json.expect("text and plain numbers always have a JSON");
+    let json = json.expect("text and plain numbers can be written as JSON");
     end(&mut out, "rows", &json);
     out
 }
@@ -135,7 +134,7 @@ fn section(sheet: &Sheet, out: &mut String) {
     out.push_str("</details>\n</section>\n");
 }
 
-/// Ours over theirs for each row that has a number, on a logarithmic line.
+/// The ratio of ours to the published value for each numeric row, on a logarithmic axis.
 fn ratios(sheet: &Sheet, out: &mut String) {
     let ratio = |row: &Row| {
         let published = serde_json::to_value(&row.published).ok()?.as_f64()?;
@@ -152,7 +151,7 @@ fn ratios(sheet: &Sheet, out: &mut String) {
         let share = (ratio / RATIO_MIN).ln() / (RATIO_MIN.recip() / RATIO_MIN).ln();
         LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - 20.0)
     };
-    let words = format!("Ratio of ours to theirs for {} rows of {}", dots.len(), sheet.title);
+    let words = format!("Ratio of ours to published, {} rows of {}", dots.len(), sheet.title);
     out.push_str(&format!(
         "<div class=\"table\"><svg class=\"drawing\" style=\"min-width:480px;max-width:760px\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",

@@ -1,13 +1,13 @@
-//! Reproductions: published tables and figures, ours beside theirs.
+//! Reproductions: published tables and figures beside our values.
 //!
 //! ```text
 //! experiments/NAME/repro.toml --constants--> computation --values--+
 //!                  expected.csv    --published values-------------------+--> rows --> table, JSON
 //! ```
 //!
-//! What is published is typed by hand from the document and never comes from this program. A
-//! computation is a function that is registered by name in [`compute`]: it may evaluate formulas or
-//! run whole experiments. `experiments/README.md` says how to add one.
+//! Published values are typed by hand from the document and never come from this program. A computation is a
+//! function registered by name in [`compute`]: it evaluates formulas or runs whole experiments.
+//! `experiments/README.md` explains how to add one.
 
 pub mod compute;
 pub mod dq;
@@ -36,40 +36,40 @@ use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
 use sweep::RunCache;
 
-/// What holds for all experiments of a reproduction.
+/// Options of all experiments of a reproduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Names the random streams of those that simulate.
+    /// Seed of the random streams of simulations.
     pub seed: u64,
 }
 
-/// Observes the progress of a computation of many runs. It changes no value.
+/// Observes the progress of a computation with many runs. It changes no value.
 pub trait Observer: Sync {
-    /// So many more runs are to be done.
+    /// This many more runs are planned.
     fn planned(&self, runs: u64);
-    /// One of them is done.
+    /// A run is done.
     fn done(&self);
 }
 
-/// Nobody looks.
+/// No observer.
 impl Observer for () {
     fn planned(&self, _runs: u64) {}
     fn done(&self) {}
 }
 
-/// How much a reproduction does, and with what; its values depend on `full` alone.
+/// How much a reproduction runs, and how; its values depend only on `full`.
 #[derive(Clone, Copy)]
 pub struct Effort<'a> {
-    /// Brings the threads.
+    /// Provides the threads.
     pub parallel: &'a dyn Parallel,
-    /// Whether long simulations have the length and the cases of the document, and not fewer.
+    /// Whether long simulations have the document's length and cases, and not fewer.
     pub full: bool,
     /// Observes each run.
     pub observer: &'a dyn Observer,
 }
 
 impl Effort<'_> {
-    /// One thread, and what takes seconds.
+    /// One thread, and computations that take seconds.
     pub const PLAIN: Effort<'static> = Effort { parallel: &Serial, full: false, observer: &() };
 }
 
@@ -79,8 +79,7 @@ impl std::fmt::Debug for Effort<'_> {
     }
 }
 
-/// Reproduces what `select` says: a row (`E-64`), a system (`E`), an experiment
-/// (`cim-equations`), or `all`.
+/// Reproduces a row (`E-64`), a system (`E`), an experiment (`cim-equations`), or `all`.
 ///
 /// ```
 /// use lastmeter_repro::{Options, Shelf, run};
@@ -91,7 +90,7 @@ impl std::fmt::Debug for Effort<'_> {
 /// ```
 ///
 /// # Errors
-/// Nothing is called `select`, a file of an experiment is wrong, or a computation failed.
+/// Nothing has the name `select`, a file of an experiment is wrong, or a computation failed.
 pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Error> {
     let jobs = plan(select, shelf)?;
     let sheets = jobs.into_iter().map(|job| job.run(options)).collect::<Result<_, _>>()?;
@@ -105,10 +104,10 @@ pub struct Job {
     kept: RunCache,
 }
 
-/// The jobs that `select` means, so that a caller can run them one by one and show what it has.
+/// The jobs for `select`, so that a caller can run them one by one and show intermediate results.
 ///
 /// # Errors
-/// Nothing is called `select`, or a file of an experiment is wrong.
+/// Nothing has the name `select`, or a file of an experiment is wrong.
 pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
     let reproductions = shelf.reproductions()?;
     let is = |name: &str| name.eq_ignore_ascii_case(select);
@@ -137,7 +136,7 @@ impl Job {
         &self.reproduction.name
     }
 
-    /// The document's figures drawn from our run; none if none are described.
+    /// The document's figures drawn from our runs, if there are any.
     ///
     /// # Errors
     /// The computation failed.
@@ -149,7 +148,7 @@ impl Job {
         Ok(plots)
     }
 
-    /// Other drawings of the document; none if none are described.
+    /// Other drawings of the document, if there are any.
     ///
     /// # Errors
     /// The computation failed.
@@ -165,7 +164,7 @@ impl Job {
         Setting { constants, seed, id: None, later: &[], means, sweep, kept }
     }
 
-    /// Computes, and compares the results with the published values.
+    /// Computes the rows, and compares the results with the published values.
     ///
     /// # Errors
     /// The computation failed, or gave a value without a published counterpart.
@@ -173,7 +172,7 @@ impl Job {
         self.run_with(options, Effort::PLAIN)
     }
 
-    /// As [`Job::run`], with these means.
+    /// As [`Job::run`], with this effort.
     ///
     /// # Errors
     /// As for [`Job::run`].
@@ -224,7 +223,7 @@ impl Job {
     }
 }
 
-/// What a reader should know: what the folder says, then what the run does.
+/// The note of a row: the folder's, then the run's.
 fn note(published: &str, remark: &str) -> String {
     match (published.is_empty(), remark.is_empty()) {
         (_, true) => published.to_owned(),
@@ -233,7 +232,7 @@ fn note(published: &str, remark: &str) -> String {
     }
 }
 
-/// One published value and what was computed for it, if anything was.
+/// A published value with the value computed for it, if there is one.
 fn beside(
     reproduction: &Reproduction,
     row: &Expected,
@@ -245,7 +244,7 @@ fn beside(
             computed.value.in_unit(&row.unit).ok_or_else(|| {
                 let found = computed.value.units().join(", ");
                 let message = format!(
-                    "{}, {}: what is computed has no `{}`; it can be in {found}",
+                    "{}, {}: the computed value has no `{}`; it can be in {found}",
                     row.id, row.item, row.unit
                 );
                 Error::file(&reproduction.csv(), row.line, message)

@@ -1,34 +1,34 @@
-//! What a document says, and how near a value must be to it.
+//! Published values, and how close a value must be.
 //!
 //! | tolerance  | published | a value passes if it                                          |
 //! |------------|-----------|---------------------------------------------------------------|
-//! | `exact`    | `107`     | is the same                                                   |
+//! | `exact`    | `107`     | is equal                                                      |
 //! | `printed`  | `1510`    | is within half a unit of the last printed digit               |
 //! | `5 %`      | `300`     | differs by at most this, relative to the published value      |
-//! | `2 us`     | `21`      | is at most so far away, in the row's unit                     |
+//! | `2 us`     | `21`      | differs by at most this, in the row's unit                    |
 //! | `<`, `<=`, `>`, `>=` | `700` | is on that side: the document states a bound            |
-//! | `< 10 %`   | `1000000` | is on that side and near: "a little less than"                |
+//! | `< 10 %`   | `1000000` | is on that side and close: "a little less than"               |
 //! | `range`    | `50..200` | is in the range, ends included                                |
 //! | `holds`    | `holds`   | is true: an ordering or a shape                               |
 //!
-//! The error is relative to the published value, with its sign. An ordering, a bound that holds and a
-//! range that contains the value have none.
+//! The error is relative to the published value, with its sign. Statements, bounds that hold, and ranges that
+//! contain the value have none.
 
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A published value, as it was typed.
+/// A published value as typed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Published {
     /// A number.
     Number {
-        /// As it is printed.
+        /// The text, as printed.
         text: String,
-        /// What it is worth.
+        /// Its value.
         value: f64,
     },
-    /// From the first to the second, which is not less.
+    /// A range: lower end and upper end.
     Range(f64, f64),
     /// A statement that holds or does not.
     Holds,
@@ -44,26 +44,26 @@ impl Serialize for Published {
     }
 }
 
-/// How close to the published value counts as reproduced.
+/// The tolerance within which a value counts as reproduced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tolerance {
-    /// The same.
+    /// Equal.
     Exact,
-    /// Within half of the last digit that is printed.
+    /// Within half of the last printed digit.
     Printed,
     /// At most this relative difference from the published value.
     Share(f64),
-    /// At most this far away, in the row's unit.
+    /// At most this difference, in the row's unit.
     Distance(f64, String),
     /// On one side of the published value, with at most this relative difference.
     Side(Side, Option<f64>),
     /// Within the published range.
     Range,
-    /// As stated.
+    /// The statement holds.
     Holds,
 }
 
-/// On which side of a published bound a value lies.
+/// The side of a published bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// `<`
@@ -76,24 +76,24 @@ pub enum Side {
     NotBelow,
 }
 
-/// What comes of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// Relative to the published value; `None` for statements, bounds that hold, ranges that contain
-    /// the value, and where the published value is 0.
+    /// Relative to the published value; `None` for statements, bounds that hold, ranges that contain the value, and
+    /// published values of 0.
     pub error: Option<f64>,
     /// Whether it is within the tolerance.
     pub pass: bool,
 }
 
-/// Values come from exact units through one division; this covers its rounding and nothing else.
+/// Values are exact units after one division; this covers the rounding of that division only.
 const ROUNDING: f64 = 1e-12;
 
 impl Published {
-    /// Reads a number, a range (`50..200`), or `holds`.
+    /// Parses a number, a range (`50..200`), or `holds`.
     ///
     /// # Errors
-    /// Says what would be right.
+    /// A message with the correct form.
     pub fn parse(text: &str) -> Result<Published, String> {
         if text == "holds" {
             return Ok(Published::Holds);
@@ -111,7 +111,7 @@ impl Published {
         }
     }
 
-    /// Half of the last digit that is printed: 0.5 for `1510`, 0.05 for `24.7`.
+    /// Half of the last printed digit: 0.5 for `1510`, 0.05 for `24.7`.
     fn half_digit(text: &str) -> f64 {
         let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
         0.5 * 0.1f64.powi(decimals as i32)
@@ -132,10 +132,10 @@ const SIDES: [(&str, Side); 4] =
     [("<=", Side::NotAbove), (">=", Side::NotBelow), ("<", Side::Below), (">", Side::Above)];
 
 impl Tolerance {
-    /// Reads the tolerance of a row whose values are in `unit`.
+    /// Parses the tolerance of a row whose values are in `unit`.
     ///
     /// # Errors
-    /// Says what would be right.
+    /// A message with the correct form.
     pub fn parse(text: &str, unit: &str) -> Result<Tolerance, String> {
         match text {
             "exact" => return Ok(Tolerance::Exact),
@@ -170,7 +170,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether it says how near a value is to `published`: a range needs `range`, and so on.
+    /// Whether it applies to `published`: a range needs `range`, and so on.
     pub fn suits(&self, published: &Published) -> bool {
         match published {
             Published::Number { .. } => !matches!(self, Tolerance::Range | Tolerance::Holds),
@@ -179,13 +179,13 @@ impl Tolerance {
         }
     }
 
-    /// Whether a value can be too low and too high.
+    /// Whether it is two-sided.
     pub fn has_two_sides(&self) -> bool {
         !matches!(self, Tolerance::Holds | Tolerance::Side(_, None))
     }
 
-    /// Compares `measured` with `published`, which it must suit. A statement is measured as 1 where
-    /// it holds. What is not a number never passes.
+    /// Compares `measured` with `published`, which must suit the tolerance. A statement that holds is 1. NaN never
+    /// passes.
     pub fn judge(&self, published: &Published, measured: f64) -> Judgement {
         let relative = |to: f64| {
             let error = if measured == to { 0.0 } else { (measured - to) / to.abs() };
@@ -241,7 +241,7 @@ impl Side {
 
 impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As they are written, so that 5 % is not 5.000000000000001 %.
+        // As written, so that 5 % is not 5.000000000000001 %.
         let percent = |share: f64| (share * 1e8).round() / 1e6;
         match self {
             Tolerance::Exact => f.write_str("exact"),

@@ -6,41 +6,40 @@ use crate::Origins;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The version of a row's JSON. It changes when a key changes its meaning or goes away.
+/// The version of a row's JSON. It changes when a key is removed or changes its meaning.
 pub const SCHEMA: &str = "lastmeter.repro/2";
 
-/// One published value, and ours.
+/// A published value and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
-    /// As in the list of published values.
+    /// The id in the list of published values.
     pub id: String,
-    /// What it is, unique among the rows of this id.
+    /// Its name, unique among the rows of this id.
     pub item: String,
-    /// What the document says: a number, the two ends of a range, or `true` for a statement.
+    /// The published value: a number, the ends of a range, or `true` for a statement.
     pub published: Published,
-    /// What we get, in the same unit; `None` where nothing was computed. A statement that holds
-    /// is 1.
+    /// Our value in the same unit; `None` if nothing was computed. A statement that holds is 1.
     pub measured: Option<f64>,
-    /// Relative to the published value, with its sign; none for a statement, a bound that holds and a
-    /// range that contains ours.
+    /// Relative to the published value, with its sign; none for statements, bounds that hold, and ranges that
+    /// contain ours.
     pub error: Option<f64>,
-    /// How near is near enough, as `expected.csv` has it.
+    /// The tolerance, as in `expected.csv`.
     pub tolerance: String,
-    /// Whether it is.
+    /// Whether our value is within it.
     pub pass: bool,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub note: String,
-    /// The unit of both values, as the document has it.
+    /// The unit of both values, as in the document.
     pub unit: String,
-    /// Where the document says so.
+    /// The section of the document.
     pub section: String,
-    /// Whether it was given, fitted, derived, a shape or predicted.
+    /// Given, fitted, derived, shape or predicted.
     pub role: Role,
-    /// The experiment that it belongs to.
+    /// Its experiment.
     pub experiment: String,
-    /// Whether the document contradicts itself about it.
+    /// Whether the document contradicts itself here.
     pub contradicted: bool,
 }
 
@@ -49,62 +48,62 @@ pub struct Row {
 pub struct Sheet {
     /// The name of its folder.
     pub name: String,
-    /// The letter of the system that it belongs to.
+    /// The letter of its system.
     pub system: String,
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// What it is meant to answer.
+    /// Its question.
     pub question: String,
-    /// Where its constants come from.
+    /// The origins of its constants.
     pub constants: Origins,
-    /// Where the document contradicts itself about these rows.
+    /// Contradictions of the document about these rows.
     pub contradictions: Vec<Contradiction>,
-    /// Rows that only a full run judges and that are left out here.
+    /// Number of rows that only a full run judges, which are missing here.
     pub later: u64,
     /// In the order of `expected.csv`.
     pub rows: Vec<Row>,
 }
 
-/// What comes of a reproduction.
+/// The result of a reproduction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// One for each experiment.
+    /// One per experiment.
     pub sheets: Vec<Sheet>,
 }
 
-/// A system in one line. What counts is the numbers that were predicted.
+/// The summary of a system. The headline is its predicted numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// The letter.
     pub system: String,
-    /// Numbers that were predicted, and which of them are within their tolerance.
+    /// Predicted numbers, and how many of them are within tolerance.
     pub predicted: Tally,
-    /// Half of the predicted numbers that have an error have no larger one than this.
+    /// Median of the predicted numbers' absolute errors.
     pub error_median: Option<f64>,
-    /// Nine in ten have no larger one.
+    /// Their 90th percentile.
     pub error_p90: Option<f64>,
-    /// The largest.
+    /// Their maximum.
     pub error_worst: Option<f64>,
     /// Statements and bounds.
     pub shapes: Tally,
-    /// Numbers that follow from given constants.
+    /// Numbers derived from given constants.
     pub derived: Tally,
-    /// Rows that a constant was fitted to.
+    /// Rows to which a constant was fitted.
     pub fitted: Tally,
     /// Rows that only repeat a constant.
     pub given: Tally,
-    /// Where the constants come from.
+    /// The origins of the constants.
     pub constants: Origins,
-    /// Places where the document contradicts itself.
+    /// Contradictions within the document.
     pub contradictions: u64,
 }
 
 /// Rows of one role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// How many there are.
+    /// Their number.
     pub asked: u64,
-    /// How many are within their tolerance.
+    /// How many are within tolerance.
     pub right: u64,
 }
 
@@ -121,7 +120,7 @@ impl Summary {
         })
     }
 
-    /// Predicted numbers for each fitted constant; `None` where no constant was fitted.
+    /// Predicted numbers per fitted constant; `None` if no constant was fitted.
     pub fn predicted_per_fitted(&self) -> Option<f64> {
         let fitted = self.constants.fitted;
         (fitted > 0).then(|| self.predicted.asked as f64 / fitted as f64)
@@ -129,7 +128,7 @@ impl Summary {
 }
 
 impl Report {
-    /// Every row.
+    /// All rows.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.sheets.iter().flat_map(|sheet| &sheet.rows)
     }
@@ -139,12 +138,11 @@ impl Report {
         self.rows().all(|row| row.pass)
     }
 
-    /// A JSON object a row, a line each, and a last line `{"summary": {"A": {...}, ...}}` with what counts
-    /// of each system: predicted numbers, errors relative to the published value, shapes asked and right,
-    /// fitted constants.
+    /// A JSON object per row, one per line, and a last line `{"summary": {"A": {...}, ...}}` with the headline of each
+    /// system: predicted numbers, errors relative to the published value, shapes and how many hold, fitted constants.
     ///
     /// # Errors
-    /// None that a row of this program can cause.
+    /// Never for rows of this program.
     pub fn json_lines(&self) -> Result<String, serde_json::Error> {
         let rows = self.rows().map(serde_json::to_string);
         let last = self.summaries().into_iter().map(|one| (one.system.clone(), one.brief()));
@@ -152,7 +150,7 @@ impl Report {
         rows.chain([Ok(last.to_string())]).map(|line| line.map(|line| line + "\n")).collect()
     }
 
-    /// One for each system, in the order of their letters.
+    /// The summary of each system, by letter.
     pub fn summaries(&self) -> Vec<Summary> {
         let mut systems: BTreeMap<&str, Vec<&Sheet>> = BTreeMap::new();
         for sheet in &self.sheets {
@@ -184,7 +182,7 @@ fn summary(system: &str, sheets: &[&Sheet]) -> Summary {
         }
     }
     errors.sort_by(f64::total_cmp);
-    // By nearest rank: the error that some row has.
+    // Nearest rank: the error of an actual row.
     let quantile = |share: f64| {
         let rank = (errors.len() as f64 * share).ceil() as usize;
         errors.get(rank.checked_sub(1)?).copied()

@@ -1,4 +1,4 @@
-//! A reproduction for the terminal: ours beside theirs, at any width, plain or coloured.
+//! A reproduction for the terminal: our values beside the published ones, at any width, plain or coloured.
 //!
 //! ```text
 //! cim-equations (E)  The CIM's delay equations
@@ -11,37 +11,37 @@ use super::folder::Role;
 use super::report::{Report, Row, Sheet, Summary, Tally};
 use crate::Origins;
 
-/// How a table looks.
+/// The appearance of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Columns of the terminal; less than [`Style::WIDTH_MIN`] is not obeyed.
+    /// Columns of the terminal; at least [`Style::WIDTH_MIN`].
     pub width: usize,
-    /// Whether the terminal shows colours.
+    /// Whether to use colours.
     pub colour: bool,
 }
 
-/// What a piece of text means, and so its colour.
+/// The meaning of a piece of text, which decides its colour.
 #[derive(Clone, Copy)]
 pub enum Paint {
-    /// It is as it should be.
+    /// Success.
     Good,
-    /// It is not.
+    /// Failure.
     Bad,
-    /// It is said beside.
+    /// A remark.
     Faint,
-    /// It begins something.
+    /// A heading.
     Strong,
 }
 
 const ITEM_MIN: usize = 16;
-/// What stands below a row is indented by so much.
+/// Indentation below a row.
 pub const INDENT: usize = 5;
 
 impl Style {
-    /// Narrower tables are not made.
+    /// The narrowest table.
     pub const WIDTH_MIN: usize = 80;
 
-    /// `text` in the colour of what it means, where there are colours.
+    /// `text` in the colour of its meaning, if colours are used.
     pub fn paint(self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Good => "32",
@@ -128,7 +128,7 @@ fn sheet_text(text: &mut String, sheet: &Sheet, columns: &Columns, style: Style)
     add(&style.paint(Paint::Faint, &format!("{:INDENT$}{header}", "")));
     for (at, row) in sheet.rows.iter().enumerate() {
         row_lines(row, columns, style).iter().for_each(|line| add(line));
-        // Rows that have the same to say say it once, after the last of them.
+        // Rows with the same note print it once, after the last of them.
         let next = sheet.rows.get(at + 1).map(remark);
         if next.as_deref() != Some(&remark(row)) {
             for line in wrapped(&remark(row), style.width, INDENT, INDENT) {
@@ -175,13 +175,13 @@ fn item(row: &Row) -> String {
     }
 }
 
-/// What is published, ours and the error as they are shown.
+/// The published value, ours and the error, as shown.
 pub(crate) fn cells(row: &Row) -> [String; 3] {
     [published(row), measured(row), error(row)]
 }
 
 fn published(row: &Row) -> String {
-    // A bound is not a value: it shows its side.
+    // A bound is shown with its side.
     match row.tolerance.as_str() {
         side @ ("<" | "<=" | ">" | ">=") => format!("{side} {}", row.published),
         _ => row.published.to_string(),
@@ -227,7 +227,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Where it stands, and what to know about it.
+/// The section, and the notes.
 fn remark(row: &Row) -> String {
     match row.note.as_str() {
         "" => row.section.clone(),
@@ -236,7 +236,7 @@ fn remark(row: &Row) -> String {
 }
 
 impl Summary {
-    /// In a sentence, for the end of a table.
+    /// One sentence for the end of a table.
     pub fn words(&self) -> String {
         let share = |error: Option<f64>| {
             error.map_or("-".to_owned(), |error| percent(error).trim_start_matches('+').to_owned())
@@ -272,18 +272,17 @@ fn len(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `text` at the left of so many columns.
+/// `text` left-aligned in this many columns.
 pub fn padded(text: &str, width: usize) -> String {
     format!("{text}{:1$}", "", width.saturating_sub(len(text)))
 }
 
-/// `text` at the right of so many columns.
+/// `text` right-aligned in this many columns.
 pub fn right(text: &str, width: usize) -> String {
     format!("{:1$}{text}", "", width.saturating_sub(len(text)))
 }
 
-/// `text` in lines of at most `width`, where words allow: the first is indented by `first`, the
-/// others by `rest`.
+/// `text` in lines of at most `width` where words allow: the first indented by `first`, the others by `rest`.
 pub fn wrapped(text: &str, width: usize, first: usize, rest: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = " ".repeat(first);

@@ -1,4 +1,4 @@
-//! Aurora's hosts and adapters as profiles: which pairs work, which are refused, and what limits.
+//! Aurora's hosts and adapters as profiles: valid pairs, refused pairs, and bottlenecks.
 
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_engine::{Serial, VirtualClock};
@@ -88,7 +88,7 @@ fn a_stage_that_only_crosses_a_bus_is_offered_at_no_cost() {
     assert!(what_if.gain >= 0.0, "{what_if:?}");
 }
 
-/// Profiles that stand for themselves: cells and frames in place of packets, or no socket's buffer.
+/// Profiles that do not fit the general test: cells and frames instead of packets, or no socket buffer.
 const NOT_FOR_WHY: [&str; 5] =
     ["dec5000-200-video", "dec3000-400-video", "dec3000-400-dithers", "harts", "hartos"];
 
@@ -130,7 +130,7 @@ fn every_pair_of_profiles_is_modelled_or_refused_with_a_reason() {
     assert!(refused > modelled.len(), "{refused} of {}", modelled.len());
 }
 
-/// A camera, a switch and a workstation that shows what it sends.
+/// A camera, a switch and a workstation that displays the video.
 fn window(profile: &str, video: &str, length: u64) -> Ledger {
     let text = format!(
         "title = \"a window\"\nduration = \"{length} ms\"\n[nodes]\ncamera = {{ host = {{}} }}\n\
@@ -195,7 +195,7 @@ fn a_46_a_50_every_size_and_depth_is_sent_and_a_diagnosis_answered() {
     }
 }
 
-/// The five questions of §5.4, answered by the profiles of four interfaces.
+/// The five questions of §5.4, answered from the profiles of four interfaces.
 #[test]
 fn a_122_each_of_the_five_questions_has_its_place_in_a_profile() {
     let read = |host: &str, adapter: &str| Pair::read(host, adapter, &Builtin).unwrap().adapter;
@@ -206,25 +206,25 @@ fn a_122_each_of_the_five_questions_has_its_place_in_a_profile() {
     let stages = |adapter: &Adapter| -> Vec<StageProfile> {
         adapter.receive.iter().map(|added| added.stage.clone()).collect()
     };
-    // The division of processing: who reassembles.
+    // Division of labour: who reassembles.
     let reassembles =
         |adapter: &Adapter| stages(adapter).iter().any(|stage| stage.name == "reassemble");
     assert!(reassembles(&vup) && reassembles(&vud) && !reassembles(&osiris));
-    // The method of transfer: the processor or an engine moves what comes.
+    // Method of transfer: the processor or an engine moves arriving data.
     let moves = |adapter: &Adapter| stages(adapter)[0].resource.clone();
     assert_eq!((moves(&vup).as_str(), moves(&vud).as_str()), ("cpu", "receive-dma"));
-    // The role of memory: how often a byte crosses it on its way in.
+    // Role of memory: how often an incoming byte crosses it.
     let crossings = |adapter: &Adapter| -> u32 {
         let buses = stages(adapter).into_iter().flat_map(|stage| stage.buses);
         buses.filter(|(bus, _)| bus == "memory").map(|(_, times)| times).sum()
     };
     assert!(crossings(&vud) > crossings(&osiris) && crossings(&osiris) >= crossings(&cop));
-    // The point of attachment: over the bus or at the registers.
+    // Point of attachment: over the bus or at the registers.
     let words = |adapter: &Adapter, bus: &str| {
         stages(adapter).iter().flat_map(|stage| &stage.buses).any(|(name, _)| name == bus)
     };
     assert!(words(&read("dec5000-240", "vup1"), "bus-read") && !words(&cop, "bus-read"));
-    // Synchronisation: by interrupts or by polling.
+    // Synchronisation: interrupts or polling.
     let interrupts = |adapter: &Adapter| {
         stages(adapter).iter().any(|stage| stage.priority == Priority::Interrupt)
     };
@@ -257,7 +257,7 @@ fn a_54_the_second_of_two_bundled_windows_halves_the_first_and_no_cell_is_lost()
             path.totals.delivered.packets as f64
         })
     };
-    // The second opens after half a second.
+    // The second starts after half a second.
     let (alone, both) = (delivered("500 ms"), delivered("1500 ms"));
     assert_eq!(alone[1], 0.0);
     let first = (both[0] - alone[0]) / 2.0 / alone[0];

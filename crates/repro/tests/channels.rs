@@ -1,6 +1,6 @@
-//! What was promised to a channel is kept, whatever else happens (E-18, E-22, E-23): random sets of
-//! channels over one to eight links, admitted one by one, then run against adversarial phases,
-//! bursts, floods and neighbours that break their contracts.
+//! Guarantees of admitted channels hold under any other load (E-18, E-22, E-23): random sets of channels over one
+//! to eight links, admitted one by one, then run against adversarial phases, bursts, floods and neighbours that
+//! break their contracts.
 
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_repro::machines::channels::{Channel, Network};
@@ -8,22 +8,22 @@ use lastmeter_transport::channel::admission::{Method, Reservations, route};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::policing::Excess;
 
-/// Links of a set.
+/// Links of a set, at most.
 const LINKS_MAX: u64 = 8;
-/// Channels that ask, of which some are admitted.
+/// Requested channels, of which some are admitted.
 const CHANNELS_MAX: u64 = 20;
-/// Messages of each channel.
+/// Messages per channel.
 const MESSAGES: u64 = 8;
 
-/// How admission is broken on purpose.
+/// Deliberate errors in admission.
 #[derive(Clone, Copy, PartialEq)]
 enum Broken {
     Not,
-    /// It forgets what cannot be called back.
+    /// Ignores non-preemptible packets.
     NoBlocking,
-    /// It takes messages for half as long as they are.
+    /// Takes messages for half their length.
     HalfCost,
-    /// It promises what is asked for and looks at utilisation alone.
+    /// Grants any request, and checks only utilisation.
     Utilisation,
 }
 
@@ -66,8 +66,7 @@ fn set(random: &mut Stream) -> Set {
     Set { links, channels }
 }
 
-/// Runs a set: how many channels were admitted, and how many packets that should have been in time
-/// were not.
+/// Runs a set: how many channels were admitted, and how many packets missed their guarantee.
 fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
     let mut random = Stream::new(seed, "channels");
     let Set { links, channels } = set(&mut random);
@@ -79,7 +78,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
                 admission.reservations = Reservations::new(method, Duration::ZERO);
             }
             if broken == Broken::HalfCost {
-                // Twice as fast, as admission believes.
+                // Twice as fast, as the broken admission believes.
                 admission.link.rate = Rate::from_bits(link.rate.as_bits() * 2);
                 admission.link.per_packet = link.per_packet / 2;
             }
@@ -114,7 +113,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
         let Some(bounds) = bounds else { continue };
         let misbehaves = random.below(5) == 0;
         let excess = [Excess::Drop, Excess::Delay, Excess::Relax][random.below(3) as usize];
-        // Room for its bursts; those who break their contracts have what they like.
+        // Room for its bursts; channels that break their contracts have unlimited room.
         let slots = contract.packets() * 4 * MESSAGES;
         let number = network.channel(Channel {
             contract,
@@ -125,7 +124,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
         });
         admitted.push((number, contract, route, bounds, misbehaves));
     }
-    // All channels that pass it come together at one link, at one instant.
+    // All channels that cross it meet at one link, at one instant.
     let target = random.below(links.len() as u64) as usize;
     let instant = Time::START + Duration::from_secs(3);
     let (mut begin, mut end) = (instant, instant);
@@ -144,7 +143,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
         let first = Time::from_ps(instant.as_ps() - phase.as_ps());
         let mut at = first;
         begin = begin.min(first);
-        // The LBAP that is worst at an instant is periodic; bursts come on top where it conforms.
+        // The worst LBAP at an instant is periodic; bursts come on top where it conforms.
         let burst = random.below(2) * (contract.burst_max - 1);
         for n in 0..MESSAGES {
             let wanted = match (misbehaves, n <= burst) {
@@ -166,7 +165,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
         match random.below(3) {
             0 => network.flood(at, link.packet_max),
             1 => {
-                // Just before the instant, as many as nothing can call back.
+                // Just before the instant, as many packets as cannot be recalled.
                 let flow = network.best_effort(vec![at], link.packet_max, u64::MAX);
                 let before = Time::from_ps(instant.as_ps() - 1);
                 network.effort(before, flow, link.packet_max * link.outstanding);
@@ -177,7 +176,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
     network.run(end);
     let late = admitted.iter().map(|(number, _, _, _, misbehaves)| {
         let outcome = &network.outcomes[*number];
-        // Who breaks a contract is late by real time, never by its logical time.
+        // A channel that breaks its contract is late in real time, never in logical time.
         let lost = if *misbehaves { 0 } else { outcome.messages - outcome.delivered };
         assert!(outcome.delivered > 0, "seed {seed}: nothing arrived");
         outcome.late_at_links + outcome.late + lost
@@ -185,7 +184,7 @@ fn misses(seed: u64, method: Method, broken: Broken) -> (u64, u64) {
     (admitted.len() as u64, late.sum())
 }
 
-/// Of `seeds`: the sets with an admitted channel, and those with a miss.
+/// Of `seeds`: the number of sets with an admitted channel, and of those with a miss.
 fn run(seeds: std::ops::Range<u64>, method: Method, broken: Broken) -> (u64, u64) {
     seeds.map(|seed| misses(seed, method, broken)).fold((0, 0), |(sets, missed), (n, late)| {
         (sets + u64::from(n > 0), missed + u64::from(late > 0))
@@ -217,7 +216,7 @@ fn e_22_the_same_test_catches_admission_that_is_broken() {
     for broken in [Broken::NoBlocking, Broken::HalfCost, Broken::Utilisation] {
         for method in [Method::DOrder, Method::Edf] {
             let (_, missed) = run(0..300, method, broken);
-            assert!(missed > 0, "{method:?} broken and not noticed");
+            assert!(missed > 0, "{method:?} is broken, and nothing is missed");
         }
     }
 }

@@ -9,7 +9,7 @@ const OPTIONS: Options = Options { seed: 1 };
 /// Simulates for minutes; its tests are in its module.
 const SLOW: &str = "qsdrr";
 
-/// Everything but that is reproduced once, for all tests.
+/// All others are reproduced once, for all tests.
 static ALL: OnceLock<Report> = OnceLock::new();
 
 fn reproduce(select: &str) -> Report {
@@ -21,14 +21,14 @@ fn reproduce(select: &str) -> Report {
     if select == "all" { ALL.get_or_init(run).clone() } else { run() }
 }
 
-/// The message for the first experiment with one of its files changed.
+/// The message for the first experiment after a change of one of its files.
 fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
     let text = std::fs::read_to_string(format!("../../{path}")).unwrap();
     let changed = change(&text);
     assert_ne!(text, changed, "the change must change something");
     let mut shelf = Shelf::builtin();
     shelf.insert(path, &changed);
-    // All files are read; only the experiment that was changed is computed.
+    // All files are read; only the changed experiment is computed.
     let refused = |job: lastmeter_repro::Job| job.run(OPTIONS).map(|_| ());
     let planned = plan("all", &shelf).and_then(|jobs| {
         jobs.into_iter().filter(|job| job.name() == "cim-equations").try_for_each(refused)
@@ -39,7 +39,7 @@ fn refusal(path: &str, change: impl Fn(&str) -> String) -> String {
 const TOML: &str = "experiments/cim-equations/repro.toml";
 const CSV: &str = "experiments/cim-equations/expected.csv";
 
-/// Rows that fall short, and why is in their experiments' READMEs.
+/// Rows that fail, for reasons given in their experiments' READMEs.
 const SHORT: &[(&str, &str)] = &[
     ("J-57", "a stack in user space over Jetstream"),
     ("N-87", "what an Alpha's MD5 can still gain"),
@@ -92,7 +92,7 @@ const SHORT: &[(&str, &str)] = &[
     ("A-162", "shorter packets lose less"),
 ];
 
-/// The same of the study of disciplines, run as `repro qsdrr` does.
+/// The same for the study of disciplines, run as `repro qsdrr` does.
 const SHORT_QSDRR: &[(&str, &str)] = &[
     ("D-73", "goodput depends less on the buffer than RED's and Blue's"),
     ("D-85", "TDRR above RED under 500 packets"),
@@ -129,7 +129,7 @@ fn short(report: &Report) -> Vec<(&str, &str)> {
 fn every_published_value_is_reproduced_but_those_that_are_known_not_to_be() {
     let report = reproduce("all");
     assert_eq!(short(&report), SHORT);
-    assert_eq!(report.passes(), SHORT.is_empty(), "a failing row is told");
+    assert_eq!(report.passes(), SHORT.is_empty(), "a failing row is reported");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn the_study_of_disciplines_falls_short_where_it_is_known_to() {
     assert_eq!(short(&run(true)), SHORT_QSDRR_FULL);
 }
 
-/// Every network and discipline for a second: which rows hold then says nothing.
+/// Every network and discipline for a second, which is too short for its rows to mean anything.
 #[test]
 fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
     let text = include_str!("../../../experiments/qsdrr/repro.toml");
@@ -230,19 +230,19 @@ fn a_summary_says_how_much_was_given_fitted_and_predicted() {
     let report = reproduce("all");
     let summaries = report.summaries();
     let systems: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
-    // The five systems, and a line for what came later.
+    // The five systems, and a line for later additions.
     assert_eq!(systems, ["A", "BBR", "D", "E", "J", "N"]);
     for all in &summaries {
         let tallies = [all.given, all.fitted, all.derived, all.shapes, all.predicted];
         let rows = report.rows().filter(|row| row.id.starts_with(&format!("{}-", all.system)));
         assert_eq!(tallies.iter().map(|tally| tally.asked).sum::<u64>(), rows.count() as u64);
-        // What is fitted proves nothing: a constant for three predicted numbers at the most.
+        // A fitted row proves nothing: at most one constant for three predicted numbers.
         let fitted = all.constants.fitted;
         assert!(3 * fitted <= all.predicted.asked, "{all:?}");
     }
     let budgets = &reproduce("jetstream-budgets").summaries()[0];
     assert_eq!((budgets.constants.assumed, budgets.constants.fitted), (5, 0));
-    // One row brings only what touches it.
+    // A single row shows only what affects it.
     assert_eq!(reproduce("J-18").summaries()[0].contradictions, 0);
 }
 
@@ -272,9 +272,10 @@ fn a_row_in_json_has_the_promised_keys() {
 
 #[test]
 fn a_value_that_falls_short_fails_and_says_by_how_much() {
+    const FRAME_DELAY: &str = "at = \"devices/cim: network.per-frame\"";
     let mut shelf = Shelf::builtin();
     let profile = include_str!("../../../profiles/constants/cim.toml");
-    shelf.insert("profiles/constants/cim.toml", &profile.replace("79.75 us", "80 us"));
+    shelf.insert("profiles/constants/cim.toml", &profile.replace(FRAME_DELAY, "value = \"80 us\""));
     let report = run("E-64", &shelf, OPTIONS).unwrap();
     assert!(!report.passes());
     let row = report.rows().nth(3).unwrap();
@@ -308,7 +309,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             CSV,
             "E-64,\"T_FC, 1 KB\",1429.75,us",
             "E-64,\"T_FC, 1 KB\",1429.75,B",
-            "expected.csv:12:1: E-64, T_FC, 1 KB: what is computed has no `B`; it can be in ps, ns, us",
+            "expected.csv:12:1: E-64, T_FC, 1 KB: the computed value has no `B`; it can be in ps, ns, us",
         ),
         (
             CSV,
@@ -316,7 +317,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             "E-64,\"T_FC, 2 KB\",",
             "there is no published value `E-64, T_FC, 1 KB`; did you mean `E-64, T_FC, 2 KB`",
         ),
-        (CSV, "E-64,\"T_FC, 4 KB\"", "E-64,\"T_FC, 1 KB\"", "this id and item have a row already"),
+        (CSV, "E-64,\"T_FC, 4 KB\"", "E-64,\"T_FC, 1 KB\"", "this id and item already have a row"),
         (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",fast", "`fast` is not a number"),
         (CSV, "E-64,\"T_FC, 1 KB\",1429.75", "E-64,\"T_FC, 1 KB\",1..2", "does not suit"),
         (CSV, "E-64,\"T_FC, 1 KB\"", "F-64,\"T_FC, 1 KB\"", "ids begin with `E-`"),
@@ -415,20 +416,26 @@ fn what_is_wrong_with_a_sweep_is_said_with_line_and_key() {
         ("rising(queue.time)", "rising(queue.time", ":25:25: rows.X-2: `,` is missing"),
         ("rising(queue.time)", "rise(queue.time)", "there is no function `rise`"),
         ("rising(queue.time)", "rising(queu.time)", "did you mean `queue`?"),
-        ("rising(queue.time)", "queue.time", "is no number"),
+        ("rising(queue.time)", "queue.time", "is not a number"),
         ("X-2 =", "X-3 =", "there is no published value `X-3/`"),
         (
             "$service s",
             "$servic s",
             "runs.queue.set: there is no constant, variable or formula `servic`",
         ),
+        (
+            "experiment = \"mm1\"",
+            "transfer = { host = \"harts\" }",
+            "runs.queue.transfer: `adapter` is missing",
+        ),
+        ("value = \"1 us\"", "at = \"hosts/harts: send.x\"", "harts.toml has no `send.x`"),
         ("\"mm1\"", "\"mm2\"", ":13:14: runs.queue: there is no `mm2` in the folder"),
         ("\"stages\"", "\"stage\"", "did you mean `stages`?"),
         ("station.service", "station.servic", "did you mean `service`?"),
         ("[runs.queue]", "[runs.queue]\nlike = \"queue\"", "`queue` is like itself"),
         ("'paths/customers/", "'paths/customer/", "the ledger has no `customer`"),
         ("service = {", "servic = {", "did you mean `servic`?"),
-        ("x = \"load\"", "like = \"times\"", "plots.time: it cannot be like this"),
+        ("x = \"load\"", "like = \"times\"", "plots.time: it cannot be like this one"),
     ];
     let mut wrong = Vec::new();
     for (from, to, message) in cases {
@@ -450,7 +457,7 @@ fn the_table_fits_its_width_and_loses_nothing() {
         let stripped = colours.iter().fold(coloured, |text, code| text.replace(code, ""));
         assert_eq!(stripped, table);
     }
-    // One experiment of every sort of row, so that the picture changes only when its form does.
+    // One experiment with every sort of row, so that the picture changes only with the format.
     let report = reproduce("atomic2-authentication");
     for width in [80, 120] {
         let table = report.table(Style { width, colour: false });

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A pipeline of depth 1 has one message in flight at a time; at depth 2 the host sends the next
-//! before the last is done. The constants are Table 5.1 and are in `profiles/constants/cim.toml`.
+//! before the last is done. The constants are Table 5.1 and are in `profiles/devices/cim.toml`.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, §5.1.3 and §5.2.2, Eqs 5.1 to 5.6 and Table 5.1.
@@ -95,28 +95,27 @@ impl Cim {
     }
 }
 
-/// Table 5.1, as reproductions read it.
+/// Table 5.1, as the profile has it.
 #[cfg(test)]
 pub(crate) fn table_5_1() -> Cim {
-    const FILE: &str = include_str!("../../../../profiles/constants/cim.toml");
+    const FILE: &str = include_str!("../../../../profiles/devices/cim.toml");
     Cim {
-        message_overhead: constant(FILE, "message_overhead"),
-        segment: constant(FILE, "segment"),
-        segment_overhead: constant(FILE, "segment_overhead"),
+        message_overhead: constant(FILE, "per-message"),
+        segment: constant(FILE, "block"),
+        segment_overhead: constant(FILE, "per-block"),
         small: constant(FILE, "small"),
-        per_byte_small: constant(FILE, "per_byte_small"),
-        per_byte_large: constant(FILE, "per_byte_large"),
+        per_byte_small: constant(FILE, "per-byte-small"),
+        per_byte_large: constant(FILE, "per-byte"),
         frame: constant(FILE, "frame"),
-        transmit_overhead: constant(FILE, "transmit_overhead"),
-        frame_delay: constant(FILE, "frame_delay"),
+        transmit_overhead: constant(FILE, "setup"),
+        frame_delay: constant(FILE, "per-frame"),
     }
 }
 
-/// The value of a constant in the text of its file.
+/// The value of a key in the text of a profile.
 #[cfg(test)]
 pub(crate) fn constant<T: lastmeter_base::text::Quantity>(file: &str, name: &str) -> T {
-    let value =
-        file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = { value = \""));
+    let value = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = \""));
     let written = value.and_then(|rest| rest.split('"').next()).expect("the file has it");
     T::parse(written).expect("with its unit")
 }

@@ -463,7 +463,7 @@ pub enum Side {
     Adapter,
 }
 
-/// Table 5.1 as a description, for tests and examples; `profiles/devices/cim.toml` has the same.
+/// The adapter of `profiles/devices/cim.toml`, for tests.
 #[cfg(test)]
 pub(crate) fn cim() -> Description {
     let table = super::cim::table_5_1();

@@ -71,12 +71,10 @@ pub fn admissible(capacity: f64, guarantees: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapter::cim::constant;
 
     #[test]
     fn e_109_e_110_interrupts_by_hand() {
-        let file = include_str!("../../../../profiles/constants/livelock.toml");
-        let load_1 = Costs { application: constant(file, "application_1"), ..TABLE_7_2 };
+        let load_1 = Costs { application: Duration::from_us(73), ..TABLE_7_2 };
         // 1 / (56 + 400 + 347), 1 / (56 + 400 + 73) and 1 / 456 us.
         assert_eq!(interrupt(&TABLE_7_2), 1.0 / 803e-6);
         assert!((interrupt(&load_1) - 1e6 / 529.0).abs() < 1e-9);

@@ -20,16 +20,18 @@ fn failed(message: String) -> Error {
 }
 
 pub(super) fn card(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = rates(setting)?;
-    computed.extend(memory(setting)?);
-    computed.extend(bytes(setting)?);
-    computed.extend(parts(setting)?);
-    computed.extend(generator(setting)?);
-    computed.extend(circuits());
-    Ok(computed)
+    Ok([
+        rates(setting)?,
+        memory(setting)?,
+        bytes(setting)?,
+        parts(setting)?,
+        generator(setting)?,
+        circuits().into(),
+    ]
+    .concat())
 }
 
-/// Data on the card: written like memory, summed once, and where they are (J-50, J-70, J-73).
+/// Data on the card: written like memory, summed once, and located (J-50, J-70, J-73).
 fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let options = options(setting)?;
     let segment: Bytes = setting.constants.get("segment")?;
@@ -63,7 +65,7 @@ fn bytes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The one CRC generator of both directions, at each tick of which a line brings a word (J-47).
+/// One CRC generator for both directions; each line delivers a word every tick (J-47).
 fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (bits, mhz): (u64, u64) = (constants.get("crc_bits")?, constants.get("crc_mhz")?);
@@ -72,7 +74,7 @@ fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let (mut generator, mut done) = (Generator::default(), [0; 2]);
         for tick in 0..TICKS {
             for &direction in brings(tick) {
-                // What finds no room stands on its line.
+                // A word that finds no room waits on its line.
                 generator.offer(direction, (tick as u32).to_be_bytes(), false);
             }
             if let Some((direction, _)) = generator.tick() {
@@ -81,7 +83,7 @@ fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         }
         (generator.conflicts, done)
     };
-    // On a ring, a frame goes out or another one comes in.
+    // On a ring, either a frame goes out or another comes in.
     let one: [&[Direction]; 2] = [&[Direction::Out], &[Direction::In]];
     let (conflicts, half) = run(&|tick| one[(tick / 1000 % 2) as usize]);
     let (_, full) = run(&|_| &[Direction::Out, Direction::In]);
@@ -93,7 +95,7 @@ fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Whether frames of random words that come in both directions at once have each its own CRC.
+/// Whether interleaved frames of random words in both directions each get their own CRC.
 fn own_crcs(seed: u64) -> bool {
     let mut random = Stream::new(seed, "crc generator");
     let (mut generator, mut right) = (Generator::default(), 0);
@@ -121,7 +123,7 @@ fn own_crcs(seed: u64) -> bool {
     right == 2 * FRAMES
 }
 
-/// The table of circuits, opened one by one and read back, and those that a host gives out (J-49).
+/// The circuit table, opened entry by entry and read back, and the circuits that a host assigns (J-49).
 fn circuits() -> [Computed; 2] {
     let mut table = Circuits::default();
     let all = || (0..=u16::MAX).map(|vci| Circuit { vpi: 0, vci });
@@ -176,7 +178,7 @@ fn options(setting: &Setting<'_>) -> Result<Options, Error> {
     Ok(Options { memory, block, transmit: memory.0 / block.0 / 2 })
 }
 
-/// Words at clocks, and frames in a switch.
+/// Word clocks, and frames in a switch.
 fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let rate = |bits: &str, mhz: &str| -> Result<Rate, Error> {
@@ -221,7 +223,7 @@ fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         .filter(|&block| CardMemory::new(Options { block, transmit: 0, ..options }).is_ok())
         .count();
     let blocks = card.blocks(segment);
-    // A sender that is never acknowledged fills its half, and no more.
+    // A sender that never gets an acknowledgement fills its half, and no more.
     let mut written = Vec::new();
     while let Some(packet) = card.write(segment) {
         card.transmit(packet);

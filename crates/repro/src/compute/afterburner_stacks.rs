@@ -1,9 +1,8 @@
-//! Three stacks on Afterburner: conventional, single-copy and in user space; what each part of the card buys,
-//! and what the document expects and did not measure (J-02 to J-06, J-51, J-57, J-66 to J-68, J-75 to J-78, J-86
-//! to J-88).
+//! Three stacks on Afterburner: conventional, single-copy and in user space; what each part of the card buys; and what
+//! the document predicts without measuring it (J-02 to J-06, J-51, J-57, J-66 to J-68, J-75 to J-78, J-86 to J-88).
 
 use super::atomic::{Given, Limit, cost, limit, limit_name, transfer};
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_engine::Serial;
@@ -18,20 +17,20 @@ use lastmeter_ledger::plots::{Plot, Series};
 
 const HOST: &str = "hp9000-730";
 const CARD: &str = "afterburner";
-/// The three stacks: a name, the host's profile and the adapter's.
+/// The three stacks: name, host profile, adapter profile.
 const STACKS: [(&str, &str, &str); 3] = [
     ("conventional", "hp9000-730-conventional", "afterburner-conventional"),
     ("single copy", HOST, CARD),
     ("user space", "hp9000-730-user", CARD),
 ];
-/// Link halves that are put into the card.
+/// Link halves that the card can take.
 const LINKS: [&str; 3] = ["jetstream", "oc3c", "hippi"];
-/// Data of a cell.
+/// Payload of a cell.
 const CELL: Bytes = Bytes(48);
 const GIGABIT: Rate = Rate::from_gbit(1);
-/// Throughput that differs by less is the same.
+/// Rates that differ by less count as equal.
 const SAME: f64 = 0.01;
-/// Our reading of "only a minor reduction".
+/// Our threshold for "only a minor reduction".
 const MINOR: f64 = 0.03;
 const MESSAGES: [u64; 10] = [64, 128, 256, 512, 1024, 2048, 3072, 4096, 8192, 16_384];
 
@@ -43,17 +42,12 @@ fn pair(host: &str, adapter: &str) -> Result<Pair, Error> {
     Pair::read(host, adapter, &Builtin).map_err(Error::Problems)
 }
 
-/// A bulk transfer, in packets of the length of the messages.
-fn plain(
-    setting: &Setting<'_>,
-    host: &str,
-    adapter: &str,
-    packet: Bytes,
-) -> Result<Ledger, Error> {
+/// A bulk transfer whose messages are as long as its packets.
+fn plain(setting: &Setting<'_>, host: &str, adapter: &str, packet: Bytes) -> Result<Ledger, Error> {
     transfer(setting, "transfer", (host, adapter), packet, &[])
 }
 
-/// The same for 400 ms, with messages of a length of their own.
+/// The same for 400 ms, with messages of their own length.
 fn calls(
     setting: &Setting<'_>,
     run: &str,
@@ -78,21 +72,16 @@ fn rate(ledger: &Ledger) -> f64 {
 }
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = attachment(setting)?;
-    computed.extend(three(setting)?);
-    computed.extend(without(setting)?);
-    computed.extend(links(setting)?);
-    computed.extend(expected(setting)?);
-    Ok(computed)
+    together(setting, &[attachment, three, without, links, expected])
 }
 
-/// What a connection is made of (J-02, J-05, J-06).
+/// The parts of a connection (J-02, J-05, J-06).
 fn attachment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hosts: f64 = setting.constants.get::<u64>("ring_hosts")? as f64;
-    // A set is a transmitter and a receiver. A cable to a switch has a set at both ends; a ring has one
-    // at each host and one at the port.
+    // A set is a transmitter and a receiver. A cable to a switch has a set at each end; a ring has one at each
+    // host and one at the port.
     let (dedicated, ring) = (2.0, (hosts + 1.0) / hosts);
-    // Card, the host's and the switch's transceiver with the cable, a port's card, a part of the rest.
+    // Card, the host's and the switch's transceivers with the cable, a port's card, and a share of the rest.
     let parts = ["card", "host transceiver", "cable", "switch transceiver", "port card", "switch"];
     Ok(vec![
         row("J-02", Value::Number(parts.len() as f64, "parts")),
@@ -102,7 +91,7 @@ fn attachment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The stacks as they are drawn, and run (J-57, J-66, J-67).
+/// The stacks drawn and run (J-57, J-66, J-67).
 fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment: Bytes = setting.constants.get("segment")?;
     let mut drawn = Vec::new();
@@ -134,7 +123,7 @@ fn three(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What each part of card and stack is good for: the run without it (J-03, J-51, J-68, J-75).
+/// What each part of card and stack is worth: the run without it (J-03, J-51, J-68, J-75).
 fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let segment: Bytes = constants.get("segment")?;
@@ -147,14 +136,14 @@ fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let passing = |given: Given<'_>| transfer(setting, "passing", pair, segment, given);
     let whole = plain(setting, HOST, CARD, segment)?;
     let summing = passing(&pass("receive", "checksum in", sum))?;
-    // An application that looks at what came finds it in memory, and not in the cache.
+    // An application that reads what arrived finds it in memory, not in the cache.
     let past = passing(&pass("receive", "read from memory", read))?;
-    // Calls of 4 KB, as from where Fig 9 is flat.
+    // Calls of 4 KB, where Fig 9 is flat.
     let call = Bytes::from_kib(4);
     let fused = calls(setting, "transfer", pair, call, &[])?;
     let apart = calls(setting, "passing", pair, call, &pass("send", "checksum out", sum))?;
     let cells = plain(setting, HOST, CARD, CELL)?;
-    // Of 4 KB more fit the socket's buffer than the card has blocks to receive.
+    // The socket buffer holds more packets of 4 KB than the card has receive blocks.
     let sizes = [1, 2, 6, 8, 14].map(Bytes::from_kib);
     let curve = sizes.into_iter().map(|size| plain(setting, HOST, CARD, size));
     let curve: Vec<f64> = curve.map(|one| Ok(rate(&one?))).collect::<Result<_, Error>>()?;
@@ -168,7 +157,7 @@ fn without(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// One card, several link halves (J-77).
+/// One card with several link halves (J-77).
 fn links(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment = Bytes::from_kib(14);
     let mut found = Vec::new();
@@ -184,7 +173,7 @@ fn links(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What the document expects of what it did not measure (J-86 to J-88).
+/// What the document predicts without measuring it (J-86 to J-88).
 fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment: Bytes = setting.constants.get("segment")?;
     let ring = setting.ledger("ring", &[])?;
@@ -202,11 +191,12 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
         reach::hosts(adapter, rate, runner).map_err(|failure| failed(failure.to_string()))
     };
-    let (hosts, ideal) = (hosts("afterburner+jetstream", GIGABIT)?, hosts(CARD, Rate::from_gbit(2))?);
+    let (hosts, ideal) =
+        (hosts("afterburner+jetstream", GIGABIT)?, hosts(CARD, Rate::from_gbit(2))?);
     let then = hosts.iter().filter(|one| one.host.starts_with(HOST));
     let none = then.clone().all(|one| one.times != Some(1.0));
     let most = then.clone().map(|one| one.reached).fold(0.0, f64::max);
-    // The host ten times as fast, over a cable as it was measured.
+    // A host ten times as fast, over the measured cable.
     let over_cable = ideal.iter().find(|one| one.host == HOST).map_or(0.0, |one| one.reached);
     Ok(vec![
         row("J-86", (rate(&ring) / rate(&cable) - 1.0).abs() < MINOR),
@@ -218,7 +208,7 @@ fn expected(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The copies of the three stacks.
+/// The copies that the three stacks make.
 pub(super) fn drawings(_: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
     let one = |(name, host, adapter): (&str, &str, &str)| {
         let pair = pair(host, adapter)?;
@@ -234,7 +224,7 @@ pub(super) fn drawings(_: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
     STACKS.into_iter().map(one).collect()
 }
 
-/// Predictions that the document does not have: the stacks over the message.
+/// Predictions that are not in the document: throughput of the stacks by message size.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let mut series = Vec::new();
     for (name, host, adapter) in STACKS {

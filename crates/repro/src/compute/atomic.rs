@@ -1,7 +1,7 @@
-//! ATOMIC-2 and Netstation: hosts on three networks, message passing, and what each fix brings (N-05 to N-08,
+//! ATOMIC-2 and Netstation: hosts on three networks, message passing, and the gain of each fix (N-05 to N-08,
 //! N-42, N-43, N-53 to N-55, N-67 to N-69, N-83).
 
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::forward::{Forwarder, Step};
 use crate::sweep::formula::Val;
@@ -11,7 +11,6 @@ use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
 use lastmeter_ledger::{Ledger, Resource};
 
-const NAME: &str = "atomic2";
 pub(super) const TCP: &str = "sparc20-71";
 pub(super) const UDP: &str = "sparc20-71-udp";
 pub(super) const ATOMIC: &str = "myrinet";
@@ -19,17 +18,17 @@ pub(super) const PIPELINED: &str = "myrinet-pipelined";
 pub(super) const ATM: &str = "oc3c";
 pub(super) const FAST: &str = "fast-ethernet";
 const BEFORE: &str = "ethernet";
-/// Myrinet's packets, and the largest of Fig 7.
+/// The longest packet of Myrinet and of Fig 7.
 pub(super) const LARGEST: Bytes = Bytes::from_kib(8);
 pub(super) const SMALL: [Bytes; 2] = [Bytes(256), Bytes(512)];
-/// Throughput that differs by less is the same.
+/// Rates that differ by less count as equal.
 pub(super) const SAME: f64 = 0.01;
 
-/// Variables of a run of `repro.toml`.
+/// Values of a run's variables.
 pub(super) type Given<'a> = &'a [(&'a str, Val)];
 
-/// The ledger of `run` of `repro.toml`: a bulk transfer between two of these hosts, in packets of this
-/// length or the longest that the adapter takes.
+/// The ledger of `run` of `repro.toml`: a bulk transfer between two such hosts, in packets of this length or
+/// of the longest that the adapter takes.
 pub(super) fn transfer(
     setting: &Setting<'_>,
     run: &str,
@@ -48,7 +47,7 @@ pub(super) fn transfer(
     setting.ledger(run, &[&own, more].concat())
 }
 
-/// Bits a second of data in such a transfer.
+/// Goodput of such a transfer, in bits per second.
 pub(super) fn rate(
     setting: &Setting<'_>,
     run: &str,
@@ -59,17 +58,13 @@ pub(super) fn rate(
     Ok(transfer(setting, run, pair, packet, more)?.paths[0].totals.goodput)
 }
 
-/// What a stage costs for a packet and for a byte, as a profile has it.
+/// The cost of a stage per packet and per byte, as a profile writes it.
 pub(super) fn cost(per_packet: Duration, per_byte: PerByte) -> [Val; 2] {
     let per_byte = format!("{} ps/B", per_byte.as_fs() / 1_000);
     [Val::Text(format!("{} ps", per_packet.as_ps())), Val::Text(per_byte)]
 }
 
-pub(super) fn failed(message: &str) -> Error {
-    Error::Computation { name: NAME, message: message.to_owned() }
-}
-
-/// What is in use most: a processor, a link, or something else.
+/// The busiest resource: a processor, a link, or something else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
     Processor,
@@ -77,7 +72,7 @@ pub(super) enum Limit {
     Other,
 }
 
-/// The name of the most utilised resource.
+/// The name of the busiest resource.
 pub(super) fn limit_name(ledger: &Ledger) -> &str {
     busiest(ledger).map_or("", |resource| resource.name.as_str())
 }
@@ -117,7 +112,7 @@ pub(super) fn at(curve: &Curve, size: Bytes) -> f64 {
     curve.iter().find(|&&(known, _)| known == size).map_or(0.0, |&(_, rate)| rate)
 }
 
-/// Where `a` passes `b`, in a straight line between two sizes.
+/// Where `a` overtakes `b`, interpolated between two sizes.
 fn passes(a: &Curve, b: &Curve) -> Bytes {
     let apart = |at: usize| a[at].1 - b[at].1;
     let above = (1..a.len()).find(|&at| apart(at - 1) <= 0.0 && apart(at) > 0.0);
@@ -129,25 +124,7 @@ fn passes(a: &Curve, b: &Curve) -> Bytes {
 
 /// Figs 2, 3, 7 and 9, and Netstation's round trips.
 pub(super) fn hosts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    agrees(setting)?;
-    let mut computed = round_trips(setting)?;
-    computed.extend(figure_7(setting)?);
-    computed.extend(figure_9(setting)?);
-    computed.extend(fixes(setting)?);
-    Ok(computed)
-}
-
-/// The profiles have the constants whose origin the experiment states, so that fitted ones are counted.
-fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
-    let host = Pair::read(TCP, ATM, &Builtin).map_err(Error::Problems)?;
-    let whole = host.host.with(&host.adapter);
-    let stage = |name: &str| whole.send.iter().find(|stage| stage.name == name);
-    let per_byte = |name: &str| stage(name).map(|stage| stage.cost.per_byte);
-    let wanted = |name: &str| setting.constants.get::<PerByte>(name).map(Some);
-    let protocol = Some(setting.constants.get::<Duration>("protocol")?);
-    let same = per_byte("copy out") == wanted("copy")?
-        && stage("protocol out").map(|stage| stage.cost.per_packet) == protocol;
-    if same { Ok(()) } else { Err(failed("the profiles do not have the experiment's constants")) }
+    together(setting, &[round_trips, figure_7, figure_9, fixes])
 }
 
 fn round_trips(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
@@ -224,14 +201,14 @@ fn figure_7(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let costs = || whole.send.iter().map(|stage| stage.cost);
     let packets: Duration = costs().map(|cost| cost.per_packet).sum();
     let bytes: Duration = costs().map(|cost| cost.per_byte.time_for(SMALL[1])).sum();
-    // What comes back is a packet too.
+    // The acknowledgement is a packet too.
     let rules = Value::Holds(packets * 2 > bytes);
     computed.push(row("N-54/per-packet", rules));
     Ok(computed)
 }
 
-/// A message of ATP, which is sent in packets through two processors, two cards and a link and waited for:
-/// while a card moves one packet its processor copies the next (N-68).
+/// An ATP message, sent in packets through two processors, two cards and a link, and acknowledged before the
+/// next one. While a card moves one packet its processor copies the next (N-68).
 pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
     let pair = Pair::read(TCP, PIPELINED, &Builtin).map_err(Error::Problems)?;
     let whole = pair.host.with(&pair.adapter);
@@ -243,7 +220,8 @@ pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
         .map(|name| (name.to_owned(), 1));
     let step = |stage: &StageProfile, side: [usize; 2]| {
         let checksum = stage.name.starts_with("checksum");
-        let cost = if checksum { Cost { per_byte: PerByte::ZERO, ..stage.cost } } else { stage.cost };
+        let cost =
+            if checksum { Cost { per_byte: PerByte::ZERO, ..stage.cost } } else { stage.cost };
         let on = if stage.resource == "card" { side[1] } else { side[0] };
         Step::sized("stage", on, move |len| cost.time_for(len))
     };
@@ -258,7 +236,7 @@ pub(super) fn atp_message(message: Bytes) -> Result<f64, Error> {
     Ok(forwarder.run(lengths, packets).rate)
 }
 
-/// Bits a second of PVM over TCP: it packs its data.
+/// PVM over TCP, which packs its data, in bits per second.
 pub(super) fn pvm(setting: &Setting<'_>) -> Result<f64, Error> {
     let pair = Pair::read(TCP, ATOMIC, &Builtin).map_err(Error::Problems)?;
     let copy = pair.host.send.iter().find(|stage| stage.name == "copy out");
@@ -268,8 +246,8 @@ pub(super) fn pvm(setting: &Setting<'_>) -> Result<f64, Error> {
     rate(setting, "staged", (TCP, ATOMIC), LARGEST, &pack)
 }
 
-/// Bits a second of PVM through its daemons: each fragment is packed, goes to the host's own daemon by TCP
-/// and from there to the other one by UDP; so, too, at the other end (N-67).
+/// PVM through its daemons, in bits per second: each fragment is packed, goes by TCP to the local daemon and
+/// by UDP to the remote one, and likewise at the other end (N-67).
 fn by_daemons(setting: &Setting<'_>) -> Result<f64, Error> {
     let pair = Pair::read(TCP, ATOMIC, &Builtin).map_err(Error::Problems)?;
     let costs = || pair.host.send.iter().map(|stage| stage.cost);
@@ -277,13 +255,13 @@ fn by_daemons(setting: &Setting<'_>) -> Result<f64, Error> {
     let bytes: u64 = costs().map(|cost| cost.per_byte.as_fs()).sum();
     let copy: PerByte = setting.constants.get("copy")?;
     let [_, pack] = cost(Duration::ZERO, copy);
-    // Out of one process and into another; an acknowledgement costs as much again.
+    // Out of one process and into another; an acknowledgement costs the same again.
     let [packet, byte] = cost(packets * 2, PerByte::from_fs(bytes * 2));
     let given = [("per_byte", pack), ("daemon_packet", packet), ("daemon_byte", byte)];
     rate(setting, "daemon", (UDP, ATOMIC), setting.constants.get("fragment")?, &given)
 }
 
-/// PVM packs its data; ATP leaves out the checksum and overlaps its copies.
+/// PVM packs its data; ATP omits the checksum and overlaps its copies.
 fn figure_9(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (daemon, pvm) = (by_daemons(setting)?, pvm(setting)?);
     let rate = |run: &str, adapter: &str| rate(setting, run, (TCP, adapter), LARGEST, &[]);
@@ -311,16 +289,18 @@ fn figure_9(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The fixes that one transfer meets: network, authentication, copies.
+/// The fixes that affect a single transfer: network, authentication, copies.
 pub(super) const FIXES: [&str; 3] = ["Myrinet", "alternate hash", "no checksum, copies overlapped"];
 
-/// The matrix of Fig 3 for what one transfer meets: bits per second with each set of fixes, by its bits (N-43).
+/// The matrix of Fig 3 for a single transfer: bits per second for each set of fixes, indexed by its bits (N-43).
 pub(super) fn matrix(setting: &Setting<'_>) -> Result<Vec<f64>, Error> {
-    let header: Duration = setting.constants.get("header")?;
+    let constants = setting.constants;
+    let (header, touch): (Duration, PerByte) = (constants.get("header")?, constants.get("touch")?);
     let mut rates = Vec::new();
     for fixed in 0..8_u8 {
         let [network, authentication, copies] = [1, 2, 4].map(|bit| fixed & bit != 0);
-        let hash = setting.constants.get(if authentication { "aha" } else { "md5" })?;
+        let hash: PerByte = constants.get(if authentication { "aha" } else { "md5" })?;
+        let hash = PerByte::from_fs(hash.as_fs() + touch.as_fs());
         let [per_packet, per_byte] = cost(header, hash);
         let given =
             [("stage", "authenticate".into()), ("per_packet", per_packet), ("per_byte", per_byte)];
@@ -344,7 +324,7 @@ fn fixes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let before = limit(&run("transfer", BEFORE)?) == Limit::Link;
     let now = run("transfer", ATOMIC)?;
     let after = limit(&now) == Limit::Processor;
-    // A card as Myrinet's on a link of 100 Gbit/s.
+    // Myrinet's card on a link of 100 Gbit/s.
     let most = run("faster", ATOMIC)?;
     let no_more = most.goodput() / now.goodput() - 1.0 < 0.05 && limit(&most) == Limit::Processor;
     Ok(vec![

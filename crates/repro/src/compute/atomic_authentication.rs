@@ -1,23 +1,23 @@
-//! ATOMIC-2's authentication: the ladder of Fig 12, and how fast MD5 can be at all (N-16, N-17, N-83 to N-87,
-//! N-92).
+//! ATOMIC-2's authentication: the ladder of Fig 12, and an upper bound on the speed of MD5 (N-16, N-17, N-83
+//! to N-87, N-92).
 
 use super::atomic::{ATOMIC, SAME, TCP, UDP, cost, mbit, rate, transfer};
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::dependency::{Instructions, md5};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::plots::{Plot, Series};
 
-/// What one step of the ladder came to.
+/// The result of one step of the ladder.
 struct Step {
-    /// As Fig 12 calls it.
+    /// Its name in Fig 12.
     name: &'static str,
     rate: f64,
     ledger: Ledger,
 }
 
-/// Fig 12, in its order.
+/// The steps of Fig 12, in its order.
 fn ladder(setting: &Setting<'_>) -> Result<Vec<Step>, Error> {
     let constants = setting.constants;
     let per_byte = |name: &str| constants.get::<PerByte>(name);
@@ -55,7 +55,7 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     let (none, slowest) = (named("No-AH")?, named("md5")?);
     let (null, checksum) = (named("Null-AH")?.rate, named("Cksum")?.rate);
     let (sender, aha) = (named("Null-Cksum")?.rate, named("AHA")?.rate);
-    // Hashing at the sender alone is not a rung of the ladder: its receiver has less to do.
+    // Hashing at the sender alone does not belong in the order: its receiver has less to do.
     let both: Vec<f64> =
         ladder.iter().filter(|step| step.name != "Null-Cksum").map(|step| step.rate).collect();
     let unchecked = rate(setting, "unchecked", (TCP, ATOMIC), packet, &[])?;
@@ -81,19 +81,17 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     ])
 }
 
-/// How fast hashes can be, compared with the project's RFCs.
+/// How fast hashes can be, beside what the project's RFCs report.
 pub(super) fn hashes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = bounds(setting)?;
-    computed.extend(rfcs(setting)?);
-    Ok(computed)
+    together(setting, &[bounds, rfcs])
 }
 
 fn failed(message: String) -> Error {
     Error::Computation { name: "atomic2-authentication", message }
 }
 
-/// A processor of RFC 1810: its clock, how many operations on integers it issues at once, what it has for MD5,
-/// and the constant with the rate that was measured.
+/// A processor of RFC 1810: its clock, the integer operations it issues per cycle, its instructions for MD5,
+/// and the constant with the measured rate.
 struct Processor {
     measured: &'static str,
     mhz: u64,
@@ -109,7 +107,7 @@ const fn processor(
     Processor { measured, mhz, width, instructions: Instructions { rotates, constant, turns } }
 }
 
-/// From the manufacturers' manuals; which of a chip's units take shifts and logic is not looked at.
+/// From the manufacturers' manuals; which of a chip's units execute shifts and logic is ignored.
 const PROCESSORS: [Processor; 8] = [
     processor("md5_alpha", (190, 1), (false, 0, false)),
     processor("md5_hp", (50, 1), (true, 1, true)),
@@ -148,14 +146,16 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What the project's own RFCs say (N-92).
+/// What the project's own RFCs report (N-92).
 fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (clock, bits): (Duration, u64) = (constants.get("pld_clock")?, constants.get("pld_bits")?);
     let longest = constants.get::<Bytes>("atm_packet")?.0;
     let rate = |host: &str| -> Result<f64, Error> {
-        let given = [("message", longest), ("packet", longest)].map(|(name, len)| (name, len.into()));
-        let ledger = setting.ledger("transfer", &[&[("host", host.into())], &given[..]].concat())?;
+        let given =
+            [("message", longest), ("packet", longest)].map(|(name, len)| (name, len.into()));
+        let ledger =
+            setting.ledger("transfer", &[&[("host", host.into())], &given[..]].concat())?;
         Ok(ledger.paths[0].totals.goodput)
     };
     let (tcp, udp) = (rate(TCP)?, rate(UDP)?);
@@ -169,7 +169,7 @@ fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Fig 12, and the bound from the chain of MD5's steps.
+/// Fig 12.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let ladder = ladder(setting)?;
     let points = (1..).zip(&ladder).map(|(place, step)| (f64::from(place), step.rate / 1e6));

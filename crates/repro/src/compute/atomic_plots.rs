@@ -1,8 +1,9 @@
-//! ATOMIC-2's hosts drawn: Figs 7 and 9, and what each fix of Fig 3 brings, alone and together.
+//! Plots of ATOMIC-2's hosts: Figs 7 and 9, and the gain of each fix of Fig 3, alone and combined.
 
 use super::Setting;
 use super::atomic::{
-    ATM, ATOMIC, FAST, FIXES, LARGEST, PIPELINED, TCP, UDP, at, atp_message, curve, matrix, pvm, rate,
+    ATM, ATOMIC, FAST, FIXES, LARGEST, PIPELINED, TCP, UDP, at, atp_message, curve, matrix, pvm,
+    rate,
 };
 use crate::Error;
 use lastmeter_base::Bytes;
@@ -43,8 +44,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         }
         plots.push(Plot::new(
             format!("Fig 7: {protocol} over three networks"),
-            "Fast Ethernet is best below 1 KB, ATOMIC above 2 KB. What is longer than 1460 B \
-             goes in several packets there.",
+            "Fast Ethernet is best below 1 KB, ATOMIC above 2 KB. Fast Ethernet splits messages longer than \
+             1460 B into several packets.",
             ("packet, KB", "throughput, Mbit/s"),
             series,
         ));
@@ -52,14 +53,14 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     plots.push(Plot::new(
         "Cost of a delivered Mbit/s (N-53)",
         "UDP; $2000, $3000 and $500 a host.",
-        ("packet, KB", "dollars for a Mbit/s"),
+        ("packet, KB", "dollars per Mbit/s"),
         costs,
     ));
     plots.push(figure_9(setting)?);
     Ok(plots)
 }
 
-/// Messages through ATP, which waits for each of them, and streams of TCP and PVM.
+/// ATP, which waits for each message, beside streams of TCP and PVM.
 fn figure_9(setting: &Setting<'_>) -> Result<Plot, Error> {
     let tcp = rate(setting, "transfer", (TCP, ATOMIC), LARGEST, &[])?;
     let most = rate(setting, "unchecked", (TCP, PIPELINED), LARGEST, &[])?;
@@ -86,7 +87,7 @@ fn figure_9(setting: &Setting<'_>) -> Result<Plot, Error> {
     ))
 }
 
-/// Every set of fixes as a bar (N-43).
+/// A bar for every set of fixes (N-43).
 pub(super) fn drawings(setting: &Setting<'_>) -> Result<Vec<Drawing>, Error> {
     const ROW: f64 = 30.0;
     const LEFT: f64 = 400.0;

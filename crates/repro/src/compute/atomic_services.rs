@@ -2,7 +2,7 @@
 //! without compression (N-58 to N-62, N-71, N-78 to N-82).
 
 use super::atomic::{ATOMIC, LARGEST, SAME, SMALL, TCP, mbit, percent, rate};
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::forward::{Account, Forwarder, Step};
 use crate::machines::switch::cells::{mesh, proven};
@@ -19,7 +19,7 @@ const PC: &str = "pentium-pro-200";
 const CARDS: [&str; 2] = ["myrinet-pci", "adaptec-oc3c"];
 /// What fast Ethernet carries.
 const FAST_ETHERNET: f64 = 100e6;
-/// Packets and frames of a run: each is the same, so few are enough.
+/// Packets and frames of a run: all are alike, so few are enough.
 const COUNT: u64 = 200;
 
 fn failed(message: &str) -> Error {
@@ -28,26 +28,22 @@ fn failed(message: &str) -> Error {
 
 /// Figs 8 and 11, and nv's video.
 pub(super) fn services(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = gateway(setting)?;
-    computed.extend(regional(setting)?);
-    computed.extend(file_server(setting)?);
-    computed.extend(video(setting)?);
-    Ok(computed)
+    together(setting, &[gateway, regional, file_server, video])
 }
 
-/// A gateway whose processor waits for its bus, and forwards one packet after the other.
+/// A gateway whose processor stalls on its bus, and forwards one packet after another.
 struct Gateway {
-    /// A byte over the bus.
+    /// Bus time per byte.
     bus: PerByte,
-    /// A packet through driver and IP.
+    /// Driver and IP, per packet.
     forward: Duration,
-    /// How often a packet crosses, and a header with peer DMA.
+    /// Bus crossings of a packet; with peer DMA, only the header's bytes go to the host.
     crossings: u32,
     header: Bytes,
 }
 
 impl Gateway {
-    /// The second one, from its profile and that of its adapter.
+    /// The second gateway, from its profile and its adapter's.
     fn of(host: &str, adapter: &str, header: Bytes) -> Result<Gateway, Error> {
         let pair = Pair::read(host, adapter, &Builtin).map_err(Error::Problems)?;
         let whole = pair.host.with(&pair.adapter);
@@ -63,14 +59,14 @@ impl Gateway {
         })
     }
 
-    /// Packets of one length, as many as there are.
+    /// Forwards packets of one length at saturation.
     fn run(&self, len: Bytes, peer: bool) -> Account {
         let (bus, header) = (self.bus, self.header);
         let crossing = move |len: Bytes| bus.time_for(len);
         let mut route = vec![Step::fixed("forward", 0, self.forward)];
         for at in 0..self.crossings {
             route.push(match peer && at > 0 {
-                // From card to card; the processor gets the header alone.
+                // The packet goes from card to card; the processor sees only the header.
                 true => Step::sized("bus", 1, move |_| bus.time_for(header)),
                 false => Step::sized("bus", 1, crossing),
             });
@@ -86,9 +82,8 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let packet: Bytes = constants.get("packet")?;
     let header: Bytes = constants.get("header")?;
     let pc = Gateway::of(PC, CARDS[0], header)?;
-    let (bus, forward): (PerByte, Duration) = (constants.get("pci")?, constants.get("forward")?);
-    if (pc.bus, pc.forward) != (bus, forward) {
-        return Err(failed("the profiles do not have the experiment's constants"));
+    if pc.forward != constants.get("forward")? {
+        return Err(failed("the profile's stages do not take `forward` together"));
     }
     let atm = Gateway::of(PC, CARDS[1], header)?;
     let sun = Gateway {
@@ -126,7 +121,7 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Who works with whom on a circuit: how a packet is put into a PDU at one end, and taken out at the other.
+/// Whether two ends of a circuit interoperate, by how each encapsulates a packet.
 fn understood(sender: usize, receiver: usize, packet: &[u8]) -> bool {
     let mut pdu = Vec::new();
     match sender {
@@ -148,10 +143,10 @@ fn understood(sender: usize, receiver: usize, packet: &[u8]) -> bool {
     taken == Some(packet)
 }
 
-/// The regional testbed's plan of circuits, and what their two ends have to agree on (N-56, N-57).
+/// The circuits of the regional testbed, and what both ends must agree on (N-56, N-57).
 fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let sites = setting.constants.get::<u64>("sites")? as usize;
-    // Half of the sites on each of the two carriers' switches, which a link joins.
+    // Half of the sites on each of the two carriers' switches, which one link joins.
     let (scan, arc) = (sites, sites + 1);
     let mut links: Vec<(usize, usize)> =
         (0..sites).map(|site| (site, if site % 2 == 0 { scan } else { arc })).collect();
@@ -173,7 +168,7 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let plan_holds = names.len() == plan.len()
         && addresses.len() == names.len()
         && addresses.iter().all(|address| ![0, 3].contains(&(address % 4)));
-    // Bytes that no encapsulation's header begins with.
+    // Bytes with which no encapsulation's header begins.
     let packet = [0x45; 40];
     let matrix = (0..4).flat_map(|sender| (0..4).map(move |receiver| (sender, receiver)));
     let working =
@@ -186,7 +181,7 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The file server, and its client.
+/// The file server and its client.
 struct Files<'a> {
     setting: &'a Setting<'a>,
     rpc: Duration,
@@ -200,13 +195,13 @@ impl<'a> Files<'a> {
         let time = |name: &str| setting.constants.get::<Duration>(name);
         let more = |name: &str| setting.constants.get::<u64>(name).map(|gain| 100 + gain);
         let (rpc, start) = (time("rpc")?, time("start")?);
-        // What both gains leave: a biod takes so much longer, and the disk is so much faster than that.
+        // Derived from both gains: the time a biod adds, and a disk that leaves the published gain.
         let biod = rpc.scale_ceil(more("gain_protocol")?, 100);
         let disk = biod.scale_ceil(100, more("gain_disk")?);
         Ok(Files { setting, rpc, switch: biod - rpc, disk, start })
     }
 
-    /// Bits a second of writes with this window, which take client and server so long.
+    /// Write throughput in bits per second, with this window and these times per write at client and server.
     fn writes(&self, client: Duration, server: Duration, window: u64) -> Result<f64, Error> {
         let given = [
             ("client", client.as_secs_f64().into()),
@@ -216,7 +211,7 @@ impl<'a> Files<'a> {
         Ok(self.setting.ledger("writes", &given)?.paths[0].totals.goodput)
     }
 
-    /// Block daemons, each with one request outstanding, and this server.
+    /// Block daemons with one outstanding request each, against this server.
     fn biods(&self, count: u64, server: Duration) -> Result<f64, Error> {
         self.writes(self.rpc + self.switch, server, count)
     }
@@ -225,7 +220,7 @@ impl<'a> Files<'a> {
         self.writes(self.rpc, server, 16)
     }
 
-    /// Bits a second of a file whose blocks go at `rate`, with what it costs besides.
+    /// Throughput of a whole file in bits per second, if its blocks go at `rate` and the file costs `start`.
     fn file(&self, len: Bytes, rate: f64) -> f64 {
         let bits = len.0 as f64 * 8.0;
         bits / (self.start.as_secs_f64() + bits / rate)
@@ -246,7 +241,7 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hundred = Bytes::from_kib(100);
     let gain = |len| files.file(len, new) / files.file(len, old) - 1.0;
     let (whole, small) = (new / old - 1.0, gain(hundred));
-    // Supercomputer files, of whose gain that of an everyday file should be "much".
+    // Supercomputer files; an everyday file should gain "much" of what these gain.
     let bulk = [10, 100].map(|mib| gain(Bytes::from_mib(mib)));
     let tcp = tcp_file(setting)?;
     let little = Bytes::from_kib(8);
@@ -262,7 +257,7 @@ fn file_server(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Bits a second of a file over a TCP connection that is set up for it.
+/// Throughput in bits per second of a file over a TCP connection of its own.
 fn tcp_file(setting: &Setting<'_>) -> Result<impl Fn(Bytes) -> f64, Error> {
     let connect: Duration = setting.constants.get("connect")?;
     let rate = rate(setting, "transfer", (TCP, ATOMIC), LARGEST, &[])?;
@@ -272,7 +267,7 @@ fn tcp_file(setting: &Setting<'_>) -> Result<impl Fn(Bytes) -> f64, Error> {
     })
 }
 
-/// nv on one processor: grabs a frame, compresses it or not, and sends it in packets.
+/// nv on one processor: grabs a frame, optionally compresses it, and sends it in packets.
 struct Video {
     grab: Duration,
     compress: Duration,
@@ -294,7 +289,7 @@ impl Video {
             per_byte: constants.get("send_byte")?,
             frame: Bytes(rate.as_bits() / 8 / raw),
         };
-        // Grabbing and compressing take what sending leaves of a frame.
+        // Grabbing and compressing get what sending leaves of a frame's time.
         let left = |frames: u64, sending: Duration| Duration::from_secs(1) / frames - sending;
         let grab = left(raw, none.send(none.frame, LARGEST));
         let small = Bytes(none.frame.0 / second("ratio")?);
@@ -302,12 +297,12 @@ impl Video {
         Ok(Video { grab, compress, ..none })
     }
 
-    /// What it takes to send so much in packets.
+    /// The time to send `len` in packets.
     fn send(&self, len: Bytes, packet: Bytes) -> Duration {
         self.packet * len.0.div_ceil(packet.0) + self.per_byte.time_for(len)
     }
 
-    /// Frames a second, and what takes most of the processor.
+    /// Frame rate, and which step dominates the processor.
     fn run(&self, compressed: Option<u64>, packet: Bytes) -> Account {
         let len = Bytes(self.frame.0 / compressed.unwrap_or(1));
         let mut route = vec![Step::fixed("grab", 0, self.grab)];
@@ -344,7 +339,7 @@ fn video(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Figs 8 and 11, and video over the packet.
+/// Figs 8 and 11, and video rate by packet size.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let pc = Gateway::of(PC, CARDS[0], setting.constants.get("header")?)?;
     let sizes: Vec<Bytes> =
@@ -367,8 +362,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         Plot::new(
             "Fig 8: peer DMA in a gateway",
-            "A 200 MHz Pentium Pro whose processor waits for PCI: two crossings a packet, or \
-             one and a header's.",
+            "A 200 MHz Pentium Pro that stalls on PCI: two crossings per packet, or one and a header's.",
             ("packet, KB", "forwarded, Mbit/s"),
             vec![
                 series("through memory", &|size| pc.run(size, false).rate / 1e6),

@@ -1,7 +1,7 @@
 //! BBR over one bottleneck, compared with CUBIC: rate, round trip, packets in flight.
 //!
-//! Runs, and the rows that counters give, are in `experiments/bbr/repro.toml`. Here is what is read from
-//! the trace: round trips and packets in flight.
+//! Runs, and rows from counters, are in `experiments/bbr/repro.toml`. This file reads round trips and packets
+//! in flight from the trace.
 
 use super::{Computed, Setting, row};
 use crate::Error;
@@ -13,18 +13,18 @@ use std::collections::HashMap;
 
 const SENDER: &str = "a sends first";
 const RECEIVER: &str = "b receives first";
-/// Before this the link is not full; of a run without PROBE_RTT this and the end, in milliseconds.
+/// The link is full from here on; the end of the interval without PROBE_RTT. In milliseconds.
 const WARM: u64 = 2000;
 const BEFORE_PROBE_RTT: u64 = 9500;
-/// Seconds of the run with its PROBE_RTTs.
+/// Length in seconds of the run with PROBE_RTT.
 const MINUTE: u64 = 60;
-/// Step of what is read from a trace.
+/// Sampling step of the trace.
 const STEP: Duration = Duration::from_ms(1);
-/// What is plotted, and the window in which its rate is counted.
+/// Plotted length in seconds, and the averaging window of its rate in milliseconds.
 const PLOTTED: u64 = 12;
 const RATE_STEP: u64 = 100;
 
-/// The path.
+/// The network path.
 struct Path {
     rate: Rate,
     round_trip: Duration,
@@ -43,19 +43,19 @@ impl Path {
         })
     }
 
-    /// Data that the link carries in `seconds`, in bytes.
+    /// Payload that the link carries in `seconds`, in bytes.
     fn carries(&self, seconds: f64) -> f64 {
         let share = self.data.0 as f64 / self.packet.0 as f64;
         self.rate.as_bits() as f64 / 8.0 * seconds * share
     }
 
-    /// Packets that rate and round trip hold.
+    /// The bandwidth-delay product, in packets.
     fn product(&self) -> u64 {
         let bits = self.rate.as_bits() as f64 * self.round_trip.as_secs_f64();
         (bits / 8.0 / self.packet.0 as f64) as u64
     }
 
-    /// The trace of the first connection, over `length`.
+    /// The trace of the first connection over `length`.
     fn trace(
         &self,
         setting: &Setting<'_>,
@@ -68,10 +68,10 @@ impl Path {
     }
 }
 
-/// When the first connection's packets were sent, and when they came or were dropped.
+/// When the first connection's packets were sent, delivered or dropped.
 struct Packets {
     sent: Vec<Time>,
-    /// When each that came did, and how long it had taken.
+    /// Delivery time and delay of each delivered packet.
     came: Vec<(Time, Duration)>,
     dropped: Vec<Time>,
     back: Duration,
@@ -105,14 +105,13 @@ impl Packets {
         Ok(Packets { sent, came, dropped, back: path.round_trip / 2 })
     }
 
-    /// Bytes of data a second that came between two instants, if all are full.
+    /// Goodput between two instants in bytes per second, if all packets are full.
     fn rate(&self, from: Time, to: Time, data: Bytes) -> f64 {
         let count = self.came.iter().filter(|(at, _)| (from..to).contains(at)).count();
         count as f64 * data.0 as f64 / to.saturating_since(from).as_secs_f64()
     }
 
-    /// The mean round trip of what came between two instants, in seconds: nothing waits on the way
-    /// back.
+    /// Mean round trip in seconds of packets delivered between two instants; the return path has no queue.
     fn round_trip(&self, from: Time, to: Time) -> f64 {
         let within = self.came.iter().filter(|(at, _)| (from..to).contains(at));
         let (sum, count) = within.fold((0.0, 0), |(sum, count), (_, took)| {
@@ -121,7 +120,7 @@ impl Packets {
         sum / f64::from(count.max(1))
     }
 
-    /// Packets sent, and neither acknowledged nor dropped, at each step.
+    /// Packets in flight at each step: sent, and neither acknowledged nor dropped.
     fn on_way(&self, length: Duration) -> Vec<(Time, i64)> {
         let mut changes: Vec<(Time, i64)> = self.sent.iter().map(|&at| (at, 1)).collect();
         changes.extend(self.came.iter().map(|&(at, _)| (at + self.back, -1)));
@@ -158,7 +157,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(rows)
 }
 
-/// Rate and round trip between PROBE_RTTs, whatever the buffer holds.
+/// Rate and round trip between PROBE_RTTs, which should not depend on the buffer.
 fn operating_point(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let rooms: Vec<u64> = setting.constants.get("rooms")?;
     let deep: u64 = setting.constants.get("room_deep")?;
@@ -184,7 +183,7 @@ fn operating_point(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, 
     Ok(rows)
 }
 
-/// Probes are where more is on the way than at any time half a cycle before or after.
+/// A probe is where more is in flight than at any time half a cycle before or after.
 fn cycle(packets: &Packets, path: &Path, (from, to): (Time, Time)) -> Computed {
     let on_way = packets.on_way(to.since_start());
     let apart = (path.round_trip * 4).as_ps() / STEP.as_ps();
@@ -208,14 +207,14 @@ fn cycle(packets: &Packets, path: &Path, (from, to): (Time, Time)) -> Computed {
     row("BBR-3", trips)
 }
 
-/// A minute with its PROBE_RTTs.
+/// A minute, PROBE_RTTs included.
 fn minute(path: &Path, setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let length = Duration::from_secs(MINUTE);
     let packets = path.trace(setting, length, ("bbr", path.product()))?;
     let share = packets.rate(ms(WARM), Time::START + length, path.data) / path.carries(1.0);
     let on_way = packets.on_way(length);
     let full = on_way.iter().filter(|(at, _)| *at > ms(WARM));
-    // A PROBE_RTT is where less than half of the product is on the way.
+    // A PROBE_RTT is where less than half of the bandwidth-delay product is in flight.
     let half = path.product() as i64 / 2;
     let mut visits: Vec<(Time, Time, i64)> = Vec::new();
     for &(at, count) in full.filter(|(_, count)| *count < half) {
@@ -270,7 +269,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         over_time(
             "Rate",
-            "Both fill the link; every 10 s BBR gives it up for 200 ms.",
+            "Both fill the link; every 10 s BBR leaves it idle for 200 ms.",
             "goodput, Mbit/s",
             rates,
         ),
@@ -282,7 +281,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ),
         over_time(
             "In flight",
-            "33 packets fill the path. BBR probes with a quarter more every eight round trips.",
+            "The path holds 33 packets. BBR probes with a quarter more every eight round trips.",
             "packets",
             on_way,
         ),

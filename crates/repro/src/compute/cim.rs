@@ -5,7 +5,7 @@ use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::cim::Cim;
 
-/// Below a frame, on the corner of Eq 5.3, and beyond it.
+/// Below a frame, at the corner of Eq 5.3, and beyond it.
 const SIZES: [(&str, Bytes); 4] = [
     ("1 KB", Bytes::from_kib(1)),
     ("4 KB", Bytes::from_kib(4)),
@@ -38,7 +38,7 @@ pub(super) fn equations(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("E-63/f_overhead", cim.transmit_overhead),
         row("E-63/f_framedelay", cim.frame_delay),
     ];
-    // §5.1.3.1: what is left of the time to a small message's `address ack` without its DMA.
+    // §5.1.3.1: the time to a small message's `address ack`, less its DMA.
     let acknowledged: Duration = constants.get("small_message_acknowledged")?;
     let left = acknowledged.saturating_sub(cim.dma_time(constants.get("small_message")?));
     computed.push(row("E-63/m_overhead-44", left));

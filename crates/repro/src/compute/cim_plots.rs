@@ -1,7 +1,6 @@
-//! Figs 5.5 to 5.10 drawn from our runs (E-69 to E-73, E-76).
+//! Figs 5.5 to 5.10, drawn from our runs (E-69 to E-73, E-76).
 //!
-//! The adapter's own measurements exist in print only, so what is drawn is the model beside the
-//! document's formulas.
+//! The adapter's measurements exist in print only, so each plot has the model and the document's formulas.
 
 use super::Setting;
 use super::cim_model::{Bench, SIZES, alone, overlapped, read};
@@ -13,7 +12,7 @@ use lastmeter_host::adapter::transmitter::{Phase, Variation};
 use lastmeter_ledger::plots::{Plot, Series};
 
 const DEPTHS: [u64; 4] = [1, 2, 3, 4];
-/// The CIM's DMA: bytes, and nanoseconds a word of [`WORD`] bytes.
+/// DMA of the CIM: bytes, and nanoseconds per word of [`WORD`] bytes.
 const TABLE_3_1: [(u64, f64); 2] = [(2048, 1250.0), (4096, 2250.0)];
 const WORD: u64 = 4;
 
@@ -21,13 +20,13 @@ fn plot(title: &str, caption: &str, y: &str, series: Vec<Series>) -> Plot {
     Plot::new(title, caption, ("message, KB", y), series)
 }
 
-/// A curve over the sizes of messages.
+/// A curve by message size.
 fn curve(name: impl Into<String>, value: impl Fn(u64) -> f64) -> Series {
     let points = SIZES.iter().map(|&len| (len as f64 / 1024.0, value(len))).collect();
     Series { name: name.into(), points }
 }
 
-/// The DMA of a word as Table 3.1 has it, beside Eq 5.3: what of Fig 5.5(b) the text allows.
+/// DMA time per word from Table 3.1 beside Eq 5.3: the part of Fig 5.5(b) that the text gives.
 fn approximation(cim: &Description) -> Plot {
     let error = |(len, per_word): (u64, f64)| {
         let by_equation = 1e9 * cim.transfer_time(Bytes(len)).as_secs_f64();
@@ -55,7 +54,7 @@ fn approximation(cim: &Description) -> Plot {
     )
 }
 
-/// The phases of a message as a step: what it is at, in time.
+/// The phases of a message as a step function of time.
 fn steps(name: &str, phases: &[(u64, Phase, Time, Time)], id: u64, lane: f64) -> Series {
     let ms = |at: Time| 1e3 * at.since_start().as_secs_f64();
     let height = |phase: Phase| {
@@ -91,7 +90,7 @@ fn steps(name: &str, phases: &[(u64, Phase, Time, Time)], id: u64, lane: f64) ->
     Series { name: name.to_owned(), points }
 }
 
-/// Two messages at once, without and with the overlap of Eq 5.5.
+/// Two messages in flight, without and with the overlap of Eq 5.5.
 fn overlap(cim: &Description) -> Plot {
     let mut apart = cim.clone();
     apart.network.setup_overlap = (0, 1);
@@ -99,8 +98,8 @@ fn overlap(cim: &Description) -> Plot {
     let (together, apart) = (of(cim), of(&apart));
     let mut drawn = plot(
         "Fig 5.6: overlap of messages of 4 KB",
-        "Each line is a message, its height what it is at: waiting, host, transfer, set-up of the \
-         network, frames. In case 2 the network interrupts the transfer.",
+        "Each line is a message, its height the phase: waiting, host, transfer, network set-up, \
+         frames. In case 2 the network pre-empts the transfer.",
         "message",
         vec![
             steps("message 2, case 2: Eq 5.5", &together, 1, 0.0),
@@ -112,7 +111,7 @@ fn overlap(cim: &Description) -> Plot {
     drawn
 }
 
-/// One plot for each.
+/// The plots.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let bench = Bench { cim: read("cim")?, seed: setting.seed };
     let cim = &bench.cim;

@@ -1,5 +1,5 @@
-//! The CIM as the end host used it: fragments through it, where it is best operated, and what the
-//! features that it lacks would do (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
+//! The CIM as the end host used it: fragments, its best operating point, and what features that it lacks
+//! would bring (E-14, E-28 to E-30, E-33, E-34, E-42, E-73, E-74, E-76).
 
 use super::{Computed, Setting, Value, row};
 use crate::Error;
@@ -11,42 +11,44 @@ use lastmeter_lab::library::Builtin;
 use lastmeter_lab::profile::device;
 
 const NAME: &str = "cim-in-use";
-/// Packets of a measurement; the document sends 12,000.
+/// Packets per measurement; the document sends 12,000.
 const PACKETS: usize = 6_000;
-/// A packet's headers: §4.4.2 has no length; as in `end-platform`.
+/// Headers of a packet: §4.4.2 does not give their length; as in `end-platform`.
 const HEADERS: Bytes = Bytes(64);
-/// What a word is in Table 3.1.
+/// Bytes of a word in Table 3.1.
 const WORD: u64 = 4;
-/// §3.3.1's "roughly constant", and "no further increase", as we read them.
+/// Our thresholds for §3.3.1's "roughly constant" and "no further increase".
 const FLAT: f64 = 1.5;
 const NO_GAIN: f64 = 0.15;
-/// §5.1.3.3's "virtually unchanged", as we read it.
+/// Our threshold for §5.1.3.3's "virtually unchanged".
 const UNCHANGED: f64 = 0.25;
 
 struct Bench {
     cim: Description,
     seed: u64,
-    /// What the scheduler, which waits for the adapter, does for a fragment. FRAG runs before that
-    /// and beside the adapter (§3.2.4).
+    /// The scheduler's time per fragment, spent while the adapter idles. FRAG runs earlier, in parallel with the
+    /// adapter (§3.2.4).
     scheduler: Duration,
 }
 
-/// The computation.
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let cim = device::read("cim", &Builtin)
         .map_err(|message| Error::Computation { name: NAME, message })?;
     let scheduler = setting.constants.get("fragment_scheduler")?;
     let bench = Bench { cim, seed: setting.seed, scheduler };
-    let mut computed = transfer(&bench);
-    computed.extend(operating_point(&bench));
-    computed.extend(fragments(&bench));
-    computed.extend(jitter(&bench));
-    computed.extend(features(&bench));
-    computed.extend(headers(&bench, setting.constants.get("copy")?));
+    let computed = [
+        transfer(&bench),
+        operating_point(&bench),
+        fragments(&bench),
+        jitter(&bench),
+        features(&bench),
+        headers(&bench, setting.constants.get("copy")?),
+    ]
+    .concat();
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
-/// Table 3.1's DMA into the CIM compared with Table 5.1's.
+/// DMA into the CIM: Table 3.1 compared with Table 5.1.
 fn transfer(bench: &Bench) -> Vec<Computed> {
     let word = |len: u64| {
         let time = bench.cim.transfer_time(Bytes(len)).as_secs_f64();
@@ -66,7 +68,7 @@ impl Bench {
         1.0 / outcome.mean.as_secs_f64()
     }
 
-    /// The standard deviation of a message's delay, in seconds: what the document has.
+    /// Standard deviation of a message's delay in seconds, the document's measure.
     fn deviation(&self, card: &Description, len: u64, depth: u64) -> f64 {
         run(card, Bytes(len), (depth, PACKETS), Variation::Exponential, self.seed).deviation
     }
@@ -77,7 +79,7 @@ impl Bench {
             .mean()
     }
 
-    /// Messages of `len` in fragments: fragments a second, and a message's latency.
+    /// Messages of `len` in fragments: fragments per second, and latency of a message.
     fn fragmented(&self, len: u64, fragment: u64) -> (f64, f64) {
         let count = len.div_ceil(fragment);
         let mut card = self.cim.clone();
@@ -85,7 +87,7 @@ impl Bench {
             card.host.per_message += self.scheduler;
         }
         let rate = self.rate(&card, fragment.min(len), 2);
-        // The last fragment begins when those before it have made room.
+        // The last fragment starts when those before it have made room.
         let alone = self.latency(fragment.min(len), 2);
         (rate, (count - 1) as f64 / rate + alone)
     }
@@ -112,7 +114,7 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
     ]
 }
 
-/// By what share depth 2 does more than depth 1 by the formulas: Eq 5.2 over Eq 5.5, less one.
+/// The gain of depth 2 over depth 1 by the formulas: Eq 5.2 over Eq 5.5, less one.
 fn allowed(cim: &Description, len: Bytes) -> f64 {
     let (free, rest) = cim.network_time(len);
     let transfer = cim.transfer_time(len);
@@ -134,7 +136,7 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
         [16_384, 32_768].iter().all(|&len| (of(len) / of(8192) - 1.0).abs() < 0.1)
     };
     let latencies = [2048, 4096, 8192, 16_384].map(|len| bench.fragmented(len, 2048).1);
-    // Eq 5.3, and the frames, which need the memory: whatever else overlaps, it is no faster.
+    // Eq 5.3 and the frames both need the memory: no overlap makes it faster.
     let frames = bench.cim.network.per_frame * 16_384u64.div_ceil(bench.cim.network.frame.0);
     let least = (bench.cim.transfer_time(Bytes(16_384)) + frames).as_secs_f64();
     vec![
@@ -152,7 +154,7 @@ fn jitter(bench: &Bench) -> Vec<Computed> {
     let simple = bench.cim.with_simple_interface();
     let of = |card: &Description, len, depth| bench.deviation(card, len, depth);
     let less = |len: u64| 1.0 - of(&simple, len, 1) / of(&bench.cim, len, 1);
-    // As a share of the delay itself, which a small message has less of.
+    // As a share of the delay itself, which is less for a small message.
     let share = |len: u64| {
         let saved = of(&bench.cim, len, 1) - of(&simple, len, 1);
         saved / bench.latency(len, 1)
@@ -171,8 +173,8 @@ fn jitter(bench: &Bench) -> Vec<Computed> {
     ]
 }
 
-/// An urgent packet every 50 ms among others back to back: mean and greatest delay of the urgent
-/// ones, in seconds, each due as long after its arrival as `due`.
+/// An urgent packet every 50 ms among back-to-back ones: mean and maximum delay of the urgent ones in seconds.
+/// Each is due `due` after its arrival.
 fn urgent(card: &Description, due: impl Fn(u64) -> Duration) -> (f64, f64) {
     const URGENT: u64 = 400;
     let mut adapter = Transmitter::new(card.clone());
@@ -215,7 +217,7 @@ fn urgent(card: &Description, due: impl Fn(u64) -> Duration) -> (f64, f64) {
     (delays.mean(), delays.max().as_secs_f64())
 }
 
-/// §3.3.2: what an adapter for real-time traffic should have, each as a switch of the description.
+/// §3.3.2: what an adapter for real-time traffic should have, each a switch of the description.
 fn features(bench: &Bench) -> Vec<Computed> {
     let even = |_| Duration::from_ms(50);
     let with = |depth: u64, discipline: Discipline, urgent_first: bool| {
@@ -243,7 +245,7 @@ fn features(bench: &Bench) -> Vec<Computed> {
     ]
 }
 
-/// §4.2.2: headers apart from data save the host a copy, and cost the adapter a block.
+/// §4.2.2: separate headers save the host a copy, and cost the adapter a block.
 fn headers(bench: &Bench, copy: PerByte) -> Vec<Computed> {
     let mut together = bench.cim.clone();
     together.host.gather_per_byte = copy;

@@ -1,8 +1,7 @@
-//! END's platform: what its processor can take, what it can stand for, and what protocol
-//! processing costs on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-55, E-57, E-78, E-80,
-//! E-128 to E-130).
+//! END's platform: the capacity of its processor, what it can emulate, and what protocol processing costs
+//! on it (E-12, E-14, E-31, E-32, E-45, E-49, E-51, E-53 to E-55, E-57, E-78, E-80, E-128 to E-130).
 
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::process::{Message, Options, Organisation, Processor};
 use lastmeter_base::{Bytes, Duration, Rate};
@@ -16,18 +15,14 @@ use lastmeter_host::receive::control::{Adapter, Command};
 use lastmeter_lab::library::Builtin;
 use lastmeter_lab::profile::device;
 
-/// The computation.
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = baseline(setting)?;
-    computed.extend(stack(setting)?);
-    computed.extend(processes(setting)?);
-    computed.extend(capacity(setting)?);
-    computed.extend(limits(setting)?);
-    computed.extend(scheduling(setting)?);
-    computed.extend(platform(setting)?);
-    computed.extend(devices(setting)?);
-    computed.extend(networks(setting)?);
-    computed.extend(hardware(setting)?);
+    let computed = together(
+        setting,
+        &[
+            baseline, stack, processes, capacity, limits, scheduling, platform, devices, networks,
+            hardware,
+        ],
+    )?;
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
@@ -51,7 +46,7 @@ fn baseline(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(computed)
 }
 
-/// What a message costs the protocol stack without an adapter (Fig 3.5).
+/// Time of a message in the protocol stack, without an adapter (Fig 3.5).
 struct Stack {
     hnet: Duration,
     with_scheduler: Duration,
@@ -62,12 +57,12 @@ struct Stack {
 }
 
 impl Stack {
-    /// A message's time without fragmentation.
+    /// The time of an unfragmented message.
     fn whole(&self, scheduler: bool) -> Duration {
         if scheduler { self.with_scheduler } else { self.hnet }
     }
 
-    /// A message's time with it: the slow path once, then each further fragment.
+    /// The time of a fragmented message: the slow path once, then each further fragment.
     fn fragmented(&self, len: Bytes, scheduler: bool) -> Duration {
         let further = len.0.div_ceil(self.size.0) - 1;
         if further == 0 {
@@ -116,7 +111,7 @@ fn stack(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Messages of several channels at once; how often the CPU turned, and when each was done.
+/// Messages of several channels at once: context switches, and when each message was done.
 fn processed(
     options: Options,
     messages: impl Iterator<Item = Message>,
@@ -131,17 +126,19 @@ fn processed(
     (cpu.switches(), done)
 }
 
+fn options(setting: &Setting<'_>, organisation: Organisation) -> Result<Options, Error> {
+    Ok(Options {
+        organisation,
+        switch: setting.constants.get("switch")?,
+        per_message: Duration::ZERO,
+        per_packet: setting.constants.get("best_effort")?,
+        granularity: setting.constants.get("granularity")?,
+    })
+}
+
 fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
-    let options = |organisation| -> Result<Options, Error> {
-        Ok(Options {
-            organisation,
-            switch: constants.get("switch")?,
-            per_message: Duration::ZERO,
-            per_packet: constants.get("best_effort")?,
-            granularity: constants.get("granularity")?,
-        })
-    };
+    let options = |organisation| options(setting, organisation);
     let layers = constants.get("layers")?;
     let single =
         |count: u64| (0..count).map(|id| Message { id, channel: id as u32 % 4, packets: 1 });
@@ -149,7 +146,7 @@ fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (by_message, _) = of(Organisation::PerMessage)?;
     let (by_protocol, _) = of(Organisation::PerProtocol(layers))?;
     let (by_channel, _) = of(Organisation::PerChannel)?;
-    // A long message, and a short one of another channel that comes just after.
+    // A long message, and a short one of another channel just after it.
     let pair = [(0, 0, 15), (1, 1, 1)]
         .map(|(id, channel, packets)| Message { id, channel, packets })
         .into_iter();
@@ -176,7 +173,7 @@ fn capacity(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let packet = constants.get::<Bytes>("packet_max")?.0 as f64 / 1024.0;
     let us = |seconds: f64| Value::Number(seconds * 1e6, "us");
     let kilobytes = |value| Value::Number(value, "KB/s");
-    // An adapter that does nothing but its own processing, with a link that takes no time.
+    // An adapter that costs only its own processing, and a link that takes no time.
     let limit = |name| -> Result<Value, Error> {
         let mut card = Description::plain("END's processor");
         card.network.processing = constants.get(name)?;
@@ -199,26 +196,18 @@ fn capacity(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// §3.4.2.2: what FIFO threads and early messages do to others.
+/// §3.4.2.2: how FIFO threads and early messages delay other channels.
 fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
-    let options = |organisation| -> Result<Options, Error> {
-        Ok(Options {
-            organisation,
-            switch: constants.get("switch")?,
-            per_message: Duration::ZERO,
-            per_packet: constants.get("best_effort")?,
-            granularity: constants.get("granularity")?,
-        })
-    };
-    // `early` messages of 4 packets come at once on channel 0; then a current one on channel 1.
+    let options = |organisation| options(setting, organisation);
+    // `early` messages of 4 packets arrive at once on channel 0, then a current one on channel 1.
     let waits = |organisation, early: u64, packets: u64| -> Result<f64, Error> {
         let options = options(organisation)?;
         let burst = (0..early).map(|id| Message { id, channel: 0, packets });
         let current = Message { id: early, channel: 1, packets: 1 };
         let (_, done) = processed(options, burst.chain([current]));
         let at = done.iter().find(|&&(id, _)| id == early).map_or(Duration::ZERO, |&(_, at)| at);
-        // Whole packets of others: switches are less than one.
+        // Whole packets of others: the switches sum to less than one.
         Ok((at.as_secs_f64() / options.per_packet.as_secs_f64() - 1.0).floor())
     };
     let fifo = |early, packets| waits(Organisation::PerMessage, early, packets);
@@ -240,12 +229,12 @@ fn scheduling(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// §4.3.3 and §4.3.6: the boards of an emulation, and the clock of its time device.
+/// §4.3.3 and §4.3.6: the boards of an emulation, and the clock of its timer device.
 fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (tick, bits): (Duration, u64) = (constants.get("tick")?, constants.get("tick_bits")?);
     let watch = || Stopwatch::new(tick, bits as u32);
-    // Three seconds, looked at so often.
+    // Three seconds, read this often.
     let measured = |every: Duration| {
         let mut watch = watch();
         let mut read = Duration::ZERO;
@@ -254,7 +243,7 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         }
         Duration::from_secs(3).saturating_sub(read) < tick + every
     };
-    // A host and END for each node; the time device is everybody's.
+    // A host and an END for each node; all share one timer device.
     let boards = |nodes: u64| 2 * nodes + 1;
     let word: Duration = constants.get("vme_dma")?;
     let header: Bytes = constants.get("header")?;
@@ -302,7 +291,7 @@ fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// §5.3 and §8.2: a source of traffic, the skeleton of firmware, and a device that is no adapter.
+/// §5.3 and §8.2: a traffic source, the firmware skeleton, and a device that is not an adapter.
 fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let read = |name: &str| {
         let failed = |message| Error::Computation { name: "end-platform", message };
@@ -330,7 +319,7 @@ fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// §8.2: a network of luck.
+/// §8.2: a statistical network.
 fn networks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut card = Description::plain("a cable that others share");
     let (slot, collisions) = (setting.constants.get("slot")?, setting.constants.get("collisions")?);
@@ -363,7 +352,7 @@ fn limits(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         let mean = run(&card, packet, (2, 2000), Variation::None, setting.seed).mean;
         rate.time_for(packet).as_secs_f64() / mean.as_secs_f64()
     };
-    // A network as fast as the bus: 4 KB of words, and the header's.
+    // A network as fast as the bus: 4 KB of data words, and the header's.
     let on_bus = |len: Bytes| word * len.0.div_ceil(4);
     let (whole, head) = (on_bus(packet), on_bus(header));
     let left = residual(head, whole);

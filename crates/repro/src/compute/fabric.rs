@@ -1,4 +1,4 @@
-//! Distributed queueing: the stress load (D-118 to D-121), and how low the speed-up may go (D-126).
+//! Distributed queueing: the stress load (D-118 to D-121), and the least sufficient speed-up (D-126).
 
 use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
@@ -36,7 +36,7 @@ fn count(value: f64, unit: &'static str) -> Value {
     Value::Number(value, unit)
 }
 
-/// The stress load, with the equations of §8.2 and once with those of §3.6.
+/// The stress load, with the equations of §8.2 and with those of §3.6.
 pub(super) fn stress(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (options, load) = table_4(setting.constants, false)?;
     let record = run(options, load);
@@ -77,12 +77,12 @@ fn slope(
 
 /// Fig 20.
 fn backlogs(record: &Record, options: Options, load: Load) -> Vec<Computed> {
-    // The first two periods bring the rates from an idle fabric's to those of a loaded one.
+    // In the first two periods the rates change from those of an idle fabric to those of a loaded one.
     let (begun, first) = (10, load.first);
     let output = |sample: &Sample| sample.output[0];
     let input = |sample: &Sample| sample.input[0];
     let drained = slope(record, options, (first + 10, first + 150), input);
-    // Over 20 periods an output's backlog grows less than half as fast as before.
+    // Over 20 periods an output's backlog grows at less than half its earlier pace.
     let slower = record.samples.windows(21).find(|samples| {
         let grown = samples[20].output[0] as f64 - samples[0].output[0] as f64;
         let before = options.link.as_bits() as f64 / 8.0 * (options.period * 20).as_secs_f64();
@@ -106,7 +106,7 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let end = |stage: usize| record.ends.get(stage).copied().unwrap_or(u64::MAX);
     let mut computed = Vec::new();
     for output in 0..4 {
-        // From when the rates have followed the change of stage to its end.
+        // From when the rates have followed the change of stage, to the end of the stage.
         let begun = if output == 0 { 0 } else { end(output - 1) };
         let name = format!("r(1,{}) while its sources send", output + 1);
         let value = mean(begun + 5, end(output), output);
@@ -116,7 +116,7 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let idle = idle.iter().sum::<f64>() / idle.len() as f64;
     let capacity = options.capacity().as_bits() as f64 / 1e6;
     let simple = (capacity - 35.0) / (options.ports - 1) as f64;
-    // Where it falls fastest over ten periods, before the sources are off.
+    // Where it falls fastest over ten periods, before the sources stop.
     let fall = |samples: &[Sample]| samples[0].rate[0].saturating_sub(samples[10].rate[0]);
     let within = |s: &&[Sample]| s[0].period >= load.first && s[10].period < end(3);
     let fastest = record.samples.windows(11).filter(within);
@@ -125,7 +125,7 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     let dropped_at = dropped as u64;
     let before = mean(dropped_at.saturating_sub(20), dropped_at.saturating_sub(10), 0);
     let last = end(3);
-    // After the sources are off, until the first of the other queues has run empty.
+    // After the sources stop, until the first of the other queues is empty.
     let empty = record.first(last + 20, |sample| sample.input[..4].contains(&0));
     let until = empty.unwrap_or(load.periods);
     let others = (0..4).map(|output| mean(last + 20, until, output)).sum::<f64>() / 4.0;
@@ -141,7 +141,7 @@ fn rates(record: &Record, options: Options, load: Load) -> Vec<Computed> {
     computed
 }
 
-/// What ideal output queueing would have done with the same packets (D-59).
+/// What ideal output queueing would do with the same packets (D-59).
 fn beside_the_ideal(record: &Record, base: &Record, options: Options) -> Vec<Computed> {
     let carried = |record: &Record, output: usize| {
         let (ours, ideal) = record.last_began[output];
@@ -174,7 +174,7 @@ pub(super) fn stress_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(figures(&run(options, load).samples, load))
 }
 
-/// Figs 19, 20 and 21 from what was seen at the end of each period.
+/// Figs 19, 20 and 21 from samples at the end of each period.
 pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
     let curve = |name: String, of: &dyn Fn(&Sample) -> f64| Series {
         name,
@@ -218,7 +218,7 @@ pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
         plot(
             "Fig 20: backlogs of outputs, and of input 1 for them",
             "Outputs fill at 70 Mbit/s and input queues at 35; the document has 1.76 MB and 880 KB \
-             after 400 periods. A backlog at an output takes the rate from those who feed it.",
+              after 400 periods. A backlog at an output lowers the rate of the inputs that feed it.",
             "MB",
             (0..4).map(backlog).chain((0..4).map(waiting)).collect(),
         ),
@@ -232,16 +232,16 @@ pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
     ]
 }
 
-/// How traffic arrives in the study of the speed-up.
+/// Traffic patterns of the speed-up study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
-    /// Each packet to any output.
+    /// Each packet to a random output.
     Uniform,
-    /// Bursts of 32 packets on average to one output each.
+    /// Bursts of 32 packets on average, each to one output.
     Bursts,
     /// Half of an input's packets to the opposite output, the rest to the next one.
     Diagonal,
-    /// Half of all packets to one output, which is more than it can carry, the rest to all.
+    /// Half of all packets to one output, which overloads it; the rest to all.
     Hot,
     /// The stress load.
     Stress,
@@ -255,18 +255,18 @@ const TRAFFICS: [(Traffic, &str); 5] = [
     (Traffic::Stress, "stress load"),
 ];
 
-/// S in hundredths.
+/// Speed-ups S, in hundredths.
 const SPEED_UPS: [u64; 10] = [100, 103, 105, 110, 115, 120, 130, 150, 175, 200];
 
-/// Which share of what ideal output queueing carries was lost at the time, in the worst output that
-/// the ideal keeps busy, and what more packets waited on average.
+/// The share of ideal output queueing's throughput that was lost, in the worst output that the ideal keeps
+/// busy, and the mean extra delay of packets.
 struct Loss {
     share: f64,
     later: f64,
     congested: bool,
 }
 
-/// The loss of one traffic at one speed-up, in hundredths.
+/// The loss with one traffic pattern at one speed-up, which is in hundredths.
 fn loss(
     setting: &Setting<'_>,
     traffic: Traffic,
@@ -309,7 +309,7 @@ fn loss(
     let mut burst = vec![0; options.ports];
     let gap = link.time_for(len);
     let (mut at, end) = (Time::START, Time::START + period * periods);
-    // What is measured begins after a tenth, when queues are as long as they get.
+    // Measurement begins after a tenth of the run, when queues have reached their length.
     let warm = Time::START + period * (periods / 10);
     let mut began: Option<Vec<(u64, u64)>> = None;
     while at < end {
@@ -357,7 +357,7 @@ fn rules(setting: &Setting<'_>) -> Result<[Rule; 2], Error> {
     Ok([Rule::Base, Rule::Responsive { backlog_min }])
 }
 
-/// How low the speed-up may go, for which traffic (D-126).
+/// The least sufficient speed-up, by traffic pattern (D-126).
 pub(super) fn speed_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let [base, responsive] = rules(setting)?;
     let percent = |loss: &Loss| count(100.0 * loss.share.max(0.0), "%");
@@ -380,10 +380,10 @@ pub(super) fn speed_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What of the ideal's throughput counts as lost, in percent.
+/// Losses below this share of the ideal's throughput, in per cent, are neglected.
 const LOST: f64 = 1.0;
 
-/// From which speed-up on each traffic loses nothing to speak of.
+/// The speed-up from which each traffic pattern's loss is negligible.
 fn conclusion(lost: &[Series]) -> String {
     let enough = |series: &Series| {
         let least = series.points.iter().rev().take_while(|point| point.1 < LOST).last();
@@ -396,7 +396,7 @@ fn conclusion(lost: &[Series]) -> String {
     format!("Conclusion: less than {LOST} % is lost by {}.", words.join(", by "))
 }
 
-/// Loss over speed-up, for each traffic and both sets of equations.
+/// Loss by speed-up, for each traffic pattern and both sets of equations.
 pub(super) fn speed_up_plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let mut plots = Vec::new();
     for (rule, equations) in rules(setting)?.into_iter().zip(["Eqs 1 and 2", "Eqs 5 and 6"]) {

@@ -10,14 +10,14 @@ use lastmeter_net::lookup::{self, TreeBitmap};
 
 const NAME: &str = "fipl";
 
-/// A route that no other covers has 8 nodes of 4 bits and one more for all 32.
+/// A route that no other covers has 8 nodes of 4 bits, and one for the full 32 bits.
 const NODES_MOST: u64 = 9;
-/// Throughput that differs by less is the same.
+/// Rates that differ by less count as equal.
 const SAME: f64 = 0.01;
-/// Phases of the updates relative to the run; the document reports the worst.
+/// Phases of the updates relative to the run; the worst is reported.
 const PHASES: u64 = 16;
 
-/// Ways of a run's addresses down the tree, and the engines that go them.
+/// The tree paths of a run's addresses, and the engines that follow them.
 struct Bench {
     options: Options,
     nodes: Vec<u64>,
@@ -25,10 +25,10 @@ struct Bench {
     held: Duration,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Lookups a second.
+    /// Lookups per second.
     pub rate: f64,
     /// Mean latency, in seconds.
     pub latency: f64,
@@ -48,7 +48,7 @@ impl Engines2001 {
             .and_then(|constants| Bench::read(&constants, seed))
             .map(Engines2001)
     }
-    /// How many engines there are at most.
+    /// The largest number of engines.
     pub fn engines(&self) -> usize {
         self.0.options.engines
     }
@@ -56,8 +56,8 @@ impl Engines2001 {
     pub fn run(&self, engines: usize) -> Run {
         self.0.engines(engines)
     }
-    /// A run with so many engines and updates a second: the mean over runs that begin at any phase of
-    /// the updates. The latency is that without updates.
+    /// A run with this many engines and updates per second: the mean over all phases of the updates. The latency
+    /// is that without updates.
     pub fn updated(&self, engines: usize, rate: u64) -> Run {
         let Run { rate: without, latency } = self.0.engines(engines);
         let losses = self.0.losses(Options { engines, ..self.0.options }, rate);
@@ -94,7 +94,7 @@ impl Bench {
         self.run(Options { engines, ..self.options }, None)
     }
 
-    /// A run from the first address to the last, with updates of this period and phase.
+    /// A run through all addresses, with updates of this period and phase.
     fn run(&self, options: Options, updates: Option<(Duration, Duration)>) -> Run {
         let mut engines = Engines::new(options);
         self.nodes.iter().for_each(|&nodes| engines.lookup(Time::START, nodes));
@@ -116,7 +116,7 @@ impl Bench {
         Run { rate: f64::from(done) / seconds, latency: latency.as_secs_f64() / f64::from(done) }
     }
 
-    /// The longest ways, with engines and memory of twice the clock.
+    /// The longest paths, with engines and memory at twice the clock.
     fn at_twice_the_clock(&self) -> f64 {
         let half = |time: Duration| Duration::from_ps(time.as_ps() / 2);
         let Options { cycle, period, handover, .. } = self.options;
@@ -125,7 +125,7 @@ impl Bench {
         self.at_worst(options)
     }
 
-    /// Shares taken by updates at this rate, one for each phase.
+    /// The share that updates at this rate take, for each phase.
     fn losses(&self, options: Options, rate: u64) -> Vec<f64> {
         let without = self.run(options, None).rate;
         let period = Duration::from_secs(1) / rate;
@@ -133,14 +133,14 @@ impl Bench {
         phases.map(|phase| 1.0 - self.run(options, Some((period, phase))).rate / without).collect()
     }
 
-    /// The longest ways, and addresses whenever an engine is free.
+    /// The longest paths, and an address whenever an engine is free.
     fn at_worst(&self, options: Options) -> f64 {
         let nodes = vec![NODES_MOST; self.nodes.len()];
         let options = Options { supply: Duration::ZERO, ..options };
         Bench { options, nodes, ..*self }.run(options, None).rate
     }
 
-    /// What twice as many engines bring at worst, with this memory and with one of twice the speed.
+    /// The worst-case gain of twice as many engines, with this memory and with one twice as fast.
     fn twice(&self) -> (f64, f64) {
         let options = Options { engines: 2 * self.options.engines, ..self.options };
         let one = self.at_worst(self.options);
@@ -225,7 +225,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         plot(
             "Fig 26: throughput",
-            "1.53 to 10.1 million lookups/s, by the document. At worst a lookup passes nine nodes.",
+            "1.53 to 10.1 million lookups/s in the document. In the worst case a lookup visits nine nodes.",
             "million lookups/s",
             vec![
                 curve("addresses of the table".to_owned(), &rate),
@@ -234,7 +234,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         ),
         plot(
             "Fig 26: latency",
-            "624 to 660 ns, by the document: engines find phases in which they hardly wait.",
+            "624 to 660 ns in the document: engines settle into phases in which they hardly wait.",
             "ns",
             vec![
                 curve("addresses of the table".to_owned(), &|e| 1e9 * bench.engines(e).latency),

@@ -11,26 +11,26 @@ use lastmeter_host::receive::shares::Shares;
 use lastmeter_host::receive::trial::{self, Arrivals};
 use lastmeter_host::receive::{InterfaceOptions, Policy};
 
-/// Table 7.3: what END 1 and END 2 have reserved, in experiments 1 to 3 and 7 to 9; 4 to 6 and 10
-/// to 12 are the same with other factors.
+/// Table 7.3: what END 1 and END 2 reserve, in experiments 1 to 3 and 7 to 9; 4 to 6 and 10 to 12 differ only
+/// in their factors.
 const RESERVED: [[u64; 2]; 6] =
     [[300, 1200], [700, 800], [1000, 500], [100, 1000], [500, 600], [800, 300]];
-/// The rates of END 1; END 2 always sends 1000.
+/// Offered rates of END 1; END 2 always sends 1000.
 const RATES: [u64; 9] = [300, 400, 500, 600, 700, 800, 1000, 1500, 2000];
-/// Where both are overloaded.
+/// A rate at which both are overloaded.
 const OVERLOAD: u64 = 2000;
 const END_2: u64 = 1000;
-/// Some 10,000 packets, as each point of the document.
+/// Some 10,000 packets, like each point of the document.
 const LENGTH: Duration = Duration::from_secs(7);
 
-/// How interfaces share.
+/// How interfaces share the host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     /// `b` = 2.00, `r` = 0.99.
     Strict,
     /// `b` = 1.50, `r` = 0.80.
     Loose,
-    /// Our own.
+    /// Our own choice.
     Exact,
 }
 
@@ -41,7 +41,7 @@ struct Bench<'a> {
     setting: &'a Setting<'a>,
 }
 
-/// Packets a second of each interface.
+/// Packets per second of each interface.
 type Pair = [f64; 2];
 
 impl Bench<'_> {
@@ -81,8 +81,8 @@ impl Bench<'_> {
     }
 }
 
-/// What an interface that is overloaded as well as the other must get: its reservation, and of what
-/// is left its share; no more than it is offered.
+/// The least that an overloaded interface must get beside another: its reservation and its share of the rest,
+/// but no more than its offered load.
 fn fair(reserved: [u64; 2], total: f64) -> Pair {
     let sum = (reserved[0] + reserved[1]) as f64;
     let second = (total * reserved[1] as f64 / sum).min(END_2 as f64);

@@ -1,4 +1,4 @@
-//! What forwarding an IP packet takes.
+//! The cost of forwarding an IP packet.
 
 use super::{Computed, Setting, Value, row};
 use crate::Error;

@@ -33,8 +33,20 @@ pub(super) fn budgets(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(computed)
 }
 
-/// A host with the synchronous service among hosts without, all of which send more asynchronous frames
-/// than the ring carries.
+/// A timed-token ring on which only propagation and frames take time.
+pub(super) fn ring_options(
+    target: Duration,
+    rate: Rate,
+    hops: Vec<Duration>,
+    allotments: Vec<Duration>,
+    packets_max: usize,
+) -> Options {
+    let (token, handler, framing) = (Duration::ZERO, Duration::ZERO, Bytes::ZERO);
+    Options { target, rate, hops, allotments, token, framing, packets_max, handler }
+}
+
+/// One host with the synchronous service among hosts without it; all send more asynchronous frames than the
+/// ring carries.
 fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (target, rate): (Duration, Rate) =
@@ -48,23 +60,15 @@ fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     const NEW: usize = 5;
     let mut allotments = vec![Duration::ZERO; nodes as usize];
     allotments[NEW] = allotment;
-    let options = Options {
-        target,
-        rate,
-        hops: vec![constants.get("node_delay")?; nodes as usize],
-        allotments,
-        token: Duration::ZERO,
-        framing: Bytes::ZERO,
-        packets_max: 4,
-        handler: Duration::ZERO,
-    };
+    let hops = vec![constants.get("node_delay")?; nodes as usize];
+    let options = ring_options(target, rate, hops, allotments, 4);
     let invalid = |message| Error::Computation { name: "jetstream-budgets", message };
     let mut medium = Medium::new(options, Time::START).map_err(invalid)?;
     let end = Time::START + length;
     let (mut now, mut sent) = (Time::START, vec![[0_u64; 2]; nodes as usize]);
     while now < end {
         for station in 0..nodes as usize {
-            // A refusal says that there is enough to send.
+            // A refusal only means that there is enough to send.
             drop(medium.enqueue(now, station, Class::Asynchronous, Packet::new(long)));
         }
         drop(medium.enqueue(now, NEW, Class::Synchronous, Packet::new(short)));
@@ -75,7 +79,7 @@ fn mixed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let guaranteed = rate.scale_floor(allotment.as_ps(), target.as_ps());
     let bits = |class: Class| sent[NEW][class as usize] as f64 * 8.0 / length.as_secs_f64();
     let (reserved, more) = (bits(Class::Synchronous), bits(Class::Asynchronous));
-    // A frame in each rotation of at most twice the target is what a reservation can count on.
+    // A reservation can count on one frame per rotation, and a rotation on at most twice the target.
     let kept = reserved > 0.0 && synchronous.access_max <= target * 2;
     let old = sent.iter().enumerate().filter(|&(station, _)| station != NEW);
     let served = old.clone().all(|(_, sent)| sent[Class::Asynchronous as usize] > 0);

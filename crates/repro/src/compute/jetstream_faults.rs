@@ -1,30 +1,31 @@
-//! Jetstream's ring against a hub, and against a port for each host, under the same faults (J-61); and a
-//! shared ring that carries cells, as other access methods do (J-65).
+//! Jetstream's ring, a hub, and a port for each host under the same faults (J-61); and a shared ring that
+//! carries cells under other access methods (J-65).
 
+use super::jetstream::ring_options;
 use super::{Computed, Setting, Value, row};
 use crate::machines::ring::slotted::{Cell, Options as Slots, Release, Slotted};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
 use lastmeter_lan::timed_token::faults::{Faults, Part, Rates, Wiring};
-use lastmeter_lan::timed_token::medium::{Class, Medium, Options};
+use lastmeter_lan::timed_token::medium::{Class, Medium};
 use lastmeter_ledger::plots::{Plot, Series};
 
 const NAME: &str = "jetstream-faults";
 const WIRINGS: [Wiring; 3] = [Wiring::Ring, Wiring::Hub, Wiring::Ports];
-/// A cell (J-65).
+/// Length of a cell (J-65).
 const CELL: Bytes = Bytes(53);
-/// Cells' times for which rings of slots run: 44 ms.
+/// Length of a slotted ring's run in cell times: 44 ms.
 const STEPS: u64 = 100_000;
 
-/// How long each wiring served its hosts, and what single faults took from it.
+/// Availability of each wiring, and what single faults disconnected.
 struct Served {
-    /// The share of time that a host reached the switch, over all hosts.
+    /// Share of time for which a host reached the switch, over all hosts.
     shares: [f64; 3],
-    /// Fewest and most hosts that a fault took where everything else worked, the hub's own left out.
+    /// Fewest and most hosts that a single fault disconnected; faults of the hub itself are excluded.
     taken: [(usize, usize); 3],
-    /// Hosts other than the one whose part broke that a fault took at most.
+    /// Most hosts that a fault disconnected besides the one whose part failed.
     others: [usize; 3],
-    /// Whether a host on the ring was ever missing from a hub that worked.
+    /// Whether a host on the ring was ever missing behind a working hub.
     beaten: bool,
 }
 
@@ -36,7 +37,7 @@ fn rates(constants: &Constants) -> Result<Rates, Error> {
     Ok(Rates { between: constants.get("between")?, repair: constants.get("repair")? })
 }
 
-/// Runs the parts of this many hosts, and evaluates all wirings after every change.
+/// Lets the parts of this many hosts fail and recover, and evaluates all wirings after every change.
 fn serve(hosts: usize, rates: Rates, length: Duration, seed: u64) -> Served {
     let mut faults = Faults::new(hosts, rates, seed, Time::START);
     let end = Time::START + length;
@@ -54,7 +55,7 @@ fn serve(hosts: usize, rates: Rates, length: Duration, seed: u64) -> Served {
         while let Some((part, breaks)) = faults.advance(now) {
             let after = WIRINGS.map(|wiring| faults.reach(wiring));
             for (at, wiring) in WIRINGS.into_iter().enumerate() {
-                // A part that this wiring does not have takes nothing from it.
+                // A part that this wiring lacks disconnects nothing.
                 let has = match part {
                     Part::Hub => false,
                     Part::Link(0) => wiring == Wiring::Ring,
@@ -79,7 +80,7 @@ fn serve(hosts: usize, rates: Rates, length: Duration, seed: u64) -> Served {
     served
 }
 
-/// The same by hand: every part that is needed works.
+/// The same in closed form: every required part works.
 fn by_hand(wiring: Wiring, hosts: usize, part: f64) -> f64 {
     let needed = match wiring {
         Wiring::Ring => 2 * hosts + 1,
@@ -89,23 +90,15 @@ fn by_hand(wiring: Wiring, hosts: usize, part: f64) -> f64 {
     part.powi(needed as i32)
 }
 
-/// Jain's index of what stations carried that always had cells to send, and whether no synchronous
-/// rotation was longer than twice the target (J-65).
+/// Jain's fairness index over stations that always have cells to send, and whether no synchronous rotation
+/// exceeded twice the target (J-65).
 fn cells(setting: &Setting<'_>) -> Result<(f64, bool, f64), Error> {
     let constants = setting.constants;
     let hosts: u64 = constants.get("hosts")?;
     let rate: Rate = constants.get("rate")?;
-    let options = Options {
-        target: constants.get("rotation_target")?,
-        rate,
-        hops: vec![constants.get("hop")?; hosts as usize + 1],
-        allotments: vec![Duration::ZERO; hosts as usize + 1],
-        token: Duration::ZERO,
-        framing: Bytes::ZERO,
-        packets_max: 4096,
-        handler: Duration::ZERO,
-    };
-    let target = options.target;
+    let target: Duration = constants.get("rotation_target")?;
+    let hops = vec![constants.get("hop")?; hosts as usize + 1];
+    let options = ring_options(target, rate, hops, vec![Duration::ZERO; hosts as usize + 1], 4096);
     let failed = |message| Error::Computation { name: NAME, message };
     let mut ring = Medium::new(options, Time::START).map_err(failed)?;
     let end = Time::START + target * 200;
@@ -124,8 +117,7 @@ fn cells(setting: &Setting<'_>) -> Result<(f64, bool, f64), Error> {
     Ok((fair, ring.rotations.max < target * 2 && sent[1..].iter().all(|&sent| sent > 0), used))
 }
 
-/// Cells a step of each host where all always send on a ring of slots: to each other at random, or all to
-/// the switch, station 0.
+/// Cells per step of each host on a slotted ring if all always send: to random hosts, or all to the switch, station 0.
 fn slotted(setting: &Setting<'_>, release: Release, to_switch: bool) -> Result<Vec<f64>, Error> {
     let constants = setting.constants;
     let stations = constants.get::<u64>("hosts")? as usize + 1;
@@ -140,7 +132,7 @@ fn slotted(setting: &Setting<'_>, release: Release, to_switch: bool) -> Result<V
         for from in 0..stations {
             let other = (from + 1 + random.below(stations as u64 - 1) as usize) % stations;
             let to = if to_switch { 0 } else { other };
-            // What finds no room waits outside.
+            // A cell that finds no room waits outside.
             let _ = ring.enqueue(Cell { from, to });
         }
         ring.step(|cell| arrived[cell.from] += 1);
@@ -148,7 +140,7 @@ fn slotted(setting: &Setting<'_>, release: Release, to_switch: bool) -> Result<V
     Ok(arrived.into_iter().map(|cells| cells as f64 / STEPS as f64).collect())
 }
 
-/// J-65: the access methods for cells of fixed size that the document cites.
+/// J-65: the access methods for fixed-size cells that the document cites.
 fn slots(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let all = |shares: &[f64]| shares.iter().sum::<f64>();
     let fair = |shares: &[f64]| {
@@ -201,8 +193,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(rows)
 }
 
-/// A transmitter and a receiver at each end of each link, by counting (J-05). A hub that is a part of the
-/// switch's port needs none towards it.
+/// Transceivers: one at each end of each link (J-05). A hub inside the switch's port needs none towards the switch.
 fn transceivers(wiring: Wiring, hosts: usize) -> usize {
     match wiring {
         Wiring::Ring => hosts + 1,
@@ -210,13 +201,13 @@ fn transceivers(wiring: Wiring, hosts: usize) -> usize {
     }
 }
 
-/// Who talks over time, and for how much of the time by the number of hosts.
+/// Reachability over time, and availability by number of hosts.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let constants = setting.constants;
     let hosts = constants.get::<u64>("hosts")? as usize;
     let (rates, length): (Rates, Duration) = (rates(constants)?, constants.get("length")?);
     let names = ["ring", "hub", "a port for each host"];
-    // As long as three faults of each part take on average.
+    // Three mean intervals between faults of each part.
     let shown = Time::START + rates.between * 3;
     let mut faults = Faults::new(hosts, rates, setting.seed, Time::START);
     let mut curves: [Vec<(f64, f64)>; 3] = [const { Vec::new() }; 3];
@@ -227,7 +218,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         }
         now = faults.ready_at();
         for (curve, wiring) in curves.iter_mut().zip(WIRINGS) {
-            // Until then as it was: a step, not a slope.
+            // Until then unchanged: a step, not a slope.
             curve.push(((now - Time::START).as_secs_f64(), count(&faults.reach(wiring)) as f64));
         }
         while faults.advance(now).is_some() {}
@@ -249,14 +240,14 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         Plot::new(
             "Hosts that reach the switch (§3.5)",
-            "The same faults of hosts and links: any takes down the ring, a hub bypasses it.",
+            "The same faults of hosts and links: any fault takes down the ring, a hub bypasses it.",
             ("time, s", "hosts"),
             names.into_iter().zip(curves).map(series).collect(),
         )
         .over_time(),
         Plot::new(
             "Availability of the switch to a host, by number of hosts",
-            "With each host two parts more can take a ring down; hub and port do not depend on \
+            "Each host adds two parts that can take a ring down; hub and port do not depend on \
              others.",
             ("hosts", "share of time, %"),
             shares,

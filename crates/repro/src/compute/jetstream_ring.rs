@@ -1,5 +1,6 @@
 //! Jetstream's ring, run: rotations, access delays, recovery and bring-up (J-08 to J-61).
 
+use super::jetstream::ring_options;
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
@@ -8,7 +9,7 @@ use lastmeter_lan::timed_token::node::{Node, Signal, bring_up};
 use lastmeter_wire::jetstream::{Header, RID_MAX};
 use std::ops::Range;
 
-/// Frames that come one at a time.
+/// Number of frames that arrive one at a time.
 const LONE: u64 = 1000;
 
 /// A ring with its load.
@@ -16,17 +17,17 @@ struct Load {
     options: Options,
     /// The longest asynchronous frame.
     frame_max: Bytes,
-    /// The synchronous frame of every station.
+    /// The synchronous frame of each station.
     synchronous: Bytes,
     seed: u64,
     length: Duration,
-    /// Who sends asynchronous frames, of those on the ring.
+    /// The stations that send asynchronous frames.
     senders: Range<usize>,
 }
 
 impl Load {
-    /// Runs with more asynchronous frames than the ring carries, of lengths up to the longest, and
-    /// as many synchronous ones as the allotments carry. `lose` tokens are lost on the way.
+    /// Runs with more asynchronous frames than the ring carries, of random lengths up to the longest, and as many
+    /// synchronous ones as the allotments carry. `lose` tokens are lost.
     fn saturate(&self, lose: u32) -> Result<Medium, Error> {
         let invalid = |message| Error::Computation { name: "jetstream-ring", message };
         let mut ring = Medium::new(self.options.clone(), Time::START).map_err(invalid)?;
@@ -39,7 +40,7 @@ impl Load {
                     true => self.frame_max,
                     false => Bytes(64 + random.below(self.frame_max.0 - 63)),
                 };
-                // Full queues refuse: there is always something to send.
+                // Full queues refuse frames: there is always something to send.
                 if self.senders.contains(&station) {
                     drop(ring.enqueue(now, station, Class::Asynchronous, Packet::new(len)));
                 }
@@ -59,14 +60,14 @@ impl Load {
         Ok(ring)
     }
 
-    /// Bits a second that each of these hosts gets of a port, where all always send the longest (J-06, J-54).
+    /// Bits per second that each host gets of a port if all always send the longest frame (J-06, J-54).
     fn share(&self, hosts: u64) -> Result<Rate, Error> {
         let ring = self.saturate(0)?;
         let sent = ring.services[Class::Asynchronous as usize].time;
         Ok(self.options.rate.scale_floor(sent.as_ps(), self.length.as_ps() * hosts))
     }
 
-    /// How long a frame waits for the token on average, where there is one now and then (J-86).
+    /// Mean wait of an occasional frame for the token (J-86).
     fn lone_wait(&self) -> Result<Duration, Error> {
         let invalid = |message| Error::Computation { name: "jetstream-ring", message };
         let mut ring = Medium::new(self.options.clone(), Time::START).map_err(invalid)?;
@@ -96,23 +97,14 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let allotted: Duration = constants.get("synchronous")?;
     let handler: Duration = constants.get("handler")?;
     let mut hops = vec![node_delay + metre_delay * (metres / nodes); nodes as usize];
-    // What does not divide lies behind the master.
+    // The remainder of the division is behind the master.
     hops[0] += metre_delay * (metres % nodes);
-    // The master, station 0, only switches; hosts share what there is.
+    // The master, station 0, only switches; hosts share the capacity.
     let hosts = nodes - 1;
     let mut allotments = vec![allotted / hosts; nodes as usize];
     allotments[0] = Duration::ZERO;
     let load = Load {
-        options: Options {
-            target,
-            rate,
-            hops,
-            allotments,
-            token: Duration::ZERO,
-            framing: Bytes::ZERO,
-            packets_max: 4,
-            handler,
-        },
+        options: Options { handler, ..ring_options(target, rate, hops, allotments, 4) },
         frame_max: constants.get("frame_max")?,
         synchronous: Bytes((allotted / hosts).as_ps() / rate.time_for(Bytes(1)).as_ps()),
         seed: setting.seed,
@@ -120,8 +112,8 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         senders: 0..nodes as usize,
     };
     let loaded = load.saturate(0)?;
-    // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved. And what
-    // becomes of it with reserved time, and with longer frames.
+    // As the document counts: every rotation takes TTRT, nothing overruns and nothing is reserved. Then with
+    // reserved time, and with longer frames.
     let wait = |frame: &str, reserved: bool| -> Result<Duration, Error> {
         let options = load.options.clone();
         let none = vec![Duration::ZERO; nodes as usize];
@@ -184,7 +176,7 @@ fn count(number: u64, unit: &'static str) -> Value {
     Value::Number(number as f64, unit)
 }
 
-/// A ring of nodes with power.
+/// A ring of powered nodes.
 fn powered(hosts: u8) -> Vec<Node> {
     let mut nodes: Vec<Node> = (0..=hosts).map(|at| Node::new(at == 0)).collect();
     for node in &mut nodes {
@@ -193,13 +185,13 @@ fn powered(hosts: u8) -> Vec<Node> {
     nodes
 }
 
-/// What the nodes do: identities, stripping, and a fault.
+/// Functions of the nodes: identities, stripping, and a fault.
 fn protocol(hosts: u8) -> Vec<Computed> {
     let mut nodes = powered(hosts);
     let messages = bring_up(&mut nodes);
     let in_order = nodes.iter().zip(0..).all(|(node, place)| node.rid == Some(place));
     let counted = nodes[0].hosts.unwrap_or(0);
-    // A frame of the last host, and one without a source on the ring.
+    // A frame of the last host, and one whose source is not on the ring.
     let own = nodes[usize::from(hosts)].clone();
     let sent = Node { holds: true, ..own }.send(1);
     let passed = visits(&mut nodes, usize::from(hosts), sent);
@@ -226,12 +218,12 @@ fn protocol(hosts: u8) -> Vec<Computed> {
     ]
 }
 
-/// A source that no host of a ring with one host less has.
+/// A source that a ring with one host fewer does not have.
 fn orphan_of(header: Header) -> Header {
     Header { src: RID_MAX, ..header }
 }
 
-/// Nodes that a frame reaches until it is stripped, that one included.
+/// Nodes that a frame reaches before it is stripped, the stripping one included.
 fn visits(nodes: &mut [Node], from: usize, frame: Option<Signal>) -> u64 {
     let (mut signal, mut at, mut reached) = (frame, from, 0);
     while let Some(frame) = signal.filter(|_| reached < 1000) {

@@ -1,6 +1,6 @@
-//! What Jetstream's rings and long frames mean for switches and for the network (J-07 to J-10, J-30, J-58,
-//! J-61 to J-64).
+//! What Jetstream's rings and long frames mean for switches and the network (J-07 to J-10, J-30, J-58, J-61 to J-64).
 
+use super::jetstream::ring_options;
 use super::{Computed, Setting, Value, row};
 use crate::machines::switch::line::{Frame, Line, Preemption};
 use crate::{Constants, Error};
@@ -22,13 +22,15 @@ fn failed(message: impl Into<String>) -> Error {
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let hosts: u64 = constants.get("hosts")?;
-    let mut rows = ports(hosts as u8);
-    rows.extend(medium(setting, hosts as usize)?);
-    rows.extend(mesh(setting)?);
-    rows.extend(blocking(constants, setting.seed)?);
-    rows.extend(cut_through(constants)?);
-    rows.push(row("J-30", atm_unit()?));
-    Ok(rows)
+    Ok([
+        ports(hosts as u8),
+        medium(setting, hosts as usize)?,
+        mesh(setting)?,
+        blocking(constants, setting.seed)?,
+        cut_through(constants)?,
+        vec![row("J-30", atm_unit()?)],
+    ]
+    .concat())
 }
 
 fn count(key: &str, number: u64, unit: &'static str) -> Computed {
@@ -43,7 +45,7 @@ fn powered(masters: &[bool]) -> Vec<Node> {
     nodes
 }
 
-/// J-09, J-10, J-61: what is attached to a port, a ring without a switch, and a dead host.
+/// J-09, J-10, J-61: what a port detects, a ring without a switch, and a dead host.
 fn ports(hosts: u8) -> Vec<Computed> {
     let attached = |masters: &[bool]| {
         let mut nodes = powered(masters);
@@ -53,7 +55,7 @@ fn ports(hosts: u8) -> Vec<Computed> {
     let told_apart = attached(&[true, false]) == Some(Attached::Host)
         && attached(&ring) == Some(Attached::Ring(hosts))
         && attached(&[true, true]) == Some(Attached::Switch);
-    // Without a switch, one of the hosts is the master, and every other reads what is sent to it.
+    // Without a switch, one host is the master, and every other receives what is addressed to it.
     let mut lan = powered(&ring[..usize::from(hosts)]);
     let mut whole = bring_up(&mut lan).is_some();
     for from in 0..lan.len() {
@@ -91,39 +93,31 @@ fn options(constants: &Constants, hosts: usize) -> Result<Options, Error> {
     let hop: Duration = constants.get("hop")?;
     let mut allotments = vec![synchronous / hosts as u64; hosts + 1];
     allotments[0] = Duration::ZERO;
-    Ok(Options {
-        target: constants.get("rotation_target")?,
-        rate: constants.get("rate")?,
-        hops: vec![hop; hosts + 1],
-        allotments,
-        token: Duration::ZERO,
-        framing: Bytes::ZERO,
-        packets_max: 8,
-        handler: Duration::ZERO,
-    })
+    let (target, rate) = (constants.get("rotation_target")?, constants.get("rate")?);
+    Ok(ring_options(target, rate, vec![hop; hosts + 1], allotments, 8))
 }
 
-/// J-07, J-58: a host alone, and voice and video under saturation.
+/// J-07, J-58: a host alone, and voice beside saturating traffic.
 fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let new = |options: &Options| Medium::new(options.clone(), Time::START).map_err(failed);
     let options = options(constants, hosts)?;
     let frame_max: Bytes = constants.get("frame_max")?;
     let mut random = Stream::new(setting.seed, NAME);
-    // Alone: a frame now and then.
+    // Alone: an occasional frame.
     let mut ring = new(&options)?;
     let mut now = Time::START;
     for _ in 0..1000 {
         now += Duration::from_us(1000 + random.below(1000));
         ring.advance(now, drop);
-        // Full queues refuse nothing here: there is one frame at a time.
+        // Queues never fill here: there is one frame at a time.
         drop(ring.enqueue(now, 1, Class::Asynchronous, Packet::new(Bytes(1500))));
         while let Some(wake) = ring.ready_at() {
             ring.advance(wake, drop);
         }
     }
     let alone = ring.services[Class::Asynchronous as usize].access_max;
-    // Every host speaks and shows a picture while all others send what they can.
+    // Every host sends voice while all send as much other traffic as they can.
     let voice: Bytes = constants.get("voice")?;
     let mut ring = new(&options)?;
     let period: Duration = constants.get("voice_period")?;
@@ -149,7 +143,7 @@ fn medium(setting: &Setting<'_>, hosts: usize) -> Result<Vec<Computed>, Error> {
     Ok(vec![row("J-07/alone", alone), row("J-58", spoken.access_max)])
 }
 
-/// Hosts of one switch among themselves, and to those of another over the link between both (J-07).
+/// Hosts of one switch among themselves, and to those of another over the link between the two (J-07).
 fn mesh(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let rate: Rate = setting.constants.get("rate")?;
     let goodput = |run: &str| setting.ledger(run, &[]).map(|ledger| ledger.goodput());
@@ -160,15 +154,15 @@ fn mesh(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The longest wait of a frame of priority behind one long frame, and the longest time that a long frame
-/// took from its first byte to its last.
+/// The longest wait of a priority frame behind a long frame, and the longest time from first to last byte of
+/// a long frame.
 fn waits(rate: Rate, preemption: Preemption, long: Bytes, seed: u64) -> (Duration, Duration) {
     let mut random = Stream::new(seed, "blocking");
     let (mut most, mut longest) = (Duration::ZERO, Duration::ZERO);
     for trial in 0..2000 {
         let mut line = Line::new(rate, preemption);
         line.enqueue(Time::START, Frame { id: 0, len: long, priority: false });
-        // Anywhere in the long frame, the very beginning included.
+        // At a random point of the long frame, its very beginning included.
         let whole = rate.time_for(long).as_ps();
         let at = if trial == 0 { 1 } else { random.below(whole) };
         let at = Time::from_ps(at);
@@ -202,22 +196,22 @@ fn blocking(constants: &Constants, seed: u64) -> Result<Vec<Computed>, Error> {
         row("J-63/wait-frame", suspended.0),
         row("J-63/wait-frame-cuts", fragments.0),
         row(
-            "J-63/suspended", // Fragments cost a header more.
+            "J-63/suspended", // Each fragment adds a header.
             suspended.1 == whole + short && fragments.1 <= whole + short + line.time_for(Bytes(24)),
         ),
     ])
 }
 
-/// J-64: what cut-through saves, and where it can deadlock.
+/// J-64: the gain of cut-through, and where it can deadlock.
 fn cut_through(constants: &Constants) -> Result<Vec<Computed>, Error> {
     let line: Rate = constants.get("line")?;
     let long: Bytes = constants.get("frame_max")?;
-    // Through one switch: the whole frame, or its two headers, before the first byte goes on.
+    // Through one switch: a whole frame, or its two headers, must arrive before the first byte leaves.
     let stored = line.time_for(long);
     let cut = line.time_for(Bytes(jetstream::OVERHEAD as u64));
     // Channel n leads from switch n to the next; routes go two hops.
     let ring: Vec<Vec<usize>> = (0..4).map(|n| vec![n, (n + 1) % 4]).collect();
-    // Channels up to a root 0, 1, 2 and down from it 3, 4, 5.
+    // Channels 0, 1, 2 up to a root, and 3, 4, 5 down from it.
     let tree: Vec<Vec<usize>> =
         (0..3).flat_map(|up| (3..6).map(move |down| vec![up, down])).collect();
     Ok(vec![
@@ -227,7 +221,7 @@ fn cut_through(constants: &Constants) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Whether frames on these routes, as channels from 0, can wait for each other in a circle.
+/// Whether frames on these routes, given as channels from 0, can deadlock.
 fn circular(routes: &[Vec<usize>]) -> bool {
     let channels = routes.iter().flatten().max().map_or(0, |last| last + 1);
     Dependencies::of(channels, routes.iter().map(Vec::as_slice)).cycle().is_some()

@@ -1,7 +1,7 @@
-//! Link sharing: a hierarchy of fair queues, and one flat queue with its weights.
+//! Link sharing: a hierarchy of fair queues, and one flat queue with the same weights.
 //!
-//! Both disciplines are driven cell by cell, as the output port of a switch would: a cell leaves in each
-//! cell time. Leaves are on or off; one that is on always has cells waiting.
+//! Both disciplines are driven cell by cell, as by the output port of a switch: one cell leaves in each cell
+//! time. Leaves are on or off; an active one always has cells waiting.
 
 use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
@@ -9,7 +9,7 @@ use lastmeter_base::{Bytes, Duration, Packet, Stream, Time};
 use lastmeter_net::queue::{DropTail, FlatOptions, FlatWfq, HPfq, Queue, Room, Tree};
 
 const CELL: Bytes = Bytes(53);
-/// Cells that a leaf keeps waiting while it is on.
+/// Backlog of an active leaf, in cells.
 const DEPTH: u64 = 3;
 
 /// The tree, and how long a cell takes.
@@ -42,7 +42,7 @@ impl Port {
     fn hierarchy(&self) -> Result<HPfq, Error> {
         Ok(HPfq::new(self.tree()?, Room::UNLIMITED, u64::MAX))
     }
-    /// The flat map, updated each `period` cells.
+    /// The flat weights, updated every `period` cells.
     fn flat(&self, period: u64, pipelined: bool) -> Result<FlatWfq, Error> {
         Ok(FlatWfq::new(FlatOptions {
             tree: self.tree()?,
@@ -53,7 +53,7 @@ impl Port {
             each: u64::MAX,
         }))
     }
-    /// By hand, from the two goals of §3.4: the link goes down the tree, at each node to its active
+    /// In closed form, from the two goals of §3.4: at each node the link's rate is divided among the active
     /// children in proportion to their weights.
     fn shares(&self, active: &[bool]) -> Vec<f64> {
         let nodes = self.parents.len() + 1;
@@ -83,7 +83,7 @@ impl Port {
     }
 }
 
-/// A discipline, how many cells each leaf keeps in it, and how many it has sent.
+/// A discipline, and for each leaf its backlog and how many cells it has sent.
 struct Driven<Q> {
     queue: Q,
     waiting: Vec<u64>,
@@ -94,7 +94,7 @@ impl<Q: Queue> Driven<Q> {
     fn new(queue: Q, leaves: usize) -> Driven<Q> {
         Driven { queue, waiting: vec![0; leaves], sent: vec![0; leaves] }
     }
-    /// One cell time: leaves that are on fill up, then a cell leaves.
+    /// One cell time: active leaves refill their backlog, then a cell leaves.
     fn step(&mut self, now: Time, on: &[bool]) {
         for leaf in (0..on.len()).filter(|&leaf| on[leaf]) {
             while self.waiting[leaf] < DEPTH {
@@ -121,7 +121,7 @@ impl<Q: Queue> Driven<Q> {
     }
 }
 
-/// Which leaves are on in each cell time: on and off for exponential times of one mean.
+/// Which leaves are active in each cell time: on and off for exponential times with one mean.
 fn activity(setting: &Setting<'_>, leaves: usize, mean: u64, cells: u64) -> Vec<Vec<bool>> {
     let mut random = Stream::new(setting.seed, "link sharing");
     let mut draw = move || (-(1.0 - random.unit()).ln() * mean as f64).ceil() as u64;
@@ -164,14 +164,14 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(rows)
 }
 
-/// What each leaf gets of the link, in per cent, while `on` never changes.
+/// Share of the link that each leaf gets, in per cent, while `on` stays constant.
 fn steady<Q: Queue>(port: &Port, queue: Q, on: &[bool]) -> Vec<f64> {
     let mut driven = Driven::new(queue, on.len());
     (0..port.cells).for_each(|cell| driven.step(port.at(cell), on));
     driven.sent.iter().map(|&sent| 100.0 * sent as f64 / port.cells as f64).collect()
 }
 
-/// shares of the example tree.
+/// shares in the example tree.
 fn shares(port: &Port) -> Result<Vec<Computed>, Error> {
     const CASES: [(&str, &str, [bool; 4]); 3] = [
         ("A-151", "all active", [true; 4]),
@@ -187,7 +187,7 @@ fn shares(port: &Port) -> Result<Vec<Computed>, Error> {
             }
         }
     }
-    // Every pattern of activity, in both disciplines.
+    // Every activity pattern, in both disciplines.
     let mut near = [true; 2];
     for pattern in 1u32..16 {
         let on: Vec<bool> = (0..4).map(|leaf| pattern >> leaf & 1 == 1).collect();
@@ -203,13 +203,13 @@ fn shares(port: &Port) -> Result<Vec<Computed>, Error> {
     Ok(rows)
 }
 
-/// at every moment of random activity no active leaf has less than its share.
+/// under random activity no active leaf ever has less than its share.
 fn properties(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     let leaves = port.leaves();
     let mean: u64 = setting.constants.get("activity")?;
     let owned = port.shares(&vec![true; leaves]);
     let mut driven = Driven::new(port.hierarchy()?, leaves);
-    // Since when each leaf has been on, and what it had been sent by then.
+    // Since when each leaf has been active, and how much it had sent by then.
     let mut since: Vec<Option<(u64, u64)>> = vec![None; leaves];
     let mut lag = 0f64;
     for (cell, on) in activity(setting, leaves, mean, port.cells).iter().enumerate() {
@@ -225,16 +225,16 @@ fn properties(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error
             }
         }
     }
-    // A packet for each level of the tree, which is what a server may be behind.
+    // The lag bound: one packet for each level of the tree.
     let allowed: u64 = setting.constants.get("lag_allowed")?;
     let first = lag <= allowed as f64;
     Ok(vec![row("A-151/active-leaf", first), row("A-153", first)])
 }
 
-/// a customer within its share against one that floods the link; a deep tree.
+/// a customer within its share beside one that floods the link; a deep tree.
 fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
-    // Leaf 0 sends every fourth cell time, below its share of 30 %; leaf 3 two cells in each. Which comes
-    // first is drawn, since otherwise one of them always finds the room that a departure left.
+    // Leaf 0 sends every fourth cell time, below its share of 30 %; leaf 3 two cells in each. Their order is
+    // random: otherwise one of them would always get the room that a departure leaves.
     let lost = |queue: &mut dyn Queue| {
         let mut random = Stream::new(setting.seed, "flood");
         let (mut offered, mut sent) = (0u64, 0u64);
@@ -269,7 +269,7 @@ fn services(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> 
     Ok(vec![row("A-149", kept), row("A-150", nested)])
 }
 
-/// A full binary tree of this depth, with unequal weights.
+/// A full binary tree of this depth with unequal weights.
 fn binary(depth: u32) -> (Vec<u64>, Vec<u64>) {
     let nodes = (1u64 << (depth + 1)) - 2;
     let parents = (1..=nodes).map(|node| (node - 1) / 2).collect();
@@ -277,7 +277,7 @@ fn binary(depth: u32) -> (Vec<u64>, Vec<u64>) {
     (parents, weights)
 }
 
-/// how often a cell takes a place in an ordered list.
+/// how often a cell is inserted into a sorted list.
 fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
     let mut proportional = true;
     let mut flattest = 0f64;
@@ -299,7 +299,7 @@ fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
     Ok(vec![row("A-154", proportional), row("A-160", Value::Number(flattest, "insertions"))])
 }
 
-/// what part of the link other leaves than those of the hierarchy get, by the period of update.
+/// the share of the link that goes to other leaves than under the hierarchy, by update period.
 fn periods(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (window, mean): (u64, u64) = (constants.get("window")?, constants.get("activity")?);
@@ -316,7 +316,7 @@ fn periods(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
             flat.step(port.at(cell as u64), on);
             if (cell as u64 + 1).is_multiple_of(window) {
                 let pairs = hierarchy.sent.iter().zip(&flat.sent);
-                // What one gets too much another gets too little.
+                // What one leaf gets too much, another gets too little.
                 moved += pairs.map(|(a, b)| a.abs_diff(*b)).sum::<u64>() / 2;
                 cells += hierarchy.sent.iter().sum::<u64>();
                 (hierarchy.sent, flat.sent) = (vec![0; leaves], vec![0; leaves]);
@@ -334,7 +334,7 @@ fn periods(setting: &Setting<'_>, port: &Port) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// the audits of instructions.
+/// instruction counts.
 fn instructions(constants: &Constants) -> Result<Vec<Computed>, Error> {
     let get = |name: &str| constants.get::<u64>(name);
     let audited = |key: &str, count: u64| row(key, Value::Number(count as f64, "instructions"));
@@ -354,7 +354,7 @@ fn instructions(constants: &Constants) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// two cells arrive for each that leaves, to queues of limited length.
+/// two cells arrive for each that leaves, at queues of limited length.
 fn worst_case(port: &Port) -> Result<Vec<Computed>, Error> {
     const EACH: u64 = 64;
     let leaves = port.leaves();
@@ -371,14 +371,14 @@ fn worst_case(port: &Port) -> Result<Vec<Computed>, Error> {
         (0..2).for_each(|n| driven.arrive(port.at(cell), (2 * cell + n) as usize % leaves));
         driven.depart(port.at(cell));
     }
-    // Each of four leaves offers half a link, more than it owns.
+    // Each of four leaves offers half a link, more than its share.
     let ideal = port.shares(&vec![true; leaves]);
     let sent = driven.sent.iter().map(|&sent| sent as f64 / port.cells as f64);
     let kept = sent.zip(ideal).all(|(got, share)| (got - share).abs() < 0.01);
     Ok(vec![row("A-158", kept)])
 }
 
-/// traversals of the tree for each map of the weights.
+/// tree traversals for each map of the weights.
 fn pipeline(port: &Port) -> Result<Vec<Computed>, Error> {
     const PERIOD: u64 = 64;
     let on = vec![true; port.leaves()];

@@ -1,4 +1,4 @@
-//! Receive livelock (E-96 to E-119): Eqs 7.1 to 7.5, and every policy run under load.
+//! Receive livelock (E-96 to E-119): Eqs 7.1 to 7.5, and every policy simulated under load.
 
 use super::{Computed, Setting, Value, row};
 use crate::Error;
@@ -19,17 +19,17 @@ const NAME: &str = "livelock";
 
 /// The rates of §7.3: 1000 to 5500 packets per second.
 const RATES: [u64; 10] = [1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500];
-/// Rates beyond what any policy can take.
+/// Rates beyond the capacity of every policy.
 const OVERLOAD: [u64; 4] = [2000, 3000, 4000, 5500];
-/// Each point of the document is some thousand packets; 5 s are at least as many.
+/// The document has some thousand packets per point; 5 s give at least as many.
 const LENGTH: Duration = Duration::from_secs(5);
 const UNIT: Duration = Duration::from_ms(1);
-/// Throughput that differs by less is the same: a batch more or less at the end.
+/// Rates that differ by less count as equal: a batch more or less at the end.
 const SAME: f64 = 0.01;
-/// Our reading of "stable" (Fig 7.7): over all overloads within so much of the mean.
+/// Our threshold for "stable" (Fig 7.7): the deviation from the mean over all overloads.
 const STABLE: f64 = 0.05;
 
-/// The host of Table 7.2 and what we had to assume of its adapter.
+/// The host of Table 7.2, and what we assume of its adapter.
 pub(super) fn setup(setting: &Setting<'_>) -> Result<Setup, Error> {
     let constants = setting.constants;
     let receive: Duration = constants.get("receive")?;
@@ -122,7 +122,7 @@ impl Bench<'_> {
         self.offer(InterfaceOptions { accepts: None, ..card }, rate)
     }
 
-    /// Mean throughput over overloads.
+    /// Mean throughput under overload.
     fn overloaded(&self, policy: impl Fn() -> Box<dyn Policy>) -> f64 {
         let curve = self.curve(&OVERLOAD, policy);
         curve.iter().sum::<f64>() / curve.len() as f64
@@ -147,8 +147,7 @@ impl Bench<'_> {
     }
 }
 
-/// The greatest rate in a range for which `holds`, which must hold for the least and for no more
-/// beyond some rate.
+/// The greatest rate in a range for which `holds` is true, given that it is true up to some rate and false beyond.
 pub(super) fn last_rate(range: (u64, u64), holds: impl Fn(u64) -> bool) -> f64 {
     let (mut low, mut high) = range;
     while high - low > 1 {
@@ -161,14 +160,14 @@ pub(super) fn last_rate(range: (u64, u64), holds: impl Fn(u64) -> bool) -> f64 {
     low as f64
 }
 
-/// Fewer packets than this share are lost where none are: those under way at the end.
+/// Losses below this share count as none: packets in flight at the end.
 const LOSSLESS: f64 = 0.998;
 
 /// Figs 7.1 and 7.4 to 7.8 (E-96 to E-119).
 pub(super) fn figures(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bench = Bench { setup: setup(setting)?, setting };
     let mut computed = vec![row("E-99", Value::Number(control::NAMES.len() as f64, "commands"))];
-    // One curve takes a fraction of what all of them do.
+    // A single curve takes a fraction of the time of all.
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
     if wants(&["E-96", "E-100", "E-108", "E-111"]) {
         computed.extend(interrupts(&bench)?);
@@ -275,7 +274,7 @@ fn stable(curve: &[f64], share: f64) -> bool {
 fn timed(bench: &Bench<'_>) -> Vec<Computed> {
     let curve = |period: u64| (1..=10).map(|q| bench.timed(q, period)).collect::<Vec<f64>>();
     let (one, two) = (curve(1), curve(2));
-    // The lowest quota of those for which the second term governs that is worse than the one before.
+    // Among quotas for which the second term decides, the lowest one that is worse than its predecessor.
     let dip = |curve: &[f64], from: usize, to: usize| {
         let falls = (from..=to).filter(|&q| curve[q - 1] < curve[q - 2] * (1.0 - SAME));
         falls.min_by(|&a, &b| curve[a - 1].total_cmp(&curve[b - 1])).unwrap_or(0) as f64
@@ -337,13 +336,13 @@ fn adaptive(bench: &Bench<'_>) -> Vec<Computed> {
     ]
 }
 
-/// The author's formulas: every packet pays for its cache misses.
+/// The author's formulas: every packet pays for its own cache misses.
 fn without_cache(mut setup: Setup) -> Setup {
     setup.costs.cache_miss = Duration::ZERO;
     setup
 }
 
-/// §7.2.3: the longest period, then all buffers and a batch are processed.
+/// §7.2.3: the longest period, then the processing of all buffers and of a batch.
 fn bounded(bench: &Bench<'_>) -> bool {
     let period_max = UNIT * 20;
     let costs = &bench.setup.costs;
@@ -356,7 +355,7 @@ fn bounded(bench: &Bench<'_>) -> bool {
         restore: (4, 5),
         quota: 60,
     });
-    // Just beyond capacity, where the adapter's own buffers do not add their wait.
+    // Just beyond capacity, where the adapter's buffers add no wait of their own.
     bench.early(policy, 1400).latency.max() <= bound
 }
 
@@ -366,7 +365,7 @@ fn jitter(bench: &Bench<'_>, quota: u64) -> f64 {
     (latency.percentile(0.99) - latency.percentile(0.01)).as_secs_f64()
 }
 
-/// Figs 7.4 to 7.8: throughput over the rate that is offered.
+/// Figs 7.4 to 7.8: throughput by offered rate.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let bench = Bench { setup: setup(setting)?, setting };
     let mut load_1 = Bench { setup: bench.setup, setting };

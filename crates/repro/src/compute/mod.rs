@@ -1,7 +1,7 @@
 //! The computations that experiments name, and what they give.
 //!
-//! A computation is a function from constants to values. It may evaluate formulas, or build and run
-//! whole experiments; it owns no clock and no file either way.
+//! A computation is a function from constants to values. It evaluates formulas, or builds and runs whole
+//! experiments; it has no clock and opens no file.
 
 mod afterburner;
 mod afterburner_card;
@@ -46,27 +46,27 @@ use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
 use std::borrow::Cow;
 
-/// What a computation is given.
+/// The input of a computation.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// Those of the experiment and of its profile.
+    /// The experiment's constants, and those of its profile.
     pub constants: &'a Constants,
-    /// Names the random streams of a simulation.
+    /// Seed of a simulation's random streams.
     pub seed: u64,
     /// The requested row; `None` for all.
     pub id: Option<&'a str>,
-    /// Ids of rows that only a full run judges, where this is none.
+    /// Ids of rows that only a full run judges; empty in a full run.
     pub later: &'a [String],
-    /// Threads, and how much to do.
+    /// Threads, and whether the run is full.
     pub means: Effort<'a>,
     /// The runs and rows that `repro.toml` describes.
     pub sweep: &'a Sweep,
-    /// What those runs have given before.
+    /// Results of those runs so far.
     pub kept: &'a RunCache,
 }
 
 impl Setting<'_> {
-    /// Whether rows of `id` are requested, so that a long computation can leave out the others.
+    /// Whether rows of `id` are requested, so that a long computation can skip the others.
     pub fn wants(&self, id: &str) -> bool {
         let later = self.later.iter().any(|later| later.eq_ignore_ascii_case(id));
         !later && self.id.is_none_or(|wanted| wanted.eq_ignore_ascii_case(id))
@@ -78,13 +78,13 @@ impl Setting<'_> {
 pub struct Computed {
     /// The row's id.
     pub id: Cow<'static, str>,
-    /// The row's item, where it is not named by its key.
+    /// The row's item, for a row without a key.
     pub item: String,
-    /// The row's key, where it is named by that; empty for the only row of the id.
+    /// The row's key; empty for the only row of an id, `None` for a row named by its item.
     pub key: Option<String>,
     /// The value; the row says in which unit it is shown.
     pub value: Value,
-    /// What the run adds to the row's note, as how far seeds lie apart; mostly nothing.
+    /// What the run adds to the row's note, such as the spread over seeds; usually nothing.
     pub remark: String,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn row(row: impl Into<String>, value: impl Into<Value>) -> Computed {
     Computed { id, item: String::new(), key, value: value.into(), remark: String::new() }
 }
 
-/// A value with what it measures.
+/// A value with its quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// A length of time.
@@ -122,45 +122,25 @@ pub enum Value {
     PerByte(PerByte),
     /// Anything else, in this unit: `packets/s`.
     Number(f64, &'static str),
-    /// A number in the unit that the row has.
+    /// A number in the row's unit.
     Plain(f64),
     /// An ordering or a shape: whether it is as published.
     Holds(bool),
 }
 
-impl From<Duration> for Value {
-    fn from(time: Duration) -> Value {
-        Value::Time(time)
-    }
+macro_rules! value_from {
+    ($($from:ty => $variant:ident),*) => {
+        $(impl From<$from> for Value {
+            fn from(value: $from) -> Value {
+                Value::$variant(value)
+            }
+        })*
+    };
 }
-impl From<Rate> for Value {
-    fn from(rate: Rate) -> Value {
-        Value::Rate(rate)
-    }
-}
-impl From<Bytes> for Value {
-    fn from(size: Bytes) -> Value {
-        Value::Size(size)
-    }
-}
-impl From<f64> for Value {
-    fn from(number: f64) -> Value {
-        Value::Plain(number)
-    }
-}
-impl From<bool> for Value {
-    fn from(holds: bool) -> Value {
-        Value::Holds(holds)
-    }
-}
-impl From<PerByte> for Value {
-    fn from(cost: PerByte) -> Value {
-        Value::PerByte(cost)
-    }
-}
+value_from!(Duration => Time, Rate => Rate, Bytes => Size, PerByte => PerByte, f64 => Plain, bool => Holds);
 
 impl Value {
-    /// The value in `unit`, or `None` where it cannot be in it. What holds is 1, without unit.
+    /// The value in `unit`, or `None` if it has another quantity. A truth is 1 or 0, without unit.
     ///
     /// ```
     /// use lastmeter_base::Duration;
@@ -184,7 +164,7 @@ impl Value {
         }
     }
 
-    /// The units that it can be in.
+    /// The units in which it can be given.
     pub fn units(self) -> Vec<&'static str> {
         let names = |units: &[(&'static str, u64)]| units.iter().map(|&(name, _)| name).collect();
         match self {
@@ -199,94 +179,80 @@ impl Value {
     }
 }
 
-/// A computation.
+/// A computation: from its setting to the rows' values.
 pub type Compute = fn(&Setting<'_>) -> Result<Vec<Computed>, Error>;
 
-/// One line for each computation, under the name that experiments give it.
-pub const ALL: &[(&str, Compute)] = &[
-    ("adapter-pcie", cim_model::modern),
-    ("afterburner-card", afterburner_card::card),
-    ("afterburner-stacks", afterburner_stacks::rows),
-    ("afterburner-stream", afterburner::stream),
-    ("atomic2-authentication", atomic_authentication::authentication),
-    ("atomic2-hash", atomic_authentication::hashes),
-    ("atomic2-hosts", atomic::hosts),
-    ("atomic2-services", atomic_services::services),
-    ("aurora-coprocessor", aurora::coprocessor::tables),
-    ("aurora-florb", aurora::florb::florb),
-    ("aurora-forwarding", aurora::forwarding::forwarders),
-    ("aurora-host-interfaces", aurora::interfaces::rows),
-    ("aurora-memory-multiple", aurora::memory::multiple),
-    ("aurora-traffic-classes", aurora::traffic::classes),
-    ("aurora-vidboard", aurora::vidboard::tables),
-    ("bbr", bbr::rows),
-    ("channels-link", channels::link::rows),
-    ("channels-modern", channels::modern::rows),
-    ("channels-point-to-point", channels::point_to_point::rows),
-    ("channels-token-network", channels::token::rows),
-    ("channels-tsn", channels::tsn::rows),
-    ("cim-equations", cim::equations),
-    ("cim-in-use", cim_use::rows),
-    ("cim-model", cim_model::model),
-    ("dq-speedup", fabric::speed_up),
-    ("dq-stress", fabric::stress),
-    ("fipl", fipl::rows),
-    ("end-platform", end::rows),
-    ("ip-cycles", ip::cycles),
-    ("jetstream-budgets", jetstream::budgets),
-    ("jetstream-faults", jetstream_faults::rows),
-    ("link-sharing", link_sharing::rows),
-    ("jetstream-ring", jetstream_ring::ring),
-    ("jetstream-switch", jetstream_switch::rows),
-    ("livelock", livelock::figures),
-    ("livelock-equations", livelock::equations),
-    ("livelock-interfaces", interfaces::two),
-    ("preempt", preempt::rows),
-    ("router-overload", router::rows),
-    ("striping", striping::rows),
-    ("vunet", vunet::rows),
-    ("spc", spc::rows),
-    ("wormhole", wormhole::rows),
-    ("tcp-recovery", tcp_recovery::rows),
-    ("time-wait", time_wait::rows),
-];
+/// The values of several computations.
+fn together(setting: &Setting<'_>, parts: &[Compute]) -> Result<Vec<Computed>, Error> {
+    let parts = parts.iter().map(|part| part(setting)).collect::<Result<Vec<_>, _>>()?;
+    Ok(parts.concat())
+}
 
 /// Draws the figures of a document.
 pub type Figures = fn(&Setting<'_>) -> Result<Vec<Plot>, Error>;
 
-/// Who draws figures, under the computation's name.
-const FIGURES: &[(&str, Figures)] = &[
-    ("aurora-coprocessor", aurora::coprocessor::plots),
-    ("aurora-florb", aurora::florb::plots),
-    ("aurora-host-interfaces", aurora::interfaces::plots),
-    ("aurora-vidboard", aurora::vidboard::plots),
-    ("afterburner-stacks", afterburner_stacks::plots),
-    ("afterburner-stream", afterburner::plots),
-    ("atomic2-authentication", atomic_authentication::plots),
-    ("atomic2-hosts", atomic_plots::plots),
-    ("atomic2-services", atomic_services::plots),
-    ("bbr", bbr::plots),
-    ("channels-token-network", channels::plots),
-    ("cim-model", cim_plots::plots),
-    ("dq-speedup", fabric::speed_up_plots),
-    ("dq-stress", fabric::stress_plots),
-    ("fipl", fipl::plots),
-    ("jetstream-faults", jetstream_faults::plots),
-    ("livelock", livelock::plots),
-    ("preempt", preempt::plots),
-    ("spc", spc_plots::plots),
-    ("router-overload", router::plots),
+/// One line for each computation, under the name that experiments give it, with its figures if it draws any.
+const ALL: &[(&str, Compute, Option<Figures>)] = &[
+    ("adapter-pcie", cim_model::modern, None),
+    ("afterburner-card", afterburner_card::card, None),
+    ("afterburner-stacks", afterburner_stacks::rows, Some(afterburner_stacks::plots)),
+    ("afterburner-stream", afterburner::stream, Some(afterburner::plots)),
+    (
+        "atomic2-authentication",
+        atomic_authentication::authentication,
+        Some(atomic_authentication::plots),
+    ),
+    ("atomic2-hash", atomic_authentication::hashes, None),
+    ("atomic2-hosts", atomic::hosts, Some(atomic_plots::plots)),
+    ("atomic2-services", atomic_services::services, Some(atomic_services::plots)),
+    ("aurora-coprocessor", aurora::coprocessor::tables, Some(aurora::coprocessor::plots)),
+    ("aurora-florb", aurora::florb::florb, Some(aurora::florb::plots)),
+    ("aurora-forwarding", aurora::forwarding::forwarders, None),
+    ("aurora-host-interfaces", aurora::interfaces::rows, Some(aurora::interfaces::plots)),
+    ("aurora-memory-multiple", aurora::memory::multiple, None),
+    ("aurora-traffic-classes", aurora::traffic::classes, None),
+    ("aurora-vidboard", aurora::vidboard::tables, Some(aurora::vidboard::plots)),
+    ("bbr", bbr::rows, Some(bbr::plots)),
+    ("channels-link", channels::link::rows, None),
+    ("channels-modern", channels::modern::rows, None),
+    ("channels-point-to-point", channels::point_to_point::rows, None),
+    ("channels-token-network", channels::token::rows, Some(channels::plots)),
+    ("channels-tsn", channels::tsn::rows, None),
+    ("cim-equations", cim::equations, None),
+    ("cim-in-use", cim_use::rows, None),
+    ("cim-model", cim_model::model, Some(cim_plots::plots)),
+    ("dq-speedup", fabric::speed_up, Some(fabric::speed_up_plots)),
+    ("dq-stress", fabric::stress, Some(fabric::stress_plots)),
+    ("end-platform", end::rows, None),
+    ("fipl", fipl::rows, Some(fipl::plots)),
+    ("ip-cycles", ip::cycles, None),
+    ("jetstream-budgets", jetstream::budgets, None),
+    ("jetstream-faults", jetstream_faults::rows, Some(jetstream_faults::plots)),
+    ("jetstream-ring", jetstream_ring::ring, None),
+    ("jetstream-switch", jetstream_switch::rows, None),
+    ("link-sharing", link_sharing::rows, None),
+    ("livelock", livelock::figures, Some(livelock::plots)),
+    ("livelock-equations", livelock::equations, None),
+    ("livelock-interfaces", interfaces::two, None),
+    ("preempt", preempt::rows, Some(preempt::plots)),
+    ("router-overload", router::rows, Some(router::plots)),
+    ("spc", spc::rows, Some(spc_plots::plots)),
+    ("striping", striping::rows, None),
+    ("tcp-recovery", tcp_recovery::rows, None),
+    ("time-wait", time_wait::rows, None),
+    ("vunet", vunet::rows, None),
+    ("wormhole", wormhole::rows, None),
 ];
 
 /// The function that draws the figures of this computation, if any.
 pub fn figures(name: &str) -> Option<Figures> {
-    FIGURES.iter().find(|&&(known, _)| known == name).map(|&(_, figures)| figures)
+    ALL.iter().find(|&&(known, ..)| known == name)?.2
 }
 
 /// Draws figures that are not curves.
 pub type Drawings = fn(&Setting<'_>) -> Result<Vec<Drawing>, Error>;
 
-/// Who draws something else, under the experiment's name.
+/// Functions that draw something other than curves, by the experiment's name.
 const DRAWINGS: &[(&str, Drawings)] = &[
     ("afterburner-stacks", afterburner_stacks::drawings),
     ("atomic2-hosts", atomic_plots::drawings),
@@ -300,9 +266,9 @@ pub fn drawings(name: &str) -> Option<Drawings> {
 /// The computation of this name.
 ///
 /// # Errors
-/// There is none; says which are called nearly so.
+/// There is none; the message suggests similar names.
 pub fn find(name: &str) -> Result<Compute, Error> {
-    let known = || ALL.iter().map(|&(known, _)| known.to_owned());
-    let compute = ALL.iter().find(|&&(known, _)| known == name).map(|&(_, compute)| compute);
+    let known = || ALL.iter().map(|&(known, ..)| known.to_owned());
+    let compute = ALL.iter().find(|&&(known, ..)| known == name).map(|&(_, compute, _)| compute);
     compute.ok_or_else(|| Error::unknown("computation", name, known()))
 }

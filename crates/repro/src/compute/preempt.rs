@@ -1,6 +1,6 @@
 //! Pre-emptive transmission of whole application data units (A-167 to A-172).
 
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::clumping::{self, Came, Policy, Sender};
 use crate::machines::framing::{Fragment, Reassembler};
@@ -12,7 +12,7 @@ fn number(value: f64, unit: &'static str) -> Value {
     Value::Number(value, unit)
 }
 
-/// The four ways, with the constants of the experiment.
+/// The four policies, with the constants of the experiment.
 struct Ways {
     whole: Way,
     packets: Way,
@@ -30,12 +30,12 @@ impl Ways {
     }
 }
 
-/// What came of a mixed load on one link.
+/// The result of a mixed load on one link.
 struct Load {
     counts: Counts,
-    /// Of urgent units, from being offered to being sent, in seconds; sorted.
+    /// Latencies of urgent units in seconds, sorted.
     urgent: Vec<f64>,
-    /// Urgent units.
+    /// Number of urgent units.
     units: u64,
 }
 
@@ -49,7 +49,7 @@ impl Load {
     }
 }
 
-/// Units of mixed sizes and urgent small ones on one link: the same instants and sizes for each way.
+/// Units of mixed sizes and small urgent ones on one link: the same arrivals for each policy.
 fn mixed(setting: &Setting<'_>, way: Way) -> Result<Load, Error> {
     let constants = setting.constants;
     let rate: Rate = constants.get("rate")?;
@@ -58,7 +58,7 @@ fn mixed(setting: &Setting<'_>, way: Way) -> Result<Load, Error> {
     let percent: u64 = constants.get("load")?;
     let times = if setting.means.full { 10 } else { 1 };
     let length = constants.get::<Duration>("length")? * times;
-    // Of ten units six are small, three are blocks of files and one is an image.
+    // Of ten units six are small, three are file blocks and one is an image.
     let sizes = [small, small, small, small, small, small, file, file, file, image];
     let bytes: u64 = sizes.iter().map(|size| size.0).sum();
     let mean = rate.time_for(Bytes(bytes)).scale_ceil(100, percent * sizes.len() as u64);
@@ -89,16 +89,12 @@ fn mixed(setting: &Setting<'_>, way: Way) -> Result<Load, Error> {
     Ok(Load { counts: link.counts(), urgent, units: id })
 }
 
-/// All rows.
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = framed(setting)?;
-    computed.extend(multiplexed(setting)?);
-    computed.extend(clumped(setting)?);
+    let computed = together(setting, &[framed, multiplexed, clumped])?;
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
-/// The same units over a link, as whole units and as packets: what forwarder and end-node do
-/// (A-167, A-168).
+/// The same units over a link, whole and as packets: the work of forwarder and end node (A-167, A-168).
 fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let unit: Bytes = setting.constants.get("file")?;
     let packet: Bytes = setting.constants.get("packet")?;
@@ -107,7 +103,7 @@ fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut receiver = Reassembler::default();
     let (mut whole, mut first) = (true, 0u64);
     for number in 0..units {
-        // Each unit is interrupted once by a small urgent one, at another place.
+        // Each unit is pre-empted once by a small urgent one, at a different point.
         let at = 1 + usize::from(number) * 97 % (data.len() - 1);
         let parts = [0..at, at..data.len()];
         for (place, range) in parts.into_iter().enumerate() {
@@ -124,7 +120,7 @@ fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     }
     let counts = receiver.counts;
     let packets = u64::from(units) * (data.len().div_ceil(cut) as u64 + 1);
-    // A forwarder reads every fragment's header, and decides where a unit goes once.
+    // A forwarder parses every fragment's header, and routes a unit once.
     let forwarder = counts.fragments + first;
     Ok(vec![
         row("A-167", whole && counts.units == 2 * u64::from(units) && counts.discarded == 0),
@@ -134,7 +130,7 @@ fn framed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Decisions and latencies of the four ways (A-170, A-171).
+/// Decisions and latencies under the four policies (A-170, A-171).
 fn multiplexed(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let ways = Ways::of(setting)?;
     let whole = mixed(setting, ways.whole)?;
@@ -176,7 +172,7 @@ fn two_way(setting: &Setting<'_>, way: Way, policy: Policy) -> Result<(Came, Dur
     let data = Sender { end: 0, len: file, window: Bytes(16 * file.0) };
     let large = Sender { end: 1, len: image, window: Bytes(4 * image.0) };
     let came = clumping::run(&[data, large], options).swap_remove(0);
-    // Data leave at least so far apart; acknowledgements that keep that distance do not clump.
+    // Data packets leave at least this far apart; acknowledgements with the same spacing are not clumped.
     Ok((came, rate.time_for(file) / 2))
 }
 
@@ -222,11 +218,11 @@ fn clumped(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Acknowledgements as they come back under each policy.
+/// Acknowledgements by arrival time, for each policy.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let ways = Ways::of(setting)?;
     let mut series = Vec::new();
-    // From when windows have found their rhythm.
+    // After the windows have settled.
     let (from, to) = (0.1, 0.13);
     for (policy, name) in [
         (Policy::Equal, "all alike"),
@@ -248,8 +244,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         Plot::new(
             "Acknowledgements that have come back",
-            "Behind units of 64 KB they gather and come together: a whole window at \
-                  once. Where they go first, alone or with all small units, they come one by one.",
+            "Behind units of 64 KB they accumulate and arrive together, a whole window at once. With \
+             priority, for them alone or for all small units, they arrive one by one.",
             ("ms", "acknowledgements since 100 ms"),
             series,
         )

@@ -1,4 +1,4 @@
-//! A router under overload (E-133): the ways to receive of chapter 7 on a host that passes packets on.
+//! A router under overload (E-133): the reception policies of chapter 7 on a host that forwards packets.
 //!
 //! ```text
 //! network 0 --> interface 0 --\                         /--> network 1
@@ -6,8 +6,8 @@
 //! network 1 --> interface 1 --/                         \--> network 0
 //! ```
 //!
-//! The application of `experiments/livelock` is here what a relay does with a packet (§3.2.3): HNET, the
-//! link scheduler and the driver of the way out. Deviation: the end of a transmission costs nothing.
+//! The application of `experiments/livelock` is replaced by a relay's work on a packet (§3.2.3): HNET, the link
+//! scheduler and the transmit driver. Deviation: the end of a transmission costs nothing.
 
 use super::livelock::{last_rate, setup};
 use super::{Computed, Setting, Value};
@@ -17,17 +17,17 @@ use lastmeter_base::{Duration, Time};
 use lastmeter_host::receive::trial::{self, Arrivals, Outcome};
 use lastmeter_ledger::plots::{Plot, Series};
 
-/// Packets a second in all, half of them from each network; beyond what the router can take.
+/// Total packets per second, half from each network; beyond the router's capacity.
 const OVERLOAD: [u64; 4] = [2000, 3000, 4000, 5500];
 const RATES: [u64; 10] = [500, 1000, 1250, 1500, 1750, 2000, 2500, 3000, 4000, 5500];
-/// From one network, and from the other, where one is flooded.
+/// Packets per second from either network when one floods.
 const FLOOD: [u64; 2] = [4000, 300];
 const LENGTH: Duration = Duration::from_secs(5);
-/// Unit of the periods of the ways, as in 1997.
+/// Time unit of the policies' periods, as in 1997.
 const UNIT: Duration = Duration::from_ms(1);
-/// The share of the offered load that counts as lossless: the rest may be in flight at the end.
+/// The delivered share that counts as lossless: the rest may be in flight at the end.
 const LOSSLESS: f64 = 0.998;
-/// A packet or two that were under way when livelock began.
+/// A packet or two that were in flight when livelock began.
 const NOTHING: f64 = 1.0;
 
 struct Bench<'a> {
@@ -44,7 +44,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { setup, ways: of_1997(), setting })
     }
 
-    /// What happens to packets at this rate from each network.
+    /// Simulates this policy at these rates of the two networks.
     fn run(&self, way: &str, rates: [u64; 2]) -> Outcome {
         let way = self.ways.iter().find(|known| known.name == way).expect("a way of 1997");
         let card = |_| (way.interface)(&self.setup, UNIT);
@@ -54,18 +54,18 @@ impl<'a> Bench<'a> {
         trial::run(host, &[first, second], self.setting.seed, LENGTH / 5, LENGTH)
     }
 
-    /// Packets forwarded per second, of the load from both networks together.
+    /// Packets forwarded per second, from both networks together.
     fn forwards(&self, way: &str, rate: u64) -> f64 {
         self.run(way, [rate / 2, rate - rate / 2]).total()
     }
 
-    /// The mean over overloads.
+    /// Mean throughput under overload.
     fn overloaded(&self, way: &str) -> f64 {
         OVERLOAD.iter().map(|&rate| self.forwards(way, rate)).sum::<f64>() / OVERLOAD.len() as f64
     }
 }
 
-/// What the thesis calls solutions (§7.2.2, §7.2.3): the host's, then the adapter's.
+/// The thesis's solutions (§7.2.2, §7.2.3): the host's, then the adapter's.
 const HOSTS: [&str; 3] = ["continuous polling", "timed polling", "explicit management"];
 const BACKOFF: &str = "adaptive backoff";
 const INTERRUPTS: &str = "interrupts";
@@ -109,7 +109,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Forwarded against offered load, for each policy.
+/// Forwarding rate by offered load, for each policy.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let bench = Bench::new(setting)?;
     let curve = |name: &'static str| Series {
@@ -119,8 +119,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let names = [INTERRUPTS, "interrupts, early drop", HOSTS[0], HOSTS[1], HOSTS[2], BACKOFF];
     Ok(vec![Plot::new(
         "A router under overload, E-133",
-        "Packets of two networks, half of them from each, that the router passes to the other. \
-         With interrupts it passes nothing on once reception has its whole processor.",
+        "Packets of two networks, half from each, forwarded to the other. With interrupts nothing is \
+         forwarded once reception uses the whole processor.",
         ("offered, packets/s", "forwarded, packets/s"),
         names.into_iter().map(curve).collect(),
     )])

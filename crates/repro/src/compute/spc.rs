@@ -1,4 +1,4 @@
-//! The Smart Port Card (D-09 to D-16, D-60 to D-70, D-106 to D-116), run packet by packet.
+//! The Smart Port Card (D-09 to D-16, D-60 to D-70, D-106 to D-116), simulated packet by packet.
 
 use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
@@ -12,16 +12,16 @@ use lastmeter_net::sink::Sink;
 use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
 const NAME: &str = "spc";
-/// Ten thousand packets and more; its beginning is far below 1 %.
+/// At least ten thousand packets; the start-up transient is far below 1 %.
 const LENGTH: Duration = Duration::from_ms(100);
-/// Clocks of the processors of SPC and SPC 2, in MHz, and what SPC 2 forwards (sections 2.3, 6.2).
+/// Processor clocks of SPC and SPC 2 in MHz, and the forwarding rate of SPC 2 (sections 2.3, 6.2).
 const CLOCK: (u64, u64) = (166, 500);
 const SPC_2: f64 = 140_000.0;
-/// The size whose curve collapses in Fig 12.
+/// The packet size whose curve collapses in Fig 12.
 const COLLAPSING: Bytes = Bytes(1500);
-/// Throughput that differs by less is the same.
+/// Rates that differ by less count as equal.
 const SAME: f64 = 0.01;
-/// Our reading of "some collapse": so much below the highest.
+/// Our threshold for "some collapse": the drop below the highest rate.
 const COLLAPSED: f64 = 0.95;
 
 /// A port as the document describes it.
@@ -29,9 +29,9 @@ pub(super) struct Card {
     pub(super) options: Options,
 }
 
-/// What a run at one rate gave.
+/// The result of a run at one rate.
 pub(super) struct Point {
-    /// Packets a second.
+    /// Packets per second.
     pub(super) rate: f64,
     ledger: Ledger,
 }
@@ -40,7 +40,7 @@ impl Card {
     pub(super) fn read(constants: &Constants) -> Result<Card, Error> {
         Ok(Card { options: port_options(constants)? })
     }
-    /// SPC 2: the same with its memory.
+    /// SPC 2: the same with faster memory.
     pub(super) fn second(constants: &Constants) -> Result<Card, Error> {
         Ok(Card::read(constants)?.with_memory(constants.get("memory_2")?))
     }
@@ -55,18 +55,18 @@ impl Card {
     pub(super) fn without_lookup(&self) -> Card {
         self.with(|options| options.lookup = Duration::ZERO)
     }
-    /// A card without the fault: the header need not be swapped either.
+    /// A card without the fault, which swaps no headers either.
     fn repaired(&self) -> Card {
         let header = self.options.swap.unwrap_or(Bytes::ZERO);
         let saved = self.options.memory.time_for(Bytes(2 * header.0));
         self.without_swap()
             .with(|options| options.software = options.software.saturating_sub(saved))
     }
-    /// The header is swapped still: that is in `software`.
+    /// The header is still swapped: that is in `software`.
     pub(super) fn without_swap(&self) -> Card {
         self.with(|options| options.swap = None)
     }
-    /// With another memory: all that the processor does waits for it.
+    /// With another memory, on which all of the processor's work depends.
     pub(super) fn with_memory(&self, memory: PerByte) -> Card {
         let speed = (self.options.memory.as_fs(), memory.as_fs());
         Card { options: self.options.clone().with_memory_speed(speed) }
@@ -79,12 +79,12 @@ impl Card {
         })
     }
 
-    /// Offers packets at this rate, their cells evenly spaced.
+    /// Offers packets at this rate, with evenly spaced cells.
     fn offer(&self, len: Bytes, offered: u64) -> Result<Point, Error> {
         self.offer_for(LENGTH, len, offered)
     }
 
-    /// As [`Card::offer`], for so long.
+    /// As [`Card::offer`], for this long.
     pub(super) fn offer_for(
         &self,
         length: Duration,
@@ -104,7 +104,7 @@ impl Card {
             resource("memory", ResourceKind::Bus),
             resource("cpu", ResourceKind::Cpu),
         ];
-        // The resource of each stage, and how often it moves a packet's bytes over the memory.
+        // The resource of each stage, and how often a packet's bytes cross the memory in it.
         let stages = [
             ("card to memory", 0, 1),
             ("software", 2, 0),
@@ -141,7 +141,7 @@ impl Card {
         Ok(Point { rate, ledger })
     }
 
-    /// The highest rate: that of a port which is offered a little more than it carries.
+    /// The highest rate: that of a port which is offered slightly more than it can carry.
     pub(super) fn most(&self, len: Bytes) -> Result<f64, Error> {
         let mut offered = 1.05 / self.options.time_alone(len).as_secs_f64();
         loop {
@@ -149,7 +149,7 @@ impl Card {
             if rate < 0.98 * offered || offered > f64::from(u32::MAX) {
                 return Ok(rate);
             }
-            offered *= 1.1; // Some of it overlaps.
+            offered *= 1.1; // Some of the work overlaps.
         }
     }
 }
@@ -162,14 +162,16 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         sizes: setting.constants.get::<Vec<u64>>("sizes")?.into_iter().map(Bytes).collect(),
         small: setting.constants.get("small")?,
     };
-    let mut computed = bus(setting, &bench)?;
-    computed.extend(ladder(&bench)?);
-    computed.extend(second(&bench)?);
-    computed.extend(overload(setting, &bench)?);
-    computed.extend(by_size(&bench)?);
-    computed.extend(limits(&bench)?);
-    computed.extend(super::spc_set_up::rows(setting)?);
-    Ok(computed)
+    Ok([
+        bus(setting, &bench)?,
+        ladder(&bench)?,
+        second(&bench)?,
+        overload(setting, &bench)?,
+        by_size(&bench)?,
+        limits(&bench)?,
+        super::spc_set_up::rows(setting)?,
+    ]
+    .concat())
 }
 
 struct Bench {
@@ -187,7 +189,7 @@ fn mbit(rate: f64, len: Bytes) -> Value {
     Value::Number(rate * len.0 as f64 * 8.0 / 1e6, "Mbit/s")
 }
 
-/// Section 6.4, and what the profile repeats of the document.
+/// Section 6.4, and what the profile repeats from the document.
 fn bus(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error> {
     let options = &bench.card.options;
     let constants = setting.constants;
@@ -254,7 +256,7 @@ fn second(bench: &Bench) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What remains when far more is offered than carried (D-69, D-110).
+/// Throughput far above capacity (D-69, D-110).
 fn overload(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error> {
     let small = bench.small;
     let [stable, most] = ["offered_stable", "offered_most"].map(|name| setting.constants.get(name));
@@ -313,7 +315,7 @@ fn by_size(bench: &Bench) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Whether less is forwarded than at most somewhere from 40 to 60 kpps.
+/// Whether the forwarding rate drops below its maximum anywhere from 40 to 60 kpps.
 fn around(card: &Card, len: Bytes, most: f64) -> Result<bool, Error> {
     for offered in (40_000..=60_000).step_by(5_000) {
         if card.offer(len, offered)?.rate < most * COLLAPSED {
@@ -323,7 +325,7 @@ fn around(card: &Card, len: Bytes, most: f64) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// What 10 % more speed of bus, memory and processor bring (D-116).
+/// The gain of a bus, memory or processor that is 10 % faster (D-116).
 fn limits(bench: &Bench) -> Result<Vec<Computed>, Error> {
     let card = &bench.card;
     let faster = |cost: u64| cost * 10 / 11;
@@ -335,7 +337,7 @@ fn limits(bench: &Bench) -> Result<Vec<Computed>, Error> {
         Ok((bus, card.with_memory(memory).most(len)? / most - 1.0))
     };
     let longest = bench.sizes.last().copied().unwrap_or(bench.small);
-    // SPC 2 tells the two apart: its clock is three times as fast, its memory 1.6 times.
+    // SPC 2 separates the two: its clock is three times as fast, its memory 1.6 times.
     let by_clock = card.with_software(|time| time * CLOCK.0 / CLOCK.1).most(bench.small)?;
     let distance = |rate: f64| (rate - SPC_2).abs();
     let (bus_small, memory_small) = gains(bench.small)?;

@@ -1,4 +1,4 @@
-//! The figures of the Smart Port Card: 10 to 14, and what would change them.
+//! Figures of the Smart Port Card: 10 to 14, and what-ifs.
 
 use super::Setting;
 use super::spc::Card;
@@ -6,9 +6,9 @@ use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte};
 use lastmeter_ledger::plots::{Plot, Series};
 
-/// Thousands of packets, which is enough for a curve.
+/// Thousands of packets are enough for a curve.
 const LENGTH: Duration = Duration::from_ms(20);
-/// The link of the traffic's source: more than this it cannot send (D-12).
+/// The link rate of the traffic source, which bounds the offered load (D-12).
 const OFFERED_MAX: f64 = 1.0e9;
 
 /// Forwarded against offered load, each in thousands of packets per second.
@@ -49,14 +49,14 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let rungs = ladder.iter().map(|(name, card)| curve((*name).to_owned(), card, small, &near));
     let mut fig10 = Plot::new(
         "Fig 10: forwarding rate of 40-byte packets",
-        "Each rung leaves out one component more. Dotted: the document's 105, 112, 128, 137.",
+        "Each step leaves out one more component. Dotted: the document's 105, 112, 128, 137.",
         KPPS,
         rungs.collect::<Result<_, _>>()?,
     );
     fig10.marks = [105.0, 112.0, 128.0, 137.0].map(|at| (at, format!("{at:.0}"))).into();
     let stable = Plot::new(
-        "Section 6.2: far more offered than carried",
-        "Nothing is lost once it was received, so the highest rate stays up to 900 kpps: no \
+        "Section 6.2: offered load far above capacity",
+        "Nothing is lost after reception, so the rate stays at its maximum up to 900 kpps: no \
          livelock. The output port looks nothing up.",
         KPPS,
         vec![
@@ -73,7 +73,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
             curve("SPC 2".to_owned(), &second, small, &near)?,
         ],
     );
-    // Each size up to what a link of a gigabit a second brings.
+    // Each size up to the rate of a link of 1 Gbit/s.
     let steps = |len: Bytes, most: f64| -> Vec<u64> {
         let top = (OFFERED_MAX / (len.0 as f64 * 8.0)).min(3.0 * most);
         (1..=24).map(|step| (top * f64::from(step) / 24.0) as u64).collect()
@@ -85,7 +85,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let in_mbit = by_size.iter().zip(&sizes).map(|(series, &len)| in_bits(series, len)).collect();
     let fig12 = Plot::new(
         "Fig 12: forwarding rate by size",
-        "Slope one, a knee and flat; long packets decline where their cells find the card full.",
+        "Slope one, a knee, then flat; the curves of long packets decline once cells find the card full.",
         KPPS,
         by_size,
     );

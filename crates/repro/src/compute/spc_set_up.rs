@@ -1,4 +1,4 @@
-//! The set-up in which the Smart Port Card was measured (D-106), and the card behind an FPX (D-14 to D-16).
+//! The test set-up of the Smart Port Card (D-106), and the card behind an FPX (D-14 to D-16).
 
 use super::spc::Card;
 use super::{Computed, Setting, Value, row};
@@ -12,9 +12,9 @@ use lastmeter_host::port_processor::fpx::{
 };
 use lastmeter_host::port_processor::{Machine, Names, Side};
 
-/// Circuits through which cells are copied and recycled (sections 6.1 and 6.2).
+/// Circuits that copy and recycle cells (sections 6.1 and 6.2).
 const CIRCUITS: u32 = 3;
-/// The ports of the set-up (Fig 9): where cells are sent, where the measured ports stand, what recycles.
+/// Ports of the set-up (Fig 9): the source's, the measured ones, and the recycling one.
 const SENDER: u16 = 4;
 const INPUT: u16 = 2;
 const OUTPUT: u16 = 3;
@@ -22,10 +22,10 @@ const BACK: u16 = 7;
 const RECYCLING: u16 = 6;
 /// A cell with its header.
 const CELL: Bytes = Bytes(53);
-/// How long the set-up is watched, and the engines of the FPX.
+/// Length of a run, and engines of the FPX.
 const LENGTH: Duration = Duration::from_ms(100);
 const ENGINES: usize = 8;
-/// Our reading of "the same".
+/// Our threshold for "the same".
 const SAME: f64 = 0.01;
 
 fn failed(message: String) -> Error {
@@ -37,7 +37,7 @@ fn port(card: &Card) -> Machine {
     Machine::new(card.options.clone(), names)
 }
 
-/// A switch whose circuits multiply the sender's cells by 2^n, and lead to the port under test and on.
+/// A switch whose circuits multiply the sender's cells by 2^n, and lead through the ports under test.
 fn switch(circuits: u32, rate: Rate) -> Result<CellSwitch<u64>, String> {
     let mut switch = CellSwitch::new(8, RECYCLING, rate.time_for(CELL));
     for at in 0..circuits as u16 {
@@ -46,20 +46,20 @@ fn switch(circuits: u32, rate: Rate) -> Result<CellSwitch<u64>, String> {
         let to = if last { (INPUT, 60) } else { (RECYCLING, 41 + at) };
         switch.connect(from, &[to, to])?;
     }
-    // What the input side forwards goes to the output side, and what that forwards comes back to be counted.
+    // The input side forwards to the output side, whose cells return to be counted.
     switch.connect((INPUT, 61), &[(OUTPUT, 62)])?;
     switch.connect((BACK, 63), &[(SENDER, 64)])?;
     Ok(switch)
 }
 
-/// The counters and the true values: cells per second sent to the port under test, forwarded by its
-/// input side, forwarded by the output side.
+/// Counters and true values: cells per second sent to the port under test, forwarded by its input side, and
+/// forwarded by the output side.
 struct Measured {
     counted: [f64; 3],
     real: [f64; 3],
 }
 
-/// Cells of one packet each, sent evenly, multiplied, and forwarded by two cards.
+/// Single-cell packets, evenly spaced, multiplied, and forwarded by two cards.
 fn measure(card: &Card, offered: u64, core: Rate) -> Result<Measured, Error> {
     let mut switch = switch(CIRCUITS, core).map_err(failed)?;
     let (mut input, mut output) = (port(card), port(card));
@@ -100,16 +100,16 @@ fn measure(card: &Card, offered: u64, core: Rate) -> Result<Measured, Error> {
     let rate = |at: usize| switch.rate(first[at], last[at]);
     let seconds = LENGTH.as_secs_f64();
     Ok(Measured {
-        // A cell that is sent is multiplied.
+        // Each cell that the source sends is multiplied.
         counted: [rate(0) * f64::from(2_u32.pow(CIRCUITS)), rate(1), rate(2)],
         real: [to_input, forwarded, returned].map(|cells| cells as f64 / seconds),
     })
 }
 
-/// Whether cells of two multi-cell packets interleave once they were multiplied.
+/// Whether cells of two multi-cell packets interleave after multiplication.
 fn interleaves(core: Rate) -> Result<bool, Error> {
     let mut switch = switch(1, core).map_err(failed)?;
-    // A packet of two cells: its first is 0, its last 1.
+    // A packet of two cells, marked 0 and 1.
     switch.receive(Time::START, (SENDER, 40), 0);
     switch.receive(Time::START, (SENDER, 40), 1);
     let left = switch.run_until(Time::START + Duration::from_ms(1));
@@ -117,8 +117,8 @@ fn interleaves(core: Rate) -> Result<bool, Error> {
     Ok(cells != [0, 1, 0, 1])
 }
 
-/// What goes past a card behind an FPX, and through it, of packets one in so many of which is active: shares of
-/// plain and active ones that are forwarded, and active ones a second.
+/// Traffic past and through a card behind an FPX, if one packet in `one_in` is active: forwarded shares of
+/// plain and active packets, and active packets per second.
 fn behind_fpx(card: &Card, offered: u64, one_in: u64) -> [f64; 3] {
     let mut fpx = Fpx::new(fipl(ENGINES), NODES_MOST, StageId(6));
     let mut port = port(card);
@@ -149,8 +149,8 @@ fn behind_fpx(card: &Card, offered: u64, one_in: u64) -> [f64; 3] {
     [share(plain), share(active), active.1 as f64 / LENGTH.as_secs_f64()]
 }
 
-/// Whether each port has a table of its own that routes by circuit, all four ports reach each other, and a
-/// module is loaded while another one's flow goes on.
+/// Whether each port routes by circuit with its own table, all four ports reach each other, and a module is
+/// loaded without interrupting another one's flow.
 fn nid() -> Result<(bool, bool, bool), Error> {
     let mut nid = Nid::default();
     for region in 0..REGIONS {

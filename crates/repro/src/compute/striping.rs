@@ -1,5 +1,5 @@
-//! Striping: the four freedoms of the reference model, and bridges. Runs of the environment
-//! of Fig 8 are in `experiments/striping/repro.toml`.
+//! Striping: the four freedoms of the reference model, and bridges. Runs of the environment of
+//! Fig 8 are in `experiments/striping/repro.toml`.
 
 use super::vunet::failed;
 use super::{Computed, Setting, Value, row};
@@ -16,13 +16,13 @@ const UNITS: [Unit; 3] = [Unit::Cell, Unit::Pdu, Unit::Flow];
 const BALANCES: [Balance; 2] = [Balance::RoundRobin, Balance::Surplus { quantum: 500 }];
 const SYNCS: [Sync; 4] = [Sync::None, Sync::Numbers, Sync::Markers { every: 16 }, Sync::Pdu];
 
-/// Channels with their own delays, in cell times, between a sender and a receiver.
+/// Channels with individual delays, in cell times, between a sender and a receiver.
 struct Channels {
     splitter: Splitter,
     merger: Merger<u64>,
     delays: Vec<u64>,
     busy: Vec<u64>,
-    /// What is on its way: when it comes, its place, the stripe, what, whose, whether it is a PDU's last.
+    /// Items in flight: arrival time, order, stripe, item, flow, and whether it ends a PDU.
     flying: Vec<(u64, usize, usize, Sent, u64, bool)>,
     items: u64,
 }
@@ -72,7 +72,7 @@ fn cells(out: &[Out<u64>]) -> Vec<u64> {
     out.iter().filter_map(cell).collect()
 }
 
-/// Sends cells of one flow, of PDUs of ten cells, over stripes with this skew.
+/// Sends cells of one flow, in PDUs of ten cells, over stripes with this skew.
 fn pass(
     setting: (Unit, Balance, Sync),
     delays: &[u64],
@@ -89,12 +89,10 @@ fn pass(
 }
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut rows = bridges(setting.seed)?;
-    rows.extend(freedoms(setting)?);
-    Ok(rows)
+    Ok([bridges(setting.seed)?, freedoms(setting)?].concat())
 }
 
-/// cells into an ATM network and out again.
+/// cells into and out of an ATM network.
 fn bridges(seed: u64) -> Result<Vec<Computed>, Error> {
     let mut random = Stream::new(seed, "bridge");
     let mut same = true;
@@ -117,16 +115,16 @@ fn freedoms(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let skew_max: u64 = setting.constants.get("skew_max")?;
     let mut random = Stream::new(setting.seed, "skew");
     let mut draw = |most: u64| (0..stripes).map(|_| random.below(most + 1)).collect::<Vec<u64>>();
-    // Without synchronisation, skew alone puts cells in another order.
+    // Without synchronisation, skew alone reorders cells.
     let (plain, _) = pass((Unit::Cell, BALANCES[0], Sync::None), &[0, 9, 30, 50], |_| false, 1000)?;
     let reorders = plain.windows(2).any(|pair| pair[0] > pair[1]);
-    // All combinations that go together, each with random skews.
+    // All compatible combinations, each with random skews.
     let (mut in_order, mut combinations) = (true, 0);
     for unit in UNITS {
         for balance in BALANCES {
             for sync in SYNCS {
                 let ordered = (unit == Unit::Flow) == (sync == Sync::None);
-                // Numbers and PDUs are of cells; a quantum is more than a cell only with markers.
+                // Sequence numbers and PDUs are per cell; a quantum exceeds a cell only with markers.
                 let with_numbers = unit == Unit::Cell && balance == BALANCES[0];
                 if !ordered || (matches!(sync, Sync::Numbers | Sync::Pdu) && !with_numbers) {
                     continue;
@@ -148,14 +146,14 @@ fn freedoms(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             let setting = (Unit::Cell, BALANCES[0], sync);
             let (got, reports) = pass(setting, &draw(20), lose, 1000)?;
             reported &= reports >= 1;
-            // From two marker periods behind the loss all is in order again, to the end.
+            // From two marker periods after the loss, all is in order to the end.
             let tail: Vec<u64> = got.iter().copied().filter(|&cell| cell >= lost + 128).collect();
             let all: Vec<u64> = (lost + 128..1000).collect();
             let whole = tail.len() + 20 >= all.len();
             resynchronised &= whole && tail.windows(2).all(|pair| pair[0] < pair[1]);
         }
     }
-    // Both ends split and join: an inner trunk within one stripe of an outer one.
+    // Both ends split and merge: an inner trunk within one stripe of an outer one.
     let mixed = mixed(&draw(skew_max), &draw(skew_max))?;
     let hosts = TOPOLOGIES.map(Topology::hosts);
     let networks = TOPOLOGIES.map(Topology::networks);
@@ -170,7 +168,7 @@ fn freedoms(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// An outer trunk between hosts, the first of whose stripes is striped again within the network.
+/// An outer trunk between hosts whose first stripe is itself striped within the network.
 fn mixed(outer: &[u64], inner: &[u64]) -> Result<bool, Error> {
     let setting = (Unit::Cell, Balance::RoundRobin, Sync::Markers { every: 16 });
     let mut channels = Channels::new(outer.len(), setting, outer.to_vec())?;
@@ -178,7 +176,7 @@ fn mixed(outer: &[u64], inner: &[u64]) -> Result<bool, Error> {
     for cell in 0..1000 {
         channels.send(cell, Cell { len: CELL_LEN as u64, last: false, flow: 1 }, |_| false);
     }
-    // What is sent on stripe 0, markers included, are the cells of the inner trunk.
+    // Whatever is sent on stripe 0, markers included, is a cell of the inner trunk.
     let (mut striped, mut others) = (Vec::new(), Vec::new());
     for flight in std::mem::take(&mut channels.flying) {
         if flight.2 == 0 {
@@ -192,7 +190,7 @@ fn mixed(outer: &[u64], inner: &[u64]) -> Result<bool, Error> {
     let (out, reports) = within.receive();
     for (place, index) in cells(&out).into_iter().enumerate() {
         let (at, _, stripe, sent, item, last) = striped[index as usize];
-        // In the order in which they came out, later by what the inner trunk takes at most.
+        // In the order of arrival, plus the longest delay of the inner trunk.
         others.push((at + slowest, place, stripe, sent, item, last));
     }
     channels.flying = others;

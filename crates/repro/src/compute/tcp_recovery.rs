@@ -1,4 +1,4 @@
-//! How TCP's window grows back from one, as the trace has it; what else losses cost it stands in
+//! How TCP's window grows back from one segment, read from the trace; the other costs of loss are in
 //! `experiments/tcp-recovery/repro.toml`.
 
 use super::{Computed, Setting, row};
@@ -8,10 +8,10 @@ use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_engine::TraceKind;
 
 const SENDER: &str = "a sends stream";
-/// Of IPv4 and TCP, without options.
+/// Headers of IPv4 and TCP, without options.
 const HEADERS: u64 = 40;
 
-/// Packets in the first round trip, and round trips to half of the window and to the whole.
+/// Packets in the first round trip, and round trips to half of the window and to all of it.
 fn rounds(setting: &Setting<'_>, rate: u64) -> Result<[f64; 3], Error> {
     let packet: Bytes = setting.constants.get("packet")?;
     let round_trip: Duration = setting.constants.get("round_trip")?;
@@ -19,10 +19,10 @@ fn rounds(setting: &Setting<'_>, rate: u64) -> Result<[f64; 3], Error> {
     let number = |formula: &str| setting.formula_of("regrowth", &given, formula);
     let (window, after) = (number("window")? as u64, number("first")? as usize);
     let sent = setting.run("regrowth", &given)?.times(SENDER, TraceKind::Make)?;
-    // The first retransmission: before the longest silence after the loss.
+    // The first retransmission, which ends the longest silence after the loss.
     let gap = |&at: &usize| sent[at + 1].saturating_since(sent[at]);
     let begins = (after..sent.len() - 1).rev().max_by_key(gap).map_or(Time::START, |at| sent[at]);
-    // A round trip of one packet, and rounds about the instants at which they begin.
+    // Each packet counts in the round whose start is nearest.
     let rate = Rate::from_bits(rate);
     let round = round_trip + rate.time_for(packet) + rate.time_for(Bytes(HEADERS));
     let mut counts = Vec::new();

@@ -1,4 +1,4 @@
-//! A busy server and the state of closed connections (N-72 to N-75, Fig 10).
+//! A busy server and its closed connections (N-72 to N-75, Fig 10).
 
 use super::{Computed, Setting, Value, row};
 use crate::Error;
@@ -13,7 +13,7 @@ use lastmeter_transport::tcp::{Config, Costs, Exchange, Labels, WebClients, WebS
 const NAME: &str = "time-wait";
 const DELAY: Duration = Duration::from_us(50);
 
-/// A server, its clients, and how long they are watched.
+/// A server, its clients, and the length of a run.
 #[derive(Clone, Copy)]
 struct Case {
     costs: Costs,
@@ -21,17 +21,17 @@ struct Case {
     linger: Duration,
     clients: u64,
     response: Bytes,
-    /// Before the count begins, and while it goes on.
+    /// Warm-up, and the measured interval.
     spans: (Duration, Duration),
     seed: u64,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Connections a second.
+    /// Connections per second.
     rate: f64,
-    /// Blocks in `TIME_WAIT` at the server and at the clients.
+    /// Control blocks in `TIME_WAIT` at the server and at the clients.
     server: u64,
     clients: u64,
     failed: u64,
@@ -121,7 +121,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         segment: scaled(costs.segment),
         request: scaled(costs.request),
         message: scaled(costs.message),
-        // Walking a list waits for memory, which the clock does not make faster.
+        // Walking a list waits for memory, which a faster clock does not speed up.
         scan: costs.scan,
     };
     let mut cases: Vec<Case> = Remedy::ALL.map(|remedy| Case { remedy, ..case }).to_vec();
@@ -150,7 +150,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         ("TCP shift: server state reduced", shift),
         ("TCP negotiation: server state reduced", negotiate),
     ] {
-        // A reset may still be on its way to each client's last connection.
+        // A reset for each client's last connection may still be in flight.
         let reduced = found.server <= few && found.clients > few;
         rows.push(Computed::new("N-73", item, reduced));
     }

@@ -1,5 +1,5 @@
-//! The VuNet: its deployment run whole, its switch
-//! driven alone, and its signalling without time.
+//! The VuNet: its deployment simulated as a whole, its
+//! switch alone, and its signalling without time.
 
 use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
@@ -46,7 +46,7 @@ fn count(key: &str, number: usize, unit: &'static str) -> Computed {
     row(key, Value::Number(number as f64, unit))
 }
 
-/// the deployment's file, counted and run.
+/// the deployment's file, counted and simulated.
 fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let experiment = setting.experiment("deployment", &[])?;
     let network = Network::new(&experiment);
@@ -65,7 +65,7 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let frames = counters(&outcome, " sees ", "frames");
     let incomplete = counters(&outcome, " sees ", "incomplete");
     let peers = counters(&outcome, " sees ", "peer");
-    // Which viewers look across the wide area.
+    // The viewers whose video crosses the wide area.
     let far = |place: &usize| {
         let (from, to) =
             (&experiment.traffic[*place].from.name, &experiment.traffic[*place].to.name);
@@ -89,7 +89,7 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let cells = |place: &usize| {
         let name = &viewers[*place];
         let ends = outcome.paths.iter().zip(&outcome.books.paths).find(|(path, _)| {
-            // `host.0 sees video 0 of board.4` looks at the path `board.4->host.0`.
+            // `host.0 sees video 0 of board.4` belongs to the path `board.4->host.0`.
             let (host, board) = (name.split(' ').next(), name.rsplit(' ').next());
             path.name.split_once("->").map(|(from, to)| (Some(to), Some(from)))
                 == Some((host, board))
@@ -107,7 +107,7 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let cameras = counters(&outcome, "board.4->", "packets_most");
     let wide = setting.run("wide_bursts", &[])?.outcome;
     let wide = counters(&wide, "board.4->", "packets_most");
-    // What waits behind the cell that is being sent.
+    // The backlog behind the cell in service.
     let shaped = cameras.iter().all(|&most| most <= 28) && wide.iter().any(|&most| most > 28);
     let mut rows = vec![
         count("A-01/switches", of(SWITCH.name), "switches"),
@@ -123,7 +123,7 @@ fn deployment(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(rows)
 }
 
-/// a daemon in the deployment's topology.
+/// a topology daemon on the deployment's network.
 fn discovered(
     network: &Network,
     page: &dyn Fn(usize) -> &'static str,
@@ -137,7 +137,7 @@ fn discovered(
         let ends: Vec<usize> = neighbours(node).filter_map(place).collect();
         site.link(ends[0], ends[1]).ok_or(failed("a switch has too few ports"))?;
     }
-    // The two bridges and what lies between them stand for one link.
+    // The two bridges and the network between them count as one link.
     let bridged: Vec<usize> = nodes
         .clone()
         .filter(|&node| page(node) == BRIDGE.name)
@@ -157,12 +157,12 @@ fn discovered(
     ])
 }
 
-/// Fills every input with cells for other outputs; when the last has crossed.
+/// Fills every input with cells for other outputs; returns when the last has crossed.
 fn saturated(ports: usize, rate: Rate, cells: u64, both: bool) -> Time {
     let mut crossbar = Crossbar::new(ports, cells as usize, rate.time_for(CELL));
     for cell in 0..cells {
         for port in 0..if both { ports } else { ports / 2 } {
-            // In one direction only, the other half of the ports receives and does not send.
+            // In one direction only, half of the ports receive and do not send.
             let to = if both {
                 (port + 1 + cell as usize % (ports - 1)) % ports
             } else {
@@ -206,7 +206,7 @@ fn switch(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Six hosts each send what a host can to another; whether each gets within 1 % of that.
+/// Six hosts each send to another at a host's full rate; whether each gets within 1 % of that.
 fn ideal(constants: &Constants) -> Result<bool, Error> {
     let rate: Rate = constants.get("port_rate")?;
     let peak: Rate = constants.get("host_peak")?;
@@ -258,7 +258,7 @@ fn in_order(setting: &Setting<'_>) -> Result<bool, Error> {
     Ok(crossed > 10_000)
 }
 
-/// the largest burst without loss at a client that does not read.
+/// the largest lossless burst to a client that does not read.
 fn largest_burst(setting: &Setting<'_>) -> Result<Computed, Error> {
     let (mut without, mut with) = (1, 1000_u64);
     while with - without > 1 {
@@ -269,7 +269,7 @@ fn largest_burst(setting: &Setting<'_>) -> Result<Computed, Error> {
     Ok(row("A-20", without as f64))
 }
 
-/// tables, and what stays of a cell.
+/// channel tables, and the parts of a cell that survive a switch.
 fn tables(seed: u64) -> Vec<Computed> {
     let mut random = Stream::new(seed, "tables");
     let mut card = Card::new(1);
@@ -291,7 +291,7 @@ fn tables(seed: u64) -> Vec<Computed> {
     for _ in 0..10_000 {
         let mut bytes = [0; VUNET_CELL_LEN];
         bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8);
-        // Of the second word only the error control and the port carry anything.
+        // Of the second word only the error control and the port carry information.
         (bytes[5], bytes[6], bytes[7]) = (0, 0, bytes[7] & 15);
         let cell = VunetCell(bytes);
         if [VCI_CONTROL, VCI_DROP].contains(&cell.vci()) {
@@ -335,7 +335,7 @@ fn read_back(card: &mut Card, wanted: &[Entry]) -> bool {
     }
 }
 
-/// cells of applications through three switches, without time.
+/// application cells through three switches, without time.
 fn signalling(seed: u64) -> Result<Vec<Computed>, Error> {
     let mut site = Site::new(3);
     site.client(0);
@@ -351,7 +351,7 @@ fn signalling(seed: u64) -> Result<Vec<Computed>, Error> {
     let (vci, first) = connection.send_on();
     let data = data_cell(vci, first, true, &[7; 48]);
     let before = site.send(0, data);
-    // A switch looks at the port alone: an unknown channel passes it, and no link.
+    // A switch reads only the port: an unknown channel crosses a switch, but not a link.
     let beside = site.client(0).ok_or(failed("a switch has too few ports"))?;
     let to_beside = site.send(0, data_cell(vci, site.clients[beside].1, true, &[7; 48]));
     let by_port = matches!(to_beside[..], [End::Client(client, _)] if client == beside)
@@ -373,8 +373,8 @@ fn signalling(seed: u64) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Applications of 22 hosts take and give back channels in random order, each between reading its file and
-/// writing it while others write.
+/// Applications on 22 hosts take and release channels in random order; others write the file between an
+/// application's read and its write.
 fn collisions(seed: u64) -> Result<usize, Error> {
     const HOSTS: usize = 22;
     const APPLICATIONS: usize = 8;

@@ -1,4 +1,4 @@
-//! Networks of worms (N-41, N-46 to N-49, N-52, N-63 to N-66, N-76, N-77).
+//! Wormhole networks (N-41, N-46 to N-49, N-52, N-63 to N-66, N-76, N-77).
 
 use super::{Computed, Setting, Value, row};
 use crate::Error;
@@ -20,7 +20,7 @@ fn count(value: usize, unit: &'static str) -> Value {
     Value::Number(value as f64, unit)
 }
 
-/// The installation, from the experiment that runs it.
+/// The installation, read from the experiment that runs it.
 fn installation() -> Result<Topology, Error> {
     let broken = |what: String| Error::file("experiments/atomic-lan/experiment.toml", 1, what);
     let text = library::experiment("atomic-lan").ok_or_else(|| broken("it is not here".into()))?;
@@ -44,19 +44,19 @@ fn options(setting: &Setting<'_>) -> Result<Options, Error> {
     })
 }
 
-/// A flow that always sends: from whom, to whom, how long its packets are.
+/// A flow that always sends: source, destination, packet length.
 type Flow = (usize, usize, Bytes);
 
-/// What came of a flow.
+/// The result of a flow.
 #[derive(Clone, Copy, Default)]
 struct Came {
     worms: u64,
     bytes: u64,
-    /// Whether every worm took as long as in an empty network.
+    /// Whether every worm was as fast as in an empty network.
     kept: bool,
 }
 
-/// Runs flows that send all they can.
+/// Simulates flows that always have a packet to send.
 fn saturate(
     topology: &Topology,
     routes: &Routes,
@@ -67,7 +67,7 @@ fn saturate(
     let mut lan = Lan::new(topology.clone(), routes.clone(), options);
     let mut came = vec![Came { kept: true, ..Came::default() }; flows.len()];
     for (flow, &(from, to, len)) in flows.iter().enumerate() {
-        // The next one is always ready. One that cannot be sent comes to nothing.
+        // The next packet is always ready. One that cannot be sent is discarded.
         for _ in 0..2 {
             let _ = lan.send(Time::START, from, to, len, flow as u64);
         }
@@ -88,23 +88,25 @@ fn saturate(
     came
 }
 
-/// All rows.
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let topology = installation()?;
-    let mut computed = installed(&topology);
-    computed.extend(channels(setting, &topology)?);
-    computed.extend(failures(setting, &topology)?);
-    computed.extend(lock_up(setting)?);
-    computed.extend(service(setting)?);
-    computed.extend(reserved(setting)?);
-    computed.extend(coordinated(setting)?);
-    computed.extend(booked(setting, &topology)?);
-    computed.extend(calls(setting, &topology)?);
-    computed.extend(copies(setting));
+    let computed = [
+        installed(&topology),
+        channels(setting, &topology)?,
+        failures(setting, &topology)?,
+        lock_up(setting)?,
+        service(setting)?,
+        reserved(setting)?,
+        coordinated(setting)?,
+        booked(setting, &topology)?,
+        calls(setting, &topology)?,
+        copies(setting),
+    ]
+    .concat();
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }
 
-/// What is installed (N-46, N-49).
+/// The installed hosts and switches (N-46, N-49).
 fn installed(topology: &Topology) -> Vec<Computed> {
     let hosts =
         |prefix: &str| topology.hosts().iter().filter(|name| name.starts_with(prefix)).count();
@@ -151,7 +153,7 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
     ])
 }
 
-/// Every single failure (N-47, N-48).
+/// The effect of every single failure (N-47, N-48).
 fn failures(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let (interval, wait): (Duration, Duration) = (constants.get("probe")?, constants.get("wait")?);
@@ -169,12 +171,12 @@ fn failures(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
         .iter()
         .enumerate()
         .all(|(switch, left)| left.parted == 0 && left.alone.len() == at_switch(switch));
-    // Who is alone has the Ethernet, and so have all that it speaks with.
+    // An isolated host uses the Ethernet, and so do all that communicate with it.
     let survived = left.iter().all(|left| left.parted == 0);
     let bound = Dual::new(misses as u32, 2).recovery_max(interval, wait);
     let by_hand = interval * misses + wait;
     let noticed = (0..100).all(|phase| {
-        // The failure comes so long before the next probe.
+        // The failure precedes the next probe by this much.
         let mut at = interval.scale_ceil(phase + 1, 100) + wait;
         let mut host = Dual::new(misses as u32, 2);
         while host.probed(false) == Network::First {
@@ -199,7 +201,7 @@ fn two_switches() -> Result<Topology, Error> {
         .map_err(|error| Error::file("two switches", error.line as u64, error.reason))
 }
 
-/// A host that is switched off but still joined (N-52).
+/// A host that is powered off but still cabled (N-52).
 fn lock_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let topology = two_switches()?;
     let (options, large) = (options(setting)?, setting.constants.get::<Bytes>("large")?);
@@ -225,7 +227,7 @@ fn lock_up(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Who gets how much of a channel (N-63).
+/// How competing flows share a channel (N-63).
 fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let topology = two_switches()?;
     let options = options(setting)?;
@@ -243,10 +245,10 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Shares that differ by less are as agreed.
+/// Shares that differ by less count as equal.
 const AGREED: f64 = 0.03;
 
-/// Shares of a channel by packet lengths, and what one sender does to them who was not asked (N-66).
+/// Shares of a channel by packet length, and what one uncoordinated sender does to them (N-66).
 fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let options = options(setting)?;
     let large: Bytes = setting.constants.get("large")?;
@@ -280,10 +282,10 @@ fn coordinated(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![row("N-66/packet-lengths", kept), row("N-66/sender-was", broken)])
 }
 
-/// What of a booked rate must arrive; the last packets are on their way at the end.
+/// The share of a booked rate that must arrive; the last packets are in flight at the end.
 const BOOKED: f64 = 0.97;
 
-/// Rates booked on channels, and senders that keep to them or do not (N-77).
+/// Rates booked on channels, and senders that keep to them or not (N-77).
 fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Error> {
     let options = options(setting)?;
     let (large, small): (Bytes, Bytes) =
@@ -310,7 +312,7 @@ fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, E
         }
         let all = |came: Vec<f64>| came.into_iter().all(|share| share >= BOOKED);
         kept &= all(paced(topology, &routes, options, &flows, None));
-        // Somebody else sends all it can over channels that were booked.
+        // Another sender sends all it can over booked channels.
         let Some(&((_, to, _), _)) = flows.first() else { continue };
         let other = (0..hosts as usize)
             .find(|host| *host != to && flows.iter().all(|((from, ..), _)| from != host));
@@ -321,8 +323,8 @@ fn booked(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, E
     Ok(vec![row("N-77/booked-rates", kept && met > 20), row("N-77/sender-keeps", broken > 0)])
 }
 
-/// For each flow that sends a packet each time that its rate allows, which share of its rate came;
-/// `greedy` sends all it can.
+/// The delivered share of each flow's rate, if each sends a packet whenever its rate allows; `greedy` sends
+/// without limit.
 fn paced(
     topology: &Topology,
     routes: &Routes,
@@ -357,7 +359,7 @@ fn paced(
         }
     }
     let expected = |rate: Rate, len: Bytes| {
-        // Packets that were begun a few of their times before the end may be on their way.
+        // Packets that started a few packet times before the end may be in flight.
         let bytes = rate.as_bits() as f64 / 8.0 * length.as_secs_f64() - 2.0 * len.0 as f64;
         bytes.max(len.0 as f64)
     };
@@ -365,7 +367,7 @@ fn paced(
     pairs.map(|(&((.., len), rate), came)| came as f64 / expected(rate, len)).collect()
 }
 
-/// Random reserved paths, and whether their guarantee is kept (N-64).
+/// Random reserved paths, and whether their guarantee holds (N-64).
 fn reserved(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let topology = installation()?;
     let options = options(setting)?;
@@ -402,7 +404,7 @@ fn reserved(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// Whether two of the paths go through one switch.
+/// Whether two of the paths share a switch.
 fn cross_a_switch(topology: &Topology, paths: &[&Path]) -> bool {
     let switches = |path: &Path| -> std::collections::BTreeSet<usize> {
         let ends = path.iter().map(|&channel| topology.to(channel));
@@ -416,7 +418,7 @@ fn cross_a_switch(topology: &Topology, paths: &[&Path]) -> bool {
     (0..sets.len()).any(|a| (0..a).any(|b| !sets[a].is_disjoint(&sets[b])))
 }
 
-/// A call of every workstation with another one (N-65).
+/// A call from every workstation to another one (N-65).
 fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Error> {
     let (options, large) = (options(setting)?, setting.constants.get::<Bytes>("large")?);
     let routes = Routes::new(topology, Routing::UpDown, &Faults::default());
@@ -453,7 +455,7 @@ fn calls(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>, Er
     let kept = networks.iter().all(|(_, flows)| {
         saturate(topology, &routes, options, flows, length).iter().all(|came| came.kept)
     });
-    // One hop: hosts of a call at one switch, with a router between switches that has queues.
+    // One hop: the hosts of a call are at one switch, and a router with queues is between switches.
     let mut hub = Topology::default();
     let made = hub
         .add_switch("hub", 8)

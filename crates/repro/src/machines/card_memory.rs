@@ -6,9 +6,8 @@
 //! link --> Rx_ready --protocol, then the block mover--> application        Rx_ready --> Rx_free
 //! ```
 //!
-//! A packet takes blocks for its data and one for its header. Without a free block, the writer waits and an
-//! arriving packet is refused. So the memory is sized by the bandwidth-delay product: unacknowledged data stays
-//! on the card.
+//! A packet takes blocks for its data and one for its header. Without a free block, the writer waits and an arriving
+//! packet is refused. So the memory is sized by the bandwidth-delay product: unacknowledged data stays on the card.
 //!
 //! | Option     | Unit   | Meaning                                        |
 //! |------------|--------|------------------------------------------------|

@@ -10,8 +10,7 @@
 //! Each arriving unit is acknowledged, which lets its sender send the next. Acknowledgements accumulate behind a
 //! large unit, arrive together, and release data in a burst.
 //!
-//! Source: Aurora, §3.7. Units have a window and no congestion control: how TCP reacts is a separate
-//! question.
+//! Source: Aurora, §3.7. Units have a window and no congestion control: how TCP reacts is a separate question.
 
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_lan::preempt::link::{Link, Way};

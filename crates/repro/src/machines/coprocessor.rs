@@ -18,10 +18,9 @@
 //! | store | a word through the write buffer to main memory | [`Processor::store`] |
 //! | swap | the bytes of the header | [`Processor::swap`] cycles |
 //!
-//! Source: Clark, Houh and Tennenhouse (eds.), "Aurora at MIT", final report, §3.2.3 and §4.2.3,
-//! Tables 2 to 5. Deviations: the document gives throughput only, so the caller gives the
-//! operations' costs. That `DMA` loads received data from the cache, and data to be sent from memory, is our
-//! reading of Table 4.
+//! Source: Clark, Houh and Tennenhouse (eds.), "Aurora at MIT", final report, §3.2.3 and §4.2.3, Tables 2 to 5 (A-96 to
+//! Deviations: the document gives throughput only, so the caller gives the operations' costs. That `DMA` loads
+//! received data from the cache, and data to be sent from memory, is our reading of Table 4.
 
 use lastmeter_base::{Bytes, Duration, Rate};
 

@@ -188,9 +188,8 @@ mod tests {
 
     #[test]
     fn n_87_the_longest_chain_of_md5_is_that_of_its_formulas() {
-        // F, I: two operations after b; G: three, of which the first needs b; H: one. Then an addition,
-        // the rotation and an addition. The first step waits for c ^ d as well, and the state is added at
-        // the end.
+        // F, I: two operations after b; G: three, of which the first needs b; H: one. Then an addition, the rotation
+        // and an addition. The first step waits for c ^ d as well, and the state is added at the end.
         assert_eq!(md5(PLAIN).len(), 64 * 5 + 48 * 3 + 16 * 2 + 4);
         assert_eq!(md5(PLAIN).critical_path(), 16 * (5 + 6 + 4 + 5) + 2);
         let shifting = Instructions { rotates: false, ..PLAIN };

@@ -199,11 +199,9 @@ pub enum Layout {
     Fabric,
 }
 
-/// A flow forwarder of `ports` ports, each with its own processor, whose packets go from each port
-/// to the next one.
+/// A flow forwarder of `ports` ports, each with its own processor, whose packets go from each port to the next one.
 ///
-/// `work` is the processing time of a packet at its port, and `memory` the time to move a packet over one
-/// memory.
+/// `work` is the processing time of a packet at its port, and `memory` the time to move a packet over one memory.
 pub fn per_port(ports: u32, layout: Layout, work: Duration, memory: Takes) -> Forwarder {
     let mut resources: Vec<(String, u32)> =
         (0..ports).map(|port| (format!("processor {port}"), 1)).collect();

@@ -94,8 +94,7 @@ pub fn bytes_carried(link: Rate, each: Duration) -> f64 {
     link.as_bits() as f64 / 8.0 * each.as_secs_f64()
 }
 
-/// The smallest packet with which `link` stays full if each costs `each`: one byte less would take less time to
-/// send.
+/// The smallest packet with which `link` stays full if each costs `each`: one byte less would take less time to send.
 pub fn packet_min(link: Rate, each: Duration) -> Bytes {
     const PS: u128 = 1_000_000_000_000;
     let bytes = (u128::from(link.as_bits()) * u128::from(each.as_ps())).div_ceil(8 * PS);

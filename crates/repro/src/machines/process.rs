@@ -1,5 +1,4 @@
-//! Processes that take messages through a protocol stack, and the cost of switching between them (E-12,
-//! E-80).
+//! Processes that take messages through a protocol stack, and the cost of switching between them (E-12, E-80).
 //!
 //! ```text
 //! message --> [ ready processes ] --> one CPU --> its packets, one after the other

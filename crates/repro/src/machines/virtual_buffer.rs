@@ -13,8 +13,7 @@
 //! | [`Attachment::Interrupt`] | the processor | from the first cell until the interrupt is served |
 //! | [`Attachment::Registers`] | the application | between its time slices |
 //!
-//! Cells that find the port full are lost; no others are. While a handler moves cells the processor does nothing
-//! else.
+//! Cells that find the port full are lost; no others are. While a handler moves cells the processor does nothing else.
 //!
 //! Source: "Aurora at MIT", §3.5.1, §4.2.1, §5.4.2 with Fig 16 and §5.4.3 (A-65, A-92, A-115, A-125,
 //! Deviation: each cell takes its mean time; nothing but interrupt latency is drawn.

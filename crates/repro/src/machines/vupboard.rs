@@ -13,9 +13,8 @@
 //! | 0x08 | `CONTROL` | interrupt enabled | bit 0: the latch into the FIFO; bit 1: enables the interrupt |
 //! | 0x0c | `STATUS` | bits of [`Status`] | clears the error bits |
 //!
-//! So receiving a cell takes 14 reads of one address, and sending one takes 14 writes interleaved with 14 of
-//! control signals. A read without a word returns 0, and a write into a full FIFO is lost; `STATUS`
-//! reports both.
+//! So receiving a cell takes 14 reads of one address, and sending one takes 14 writes interleaved with 14 of control
+//! signals. A read without a word returns 0, and a write into a full FIFO is lost; `STATUS` reports both.
 //!
 //! Source: "Aurora at MIT", §3.2.1, which mentions such addresses. Offsets and bits are ours.
 

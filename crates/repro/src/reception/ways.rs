@@ -47,8 +47,7 @@ fn late(setup: &Setup, policy: impl Policy + 'static) -> InterfaceOptions {
     InterfaceOptions { accepts: None, ..with(setup, policy) }
 }
 
-/// §7.3.6: backoff 1.5, restore 0.8; 1 to 20 ms (§7.4.3); 60 commands, which is 1500 packets/s at the longest
-/// period.
+/// §7.3.6: backoff 1.5, restore 0.8; 1 to 20 ms (§7.4.3); 60 commands, which is 1500 packets/s at the longest period.
 fn backoff(unit: Duration) -> Backoff {
     let (period_min, period_max) = (unit, unit * 20);
     Backoff::new(Parameters { period_min, period_max, factor: (3, 2), restore: (4, 5), quota: 60 })

@@ -1,17 +1,17 @@
-//! Formulas of `repro.toml`: constants, variables and what runs gave, put together.
+//! Formulas of `repro.toml`, made of constants, variables and quantities of runs.
 //!
 //! ```text
 //! all(tail.goodput < packets.goodput)           a quantity of two runs, compared
 //! 100 * lossy[control = 'bbr', loss = 5].share  of the run with these values of its variables
-//! rising(slow.time / clean.time - 1)            a variable that nobody gives: a list over its values
+//! rising(slow.time / clean.time - 1)            a variable without a value: a list over all its values
 //! ```
 //!
-//! A formula has no loops and defines nothing. What it does with a list it does with each of its
-//! values; [`FUNCTIONS`] are all that there are.
+//! A formula has no loops or definitions. Operations on a list apply to each of its values; [`FUNCTIONS`] is the
+//! complete list of functions.
 
 use std::fmt;
 
-/// What a formula gives.
+/// The value of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Val {
     Number(f64),
@@ -41,7 +41,7 @@ impl<T: Into<Val>> From<Vec<T>> for Val {
     }
 }
 
-/// As a setting has it: numbers to the picosecond of a second.
+/// As written in a setting: numbers to 12 decimals, which are picoseconds for times in seconds.
 impl fmt::Display for Val {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,7 +61,7 @@ impl fmt::Display for Val {
 }
 
 impl Val {
-    /// Its values, where it is a list; itself where it is not.
+    /// The values of a list; a single value as a list of one.
     pub(crate) fn values(&self) -> &[Val] {
         match self {
             Val::List(list) => list,
@@ -71,19 +71,19 @@ impl Val {
     pub(crate) fn number(&self) -> Result<f64, String> {
         match self {
             Val::Number(number) => Ok(*number),
-            other => Err(format!("`{other}` is no number")),
+            other => Err(format!("`{other}` is not a number")),
         }
     }
     fn truth(&self) -> Result<bool, String> {
         match self {
             Val::Truth(truth) => Ok(*truth),
-            other => Err(format!("`{other}` neither holds nor does not")),
+            other => Err(format!("`{other}` is neither true nor false")),
         }
     }
     pub(crate) fn text(&self) -> Result<&str, String> {
         match self {
             Val::Text(text) => Ok(text),
-            other => Err(format!("`{other}` is no text; write '...'")),
+            other => Err(format!("`{other}` is not a text; write '...'")),
         }
     }
     pub(crate) fn numbers(&self) -> Result<Vec<f64>, String> {
@@ -91,7 +91,7 @@ impl Val {
     }
 }
 
-/// A formula, taken apart.
+/// A parsed formula.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     Value(Val),
@@ -106,41 +106,40 @@ pub(crate) enum Node {
     Apply(&'static str, Box<[Node; 2]>),
 }
 
-/// Operators by how tightly they bind, the loosest first; of two of which one begins the other the
-/// longer stands first.
+/// Operators by precedence, the loosest first; of two of which one is a prefix of the other, the longer stands first.
 const OPERATORS: [&[&str]; 5] =
     [&["or"], &["and"], &["<=", ">=", "<", ">", "="], &["+", "-"], &["*", "/"]];
-/// Parentheses within parentheses.
+/// Most nested parentheses.
 const DEPTH_MAX: usize = 32;
-/// A function: its name, what it is given, and what it gives.
+/// A function: its name, its number of arguments, and its result.
 pub(crate) type Function = (&'static str, usize, &'static str);
-/// Those of values; lists may stand where values stand.
+/// Functions of values; a list may stand for a value.
 pub(crate) const FUNCTIONS: &[Function] = &[
-    ("abs", 1, "without its sign"),
-    ("floor", 1, "the whole number below"),
+    ("abs", 1, "the absolute value"),
+    ("floor", 1, "the largest whole number that is not greater"),
     ("sqrt", 1, "the square root"),
-    ("log2", 1, "the logarithm to the base of 2"),
-    ("not", 1, "holds where this does not"),
-    ("if", 3, "the second where the first holds, else the third"),
+    ("log2", 1, "the logarithm to base 2"),
+    ("not", 1, "whether this does not hold"),
+    ("if", 3, "the second if the first holds, else the third"),
     ("both", 2, "one list after the other"),
-    ("range", 2, "whole numbers from the first to before the second"),
-    ("below", 2, "of a list, those that are less than this"),
+    ("range", 2, "whole numbers from the first up to but not including the second"),
+    ("below", 2, "the values of a list below this"),
     ("all", 1, "whether all hold"),
-    ("any", 1, "whether one holds"),
+    ("any", 1, "whether any holds"),
     ("rising", 1, "whether each is greater than the one before"),
     ("sum", 1, "of a list"),
     ("mean", 1, "of a list"),
-    ("deviation", 1, "of a list: its standard deviation"),
-    ("median", 1, "of a list: the upper one of the two in the middle"),
+    ("deviation", 1, "the standard deviation of a list"),
+    ("median", 1, "of a list; the upper one of two middle values"),
     ("min", 1, "of a list"),
     ("max", 1, "of a list"),
-    ("number", 1, "how many a list has"),
-    ("sorted", 1, "a list from the least to the greatest"),
-    ("from", 2, "of a list, those from this place on; the first has place 0"),
+    ("number", 1, "the length of a list"),
+    ("sorted", 1, "a list in ascending order"),
+    ("from", 2, "the values of a list from this index on; the first has index 0"),
     ("first", 1, "of a list"),
-    ("gaps", 1, "by what each is more than the one before"),
-    ("longest", 1, "how many hold in a row, at most"),
-    ("shown", 2, "a number as a text with so many decimals"),
+    ("gaps", 1, "the differences of successive values"),
+    ("longest", 1, "the length of the longest sequence that holds"),
+    ("shown", 2, "a number as a text with this many decimals"),
 ];
 
 struct Parser<'a> {
@@ -149,19 +148,19 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// What is wrong, and at which byte.
+/// An error, and its byte offset.
 pub(crate) type Wrong = (usize, String);
 
-/// Takes a formula apart.
+/// Parses a formula.
 ///
 /// # Errors
-/// Where it is wrong, and what is.
+/// What is wrong, and where.
 pub(crate) fn parse(text: &str) -> Result<Node, Wrong> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     let node = parser.level(0)?;
     match parser.rest().trim_start() {
         "" => Ok(node),
-        rest => parser.wrong(format!("a formula does not go on with `{rest}`")),
+        rest => parser.wrong(format!("unexpected `{rest}` after the formula")),
     }
 }
 
@@ -183,7 +182,7 @@ impl<'a> Parser<'a> {
         self.space();
         let word = token.chars().all(char::is_alphabetic);
         let taken = self.rest().strip_prefix(token);
-        // A word is no operator where it goes on.
+        // A word is an operator only if it ends here.
         let taken = taken.filter(|rest| !(word && rest.starts_with(is_name)));
         self.at += taken.map_or(0, |_| token.len());
         taken.is_some()
@@ -194,7 +193,7 @@ impl<'a> Parser<'a> {
             false => self.wrong(format!("`{token}` is missing")),
         }
     }
-    /// A name; one with a `-` would be a difference, so those of runs and variables have `_`.
+    /// A name. `-` would be a subtraction, so names of runs and variables have `_`.
     fn name(&mut self) -> Result<String, Wrong> {
         self.space();
         let end = self.rest().find(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -219,7 +218,7 @@ impl<'a> Parser<'a> {
     fn within<T>(&mut self, read: impl Fn(&mut Self) -> Result<T, Wrong>) -> Result<T, Wrong> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return self.wrong("too many parentheses within each other");
+            return self.wrong("too many nested parentheses");
         }
         let read = read(self);
         self.depth -= 1;
@@ -242,7 +241,7 @@ impl<'a> Parser<'a> {
         }
         if self.take("'") {
             let Some((text, _)) = self.rest().split_once('\'') else {
-                return self.wrong("this text does not end; close it with `'`");
+                return self.wrong("this text is not closed; end it with `'`");
             };
             self.at += text.len() + 1;
             return Ok(Node::Value(text.into()));
@@ -273,7 +272,7 @@ impl<'a> Parser<'a> {
             end += 1 + (power.len() - signed.len()) + digits;
         }
         let Ok(number) = rest[..end].replace('_', "").parse::<f64>() else {
-            return self.wrong(format!("`{}` is no number", &rest[..end]));
+            return self.wrong(format!("`{}` is not a number", &rest[..end]));
         };
         self.at += end;
         Ok(Node::Value(Val::Number(number)))
@@ -306,7 +305,7 @@ impl<'a> Parser<'a> {
 }
 
 impl Node {
-    /// Does this with the formula and everything in it.
+    /// Visits the formula and all its parts.
     pub(crate) fn visit(&self, see: &mut dyn FnMut(&Node)) {
         see(self);
         match self {
@@ -318,14 +317,14 @@ impl Node {
     }
 }
 
-/// An operator between two values, or between those of lists, place by place.
+/// Applies an operator to two values, or element by element to lists.
 pub(crate) fn apply(operator: &str, a: &Val, b: &Val) -> Result<Val, String> {
     match (a, b) {
         (Val::List(a), Val::List(b)) if a.len() == b.len() => {
             a.iter().zip(b).map(|(a, b)| apply(operator, a, b)).collect::<Result<_, _>>()
         }
         (Val::List(a), Val::List(b)) => {
-            return Err(format!("a list of {} and one of {} do not go together", a.len(), b.len()));
+            return Err(format!("lists of {} and {} values cannot be combined", a.len(), b.len()));
         }
         (Val::List(a), b) => a.iter().map(|a| apply(operator, a, b)).collect::<Result<_, _>>(),
         (a, Val::List(b)) => b.iter().map(|b| apply(operator, a, b)).collect::<Result<_, _>>(),
@@ -354,12 +353,12 @@ fn one(operator: &str, a: &Val, b: &Val) -> Result<Val, String> {
     })
 }
 
-/// A function of values.
+/// Calls a function of values.
 ///
 /// # Errors
-/// It is not for these values.
+/// The arguments are wrong.
 pub(crate) fn call(name: &str, given: &[Val]) -> Result<Val, String> {
-    let [first, rest @ ..] = given else { return Err(format!("`{name}` is given nothing")) };
+    let [first, rest @ ..] = given else { return Err(format!("`{name}` has no arguments")) };
     if let (Val::List(list), "abs" | "floor" | "sqrt" | "log2" | "not") = (first, name) {
         return list
             .iter()
@@ -382,7 +381,7 @@ pub(crate) fn call(name: &str, given: &[Val]) -> Result<Val, String> {
         ("range", [end]) => {
             let (from, to) = (first.number()? as u64, end.number()? as u64);
             if to.saturating_sub(from) > VALUES_MAX as u64 {
-                return Err(format!("from {from} to {to} are too many"));
+                return Err(format!("from {from} to {to} is too long a list"));
             }
             (from..to).collect::<Vec<u64>>().into()
         }
@@ -426,7 +425,7 @@ pub(crate) fn call(name: &str, given: &[Val]) -> Result<Val, String> {
             Val::Text(format!("{:.digits$}", first.number()?))
         }
         ("number", _) => (first.values().len() as u64).into(),
-        _ => return Err(format!("`{name}` is not given what it needs")),
+        _ => return Err(format!("`{name}` has the wrong arguments")),
     })
 }
 
@@ -436,7 +435,7 @@ fn sorted(list: &Val) -> Result<Vec<f64>, String> {
     Ok(all)
 }
 
-/// More values no list has.
+/// The longest list.
 pub(crate) const VALUES_MAX: usize = 4096;
 
 /// The mean of some values.
@@ -456,10 +455,10 @@ pub(crate) enum Part {
 }
 
 impl Template {
-    /// Takes a text apart.
+    /// Parses a text.
     ///
     /// # Errors
-    /// Where a formula in it is wrong, and what is.
+    /// What is wrong with a formula in it, and where.
     pub(crate) fn parse(text: &str) -> Result<Template, Wrong> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('$') {
@@ -476,7 +475,7 @@ impl Template {
         parts.push(Part::Text(rest.to_owned()));
         Ok(Template(parts))
     }
-    /// The formulas in it.
+    /// Its formulas.
     pub(crate) fn formulas(&self) -> impl Iterator<Item = &Node> {
         self.0.iter().filter_map(|part| match part {
             Part::Formula(node) => Some(node),
@@ -489,7 +488,7 @@ impl Template {
 mod tests {
     use super::*;
 
-    /// Of a formula without names.
+    /// The value of a formula without names.
     fn value(text: &str) -> Result<Val, String> {
         fn of(node: &Node) -> Result<Val, String> {
             match node {
@@ -522,8 +521,8 @@ mod tests {
         assert_eq!(value("median(both(3, both(9, 1)))"), Ok(3.0.into()));
         assert_eq!(value("rising(both(2, 2))"), Ok(Val::Truth(false)));
         let unlike = value("range(0, 2) + range(0, 3)").unwrap_err();
-        assert_eq!(unlike, "a list of 2 and one of 3 do not go together");
-        assert!(value("range(0, 1e9)").is_err(), "nobody needs so many");
+        assert_eq!(unlike, "lists of 2 and 3 values cannot be combined");
+        assert!(value("range(0, 1e9)").is_err(), "the list is too long");
     }
 
     #[test]
@@ -532,8 +531,8 @@ mod tests {
         assert_eq!(at("1 +"), (3, "a number, a name or a `'text'` is missing".to_owned()));
         assert_eq!(at("(1 + 2"), (6, "`)` is missing".to_owned()));
         assert_eq!(at("run[a 1].b").0, 6);
-        assert_eq!(at("1 2").1, "a formula does not go on with `2`");
-        assert_eq!(at(&"(".repeat(100)).1, "too many parentheses within each other");
+        assert_eq!(at("1 2").1, "unexpected `2` after the formula");
+        assert_eq!(at(&"(".repeat(100)).1, "too many nested parentheses");
     }
 
     #[test]

@@ -1,32 +1,32 @@
-//! The quantities of a run that formulas can ask for.
+//! Quantities of a run that formulas can use.
 
 use super::formula::{Function, Val};
 use super::run::Found;
 use crate::compute::aurora::busiest;
 use lastmeter_engine::{Outcome, TraceKind};
 
-/// Asks the rest of its formula before the run's end.
+/// Evaluates its argument before the end of the run.
 pub(super) const EARLY: &str = "early";
 
-/// All of them. In names of elements, classes and reasons `*` stands for anything.
+/// All quantities. In names of elements, classes and reasons `*` matches anything.
 pub(super) const FUNCTIONS: &[Function] = &[
-    ("count", 2, "what elements of this name counted under that one, together"),
-    ("counts", 2, "the same, of each element"),
-    ("times", 2, "when an element did 'make' or 'deliver', in ps, where `record = \"trace\"`"),
-    ("made", 0, "packets that were made"),
+    ("count", 2, "the sum of this counter over elements of this name"),
+    ("counts", 2, "this counter of each element of this name"),
+    ("times", 2, "times of an element's 'make' or 'deliver' in ps, with `record = \"trace\"`"),
+    ("made", 0, "packets made"),
     ("missed", 1, "per cent of the messages of these classes that were late or lost"),
-    ("arriving", 0, "bits a second of the first path, from its first packet to its last delivery"),
-    ("busiest", 0, "the resource that is in use most"),
-    ("used", 0, "of each resource, the share of the time for which it is in use"),
-    ("works_for", 1, "the stage for which this resource works most"),
-    ("dropped", 1, "packets that were dropped for this reason"),
-    ("delivered", 1, "packets of this class that were delivered"),
-    ("finished", 0, "when the last packet of the path with most bytes came"),
+    ("arriving", 0, "bits per second of the first path, from first packet to last delivery"),
+    ("busiest", 0, "the busiest resource"),
+    ("used", 0, "the utilisation of each resource"),
+    ("works_for", 1, "the stage that uses this resource most"),
+    ("dropped", 1, "packets dropped for this reason"),
+    ("delivered", 1, "packets of this class delivered"),
+    ("finished", 0, "when the path with most bytes delivered its last packet, in seconds"),
     ("ledger", 1, "a place in the ledger: 'resources/a.cpu/busy'"),
-    (EARLY, 1, "the same before the run's end, where the run says `early`"),
+    (EARLY, 1, "the same at the time that the run gives as `early`"),
 ];
 
-/// Whether a name is the one that is meant.
+/// Whether a name matches a pattern.
 fn is(meant: &str, name: &str) -> bool {
     let Some((begin, rest)) = meant.split_once('*') else { return meant == name };
     let Some(name) = name.strip_prefix(begin) else { return false };
@@ -34,12 +34,12 @@ fn is(meant: &str, name: &str) -> bool {
 }
 
 impl Found {
-    /// A quantity by its name, at the end or before it.
+    /// A quantity by name, at the end of the run or early.
     ///
     /// # Errors
     /// The run has no such quantity.
     pub(super) fn measure(&self, name: &str, given: &[Val], early: bool) -> Result<Val, String> {
-        let before = || self.early.as_ref().ok_or("the run does not say `early`");
+        let before = || self.early.as_ref().ok_or("the run has no `early`");
         let outcome = if early { before()? } else { &self.outcome };
         let text = |at: usize| given.get(at).map_or(Ok(""), Val::text);
         let first = match given.first() {
@@ -119,13 +119,12 @@ impl Found {
             serde_json::Value::String(text) => Ok(text.as_str().into()),
             serde_json::Value::Bool(truth) => Ok(Val::Truth(*truth)),
             serde_json::Value::Null => Ok(f64::NAN.into()),
-            _ => Err(format!("`{place}` of the ledger is no value, but has some")),
+            _ => Err(format!("`{place}` of the ledger is not a single value")),
         }
     }
 }
 
-/// Per cent of the messages of some classes that were late or lost. Those that are on their way at the
-/// end are not due yet.
+/// Percentage of the messages of some classes that were late or lost. Messages in flight at the end are not due yet.
 fn missed(outcome: &Outcome, classes: &[Val]) -> Result<f64, String> {
     let (mut made, mut met, mut late, mut lost) = (0, 0, 0, 0);
     for class in classes {
@@ -141,7 +140,7 @@ fn missed(outcome: &Outcome, classes: &[Val]) -> Result<f64, String> {
     Ok(100.0 * (late + lost.min(made - met - late)) as f64 / made.max(1) as f64)
 }
 
-/// What each element of this name counted.
+/// This counter of each element whose name matches.
 fn counts(outcome: &Outcome, meant: &str, counter: &str) -> Result<Vec<u64>, String> {
     let elements = outcome.elements.iter().filter(|report| is(meant, &report.name));
     let counters = elements.flat_map(|report| &report.counters);

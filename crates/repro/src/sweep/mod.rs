@@ -1,15 +1,15 @@
-//! Reproductions as data: what `repro.toml` says of runs, and which of their quantities is which row.
+//! Reproductions as data: `repro.toml` lists runs, and which quantity of which run is which row.
 //!
 //! ```text
-//! [formulas]   named, from constants and from what a run counted
-//! [texts.X]    what stands in a setting for each value of a variable X
-//! [runs.X]     an experiment, what to set in it, and over which values
-//! [rows]       for each row of expected.csv the formula that is its value
+//! [formulas]   named, from constants and counters of a run
+//! [texts.X]    the text of a setting for each value of a variable X
+//! [runs.X]     an experiment, its settings, and the values of its variables
+//! [rows]       the formula for each row of expected.csv
 //! [plots.X]    figures: a formula for each point
 //! ```
 //!
-//! `experiments/README.md` says what each key means. Where a row needs code, a function of
-//! [`crate::compute`] takes its runs from here.
+//! `experiments/README.md` explains each key. For rows that need code, a function of [`crate::compute`] takes its
+//! runs from here.
 
 pub(crate) mod formula;
 mod measure;
@@ -32,30 +32,30 @@ pub(crate) const KEYS: [&str; 6] = ["runs", "rows", "plots", "formulas", "texts"
 const RUN: &[Param] = &[
     Param::optional("experiment", ParamKind::Text, "that of `like`").is("a file, or a bundled one"),
     Param::optional("like", ParamKind::Text, "no other run")
-        .is("the run that it is a variation of"),
+        .is("the run of which it is a variation"),
     Param::optional("record", ParamKind::Choice(RECORDS), "counters").is("what else is recorded"),
 ];
 const RECORDS: &[&str] = &["stages", "trace", "verdict"];
-/// A run like a run like a run.
+/// The longest chain of runs that are like other runs.
 const LIKE_MAX: usize = 8;
-/// Names that every formula knows.
+/// Names that every formula can use.
 const GIVEN: [&str; 3] = ["seed", "full", "none"];
 
-/// Where something stands.
+/// A place in the file, for messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     mark: Mark,
     key: String,
 }
 
-/// A formula or a text with formulas in it, and where it stands.
+/// A formula or a template, and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed<T> {
     pub(crate) what: T,
     place: Place,
 }
 
-/// A variable, and the values that it has where nobody gives it one.
+/// Variables, each with its default values.
 type Over = Vec<(String, Placed<Node>)>;
 
 #[derive(Clone, Debug)]
@@ -68,15 +68,15 @@ pub(crate) struct Run {
     record: Option<String>,
     over: Over,
     set: Vec<Placed<Template>>,
-    /// When counters are looked at before the end, in seconds.
+    /// When counters are also read before the end, in seconds.
     early: Option<Placed<Node>>,
-    /// In place of an experiment, a transfer between two hosts: what [`TRANSFER`] names.
+    /// A transfer between two hosts instead of an experiment: the parts in the order of [`TRANSFER`].
     transfer: Option<Vec<Placed<Template>>>,
-    /// What is set in profiles, by `hosts/NAME` or `adapters/NAME`.
+    /// Settings in profiles, by `hosts/NAME` or `adapters/NAME`.
     profiles: Vec<(Placed<Template>, Vec<Placed<Template>>)>,
 }
 
-/// What a transfer between two hosts says, all of it.
+/// The parts of a transfer between two hosts, all required.
 const TRANSFER: [&str; 5] = ["host", "adapter", "message", "packet", "length"];
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub(crate) struct Row {
     over: Over,
 }
 
-/// What `repro.toml` says of runs and rows.
+/// The runs and rows of a `repro.toml`.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
     reporter: Reporter,
@@ -95,13 +95,13 @@ pub struct Sweep {
     runs: Vec<Run>,
     rows: Vec<Row>,
     plots: Vec<plots::Drawn>,
-    /// Over so many seeds values are means: in a quick run, and in a full one.
+    /// Number of seeds over which values are averaged: in a quick run, and in a full one.
     seeds: Option<[u64; 2]>,
-    /// Texts of the profiles in the folder, by `hosts/NAME`.
+    /// Texts of the folder's own profiles, by `hosts/NAME`.
     profiles: BTreeMap<String, String>,
 }
 
-/// What runs gave, by run with its variables, and by quantity: figures and rows share it.
+/// Results of runs, by run with its variables, and by quantity: figures and rows share them.
 #[derive(Debug, Default)]
 pub struct RunCache(Mutex<BTreeMap<(String, String), Val>>);
 
@@ -117,8 +117,8 @@ impl RunCache {
 }
 
 impl Sweep {
-    /// Reads the tables, and reports what is wrong with them. `file` finds a file of the folder, or
-    /// else the text of a bundled experiment; `profiles` are those of the folder.
+    /// Reads the tables and reports errors. `file` finds a file of the folder or the text of a bundled experiment;
+    /// `profiles` are those of the folder.
     pub(crate) fn read(
         decoder: &mut Decoder<'_>,
         root: &Item,
@@ -165,7 +165,7 @@ impl Sweep {
         self.runs.iter().find(|run| run.name == name)
     }
 
-    /// A run, then what it is like, and so on to the one that has an experiment.
+    /// A run, the run it is like, and so on to the one with an experiment.
     fn chain<'a>(&'a self, run: &'a Run) -> Vec<&'a Run> {
         let mut chain = vec![run];
         while let Some(like) =
@@ -179,7 +179,7 @@ impl Sweep {
         chain
     }
 
-    /// The variables of a run, those that it inherits first.
+    /// The variables of a run, inherited ones first.
     fn over<'a>(&'a self, run: &'a Run) -> Vec<&'a (String, Placed<Node>)> {
         let mut over: Vec<&(String, Placed<Node>)> = Vec::new();
         for one in self.chain(run).into_iter().rev().flat_map(|run| &run.over) {
@@ -191,7 +191,7 @@ impl Sweep {
         over
     }
 
-    /// Reports names that nobody explains, before anything runs.
+    /// Reports unknown names before anything runs.
     fn check(&self, decoder: &mut Decoder<'_>, constants: &Constants) {
         for run in &self.runs {
             let chain = self.chain(run);
@@ -199,7 +199,9 @@ impl Sweep {
             let found = match &first.like {
                 Some(like) if self.find(like).is_none() => format!("there is no run `{like}`"),
                 Some(_) => format!("`{}` is like itself", run.name),
-                None if first.experiment.is_none() && first.transfer.is_none() => "nothing says what is run".to_owned(),
+                None if first.experiment.is_none() && first.transfer.is_none() => {
+                    "nothing says what is run".to_owned()
+                }
                 None => continue,
             };
             let right =
@@ -227,7 +229,8 @@ impl Sweep {
         let texts = self.texts.values().flat_map(BTreeMap::values);
         let changed = self.runs.iter().flat_map(|run| &run.profiles);
         let changed = changed.flat_map(|(profile, sets)| std::iter::once(profile).chain(sets));
-        let sets = self.runs.iter().flat_map(|run| run.set.iter().chain(run.transfer.iter().flatten()));
+        let sets =
+            self.runs.iter().flat_map(|run| run.set.iter().chain(run.transfer.iter().flatten()));
         let sets = sets.chain(changed);
         let rows = self.rows.iter().map(|row| &row.row);
         let drawn: Vec<_> = self.plots.iter().map(plots::Drawn::parts).collect();
@@ -246,7 +249,7 @@ impl Sweep {
         }
     }
 
-    /// What of this node nobody explains.
+    /// The fault of a node with an unknown name.
     fn unknown(&self, node: &Node, known: &BTreeSet<&str>) -> Option<Fault> {
         let fault = |what: &str, name: &str, known: Vec<&str>| {
             let right = format!("it can be {}", known.join(", "));
@@ -259,7 +262,7 @@ impl Sweep {
             }
             Node::Call(name, given) => match functions().find(|function| function.0 == name) {
                 Some(&(_, count, gives)) => (given.len() != count).then(|| {
-                    let found = format!("`{name}` is given {} values", given.len());
+                    let found = format!("`{name}` has {} arguments", given.len());
                     Fault::new(found, format!("it takes {count}: {gives}"))
                 }),
                 None => fault("function", name, functions().map(|function| function.0).collect()),
@@ -282,10 +285,10 @@ impl Sweep {
     }
 }
 
-/// Reports what is wrong with a text at its place in it.
+/// Reports an error at its place within a text.
 fn wrong(decoder: &mut Decoder<'_>, item: &Item, key: &str, text: &str, (at, found): Wrong) {
     let Mark { source, span } = item.mark.clone();
-    // Between quotes and without escapes a place in the text is one in the file.
+    // Between quotes and without escapes, an offset in the text is one in the file.
     let plain = span.len() == text.len() + 2;
     let span = if plain { span.start + 1 + at..span.start + 1 + at } else { span };
     let right = "a formula is like `100 * slow.goodput / fast.goodput`";
@@ -296,7 +299,7 @@ fn place(item: &Item, key: &str) -> Place {
     Place { mark: item.mark.clone(), key: key.to_owned() }
 }
 
-/// A formula: a text, or a number, or a list of texts and numbers as they are.
+/// A formula: a text, a number, or a list of literal texts and numbers.
 fn formula(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Placed<Node>> {
     fn literal(item: &Item) -> Option<Val> {
         match &item.content {
@@ -321,7 +324,7 @@ fn formula(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Placed<N
         _ => match literal(item) {
             Some(value) => Node::Value(value),
             None => {
-                let found = format!("{} is no formula", item.content.name());
+                let found = format!("{} is not a formula", item.content.name());
                 decoder.report(&item.mark, key, Fault::new(found, "write \"1 + 1\", 2 or [2, 3]"));
                 return None;
             }
@@ -332,7 +335,7 @@ fn formula(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Placed<N
 
 fn template(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Placed<Template>> {
     let Content::Text(text) = &item.content else {
-        let found = format!("{} stands where a text does", item.content.name());
+        let found = format!("a text is expected here, not {}", item.content.name());
         decoder.report(&item.mark, key, Fault::new(found, "write \"links.0.rate=$rate bit/s\""));
         return None;
     };
@@ -389,7 +392,7 @@ fn run(
     }
 }
 
-/// What is set in an experiment or in a profile.
+/// Settings of an experiment or of a profile.
 fn templates(decoder: &mut Decoder<'_>, sets: &Item, key: &str) -> Vec<Placed<Template>> {
     sets.items().iter().filter_map(|one| template(decoder, one, key)).collect()
 }
@@ -401,7 +404,7 @@ fn transfer(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Vec<Pla
     let part = |name: &str| match item.get(name) {
         Some(part) => template(decoder, part, &join(&key, name)),
         None => {
-            let right = format!("a transfer says {}", TRANSFER.join(", "));
+            let right = format!("a transfer has {}", TRANSFER.join(", "));
             let fault = Fault::new(format!("`{name}` is missing"), right);
             decoder.report(&item.mark, &key, fault);
             None
@@ -448,7 +451,7 @@ fn seeds(decoder: &mut Decoder<'_>, item: &Item) -> Option<[u64; 2]> {
         _ => None,
     };
     if found.is_none() {
-        let fault = Fault::new("these are no two numbers", "write `seeds = [3, 10]`");
+        let fault = Fault::new("two numbers are expected here", "write `seeds = [3, 10]`");
         decoder.report(&item.mark, "seeds", fault);
     }
     found.map(|(quick, full)| [quick, full])

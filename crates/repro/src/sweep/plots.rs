@@ -10,11 +10,11 @@ use lastmeter_lab::document::{Content, Decoder, Entry, Fault, Item, Shape, join}
 use lastmeter_ledger::plots::{Plot, Series};
 
 const PLOT: &[Param] = &[
-    Param::required("x", ParamKind::Text).is("what goes to the right"),
-    Param::required("y", ParamKind::Text).is("what goes up"),
-    Param::or("full", ParamKind::Flag, "false").is("whether only a full run draws it"),
+    Param::required("x", ParamKind::Text).is("the label of the x axis"),
+    Param::required("y", ParamKind::Text).is("the label of the y axis"),
+    Param::or("full", ParamKind::Flag, "false").is("whether it is drawn in full runs only"),
     Param::optional("like", ParamKind::Text, "no other")
-        .is("a figure that has what this does not say"),
+        .is("the figure of which it is a variation"),
 ];
 
 /// A figure, or one for each value of its variables.
@@ -24,9 +24,9 @@ pub(super) struct Drawn {
     title: Placed<Template>,
     caption: Placed<Template>,
     over: Over,
-    /// The variable that goes to the right, with its values.
+    /// The variable of the x axis, with its values.
     at: (String, Placed<Node>),
-    /// Whether something holds, at each place.
+    /// Whether something holds, at each value of the x axis.
     marks: Option<Placed<Node>>,
     series: Vec<Curve>,
 }
@@ -37,11 +37,11 @@ struct Curve {
     name: Placed<Template>,
     over: Over,
     of: Placed<Node>,
-    /// What the caption says of it.
+    /// What it adds to the caption.
     say: Option<Placed<Template>>,
 }
 
-/// A figure with what it takes over from the one that it is like.
+/// A figure with the keys that it inherits from another one.
 fn whole(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry], key: &str) -> Item {
     let mut item = entry.item.clone();
     let Some(like) = item.get("like").cloned() else { return item };
@@ -53,14 +53,14 @@ fn whole(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry], key: &str) -> 
             own.extend(more.cloned());
         }
         _ => {
-            let right = "write the name of a figure that is like no other";
-            decoder.report(&like.mark, key, Fault::new("it cannot be like this", right));
+            let right = "write the name of a figure that has no `like`";
+            decoder.report(&like.mark, key, Fault::new("it cannot be like this one", right));
         }
     }
     item
 }
 
-/// Reads a figure, one of all.
+/// Reads one of the figures.
 pub(super) fn read(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry]) -> Option<Drawn> {
     let key = &join("plots", &entry.key);
     let item = &whole(decoder, entry, all, key);
@@ -79,7 +79,7 @@ pub(super) fn read(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry]) -> O
     let at = item.get("at").and_then(Item::entries).and_then(<[_]>::first);
     let Some(at) = at else {
         let right = "write `at = { packets = [200, 5000] }`";
-        decoder.report(&item.mark, key, Fault::new("nothing says what goes to the right", right));
+        decoder.report(&item.mark, key, Fault::new("there is no variable for the x axis", right));
         return None;
     };
     let curve = |decoder: &mut Decoder<'_>, item: &Item| {
@@ -109,7 +109,7 @@ pub(super) fn read(decoder: &mut Decoder<'_>, entry: &Entry, all: &[Entry]) -> O
 }
 
 impl Drawn {
-    /// Every formula and text in it.
+    /// All its formulas and texts.
     pub(super) fn parts(&self) -> (Vec<&Placed<Node>>, Vec<&Placed<Template>>) {
         let curves = self.series.iter();
         let overs = curves.clone().flat_map(|curve| &curve.over).chain(&self.over);
@@ -122,7 +122,7 @@ impl Drawn {
         );
         (formulas, texts)
     }
-    /// The names of its variables.
+    /// Names of its variables.
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
         let overs = self.series.iter().flat_map(|curve| &curve.over).chain(&self.over);
         overs.map(|(name, _)| name.as_str()).chain([self.at.0.as_str()])
@@ -133,7 +133,7 @@ impl Setting<'_> {
     /// The figures that `repro.toml` describes.
     ///
     /// # Errors
-    /// A formula or a run is wrong, and where.
+    /// What is wrong with a formula or a run, and where.
     pub(crate) fn sweep_plots(&self) -> Result<Vec<Plot>, Error> {
         self.settle(|missing| {
             let mut plots = Vec::new();
@@ -167,7 +167,7 @@ impl Setting<'_> {
                 let heights = value(&curve.of, &vars)?;
                 let heights = heights.numbers();
                 let heights = heights.map_err(|found| self.sweep.fail(&curve.of.place, found))?;
-                // One value is a level.
+                // A single value is drawn as a level.
                 let heights = heights.iter().copied().cycle();
                 let points = at.iter().copied().zip(heights).collect();
                 series.push(Series { name: text(&curve.name, &vars)?, points });

@@ -1,4 +1,4 @@
-//! The runs of a sweep: experiments with something set in them, and what came of each.
+//! The runs of a sweep: experiments with settings, and their results.
 
 use super::Placed;
 use super::formula::{Node, Template, Val};
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Instance {
     pub(super) run: String,
     pub(super) vars: Vars,
-    /// Names it.
+    /// Identifies it.
     pub(super) key: String,
 }
 
@@ -34,13 +34,13 @@ impl Instance {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 pub(crate) struct Found {
     name: String,
     pub(crate) outcome: Outcome,
-    /// The same before its end.
+    /// Results before the end, if the run has `early`.
     pub(super) early: Option<Outcome>,
-    /// Where stages were recorded.
+    /// The ledger, if stages were recorded.
     pub(crate) ledger: Option<Ledger>,
 }
 
@@ -49,16 +49,16 @@ impl Found {
         Error::file(&self.name, 1, what.to_string())
     }
 
-    /// When an element did this, by the trace.
+    /// Times of an element's events of this kind, from the trace.
     ///
     /// # Errors
-    /// It is not there, or the trace is not whole.
+    /// There is no such element, or the trace is incomplete.
     pub(crate) fn times(&self, element: &str, kind: TraceKind) -> Result<Vec<Time>, Error> {
         let elements = &self.outcome.elements;
         let number = elements.iter().position(|report| report.name == element);
         let number = number.ok_or_else(|| self.missing(format!("there is no `{element}`")))?;
         if self.outcome.trace_left_out > 0 {
-            return Err(self.missing("the trace had no room for the run"));
+            return Err(self.missing("the trace was too short for the run"));
         }
         let is = |event: &&lastmeter_engine::TraceEvent| {
             event.element.0 as usize == number && event.kind == kind
@@ -79,7 +79,7 @@ impl Setting<'_> {
     /// A run of `repro.toml` with these values of its variables.
     ///
     /// # Errors
-    /// There is none, or it cannot be run.
+    /// There is no such run, or it fails.
     pub(crate) fn run(&self, run: &str, given: &[(&str, Val)]) -> Result<Found, Error> {
         self.run_instance(&self.instance(run, given)?)
     }
@@ -87,21 +87,21 @@ impl Setting<'_> {
     /// The ledger of a run with these values of its variables.
     ///
     /// # Errors
-    /// There is no such run, it cannot be run, or it records no ledger.
+    /// There is no such run, it fails, or it records no ledger.
     pub(crate) fn ledger(&self, run: &str, given: &[(&str, Val)]) -> Result<Ledger, Error> {
         let missing = || Error::file(run, 1, "write `record = \"stages\"` for a ledger");
         self.run(run, given)?.ledger.ok_or_else(missing)
     }
 
-    /// The experiment that a run is of, as it is set.
+    /// The experiment of a run, with its settings.
     ///
     /// # Errors
-    /// There is none, or something that is set is wrong.
+    /// There is no such run, or a setting is wrong.
     pub(crate) fn experiment(&self, run: &str, given: &[(&str, Val)]) -> Result<Experiment, Error> {
         self.experiment_of(&self.instance(run, given)?)
     }
 
-    /// A number that a formula gives within a run that need not be run for it.
+    /// The value of a formula with a run's variables, without running it.
     ///
     /// # Errors
     /// There is no such run, or the formula is wrong.
@@ -116,7 +116,7 @@ impl Setting<'_> {
         value.and_then(|value| value.number()).map_err(|found| Error::file(formula, 1, found))
     }
 
-    /// A run with these values of its variables; the others have their own, or the first of them.
+    /// A run with these values of its variables; other variables have the first of their own values.
     fn instance(&self, run: &str, given: &[(&str, Val)]) -> Result<Instance, Error> {
         let (sweep, none) = (self.sweep, Missing::default());
         let scope = Scope::new(self, Vars::new(), &none);
@@ -171,10 +171,10 @@ impl Setting<'_> {
         Err(sweep.fail(&run.place, "nothing says what is run"))
     }
 
-    /// Runs it.
+    /// Runs an instance.
     ///
     /// # Errors
-    /// What is set is wrong, or the model is.
+    /// A setting is wrong, or the model fails.
     pub(super) fn run_instance(&self, instance: &Instance) -> Result<Found, Error> {
         let experiment = self.experiment_of(instance)?;
         let sweep = self.sweep;
@@ -219,7 +219,7 @@ impl Setting<'_> {
     }
 }
 
-/// The bundled profiles and those of the folder, with what a run sets in them.
+/// The bundled profiles and the folder's own, with a run's settings.
 struct Changed<'a> {
     profiles: &'a BTreeMap<String, String>,
     changes: BTreeMap<String, Vec<Override>>,
@@ -233,7 +233,8 @@ impl Library for Changed<'_> {
         }
     }
     fn names(&self, folder: &str) -> Vec<String> {
-        let own = self.profiles.keys().filter_map(|key| key.strip_prefix(folder)?.strip_prefix('/'));
+        let own =
+            self.profiles.keys().filter_map(|key| key.strip_prefix(folder)?.strip_prefix('/'));
         Builtin.names(folder).into_iter().chain(own.map(str::to_owned)).collect()
     }
     fn changes(&self, profile: &str) -> &[Override] {
@@ -253,10 +254,10 @@ fn between_two(parts: &[String], library: &Changed<'_>) -> Result<String, String
     pair.experiment(size(message)?, size(packet)?, length).map_err(shown)
 }
 
-/// Does this with each item, as many at once as there are threads, and tells the observer of each.
+/// Calls `run` for each item, in parallel, and notifies the observer.
 ///
 /// # Errors
-/// The first that failed.
+/// The first failure.
 pub(crate) fn all<T: Sync, R: Send>(
     items: &[T],
     means: Effort<'_>,

@@ -1,4 +1,4 @@
-//! What names in a formula mean, and the rows that come of it.
+//! Names in formulas, and the computation of rows.
 
 use super::formula::{self, Node, Part, Template, Val};
 use super::run::{self, Found, Instance};
@@ -9,24 +9,24 @@ use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::document::Mark;
 use std::cell::Cell;
 
-/// Variables with their values; of two with one name the last counts.
+/// Variables with their values; of two with the same name the last one counts.
 pub(super) type Vars = Vec<(String, Val)>;
 
 /// Quantities that no run has given yet.
 pub(super) type Missing = Cell<Vec<(Instance, Vec<String>)>>;
 
-/// Formulas that name formulas.
+/// Deepest nesting of named formulas.
 const DEPTH_MAX: usize = 16;
-/// Rounds of runs: those whose variables other runs give come after these.
+/// Most rounds of runs: a run whose variables come from other runs waits for a later round.
 const ROUNDS_MAX: usize = 16;
 
-/// Where a formula is worked out.
+/// The scope in which a formula is evaluated.
 pub(super) struct Scope<'a> {
     pub(super) setting: &'a Setting<'a>,
     pub(super) vars: Vars,
-    /// The run that it is about, where it is about one.
+    /// The run whose quantities it uses, if any.
     pub(super) found: Option<&'a Found>,
-    /// Whether before the run's end.
+    /// Whether quantities are those before the end of the run.
     early: Cell<bool>,
     depth: Cell<usize>,
     missing: &'a Missing,
@@ -38,7 +38,7 @@ impl<'a> Scope<'a> {
         Scope { setting, vars, found: None, early, depth, missing }
     }
 
-    /// Notes that this must be run.
+    /// Notes that a run is needed.
     fn miss(&self, instance: Instance, quantity: &str) {
         let mut missing = self.missing.take();
         match missing.iter_mut().find(|(known, _)| known.key == instance.key) {
@@ -56,7 +56,7 @@ impl<'a> Scope<'a> {
     /// The value of a formula.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// What is wrong with it.
     pub(super) fn value(&self, node: &Node) -> Result<Val, String> {
         match node {
             Node::Value(value) => Ok(value.clone()),
@@ -75,7 +75,8 @@ impl<'a> Scope<'a> {
                     given.iter().map(|one| self.value(one)).collect::<Result<Vec<_>, _>>()?;
                 match measure::FUNCTIONS.iter().any(|function| function.0 == name) {
                     true => {
-                        let missing = || format!("`{name}` is of a run: write RUN.quantity");
+                        let missing =
+                            || format!("`{name}` is a quantity of a run: write RUN.quantity");
                         self.found.ok_or_else(missing)?.measure(name, &given, self.early.get())
                     }
                     false => formula::call(name, &given),
@@ -106,7 +107,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A constant in seconds, bits a second, bytes, seconds a byte, or as it is.
+    /// A constant in seconds, bits per second, bytes, seconds per byte, or as a number.
     fn constant(&self, name: &str) -> Result<Val, Error> {
         let constants = self.setting.constants;
         constants.what(name)?;
@@ -120,7 +121,7 @@ impl<'a> Scope<'a> {
             .or_else(|_| constants.get::<Vec<u64>>(name).map(Val::from))
     }
 
-    /// A quantity of a run; of all of its runs where a variable has several values.
+    /// A quantity of a run; a list if a variable has several values.
     fn of(&self, name: &str, given: &[(String, Node)], quantity: &str) -> Result<Val, String> {
         let missing = || format!("there is no run `{name}`");
         let run = self.sweep().find(name).ok_or_else(missing)?;
@@ -153,7 +154,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A name with its formulas worked out.
+    /// A name with its formulas evaluated.
     pub(super) fn name(&self, Template(parts): &Template) -> Result<String, String> {
         let part = |part: &Part| match part {
             Part::Text(part) => Ok(part.clone()),
@@ -162,7 +163,7 @@ impl<'a> Scope<'a> {
         parts.iter().map(part).collect()
     }
 
-    /// A text with its formulas worked out. A variable that has texts stands for that of its value.
+    /// A text with its formulas evaluated. A variable with texts is replaced by that of its value.
     pub(super) fn text(&self, Template(parts): &Template) -> Result<String, String> {
         let mut text = String::new();
         for part in parts {
@@ -190,7 +191,7 @@ impl<'a> Scope<'a> {
     /// A text within a text.
     fn nested(&self, template: &Template) -> Result<String, String> {
         if self.depth.get() == DEPTH_MAX {
-            return Err("a text has itself in it".to_owned());
+            return Err("a text contains itself".to_owned());
         }
         self.depth.set(self.depth.get() + 1);
         let text = self.text(template);
@@ -199,7 +200,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// All of them, once with each value of one more variable.
+/// Each set of variables once with each value of one more variable.
 pub(super) fn each(all: Vec<Vars>, variable: &str, values: &[Val]) -> Vec<Vars> {
     let with = |vars: &Vars, value: &Val| {
         let mut vars = vars.clone();
@@ -209,14 +210,14 @@ pub(super) fn each(all: Vec<Vars>, variable: &str, values: &[Val]) -> Vec<Vars> 
     all.iter().flat_map(|vars| values.iter().map(move |value| with(vars, value))).collect()
 }
 
-/// Formulas with the variables and the place of each.
+/// Formulas with their variables and places.
 type Asked<'a> = (&'a Node, Vars, &'a Place);
 
 impl Setting<'_> {
-    /// The values of the rows that are asked for and that `repro.toml` says how to compute.
+    /// The values of the requested rows that `repro.toml` defines.
     ///
     /// # Errors
-    /// A formula or a run is wrong, and where.
+    /// What is wrong with a formula or a run, and where.
     pub(crate) fn sweep_rows(&self) -> Result<Vec<Computed>, Error> {
         let sweep = self.sweep;
         let seeds =
@@ -260,7 +261,7 @@ impl Setting<'_> {
         Ok(all)
     }
 
-    /// Works out all of them.
+    /// Evaluates all of them.
     fn work_out(&self, asked: &[Asked<'_>]) -> Result<Vec<Val>, Error> {
         self.settle(|missing| {
             let values: Vec<_> = asked
@@ -274,7 +275,7 @@ impl Setting<'_> {
         })
     }
 
-    /// Does this, and again after all runs whose quantities it missed.
+    /// Calls `work`, and again after running whatever it missed.
     pub(super) fn settle<T>(
         &self,
         work: impl Fn(&Missing) -> Result<T, Error>,
@@ -288,10 +289,12 @@ impl Setting<'_> {
             }
         }
         let place = Place { mark: Mark { source: 0, span: 0..0 }, key: String::new() };
-        Err(self.sweep.fail(&place, "what is run depends on what is run, and so on"))
+        Err(self
+            .sweep
+            .fail(&place, "runs depend on each other in a circle, or in too long a chain"))
     }
 
-    /// Runs these, as many at once as there are threads, and keeps what is asked of them.
+    /// Runs these in parallel, and stores the requested quantities.
     fn run_missing(&self, missing: &[(Instance, Vec<String>)]) -> Result<(), Error> {
         let found = run::all(missing, self.means, |(instance, quantities)| {
             let found = self.run_instance(instance)?;
@@ -303,9 +306,9 @@ impl Setting<'_> {
                 let value = value.map_err(|what| self.sweep.fail(&formula.place, what))?;
                 match missing.into_inner().is_empty() {
                     true => Ok(value),
-                    false => {
-                        Err(self.sweep.fail(&formula.place, "a run's quantity is of no other run"))
-                    }
+                    false => Err(self
+                        .sweep
+                        .fail(&formula.place, "a run's quantity cannot use another run")),
                 }
             };
             quantities.iter().map(of).collect::<Result<Vec<Val>, Error>>()
@@ -319,7 +322,7 @@ impl Setting<'_> {
     }
 }
 
-/// A row's value from that of each seed, and how far they lie apart.
+/// A row's value from the values of each seed, and their spread.
 fn over_seeds(values: &[Val]) -> Result<(Value, String), String> {
     if let Some(holds) = values
         .iter()
@@ -335,7 +338,7 @@ fn over_seeds(values: &[Val]) -> Result<(Value, String), String> {
     }
 }
 
-/// How far values of several seeds lie apart; nothing where they do not.
+/// The spread of values over seeds; empty if there is none.
 pub(crate) fn apart(values: &[f64]) -> String {
     let (least, most) = values
         .iter()

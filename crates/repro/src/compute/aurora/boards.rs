@@ -1,10 +1,9 @@
-//! The VuNet's own boards, stepped by themselves: the VupBoard by its registers, the VudBoard by its
-//! arbiter, its FIFOs and its pacing counter.
+//! The VuNet's own boards, simulated alone: the VupBoard by its registers, the VudBoard by its arbiter,
+//! its FIFOs and its pacing counter.
 
-use super::super::{Computed, Setting, Value, row};
-use super::wrong;
+use super::super::{Computed, Setting, Value, row, together};
+use super::{bus, wrong};
 use crate::Error;
-use crate::machines::turbochannel::Bus;
 use crate::machines::vudboard::{CELL_ON_BUS, FIFO, Options, VudBoard, saturated};
 use crate::machines::vupboard::{VupBoard, receive, send};
 use lastmeter_base::{Duration, Time};
@@ -12,12 +11,10 @@ use lastmeter_base::{Duration, Time};
 const NAME: &str = "aurora-host-interfaces";
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = registers(setting)?;
-    computed.extend(arbiter(setting)?);
-    Ok(computed)
+    together(setting, &[registers, arbiter])
 }
 
-/// A driver that knows only addresses.
+/// A driver that uses nothing but addresses.
 fn registers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut board = VupBoard::new(setting.constants.get::<u64>("port")? as usize);
     let cell = std::array::from_fn(|at| at as u32);
@@ -40,12 +37,7 @@ fn registers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 
 fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
-    let bus = Bus {
-        cycle: constants.get("turbo_cycle")?,
-        write: constants.get("dma_write_overhead")?,
-        read: constants.get("dma_read_overhead")?,
-        burst: constants.get("dma_burst")?,
-    };
+    let bus = bus(constants)?;
     let options = Options {
         port: constants.get("port")?,
         word: constants.get("board_word")?,
@@ -61,7 +53,7 @@ fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pace: Duration = constants.get("pace")?;
     let (_, paced) = saturated(Options { pace, ..options }, false, true);
     let (longer, _) = saturated(Options { burst: 4, ..options }, true, false);
-    // Cells at half of what it can receive, while it sends all it can.
+    // Cells arrive at half of the receive capacity while it sends all it can.
     let mut shared = VudBoard::new(options);
     shared.queue(Time::START, 1_000_000);
     let gap = Duration::from_secs_f64(2.0 / received);

@@ -1,10 +1,10 @@
-//! The study of the cell coprocessor (A-32, A-33, A-39, A-40, A-44, A-96 to A-102): Tables 2 to 5 from what words take.
+//! The study of the cell coprocessor (A-32, A-33, A-39, A-40, A-44, A-96 to A-102): Tables 2 to 5 from word times.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{alike, wrong};
+use super::{alike, bus, wrong};
 use crate::Error;
 use crate::machines::coprocessor::{Direction, Model, Operation, Processor, WORDS, program};
-use crate::machines::turbochannel::{Bus, Way};
+use crate::machines::turbochannel::Way;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
@@ -12,11 +12,11 @@ use lastmeter_ledger::plots::{Plot, Series};
 
 const NAME: &str = "aurora-coprocessor";
 
-/// Cells of a run: each takes the same time, so that more would not change a rate.
+/// Cells of a run: all take the same time, so more would not change a rate.
 const CELLS: u64 = 1000;
-/// Data of a cell.
+/// Payload of a cell.
 const DATA: Bytes = Bytes(48);
-/// A packet that is reassembled on the board.
+/// A packet reassembled on the board.
 const PACKET: Bytes = Bytes::from_kib(4);
 
 const DIRECTIONS: [(&str, Direction); 2] =
@@ -50,7 +50,7 @@ impl Host {
         Ok(host)
     }
 
-    /// The profile that `why` uses has the same words' times.
+    /// Checks that the profile that `why` uses has the same word times.
     fn agrees(&self) -> Result<(), Error> {
         let pair = Pair::read(self.profile, "vup", &Builtin).map_err(Error::Problems)?;
         let Processor { cycle, bus_read, bus_write, load, store, .. } = self.processor;
@@ -66,10 +66,13 @@ impl Host {
         for (name, time) in times {
             let resource = pair.host.resources.iter().find(|resource| resource.name == name);
             if !resource.is_some_and(|resource| alike(resource.per_byte, time)) {
-                return Err(wrong(NAME, format!(
-                    "`{name}` of the profile {} is not {time}, as the constants have it",
-                    self.profile
-                )));
+                return Err(wrong(
+                    NAME,
+                    format!(
+                        "`{name}` of the profile {} is not {time}, as the constants have it",
+                        self.profile
+                    ),
+                ));
             }
         }
         Ok(())
@@ -79,7 +82,7 @@ impl Host {
         self.processor.run(&program(model, swapped, direction), CELLS).rate()
     }
 
-    /// Rates of the five models, in the order of the tables.
+    /// Rates of the five models, in the tables' order.
     fn rates(&self, swapped: bool, direction: Direction) -> Vec<(&'static str, Rate)> {
         let models = Model::TABLE_2.into_iter().filter(|&(_, _, swaps)| swaps == swapped);
         models.map(|(name, model, _)| (name, self.rate(model, swapped, direction))).collect()
@@ -90,7 +93,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
     let count = Model::TABLE_2.len() as f64;
     let mut computed = vec![row("A-97", Value::Number(count, "models"))];
-    // What a cell takes of the bus where it is programmed (A-33).
+    // Bus time of a cell under programmed transfer (A-33).
     let words = |direction, word| {
         let cell = program(Model::Bus, false, direction);
         cell.iter().filter(|&&operation| operation == word).count() as f64
@@ -128,11 +131,11 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     Ok(computed)
 }
 
-/// Where the network is attached, from the bus to the registers: Fig 17's plug-points that were built.
+/// Points of attachment, from the bus to the registers: the plug-points of Fig 17 that were built.
 const PLUG_POINTS: [(&str, Model); 3] =
     [("I/O bus", Model::Bus), ("memory", Model::Memory), ("registers", Model::Registers)];
 
-/// The nearer to the processor, the faster (A-32).
+/// Throughput rises towards the processor (A-32).
 fn plug_points(hosts: &[Host]) -> Vec<Computed> {
     DIRECTIONS
         .map(|(way, direction)| {
@@ -145,7 +148,7 @@ fn plug_points(hosts: &[Host]) -> Vec<Computed> {
         .into()
 }
 
-/// Fig 17 with what each plug-point carries.
+/// Fig 17 with the throughput of each plug-point.
 pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
     let mut series = Vec::new();
@@ -163,9 +166,9 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![
         Plot::new(
             "Fig 17: throughput by point of attachment",
-            "Our times of words, without swapping the header: from a device on TURBOchannel, \
-                  from what DMA left in memory, from a coprocessor's registers. Nobody had a \
-                  network in the cache.",
+            "With our word times and without swapping the header: from a device on TURBOchannel, from \
+                 data that DMA left in memory, from a coprocessor's registers. Nobody built a network in \
+                 the cache.",
             ("plug-point, from the bus to the processor", "Mbit/s"),
             series,
         )
@@ -173,7 +176,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     ])
 }
 
-/// The network at the processor's registers: in a workstation (A-39), and alone (A-40).
+/// The network at the processor's registers: in a workstation (A-39), and as a switch (A-40).
 fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     use Direction::{Receive, Transmit};
     let Processor { cycle, .. } = host.processor;
@@ -186,7 +189,7 @@ fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> 
         let rate = |model| host.rate(model, swapped, direction).as_bits() as f64;
         (rate(Model::Registers) / rate(Model::Bus)).log10().round()
     };
-    // Alone, what comes in to a register goes out of it.
+    // Alone, a word that enters one register leaves by another.
     let moves = |direction| {
         let words = program(Model::Registers, false, direction);
         words.into_iter().filter(|&word| word == Operation::Move)
@@ -207,7 +210,7 @@ fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> 
     ])
 }
 
-/// Table 5: the authors' index numbers, and the models beside what was observed.
+/// Table 5: the authors' index numbers, and the models beside the observed rates.
 fn table_5(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let turbo: Duration = constants.get("turbo_cycle")?;
@@ -222,7 +225,7 @@ fn table_5(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     for (way, direction) in DIRECTIONS {
         let rate = |model| -> Rate {
             match (model, direction) {
-                // What the index numbers take a load from memory for, wherever the word is.
+                // The index numbers charge every load as one from memory.
                 (Model::Memory, Direction::Receive) => {
                     index.run(&program(model, false, Direction::Transmit), CELLS).rate()
                 }
@@ -242,7 +245,7 @@ fn table_5(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     Ok(computed)
 }
 
-/// What one parameter, the cost of a read over the bus, does to the prediction (A-101).
+/// How the prediction depends on one parameter, the cost of a read over the bus (A-101).
 fn corrected(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let turbo: Duration = constants.get("turbo_cycle")?;
@@ -266,19 +269,14 @@ fn corrected(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error>
     ])
 }
 
-/// Osiris, and the memory behind any board that moves cells by DMA (A-102).
+/// Osiris, and the memory bandwidth behind any board that moves cells by DMA (A-102).
 fn bounds(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
-    let bus = Bus {
-        cycle: constants.get("turbo_cycle")?,
-        write: constants.get("dma_write_overhead")?,
-        read: constants.get("dma_read_overhead")?,
-        burst: constants.get("dma_burst")?,
-    };
+    let bus = bus(constants)?;
     let to = bus.rate(DATA, Way::ToMemory);
     let from = bus.rate(DATA, Way::FromMemory);
     let memory = |direction| host.rate(Model::Memory, false, direction);
-    // Packet-sized transfers ask for the bus less often than cell-sized ones (A-44).
+    // Packet-sized transfers arbitrate for the bus less often than cell-sized ones (A-44).
     let (cell, packet) = (to.as_bits() as f64, bus.rate(PACKET, Way::ToMemory).as_bits() as f64);
     Ok(vec![
         row("A-44", packet > 1.2 * cell),

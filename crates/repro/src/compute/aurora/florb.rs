@@ -1,7 +1,7 @@
-//! FLORB (A-139 to A-145): two of them back to back under OSF/1, and between two ports of a router.
+//! FLORB (A-139 to A-145): two of them back to back under OSF/1, and as two ports of a router.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{alike, goodput, limit, mbit, receives, transfers, wrong};
+use super::{alike, bus, goodput, limit, mbit, receives, transfers, wrong};
 use crate::Error;
 use crate::machines::florb::{Card, Florb, Strobes};
 use crate::machines::forward::{Account, Forwarder, Step};
@@ -16,7 +16,7 @@ const NAME: &str = "aurora-florb";
 const HOST: &str = "dec3000-400-osf1";
 
 const PACKETS: u64 = 2_000;
-/// Conversations of tcplib's traffic that are counted.
+/// How many of tcplib's conversations are counted.
 const CONVERSATIONS: u64 = 20_000;
 /// Packet sizes of the sweep (A-144).
 const SIZES: [u64; 8] = [40, 64, 128, 256, 512, 1024, 2048, 4096];
@@ -36,19 +36,14 @@ impl Router {
             check: constants.get("check")?,
             packet: constants.get("packet_instructions")?,
         };
-        let bus = Bus {
-            cycle: constants.get("turbo_cycle")?,
-            write: constants.get("dma_write_overhead")?,
-            read: constants.get("dma_read_overhead")?,
-            burst: constants.get("dma_burst")?,
-        };
+        let bus = bus(constants)?;
         let router = Router { florb, bus, kernel: constants.get("kernel")? };
-        router.agrees(setting)?;
+        router.agrees()?;
         Ok(router)
     }
 
-    /// The profiles that `why` uses say the same.
-    fn agrees(&self, setting: &Setting<'_>) -> Result<(), Error> {
+    /// Checks that the profile that `why` uses says the same.
+    fn agrees(&self) -> Result<(), Error> {
         let pair = Pair::read(HOST, "florb", &Builtin).map_err(Error::Problems)?;
         let Florb { cycle, block, check, packet } = self.florb;
         let word = cycle.scale_ceil(block + check, block);
@@ -60,16 +55,10 @@ impl Router {
         {
             return Err(wrong(NAME, "the profile florb does not have these constants".to_owned()));
         }
-        let protocols: Duration = setting.constants.get("protocols")?;
-        let of_host =
-            |stage: &lastmeter_host::profile::StageProfile| stage.cost.per_packet == protocols;
-        match pair.host.send.iter().chain(&pair.host.receive).all(of_host) {
-            true => Ok(()),
-            false => Err(wrong(NAME, format!("`protocols` is not what the profile {HOST} has"))),
-        }
+        Ok(())
     }
 
-    /// From one FLORB over the host's bus to memory, through the x-kernel, and out by the other.
+    /// From one FLORB over the host's bus to memory, through the x-kernel, and out through the other.
     fn forwarder(&self) -> Forwarder {
         let names = ["FLORB in", "TURBOchannel", "cpu", "FLORB out"];
         let (florb, bus) = (self.florb, self.bus);
@@ -105,11 +94,11 @@ pub(in super::super) fn florb(setting: &Setting<'_>) -> Result<Vec<Computed>, Er
     Ok(computed)
 }
 
-/// Two of them as a link under OSF/1.
+/// Two FLORBs back to back under OSF/1.
 fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let packet: Bytes = setting.constants.get("packet")?;
     let ledger = transfers(setting, "transfers", (HOST, "florb"), packet)?;
-    // Both ends limit alike; one alone has a verdict.
+    // Both ends limit equally; with one alone there is a verdict.
     let alone = receives(setting, "judged", (HOST, "florb"), packet, &[])?;
     let null = transfers(setting, "transfers", (HOST, "null-device"), packet)?;
     let card = ledger.resources.iter().find(|resource| resource.name == "receiver.florb");
@@ -122,7 +111,7 @@ fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The x-kernel's router with a mix of traffic, and with packets of one size each.
+/// The x-kernel's router with a traffic mix, and with packets of one size.
 fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>, Error> {
     let segment = Bytes(setting.constants.get::<Bytes>("packet")?.0 - HEADERS.0);
     let mixing = |router: &Router| {
@@ -148,7 +137,7 @@ fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>
     ])
 }
 
-/// The router's throughput, and what it takes of its parts, by the length of packets (A-144).
+/// Throughput of the router and utilisation of its parts, by packet length (A-144).
 pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let router = Router::read(setting)?;
     let granted = Router { bus: Bus { write: 0, read: 0, ..router.bus }, ..router };
@@ -166,7 +155,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![
         plot(
             "ANA §3.9: the router by packet length",
-            "Every word crosses TURBOchannel twice. The more often a burst asks for the bus, the \
+            "Every word crosses TURBOchannel twice. The more often a burst arbitrates for the bus, the \
              less is left; below 200 bytes the x-kernel takes longer than the bus.",
             "Mbit/s",
             vec![
@@ -187,14 +176,14 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     ])
 }
 
-/// What the statistics behind tcplib say of the packets of whole conversations (A-145).
+/// Packet statistics of whole conversations from tcplib (A-145).
 fn wide_area(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let segment: Bytes = setting.constants.get("wide_area_segment")?;
     if SHARES[0] != (Application::Telnet, setting.constants.get("telnet_share")?) {
         return Err(wrong(NAME, "`telnet_share` is not what the traffic kind has".to_owned()));
     }
     let mut stream = Stream::new(setting.seed, NAME);
-    // Packets, their bytes, and those with less than ten bytes: typed, and of bulk data.
+    // Counts of packets, bytes, packets of fewer than ten bytes (typed), and bulk data packets.
     let mut seen = [[0u64; 3]; 2];
     for _ in 0..CONVERSATIONS {
         let mut conversation = Conversation::begin(&mut stream);

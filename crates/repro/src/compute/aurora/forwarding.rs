@@ -7,13 +7,13 @@ use crate::machines::forward::{Account, Forwarder, Layout, Step, per_port};
 use lastmeter_base::{Bytes, Duration, Rate};
 use std::sync::Arc;
 
-/// Packets of a run.
+/// Packets per run.
 const PACKETS: u64 = 20_000;
-/// The shortest that Ethernet carries, and what goes with each on the wire.
+/// The shortest Ethernet packet, and its overhead on the wire.
 const ETHERNET_MIN: Bytes = Bytes(64);
 const ETHERNET_FRAMING: Bytes = Bytes(20);
 
-/// What a packet costs the x-kernel on its processor: forwarding itself, and the framework.
+/// Processor time of the x-kernel per packet: forwarding itself, and the framework.
 #[derive(Clone, Copy)]
 struct Kernel {
     forwarding: Duration,
@@ -21,7 +21,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// From a rate and the share of forwarding in it, as the document has them.
+    /// From a rate and the share of forwarding in it, as the document gives them.
     fn read(setting: &Setting<'_>, when: &str) -> Result<Kernel, Error> {
         let rate: u64 = setting.constants.get(&format!("rate_{when}"))?;
         let share: u64 = setting.constants.get(&format!("forwarding_{when}"))?;
@@ -84,12 +84,12 @@ pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed
     Ok(computed)
 }
 
-/// What the I/O bus and its arbitration take for a packet in and out: all the time between packets.
+/// The I/O bus and its arbitration, per packet in and out: all the time between packets.
 fn device(setting: &Setting<'_>) -> Result<Duration, Error> {
     Ok(Duration::from_secs(1) / setting.constants.get::<u64>("ethernet")?)
 }
 
-/// A processor for each port, and what parallel work inside one forwarder brings.
+/// A processor for each port, and the gain of parallelism within one forwarder.
 fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let ip: Duration = constants.get("ip")?;
@@ -102,14 +102,14 @@ fn flows(setting: &Setting<'_>, kernel: Kernel) -> Result<Vec<Computed>, Error> 
     };
     let (one, four) = (run(1, Layout::Fabric), run(4, Layout::Fabric));
     let (central, mover) = (run(4, Layout::CentralBuffer), run(4, Layout::DataMover));
-    // One forwarder whose IP has several processors, behind one serial driver.
+    // One forwarder with several processors for IP, behind one serial driver.
     let driver = device(setting)?;
     let parallel = |processors: u32| {
         let mut forwarder = kernel.forwarder(driver);
         forwarder.resources[0].1 = processors;
         forwarder.run(std::iter::repeat(ETHERNET_MIN), PACKETS).packets
     };
-    // Buffers allocated and freed by hardware.
+    // Hardware allocates and frees the buffers.
     let buffers: u64 = constants.get("buffer_share")?;
     let framework = kernel.framework.scale_ceil(100 - buffers.min(100), 100);
     let plain = kernel.run(Duration::ZERO).packets;

@@ -1,21 +1,21 @@
-//! Who does what: segmentation on the board, in the processor or
-//! in between; movement, processing and delivery; both ways to an application; parts measured alone.
+//! The division of labour: segmentation on the board, in the processor
+//! or cell by cell; movement, processing and delivery; both ways to an application; parts measured alone.
 
 use super::super::{Computed, Setting, Value, row};
-use super::{goodput, mbit, receives};
-use crate::sweep::formula::Val;
+use super::{bus, goodput, mbit, receives};
 use crate::Error;
-use crate::machines::turbochannel::{Bus, Way};
+use crate::machines::turbochannel::Way;
+use crate::sweep::formula::Val;
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
 use lastmeter_ledger::{Ledger, Stage};
 
 const HOST: &str = "dec3000-800";
-/// Bursts a second that come one by one, and that are often there together.
+/// Bursts per second: rarely two at a time, and often several.
 const FEW: u64 = 200;
 const MANY: u64 = 2000;
-/// Data of a page: 128 cells of 48 bytes.
+/// Payload of a page: 128 cells of 48 bytes.
 const PAGE: Bytes = Bytes(128 * 48);
 
 /// The three functions of an interface (§3.2.5).
@@ -27,8 +27,8 @@ enum Function {
 }
 
 impl Function {
-    /// By what serves the stage: a device moves; a processor delivers in the last stage and
-    /// processes in those before it.
+    /// By the resource of the stage: a device moves; a processor delivers in the last stage and processes in
+    /// earlier ones.
     fn of(stage: &Stage, last: bool) -> Function {
         match stage.resource.as_deref() {
             Some("receiver.cpu") if last => Function::Delivery,
@@ -43,7 +43,7 @@ fn receiving(ledger: &Ledger) -> Vec<&Stage> {
     stages.filter(|stage| stage.place.host.as_deref() == Some("receiver")).collect()
 }
 
-/// Seconds of the processor for each byte that arrives.
+/// Processor time in seconds for each byte that arrives.
 fn processor(ledger: &Ledger) -> f64 {
     let cpu = ledger.resources.iter().find(|resource| resource.name == "receiver.cpu");
     cpu.map_or(0.0, |cpu| cpu.utilisation()) / goodput(ledger) * 8.0
@@ -54,11 +54,8 @@ fn near(a: f64, b: f64, share: f64) -> bool {
 }
 
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let mut computed = segmentation(setting)?;
-    computed.extend(delivery(setting)?);
-    computed.extend(latency(setting)?);
-    computed.push(from_parts(setting)?);
-    Ok(computed)
+    Ok([segmentation(setting)?, delivery(setting)?, latency(setting)?, vec![from_parts(setting)?]]
+        .concat())
 }
 
 /// Segmentation in software, in hardware, and scattered cell by cell.
@@ -69,13 +66,8 @@ fn segmentation(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let software = run("receives", "vudboard", &[])?;
     let scattered = run("receives", "osiris", &[])?;
-    // A board that reassembles moves whole packets, in the bus' longest bursts.
-    let bus = Bus {
-        cycle: constants.get("turbo_cycle")?,
-        write: constants.get("dma_write_overhead")?,
-        read: constants.get("dma_read_overhead")?,
-        burst: constants.get("dma_burst")?,
-    };
+    // A board that reassembles moves whole packets, in the longest bursts that the bus allows.
+    let bus = bus(constants)?;
     let packets: Rate = bus.rate(PAGE, Way::ToMemory);
     let hardware = run("reassembled", "osiris", &[("moved", packets.as_bits().into())])?;
     let stages = receiving(&software);
@@ -127,7 +119,7 @@ fn delivery(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// The other measure of both configurations: how late single packets are.
+/// The other measure of both configurations: the latency of single packets.
 fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pair = Pair::read(HOST, "vudboard", &Builtin).map_err(Error::Problems)?;
     let interrupt = pair.host.resources.iter().map(|known| known.interrupt).max();
@@ -160,7 +152,7 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// A workstation's parts are measured alone, and say what the whole delivers.
+/// The throughput of the whole, predicted from a workstation's parts measured alone.
 fn from_parts(setting: &Setting<'_>) -> Result<Computed, Error> {
     let host = ("dec3000-400", "null-device");
     let one_copy = goodput(&receives(setting, "receives", host, PAGE, &[])?);

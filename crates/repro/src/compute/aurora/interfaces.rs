@@ -1,11 +1,11 @@
-//! VuNet's host interfaces (A-64 to A-67, A-91 to A-95, A-115, A-124 to A-126): Table 1, the receive
-//! chain, what late interrupts and deaf interfaces lose, and what a copy less would bring.
+//! VuNet's host interfaces (A-64 to A-67, A-91 to A-95, A-115, A-124 to A-126): Table 1, the receive chain, the
+//! losses from late interrupts and deaf interfaces, and the gain of one copy less.
 
-use super::super::{Computed, Setting, Value, row};
+use super::super::{Computed, Setting, Value, row, together};
 use super::{alike, busiest, goodput, limit, mbit, receives, transfers, wrong};
-use crate::sweep::formula::Val;
 use crate::Error;
 use crate::machines::virtual_buffer::{Attachment, Bursts, Counts, Options, Windows, offer};
+use crate::sweep::formula::Val;
 use lastmeter_base::{Bytes, Draw, Duration, PerByte, Rate, Stream};
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
@@ -16,9 +16,9 @@ const NAME: &str = "aurora-host-interfaces";
 /// The host of Table 1's last row.
 const LAST: (&str, &str) = ("dec3000-800", "vudboard");
 
-/// Data of a cell.
+/// Payload of a cell.
 const DATA: u64 = 48;
-/// Data of a page on its way to the network: 128 cells.
+/// Payload of a transmitted page: 128 cells.
 const PAGE: Bytes = Bytes(128 * DATA);
 /// Table 1: host, adapter, column.
 const TABLE_1: [(&str, &str, &str); 6] = [
@@ -32,52 +32,34 @@ const TABLE_1: [(&str, &str, &str); 6] = [
 
 pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     agrees(setting)?;
-    let mut computed = clocks(setting)?;
-    computed.extend(table_1(setting)?);
-    computed.extend(transmission(setting)?);
-    computed.extend(reception(setting)?);
-    computed.extend(buffers(setting)?);
-    computed.extend(interrupts(setting)?);
-    computed.extend(super::functions::rows(setting)?);
-    computed.extend(super::boards::rows(setting)?);
-    Ok(computed)
+    together(
+        setting,
+        &[
+            clocks,
+            table_1,
+            transmission,
+            reception,
+            buffers,
+            interrupts,
+            super::functions::rows,
+            super::boards::rows,
+        ],
+    )
 }
 
-/// The profiles have the constants whose origin the experiment states.
+/// Checks that the profile's page times give the published rate of many pages.
 fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
-    let constants = setting.constants;
-    let check = |constant: &str, same: bool| match same {
-        true => Ok(()),
-        false => Err(wrong(NAME, format!("`{constant}` is not what the profiles have"))),
-    };
-    let read =
-        |host: &str, adapter: &str| Pair::read(host, adapter, &Builtin).map_err(Error::Problems);
-    for (host, suffix) in
-        [("dec5000-200", "5000_200"), ("dec3000-400", "3000_400"), ("dec3000-800", "3000_800")]
-    {
-        let resources = read(host, "vudboard")?.host.resources;
-        let name = format!("copy_{suffix}");
-        let copy: PerByte = constants.get(&name)?;
-        check(
-            &name,
-            resources.iter().any(|known| known.name == "copy" && alike(known.per_byte, copy)),
-        )?;
-        if host != "dec3000-800" {
-            let name = format!("interrupt_{suffix}");
-            let interrupt: Duration = constants.get(&name)?;
-            check(&name, resources.iter().any(|known| known.interrupt == interrupt))?;
-        }
-    }
-    let Pair { adapter, .. } = read("dec3000-400", "vudboard-first-driver")?;
-    let first = adapter.receive.iter().find(|added| added.stage.name == "first driver");
-    let copies: u64 = constants.get("first_driver")?;
-    check("first_driver", first.is_some_and(|first| u64::from(first.stage.copies) == copies))?;
-    // A page is moved, and its interrupt served, in what the rate of many pages leaves it.
+    let pair = Pair::read("dec3000-400", "vudboard-first-driver", &Builtin);
+    let Pair { adapter, .. } = pair.map_err(Error::Problems)?;
+    // Moving a page and serving its interrupt take all of its time at that rate.
     let pages = adapter.send.iter().filter(|added| added.stage.resource == "transmit-page");
     let pages = pages.map(|added| added.stage.cost.per_byte.as_fs()).sum();
-    let many: Rate = constants.get("many_pages")?;
+    let many: Rate = setting.constants.get("many_pages")?;
     let wanted = PerByte::from_fs(many.time_for(PAGE).as_ps() * 1000 / PAGE.0);
-    check("many_pages", alike(PerByte::from_fs(pages), wanted))
+    match alike(PerByte::from_fs(pages), wanted) {
+        true => Ok(()),
+        false => Err(wrong(NAME, "`many_pages` is not what the profile has")),
+    }
 }
 
 fn clocks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
@@ -96,7 +78,7 @@ fn clocks(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 
 fn received(setting: &Setting<'_>, host: (&str, &str), burst: Bytes) -> Result<f64, Error> {
     let packet = if host.1 == "vupboard" { burst } else { PAGE };
-    // The slowest takes a packet in half a millisecond.
+    // The slowest host takes half a millisecond per packet.
     let seconds: Val = 4_u64.into();
     Ok(goodput(&receives(setting, "receives", host, packet, &[("length", seconds)])?))
 }
@@ -120,7 +102,7 @@ fn table_1(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(computed)
 }
 
-/// From pages to the network (A-93).
+/// Transmission by pages (A-93).
 fn transmission(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let pair = Pair::read(LAST.0, LAST.1, &Builtin).map_err(Error::Problems)?;
     let page = pair.adapter.send.iter().find(|added| added.stage.name == "page by DMA");
@@ -148,14 +130,13 @@ fn what_if(ledger: &Ledger, change: &str) -> f64 {
     found.map_or(0.0, |what_if| what_if.gain)
 }
 
-/// From the network to the application: the chain of §4.2.2, copies, and who limits (A-94, A-124).
+/// Reception: the chain of §4.2.2, copies, and the bottleneck (A-94, A-124).
 fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let [raw, bus] = [constants.get::<Bytes>("cell")?, constants.get::<Bytes>("cell_on_bus")?];
     let delivered = received(setting, LAST, PAGE)?;
-    let run = |run: &str, host: (&str, &str), packet: Bytes| {
-        receives(setting, run, host, packet, &[])
-    };
+    let run =
+        |run: &str, host: (&str, &str), packet: Bytes| receives(setting, run, host, packet, &[]);
     let ledger = run("judged_receives", LAST, PAGE)?;
     let per_cell = |bytes: Bytes| mbit(delivered * bytes.0 as f64 / DATA as f64);
     let stages = &ledger.paths[0].stages;
@@ -168,9 +149,9 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         what_if(&ledger, "receiver reassemble at no cost"),
         what_if(&ledger, "receiver deliver at no cost"),
     );
-    // Osiris, which has the segmentation in hardware, in the same host.
+    // Osiris in the same host, with segmentation in hardware.
     let hardware = run("receives", ("dec3000-800", "osiris"), PAGE)?;
-    // The same board and driver, with an interrupt for each burst in the place of polling.
+    // The same board and driver, with an interrupt per burst instead of polling.
     let burst: Bytes = constants.get("burst")?;
     let polled = run("receives", LAST, burst)?;
     let interrupted = run("interrupted", LAST, burst)?;
@@ -195,7 +176,7 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// A burst of data at the rate of the bus, before the host of Table 1's last row.
+/// A burst at the bus's rate, at the host of Table 1's last row.
 struct Bench {
     options: Options,
     gap: Duration,
@@ -231,17 +212,17 @@ fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let burst: Bytes = constants.get("peak_burst")?;
     let link: Rate = constants.get("link")?;
     let Bench { options, gap, .. } = &bench;
-    // 64 bytes a cell on the bus.
+    // A cell is 64 bytes on the bus.
     let cells = burst.0 / 64;
     let one = Bursts { cells, gap: *gap, period: Duration::from_secs(1) };
     let lost = |options: &Options, bursts, count| bench.offer(options.clone(), bursts, count).lost;
     let endless = Bursts { cells: 100 * cells, ..one };
-    // At the link's rate, how long may nothing be taken out of the port?
+    // How long may the interface be deaf, if cells arrive at the link's rate?
     let at_link =
         Bursts { cells: 2000, gap: link.time_for(Bytes(56)), period: gap.scale_ceil(8000, 1) };
     let deaf = |time: Duration| {
         let deaf = Windows { period: at_link.period, closed: time };
-        // A host that accepts everything: only deafness matters.
+        // A host that accepts everything: only deafness loses cells.
         let (host, transfer) = (u64::MAX, at_link.gap);
         let options =
             Options { host, transfer, attachment: Attachment::Memory { deaf }, ..options.clone() };
@@ -258,7 +239,7 @@ fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         period: constants.get("time_slices")?,
         closed: constants.get::<Duration>("time_slices")?.scale_ceil(1, 2),
     };
-    // Half of what the processor could take if it had all the time: the application's share.
+    // Half of the processor's capacity: the application's share of the time slices.
     let slow = Bursts {
         cells: 20_000,
         gap: options.process.scale_ceil(5, 2),
@@ -284,7 +265,7 @@ fn buffers(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
-/// What late interrupts lose, and what would help (A-92, A-125).
+/// Losses from late interrupts, and remedies (A-92, A-125).
 fn interrupts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let bench = Bench::read(setting)?;
@@ -294,7 +275,7 @@ fn interrupts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (one_in, hundred) = (constants.get::<u64>("late_share")?, 100.0);
     let copy: PerByte = constants.get("copy_5000_200")?;
     let process = copy.scale_ceil(4, 1).time_for(Bytes(DATA));
-    // Scan lines at the pace of a frame of 640 x 480 each 250 ms, a tenth of a second long.
+    // Scan lines at the pace of a 640 x 480 frame per 250 ms, for a tenth of a second.
     let interburst: Duration = constants.get("interburst")?;
     let bursts = Bursts { cells: 14, gap: Duration::from_us(1), period: interburst };
     let count = 5000;
@@ -342,10 +323,10 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![
         Plot::new(
             "§4.2.2: from the bus to the application",
-            "What a burst crosses the bus with; what the bus carries, 64 bytes for each cell, \
-                  while the application gets all it can; what of that are cells of 53 bytes, and \
-                  their data. The burst's rate is given, what is delivered was fitted, and 134 and \
-                  111 follow from the lengths of a cell. The document has 131 and 134 for one bus.",
+            "The burst rate on the bus; the sustained rate on the bus, 64 bytes per cell, while the \
+                 application receives at its maximum; the rate in cells of 53 bytes; and in their payload. \
+                 The burst rate is given, the delivered rate was fitted, and 134 and 111 follow from the \
+                 lengths of a cell. The document has 131 and 134 for one bus.",
             ("from the bus to the application", "Mbit/s"),
             vec![series("ours", |link| link.1), series("published", |link| link.2)],
         )

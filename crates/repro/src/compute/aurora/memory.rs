@@ -1,4 +1,4 @@
-//! How much memory a gigabit takes: a host whose memory limits, and how fast it must be.
+//! Memory bandwidth for a gigabit: a host limited by its memory, and how fast that must be.
 
 use super::super::{Computed, Setting, Value, row};
 use super::{goodput, limit, receives};
@@ -7,10 +7,9 @@ use lastmeter_base::{Bytes, Rate};
 use lastmeter_ledger::Ledger;
 
 const PACKET: Bytes = Bytes::from_kib(4);
-/// The share of a target that must arrive for it to count as reached: packets at the edges of the run are
-/// missing.
+/// The share of a target that must arrive for it to count as reached: packets at the edges of the run are missing.
 const REACHED: f64 = 0.998;
-/// The search ends when it is this near, in bits a second.
+/// Resolution of the search, in bits per second.
 const STEP: u64 = 10_000_000;
 /// Hosts without and with a copy to the application, and a file server.
 const TWO: &str = "memory-bound";

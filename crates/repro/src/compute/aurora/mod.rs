@@ -3,15 +3,14 @@
 //! | file | experiment | machines |
 //! |---|---|---|
 //! | [`interfaces`] | `aurora-host-interfaces` | host and adapter profiles, the virtual buffer |
-//! | [`functions`] | the same | what is done where: the board or the processor |
+//! | [`functions`] | the same | division of labour between board and processor |
 //! | [`boards`] | the same | the VupBoard's registers, the VudBoard's buses |
 //! | [`coprocessor`] | `aurora-coprocessor` | cells moved word by word, TURBOchannel |
-//! | [`vidboard`] | `aurora-vidboard` | boards, and the host that shows their pictures |
-//! | [`windows`] | the same | the same between elements, as run files have it |
+//! | [`vidboard`] | `aurora-vidboard` | boards, and the host that displays their pictures |
 //! | [`traffic`] | `aurora-traffic-classes` | generators of Table 11 |
 //! | [`forwarding`] | `aurora-forwarding` | the x-kernel's forwarder, flow forwarders |
-//! | [`florb`] | `aurora-florb` | the micro-sequencer in its host, and between two ports |
-//! | [`memory`] | `aurora-memory-multiple` | a host whose memory limits |
+//! | [`florb`] | `aurora-florb` | the micro-sequencer in a host, and as two ports of a router |
+//! | [`memory`] | `aurora-memory-multiple` | a host limited by its memory |
 
 pub(super) mod boards;
 pub(super) mod coprocessor;
@@ -22,18 +21,17 @@ pub(super) mod interfaces;
 pub(super) mod memory;
 pub(super) mod traffic;
 pub(super) mod vidboard;
-pub(super) mod windows;
 
 use super::{Setting, Value};
-use crate::Error;
+use crate::machines::turbochannel::Bus;
 use crate::sweep::formula::Val;
+use crate::{Constants, Error};
 use lastmeter_base::{Bytes, PerByte};
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile;
 use lastmeter_ledger::Ledger;
 
-/// The ledger of `run` of `repro.toml` with this host and adapter; the link is as fast as the adapter's
-/// profile says.
+/// The ledger of `run` of `repro.toml` with this host and adapter; the link has the rate of the adapter's profile.
 fn receives(
     setting: &Setting<'_>,
     run: &str,
@@ -64,12 +62,22 @@ fn transfers(
     setting.ledger(run, &given)
 }
 
-/// What of a computation went wrong.
+/// TURBOchannel, as `profiles/constants/turbochannel.toml` has it.
+fn bus(constants: &Constants) -> Result<Bus, Error> {
+    Ok(Bus {
+        cycle: constants.get("turbo_cycle")?,
+        write: constants.get("dma_write_overhead")?,
+        read: constants.get("dma_read_overhead")?,
+        burst: constants.get("dma_burst")?,
+    })
+}
+
+/// An error of the computation `name`.
 fn wrong(name: &'static str, message: impl Into<String>) -> Error {
     Error::Computation { name, message: message.into() }
 }
 
-/// Bits a second that the stream delivers; acknowledgements do not count.
+/// Goodput of the stream in bits per second; acknowledgements do not count.
 fn goodput(ledger: &Ledger) -> f64 {
     ledger.paths[0].totals.goodput
 }
@@ -79,7 +87,7 @@ fn limit(ledger: &Ledger) -> &str {
     ledger.verdict.as_ref().and_then(|verdict| verdict.resource.as_deref()).unwrap_or("")
 }
 
-/// The resource that is in use most: where both ends limit alike, no single change shows it.
+/// The busiest resource: if both ends limit equally, no single change shows it.
 pub(crate) fn busiest(ledger: &Ledger) -> &str {
     let in_use = |resource: &lastmeter_ledger::Resource| (resource.utilisation(), resource.busy);
     let most = ledger
@@ -93,7 +101,7 @@ fn mbit(bits_per_second: f64) -> Value {
     Value::Number(bits_per_second / 1e6, "Mbit/s")
 }
 
-/// Whether two costs are the same but for the digits with which they are written.
+/// Whether two costs agree to the digits with which they are written.
 fn alike(a: PerByte, b: PerByte) -> bool {
     let (a, b) = (a.as_fs() as f64, b.as_fs() as f64);
     (a - b).abs() <= 1e-3 * b

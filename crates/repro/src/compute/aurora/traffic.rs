@@ -8,16 +8,16 @@ use lastmeter_net::traffic::Subsessions;
 
 const NAME: &str = "aurora-traffic-classes";
 
-/// What a component transfers.
+/// The data of a component.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Pictures of 320x240x8 per second: the table has bits per second.
+    /// Pictures of 320x240x8 per second, given as a bit rate in the table.
     Pictures(u64),
-    /// A file: the table has bits.
+    /// A file, given in bits in the table.
     File(u64),
 }
 
-/// Component, what it transfers, how long a subsession is, what lies between two.
+/// Component, its data, length of a subsession, time between two.
 type Class = (&'static str, Kind, &'static str, &'static str);
 
 const MEGA: u64 = 1_000_000;
@@ -52,7 +52,7 @@ const CLASSES: [Class; 22] = {
     ]
 };
 
-/// The generator of a class, and whether the table has its bits for each second.
+/// The generator of a class, and whether the table's figure is a bit rate.
 fn generator(setting: &Setting<'_>, class: &Class) -> Result<(Subsessions, bool), Error> {
     let constants = setting.constants;
     let &(_, kind, lasting, between) = class;
@@ -70,13 +70,13 @@ fn generator(setting: &Setting<'_>, class: &Class) -> Result<(Subsessions, bool)
             (picture, every, length(lasting)?, true)
         }
         Kind::File(0) => (picture, Duration::from_secs(1), Duration::ZERO, false),
-        // A file goes as fast as the network takes it, however long its video lasts.
+        // A file goes as fast as the network accepts it, whatever the length of its video.
         Kind::File(bits) => (Bytes(bits / 8), Duration::from_secs(1), Duration::ZERO, false),
     };
     Ok((Subsessions { unit, packet, rate, every, lasting, between: length(between)? }, periodic))
 }
 
-/// Bits of a generator's packets until `end`, or of its first subsession.
+/// Bits sent by a generator until `end`, or in its first subsession.
 fn bits(class: Subsessions, end: Option<Duration>) -> Result<(f64, f64), Error> {
     let packets = class.packets().map_err(|why| wrong(NAME, why))?;
     let end = end.unwrap_or(class.period());
@@ -97,13 +97,13 @@ pub(in super::super) fn classes(setting: &Setting<'_>) -> Result<Vec<Computed>, 
         let (generator, periodic) = generator(setting, class)?;
         let name = class.0;
         let value = match periodic {
-            // Ten seconds of a subsession show its rate.
+            // Ten seconds of a subsession suffice for its rate.
             true => bits(generator, Some(ten))?.0 / 10.0 / 1e6,
             false => bits(generator, None)?.0 / 1e6,
         };
         let unit = if periodic { "Mbit/s" } else { "Mbit" };
         computed.push(Computed::new("A-117", name, Value::Number(value, unit)));
-        // A day of it.
+        // One day.
         let day = Duration::from_secs(86_400);
         let sessions = (day.as_ps() / generator.period().as_ps().max(1)).max(1) as f64;
         let a_day = sessions * generator.bytes().0 as f64 * 8.0;

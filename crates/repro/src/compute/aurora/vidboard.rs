@@ -6,13 +6,13 @@ use crate::Error;
 use crate::machines::vidboard::{
     Board, Capture, Host, Limit, Moment, Outcome, Picture, Shaping, Site,
 };
-use lastmeter_base::{Duration, PerByte};
-use lastmeter_lab::historic::Pair;
-use lastmeter_lab::library::Builtin;
+use lastmeter_base::{Bytes, Duration, PerByte};
+use lastmeter_host::profile::{Profile, StageProfile};
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile;
 use lastmeter_ledger::plots::{Plot, Series};
 
 const NAME: &str = "aurora-vidboard";
-
 /// Seconds of video in each run.
 const LENGTH: Duration = Duration::from_secs(24);
 const FULL: Picture = Picture { width: 640, height: 480 };
@@ -37,8 +37,8 @@ impl Study {
     fn read(setting: &Setting<'_>) -> Result<Study, Error> {
         let constants = setting.constants;
         let video: PerByte = constants.get("video_byte")?;
-        // Half of a byte's time when its t-frame is complete, half when its frame is shown.
-        let line = video.time_for(lastmeter_base::Bytes(FULL.width));
+        // Half of the time per byte is spent on complete t-frames, half on display.
+        let line = video.time_for(Bytes(FULL.width));
         let first = Host {
             port: constants.get("port")?,
             interrupt: constants.get("interrupt")?,
@@ -56,11 +56,6 @@ impl Study {
             frame: Duration::ZERO,
             ..first
         };
-        let pair = Pair::read("dec5000-200", "vupboard", &Builtin).map_err(Error::Problems)?;
-        if !pair.host.resources.iter().any(|resource| resource.interrupt == first.interrupt) {
-            let message = "`interrupt` is not what the profile dec5000-200 has";
-            return Err(wrong(NAME, message.to_owned()));
-        }
         let interburst = |burst: u64| constants.get(&format!("interburst_{burst}"));
         let [a, b, c, d] = BURSTS;
         Ok(Study {
@@ -83,7 +78,7 @@ impl Study {
         Board { picture, camera, phase, capture, dither, shaping }
     }
 
-    /// A cell of Table 6, in a run of its own.
+    /// An entry of Table 6, from its own run.
     fn table_6(&self, burst: usize, lines: u64) -> Outcome {
         let shaping = Shaping {
             lines,
@@ -95,16 +90,36 @@ impl Study {
         Site::new(&[board], self.first).run(LENGTH)
     }
 
-    /// `picture` shown by the Alpha, dithered by the board or not.
+    /// `picture` on the Alpha, dithered by the board or not.
     fn alpha(&self, picture: Picture, dithered: bool) -> Outcome {
         let board = self.board(picture, self.shaping, Capture::Next);
         let dither = if dithered { self.dither } else { Duration::ZERO };
         Site::new(&[Board { dither, ..board }], self.showing(picture)).run(LENGTH)
     }
 
-    /// The Alpha as it shows `picture`: a frame takes as long again as its cells.
+    /// The Alpha's costs for `picture`: displaying a frame takes as long as its cells.
     fn showing(&self, picture: Picture) -> Host {
         Host { frame: self.alpha.cell * picture.cells(), ..self.alpha }
+    }
+}
+
+/// Checks that the profiles which the runs use have the interrupt and the time per byte of the experiment.
+fn agrees(setting: &Setting<'_>) -> Result<(), Error> {
+    let read = |name: &str| -> Result<Profile, Error> {
+        let text = Builtin.profile("hosts", name).map_err(|found| wrong(NAME, found))?;
+        let file = format!("hosts/{name}.toml");
+        profile::host(&file, text.as_bytes(), &Builtin).map_err(Error::Problems)
+    };
+    let (first, alpha) = (read("dec5000-200-video")?, read("dec3000-400-video")?);
+    let byte: PerByte = setting.constants.get("video_byte")?;
+    let half = byte.time_for(Bytes(48)).as_ps() as f64 / 2.0;
+    let near =
+        |stage: &StageProfile| (stage.cost.per_packet.as_ps() as f64 / half - 1.0).abs() < 1e-3;
+    match first.resources[0].interrupt == setting.constants.get("interrupt")?
+        && alpha.receive.iter().all(near)
+    {
+        true => Ok(()),
+        false => Err(wrong(NAME, "`interrupt` or `video_byte` is not what the profiles have")),
     }
 }
 
@@ -117,7 +132,7 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
     computed.extend(table_7(&study));
     computed.extend(table_8(setting, &study)?);
     computed.extend(aggregate(setting, &study)?);
-    super::windows::agrees(setting)?;
+    agrees(setting)?;
     Ok(computed)
 }
 
@@ -156,7 +171,7 @@ fn table_6(study: &Study) -> Vec<Computed> {
         row("A-52/these-delays", lost == 0),
         row("A-103/host-processor", busiest == Limit::Processor),
     ]);
-    // What the handler takes for a burst: the delay must not be shorter.
+    // The handler's time per burst: the interburst delay must not be shorter.
     let Host { interrupt, read, .. } = study.first;
     computed.extend(BURSTS.into_iter().map(|burst| {
         let least: Duration = interrupt + read * burst;
@@ -174,7 +189,7 @@ fn table_7(study: &Study) -> Vec<Computed> {
             let frames = outcome.rate(0);
             let data = frames * (picture.pixels() * 8) as f64 / 1e6;
             let cells = frames * (picture.cells() * 56 * 8) as f64 / 1e6;
-            // 23 Mbit/s of 320x240 are those of whole cells; all others are pictures' own.
+            // 23 Mbit/s of 320x240 counts whole cells; all others count pixels.
             let counted = if (name, dithered) == ("320x240", false) { cells } else { data };
             computed.push(Computed::new("A-104", format!("{name}, {kind}"), rate(frames)));
             let counted = Value::Number(counted, "Mbit/s");
@@ -193,7 +208,7 @@ fn table_7(study: &Study) -> Vec<Computed> {
     computed
 }
 
-/// Pictures in which the Alpha looks for edges before it shows them (A-108).
+/// Pictures in which the Alpha detects edges before it displays them (A-108).
 fn table_8(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Error> {
     let edge: Duration = setting.constants.get("edge")?;
     let pictures = [FULL, QUARTER, Picture { width: 212, height: 160 }, SIXTEENTH];
@@ -208,7 +223,7 @@ fn table_8(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Error>
     Ok(pictures.map(row).into())
 }
 
-/// Several boards at one host (A-54, A-105), and colour that the host dithers (A-106).
+/// Several boards at one host (A-54, A-105), and dithering by the host (A-106).
 fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Error> {
     let board = study.board(FULL, study.shaping, Capture::Next);
     let third = study.camera.scale_ceil(1, 3);
@@ -218,7 +233,7 @@ fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Erro
     let host_dither: Duration = setting.constants.get("host_dither")?;
     let full_colour = Host { dither: host_dither, ..study.showing(FULL) };
     let coloured = Site::new(&[board], full_colour).run(LENGTH);
-    // Two windows on the first host, which one alone keeps busy.
+    // Two windows on the first host, which a single one saturates.
     let shaping =
         Shaping { lines: 480, burst: 28, interburst: study.interburst[1], ..study.shaping };
     let window = study.board(FULL, shaping, Capture::Newest);
@@ -226,7 +241,7 @@ fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Erro
     let other = Board { phase: third, ..window };
     let two = Site::new(&[window, other], study.first).run(LENGTH);
     let fair = (two.rate(0) / two.rate(1) - 1.0).abs() < 0.1;
-    // Table 9's WindowSink, which only shows: what a byte takes there.
+    // Table 9's WindowSink only displays: its time per byte.
     let window_sink: Duration = setting.constants.get("window_sink")?;
     let shown = PerByte::from_fs(window_sink.as_ps() * 1000 / QUARTER.pixels());
     let video: PerByte = setting.constants.get("video_byte")?;
@@ -245,7 +260,7 @@ fn alike_within(a: PerByte, b: PerByte, share: f64) -> bool {
     alike(a, b) || (a.as_fs() as f64 / b.as_fs() as f64 - 1.0).abs() < share
 }
 
-/// The pipeline of a frame and the beginning of the next, for two shapings of Table 6 (A-52, A-103).
+/// The pipeline of one frame and the start of the next, for two shapings of Table 6 (A-52, A-103).
 pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let study = Study::read(setting)?;
     let plot = |burst: usize, lines: u64, length: Duration, caption: &str| {
@@ -257,7 +272,7 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
         };
         let board = study.board(FULL, shaping, Capture::Newest);
         let moments = Site::new(&[board], study.first).watched(length);
-        // Between two moments nothing happens.
+        // Nothing happens between two events.
         let curve = |name: &str, value: fn(&Moment) -> u64| {
             let mut points = vec![(0.0, 0.0)];
             for moment in &moments {
@@ -290,8 +305,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             3,
             16,
             Duration::from_us(6500),
-            "Four scan lines arrive at once and an interrupt reads them cell by cell. When sixteen \
-             are there, the processor puts them together in what time the handler leaves.",
+            "Four scan lines arrive at once and an interrupt reads them cell by cell. After sixteen, \
+             the processor reassembles them in the time that the handler leaves.",
         ),
         plot(
             0,
@@ -304,8 +319,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             3,
             480,
             frames,
-            "Four scan lines in a burst and one t-frame: the board's delay between bursts is all \
-             the time of a frame, but for what it takes to show it.",
+            "Four scan lines in a burst and one t-frame: the board's interburst delay takes all of a \
+             frame's time, except its display.",
         ),
     ])
 }

@@ -10,7 +10,7 @@ use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::policing::Excess;
 
-/// Some 12,000 packets of each channel.
+/// Some 12,000 packets per channel.
 const SPAN: Duration = Duration::from_secs(150);
 /// Best effort, in packets per second (§3.5.1).
 const LOADS: [u64; 6] = [80, 160, 240, 320, 400, 480];
@@ -20,15 +20,14 @@ struct Bench<'a> {
     seed: u64,
     packet: Bytes,
     deadline: Duration,
-    /// Packets a second of each channel.
+    /// Packets per second of each channel.
     rate: u64,
     /// Slots of each traffic source.
     slots: u64,
     link: Link,
 }
 
-/// What each source of a run is: the message, its packets per second times this, and messages that come at
-/// once.
+/// For each source of a run: message length, a factor on its packet rate, and messages that arrive at once.
 #[derive(Clone, Copy)]
 struct Source {
     times: u64,
@@ -39,7 +38,7 @@ impl<'a> Bench<'a> {
     fn new(constants: &'a Constants, seed: u64) -> Result<Bench<'a>, Error> {
         let packet: Bytes = constants.get("packet")?;
         let saturation: u64 = constants.get("saturation")?;
-        // All of a packet's time is a cost per packet.
+        // All of a packet's time is modelled as a cost per packet.
         let per_packet = Duration::from_secs(1) / saturation;
         let link = Link {
             rate: Rate::from_gbit(1_000_000),
@@ -55,7 +54,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { constants, seed, packet, deadline, rate, slots, link })
     }
 
-    /// Three channels and best effort: what became of them.
+    /// Results for three channels and best effort.
     fn run(&self, message: Bytes, sources: [Source; 3], load: u64) -> Result<Vec<Outcome>, Error> {
         let mut network = Network::new(&[self.link]);
         let packets = message.0.div_ceil(self.packet.0);
@@ -133,10 +132,10 @@ fn behaved(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     let worst = |run: &Vec<Outcome>, of: usize| run[of].latency.max().as_secs_f64();
     let mean = |run: &Vec<Outcome>, of: usize| run[of].latency.mean();
     let last = LOADS.len() - 1;
-    // Our reading of "very similar": within a quarter.
+    // Our threshold for "very similar": within a quarter.
     let alike = |of: usize| (mean(&good[last], of) / mean(&good[last], 1) - 1.0).abs() < 0.25;
     spread.holds("E-35", "periodic and bursty channels are alike", alike(0) && alike(2));
-    // Best effort can add only what is outstanding when a packet becomes current.
+    // Best effort can only add what is outstanding when a packet becomes current.
     let blocking = bench.link.blocking().as_secs_f64();
     let flat = (0..3).all(|of| worst(&good[last], of) - worst(&good[0], of) <= blocking);
     spread.holds("E-35", "worst latency does not grow with best effort", flat);

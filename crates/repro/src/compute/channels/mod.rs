@@ -1,4 +1,4 @@
-//! Real-time channels (E-15 to E-37, E-79 to E-95): what chapters 3 and 6 measured.
+//! Real-time channels (E-15 to E-37, E-79 to E-95): the measurements of chapters 3 and 6.
 
 pub(super) mod link;
 pub(super) mod modern;
@@ -11,6 +11,6 @@ mod unsaid;
 
 pub(super) use unsaid::plots;
 
-/// Messages after which a source's phase is drawn anew: sources are not synchronised, so that their
-/// phases move against each other.
+/// Messages after which a source's phase is drawn again: sources are not synchronised, so their phases drift
+/// against each other.
 const DRIFT: u64 = 100;

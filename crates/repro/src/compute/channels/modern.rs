@@ -1,5 +1,5 @@
-//! The questions of chapter 6 on a host and links of today (E-83 to E-85, E-95): the channels of Table 6.2
-//! a hundred times as fast, on 10 Gbit/s alone and on a tenth of it in windows of time.
+//! The questions of chapter 6 on a modern host and its links (E-83 to E-85, E-95): the channels of Table 6.2 a
+//! hundred times as fast, on a dedicated 10 Gbit/s link and on time windows of a tenth of one.
 
 use super::super::{Computed, Setting};
 use super::spread::{Spread, deviation, seeds};
@@ -11,10 +11,10 @@ use lastmeter_transport::channel::admission::host::HandlerCosts;
 use lastmeter_transport::channel::handlers::Regulation;
 
 const WARM: Duration = Duration::from_ms(5);
-/// Some 14,000 real-time packets of some 350,000 a second.
+/// Some 14,000 real-time packets, at some 350,000 per second.
 const SPAN: Duration = Duration::from_ms(40);
 const UNBOUNDED: u64 = 1 << 40;
-/// Best effort that leaves room, and more than there is room for, as shares of the link.
+/// Best-effort loads below and above the free capacity, as shares of the link.
 const LIGHT: f64 = 0.1;
 const HEAVY: f64 = 0.8;
 
@@ -24,7 +24,7 @@ struct Bench<'a> {
     packet: Bytes,
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// Percent of real-time packets late or lost.
@@ -35,19 +35,19 @@ struct Point {
     jitter: f64,
 }
 
-/// Where and how the link is scheduled.
+/// Where the link is scheduled, and how.
 #[derive(Clone, Copy)]
 enum Link {
-    /// By the host, with a limited number of packets on the adapter, in order.
+    /// By the host, in order, with a limited number of packets on the adapter.
     Host(u64),
-    /// By the adapter, by deadlines.
+    /// By the adapter, in deadline order.
     Adapter,
     /// By the host, into two rings of the adapter.
     TwoRings,
 }
 
 impl Bench<'_> {
-    /// The channels, with messages of `message`.
+    /// The channels, with messages of length `message`.
     fn flows(&self, message: Bytes, load: f64) -> Result<Vec<Flow>, Error> {
         let list = |name| self.constants.get::<Vec<u64>>(name);
         let (intervals, deadlines, bursts) =
@@ -95,7 +95,7 @@ impl Bench<'_> {
     fn host(&self, link: Link, network: NetworkModel) -> Result<Host, Error> {
         let time = |name: &str| self.constants.get::<Duration>(name);
         let heap = match link {
-            // Where the adapter sorts, the host need not.
+            // If the adapter sorts, the host need not.
             Link::Adapter => Duration::ZERO,
             Link::Host(_) | Link::TwoRings => time("heap")?,
         };
@@ -163,7 +163,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     Ok(spread.computed())
 }
 
-/// A link of its own (§6.3).
+/// A dedicated link (§6.3).
 fn alone(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     let message: Bytes = bench.constants.get("message")?;
     let (light, heavy) = (bench.flows(message, LIGHT)?, bench.flows(message, HEAVY)?);
@@ -189,7 +189,7 @@ fn alone(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     Ok(())
 }
 
-/// A tenth of a link, in windows (§6.4).
+/// A tenth of a link, in time windows (§6.4).
 fn shared(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     let message: Bytes = bench.constants.get("message_shared")?;
     let time = |name: &str| bench.constants.get::<Duration>(name);

@@ -15,11 +15,11 @@ use lastmeter_transport::channel::handlers::Regulation;
 
 const MS: Duration = Duration::from_ms(1);
 const WARM: Duration = Duration::from_secs(1);
-/// Some 30,000 packets a point (§6.3.1), of some 2000 a second.
+/// Some 30,000 packets per point (§6.3.1), at some 2000 per second.
 const SPAN: Duration = Duration::from_secs(15);
-/// How many times as fast a faster network is.
+/// The speed factor of a faster network.
 const FASTER: u64 = 10;
-/// As many packets as there are.
+/// More than the number of packets that exist.
 const UNBOUNDED: u64 = 1 << 40;
 /// Offered best effort, in bytes per second (§6.3.2).
 const LOADS: [u64; 6] = [235_000, 1_000_000, 2_000_000, 3_000_000, 4_500_000, 7_500_000];
@@ -31,7 +31,7 @@ struct Bench<'a> {
     message: Bytes,
 }
 
-/// What Figs 6.2 and 6.3 draw of a run.
+/// The quantities of Figs 6.2 and 6.3 for one run.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// Best effort: bytes per second, and mean delay in seconds.
@@ -108,7 +108,7 @@ impl Bench<'_> {
         Ok(flows)
     }
 
-    /// A handler's costs; where the adapter schedules the link, the host is spared `saved`.
+    /// A handler's costs; if the adapter schedules the link, the host saves `saved`.
     fn costs(&self, packet: &str, saved: Option<&str>) -> Result<HandlerCosts, Error> {
         let time = |name: &str| self.constants.get::<Duration>(name);
         let saved = saved.map_or(Ok(Duration::ZERO), time)?;
@@ -120,7 +120,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Table 6.1: the link is scheduled on the adapter, or on the host with at most `depth` there.
+    /// Table 6.1: the link is scheduled on the adapter, or on the host with at most `depth` packets on the adapter.
     fn host(&self, depth: Option<u64>) -> Result<Host, Error> {
         let mut card = Description::plain("END, DMA and network");
         card.host.qos = true;
@@ -160,7 +160,7 @@ impl Bench<'_> {
         let [real_time @ .., best_effort] = run.flows.as_slice() else {
             unreachable!("best effort comes last")
         };
-        // The document does not say of which channel; of this one it is the middle (README).
+        // The document does not say of which channel; we take the middle one (README).
         let periodic = &real_time[2].laxity;
         Ok(Point {
             throughput: run.throughput(|at| at == real_time.len()),
@@ -188,7 +188,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
 }
 
 fn one(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
-    // The adapter alone, fed as fast as it takes: a host that costs nothing.
+    // The adapter alone, fed at its capacity: the host costs nothing.
     let mut host = bench.host(Some(UNBOUNDED))?;
     let free = HandlerCosts {
         per_message: Duration::ZERO,
@@ -275,7 +275,7 @@ fn one(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the exact test, with these costs, admits the three channels (§6.3.2: "all real-time traffic is
+/// Whether the exact test admits the three channels with these costs (§6.3.2: "all real-time traffic is
 /// guaranteed to meet its deadline").
 fn admits(bench: &Bench<'_>) -> Result<bool, Error> {
     let costs = bench.costs("real_time_packet", None)?;
@@ -304,7 +304,7 @@ fn admits(bench: &Bench<'_>) -> Result<bool, Error> {
             return Ok(false);
         };
         processor.reserve(cpu, d_cpu.min(cpu.interval));
-        // Where no packet waits for the link, its share of the link is all that counts.
+        // If packets never wait for the link, only its utilisation counts.
         link.reserve(wire, if pace.crossing().is_some() { wire.interval } else { d_link });
     }
     Ok(true)

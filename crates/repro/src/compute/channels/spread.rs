@@ -1,21 +1,21 @@
-//! Values over several seeds: their mean is compared with the published value, and their spread
-//! in the row's note. `lastmeter repro --seed N` shows other seeds, `--full` more of them.
+//! Values over several seeds: the mean is compared with the published value, the spread goes into the row's
+//! note. `lastmeter repro --seed N` uses other seeds, `--full` more of them.
 
 use super::super::{Computed, Setting, Value};
 use crate::sweep::{apart, mean};
 use lastmeter_engine::Distribution;
 use std::collections::BTreeMap;
 
-/// Seeds of a quick run, and of a full one.
+/// Number of seeds in a quick run and in a full one.
 const SEEDS: u64 = 3;
 const SEEDS_FULL: u64 = 10;
 
-/// The seeds of a computation: the one that is asked for and those after it.
+/// The seeds of a computation: the requested one and its successors.
 pub(super) fn seeds(setting: &Setting<'_>) -> std::ops::Range<u64> {
     seeds_of(setting, SEEDS)
 }
 
-/// The same with a given number in a quick run, if values depend on it.
+/// The same with a given number in a quick run, for values that vary with the seed.
 pub(super) fn seeds_of(setting: &Setting<'_>, quick: u64) -> std::ops::Range<u64> {
     let count = if setting.means.full { SEEDS_FULL } else { quick };
     setting.seed..setting.seed + count
@@ -25,7 +25,7 @@ pub(super) fn seeds_of(setting: &Setting<'_>, quick: u64) -> std::ops::Range<u64
 #[derive(Debug, Default)]
 pub(super) struct Spread {
     values: BTreeMap<(&'static str, String), (&'static str, Vec<f64>)>,
-    /// In the order in which they came first.
+    /// In the order of their first value.
     order: Vec<(&'static str, String)>,
 }
 
@@ -39,12 +39,12 @@ impl Spread {
         self.values.entry(key).or_insert((unit, Vec::new())).1.push(value);
     }
 
-    /// Whether something holds: for the row it must for every seed.
+    /// Whether something holds; the row requires it of every seed.
     pub(super) fn holds(&mut self, id: &'static str, item: &str, holds: bool) {
         self.add(id, item, f64::from(u8::from(holds)), "");
     }
 
-    /// The means; a statement holds if it does for every seed.
+    /// The means; a statement holds if it holds for every seed.
     pub(super) fn computed(&self) -> Vec<Computed> {
         let value = |(unit, values): &(&'static str, Vec<f64>)| match *unit {
             "" => Value::Holds(values.iter().all(|&value| value == 1.0)),
@@ -59,7 +59,7 @@ impl Spread {
     }
 }
 
-/// The standard deviation, in seconds, from the distribution's buckets.
+/// The standard deviation in seconds, from the distribution's buckets.
 pub(super) fn deviation(of: &Distribution) -> f64 {
     let mean = of.mean() * 1e12;
     let squares = of.buckets().map(|(least, width, count)| {

@@ -1,13 +1,13 @@
-//! A sending host as chapter 6 has it: police, handlers on a processor, perhaps a link scheduler, and
-//! an adapter (E-79).
+//! A sending host as in chapter 6: policers, handlers on a processor, optionally a link scheduler, and an
+//! adapter (E-79).
 //!
 //! ```text
 //! messages --> police --> handlers, EDD --> [link scheduler, EDD] --> adapter --> network
 //!              slots        C_cpu             at most P there         any Description
 //! ```
 //!
-//! A packet takes a slot of its channel when its message comes, and frees it when it is sent. It is
-//! late if it is sent after its message's logical arrival + d.
+//! A packet takes a slot of its channel when its message arrives, and releases it when it is sent. It is late if
+//! it is sent after its message's logical arrival + d.
 
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_engine::Distribution;
@@ -25,59 +25,59 @@ pub(super) struct Host {
     pub(super) regulation: Regulation,
     pub(super) real_time: HandlerCosts,
     pub(super) best_effort: HandlerCosts,
-    /// Packets that the host lets the adapter have, where it schedules the link itself.
+    /// Most packets on the adapter, if the host schedules the link itself.
     pub(super) schedules: Option<u64>,
     pub(super) adapter: Description,
 }
 
-/// A channel, or best effort where there is no deadline.
+/// A channel, or best effort if there is no deadline.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) interval: Duration,
     pub(super) deadline: Option<Duration>,
     pub(super) packet_max: Bytes,
-    /// Packets that may wait.
+    /// Slots for waiting packets.
     pub(super) slots: u64,
-    /// When messages come, and how long they are, in order.
+    /// Arrival times and lengths of messages, in order.
     pub(super) messages: Vec<(Time, Bytes)>,
 }
 
-/// What became of a flow's packets, of messages that came within the measured span.
+/// Results for a flow's packets, of messages that arrived within the measured span.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
-    /// Packets that it was cut into.
+    /// Packets made of its messages.
     pub(super) packets: u64,
     /// Packets that found no slot.
     pub(super) dropped: u64,
     /// Packets sent after their deadline, or not by the end of the run.
     pub(super) late: u64,
-    /// Packets sent in time.
+    /// Packets sent by their deadline.
     pub(super) in_time: u64,
-    /// Bytes that left within the span, whenever their message came.
+    /// Bytes sent within the span, whenever their message arrived.
     pub(super) bytes: u64,
-    /// From a packet's deadline back to when it was sent; zero where it was late. The adapter sees
-    /// packets and their deadlines, and data points are counted in packets (§6.3.1).
+    /// Time from a packet's transmission to its deadline; zero if it was late. The adapter sees packets and their
+    /// deadlines, and data points are counted in packets (§6.3.1).
     pub(super) laxity: Distribution,
-    /// From when a message came until its last packet was sent.
+    /// Time from a message's arrival to the transmission of its last packet.
     pub(super) delay: Distribution,
 }
 
-/// What was measured.
+/// Measurements of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) flows: Vec<Sent>,
-    /// Packets sent in each turn of the token: fewest and most, of turns used to the end.
+    /// Fewest and most packets sent per turn of the token, over turns that were used to the end.
     pub(super) turns: (u64, u64),
     pub(super) span: Duration,
 }
 
 impl Run {
-    /// Bytes a second of some flows.
+    /// Throughput of some flows in bytes per second.
     pub(super) fn throughput(&self, of: impl Fn(usize) -> bool) -> f64 {
         let flows = self.flows.iter().enumerate().filter(|&(at, _)| of(at));
         flows.map(|(_, sent)| sent.bytes).sum::<u64>() as f64 / self.span.as_secs_f64()
     }
-    /// Percent of the packets of some flows that were late or dropped.
+    /// Percentage of some flows' packets that were late or dropped.
     pub(super) fn missed(&self, of: impl Fn(usize) -> bool) -> f64 {
         let flows = self.flows.iter().enumerate().filter(|&(at, _)| of(at));
         let (missed, all) = flows.fold((0, 0), |(missed, all), (_, sent)| {
@@ -99,19 +99,19 @@ struct System<'a> {
     sent: Vec<Sent>,
     span: (Time, Time),
     now: Time,
-    /// A pause of the link that is longer divides turns of the token.
+    /// A link pause longer than this separates turns of the token.
     gap: Duration,
     sent_at: Option<Time>,
     turn: u64,
     turns: Vec<u64>,
 }
 
-/// How long the run continues after the measured span, so that its packets can leave: longer than
-/// any burst at its channel's rate, as 12 messages of 50 ms.
+/// Run time after the measured span, so that its packets can leave: longer than any burst takes at its
+/// channel's rate, such as 12 messages of 50 ms.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Runs from the start, and measures what comes within the span. A pause of the link longer than `gap`
-/// divides turns of the token.
+/// Simulates from the start, and measures messages that arrive within the span. A link pause longer than `gap`
+/// separates turns of the token.
 pub(super) fn run(host: &Host, flows: &[Flow], span: (Time, Time), gap: Duration) -> Run {
     let to = span.1 + DRAIN;
     let costs = [host.best_effort, host.real_time];
@@ -160,7 +160,7 @@ pub(super) fn run(host: &Host, flows: &[Flow], span: (Time, Time), gap: Duration
 }
 
 impl System<'_> {
-    /// When the link scheduler next has something for the adapter.
+    /// When the link scheduler next has a packet for the adapter.
     fn waits(&self) -> Option<Time> {
         self.scheduler.as_ref()?.ready_at(self.now)
     }
@@ -246,7 +246,7 @@ impl System<'_> {
         }
     }
 
-    /// Counts packets by turns of the token.
+    /// Counts packets per turn of the token.
     fn turn(&mut self, at: Time) {
         if self.sent_at.is_some_and(|last| at - last > self.gap) {
             if self.measured(at) {
@@ -261,7 +261,7 @@ impl System<'_> {
     fn close(mut self) -> Run {
         let (from, until) = self.span;
         for sent in &mut self.sent {
-            // What came within the span and has not left by now is late.
+            // Packets of the span that have not left by now are late.
             sent.late = sent.packets - sent.dropped - sent.in_time;
         }
         let span = until - from;

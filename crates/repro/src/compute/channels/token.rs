@@ -1,5 +1,4 @@
-//! The shared network of §6.4 (E-86 to E-94): 6 real-time channels, 68 films and best effort, on a tenth
-//! of 1 Gbit/s.
+//! The shared network of §6.4 (E-86 to E-94): 6 real-time channels, 68 films and best effort, on a tenth of 1 Gbit/s.
 
 use super::super::{Computed, Setting};
 use super::spread::{Spread, seeds_of};
@@ -14,24 +13,24 @@ use lastmeter_transport::channel::handlers::Regulation;
 const PACKET: Bytes = Bytes(4096);
 /// A frame every 33 ms (§6.4.3).
 const FRAME: Duration = Duration::from_ms(33);
-/// Frames of a minute of 33 ms each, by which instances of a film are staggered.
+/// Frames of a minute at 33 ms each, by which instances of a film are staggered.
 pub(super) const MINUTE: u64 = 60_000 / 33;
 const FILMS: u64 = 68;
 pub(super) const NAMES: [&str; 6] = ["dino", "lambs", "atp", "race", "news", "talk"];
-/// Each point is some 26,000 packets of real time, of some 3700 a second.
+/// Some 26,000 real-time packets per point, at some 3700 per second.
 const SPAN: Duration = Duration::from_secs(7);
-/// Long enough that a link which is a few per cent too full has filled its queues.
+/// Long enough for a link that is overloaded by a few per cent to fill its queues.
 const WARM: Duration = Duration::from_secs(5);
-/// Seeds of a quick run: films and the phases of the channels move what is late by a few per cent.
+/// Seeds of a quick run: films and channel phases change the late share by a few per cent.
 const SEEDS: u64 = 5;
-/// As many packets as there are.
+/// More than the number of packets that exist.
 const UNBOUNDED: u64 = 1 << 40;
 
-/// What adapter and host do (§6.4.4, §6.4.5).
+/// Configuration of adapter and host (§6.4.4, §6.4.5).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) regulation: Regulation,
-    /// Packets on the adapter at most, where the host schedules the link.
+    /// Most packets on the adapter, if the host schedules the link.
     pub(super) depth: Option<u64>,
     pub(super) queues: Queues,
     pub(super) optimised: bool,
@@ -45,14 +44,14 @@ pub(super) struct Plan {
 pub(super) enum Queues {
     /// One FIFO.
     One,
-    /// One FIFO for real time, before one for best effort.
+    /// A FIFO for real time, ahead of one for best effort.
     Two,
-    /// The first of the two by deadline.
+    /// The first of the two in deadline order.
     Deadlines,
 }
 
 const MS: Duration = Duration::from_ms(1);
-/// Hundredths of a speed-up.
+/// In hundredths.
 pub(super) const SPEED: u64 = 100;
 /// EQoS.
 pub(super) const EQOS: Plan = Plan {
@@ -71,28 +70,28 @@ pub(super) struct Bench<'a> {
     constants: &'a Constants,
     seed: u64,
     films: Vec<Vec<u64>>,
-    /// The frame of the films at which a run begins.
+    /// The frame of the films at which a run starts.
     begins: u64,
     unsaid: Unsaid,
 }
 
-/// What the document does not say of its traffic, where it is not as the constants have it.
+/// Traffic parameters that the document does not give, where they differ from the constants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsaid {
     /// The deadline of channels 4 and 5, the tightest, in ms.
     pub(super) tightest: Option<u64>,
-    /// B_max of channels 0 to 5 in twelfths of Table 6.2's; none for the constants'.
+    /// B_max of channels 0 to 5 in twelfths of Table 6.2's; `None` for the constants'.
     pub(super) bursts: Option<u64>,
     /// Frames between two instances of a film.
     pub(super) stagger: u64,
 }
 
 impl Unsaid {
-    /// As the constants have it.
+    /// As in the constants.
     pub(super) const NONE: Unsaid = Unsaid { tightest: None, bursts: None, stagger: MINUTE };
 }
 
-/// B_max of channels 0 to 5 as Table 6.2 has it.
+/// B_max of channels 0 to 5 in Table 6.2.
 const BURSTS: [u64; 6] = [12, 12, 12, 12, 8, 1];
 
 /// The six films of Table 6.4.
@@ -118,14 +117,13 @@ fn films(constants: &Constants, seed: u64) -> Result<Vec<Vec<u64>>, Error> {
         .collect()
 }
 
-/// What instance `n` of the 68 sends as frame `at` of its film.
+/// The length of frame `at` of instance `n` of the 68.
 fn frame(films: &[Vec<u64>], n: u64, at: u64) -> Bytes {
     let film = &films[(n % films.len() as u64) as usize];
     Bytes(film[(at % film.len() as u64) as usize].div_ceil(8))
 }
 
-/// The frame at which a run begins, so that the films send what Table 6.3 says that they did: of all
-/// frames the one from which they come nearest to it.
+/// The frame at which a run starts: the one with which the films' load comes nearest to that of Table 6.3.
 fn begins(films: &[Vec<u64>], stagger: u64, used: Rate) -> u64 {
     let of_all = |at: u64| {
         let instance = |n: u64| frame(films, n, at + (n / films.len() as u64) * stagger).0;
@@ -157,12 +155,12 @@ impl<'a> Bench<'a> {
         Ok(Bench { constants, seed, films, begins, unsaid })
     }
 
-    /// What film `n` of the 68 sends as its frame number `at`.
+    /// The frame number `at` that film `n` of the 68 sends.
     fn frame(&self, n: u64, at: u64) -> Bytes {
         frame(&self.films, n, self.begins + (n / 6) * self.unsaid.stagger + at)
     }
 
-    /// Channels 0 to 5 of Table 6.3: bursts at the rate that they promise.
+    /// Channels 0 to 5 of Table 6.3: bursts at their contracted rate.
     fn channels(&self) -> Result<Vec<Flow>, Error> {
         let message: Bytes = self.constants.get("message")?;
         let list = |name| self.constants.get::<Vec<u64>>(name);
@@ -174,7 +172,7 @@ impl<'a> Bench<'a> {
         };
         deadlines.resize(intervals.len(), tightest);
         if let Some(twelfths) = self.unsaid.bursts {
-            // To the nearest whole message, and never none.
+            // Rounded to whole messages, at least one.
             bursts = BURSTS.map(|most| ((most * twelfths + 6) / 12).max(1)).into();
         }
         let of = |(n, ((&i, &d), &b)): (usize, ((&u64, &u64), &u64))| {
@@ -193,7 +191,7 @@ impl<'a> Bench<'a> {
         Ok(intervals.iter().zip(&deadlines).zip(&bursts).enumerate().map(of).collect())
     }
 
-    /// Channels 7 to 74: each film again and again, a minute apart, at random phases.
+    /// Channels 7 to 74: each film repeats, with instances a minute apart and random phases.
     fn films(&self) -> Vec<Flow> {
         let of = |n: u64| {
             let film = &self.films[(n % 6) as usize];
@@ -215,7 +213,7 @@ impl<'a> Bench<'a> {
         Time::START + WARM + SPAN
     }
 
-    /// Messages at random times, of which B_max may wait.
+    /// Messages at random times, of which at most B_max wait.
     fn best_effort(&self, load: f64) -> Result<Flow, Error> {
         let message: Bytes = self.constants.get("message")?;
         let bursts: u64 = self.constants.get("best_effort_burst")?;
@@ -247,7 +245,7 @@ impl<'a> Bench<'a> {
             (false, true) => time("heap")?,
             (false, false) => time("fifo")?,
         };
-        // Where the adapter sorts, the host need not.
+        // If the adapter sorts, the host need not.
         let saved = |name: &str| match plan.depth {
             Some(_) => Ok(Duration::ZERO),
             None => time(name),
@@ -272,8 +270,8 @@ impl<'a> Bench<'a> {
         };
         (card.queueing.discipline, card.queueing.at_network) = (discipline, Some(discipline));
         card.buffers.memory = Bytes::from_mib(1024);
-        // Without the token it moves data; with it "it dedicates its entire capacity to transmit"
-        // (§6.4.4), so the network takes the memory from a transfer.
+        // Without the token it moves data; with it "it dedicates its entire capacity to transmit" (§6.4.4), so the
+        // network pre-empts transfers from memory.
         (card.buffers.banks, card.transfer.preemptible) = (1, true);
         card.transfer.per_byte = self.constants.get::<PerByte>("dma")?;
         card.network.rate = Some(self.constants.get::<Rate>("rate")?);
@@ -298,7 +296,7 @@ impl<'a> Bench<'a> {
         Ok(run(&self.host(plan)?, flows, span, away / 2))
     }
 
-    /// Runs the whole of Table 6.3 with so much best effort, in bytes per second.
+    /// Simulates all of Table 6.3 with this much best effort, in bytes per second.
     pub(super) fn whole(&self, plan: &Plan, load: f64) -> Result<Point, Error> {
         let mut flows = self.channels()?;
         let channels = flows.len();
@@ -317,12 +315,12 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What Fig 6.5 and Fig 6.6 draw of a run.
+/// The quantities of Figs 6.5 and 6.6 for one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     /// Percent of real-time packets that were late or dropped.
     pub(super) missed: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     real_time: f64,
     channels: f64,
     best_effort: f64,
@@ -330,14 +328,14 @@ pub(super) struct Point {
     turns: (u64, u64),
 }
 
-/// Best effort that leaves room, and more than there is room for, in bytes per second.
+/// Best-effort loads below and above the free capacity, in bytes per second.
 const LIGHT: f64 = 0.5e6;
 pub(super) const HEAVY: f64 = 8e6;
 const PACKETS: &str = "% of packets";
 const MB: &str = "MB/s";
 const LINK: &str = "% of the link";
 
-/// The rows of E-88 to E-95 that the shared network gives.
+/// The rows of E-88 to E-95 for the shared network.
 pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut spread = Spread::default();
     for seed in seeds_of(setting, SEEDS) {
@@ -356,7 +354,7 @@ pub(in super::super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     Ok(spread.computed())
 }
 
-/// What of the network can be used, and by whom (§6.4.2, Tables 6.3 and 6.4).
+/// Usable share of the network, by kind of traffic (§6.4.2, Tables 6.3 and 6.4).
 fn capacity(bench: &Bench<'_>, spread: &mut Spread) -> Result<(), Error> {
     let rate: Rate = bench.constants.get("rate")?;
     // A tenth of the link, in bytes per second.
@@ -474,7 +472,7 @@ mod tests {
     use super::*;
     use crate::Shelf;
 
-    /// Mean and deviation of each film in bits, Table 6.4.
+    /// Mean and deviation of each film in bits, from Table 6.4.
     const FILMS_6_4: [[f64; 2]; 6] = [
         [13_078.0, 14_749.0],
         [7_311.0, 11_195.0],
@@ -484,13 +482,13 @@ mod tests {
         [14_536.0, 16_519.0],
     ];
 
-    /// Percent of 100 Mbit/s, of bits in 33 ms.
+    /// Bits per 33 ms as a percentage of 100 Mbit/s.
     fn share(bits: f64) -> f64 {
         100.0 * bits / FRAME.as_secs_f64() / 100e6
     }
 
-    /// A line below all six (mean, deviation), through the two films where it is tightest, bounds what
-    /// any mix of instances reserves by "one standard deviation more than their mean".
+    /// A line below all six points (mean, deviation), through the two films where it is tightest, is a lower bound
+    /// on what any mix of instances reserves as "one standard deviation more than their mean".
     #[test]
     fn e_89_no_mix_of_68_films_reserves_what_table_6_3_says() {
         let slope = (21_167.0 - 11_195.0) / (30_749.0 - 7_311.0);
@@ -501,7 +499,7 @@ mod tests {
         let used = 36.8;
         let least = share(FILMS as f64 * at_zero) + (1.0 + slope) * used;
         assert!((69.0..69.2).contains(&least), "{least} % at least, and not 64.8 %");
-        // As many of each: what they use is as printed, what they reserve is not.
+        // Equally many of each: their usage is as printed, their reservation is not.
         let instances = |n: u64| (FILMS - n).div_ceil(6) as f64;
         let sum = |of: usize| (0..6).map(|n| instances(n) * FILMS_6_4[n as usize][of]).sum::<f64>();
         let (mean, deviation) = (share(sum(0)), share(sum(1)));
@@ -511,8 +509,8 @@ mod tests {
         assert!((0.74..0.76).contains(&deviations), "64.8 % would be {deviations} deviations");
     }
 
-    /// E-87: the adapter has its share of the link and no more, whatever is offered; and E-91: films
-    /// have 33 ms a frame, start at random within it, and their instances are a minute apart.
+    /// E-87: the adapter gets its share of the link and no more, at any load. E-91: films have 33 ms per frame,
+    /// start at random within it, and their instances are a minute apart.
     #[test]
     fn e_87_e_91_the_token_gives_its_share_and_films_are_staggered() {
         let shelf = Shelf::builtin();

@@ -1,12 +1,11 @@
-//! A film as a talker declares it to a network of 802.1Q (E-22); what shapers do with it is in
-//! `experiments/channels-tsn/repro.toml`.
+//! A film as a talker declares it to an 802.1Q network (E-22); its shaping is in `experiments/channels-tsn/repro.toml`.
 
 use super::super::{Computed, Setting, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_transport::channel::contract::Contract;
 
-/// The row of the film's contract.
+/// The row for the film's contract.
 pub(in super::super) fn rows(_: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let film = Contract {
         message_max: Bytes(15_000),

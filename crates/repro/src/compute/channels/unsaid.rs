@@ -1,7 +1,7 @@
-//! What §6.4 does not say, varied: over which range what it publishes holds (E-89, E-92, E-94).
+//! What §6.4 leaves open, varied: the ranges in which its published values hold (E-89, E-92, E-94).
 //!
-//! The document prints neither the contracts of channels 0 to 5 nor the films. Each figure varies one
-//! of them alone, means over seeds; a mark shows where the published numbers hold.
+//! The document prints neither the contracts of channels 0 to 5 nor the films. Each figure varies one parameter,
+//! as means over seeds; a mark shows where the published numbers hold.
 
 use super::super::Setting;
 use super::spread::seeds;
@@ -14,14 +14,14 @@ use lastmeter_transport::channel::handlers::Regulation;
 const TIGHTEST: [u64; 6] = [10, 15, 20, 25, 30, 40];
 /// Twelfths of Table 6.2's B_max.
 const BURSTS: [u64; 6] = [1, 3, 5, 6, 9, 12];
-/// Packets on the adapter at most.
+/// Most packets on the adapter.
 const DEPTHS: [u64; 6] = [20, 40, 60, 80, 100, 150];
-/// Frames of a minute as 33 ms have them, and as 30 a second have them: whole groups of pictures.
+/// Frames per minute at 33 ms each, and at 30 per second: whole groups of pictures.
 const MINUTES: [u64; 2] = [MINUTE, 1800];
 /// C_sf, in hundredths.
 const SPEEDS: [u64; 8] = [600, 650, 675, 700, 725, 750, 800, 1200];
 
-/// Percent missed, as the mean over seeds.
+/// Percentage of missed deadlines, as the mean over seeds.
 fn mean(setting: &Setting<'_>, unsaid: Unsaid, plan: &Plan) -> Result<f64, Error> {
     let (mut sum, mut count) = (0.0, 0.0);
     for seed in seeds(setting) {
@@ -31,7 +31,7 @@ fn mean(setting: &Setting<'_>, unsaid: Unsaid, plan: &Plan) -> Result<f64, Error
     Ok(sum / count)
 }
 
-/// A curve over `values`, where `run` says what each of them is.
+/// A curve over `values`, each simulated by `run`.
 fn curve(
     setting: &Setting<'_>,
     name: &str,
@@ -46,7 +46,7 @@ fn curve(
     Ok(Series { name: name.to_owned(), points })
 }
 
-/// A figure; `holds` says of the values of all curves at one place whether the published ones hold.
+/// A figure; `holds` decides from all curves' values at one place whether the published ones hold there.
 fn plot(
     (title, caption, x): (&str, &str, &str),
     series: Vec<Series>,
@@ -61,7 +61,7 @@ fn plot(
     Plot::new(title, caption, (x, "% of real-time packets late or lost"), series).marked(marks)
 }
 
-/// Whether it is within a tenth of what is published.
+/// Whether it is within a tenth of the published value.
 fn near(value: f64, published: f64) -> bool {
     (value / published - 1.0).abs() <= 0.1
 }
@@ -74,9 +74,9 @@ fn deadlines(setting: &Setting<'_>) -> Result<Plot, Error> {
     ];
     let words = (
         "Late packets against the tightest deadline, E-92",
-        "Channels 4 and 5 are due within this, 0 to 3 within 80 ms. Published: EQoS below 1 %, \
-         HQoS2 3 to 4 %. A deadline matters to one FIFO for all channels only where it is near the \
-         token's 10 ms. Marked: where both hold.",
+        "Deadline of channels 4 and 5; 80 ms for channels 0 to 3. Published: EQoS below 1 %, HQoS2 3 \
+         to 4 %. With one FIFO for all channels a deadline matters only if it is near the token's \
+         10 ms. Marked: where both hold.",
         "deadline of channels 4 and 5, ms",
     );
     Ok(plot(words, series, |late| late[0] < 1.0 && (3.0..=4.0).contains(&late[1])))
@@ -116,8 +116,8 @@ fn depths(setting: &Setting<'_>) -> Result<Plot, Error> {
     let words = (
         "Late packets against depth, one queue, E-92",
         "Published: 15 % at 60. Instances of a film are a minute apart: 1818 frames of 33 ms, or \
-         1800, which are whole groups of pictures, so that the large frames of all films come \
-         together. Marked: where 15 % lies between the two.",
+         1800, whole groups of pictures, so that the large frames of all films coincide. Marked: \
+         where 15 % lies between the two.",
         "most packets on the adapter",
     );
     Ok(plot(words, series, |late| late[0] <= 15.0 * 1.1 && late[1] >= 15.0 * 0.9))
@@ -141,8 +141,8 @@ fn speeds(setting: &Setting<'_>) -> Result<Plot, Error> {
     let words = (
         "Missed deadlines against processor speed, E-94",
         "Published: at 7, 10 % with EDF and FlowCtrl and up to 80 % with less policing; at 8 as \
-         at 12; at 6 almost all. The link is full at 7, so that a few per cent of speed, or of \
-         what films happen to send, are all the difference. Marked: where 10 % holds.",
+         at 12; at 6 almost all. At 7 the link is full, so a few per cent of speed or of film \
+         traffic make all the difference. Marked: where 10 % holds.",
         "C_sf",
     );
     Ok(plot(words, series, |missed| near(missed[0], 10.0)))
