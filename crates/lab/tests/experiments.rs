@@ -177,7 +177,7 @@ fn overrides_replace_what_the_file_says_and_change_the_hash() {
         "traffic.bulk.constant.rate=36 Mbit/s",
         "traffic.bulk.phase=random",
         "nodes.r1={ station = { service = \"1 us\" } }",
-        "traffic.+={ name = \"more\", from = \"alice\", to = \"bob\", constant = { rate = \"1 Mbit/s\", size = \"1 KiB\" } }",
+        "traffic.+={ name = 'more', from = 'alice', to = 'bob', bulk = { size = '1 B', window = 1 } }",
         "seed=7",
         "title=Another",
     ];

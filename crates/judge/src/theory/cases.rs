@@ -216,8 +216,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         title: "Priorities, not pre-emptive: three classes",
         source: "Cobham 1954; Kleinrock 1976, §3.6",
-        assumes: "Poisson arrivals of each class; within a class first come first served; unlimited \
-                  queue",
+        assumes: "Poisson arrivals of each class; within a class first come first served; \
+                  unlimited queue",
         file: "priorities.toml",
         loads: &[Load { name: "load 0.2 + 0.3 + 0.3", runs: &[(1.0, &[])] }],
         laws: &[

@@ -44,8 +44,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
         }
         plots.push(Plot::new(
             format!("Fig 7: {protocol} over three networks"),
-            "Fast Ethernet is best below 1 KB, ATOMIC above 2 KB. Fast Ethernet splits messages longer than \
-             1460 B into several packets.",
+            "Fast Ethernet is best below 1 KB, ATOMIC above 2 KB. What is longer than 1460 B \
+             goes over fast Ethernet in several packets.",
             ("packet, KB", "throughput, Mbit/s"),
             series,
         ));

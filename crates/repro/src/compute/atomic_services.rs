@@ -362,7 +362,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         Plot::new(
             "Fig 8: peer DMA in a gateway",
-            "A 200 MHz Pentium Pro that stalls on PCI: two crossings per packet, or one and a header's.",
+            "A 200 MHz Pentium Pro that stalls on PCI: two crossings per packet, or one and a \
+             header's.",
             ("packet, KB", "forwarded, Mbit/s"),
             vec![
                 series("through memory", &|size| pc.run(size, false).rate / 1e6),

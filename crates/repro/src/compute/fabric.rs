@@ -218,7 +218,8 @@ pub(crate) fn figures(samples: &[Sample], load: Load) -> Vec<Plot> {
         plot(
             "Fig 20: backlogs of outputs, and of input 1 for them",
             "Outputs fill at 70 Mbit/s and input queues at 35; the document has 1.76 MB and 880 KB \
-              after 400 periods. A backlog at an output lowers the rate of the inputs that feed it.",
+             after 400 periods. A backlog at an output lowers the rate of the inputs that feed \
+             it.",
             "MB",
             (0..4).map(backlog).chain((0..4).map(waiting)).collect(),
         ),

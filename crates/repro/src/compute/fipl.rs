@@ -225,7 +225,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         plot(
             "Fig 26: throughput",
-            "1.53 to 10.1 million lookups/s in the document. In the worst case a lookup visits nine nodes.",
+            "1.53 to 10.1 million lookups/s in the document. At worst a lookup visits nine nodes.",
             "million lookups/s",
             vec![
                 curve("addresses of the table".to_owned(), &rate),

@@ -137,7 +137,8 @@ macro_rules! value_from {
         })*
     };
 }
-value_from!(Duration => Time, Rate => Rate, Bytes => Size, PerByte => PerByte, f64 => Plain, bool => Holds);
+value_from!(Duration => Time, Rate => Rate, Bytes => Size);
+value_from!(PerByte => PerByte, f64 => Plain, bool => Holds);
 
 impl Value {
     /// The value in `unit`, or `None` if it has another quantity. A truth is 1 or 0, without unit.

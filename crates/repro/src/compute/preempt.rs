@@ -244,8 +244,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     Ok(vec![
         Plot::new(
             "Acknowledgements that have come back",
-            "Behind units of 64 KB they accumulate and arrive together, a whole window at once. With \
-             priority, for them alone or for all small units, they arrive one by one.",
+            "Behind units of 64 KB they accumulate and arrive together, a whole window at once. \
+             With priority, for them alone or for all small units, they arrive one by one.",
             ("ms", "acknowledgements since 100 ms"),
             series,
         )

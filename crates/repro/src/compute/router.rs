@@ -119,8 +119,8 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let names = [INTERRUPTS, "interrupts, early drop", HOSTS[0], HOSTS[1], HOSTS[2], BACKOFF];
     Ok(vec![Plot::new(
         "A router under overload, E-133",
-        "Packets of two networks, half from each, forwarded to the other. With interrupts nothing is \
-         forwarded once reception uses the whole processor.",
+        "Packets of two networks, half from each, forwarded to the other. With interrupts nothing \
+         is forwarded once reception uses the whole processor.",
         ("offered, packets/s", "forwarded, packets/s"),
         names.into_iter().map(curve).collect(),
     )])

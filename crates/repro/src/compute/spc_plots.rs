@@ -85,7 +85,7 @@ pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let in_mbit = by_size.iter().zip(&sizes).map(|(series, &len)| in_bits(series, len)).collect();
     let fig12 = Plot::new(
         "Fig 12: forwarding rate by size",
-        "Slope one, a knee, then flat; the curves of long packets decline once cells find the card full.",
+        "Slope one, a knee, then flat; long packets decline once cells find the card full.",
         KPPS,
         by_size,
     );

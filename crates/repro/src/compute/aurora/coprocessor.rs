@@ -166,9 +166,9 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![
         Plot::new(
             "Fig 17: throughput by point of attachment",
-            "With our word times and without swapping the header: from a device on TURBOchannel, from \
-                 data that DMA left in memory, from a coprocessor's registers. Nobody built a network in \
-                 the cache.",
+            "With our word times and without swapping the header: from a device on TURBOchannel, \
+             from data that DMA left in memory, from a coprocessor's registers. Nobody built a \
+             network in the cache.",
             ("plug-point, from the bus to the processor", "Mbit/s"),
             series,
         )

@@ -155,8 +155,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![
         plot(
             "ANA §3.9: the router by packet length",
-            "Every word crosses TURBOchannel twice. The more often a burst arbitrates for the bus, the \
-             less is left; below 200 bytes the x-kernel takes longer than the bus.",
+            "Every word crosses TURBOchannel twice. The more often a burst arbitrates for the bus, \
+             the less is left; below 200 bytes the x-kernel takes longer than the bus.",
             "Mbit/s",
             vec![
                 curve("as modelled", &real, &megabits),

@@ -323,10 +323,10 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
     Ok(vec![
         Plot::new(
             "§4.2.2: from the bus to the application",
-            "The burst rate on the bus; the sustained rate on the bus, 64 bytes per cell, while the \
-                 application receives at its maximum; the rate in cells of 53 bytes; and in their payload. \
-                 The burst rate is given, the delivered rate was fitted, and 134 and 111 follow from the \
-                 lengths of a cell. The document has 131 and 134 for one bus.",
+            "The burst rate on the bus; the sustained rate on the bus, 64 bytes per cell, while \
+             the application receives at its maximum; the rate in cells of 53 bytes; and in their \
+             payload. The burst rate is given, the delivered rate was fitted, and 134 and 111 \
+             follow from the lengths of a cell. The document has 131 and 134 for one bus.",
             ("from the bus to the application", "Mbit/s"),
             vec![series("ours", |link| link.1), series("published", |link| link.2)],
         )

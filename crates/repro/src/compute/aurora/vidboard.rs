@@ -305,8 +305,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             3,
             16,
             Duration::from_us(6500),
-            "Four scan lines arrive at once and an interrupt reads them cell by cell. After sixteen, \
-             the processor reassembles them in the time that the handler leaves.",
+            "Four scan lines arrive at once and an interrupt reads them cell by cell. After \
+             sixteen, the processor reassembles them in the time that the handler leaves.",
         ),
         plot(
             0,
@@ -319,8 +319,8 @@ pub(in super::super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error>
             3,
             480,
             frames,
-            "Four scan lines in a burst and one t-frame: the board's interburst delay takes all of a \
-             frame's time, except its display.",
+            "Four scan lines in a burst and one t-frame: the board's interburst delay takes all of \
+             a frame's time, except its display.",
         ),
     ])
 }

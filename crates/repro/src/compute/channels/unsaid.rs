@@ -74,9 +74,9 @@ fn deadlines(setting: &Setting<'_>) -> Result<Plot, Error> {
     ];
     let words = (
         "Late packets against the tightest deadline, E-92",
-        "Deadline of channels 4 and 5; 80 ms for channels 0 to 3. Published: EQoS below 1 %, HQoS2 3 \
-         to 4 %. With one FIFO for all channels a deadline matters only if it is near the token's \
-         10 ms. Marked: where both hold.",
+        "Deadline of channels 4 and 5; 80 ms for channels 0 to 3. Published: EQoS below 1 %, HQoS2 \
+         3 to 4 %. With one FIFO for all channels a deadline matters only if it is near the \
+         token's 10 ms. Marked: where both hold.",
         "deadline of channels 4 and 5, ms",
     );
     Ok(plot(words, series, |late| late[0] < 1.0 && (3.0..=4.0).contains(&late[1])))
