@@ -130,7 +130,7 @@ fn figure_9(large: &[Sample], small: &[Sample]) -> Vec<Computed> {
         row("J-82/bits", in_mbit(mean(&flat_large))),
         row("J-83", in_mb(most(&flat_large))),
         row("J-84/throughput", in_mb(most(&flat_large))),
-        row("J-85", Value::Number(gain, "%")),
+        row("J-85", (gain, "%")),
     ]
 }
 

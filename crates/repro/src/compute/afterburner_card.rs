@@ -1,6 +1,6 @@
 //! Afterburner's and Jetstream's cards (J-04, J-45 to J-55, J-62, J-69 to J-75, J-78).
 
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::card_memory::{BLOCK, CardMemory, Options};
 use crate::machines::circuits::Circuits;
@@ -20,15 +20,7 @@ fn failed(message: String) -> Error {
 }
 
 pub(super) fn card(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    Ok([
-        rates(setting)?,
-        memory(setting)?,
-        bytes(setting)?,
-        parts(setting)?,
-        generator(setting)?,
-        circuits().into(),
-    ]
-    .concat())
+    together(setting, &[rates, memory, bytes, parts, generator, circuits])
 }
 
 /// Data on the card: written like memory, summed once, and located (J-50, J-70, J-73).
@@ -89,7 +81,7 @@ fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (_, full) = run(&|_| &[Direction::Out, Direction::In]);
     Ok(vec![
         row("J-47/generator", rate(half[0] + half[1])),
-        row("J-47/ring", Value::Number(conflicts as f64, "words")),
+        row("J-47/ring", (conflicts as f64, "words")),
         row("J-47/duplex", rate(full[0].min(full[1]))),
         row("J-47/crcs", own_crcs(setting.seed)),
     ])
@@ -124,7 +116,7 @@ fn own_crcs(seed: u64) -> bool {
 }
 
 /// The circuit table, opened entry by entry and read back, and the circuits that a host assigns (J-49).
-fn circuits() -> [Computed; 2] {
+fn circuits(_: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut table = Circuits::default();
     let all = || (0..=u16::MAX).map(|vci| Circuit { vpi: 0, vci });
     let mut told_apart = 0;
@@ -134,7 +126,7 @@ fn circuits() -> [Computed; 2] {
     }
     let own = all().filter(|one| table.reads(*one) && vci_owner(one.vci) == 1).count();
     let circuits = |key: &str, count: usize| row(key, Value::Number(count as f64, "circuits"));
-    [circuits("J-49/table", told_apart), circuits("J-49/own", own)]
+    Ok(vec![circuits("J-49/table", told_apart), circuits("J-49/own", own)])
 }
 
 /// The components of Jetstream's card, and its surroundings (J-45, J-46, J-53, J-55, J-75, J-78).
@@ -157,8 +149,8 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let each = number("card_dollars")? * 1e6 / delivered.as_bits() as f64;
     let ethernet = number("ethernet_dollars")? / 10.0;
     Ok(vec![
-        row("J-45/ics-prototype", Value::Number(number("ics")?, "ICs")),
-        row("J-45/ics-asic", Value::Number(number("ics_asic")?, "ICs")),
+        row("J-45/ics-prototype", (number("ics")?, "ICs")),
+        row("J-45/ics-asic", (number("ics_asic")?, "ICs")),
         row("J-45/delivered", each < ethernet),
         row("J-46/rotation-idle", way(interrupt)),
         row("J-46/firmware-would", way(interrupt) > kept),
@@ -166,8 +158,8 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("J-53/node-latency", latency),
         row("J-53/transmit-receive", latency * 2),
         row("J-55", ring),
-        row("J-75", Value::Number(segment.0.div_ceil(unit.0) as f64, "moves")),
-        row("J-78/eisa-peak", Value::Number(eisa, "Mbit/s")),
+        row("J-75", (segment.0.div_ceil(unit.0) as f64, "moves")),
+        row("J-78/eisa-peak", (eisa, "Mbit/s")),
         row("J-78/eisa-could", eisa < bits("port_bits", "port_mhz")?),
     ])
 }
@@ -203,10 +195,7 @@ fn rates(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("J-54", ring),
         row("J-62/large-frame", over_bus),
         row("J-62/large-frame-own", over_link),
-        row(
-            "J-62/channel-bus",
-            Value::Number(over_link.as_secs_f64() / over_bus.as_secs_f64(), "times"),
-        ),
+        row("J-62/channel-bus", (over_link.as_secs_f64() / over_bus.as_secs_f64(), "times")),
         row("J-71", port),
     ])
 }
@@ -237,8 +226,8 @@ fn memory(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         row("J-69/socket-buffer", on_the_card >= buffer),
         row("J-69/data-stay", waits && whole),
-        row("J-72/sizes-blocks", Value::Number(allowed as f64, "sizes")),
-        row("J-72/largest-block", Value::Number(most, "times")),
-        row("J-74", Value::Number(blocks as f64, "blocks")),
+        row("J-72/sizes-blocks", (allowed as f64, "sizes")),
+        row("J-72/largest-block", (most, "times")),
+        row("J-74", (blocks as f64, "blocks")),
     ])
 }

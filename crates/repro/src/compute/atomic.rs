@@ -134,8 +134,8 @@ fn round_trips(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let transactions = ledger.paths[0].totals.delivered.packets as f64 / 0.2;
     let wanted = Value::Number(1000.0, "/s");
     Ok(vec![
-        row("N-05", Value::Number(transactions, "/s")),
-        row("N-06", Value::Number(1.0 / packet.as_secs_f64(), "/s")),
+        row("N-05", (transactions, "/s")),
+        row("N-06", (1.0 / packet.as_secs_f64(), "/s")),
         row("N-07", Duration::from_secs_f64(latency)),
         row("N-08/transactions", wanted),
         row("N-08/share-round", percent(1000.0 / transactions)),
@@ -150,7 +150,7 @@ fn figure_7(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         .map(|name| constants.get(name))
         .collect::<Result<_, _>>()?;
     let mut computed = Vec::new();
-    for (host, protocol) in [(UDP, "UDP"), (TCP, "TCP")] {
+    for (host, protocol) in [(UDP, "udp"), (TCP, "tcp")] {
         let of = |adapter| curve(setting, (host, adapter), &sizes);
         let (atomic, atm, fast) = (of(ATOMIC)?, of(ATM)?, of(FAST)?);
         let best = |size: Bytes| at(&fast, size) > at(&atomic, size).max(at(&atm, size));
@@ -159,41 +159,22 @@ fn figure_7(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
             let ledger = transfer(setting, "transfer", (host, adapter), LARGEST, &[])?;
             Ok(Value::Holds(limit(&ledger) == by))
         };
-        let atm_by = if protocol == "UDP" { Limit::Link } else { Limit::Processor };
-        let by = if protocol == "UDP" { "link" } else { "processor" };
+        let atm_by = if host == UDP { Limit::Link } else { Limit::Processor };
+        let row = |key: &str, value: Value| row(format!("N-54/{protocol}-{key}"), value);
         computed.extend([
-            Computed::new(
-                "N-54",
-                format!("{protocol}: fast Ethernet is best below 1 KB"),
-                SMALL.into_iter().all(best),
-            ),
-            Computed::new(
-                "N-54",
-                format!("{protocol}: where ATOMIC passes fast Ethernet"),
-                passes(&atomic, &fast),
-            ),
-            Computed::new(
-                "N-54",
-                format!("{protocol}: ATOMIC exceeds both at its largest"),
-                exceeds,
-            ),
-            Computed::new("N-54", format!("{protocol}: the {by} limits ATM"), limits(ATM, atm_by)?),
-            Computed::new(
-                "N-54",
-                format!("{protocol}: fast Ethernet limits its hosts"),
-                limits(FAST, Limit::Link)?,
-            ),
+            row("best", SMALL.into_iter().all(best).into()),
+            row("passes", passes(&atomic, &fast).into()),
+            row("exceeds", exceeds.into()),
+            row("atm", limits(ATM, atm_by)?),
+            row("fast", limits(FAST, Limit::Link)?),
         ]);
-        if protocol == "UDP" {
+        if host == UDP {
             let dollars = |curve: &Curve, price: u64, size| price as f64 / at(curve, size);
             let cheapest = sizes.iter().all(|&size| {
                 let others = dollars(&atomic, prices[0], size).min(dollars(&atm, prices[1], size));
                 dollars(&fast, prices[2], size) < others
             });
-            let item = "cost of fast Ethernet for a delivered Mbit/s is least";
-            computed.push(Computed::new("N-53", item, cheapest));
-            let item = "fast Ethernet is best for the packets of wide-area traffic";
-            computed.push(Computed::new("N-55", item, best(SMALL[1])));
+            computed.extend([super::row("N-53", cheapest), super::row("N-55", best(SMALL[1]))]);
         }
     }
     let pair = Pair::read(UDP, ATOMIC, &Builtin).map_err(Error::Problems)?;
@@ -279,8 +260,8 @@ fn figure_9(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("N-68/crossing", passes(&waited, &stream)),
         row("N-67/slower", pvm < tcp * (1.0 - SAME)),
         row("N-67/daemon", mbit(daemon)),
-        row("N-67/direct", Value::Number(pvm / daemon, "times")),
-        row("N-69/atp-daemon", Value::Number(atp / daemon, "times")),
+        row("N-67/direct", (pvm / daemon, "times")),
+        row("N-69/atp-daemon", (atp / daemon, "times")),
         row("N-69/atp-over", percent(atp / pvm - 1.0)),
         row("N-69/atp-over-tcp", percent(atp / tcp - 1.0)),
         row("N-69/atp-highest", mbit(atp)),

@@ -2,14 +2,13 @@
 //! to N-87, N-92).
 
 use super::atomic::{ATOMIC, SAME, TCP, UDP, cost, mbit, rate, transfer};
-use super::{Computed, Setting, Value, row, together};
+use super::{Computed, Setting, row, together};
 use crate::Error;
 use crate::machines::dependency::{Instructions, md5};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::plots::{Plot, Series};
 
-/// The result of one step of the ladder.
 struct Step {
     /// Its name in Fig 12.
     name: &'static str,
@@ -69,13 +68,13 @@ pub(super) fn authentication(setting: &Setting<'_>) -> Result<Vec<Computed>, Err
     Ok(vec![
         row("N-83/authentication", mbit(none.rate)),
         row("N-83/md5", mbit(slowest.rate)),
-        row("N-84/algorithms", Value::Number(ladder.len() as f64, "algorithms")),
+        row("N-84/algorithms", (ladder.len() as f64, "algorithms")),
         row("N-84/step-slower", both.windows(2).all(|pair| pair[1] < pair[0])),
         row("N-84/hashing-sender", sender >= checksum * (1.0 - SAME)),
         row("N-85/data-touching", checksum < null * 0.95),
         row("N-85/hash-limits", hashing > 0.5),
         row("N-86/alternate", mbit(aha)),
-        row("N-86/alternate-hash", Value::Number(aha / slowest.rate, "times")),
+        row("N-86/alternate-hash", (aha / slowest.rate, "times")),
         row("N-16", unchecked > none.rate * 1.05),
         row("N-17", touching > 0.5),
     ])
@@ -140,9 +139,9 @@ fn bounds(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let over = pentium.schedule(2) as f64 / pentium.bound(2) as f64 - 1.0;
     Ok(vec![
         row("N-87/measured-rates", below),
-        row("N-87/schedule-pentium", Value::Number(over * 100.0, "%")),
+        row("N-87/schedule-pentium", (over * 100.0, "%")),
         row("N-87/schedules", near),
-        row("N-87/alpha", Value::Number(gain * 100.0, "%")),
+        row("N-87/alpha", (gain * 100.0, "%")),
     ])
 }
 
@@ -160,10 +159,7 @@ fn rfcs(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     let (tcp, udp) = (rate(TCP)?, rate(UDP)?);
     Ok(vec![
-        row(
-            "N-92/checksum-hardware",
-            Value::Number(bits as f64 / clock.as_secs_f64() / 1e9, "Gbit/s"),
-        ),
+        row("N-92/checksum-hardware", (bits as f64 / clock.as_secs_f64() / 1e9, "Gbit/s")),
         row("N-92/tcp-over", mbit(tcp)),
         row("N-92/udp-over", mbit(udp)),
     ])

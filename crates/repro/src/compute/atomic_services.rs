@@ -108,7 +108,7 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("N-58/first-gateway-fills", first.rate > FAST_ETHERNET),
         row("N-59", before.rate > first.rate * (1.0 + SAME)),
         row("N-60", atm.run(packet, false).rate > 155e6),
-        row("N-61/crossings", Value::Number(crossings, "crossings")),
+        row("N-61/crossings", (crossings, "crossings")),
         row("N-61/peer-dma", into_host < SAME),
         row("N-62/gain-peer", percent(gain(packet))),
         row("N-62/gain-peer-dma", percent(gain(packet))),
@@ -174,14 +174,13 @@ fn regional(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let working =
         matrix.filter(|&(sender, receiver)| understood(sender, receiver, &packet)).count();
     Ok(vec![
-        row("N-56/circuits-pairs", Value::Number(plan.len() as f64, "circuits")),
+        row("N-56/circuits-pairs", (plan.len() as f64, "circuits")),
         row("N-56/cell-comes", proven),
         row("N-56/address-name", plan_holds),
-        row("N-57", Value::Number(working as f64, "of 16")),
+        row("N-57", (working as f64, "of 16")),
     ])
 }
 
-/// The file server and its client.
 struct Files<'a> {
     setting: &'a Setting<'a>,
     rpc: Duration,

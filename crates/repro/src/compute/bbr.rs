@@ -24,7 +24,6 @@ const STEP: Duration = Duration::from_ms(1);
 const PLOTTED: u64 = 12;
 const RATE_STEP: u64 = 100;
 
-/// The network path.
 struct Path {
     rate: Rate,
     round_trip: Duration,

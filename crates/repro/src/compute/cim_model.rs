@@ -107,7 +107,7 @@ fn depth(bench: &Bench) -> Vec<Computed> {
         row("E-27/greatest-gain", percent(greatest)),
         row("E-27/depth-1", [256, 512, 1024].into_iter().all(near_linear)),
         row("E-27/gain-falls", saturates),
-        row("E-27/throughput", Value::Number(throughput(3 << 20, 2), "MB/s")),
+        row("E-27/throughput", (throughput(3 << 20, 2), "MB/s")),
         row("E-27/latency-flat", flat),
         row("E-27/latency-rises", with_depth),
         row("E-28", percent(bench.deeper(8192, 2))),
@@ -173,11 +173,8 @@ fn improvements(bench: &Bench) -> Vec<Computed> {
     let busy = |len| bench.run(&bench.cim, len, 2).busy;
     let (at_small, at_large) = (busy(44), busy(65_536));
     vec![
-        row("E-74/commands-simple", Value::Number(simple.transmission().len() as f64, "commands")),
-        row(
-            "E-74/interrupts",
-            Value::Number(simple.interrupts(&simple.transmission()) as f64, "interrupts"),
-        ),
+        row("E-74/commands-simple", (simple.transmission().len() as f64, "commands")),
+        row("E-74/interrupts", (simple.interrupts(&simple.transmission()) as f64, "interrupts")),
         row("E-75", SIZES.iter().all(|&len| bench.gain(&banks, len, 1).abs() < 0.01)),
         row("E-76/interface", interface(44)),
         row("E-76/interface-depth", interface(256)),
@@ -224,10 +221,10 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("E-40/pcie-3_0", gbit(link(&simple)?.raw())),
         row("E-40/pcie-3_0-x8", gbit(link(&simple)?.transactions())),
         row("E-40/pcie-4_0", gbit(link(&card)?.transactions())),
-        row("E-40/simple-adapter", Value::Number(bytes[0], "B")),
-        row("E-40/simple-adapter-512", Value::Number(bytes[1], "B")),
+        row("E-40/simple-adapter", (bytes[0], "B")),
+        row("E-40/simple-adapter-512", (bytes[1], "B")),
         row("E-40/simple-adapter-40", !reaches(&simple, 512) && reaches(&simple, 768)),
-        row("E-39", Value::Number(card.host.queues as f64, "queues")),
+        row("E-39", (card.host.queues as f64, "queues")),
         row("E-126/modern-adapter", gbit(bus(64))),
         row("E-126/modern-adapter-1500", gbit(bus(1500))),
         row("E-126/modern-adapter-reaches", size(first)),
@@ -235,7 +232,7 @@ pub(super) fn modern(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("E-126/modern-adapter-run-128", sent(128)),
         row("E-126/modern-adapter-run-512", sent(512)),
         row("E-126/modern-adapter-run-1500", sent(1500)),
-        row("E-126/lines-description", Value::Number(lines, "lines")),
+        row("E-126/lines-description", (lines, "lines")),
     ];
     Ok(computed.into_iter().filter(|value| setting.wants(&value.id)).collect())
 }

@@ -111,7 +111,6 @@ fn overlap(cim: &Description) -> Plot {
     drawn
 }
 
-/// The plots.
 pub(super) fn plots(setting: &Setting<'_>) -> Result<Vec<Plot>, Error> {
     let bench = Bench { cim: read("cim")?, seed: setting.seed };
     let cim = &bench.cim;

@@ -101,9 +101,9 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
     let sizes = [512, 1024, 2048, 4096, 8192, 16_384];
     let packet = sizes.into_iter().take_while(flat).last().unwrap_or(0);
     vec![
-        row("E-28/depth-beyond", Value::Number(depth as f64, "packets")),
+        row("E-28/depth-beyond", (depth as f64, "packets")),
         row("E-28/longest-packet", Bytes(packet)),
-        row("E-28/2-kb", Value::Number(100.0 * allowed(&bench.cim, Bytes(2048)), "percent")),
+        row("E-28/2-kb", (100.0 * allowed(&bench.cim, Bytes(2048)), "percent")),
         row(
             "E-28/4-kb",
             [4096, 8192, 16_384].iter().all(|&len| {
@@ -146,7 +146,7 @@ fn fragments(bench: &Bench) -> Vec<Computed> {
         row("E-33/throughput", settled(1024) && settled(2048) && settled(4096)),
         row("E-33/1-2", two / one > four / two && four > two),
         row("E-33/latency-rises", latencies.windows(2).all(|pair| pair[1] > pair[0])),
-        row("E-34", Value::Number(bench.fragmented(8192, 2048).0, "packets/s")),
+        row("E-34", (bench.fragmented(8192, 2048).0, "packets/s")),
     ]
 }
 

@@ -157,9 +157,9 @@ fn processes(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         / handlers.per_packet.as_secs_f64()
         - 1.0;
     Ok(vec![
-        row("E-12/context-switches", Value::Number(by_message as f64 / 100.0, "switches")),
+        row("E-12/context-switches", (by_message as f64 / 100.0, "switches")),
         row("E-12/fewer-process", by_message < by_protocol),
-        row("E-80/packets-another", Value::Number(before, "packets")),
+        row("E-80/packets-another", (before, "packets")),
         row("E-80/handlers-channels", by_channel < by_message),
     ])
 }
@@ -255,24 +255,25 @@ fn platform(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         |nodes: usize| over_one_bus(nodes, head, left, 500 * nodes as u64) / alone > 0.99;
     let nodes = (1..=80).take_while(|&nodes| keeps_up(nodes)).last().unwrap_or(0);
     Ok(vec![
-        row("E-45", Value::Number(boards(2) as f64, "boards")),
+        row("E-45", (boards(2) as f64, "boards")),
         row("E-49/resolution", tick),
         row("E-49/wraps-around", watch().wraps_after()),
         row(
             "E-49/time-right",
             measured(Duration::from_ms(400)) && !measured(Duration::from_ms(500)),
         ),
-        row("E-57/nodes-bus", Value::Number(nodes as f64, "nodes")),
+        row("E-57/nodes-bus", (nodes as f64, "nodes")),
         row("E-57/network-faster", residual(head, head / 2).is_none()),
     ])
 }
 
+fn card(name: &str) -> Result<Description, Error> {
+    let failed = |message| Error::Computation { name: "end-platform", message };
+    device::read(name, &Builtin).map_err(failed)
+}
+
 /// §8.2: what clocked hardware needs to implement a description.
 fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let card = |name: &str| {
-        let failed = |message| Error::Computation { name: "end-platform", message };
-        device::read(name, &Builtin).map_err(failed)
-    };
     let period = |name| setting.constants.get::<Duration>(name);
     let (then, now) = (period("cycle_then")?, period("cycle_now")?);
     let cim = Needs::of(&card("cim")?, Bytes(44), then);
@@ -293,11 +294,7 @@ fn hardware(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 
 /// §5.3 and §8.2: a traffic source, the firmware skeleton, and a device that is not an adapter.
 fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let read = |name: &str| {
-        let failed = |message| Error::Computation { name: "end-platform", message };
-        device::read(name, &Builtin).map_err(failed)
-    };
-    let (cim, disk) = (read("cim")?, read("disk")?);
+    let (cim, disk) = (card("cim")?, card("disk")?);
     let skeleton = firmware::skeleton(&cim);
     let mut source = Adapter::default();
     source.control(Command::CreatePeriodic(Duration::from_us(500), Bytes(1024)));
@@ -308,10 +305,7 @@ fn devices(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         row(
             "E-78/stages-firmware",
-            Value::Number(
-                skeleton.matches("_done(struct message *message)").count() as f64,
-                "stages",
-            ),
+            (skeleton.matches("_done(struct message *message)").count() as f64, "stages"),
         ),
         row("E-78/delay-stands", skeleton.matches("delay(message").count() == 3),
         row("E-78/command-makes", made && gone),

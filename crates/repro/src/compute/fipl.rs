@@ -167,7 +167,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let (more, more_and_faster) = bench.twice();
     let mhz = 1.0 / bench.options.cycle.as_secs_f64() / 1e6;
     Ok(vec![
-        row("D-133", Value::Number(mhz, "MHz")),
+        row("D-133", (mhz, "MHz")),
         row("D-134", count(all as u64, "engines")),
         row("D-135", count(constants.get("routes")?, "routes")),
         row("D-136/engine-throughput", rate(one.rate)),

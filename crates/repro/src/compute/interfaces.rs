@@ -104,8 +104,8 @@ pub(super) fn two(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut computed = vec![
         row("E-122/i_min", bench.period_min),
         row("E-122/i_max", bench.period_max),
-        row("E-122/experiments", Value::Number(2.0 * RESERVED.len() as f64, "experiments")),
-        row("E-121", Value::Number(guarantee(12, bench.period_max), "packets/s")),
+        row("E-122/experiments", (2.0 * RESERVED.len() as f64, "experiments")),
+        row("E-121", (guarantee(12, bench.period_max), "packets/s")),
     ];
     for (at, id) in ["E-123", "E-124"].into_iter().enumerate() {
         let reserved = &RESERVED[3 * at..3 * at + 3];
@@ -133,16 +133,10 @@ fn figure(bench: &Bench<'_>, id: &'static str, all: &[[u64; 2]]) -> Vec<Computed
         let end = strict[RATES.len() - 1];
         let [one, two] = reserved;
         larger &= (end[0] > end[1]) == (one > two);
-        computed.push(Computed::new(
-            id,
-            format!("END 1 beside END 2, {one} + {two}, r = 0.99"),
-            packets(end[0]),
-        ));
-        computed.push(Computed::new(
-            id,
-            format!("END 2 beside END 1, {one} + {two}, r = 0.99"),
-            packets(end[1]),
-        ));
+        for (at, [own, other]) in [[1, 2], [2, 1]].into_iter().enumerate() {
+            let item = format!("END {own} beside END {other}, {one} + {two}, r = 0.99");
+            computed.push(Computed::new(id, item, packets(end[at])));
+        }
         let end = loose[RATES.len() - 1];
         let bias = end[0] / (end[0] + end[1]);
         follows &= (bias - 0.5).abs() < 0.05;
@@ -192,7 +186,7 @@ fn lessons(bench: &Bench<'_>) -> Vec<Computed> {
         row("E-125/first-backoff", strict < 900.0),
         row("E-125/r-0_80", loose < 900.0),
         row("E-125/ours-end", packets(exact)),
-        row("E-125/ours-worst", Value::Number(worst, "%")),
+        row("E-125/ours-worst", (worst, "%")),
         row("E-125/ours-nearer", worst < 100.0 * strict_worst),
         row("E-125/ours-least", packets(least)),
     ]

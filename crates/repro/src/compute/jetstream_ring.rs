@@ -208,7 +208,7 @@ fn protocol(hosts: u8) -> Vec<Computed> {
     broken.remove(3);
     let around = bring_up(&mut broken).is_some() && broken[0].hosts == Some(hosts - 1);
     vec![
-        row("J-33", Value::Number(rotations, "rotations")),
+        row("J-33", (rotations, "rotations")),
         row("J-35", count(passed, "stations")),
         row("J-39/ring_up-messages", count(messages.unwrap_or(0).into(), "messages")),
         row("J-39/identities", in_order),

@@ -296,7 +296,7 @@ fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
         proportional &= (levels / f64::from(depth) - 1.0).abs() < 0.02;
         flattest = flattest.max(per_cell(flat.count("insertions")));
     }
-    Ok(vec![row("A-154", proportional), row("A-160", Value::Number(flattest, "insertions"))])
+    Ok(vec![row("A-154", proportional), row("A-160", (flattest, "insertions"))])
 }
 
 /// the share of the link that goes to other leaves than under the hierarchy, by update period.

@@ -166,7 +166,7 @@ const LOSSLESS: f64 = 0.998;
 /// Figs 7.1 and 7.4 to 7.8 (E-96 to E-119).
 pub(super) fn figures(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bench = Bench { setup: setup(setting)?, setting };
-    let mut computed = vec![row("E-99", Value::Number(control::NAMES.len() as f64, "commands"))];
+    let mut computed = vec![row("E-99", (control::NAMES.len() as f64, "commands"))];
     // A single curve takes a fraction of the time of all.
     let wants = |ids: &[&str]| ids.iter().any(|id| setting.wants(id));
     if wants(&["E-96", "E-100", "E-108", "E-111"]) {
@@ -233,7 +233,7 @@ fn ledger(bench: &Bench<'_>) -> Result<Vec<Computed>, Error> {
     let verdict = ledger.verdict.as_ref().map_or("", |verdict| verdict.words.as_str());
     let backoff = ledger.what_ifs.iter().position(|w| w.change.starts_with("adaptive backoff"));
     Ok(vec![
-        row("E-96/share-cpu", Value::Number(100.0 * explained.reception, "%")),
+        row("E-96/share-cpu", (100.0 * explained.reception, "%")),
         row("E-96/verdict-says", verdict.starts_with("Receive livelock: with interrupts")),
         row(
             "E-96/ledger-balances",
@@ -329,7 +329,7 @@ fn adaptive(bench: &Bench<'_>) -> Vec<Computed> {
         row("E-117/highest-ways", best > explicit_best.max(polled).max(timed)),
         row("E-117/above-1500", cold.backoff(20, (3, 2), (4, 5)) < 1500.0),
         row("E-118/parameters", others.iter().all(|other| *other > best * (1.0 - SAME))),
-        row("E-118/30-ms", Value::Number(wasted, "%")),
+        row("E-118/30-ms", (wasted, "%")),
         row("E-119/interrupts", [explicit_best, polled, timed, best].iter().all(|t| *t > 1245.0)),
         row("E-119/latency-backoff", bounded(bench)),
         row("E-119/smaller-quota", jitter(bench, 2) < jitter(bench, 8)),

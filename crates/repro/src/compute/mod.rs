@@ -140,6 +140,12 @@ macro_rules! value_from {
 value_from!(Duration => Time, Rate => Rate, Bytes => Size);
 value_from!(PerByte => PerByte, f64 => Plain, bool => Holds);
 
+impl From<(f64, &'static str)> for Value {
+    fn from((number, unit): (f64, &'static str)) -> Value {
+        Value::Number(number, unit)
+    }
+}
+
 impl Value {
     /// The value in `unit`, or `None` if it has another quantity. A truth is 1 or 0, without unit.
     ///

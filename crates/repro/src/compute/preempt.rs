@@ -30,7 +30,6 @@ impl Ways {
     }
 }
 
-/// The result of a mixed load on one link.
 struct Load {
     counts: Counts,
     /// Latencies of urgent units in seconds, sorted.

@@ -10,7 +10,7 @@
 //! scheduler and the transmit driver. Deviation: the end of a transmission costs nothing.
 
 use super::livelock::{last_rate, setup};
-use super::{Computed, Setting, Value};
+use super::{Computed, Setting, Value, row};
 use crate::Error;
 use crate::reception::{Setup, Way, gap, of_1997};
 use lastmeter_base::{Duration, Time};
@@ -72,7 +72,6 @@ const INTERRUPTS: &str = "interrupts";
 
 /// The rows of E-133.
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let id = "E-133";
     let bench = Bench::new(setting)?;
     let packets = |value| Value::Number(value, "packets/s");
     let lossless = |rate: u64| bench.forwards(INTERRUPTS, rate) >= LOSSLESS * rate as f64;
@@ -84,28 +83,12 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let quiet = |way| bench.run(way, FLOOD).processed[1];
     let (kept, lost) = (quiet(BACKOFF), quiet(INTERRUPTS));
     Ok(vec![
-        Computed::new(
-            id,
-            "interrupts: forwarded without loss",
-            packets(last_rate(range, lossless)),
-        ),
-        Computed::new(
-            id,
-            "interrupts: nothing is forwarded from",
-            packets(last_rate(range, alive)),
-        ),
-        Computed::new(id, "every solution still forwards at 5500 packets/s", least > 100.0),
-        Computed::new(
-            id,
-            "adaptive backoff forwards at least as much as the host's solutions",
-            bench.overloaded(BACKOFF) >= best,
-        ),
-        Computed::new(
-            id,
-            "one network floods: packets of the other get through with adaptive backoff",
-            kept > 0.99 * FLOOD[1] as f64,
-        ),
-        Computed::new(id, "the same with interrupts: none", lost < NOTHING),
+        row("E-133/lossless", packets(last_rate(range, lossless))),
+        row("E-133/livelock", packets(last_rate(range, alive))),
+        row("E-133/solutions", least > 100.0),
+        row("E-133/backoff", bench.overloaded(BACKOFF) >= best),
+        row("E-133/flood", kept > 0.99 * FLOOD[1] as f64),
+        row("E-133/flood-interrupts", lost < NOTHING),
     ])
 }
 

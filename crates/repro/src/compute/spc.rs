@@ -202,8 +202,8 @@ fn bus(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error> {
     let offered: u64 = constants.get("offered_most")?;
     Ok(vec![
         // A cost per byte is a whole number of femtoseconds.
-        row("D-10", Value::Number((times * 1e6).round() / 1e6, "times")),
-        row("D-12", Value::Number(peak, "Gbit/s")),
+        row("D-10", ((times * 1e6).round() / 1e6, "times")),
+        row("D-12", (peak, "Gbit/s")),
         row("D-68", constants.get::<Bytes>("buffer")?),
         row("D-107", kpps(offered as f64)),
         row("D-114/operations", number(options.operations(), "operations")),
@@ -252,7 +252,7 @@ fn second(bench: &Bench) -> Result<Vec<Computed>, Error> {
         row("D-109/spc-2-maximum", kpps(most)),
         row("D-109/spc-2-maximum-bits", mbit(most, small)),
         row("D-109/spc-2-time", Duration::from_secs_f64(1.0 / most)),
-        row("D-109/spc-2-larger", Value::Number(gain, "times")),
+        row("D-109/spc-2-larger", (gain, "times")),
     ])
 }
 
@@ -270,7 +270,7 @@ fn overload(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error
     let balances = balance.latency_residual == 0.0 && balance.packets_residual == 0;
     Ok(vec![
         row("D-69", refused),
-        row("D-110/share-highest", Value::Number(100.0 * remains, "%")),
+        row("D-110/share-highest", (100.0 * remains, "%")),
         row("D-110/output-port", output.most(small)? > highest * (1.0 + SAME)),
         row("D-116/ledger-balances", balances),
     ])

@@ -2,7 +2,7 @@
 //! Fig 8 are in `experiments/striping/repro.toml`.
 
 use super::vunet::failed;
-use super::{Computed, Setting, Value, row};
+use super::{Computed, Setting, row};
 use crate::Error;
 use lastmeter_base::Stream;
 use lastmeter_lan::stripe::merge::{Merger, Out};
@@ -162,7 +162,7 @@ fn freedoms(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("A-58", mixed && in_order),
         row("A-59", hosts == [true, false, true] && networks == [false, true, true]),
         row("A-60", in_order),
-        row("A-61/combinations", Value::Number(f64::from(combinations), "combinations")),
+        row("A-61/combinations", (f64::from(combinations), "combinations")),
         row("A-61/lost-cell", reported),
         row("A-61/order-found", resynchronised),
     ])

@@ -26,7 +26,6 @@ struct Case {
     seed: u64,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// Connections per second.

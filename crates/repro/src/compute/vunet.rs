@@ -312,7 +312,7 @@ fn tables(seed: u64) -> Vec<Computed> {
         same_check &= sent.to_atm().is_intact();
     }
     vec![
-        row("A-27/channels-table", Value::Number(mapped as f64 / 1024.0, "K channels")),
+        row("A-27/channels-table", (mapped as f64 / 1024.0, "K channels")),
         row("A-27/bits-stay", others_stay),
         row("A-28/damaged-header", unnoticed),
         row("A-28/error-control", same_check),

@@ -47,7 +47,6 @@ fn options(setting: &Setting<'_>) -> Result<Options, Error> {
 /// A flow that always sends: source, destination, packet length.
 type Flow = (usize, usize, Bytes);
 
-/// The result of a flow.
 #[derive(Clone, Copy, Default)]
 struct Came {
     worms: u64,
@@ -118,7 +117,7 @@ fn installed(topology: &Topology) -> Vec<Computed> {
         row("N-46/switches-ceiling", count(ceiling, "switches")),
         row("N-46/office-workstations", count(hosts("office"), "hosts")),
         row("N-46/lab-workstations", count(hosts("lab"), "hosts")),
-        row("N-49", Value::Number(feet, "ft")),
+        row("N-49", (feet, "ft")),
     ]
 }
 
@@ -147,7 +146,7 @@ fn channels(setting: &Setting<'_>, topology: &Topology) -> Result<Vec<Computed>,
         && all_to_all(topology, &routes(Routing::UpDown), options, large, 1).is_ok();
     let unsafe_ones = cycle(&routes(Routing::Shortest)).is_some() && circle.is_err();
     Ok(vec![
-        row("N-41/flow-large", Value::Number(goodput, "Mbit/s")),
+        row("N-41/flow-large", (goodput, "Mbit/s")),
         row("N-41/routes-up", safe),
         row("N-41/routes-fewest", unsafe_ones),
     ])
@@ -240,7 +239,7 @@ fn service(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         came[0].bytes as f64 / came[1].bytes as f64
     };
     Ok(vec![
-        row("N-63/goodput-large", Value::Number(share(large, small), "times")),
+        row("N-63/goodput-large", (share(large, small), "times")),
         row("N-63/equal-lengths", (share(large, large) - 1.0).abs() < 0.02),
     ])
 }

@@ -89,8 +89,7 @@ impl Setting<'_> {
     /// # Errors
     /// There is no such run, it fails, or it records no ledger.
     pub(crate) fn ledger(&self, run: &str, given: &[(&str, Val)]) -> Result<Ledger, Error> {
-        let missing = || Error::file(run, 1, "write `record = \"stages\"` for a ledger");
-        self.run(run, given)?.ledger.ok_or_else(missing)
+        self.run(run, given)?.ledger().cloned()
     }
 
     /// The experiment of a run, with its settings.

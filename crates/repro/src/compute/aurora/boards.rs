@@ -62,13 +62,13 @@ fn arbiter(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     });
     let counts = shared.counts();
     Ok(vec![
-        row("A-36/bytes-fifo", Value::Number(FIFO as f64, "B")),
-        row("A-36/most-bytes", Value::Number(counts.fifo_most as f64, "B")),
+        row("A-36/bytes-fifo", (FIFO as f64, "B")),
+        row("A-36/most-bytes", (counts.fifo_most as f64, "B")),
         row("A-36/memory-cell", mbit(received)),
         row("A-36/memory-cell-time", mbit(sent)),
         row("A-36/reception", first > 0.99 * received && second < 0.01 * sent),
         row("A-36/transmission", counts.lost == 0 && counts.sent > counts.received / 2),
         row("A-36/bursts-several", longer > 1.5 * received),
-        row("A-37", Value::Number(paced * pace.as_secs_f64(), "cells")),
+        row("A-37", (paced * pace.as_secs_f64(), "cells")),
     ])
 }

@@ -1,6 +1,6 @@
 //! The study of the cell coprocessor: Tables 2 to 5 from word times.
 
-use super::super::{Computed, Setting, Value, row};
+use super::super::{Computed, Setting, row};
 use super::{alike, bus, wrong};
 use crate::Error;
 use crate::machines::coprocessor::{Direction, Model, Operation, Processor, WORDS, program};
@@ -92,7 +92,7 @@ impl Host {
 pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let hosts = [Host::read(setting, "5000/200")?, Host::read(setting, "5000/240")?];
     let count = Model::TABLE_2.len() as f64;
-    let mut computed = vec![row("A-97", Value::Number(count, "models"))];
+    let mut computed = vec![row("A-97", (count, "models"))];
     // Bus time of a cell under programmed transfer.
     let words = |direction, word| {
         let cell = program(Model::Bus, false, direction);
@@ -102,8 +102,8 @@ pub(in super::super) fn tables(setting: &Setting<'_>) -> Result<Vec<Computed>, E
         words(Direction::Receive, Operation::BusRead),
         words(Direction::Transmit, Operation::BusWrite),
     );
-    computed.push(row("A-33/reads-received", Value::Number(reads, "reads")));
-    computed.push(row("A-33/writes-sent", Value::Number(writes, "writes")));
+    computed.push(row("A-33/reads-received", (reads, "reads")));
+    computed.push(row("A-33/writes-sent", (writes, "writes")));
     for (id, swapped) in [("A-98", true), ("A-99", false)] {
         for host in &hosts {
             for (way, direction) in DIRECTIONS {
@@ -201,7 +201,7 @@ fn attached(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> 
     let faster =
         |direction| [false, true].map(|swapped| magnitudes(direction, swapped)) == [1.0; 2];
     Ok(vec![
-        row("A-39/clock-processor", Value::Number(clock, "MHz")),
+        row("A-39/clock-processor", (clock, "MHz")),
         row("A-39/none-words", off_the_bus),
         row("A-39/receives-order", faster(Receive)),
         row("A-39/sends-order", faster(Transmit)),

@@ -105,7 +105,7 @@ fn back_to_back(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let busy = card.map_or(0.0, |card| 100.0 * card.busy);
     Ok(vec![
         row("A-140/back-back", mbit(goodput(&ledger))),
-        row("A-140/florb-processor", Value::Number(busy, "%")),
+        row("A-140/florb-processor", (busy, "%")),
         row("A-140/host-protocols", limit(&alone) == "receiver.cpu"),
         row("A-141", goodput(&null) < 1.05 * goodput(&ledger)),
     ])
@@ -129,7 +129,7 @@ fn between_ports(setting: &Setting<'_>, router: &Router) -> Result<Vec<Computed>
     Ok(vec![
         row("A-142/router-mix", mbit(mixed.rate)),
         row("A-142/turbochannel", mbit(mixing(&granted).rate)),
-        row("A-142/florbs-processors", Value::Number(100.0 * florb(&mixed), "%")),
+        row("A-142/florbs-processors", (100.0 * florb(&mixed), "%")),
         row("A-143", mixed.limit() == "TURBOchannel"),
         row("A-144/packets-cost", never),
         row("A-144/throughput", rises),

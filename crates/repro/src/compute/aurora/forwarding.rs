@@ -66,7 +66,7 @@ pub(in super::super) fn forwarders(setting: &Setting<'_>) -> Result<Vec<Computed
     let mut computed = vec![
         row("A-129/null-interface", rate(null.packets)),
         row("A-129/share-ip", share(&null)),
-        row("A-129/framework", Value::Number(bare.packets / null.packets, "x")),
+        row("A-129/framework", (bare.packets / null.packets, "x")),
         row("A-130/null-interface", rate(extended.packets)),
         row("A-130/share-forwarding", share(&extended)),
         row("A-130/less-overhead", extended.step("IP") < null.step("IP")),

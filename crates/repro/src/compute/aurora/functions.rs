@@ -1,7 +1,7 @@
 //! The division of labour: segmentation on the board, in the processor
 //! or cell by cell; movement, processing and delivery; both ways to an application; parts measured alone.
 
-use super::super::{Computed, Setting, Value, row};
+use super::super::{Computed, Setting, row};
 use super::{bus, goodput, mbit, receives};
 use crate::Error;
 use crate::machines::turbochannel::Way;
@@ -147,7 +147,7 @@ fn latency(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let later = mean(&polled(FEW)?) - mean(&interrupts(FEW)?);
     let (many, many_polled) = (interrupts(MANY)?, polled(MANY)?);
     Ok(vec![
-        row("A-38/polling-delivers", Value::Number(1e6 * later, "us")),
+        row("A-38/polling-delivers", (1e6 * later, "us")),
         row("A-38/interrupts", busy(&many) > 1.3 * busy(&many_polled)),
     ])
 }

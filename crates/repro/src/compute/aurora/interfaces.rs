@@ -166,7 +166,7 @@ fn reception(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("A-94/bus-64", per_cell(bus)),
         row("A-94/sustained", per_cell(bus)),
         row("A-94/host-processing", limit(&ledger) == "receiver.copy"),
-        row("A-66", Value::Number(f64::from(copies), "copies")),
+        row("A-66", (f64::from(copies), "copies")),
         row("A-64", in_order),
         row("A-31", goodput(&polled) > 1.2 * goodput(&interrupted)),
         row("A-124/hardware-segmentation", sar > 0.3),

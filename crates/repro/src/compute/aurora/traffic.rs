@@ -118,7 +118,7 @@ pub(in super::super) fn classes(setting: &Setting<'_>) -> Result<Vec<Computed>, 
         peaks &= available.as_bits() as f64 > 10.0 * a_day / 86_400.0;
     }
     computed.extend([
-        row("A-117/classes", Value::Number(CLASSES.len() as f64, "classes")),
+        row("A-117/classes", (CLASSES.len() as f64, "classes")),
         row("A-127/transferred", others > captured),
         row("A-127/class-bursts", peaks),
         row("A-128", short > 10.0 * long),

@@ -246,12 +246,12 @@ fn aggregate(setting: &Setting<'_>, study: &Study) -> Result<Vec<Computed>, Erro
     let shown = PerByte::from_fs(window_sink.as_ps() * 1000 / QUARTER.pixels());
     let video: PerByte = setting.constants.get("video_byte")?;
     Ok(vec![
-        row("A-105/streams-together", Value::Number(bits, "Mbit/s")),
+        row("A-105/streams-together", (bits, "Mbit/s")),
         row("A-105/frames-640x480", rate(together.total())),
         row("A-105/host-processor", together.limit() == Limit::Processor),
         row("A-105/byte-takes", alike_within(shown, video, 0.01)),
         row("A-106/24-bits", coloured.limit() == Limit::HostDither),
-        row("A-54/second-window", Value::Number(100.0 * two.rate(0) / one, "%")),
+        row("A-54/second-window", (100.0 * two.rate(0) / one, "%")),
         row("A-54/both-windows", fair),
     ])
 }

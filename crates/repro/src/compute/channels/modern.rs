@@ -24,7 +24,6 @@ struct Bench<'a> {
     packet: Bytes,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// Percent of real-time packets late or lost.
