@@ -84,7 +84,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_panic_of_a_model_ends_the_command() {
+    fn a_panic_in_a_model_ends_the_command() {
         let (done, ended) = mpsc::channel();
         let command = std::thread::spawn(move || {
             // Dropped by the panic, which is what the test waits for.

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_keeps_its_words() {
+    fn a_panic_keeps_its_message() {
         let threads = Threads::new(Some(2)).expect("threads");
         let (mut fault, mut other) = (|| panic!("a fault in a model"), || ());
         let run = || threads.run_together(&mut [&mut other, &mut fault]);

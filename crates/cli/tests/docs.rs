@@ -87,7 +87,7 @@ fn every_command_of_every_page_does_what_the_page_says() {
 }
 
 #[test]
-fn every_link_of_every_page_leads_somewhere() {
+fn every_link_of_every_page_has_a_target() {
     for path in pages() {
         let page = fs::read_to_string(&path).unwrap();
         for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

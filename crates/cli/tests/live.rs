@@ -49,14 +49,14 @@ fn main() {
 
 const TESTS: &[(&str, fn())] = &[
     ("a_ping_takes_twice_the_delay", ping_takes_twice_the_delay),
-    ("every_kind_of_port_carries_every_frame_and_its_twin_agrees", every_port),
-    ("tcp_gets_what_the_rate_leaves", tcp_gets_the_rate),
-    ("a_flood_that_the_link_cannot_carry_is_dropped_by_its_queue", queue_drops),
-    ("hostile_frames_are_counted_and_others_are_served", hostile),
-    ("a_port_that_disappears_is_survived", port_disappears),
+    ("every_kind_of_port_carries_every_frame_and_the_twin_agrees", every_port),
+    ("tcp_gets_the_rate_less_headers", tcp_gets_the_rate),
+    ("a_flood_beyond_the_link_rate_is_dropped_by_the_queue", queue_drops),
+    ("hostile_frames_are_counted_and_do_not_disturb_other_hosts", hostile),
+    ("a_run_survives_a_port_that_disappears", port_disappears),
     ("a_strict_run_ends_at_the_first_violation", strict),
     ("nothing_is_left_behind_by_many_runs", cycles),
-    ("what_a_killed_run_left_is_cleaned_by_the_next", killed),
+    ("what_a_killed_run_left_is_cleaned_up_by_the_next", killed),
 ];
 
 const EXPERIMENT: &str = r#"

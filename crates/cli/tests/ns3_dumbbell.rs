@@ -226,7 +226,7 @@ fn compare(program: &PathBuf, case: Case, seeds: u64, seconds: u64) -> Compared 
 }
 
 #[test]
-fn five_seconds_of_one_seed_are_like_those_of_ns3() {
+fn five_seconds_of_one_seed_agree_with_ns3() {
     let Some(program) = ns3() else { return };
     let case = Case { packets: 200, red: false, corrected: true };
     let found = compare(&program, case, 1, 5);
@@ -236,7 +236,7 @@ fn five_seconds_of_one_seed_are_like_those_of_ns3() {
 
 #[test]
 #[ignore = "an hour: make test-long"]
-fn goodput_loss_queue_and_shares_are_those_of_ns3() {
+fn goodput_loss_queue_and_shares_agree_with_ns3() {
     let Some(program) = ns3() else { return };
     let mut wrong = Vec::new();
     for (packets, red) in [(200, false), (5000, false), (200, true), (5000, true)] {

@@ -121,7 +121,7 @@ fn mm1(duration: &str) -> String {
 }
 
 #[test]
-fn a_run_goes_through_all_its_stations() {
+fn a_run_is_started_viewed_compared_and_deleted() {
     let space = tempfile::tempdir().unwrap();
     let server = local(space.path());
     let id = server.begin(&mm1("2 ms"));
@@ -160,7 +160,7 @@ fn a_run_goes_through_all_its_stations() {
 }
 
 #[test]
-fn whatever_becomes_of_a_run_the_page_stays() {
+fn the_server_survives_failed_and_killed_runs() {
     let space = tempfile::tempdir().unwrap();
     let server = local(space.path());
     // A text that is wrong says where.
@@ -194,7 +194,7 @@ fn whatever_becomes_of_a_run_the_page_stays() {
 }
 
 #[test]
-fn a_run_is_followed_and_stopped_and_keeps_what_it_has() {
+fn a_run_can_be_followed_and_a_stopped_run_keeps_its_results() {
     let space = tempfile::tempdir().unwrap();
     let server = local(space.path());
     let id = server.begin(&mm1("200 s"));
@@ -222,7 +222,7 @@ fn a_run_is_followed_and_stopped_and_keeps_what_it_has() {
 }
 
 #[test]
-fn more_runs_than_may_run_wait() {
+fn runs_beyond_the_limit_wait() {
     let space = tempfile::tempdir().unwrap();
     let folder = space.path().to_str().unwrap();
     let server = serve(&["--listen", "127.0.0.1:0", "--at-once", "1", folder]);
@@ -243,7 +243,7 @@ fn more_runs_than_may_run_wait() {
 }
 
 #[test]
-fn others_get_nothing() {
+fn foreign_requests_are_refused() {
     let space = tempfile::tempdir().unwrap();
     let server = local(space.path());
     let host = format!("host: {}\r\n", server.at);
@@ -260,7 +260,7 @@ fn others_get_nothing() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_not_kept() {
+fn oversized_requests_are_refused() {
     let space = tempfile::tempdir().unwrap();
     let server = local(space.path());
     let long = "x".repeat(3 << 20);
@@ -278,7 +278,7 @@ fn what_is_too_long_is_refused_and_not_kept() {
 }
 
 #[test]
-fn with_a_token_the_link_leads_in_and_nothing_else_does() {
+fn only_the_link_with_the_token_gives_access() {
     let space = tempfile::tempdir().unwrap();
     let folder = space.path().to_str().unwrap();
     let server = serve(&["--listen", "127.0.0.1:0", "--token", folder]);

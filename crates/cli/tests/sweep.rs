@@ -23,7 +23,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn an_interrupted_sweep_keeps_what_is_done_and_goes_on() {
+fn an_interrupted_sweep_keeps_finished_runs_and_can_be_resumed() {
     let (cut, whole) = (folder("sweep-cut"), folder("sweep-whole"));
     let sweep = |out: &PathBuf| {
         let out = out.to_str().unwrap();
@@ -56,7 +56,7 @@ fn an_interrupted_sweep_keeps_what_is_done_and_goes_on() {
 }
 
 #[test]
-fn another_sweep_is_not_mixed_in() {
+fn a_folder_never_mixes_two_sweeps() {
     let out = folder("sweep-other");
     let out = out.to_str().unwrap();
     let sweep = |rate: &str, resume: &[&str]| {
@@ -77,7 +77,7 @@ fn another_sweep_is_not_mixed_in() {
 }
 
 #[test]
-fn the_result_is_one_object_for_programs() {
+fn json_output_is_a_single_object() {
     let over = ["--over", "traffic.customers.poisson.rate=1 Gbit/s,2 Gbit/s"];
     let out = run(&[&["sweep", "mm1", "--seeds", "3", "--quick", "--json"], &over[..]].concat());
     assert_eq!(out.status.code(), Some(0));

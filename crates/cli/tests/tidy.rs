@@ -103,7 +103,7 @@ fn sources(name: &str) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn each_crate_knows_only_those_that_its_row_allows() {
+fn each_crate_depends_only_on_those_in_its_row() {
     let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
     for name in crates() {
         let allowed = arrows.get(name.as_str());
@@ -136,7 +136,7 @@ fn clocks_threads_files_and_sockets_stay_where_they_belong() {
 }
 
 #[test]
-fn unsafe_stands_in_one_crate_and_is_justified() {
+fn unsafe_is_confined_to_one_crate_and_justified() {
     for name in crates() {
         for (path, code) in sources(&name) {
             let lines: Vec<&str> = code.lines().collect();
@@ -177,7 +177,7 @@ fn files_and_lines_are_short() {
 }
 
 #[test]
-fn no_crate_is_a_house_of_its_own() {
+fn no_crate_is_too_large() {
     for name in crates() {
         let mut files = Vec::new();
         rust_files(&folder(&name), &mut files);
@@ -188,7 +188,7 @@ fn no_crate_is_a_house_of_its_own() {
 }
 
 #[test]
-fn every_file_says_what_it_is() {
+fn every_file_starts_with_a_module_comment() {
     for name in crates() {
         for (path, code) in sources(&name) {
             assert!(code.starts_with("//!"), "{}: no `//!` at the top", path.display());
@@ -200,7 +200,7 @@ fn every_file_says_what_it_is() {
 const BY_HAND: &str = "sent to a source";
 
 #[test]
-fn reasons_for_drops_are_those_that_kinds_declare() {
+fn drop_reasons_are_those_that_kinds_declare() {
     let pages: Vec<_> = Registry::builtin().all().collect();
     let declared: BTreeSet<&str> =
         pages.iter().flat_map(|page| page.drops.iter().map(|drop| drop.0)).collect();
@@ -225,7 +225,7 @@ fn reasons_for_drops_are_those_that_kinds_declare() {
 
 /// Integration tests of a crate are one program, which has to name them.
 #[test]
-fn every_file_of_tests_is_run() {
+fn every_test_file_is_run() {
     for name in crates() {
         let manifest = fs::read_to_string(folder(&name).join("Cargo.toml")).unwrap();
         if !manifest.contains("autotests = false") {

@@ -28,7 +28,7 @@ fn words(output: &Output) -> String {
 }
 
 #[test]
-fn bad_input_is_answered_with_what_would_be_right() {
+fn bad_input_gets_a_message_with_a_correction() {
     let cases: [(&[&str], &str); 10] = [
         (&["--mtu", "9000", "--", "true"], "leave out the options before `--`"),
         (&["--what-if", "mtuu=4000"], "did you mean `mtu`?"),
@@ -49,7 +49,7 @@ fn bad_input_is_answered_with_what_would_be_right() {
 }
 
 #[test]
-fn what_needs_no_run_is_said_at_once() {
+fn lists_and_definitions_need_no_run() {
     let list = run(&["why", "--what-if", "list"]);
     assert!(list.status.success() && words(&list).contains("zero-copy=sendfile"));
     let figure = run(&["why", "--explain", "residual"]);
@@ -57,7 +57,7 @@ fn what_needs_no_run_is_said_at_once() {
 }
 
 #[test]
-fn a_command_keeps_its_exit_status_and_its_ledger_stays_alone() {
+fn a_command_keeps_its_exit_status_and_its_output_stays_out_of_the_ledger() {
     let output = run(&["--json", "why", "--", "sh", "-c", "echo to the user; exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     let ledger: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

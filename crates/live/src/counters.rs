@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_only_what_grew() {
+    fn reports_only_counters_that_grew() {
         let mut before = Counters::default();
         before.read_stat("cpu  1 0 0 0\ncpu0 100 0 50 800 0 1 2 3\nintr 10 4 6\nctxt 5\n");
         let mut after = Counters::default();

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_call_and_byte() {
+    fn finds_the_costs_per_call_and_per_byte() {
         let sizes = [1.0, 1e3, 1e5];
         let rows: Vec<Vec<f64>> = sizes.iter().map(|s| vec![1.0, *s]).collect();
         let values: Vec<f64> = sizes.iter().map(|s| 2e-6 + 3e-10 * s).collect();

@@ -329,20 +329,20 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_is_the_window() {
+    fn a_small_window_is_the_limit() {
         let e = Evidence { receiver_window: 0.99, ..QUIET };
         assert_eq!(judge(&e).by, Limit::ReceiverWindow);
     }
 
     #[test]
-    fn a_queue_is_a_rate_and_none_is_a_delay() {
+    fn a_queue_indicates_a_rate_and_no_queue_a_delay() {
         let e = Evidence { rtt: 0.09, ..QUIET };
         assert_eq!(judge(&e).by, Limit::Network(Network::Rate(1e8)));
         assert_eq!(judge(&QUIET).by, Limit::Network(Network::Delay(0.02)));
     }
 
     #[test]
-    fn two_equally_busy_ends_do_not_decide() {
+    fn two_equally_busy_ends_are_undecided() {
         let busy = EndEvidence { run: 0.95, wait: 0.0, application: 0.0, blocked: 0.05 };
         let e = Evidence { sender: Some(busy), receiver: Some(busy), ..QUIET };
         let limited = judge(&e);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn computing_for_itself_is_the_application_not_the_cpu() {
+    fn the_applications_own_computing_is_not_a_cpu_limit() {
         let sender = EndEvidence { run: 1.0, wait: 0.0, application: 0.97, blocked: 0.0 };
         let e = Evidence { sender: Some(sender), busy: 0.05, ..QUIET };
         assert_eq!(judge(&e).by, Limit::SenderApplication);

@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_beyond_the_cache_is_not_promised() {
+    fn a_window_larger_than_the_cache_is_noticed() {
         let text = include_str!("../../../profiles/calibrated/epyc-2-cores.toml");
         let calibration = Calibration::from_toml(text).unwrap();
         let with = |buffer| Setting {

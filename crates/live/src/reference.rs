@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_the_fit_misses_is_kept_near_it() {
+    fn a_break_that_the_fit_misses_is_corrected_nearby() {
         // From 24 KiB on, a message costs a third less: the receiver no longer sleeps.
         let cost = |m: f64| (5e-6 + 1e-10 * m) * if m >= 24_576.0 { 0.67 } else { 1.0 };
         let fitted = fit(&points(cost), 0.0);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn two_measured_again_move_the_others() {
+    fn two_repeated_references_rescale_the_others() {
         let mut references = fit(&points(|m| 5e-6 + 1e-10 * m), 0.0).references;
         let before = references.clone();
         let slower: Vec<Point> =

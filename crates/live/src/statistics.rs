@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_of_a_ladder() {
+    fn five_values_have_their_quartiles() {
         let spread = Spread::of(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
         assert_eq!((spread.low, spread.median, spread.high), (2.0, 3.0, 4.0));
         assert!((spread.relative() - 2.0 / 3.0).abs() < 1e-12);
     }
 
     #[test]
-    fn nothing_has_no_median() {
+    fn no_values_have_no_median() {
         assert!(Spread::of(Vec::new()).median.is_nan());
     }
 }

@@ -45,7 +45,7 @@ mod tests {
     use super::mask;
 
     #[test]
-    fn masks_are_words_of_32_the_highest_first() {
+    fn masks_are_32_bit_words_highest_first() {
         assert_eq!(mask(&[0]), "00000001");
         assert_eq!(mask(&[1, 3, 31]), "8000000a");
         assert_eq!(mask(&[0, 33]), "00000002,00000001");

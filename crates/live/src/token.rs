@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_tokens_differ_and_each_is_itself() {
+    fn tokens_differ_and_each_equals_itself() {
         let (one, two) = (random().unwrap(), random().unwrap());
         assert_eq!(one.len(), 2 * LEN);
         assert!(same(&one, &one) && !same(&one, &two) && !same(&one, &one[1..]));

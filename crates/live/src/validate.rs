@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_settings_that_can_be_run() {
+    fn all_ten_settings_can_run() {
         let all = settings();
         assert_eq!(all.len(), 10);
         for (name, setting) in all {

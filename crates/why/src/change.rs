@@ -321,14 +321,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_of_the_list_is_read_and_written_alike() {
+    fn every_listed_example_round_trips() {
         for (_, example, _) in NAMES {
             assert_eq!(Change::parse(example).unwrap().key(), example);
         }
     }
 
     #[test]
-    fn an_error_says_what_would_be_right() {
+    fn an_error_suggests_a_correction() {
         let error = |text: &str| Change::parse(text).unwrap_err();
         assert_eq!(error("mtuu=4"), "there is no change `mtuu`: did you mean `mtu`?");
         assert_eq!(error("mtu"), "`mtu` changes nothing: write `mtu=9000`");

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_and_a_wrong_one_is_answered_with_the_right_ones() {
+    fn a_name_is_found_and_an_unknown_one_gets_suggestions() {
         assert!(matches!(find("copy out"), Ok(Explained::Stage("copy out"))));
         assert!(matches!(find("good"), Ok(Explained::Figure(_))));
         let Err(error) = find("copy ouch") else { panic!("found") };

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_published_figure_can_be_read_and_has_its_source() {
+    fn every_published_figure_parses_and_has_a_source() {
         let mut reader = csv::Reader::from_reader(PUBLISHED.as_bytes());
         for row in reader.deserialize() {
             let row: Published = row.unwrap();

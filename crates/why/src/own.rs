@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_balance_and_every_core_is_whole() {
+    fn the_books_balance_and_the_shares_of_each_core_sum_to_one() {
         for placement in [Placement::OtherCore, Placement::SameCore] {
             let m = measured(placement);
             let run = m.sender.activity.run + m.receiver.activity.run;

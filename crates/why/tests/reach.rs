@@ -9,7 +9,7 @@ use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_why::reach::{hosts, table};
 
 #[test]
-fn j_88_no_host_of_its_time_carries_a_gigabit_and_today_s_does() {
+fn j_88_no_host_of_the_1990s_carries_a_gigabit_but_one_of_today_does() {
     let watch = Watch::default();
     let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
     let carried = hosts("afterburner", Rate::from_mbit(950), runner).unwrap();

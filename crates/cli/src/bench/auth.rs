@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_does_the_same_in_every_round_and_touches_every_byte() {
+    fn each_step_is_repeatable_and_touches_every_byte() {
         for case in CASES {
             let mut work = (case.prepare)(true);
             let done = work();

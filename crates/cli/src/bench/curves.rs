@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_a_number_and_two_points_is_drawn() {
+    fn only_curves_of_two_points_or_more_are_drawn() {
         let mut results = vec![result("a@1", 2e7, Some(1e6)), result("b@1", 1.0, None)];
         results.push(result("plain", 3.0, None));
         assert!(plots(&results).is_empty());

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_pass_gives_what_three_give_a_169() {
+    fn one_pass_gives_the_result_of_three_a_169() {
         for [a, b] in [[0, 3], [1, 4]] {
             let [mut a, mut b] = [a, b].map(|case: usize| (CASES[case].prepare)(true));
             assert_eq!(a(), b());

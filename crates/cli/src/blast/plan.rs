@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_write_a_flow_is_understood() {
+    fn every_form_of_a_flow_is_parsed() {
         let of = |flow: &str| read(flow).expect(flow).flows.remove(0).traffic;
         let plain = of("size = \"1500 B\"\nrate = \"1 Gbit/s\"\nduration = \"2 s\"");
         assert_eq!(plain.pace, Pace::Rate(Rate::from_gbit(1)));

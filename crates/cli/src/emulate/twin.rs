@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_overtook_or_is_missing_is_found() {
+    fn reordered_and_missing_frames_are_found() {
         let virtually = [departure(0, 10, 10), departure(1, 20, 20), departure(2, 30, 30)];
         let same = compared(&[departure(0, 10, 12), departure(1, 20, 25)], &virtually);
         assert!(same.order_identical);

@@ -71,7 +71,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn captures_and_profiles_outside_of_the_folder_are_not_opened() {
+    fn captures_and_profiles_outside_the_folder_are_not_opened() {
         let space = tempfile::tempdir().unwrap();
         let space = space.path().canonicalize().unwrap();
         let (root, at) = (space.join("root"), space.join("root/one"));

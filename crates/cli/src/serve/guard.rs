@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn on_this_machine_only_its_own_names_are_known() {
+    fn a_loopback_server_accepts_only_loopback_names() {
         let ask = |host| local().check(&request("GET", &[("host", host)]), None);
         for host in ["localhost", "localhost:8642", "127.0.0.1:8642", "127.0.0.1:9", "[::1]:8642"] {
             assert_eq!(ask(host), Ok(()), "{host}");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_addresses_are_known_and_foreign_names_are_not() {
+    fn a_public_server_accepts_addresses_but_not_foreign_names() {
         let guard =
             Guard { name: Some("lab".to_owned()), ..Guard::new(([0, 0, 0, 0], 80).into(), None) };
         let ask = |host| guard.check(&request("GET", &[("host", host)]), None);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
+    fn a_token_is_required_and_a_cookie_may_carry_it() {
         let token = token::random().unwrap();
         let guard = Guard::new(([0, 0, 0, 0], 80).into(), Some(token.clone()));
         assert_eq!(guard.url(), format!("http://127.0.0.1:80/?token={token}"));

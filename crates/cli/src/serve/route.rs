@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_where_they_say() {
+    fn each_path_has_its_route() {
         assert!(matches!(get("/"), Some(Route::Asset(asset)) if asset.path == "/"));
         let file = |parts: &[&str]| {
             let parts = parts.iter().map(|&part| part.to_owned()).collect();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_the_folder() {
+    fn no_path_leaves_the_folder() {
         for path in [
             "..",
             "../x",
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_link_writes_is_read_back(name in "[^./\\\\\\p{Cc}][^/\\\\\\p{Cc}]{0,20}") {
+        fn names_in_links_round_trip(name in "[^./\\\\\\p{Cc}][^/\\\\\\p{Cc}]{0,20}") {
             let written: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
             let named = Named::Bundled(name);
             let path = format!("/api/experiments/bundled/{written}");

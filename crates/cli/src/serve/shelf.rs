@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundled_ones_and_those_of_the_folder_are_listed() {
+    fn bundled_experiments_and_those_in_the_folder_are_listed() {
         let space = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(space.path()).unwrap();
         shelf.save(&parts("one/experiment.toml"), TEXT, None).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_over_what_he_has_not_seen() {
+    fn a_file_changed_since_it_was_read_is_not_overwritten() {
         let space = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(space.path()).unwrap();
         let name = parts("a.toml");
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere() {
+    fn symbolic_links_are_not_followed() {
         let space = tempfile::tempdir().unwrap();
         let (root, outside) = (space.path().join("root"), space.path().join("outside"));
         [&root, &outside].iter().for_each(|folder| fs::create_dir(folder).unwrap());

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_results_go_and_never_the_newest_or_one_that_runs() {
+    fn the_oldest_results_are_deleted_but_never_the_newest_or_a_running_one() {
         let store = Store::new(None).unwrap();
         let mut records: Vec<Record> =
             (1..=RUNS_MAX as u64 + 2).map(|id| record(id, Status::Done)).collect();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_folder_is_nobody_elses_and_goes() {
+    fn a_temporary_folder_is_private_and_deleted_at_the_end() {
         use std::os::unix::fs::PermissionsExt;
         let store = Store::new(None).unwrap();
         let mode = fs::metadata(&store.folder).unwrap().permissions().mode();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_fill_and_wrong_length_are_seen() {
+    fn damaged_fill_and_wrong_length_are_detected() {
         let mut packet = Vec::new();
         emit(Format::Udp, &HEADER, &mut packet);
         assert_eq!(read(Format::Udp, &packet), Ok(HEADER));
@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_emitted_reads_back(
+        fn headers_round_trip(
             flow: u16, len in LEN as u16..9000, run: u64, seq: u64, sent: u64
         ) {
             let header = Header { kind: Kind::Data, flow, len, run, seq, sent };

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_in_pieces_and_long_ones_are_refused() {
+    fn lines_may_arrive_in_pieces_and_long_ones_are_refused() {
         let (mut there, mut lines) = pair();
         there.write_all(b"{\"ask\":\"st").unwrap();
         let soon = Duration::from_millis(20);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_connection_is_seen() {
+    fn a_closed_connection_is_detected() {
         let (there, mut lines) = pair();
         drop(there);
         assert!(matches!(lines.next::<Request>(Duration::from_secs(5)), Ok(Received::Closed)));

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_is_at_a_name_with_a_port() {
+    fn an_agent_address_is_a_name_with_a_port() {
         for right in ["10.0.0.1:7400", "lab-2.example:7400", "[::1]:1", "here"] {
             assert_eq!(At::parse(right).unwrap().to_string(), right);
         }

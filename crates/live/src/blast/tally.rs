@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_a_latecomer_and_a_duplicate_are_told_apart() {
+    fn loss_reordering_and_duplication_are_distinguished() {
         let mut tally = tally();
         for seq in [0, 1, 4, 2, 4, 2, 5] {
             tally.take(seq, packet(seq, 0));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn far_behind_is_no_duplicate_and_not_received() {
+    fn a_packet_far_behind_is_neither_received_nor_a_duplicate() {
         let mut tally = tally();
         tally.take(0, packet(WINDOW, 0));
         tally.take(0, packet(1, 0));
@@ -272,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_and_times_are_taken(
+        fn any_sequence_numbers_and_times_are_accepted(
             packets in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..20)
         ) {
             let mut tally = tally();

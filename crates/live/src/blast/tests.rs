@@ -107,7 +107,7 @@ fn the_counts_of_two_agents_balance() {
 }
 
 #[test]
-fn hosts_may_be_this_process_and_packets_as_fast_as_it_can() {
+fn two_hosts_in_this_process_at_full_speed() {
     let here = |name: &str| Host { at: At::Here, ..host(name, ([127, 0, 0, 1], 1).into()) };
     let fastest = Traffic {
         pace: Pace::Fastest,
@@ -123,7 +123,7 @@ fn hosts_may_be_this_process_and_packets_as_fast_as_it_can() {
 }
 
 #[test]
-fn a_wrong_token_is_refused_and_the_right_one_is_not() {
+fn only_the_right_token_is_accepted() {
     with_agent(Some("right-token"), |at, _| {
         let with = |token: Option<&str>| {
             let host = Host { token: token.map(str::to_owned), ..host("a", at) };
@@ -139,7 +139,7 @@ fn a_wrong_token_is_refused_and_the_right_one_is_not() {
 }
 
 #[test]
-fn elsewhere_than_on_this_machine_a_token_is_needed() {
+fn beyond_loopback_a_token_is_required() {
     let any: SocketAddr = ([0, 0, 0, 0], 0).into();
     let error = Agent::bind(any, None).unwrap_err().to_string();
     assert!(error.contains("`token` is missing") && error.contains("--token"), "{error}");
@@ -149,7 +149,7 @@ fn elsewhere_than_on_this_machine_a_token_is_needed() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_sent_until_then() {
+fn a_stopped_run_reports_what_was_sent() {
     with_agent(None, |at, _| {
         let long = Traffic {
             count: None,
@@ -173,7 +173,7 @@ fn a_stop_keeps_what_was_sent_until_then() {
 }
 
 #[test]
-fn an_agent_that_is_stopped_says_what_it_has() {
+fn a_stopped_agent_reports_its_counts() {
     with_agent(None, |a, _| {
         with_agent(None, |b, stop| {
             let long = |name, from, to| {
@@ -214,7 +214,7 @@ fn false_agent(listener: &TcpListener, last: impl FnOnce(&mut TcpStream)) {
 }
 
 #[test]
-fn of_an_agent_that_dies_the_rest_is_reported() {
+fn losing_an_agent_keeps_the_reports_of_the_others() {
     with_agent(None, |a, _| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hosts = vec![host("a", a), host("b", listener.local_addr().unwrap())];
@@ -244,7 +244,7 @@ fn of_an_agent_that_dies_the_rest_is_reported() {
 }
 
 #[test]
-fn a_false_agent_gets_no_further_than_a_message() {
+fn a_malicious_agent_is_rejected_with_a_short_message() {
     let answers: [&[u8]; 5] = [
         b"{\"answer\":\"sent\",\"sources\":[{\"flow\":65535}]}\n",
         b"{\"answer\":\"received\",\"sinks\":[],\"leaving\":false}\n",
@@ -301,7 +301,7 @@ fn sink(flow: u16) -> SinkJob {
 }
 
 #[test]
-fn damage_to_aal5_frames_is_counted_and_strays_are_told_apart() {
+fn damaged_aal5_frames_and_stray_packets_are_counted_separately() {
     with_agent(None, |at, _| {
         let mut hand = Hand::new(at);
         assert!(matches!(hand.say(&HELLO), Reply::Hello { .. }));
@@ -344,7 +344,7 @@ fn damage_to_aal5_frames_is_counted_and_strays_are_told_apart() {
 }
 
 #[test]
-fn hostile_drivers_are_refused_and_the_agent_goes_on() {
+fn hostile_drivers_are_refused_and_the_agent_keeps_serving() {
     with_agent(None, |at, _| {
         let refused = |asks: &[Request], why: &str| {
             let mut hand = Hand::new(at);
@@ -390,7 +390,7 @@ fn hostile_drivers_are_refused_and_the_agent_goes_on() {
 }
 
 #[test]
-fn an_agent_serves_a_few_drivers_at_once() {
+fn an_agent_limits_its_concurrent_drivers() {
     with_agent(None, |at, _| {
         let mut some: Vec<Hand> = (0..super::SESSIONS_MAX).map(|_| Hand::new(at)).collect();
         some.iter_mut().for_each(|hand| drop(hand.say(&HELLO)));

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_packets_leave_at_equal_distances() {
+    fn periodic_departures_are_equally_spaced() {
         let all = departures(&plain());
         assert_eq!(all.len(), 1000);
         assert_eq!(all[999], Departure { at: Duration::from_us(12 * 999), size: 1500 });
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_has_the_rate_that_is_asked_for() {
+    fn poisson_departures_have_the_requested_rate() {
         let traffic = Traffic {
             pattern: Pattern::Poisson,
             duration: Some(Duration::from_secs(2)),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_begin_with_each_cycle_and_silence_is_silent() {
+    fn bursts_start_with_each_cycle_and_nothing_leaves_in_between() {
         let (on, off) = (Duration::from_ms(1), Duration::from_ms(3));
         let all = departures(&Traffic { pattern: Pattern::OnOff { on, off }, ..plain() });
         // A millisecond has 84 packets, the first at its beginning, and there are three.
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_drawn_with_their_weights_or_taken_in_turn() {
+    fn sizes_are_drawn_by_weight_or_cycled_through() {
         let of = |size| {
             let traffic = Traffic { size, count: Some(8000), duration: None, ..plain() };
             departures(&traffic).into_iter().map(|one| one.size).collect::<Vec<_>>()
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_says_what_would_be_right() {
+    fn invalid_traffic_is_rejected_with_the_valid_range() {
         let said = |traffic: Traffic| traffic.check().unwrap_err().to_string();
         let sizes = |sizes| Traffic { size: sizes, ..plain() };
         assert_eq!(
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_rate_reads_back() {
+    fn a_packet_rate_round_trips() {
         for text in ["900 kpps", "1 pps", "0.5 pps", "1234567 pps"] {
             let rate = PacketRate::parse(text).unwrap();
             assert_eq!(PacketRate::parse(&rate.to_string()), Ok(rate), "{text}");
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_what_headers_leave_or_whole_cells() {
+    fn a_udp_payload_excludes_headers_and_an_aal5_payload_is_whole_cells() {
         assert_eq!(Format::Udp.payload(1500, false), Some(1472));
         assert_eq!(Format::Udp.payload(1500, true), Some(1452));
         assert_eq!(Format::Udp.payload(64, true), None);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_is_no_value() {
+    fn a_bare_number_is_rejected() {
         assert!(Value::parse("12").unwrap_err().contains("no unit"));
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_the_example_of_the_rfc() {
+    fn the_rfc_example_has_its_published_checksum() {
         // RFC 1071 §3: 00 01 f2 03 f4 f5 f6 f7 sums to ddf2.
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(internet_checksum(&bytes), !0xddf2);

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_lets_time_go_on_to_the_present_first() {
+    fn time_advances_to_the_present_before_a_stop() {
         let mut clock = clock(WaitOptions::SLEEPING);
         clock.control.stop();
         assert!(matches!(clock.wait(None), Wake::Input(_)));

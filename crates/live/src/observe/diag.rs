@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_an_answer_and_skips_a_short_one() {
+    fn reads_a_reply_and_skips_a_truncated_one() {
         let mut answer = vec![0u8; ANSWER];
         answer[0] = libc::AF_INET as u8;
         answer[4..6].copy_from_slice(&443u16.to_be_bytes());

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_nothing() {
+    fn an_exited_process_has_no_sockets_or_times() {
         let mut inodes = BTreeSet::new();
         sockets(u32::MAX, &mut inodes);
         assert!(inodes.is_empty() && user_system(u32::MAX).is_none());

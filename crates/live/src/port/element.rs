@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_differ_by_ports_and_not_by_a_tag() {
+    fn flows_differ_by_ports_but_not_by_a_vlan_tag() {
         let (a, b) = (frame(0, 1), frame(0, 2));
         let flow = |parts| Seen::of(parts).flow;
         assert_ne!(flow([&a, &[], &[]]), flow([&b, &[], &[]]));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_fails_is_counted_and_gone_only_when_it_fails_for_good() {
+    fn failures_are_counted_and_only_repeated_ones_end_the_port() {
         let broken = || Err(io::Error::from_raw_os_error(libc::EBADFD));
         let sends = vec![Ok(1), broken(), Ok(1)];
         let mut line = Line::new("a".into(), Box::new(Told::new(sends)), Epoch::start());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_departure_is_as_late_as_its_frame_was_old_and_its_sending_took() {
+    fn lateness_includes_the_wait_before_arrival_and_the_time_to_send() {
         let epoch = Epoch::start();
         let mut line = Line::new("a".into(), Box::new(Told::new(Vec::new())), epoch);
         line.departures = Some(Vec::new());

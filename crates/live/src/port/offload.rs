@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn segments_carry_the_data_in_order_and_are_whole(
+        fn segments_carry_the_data_in_order_with_valid_checksums(
             data in prop::collection::vec(any::<u8>(), 0..9000), size in 1u16..1500,
         ) {
             let mut bytes = vec![0, GSO_TCP4, 0, 0];
@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_or_refused_without_panic(
+        fn any_bytes_are_accepted_or_rejected_without_panic(
             mut bytes in prop::collection::vec(any::<u8>(), 0..200), gso in 0u8..5,
         ) {
             if bytes.len() > 24 {
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn a_completed_checksum_is_right(data in prop::collection::vec(any::<u8>(), 0..1500)) {
+        fn a_completed_checksum_is_correct(data in prop::collection::vec(any::<u8>(), 0..1500)) {
             let expected = tcp_frame(&data);
             let mut bytes = vec![NEEDS_CHECKSUM, 0, 0, 0, 0, 0];
             bytes.extend(34u16.to_ne_bytes());

@@ -422,20 +422,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefers_windows_without_others() {
+    fn prefers_undisturbed_windows() {
         let mut shares = vec![0.5; 25];
         shares[7..15].fill(0.01);
         assert_eq!(quiet_windows(&shares), (7..15).collect::<Vec<_>>());
     }
 
     #[test]
-    fn takes_the_least_bad_windows_when_none_is_quiet() {
+    fn takes_the_least_disturbed_windows_when_none_is_quiet() {
         let shares: Vec<f64> = (0..25).map(|i| 0.9 - 0.02 * f64::from(i)).collect();
         assert_eq!(quiet_windows(&shares), vec![20, 21, 22, 23, 24]);
     }
 
     #[test]
-    fn reads_between_samples() {
+    fn interpolates_between_samples() {
         let tcp = TcpInfo::default();
         let sample = |at: f64, bytes| Sample {
             at,

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_back_what_it_writes() {
+    fn a_setting_round_trips() {
         let setting = Setting {
             send_buffer: Some(Bytes(123_457)),
             relay: Some(Relay { delay: Duration::from_ms(20), rate: Some(Rate::from_mbit(7)) }),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_would_be_right() {
+    fn an_error_gives_the_valid_range() {
         let error = Setting { mtu: 9, ..Setting::PLAIN }.check().unwrap_err().to_string();
         assert_eq!(error, "`mtu` is 9 B; it must be between 576 B and 65535 B");
     }
