@@ -1,5 +1,5 @@
-# `make why` explains a transfer, `make test` checks the project; both set up what they need first.
-# `make check` checks what a small change can have broken, `make test-long` what takes hours.
+# `make why` explains a transfer, `make test` checks the project; both first install what they need.
+# `make check` checks a change quickly, `make test-long` runs tests that take hours.
 
 CARGO ?= cargo
 

@@ -2,10 +2,10 @@
  *
  * classify_dpdk EAL-OPTIONS -- RULES HEADERS SECONDS
  *
- * RULES: lines as ClassBench writes them, the first with the highest priority. HEADERS: records of
- * source, destination, source port, destination port, protocol and 3 bytes of padding, all in network
- * order. Prints one line of JSON: headers a processor second, 64 at a time; seconds that building took,
- * which any change repeats; the sum over one pass of 1 + the rule's place, which must be anybody's. */
+ * RULES: lines in ClassBench's format, the first with the highest priority. HEADERS: records of source,
+ * destination, source port, destination port, protocol and 3 bytes of padding, all in network order.
+ * Prints one line of JSON: headers per CPU second, 64 at a time; build time in seconds (any change requires a
+ * rebuild); the sum over one pass of 1 + the rule's index, which every implementation must reproduce. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ RTE_ACL_RULE_DEF(rule, FIELDS);
 	{ .type = RTE_ACL_FIELD_TYPE_##kind, .size = bytes, .field_index = number, \
 	  .input_index = input, .offset = offsetof(struct header, member) }
 
-/* The first field is one byte; the others are taken in groups of four. */
+/* The first field is one byte; the others come in groups of four. */
 static const struct rte_acl_field_def fields[FIELDS] = {
 	FIELD(PROTOCOL, BITMASK, 1, 0, protocol),
 	FIELD(SRC, MASK, 4, 1, src),
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
 		return 3;
 	double build = cpu_seconds() - began;
 
-	/* The best of several passes, as this program's own benchmarks count. */
+	/* The best of several passes, as in this program's own benchmarks. */
 	double rate = 0;
 	uint64_t sum = 0;
 	began = cpu_seconds();

@@ -3,14 +3,15 @@
  * lookup_dpdk EAL-OPTIONS -- STRUCTURE TABLE ADDRESSES SECONDS
  *
  * STRUCTURE: `rte_fib` (DIR-24-8) or `rte_fib6` (trie), both with next hops of 4 bytes and AVX-512 where the
- * processor has it; `rte_lpm` (next hops of 24 bits, four addresses at once) or `rte_lpm6` (21 bits). For what is
- * longer than 24 bits IPv4 has 8,192 groups of 256 entries; rte_lpm6 has one more for every two prefixes, and
- * rte_fib6 two for each.
+ * processor has it; `rte_lpm` (next hops of 24 bits, four addresses at once) or `rte_lpm6` (21 bits). For
+ * prefixes longer than 24 bits, IPv4 has 8,192 groups of 256 entries; rte_lpm6 has one more for every two
+ * prefixes, rte_fib6 two more for each.
  *
- * TABLE: lines of `ADDRESS/LEN HOP`. ADDRESSES: IPv4 32-bit words in the machine's order, IPv6 16 bytes each.
- * Prints one line of JSON: lookups a processor second, 64 at a time; updates (a delete or an add each), 0 where
- * they are not measured; bytes of DPDK's heap; the sum of all next hops of one pass, which must be the same as
- * anybody's; processor seconds that loading took. Or says why not: {"missing": "..."}. */
+ * TABLE: lines of `ADDRESS/LEN HOP`. ADDRESSES: IPv4 32-bit words in host byte order, IPv6 16 bytes each.
+ * Prints one line of JSON: lookups per CPU second, 64 at a time; updates (deletes and adds) per CPU second, 0
+ * where they are not measured; bytes of DPDK's heap; the sum of all next hops of one pass, which every
+ * implementation must reproduce; CPU seconds that loading took. Or why there is no result:
+ * {"missing": "..."}. */
 #include <arpa/inet.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,17 +30,17 @@
 
 #define BATCH 64
 #define GROUPS 8192
-/* How many times a measurement's time loading may take: rte_lpm looks through all rules of a length for each
- * that it adds. */
+/* Limit on loading, in multiples of a measurement's time: for each rule that it adds, rte_lpm searches all
+ * rules of the same length. */
 #define LOADING_MAX 120
 
 struct route {
-	uint8_t ip[16]; /* An IPv4 address is a word in the machine's order. */
+	uint8_t ip[16]; /* An IPv4 address is a word in host byte order. */
 	uint32_t hop;
 	uint8_t len;
 };
 
-/* What a structure can do. Those that return an int return 0 when it was done. */
+/* The operations of a structure. Those that return an int return 0 on success. */
 struct structure {
 	const char *name;
 	bool v6, updates;
@@ -74,7 +75,7 @@ static int fib_create(size_t routes)
 	fib = rte_fib_create("table", 0, &conf);
 	if (!fib)
 		return 1;
-	/* The best that this processor has; scalar where there is no AVX-512. */
+	/* The fastest that this processor supports; scalar without AVX-512. */
 	if (rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512))
 		return rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_SCALAR_MACRO);
 	return 0;
@@ -105,7 +106,7 @@ static int fib6_create(size_t routes)
 	struct rte_fib6_conf conf = {
 		.type = RTE_FIB6_TRIE,
 		.max_routes = routes,
-		/* It reserves the groups of each route as if it shared none. */
+		/* It reserves groups for each route as if none were shared. */
 		.trie = { .nh_sz = RTE_FIB6_TRIE_4B, .num_tbl8 = GROUPS + 2 * routes },
 	};
 
@@ -270,7 +271,7 @@ int main(int argc, char **argv)
 	uint64_t before = heap_bytes();
 	double began = cpu_seconds();
 	if (it->create(count + count / 8 + 1000))
-		return missing("it could not be made");
+		return missing("it could not be created");
 	for (size_t i = 0; i < count; i++) {
 		if (routes[i].hop > it->hop_max)
 			return missing("a next hop has too many bits for it");
@@ -282,7 +283,7 @@ int main(int argc, char **argv)
 	double loaded = cpu_seconds() - began;
 	uint64_t bytes = heap_bytes() - before;
 
-	/* The best of several passes, as this program's own benchmarks count. */
+	/* The best of several passes, as in this program's own benchmarks. */
 	double rate = 0;
 	uint64_t sum;
 	began = cpu_seconds();
@@ -301,7 +302,7 @@ int main(int argc, char **argv)
 	if (it->updates) {
 		began = cpu_seconds();
 		do {
-			/* A stride that shares no factor with most counts visits them in no order. */
+			/* A stride coprime to most counts visits them in a scattered order. */
 			at = (at + 524287) % count;
 			it->delete(&routes[at]);
 			it->add(&routes[at]);

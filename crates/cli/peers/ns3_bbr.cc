@@ -1,10 +1,10 @@
-// BBR (or another TCP) over one bottleneck in ns-3, for the comparison in `experiments/bbr`.
+// BBR (or another TCP) over one bottleneck in ns-3, to compare with `experiments/bbr`.
 //
 //   a -- 10 Gbit/s, 1 ms -- r1 ==== 10 Mbit/s, 18 ms ==== r2 -- 10 Gbit/s, 1 ms -- b
 //
-// As many connections as --flows, each --later seconds after the one before, send as much as they
-// can in IP packets of 1500 bytes. Prints one line of JSON: bytes that each delivered from --from
-// on, the mean number of packets that waited at the bottleneck in that time, and drops of the run.
+// --flows connections, each starting --later seconds after the one before, send as much as they can in IP
+// packets of 1500 bytes. Prints one line of JSON: bytes that each connection delivered from --from on, the
+// mean number of packets waiting at the bottleneck in that time, and the drops of the whole run.
 //
 //   g++ -O2 -std=c++17 -o ns3_bbr ns3_bbr.cc -lns3-core -lns3-network -lns3-internet \
 //       -lns3-point-to-point -lns3-applications -lns3-traffic-control -lns3-bridge -lns3-stats
@@ -54,11 +54,11 @@ main(int argc, char* argv[])
     CommandLine commandLine;
     commandLine.AddValue("seconds", "simulated time", seconds);
     commandLine.AddValue("from", "when counting begins", from);
-    commandLine.AddValue("packets", "most packets that wait at the bottleneck", room);
+    commandLine.AddValue("packets", "queue limit at the bottleneck, in packets", room);
     commandLine.AddValue("flows", "connections", flows);
     commandLine.AddValue("later", "seconds between their starts", later);
     commandLine.AddValue("control", "which TCP", control);
-    commandLine.AddValue("seed", "what names the random streams", seed);
+    commandLine.AddValue("seed", "seed of the random streams", seed);
     commandLine.Parse(argc, argv);
     RngSeedManager::SetSeed(seed);
 
@@ -73,7 +73,7 @@ main(int argc, char* argv[])
     InternetStackHelper stack;
     stack.SetIpv6StackInstall(false);
     stack.Install(nodes);
-    TrafficControlHelper none; // Addresses bring a discipline with them, which is not wanted.
+    TrafficControlHelper none; // Assigning addresses installs a queue discipline; remove it.
     Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.0");
     Ipv4Address to;
     auto join = [&](uint32_t one, uint32_t other, const char* rate, const char* delay, uint32_t packets) {
@@ -94,7 +94,7 @@ main(int argc, char* argv[])
     Ptr<Queue<Packet>> queue = DynamicCast<PointToPointNetDevice>(ends.Get(0))->GetQueue();
     queue->TraceConnectWithoutContext("PacketsInQueue", MakeCallback(&Waiting));
     queue->TraceConnectWithoutContext("Drop", MakeCallback(&Dropped));
-    // A full queue is told to the layer above first, which drops there.
+    // A full device queue stops the layer above, which then drops.
     nodes.Get(1)->GetObject<TrafficControlLayer>()->TraceConnectWithoutContext(
         "TcDrop",
         MakeCallback(+[](Ptr<const Packet>) { ++dropped; }));

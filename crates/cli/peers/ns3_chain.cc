@@ -48,7 +48,7 @@ main(int argc, char* argv[])
     NodeContainer senders(flowCount);
     NodeContainer receivers(flowCount);
     InternetStackHelper stack;
-    Ipv4NixVectorHelper nix; // The fastest of its routings: one look-up a flow.
+    Ipv4NixVectorHelper nix; // The fastest of ns-3's routing protocols: one lookup per flow.
     stack.SetRoutingHelper(nix);
     stack.SetIpv6StackInstall(false);
     stack.InstallAll();

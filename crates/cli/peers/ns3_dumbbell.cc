@@ -1,29 +1,30 @@
 // A hundred TCP connections through one bottleneck in ns-3, for `lastmeter bench engine/dumbbell`
-// and for the comparison in `experiments/dumbbell`.
+// and to compare with `experiments/dumbbell`.
 //
 //   s.0  -- 10 Mbit/s, 1 ms --+                                  +-- 10 Mbit/s, 1 ms -- d.0
 //   ...                       r1 ==== 500 Mbit/s, 48 ms ==== r2  ...
 //   s.99 -- 10 Mbit/s, 1 ms --+                                  +-- 10 Mbit/s, 1 ms -- d.99
 //
-// Each sends as much as it can from a random instant of the first second on, in IP packets of 1500
-// bytes: TcpLinuxReno with SACK, timestamps, delayed acknowledgements and buffers of 1 MiB. Prints
-// one line of JSON: what the wires did, and what each connection delivered.
+// Each connection sends as much as it can from a random instant of the first second on, in IP packets of
+// 1500 bytes: TcpLinuxReno with SACK, timestamps, delayed acknowledgements and buffers of 1 MiB. Prints
+// one line of JSON: the counts of the links, and the bytes that each connection delivered.
 //
-// With --corrected four faults of ns-3 3.37 are mended here, without changing its library:
+// With --corrected, four faults of ns-3 3.37 are corrected here, without changing its library:
 //
-// * Its scoreboard goes on counting a segment that was sent again as on the way after it has been
-//   SACKed, until it is acknowledged cumulatively. RFC 6675 section 4 (SetPipe) counts only what has
-//   not been SACKed. A sender whose first retransmission is lost therefore falls silent until its
-//   timer expires, where RFC 6675 has it send on.
-// * A sender in recovery whose send buffer has nothing unsent left sends again what is above all that
-//   has been SACKed: up to a window of segments that are on the way or have arrived. RFC 6675 section
-//   4 (NextSeg, rule 3) asks for (1.b) there too: "less than the highest octet covered by any received
+// * Its scoreboard counts a retransmitted segment as in flight even after it has been SACKed, until it is
+//   acknowledged cumulatively. RFC 6675 section 4 (SetPipe) counts only what has not been SACKed. So a
+//   sender whose first retransmission is lost falls silent until its timer expires, where RFC 6675 lets
+//   it send.
+// * A sender in recovery whose send buffer has no unsent data retransmits segments above the highest
+//   SACKed one: up to a window of segments that are in flight or have arrived. RFC 6675 section 4
+//   (NextSeg, rule 3) requires (1.b) there too: "less than the highest octet covered by any received
 //   SACK".
 // * In recovery only the first partial acknowledgement restarts the retransmission timer, as RFC 6582
-//   section 3.2 has it for senders without SACK. Where recovery lasts longer than the timer, it expires
-//   while acknowledgements come, and what has arrived is sent again. RFC 6675 section 6 asks for RFC
-//   6298's way, a restart by each acknowledgement of new data (section 5.3), or a more careful one.
-// * Its proportional rate reduction multiplies bytes by bytes in 32 bits (mended in later versions).
+//   section 3.2 specifies for senders without SACK. If recovery lasts longer than the timer, it expires
+//   while acknowledgements arrive, and data that has arrived is retransmitted. RFC 6675 section 6 requires
+//   the method of RFC 6298, a restart by each acknowledgement of new data (section 5.3), or a more
+//   careful one.
+// * Its proportional rate reduction multiplies bytes by bytes in 32 bits (corrected in later versions).
 #include <cstdio>
 #include <string>
 #include <sys/resource.h>
@@ -81,8 +82,7 @@ Waiting(uint32_t, uint32_t now)
 
 namespace ns3
 {
-// This and the next take the place of the library's own, which do the same but for what
-// `corrected` adds.
+// This function and the next replace the library's own; they differ only in what `corrected` adds.
 uint32_t
 TcpTxBuffer::Update(const TcpOptionSack::SackList& blocks, const Callback<void, TcpTxItem*>& told)
 {
@@ -178,7 +178,7 @@ class Restarting : public TcpSocketBase
     }
 };
 
-// What the library's own does, for `Restarting`.
+// The library's own behaviour, for `Restarting`.
 Ptr<Socket>
 TcpL4Protocol::CreateSocket()
 {
@@ -285,10 +285,10 @@ main(int argc, char* argv[])
     bool red = false;
     CommandLine commandLine;
     commandLine.AddValue("seconds", "simulated time", seconds);
-    commandLine.AddValue("packets", "most packets that wait at the bottleneck", room);
+    commandLine.AddValue("packets", "queue limit at the bottleneck, in packets", room);
     commandLine.AddValue("red", "RED instead of drop-tail", red);
-    commandLine.AddValue("seed", "what names the random starts", seed);
-    commandLine.AddValue("corrected", "mend what the top of this file says", corrected);
+    commandLine.AddValue("seed", "seed of the random start times", seed);
+    commandLine.AddValue("corrected", "correct the faults listed at the top of this file", corrected);
     commandLine.Parse(argc, argv);
     RngSeedManager::SetSeed(seed);
     const uint32_t count = 100;
@@ -309,7 +309,7 @@ main(int argc, char* argv[])
     NodeContainer senders(count);
     NodeContainer receivers(count);
     InternetStackHelper stack;
-    Ipv4StaticRoutingHelper routes; // The fastest of its routings here.
+    Ipv4StaticRoutingHelper routes; // The fastest of ns-3's routing protocols here.
     stack.SetRoutingHelper(routes);
     stack.SetIpv6StackInstall(false);
     stack.InstallAll();
@@ -364,7 +364,7 @@ main(int argc, char* argv[])
     counted(ends);
     ends.Get(0)->TraceConnectWithoutContext("PhyTxEnd", MakeCallback(&Passed));
 
-    TrafficControlHelper none; // Addresses bring a discipline with them, which is not wanted.
+    TrafficControlHelper none; // Assigning addresses installs a queue discipline; remove it.
     Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.252");
     Ipv4InterfaceContainer middle = addresses.Assign(ends);
     if (!red)

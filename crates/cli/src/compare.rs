@@ -6,7 +6,7 @@ use lastmeter_ledger::{Ledger, html, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Put two ledgers side by side: totals, stages and resources, largest change first.
+/// Compare two ledgers side by side: totals, stages and resources, largest change first.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

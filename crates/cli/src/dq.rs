@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-/// Run the stress load of distributed queueing on eight threads, and plot the backlogs they report
+/// Run the stress load of distributed queueing on eight threads, and plot the reported backlogs
 ///
 /// Exits with 1 when the threads reported too many periods late, so that the figures cannot be trusted.
 #[derive(clap::Args)]
@@ -43,10 +43,10 @@ fn slow() -> impl clap::builder::TypedValueParser<Value = u32> {
 const EXAMPLES: &str = "\
 Examples:
   lastmeter dq                                   the stress load, beside what was published
-  lastmeter dq --capture dq.pcap --out dq.html   keep the cells, and draw what they tell
+  lastmeter dq --capture dq.pcap --out dq.html   save the cells and plot the figures
   lastmeter dq --replay dq.pcap                  the same from the cells alone";
 
-/// A port sleeps at most this long in its own time, then looks for packets and cells.
+/// The longest sleep of a port, in the experiment's own time, before it looks for packets and cells again.
 const NAP: Duration = Duration::from_us(100);
 /// A period reported more than half a period late counts as late; this share of them may be.
 const LATE_MAX: f64 = 0.1;
@@ -96,7 +96,7 @@ pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Compla
             dq::read(&file).map_err(|error| fault(&error))?
         }
         None => {
-            // Until the sources are off and input 1 has drained for a while.
+            // Long enough for the sources to end and for input 1 to drain.
             load.periods = if common.quick { 450 } else { 1000 };
             let ran = run(options, load, arguments.slow)?;
             if let Some(path) = &arguments.capture {

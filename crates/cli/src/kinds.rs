@@ -1,4 +1,4 @@
-//! `lastmeter kinds`: the reference of what experiments can contain, generated from the code.
+//! `lastmeter kinds`: the reference for experiment files, generated from the code.
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_lab::historic;
@@ -7,11 +7,11 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
 use lastmeter_lab::schema;
 
-/// Print the reference of what experiments can contain, generated from the code.
+/// Print the reference for experiment files: every kind and its parameters, generated from the code.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A kind; without one, lists them all
+    /// The kind to describe [default: list all kinds]
     name: Option<String>,
     /// Draw an adapter, or a host's copies, as SVG
     #[arg(long, requires = "name")]
@@ -34,7 +34,7 @@ Examples:
   lastmeter kinds cim                     an adapter in five sections, drawn
   lastmeter kinds pcie4 --svg > pcie4.svg
   lastmeter kinds cim --verilog > cim.v   its control logic, for a simulator or an FPGA
-  lastmeter kinds --html > manual.html    all of them as one page
+  lastmeter kinds --html > manual.html    all kinds on one page
   lastmeter kinds hp9000-730+afterburner  the copies of a host with an adapter, drawn
   lastmeter kinds --schema > experiment.schema.json";
 

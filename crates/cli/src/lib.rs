@@ -83,19 +83,19 @@ enum Command {
     Blast(blast::Arguments),
     /// Run an experiment many times, with different values and seeds
     Sweep(sweep::Arguments),
-    /// Put two ledgers side by side
+    /// Compare two ledgers side by side
     Compare(compare::Arguments),
     /// Reproduce published tables and figures, ours beside theirs
     Repro(repro::Arguments),
     /// Open a page in the browser that edits, runs and compares experiments
     Serve(serve::Arguments),
-    /// Print the reference of what experiments can contain, generated from the code
+    /// Print the reference for experiment files: every kind and its parameters
     Kinds(kinds::Arguments),
-    /// Look addresses up in a routing table, and show how each answer was found
+    /// Look up addresses in a routing table, and show how each answer was found
     Lookup(lookup::Arguments),
-    /// Run the stress load of distributed queueing on threads, and plot the backlogs they report
+    /// Run the stress load of distributed queueing on threads, and plot the reported backlogs
     Dq(dq::Arguments),
-    /// Run benchmarks, compared with peers that are installed
+    /// Run benchmarks, and compare with peers such as ns-3 and DPDK where installed
     Bench(bench::Arguments),
 }
 
@@ -124,7 +124,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let Arguments { common, command } = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // The reader closed the pipe: it has seen enough.
+            // A closed pipe is not an error: the reader has all it wants.
             let _ = error.print();
             return error.exit_code().try_into().unwrap_or(2);
         }

@@ -5,13 +5,13 @@ use crate::{Common, Complaint, Ended, output};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Look addresses up in a routing table, and show how each answer was found.
+/// Look up addresses in a routing table, and show how each answer was found.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The table: `PREFIX NEXT-HOP` in each line, or an MRT dump (TABLE_DUMP_V2)
+    /// The table: one `PREFIX NEXT-HOP` per line, or an MRT dump (TABLE_DUMP_V2)
     file: PathBuf,
-    /// Addresses to look up; without any, prints the table's size
+    /// Addresses to look up [default: print the table's size]
     addresses: Vec<IpAddr>,
 }
 

@@ -12,7 +12,7 @@ const WIDTH_DEFAULT: usize = 100;
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    // The reader closed the pipe: it has seen enough.
+    // A closed pipe is not an error: the reader has all it wants.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
 }
 
@@ -21,9 +21,9 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints what is wrong on standard error.
+/// Prints an error on standard error.
 pub(crate) fn complain(text: &str) {
-    // Problems with a place come rendered, with `error:` already in front.
+    // A problem with a location is already rendered, `error:` included.
     let colours = |c: char| c == '\u{1b}' || c == '[' || c == 'm' || c == ';' || c.is_ascii_digit();
     let is_rendered = text.trim_start_matches(colours).starts_with("error");
     let _ = match is_rendered {

@@ -17,10 +17,11 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A row (E-64), a system (A, J, N, D, E), an experiment (cim-equations), all, or theory
+    /// A row (E-64), a system by its letter (A for Aurora; also J, N, D, E), an experiment
+    /// (cim-equations), all, or theory
     #[arg(default_value = "all")]
     select: String,
-    /// Simulate as long and as many cases as the documents: minutes instead of seconds
+    /// Simulate as long, and as many cases, as the documents did: minutes instead of seconds
     #[arg(long)]
     full: bool,
     /// With `livelock`: every reception policy, of 1997 and of today, on a host of today
@@ -111,7 +112,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
 /// The simulator judged by queueing theory, in as many runs as there is time for.
 fn theory(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.out.is_some() {
-        return Err(Complaint("--out: theory has a table and no page; use --json".to_owned()));
+        return Err(Complaint("--out: theory has no page, only a table; use --json".to_owned()));
     }
     let threads = Threads::new(common.threads)?;
     let bar = Bar::new(0);

@@ -140,7 +140,7 @@ pub struct Entry {
 pub struct Node {
     /// The first bit that it examines.
     pub depth: u32,
-    /// Which pair of words it stands at.
+    /// The index of its pair of words.
     pub address: u32,
     /// The address bits that it examines.
     pub bits: String,
@@ -152,7 +152,7 @@ pub struct Node {
     pub end: bool,
     /// The length of the longest prefix that matches inside.
     pub matched: Option<u32>,
-    /// The place of its next hop among the node's.
+    /// The index of its next hop among the node's.
     pub rank: Option<u32>,
     /// Its next hop.
     pub next_hop: Option<u32>,

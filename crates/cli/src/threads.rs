@@ -44,7 +44,7 @@ impl Parallel for Threads {
         if nested || others.len() >= self.count().min(cores) {
             return false;
         }
-        // None starts before all exist: it would wait for one that the system did not provide.
+        // No thread starts before all exist: it could wait for one that the system refused to create.
         let all_there = OnceLock::new();
         thread::scope(|scope| {
             let spawned: io::Result<Vec<_>> = others
@@ -63,7 +63,7 @@ impl Parallel for Threads {
                 first();
             }
             for thread in spawned.into_iter().flatten() {
-                // A scope would report that there was a panic, and not its message.
+                // A scope would report only that a thread panicked, not its message.
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             }
             is_complete

@@ -1,4 +1,4 @@
-//! Broken plans of `lastmeter blast`: each gives a message that a newcomer understands.
+//! Broken plans of `lastmeter blast`: each gets a message that a newcomer understands.
 
 use crate::golden;
 use lastmeter_lab::document::Problem;
@@ -8,8 +8,8 @@ fn shown(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{}\n\n", problem.render(false))).collect()
 }
 
-/// A plan of flows that are alike but for a case of `flows.cases`: in each flow, which follow each other
-/// with an empty line between, the lines that are otherwise, and with `-` those that are missing.
+/// A plan whose flows differ from a plain one as a case of `flows.cases` says. An empty line separates
+/// flows; a line replaces or adds a key, and `-KEY` removes it.
 fn flows(case: &str) -> String {
     let mut text = "[[host]]\nname = \"a\"\nat = \"10.0.0.1:7400\"\n".to_owned();
     for (changes, name) in case.trim_end().split("\n\n").zip('f'..) {
@@ -30,7 +30,7 @@ fn flows(case: &str) -> String {
     text
 }
 
-/// Each plan of `lastmeter blast` in `tests/broken-plans` beside the messages that it gives.
+/// The messages for each plan of `tests/broken-plans` are those in the file beside it.
 #[test]
 fn each_broken_plan_gives_the_message_beside_it() {
     let cases = include_str!("broken-plans/flows.cases").split("== ").skip(1);

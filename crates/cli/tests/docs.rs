@@ -1,5 +1,5 @@
-//! The pages under `docs/`, as a newcomer follows them: files are written, commands are run, and what the
-//! page shows of their output is looked for in it.
+//! The pages under `docs/`, followed as a newcomer would: their files are written, their commands are run, and
+//! the output that a page shows must appear in the real one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A fenced block of a page.
 struct Block<'a> {
-    /// The words behind the fence: the language, and of a file its name.
+    /// The text after the fence: the language, and a file's name.
     info: &'a str,
     text: &'a str,
 }
@@ -24,7 +24,7 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// What a command says, if it ends as the page says: `# exit 2` behind it, otherwise 0.
+/// A command's output. Its exit status must be that of a trailing `# exit N`, else 0.
 fn run(command: &str, folder: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_lastmeter")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -59,7 +59,7 @@ fn follow(page: &str, folder: &Path) -> usize {
             }
             // Rust is run by `cargo test --doc`, Python by the package's tests.
             ("rust" | "python", "") => {}
-            (language, name) => panic!("a block of {language} `{name}` is followed by nobody"),
+            (language, name) => panic!("nothing runs this block of {language} `{name}`"),
         }
     }
     commands

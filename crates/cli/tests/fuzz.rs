@@ -4,7 +4,7 @@ use lastmeter_base::Stream;
 use lastmeter_wire::fuzz::{Target, mutate};
 use std::path::Path;
 
-/// Targets, and mutations for each: seconds matter here, the long runs are the driver's.
+/// Targets, and mutations for each: few, to take seconds; `fuzz/` runs for longer.
 const ALL: [(&[Target], usize); 7] = [
     (lastmeter_wire::fuzz::TARGETS, 4000),
     (lastmeter_net::fuzz::TARGETS, 2000),
@@ -15,7 +15,7 @@ const ALL: [(&[Target], usize); 7] = [
     (lastmeter::fuzz::TARGETS, 300),
 ];
 
-/// Its inputs, in the order of their names.
+/// The target's inputs, in the order of their names.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
     let mut files: Vec<_> =

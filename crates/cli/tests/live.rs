@@ -1,8 +1,8 @@
 //! Live runs between network namespaces: delays, counts, hostile frames, twins, nothing left behind.
 //!
-//! The helpers are this program run again, so it has its own `main`. Needs network namespaces:
-//! without the rights each test says `SKIP:` and why. Where others leave no time, one says
-//! `UNDECIDED:`. `make test-long` runs this for longer, with `LASTMETER_CYCLES` and
+//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without
+//! the rights each test prints `SKIP:` and why. A test that other programs disturb at every attempt
+//! prints `UNDECIDED:`. `make test-long` runs these tests for longer, with `LASTMETER_CYCLES` and
 //! `LASTMETER_HOSTILE` in the environment.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a test")]
 
@@ -113,7 +113,7 @@ fn options(kind: Kind) -> Options {
         kind,
         attached: Vec::new(),
         manner: WaitOptions::SLEEPING,
-        // Others may build on the machine meanwhile.
+        // Tolerant, because other programs may build on the machine meanwhile.
         demand: Demand { share: 0.5, tolerance: Duration::from_ms(20) },
         programs: Vec::new(),
         twin: true,
@@ -163,7 +163,7 @@ fn ping_takes_twice_the_delay() {
         let mut times: Vec<f64> =
             times.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect();
         times.sort_by(f64::total_cmp);
-        in_time!(times.len() == 8, "{} answers of 8", times.len());
+        in_time!(times.len() == 8, "{} replies of 8", times.len());
         println!("  ping {times:?} ms");
         assert!(times[0] >= 10.0, "never early: {times:?} ms");
         in_time!(times[4] < 14.0, "{times:?} ms");
@@ -186,7 +186,7 @@ fn every_port() {
         assert!(twin.both >= flooded.sent - lost && twin.alone == (0, 0), "{twin:?}");
         assert!(twin.order_identical && twin.early == 0 && twin.changed == 0, "{twin:?}");
         let certificate = report.ledger.certificate.unwrap();
-        // What the twin finds is what the certificate has said, without the time before arrival.
+        // The twin's differences are the certificate's lateness, less the wait before arrival.
         assert!(twin.differences.max().as_secs_f64() <= certificate.worst_lag + 1e-9);
     }
 }
@@ -204,15 +204,15 @@ fn tcp_gets_the_rate() {
     std::fs::remove_file(&file).unwrap();
     let goodput = result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
     println!("  {:.2} Mbit/s, {}", goodput / 1e6, report.ledger.certificate.unwrap().words);
-    // 1448 bytes of data in a frame of 1514; slow start and a busy machine may take a tenth.
+    // 1448 bytes of data in a frame of 1514; slow start and a busy machine may cost a tenth.
     let expected = 20e6 * 1448.0 / 1514.0;
-    // iperf3's clock may be late at either end.
+    // iperf3's clock may be late at both ends.
     let is_near = goodput < expected * 1.01 && goodput > expected * 0.9;
     in_time!(is_near, "{goodput} of {expected} bit/s");
 }
 
 fn queue_drops() {
-    // 1000 frames a second of 1000 bytes are 8 Mbit/s: a link of 2 carries a quarter.
+    // 1000 frames of 1000 bytes a second are 8 Mbit/s: a link of 2 Mbit/s carries a quarter.
     let sets = ["links.0.rate=2 Mbit/s", "links.0.queue={ drop-tail = { packets = 10 } }"];
     let flood = Some(flood(1_000.0, 1000, 0.5));
     let report = go(&parse(EXPERIMENT, &sets), &Options { flood, ..options(Kind::Packet) });
@@ -222,7 +222,7 @@ fn queue_drops() {
     assert_eq!(report.measured.overruns, 0);
 }
 
-/// The kinds of ports that there are rights for.
+/// The kinds of ports that the user's privileges allow.
 fn kinds() -> Vec<Kind> {
     let may = |kind: &Kind| {
         let opened = Site::open(&two(), *kind);
@@ -234,12 +234,12 @@ fn kinds() -> Vec<Kind> {
     KINDS.into_iter().filter(may).collect()
 }
 
-/// So many seconds, or as many as a documented variable says.
+/// The value of a documented environment variable, else `otherwise`.
 fn longer(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Pages of memory that this program holds.
+/// Resident memory of this process, in pages.
 fn pages() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse().unwrap()
@@ -265,12 +265,12 @@ fn hostile() {
         println!("  {kind:?}: {flooded:?} {counts:?}");
         let explained =
             counts.received + counts.truncated + counts.oversized + counts.garbled + counts.overrun;
-        // What a full interface drops, it may tell the sender too. ARP and the like come from the host itself.
+        // A full interface may report its drops to the sender. ARP and the like come from the host itself.
         let offered = flooded.sent + flooded.refused;
         assert!(explained >= flooded.sent && explained <= offered + 100, "{explained}");
-        in_time!(flooded.sent > seconds * 10_000, "the machine had no time to send");
+        in_time!(flooded.sent > seconds * 10_000, "the generator was too slow");
         let grown = pages().saturating_sub(before) * 4096;
-        assert!(grown < 64 << 20, "grown by {grown} bytes");
+        assert!(grown < 64 << 20, "memory grew by {grown} bytes");
         if ping {
             let text = std::fs::read_to_string(&file).unwrap();
             let _ = std::fs::remove_file(&file);
@@ -295,7 +295,7 @@ fn port_disappears() {
         let counts = report.measured.lines[1].counts;
         println!("  {kind:?}: {counts:?} {}", report.measured.lines[1].gone);
         assert!(counts.failures + counts.unreachable > 0, "{counts:?}");
-        assert!(report.ledger.duration > 0.89, "it ran on: {}", report.ledger.duration);
+        assert!(report.ledger.duration > 0.89, "ended early: {}", report.ledger.duration);
     }
 }
 
@@ -304,7 +304,7 @@ fn strict() {
     let strict = Some(Duration::from_ns(1));
     let manner = WaitOptions { strict, ..WaitOptions::SLEEPING };
     let report = go(&parse(EXPERIMENT, &[]), &Options { flood, manner, ..options(Kind::Packet) });
-    in_time!(report.ledger.duration < 0.3, "it ran for {} s", report.ledger.duration);
+    in_time!(report.ledger.duration < 0.3, "ended late: {} s", report.ledger.duration);
     let certificate = report.ledger.certificate.unwrap();
     assert!(!certificate.kept_up && certificate.words.contains("a frame left"));
 }
@@ -338,14 +338,14 @@ fn cycles() {
     }
     assert_eq!((descriptors(), interfaces()), before);
     assert_eq!(children(), "");
-    assert_eq!(clean(), 0, "programs were left");
+    assert_eq!(clean(), 0, "some programs were still running");
     let grown = pages().saturating_sub(pages_before) * 4096;
     println!("  {cycles} runs, memory grew by {grown} bytes");
-    assert!(grown < 16 << 20, "grown by {grown} bytes");
+    assert!(grown < 16 << 20, "memory grew by {grown} bytes");
 }
 
-/// Holds two hosts and a program that nothing ends but the next run.
-#[allow(clippy::zombie_processes, reason = "it is killed before it could wait for its child")]
+/// Holds two hosts and a program that only the next run ends.
+#[allow(clippy::zombie_processes, reason = "killed before it could wait for its child")]
 fn hold() {
     let (mut site, _ports) = Site::open(&two(), Kind::Packet).unwrap();
     let mut command = Command::new("sh");
@@ -369,8 +369,8 @@ fn killed() {
     let orphan = format!("/proc/{}/stat", line.trim());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(std::fs::exists(&orphan).unwrap(), "what is to be cleaned is there");
-    // The next run does it before anything else.
+    assert!(std::fs::exists(&orphan).unwrap(), "nothing is left to clean up");
+    // Opening a site cleans up first.
     drop(Site::open(&two(), Kind::Packet).unwrap());
     let gone = || match std::fs::read_to_string(&orphan) {
         Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),

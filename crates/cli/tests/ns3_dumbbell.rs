@@ -1,17 +1,18 @@
-//! A hundred TCP connections through one bottleneck, here and in ns-3.
+//! A hundred TCP connections through one bottleneck, compared with ns-3.
 //!
-//! ns-3 3.37 has four faults that the top of `peers/ns3_dumbbell.cc` names: its scoreboard counts what
-//! was sent again as on the way after it has been SACKed, it sends again what is above all that has been
-//! SACKed, its timer runs on while parts are acknowledged, and its proportional reduction overflows.
-//! Ours is held to ns-3 with all mended; beside it stands ns-3 as it is shipped.
+//! ns-3 3.37 has four faults, described at the top of `peers/ns3_dumbbell.cc`: its scoreboard counts
+//! retransmitted segments as in flight after they have been SACKed, it retransmits segments above the
+//! highest SACKed one, partial acknowledgements do not restart its retransmission timer, and its
+//! proportional rate reduction overflows. Our results must agree with those of ns-3 with all four
+//! corrected; those of ns-3 as shipped are printed beside them.
 //!
-//! The short test runs one seed for five simulated seconds. The long one needs about an hour, nearly
-//! all of it ns-3's: `scripts/test-long ns3`.
+//! The short test runs one seed for five simulated seconds. The long one takes about an hour, nearly
+//! all of it in ns-3: `scripts/test-long ns3`.
 //!
-//! With `NS3_RUNS=FOLDER` the answers of ns-3 are kept there, and a comparison that was stopped goes on.
-//! Both need Debian's libns3-dev and g++, and skip aloud without them.
+//! With `NS3_RUNS=FOLDER` the results of ns-3 are kept there, so that an interrupted comparison can be
+//! resumed. Both tests require Debian's libns3-dev and g++, and report that they skip without them.
 
-#![allow(clippy::print_stdout, reason = "it prints what it compared")]
+#![allow(clippy::print_stdout, reason = "prints the comparison")]
 
 use lastmeter_engine::Serial;
 use lastmeter_lab::build::Changes;
@@ -32,29 +33,29 @@ const LIBRARIES: [&str; 8] = [
     "stats",
 ];
 
-/// What one run gave.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 struct Found {
-    /// Bits per second that applications got.
+    /// Goodput of all connections, in bits per second.
     goodput: f64,
     /// Share of packets that the bottleneck dropped.
     loss: f64,
-    /// Mean number of packets that waited there.
+    /// Mean number of packets waiting there.
     waiting: f64,
     /// Bytes that each connection delivered.
     delivered: Vec<f64>,
 }
 
-/// What is in front of the bottleneck, and which ns-3 it is held to.
+/// The queue at the bottleneck, and the ns-3 to compare with.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     packets: u32,
     red: bool,
-    /// With the faults of ns-3 3.37 mended.
+    /// With the faults of ns-3 3.37 corrected.
     corrected: bool,
 }
 
-/// The program, built where it can be.
+/// The ns-3 program, or `None` where it cannot be built.
 fn ns3() -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/ns3_dumbbell.cc");
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ns3_dumbbell");
@@ -64,7 +65,7 @@ fn ns3() -> Option<PathBuf> {
     match compiler.output() {
         Ok(output) if output.status.success() => Some(program),
         _ => {
-            println!("skipped: libns3-dev or g++ is not installed");
+            println!("SKIP: libns3-dev or g++ is not installed");
             None
         }
     }
@@ -103,7 +104,7 @@ fn theirs(program: &PathBuf, case: Case, seed: u64, seconds: u64) -> Found {
 fn ours(Case { packets, red, .. }: Case, seed: u64, seconds: u64) -> Found {
     let queue = match red {
         false => format!("drop-tail = {{ packets = {packets} }}"),
-        // ns-3's RED: gentle, a mean that weighs 0.002, and a fiftieth at the upper threshold.
+        // ns-3's RED: gentle, averaging weight 0.002, drop probability 0.02 at the upper threshold.
         true => format!(
             "red = {{ packets = {packets}, min = {}, max = {}, probability = 0.02 }}",
             packets / 4,
@@ -132,7 +133,7 @@ fn ours(Case { packets, red, .. }: Case, seed: u64, seconds: u64) -> Found {
     let stage = outcome.stages.iter().position(|stage| stage.name == "r1->r2 transmit").unwrap();
     let rows = outcome.books.paths[0].rows();
     let row = rows.iter().find(|row| row.stage.0 as usize == stage).unwrap();
-    // Little's law: the mean number that waits is their rate times their mean wait.
+    // Little's law: mean number waiting = rate × mean wait.
     let wait = row.wait.sum() as f64 * 1e-12 / row.passed.packets as f64;
     Found {
         goodput: delivered.iter().sum::<f64>() * 8.0 / seconds as f64,
@@ -142,7 +143,7 @@ fn ours(Case { packets, red, .. }: Case, seed: u64, seconds: u64) -> Found {
     }
 }
 
-/// The greatest distance between two distributions (Kolmogorov and Smirnov).
+/// The greatest distance between two distributions (Kolmogorov-Smirnov).
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     let below = |all: &[f64], x: f64| {
         all.iter().filter(|&&value| value <= x).count() as f64 / all.len() as f64
@@ -150,10 +151,10 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().chain(b).map(|&x| (below(a, x) - below(b, x)).abs()).fold(0.0, f64::max)
 }
 
-/// The share of all ways to part the runs of both into halves of this size whose shares are at least
-/// as far apart as ours and theirs: Fisher's exact permutation test. What is exchanged are whole runs,
-/// because connections of one run compete and so are not independent of each other, which is what the
-/// usual critical value of [`distance`] supposes.
+/// Fisher's exact permutation test: of all ways to split the runs of both sides into two halves, the share
+/// whose distributions are at least as far apart as ours and theirs. Whole runs are exchanged, because the
+/// connections of a run compete and so are not independent, as the usual critical value of [`distance`]
+/// assumes.
 fn chance(us: &[Found], them: &[Found]) -> f64 {
     let half = us.len();
     let runs: Vec<&Found> = us.iter().chain(them).collect();
@@ -162,7 +163,7 @@ fn chance(us: &[Found], them: &[Found]) -> f64 {
         values.extend(found.delivered.iter().map(|&value| (value, run)));
     }
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Both sides have as many values, so their distance is that of a walk from nothing, one up or down.
+    // Both sides have equally many values, so their distance is the maximum of a walk of steps up and down.
     let apart = |ours: u32| -> i32 {
         let (mut walk, mut most) = (0_i32, 0);
         for (i, &(value, run)) in values.iter().enumerate() {
@@ -181,7 +182,7 @@ fn chance(us: &[Found], them: &[Found]) -> f64 {
     f64::from(far) / f64::from(ways)
 }
 
-/// Ours and theirs over some seeds.
+/// Relative errors of our means, over some seeds.
 struct Compared {
     goodput: f64,
     loss: f64,
@@ -201,7 +202,7 @@ fn compare(program: &PathBuf, case: Case, seeds: u64, seconds: u64) -> Compared 
     let row = |what: &str, value: fn(&Found) -> f64| {
         let (us, them) = (mean(&us, value), mean(&them, value));
         let name = if case.red { "RED" } else { "drop-tail" };
-        let peer = if case.corrected { "ns-3 mended" } else { "ns-3 as shipped" };
+        let peer = if case.corrected { "ns-3 corrected" } else { "ns-3 as shipped" };
         let (packets, error) = (case.packets, us / them - 1.0);
         println!("{name} {packets} {what}: {us:.5}, {peer} {them:.5}: {:+.1} %", error * 100.0);
         error
@@ -210,7 +211,7 @@ fn compare(program: &PathBuf, case: Case, seeds: u64, seconds: u64) -> Compared 
         runs.iter().flat_map(|run| run.delivered.iter().copied()).collect()
     };
     let (a, b) = (all(&us), all(&them));
-    // The critical value of the two-sample test at 1 %.
+    // The critical value of the two-sample test at the 1 % level.
     let distance_most = 1.628 * (2.0 / a.len() as f64).sqrt();
     let distance = distance(&a, &b);
     let goodput = row("goodput, Mbit/s", |found| found.goodput / 1e6);
@@ -218,8 +219,8 @@ fn compare(program: &PathBuf, case: Case, seeds: u64, seconds: u64) -> Compared 
     let waiting = row("waiting", |found| found.waiting);
     let chance = chance(&us, &them);
     println!(
-        "    shares are {distance:.4} apart (1 % level of independent ones {distance_most:.4}); \
-         {:.1} % of all ways to part these runs are as far",
+        "    shares are {distance:.4} apart (1 % level if independent: {distance_most:.4}); \
+         {:.1} % of all ways to split these runs are as far apart",
         chance * 100.0
     );
     Compared { goodput, loss, waiting, chance }
@@ -252,5 +253,5 @@ fn goodput_loss_queue_and_shares_agree_with_ns3() {
         check("shares at the 1 % level", found.chance > 0.01);
         compare(&program, Case { packets, red, corrected: false }, 1, 20);
     }
-    assert!(wrong.is_empty(), "not as in ns-3: {wrong:?}");
+    assert!(wrong.is_empty(), "differs from ns-3: {wrong:?}");
 }

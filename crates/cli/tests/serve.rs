@@ -1,4 +1,4 @@
-//! `lastmeter serve` as a browser sees it: over a socket, with runs in processes of their own.
+//! `lastmeter serve` as a browser sees it: over a socket, with each run in its own process.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Server {
@@ -52,17 +52,17 @@ fn serve(arguments: &[&str]) -> Server {
     Server { child, at: at.to_owned(), token }
 }
 
-/// A server of an empty folder at any free port.
+/// A server of this folder on any free port.
 fn local(folder: &Path) -> Server {
     serve(&["--listen", "127.0.0.1:0", folder.to_str().unwrap()])
 }
 
 impl Server {
-    /// Sends these bytes and reads the answer until the server closes.
+    /// Sends these bytes and reads the response until the server closes the connection.
     fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(&self.at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A server that has refused the head may close before the body is written.
+        // A server that rejects the header may close before the body is written.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -99,7 +99,7 @@ impl Server {
         answer.json()["id"].as_u64().unwrap()
     }
 
-    /// Waits until a run stands like this; gives its record.
+    /// Waits until a run has one of these statuses; returns its record.
     fn until(&self, id: u64, stands: &[&str]) -> Value {
         let began = Instant::now();
         loop {
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// A queue that is short enough for a test.
+/// The bundled M/M/1 queue, with this duration.
 fn mm1(duration: &str) -> String {
     let text = lastmeter_lab::library::experiment("mm1").unwrap();
     let line = text.lines().find(|line| line.starts_with("duration")).unwrap();
@@ -135,7 +135,7 @@ fn a_run_is_started_viewed_compared_and_deleted() {
     assert_eq!(view["duration"], ledger["duration"]);
     assert_eq!(view["paths"]["rows"][0]["stages"], ledger["paths"][0]["stages"]);
     assert_eq!(record["figures"]["goodput"], view["totals"]["goodput"]);
-    // The points of the course add up to the whole.
+    // The points of the time series add up to the whole.
     let course = server.get(&format!("/api/runs/{id}/points")).json();
     let points = course["points"].as_array().unwrap();
     let mut before = 0.0;
@@ -163,20 +163,20 @@ fn a_run_is_started_viewed_compared_and_deleted() {
 fn the_server_survives_failed_and_killed_runs() {
     let space = tempfile::tempdir().unwrap();
     let server = local(space.path());
-    // A text that is wrong says where.
+    // The problem of an invalid text has its location.
     let id = server.begin("duration = \"1 s\"\n[nodes]\na = { hots = {} }\n");
     let record = server.until(id, &["failed"]);
     let problem = &record["problems"][0];
     assert_eq!((&problem["line"], &problem["suggestion"]), (&json!(3), &json!("host")), "{record}");
     assert_eq!(problem["file"], "mm1");
-    // A process that dies is missed, and nothing else.
+    // A run whose process is killed fails; the server stays.
     let id = server.begin(&mm1("200 s"));
     server.until(id, &["running"]);
     let own = server.child.id();
     let children = format!("/proc/{own}/task/{own}/children");
     let began = Instant::now();
     let child = loop {
-        // A thread of the server has started it.
+        // The process is a child of one of the server's threads.
         let tasks = std::fs::read_dir(format!("/proc/{own}/task")).unwrap().flatten();
         let all: String = tasks
             .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
@@ -232,7 +232,7 @@ fn runs_beyond_the_limit_wait() {
     assert_eq!(server.ask("DELETE", &format!("/api/runs/{first}"), &json!({})).status, 409);
     server.ask("POST", &format!("/api/runs/{first}/stop"), &json!({}));
     assert_eq!(server.until(second, &["done", "failed"])["stands"], "done");
-    // Only so many wait.
+    // The queue is limited, too.
     server.begin(&mm1("200 s"));
     let body = json!({ "experiment": "bundled/mm1", "text": mm1("1 ms") });
     let mut refused = 0;

@@ -1,4 +1,4 @@
-//! `lastmeter sweep` as a user runs it: interrupted, gone on with, refused.
+//! `lastmeter sweep` as a user runs it: interrupted, resumed, refused.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -30,7 +30,7 @@ fn an_interrupted_sweep_keeps_finished_runs_and_can_be_resumed() {
         lastmeter(&["sweep", "mm1", "--set", "duration=40 ms", "--over", RATES, "--out", out])
     };
     let mut child = sweep(&cut).stdout(Stdio::null()).spawn().unwrap();
-    // As soon as the plan is there the runs begin; a few of them are done soon after.
+    // Runs begin once the plan is written; some finish within the sleep below.
     let began = Instant::now();
     while !cut.join("plan.json").is_file() && began.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
@@ -44,7 +44,7 @@ fn an_interrupted_sweep_keeps_finished_runs_and_can_be_resumed() {
     };
     let before = result(&cut);
     match before["complete"].as_bool().unwrap() {
-        // A quick machine was done before the signal came.
+        // A fast machine finished before the signal arrived.
         true => assert_eq!(status.code(), Some(0)),
         false => assert_eq!(status.code(), Some(1)),
     }

@@ -1,7 +1,7 @@
-//! The structure of the project, checked: who may know whom, what may stand where, how long a file
-//! may be.
+//! Checks the structure of the project: which crate may depend on which, what is banned where, and how
+//! long files and lines may be.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use lastmeter_lab::kinds::Registry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];
 
-/// The glue of the Python package, which stands beside the crates and may know the program too.
+/// The glue of the Python package: outside `crates/`, and may depend on the program, too.
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
@@ -55,12 +55,12 @@ const BANNED: &[&str] = &[
     "RefCell",
 ];
 
-/// Lines of a crate, with its tests.
+/// Maximum lines of a crate, tests included.
 const CRATE_LINES_MAX: usize = 25_000;
-/// Lines of a file, without its tests.
+/// Maximum lines of a file, tests excluded.
 const LINES_MAX: usize = 600;
 const WIDTH_MAX: usize = 100;
-/// Drawings of headers and tables in comments may be a little wider.
+/// Comments may be a little wider, for drawings and tables.
 const WIDTH_MAX_COMMENT: usize = 120;
 
 fn root() -> PathBuf {
@@ -85,12 +85,12 @@ fn crates() -> Vec<String> {
     names.chain([PYTHON.to_owned()]).collect()
 }
 
-/// Where a crate is.
+/// A crate's folder.
 fn folder(name: &str) -> PathBuf {
     if name == PYTHON { root().join(name) } else { root().join("crates").join(name) }
 }
 
-/// Each source file of a crate with its text up to its tests.
+/// Each source file of a crate, with its text up to the tests.
 fn sources(name: &str) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     rust_files(&folder(name).join("src"), &mut files);
@@ -129,7 +129,7 @@ fn clocks_threads_files_and_sockets_stay_where_they_belong() {
                 let is_code = !line.trim_start().starts_with("//");
                 let banned = BANNED.iter().find(|word| is_code && line.contains(**word));
                 let at = format!("{}:{}", path.display(), number + 1);
-                assert!(banned.is_none(), "{at}: `{}` has no place in `{name}`", banned.unwrap());
+                assert!(banned.is_none(), "{at}: `{}` is banned in `{name}`", banned.unwrap());
             }
         }
     }
@@ -162,7 +162,7 @@ fn files_and_lines_are_short() {
         for (path, code) in sources(&name) {
             let lines = code.lines().count();
             if lines > LINES_MAX {
-                long.push(format!("{}: {lines} lines, two things in one", path.display()));
+                long.push(format!("{}: {lines} lines, at most {LINES_MAX}", path.display()));
             }
             for (number, line) in code.lines().enumerate() {
                 let width = line.chars().count();
@@ -183,7 +183,7 @@ fn no_crate_is_too_large() {
         rust_files(&folder(&name), &mut files);
         let count = |path: PathBuf| fs::read_to_string(path).unwrap().lines().count();
         let lines: usize = files.into_iter().map(count).sum();
-        assert!(lines <= CRATE_LINES_MAX, "`{name}` has {lines} lines: two crates in one");
+        assert!(lines <= CRATE_LINES_MAX, "`{name}` has {lines} lines, at most {CRATE_LINES_MAX}");
     }
 }
 
@@ -196,7 +196,7 @@ fn every_file_starts_with_a_module_comment() {
     }
 }
 
-/// The reason that only a graph wired by hand can have.
+/// A drop reason that only occurs in hand-wired graphs.
 const BY_HAND: &str = "sent to a source";
 
 #[test]
@@ -205,10 +205,10 @@ fn drop_reasons_are_those_that_kinds_declare() {
     let declared: BTreeSet<&str> =
         pages.iter().flat_map(|page| page.drops.iter().map(|drop| drop.0)).collect();
     let mut given = BTreeSet::new();
-    // Elements in Python are no kinds.
+    // Elements in Python are not kinds.
     let names = crates().into_iter().filter(|name| name != PYTHON);
     for (path, mut code) in names.flat_map(|name| sources(&name)) {
-        // What a page declares is no use of it, unless by the name of a constant.
+        // A declaration is not a use, unless by the name of a constant.
         while let Some((before, rest)) = code.split_once("drops: &[") {
             code = [before, rest.split_once("],\n").unwrap().1].concat();
         }
@@ -220,10 +220,10 @@ fn drop_reasons_are_those_that_kinds_declare() {
         }
     }
     let missing: Vec<_> = declared.difference(&given).collect();
-    assert!(missing.is_empty(), "declared, but no packet is dropped for it: {missing:?}");
+    assert!(missing.is_empty(), "declared, but never given as a reason: {missing:?}");
 }
 
-/// Integration tests of a crate are one program, which has to name them.
+/// A crate with `autotests = false` must name each of its test files.
 #[test]
 fn every_test_file_is_run() {
     for name in crates() {

@@ -1,7 +1,7 @@
-//! `lastmeter why` as a user meets it: bad input, a short run, and nothing left behind.
+//! `lastmeter why` as a user runs it: bad input, a short run, and nothing left behind.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skip is said aloud")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "skips are reported")]
 
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
@@ -69,7 +69,7 @@ fn a_command_keeps_its_exit_status_and_its_output_stays_out_of_the_ledger() {
     assert_eq!(killed.status.code(), Some(128 + 9));
 }
 
-/// Runs the command with a cache of its own, which other runs cannot change.
+/// The command with its own cache, which other runs cannot change.
 fn in_own_cache(arguments: &[&str], name: &str) -> Command {
     let folder = std::env::temp_dir().join(format!("lastmeter-{name}-{}", std::process::id()));
     let mut command = lastmeter(arguments);
@@ -84,7 +84,7 @@ fn a_short_run_balances() {
     assert!(output.status.success(), "{}", words(&output));
     let ledger: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let path = &ledger["paths"][0];
-    // What this level of privilege cannot know is absent, and adds nothing.
+    // Figures that this privilege level cannot measure are absent, and add nothing.
     let mean = |value: &serde_json::Value| value["mean"].as_f64().unwrap_or(0.0);
     let stages = path["stages"].as_array().unwrap();
     let sum: f64 = stages
@@ -106,7 +106,7 @@ fn a_short_run_balances() {
     assert!(ledger["what_ifs"].as_array().unwrap().len() > 8);
 }
 
-/// The children of these processes that live now.
+/// The living children of these processes.
 fn helpers(parents: &BTreeSet<u32>) -> BTreeSet<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
@@ -119,7 +119,7 @@ fn helpers(parents: &BTreeSet<u32>) -> BTreeSet<u32> {
     processes.filter_map(pid).filter(is_child).collect()
 }
 
-/// Shells start commands in the background so.
+/// Whether SIGINT is ignored, as in commands that a shell starts in the background.
 fn ignores_interrupts() -> bool {
     const INTERRUPT: u64 = 1 << (2 - 1);
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -135,7 +135,7 @@ fn interfaces() -> BTreeSet<String> {
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_so() {
-        assert!(Instant::now() < deadline, "{what} did not happen");
+        assert!(Instant::now() < deadline, "{what}: not within 20 s");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -149,7 +149,7 @@ fn nothing_is_left_behind_however_it_ends() {
     let before = interfaces();
     for signal in ["INT", "TERM", "KILL"] {
         if signal == "INT" && ignores_interrupts() {
-            eprintln!("SKIP: interrupts are ignored here, and children inherit that");
+            eprintln!("SKIP: SIGINT is ignored here, and children inherit that");
             continue;
         }
         let mut child = in_own_cache(&["why", "--duration", "30 s"], "killed")
@@ -159,15 +159,15 @@ fn nothing_is_left_behind_however_it_ends() {
             .unwrap();
         let parent = BTreeSet::from([child.id()]);
         until("a helper", || !helpers(&parent).is_empty());
-        // Helpers that come later are seen too: some come while these are looked for.
+        // More helpers may start while the first is being detected.
         std::thread::sleep(Duration::from_millis(300));
         let started = helpers(&parent);
         let arguments = [format!("-{signal}"), child.id().to_string()];
         assert!(Command::new("kill").args(arguments).status().unwrap().success());
-        assert!(!child.wait().unwrap().success(), "SIG{signal} was no success");
+        assert!(!child.wait().unwrap().success(), "success in spite of SIG{signal}");
         let gone = |pid: &u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // One that nobody has waited for yet is dead all the same.
+            // A zombie counts as gone.
             stat.is_empty() || stat.contains(") Z ")
         };
         until("the end of all helpers", || started.iter().all(gone));
@@ -175,7 +175,7 @@ fn nothing_is_left_behind_however_it_ends() {
     }
 }
 
-/// The verdict of a command's ledger: resource, confidence, words; or what the command said instead.
+/// The verdict of a command's ledger: resource, confidence, words; or the command's output if it failed.
 fn verdict(command: &mut Command) -> [String; 3] {
     let output = command.output().unwrap();
     if !output.status.success() {
@@ -200,13 +200,13 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
         return;
     };
     until("iperf3's server", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
-    // Others on the machine can turn either verdict.
+    // Other programs on the machine can change either verdict.
     let outcome = attempts::attempt(|| {
         let client = ["--json", "why", "--", "iperf3", "-c", "127.0.0.1", "-t", "1", "-p", &port];
         let theirs = verdict(&mut lastmeter(&client));
         let stream = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
         let ours = verdict(&mut in_own_cache(&stream, "beside"));
-        // iperf3's server may still be busy with whoever asked whether it is there.
+        // iperf3's server may still be busy with the connection that tested whether it listens.
         let both_said = !theirs[1].is_empty() && !ours[1].is_empty();
         let same = both_said
             && theirs[2].contains("sender") == ours[2].contains("sender")
@@ -217,7 +217,7 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
     server.wait().unwrap();
     match outcome {
         Outcome::Passed => {}
-        // Past the macros, whose words about a test that passed are kept from whoever runs it.
+        // Not by a macro: the test harness would capture that from a test that passes.
         Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
         Outcome::Failed(words) => panic!("{words}"),
     }

@@ -65,7 +65,7 @@ pub(crate) fn receive_descriptor(from: &UnixStream) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
-    found.next().ok_or_else(|| io::Error::other("no descriptor came"))
+    found.next().ok_or_else(|| io::Error::other("the message carries no descriptor"))
 }
 
 /// An unexpected reply to the request to `doing`, as an error.

@@ -11,7 +11,7 @@ use crate::blast::tally::Tally;
 use crate::blast::traffic::{Format, Schedule};
 use lastmeter_wire::fuzz::Target;
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_control", run: fuzz_blast_control },
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },

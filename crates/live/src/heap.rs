@@ -1,4 +1,4 @@
-//! This program's own memory.
+//! The heap of this program.
 
 /// Puts the heap of a program that has just started in huge pages, where the system leaves that to
 /// programs (`/sys/kernel/mm/transparent_hugepage/enabled` is `madvise`, as on most distributions).

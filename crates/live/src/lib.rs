@@ -3,7 +3,7 @@
 //!
 //! | module      | gives                                                                        |
 //! |-------------|------------------------------------------------------------------------------|
-//! | `namespace` | two hosts on this machine, joined by a veth pair, gone when it ends       |
+//! | `namespace` | two hosts on this machine, joined by a veth pair, gone when it ends          |
 //! | `transfer`  | one transfer between them under a [`transfer::Setting`], fully accounted     |
 //! | `calibrate` | this host's constants, as a profile                                          |
 //! | `predict`   | what a transfer will do, from those constants                                |

@@ -123,7 +123,7 @@ fn die_with_parent() -> Result<()> {
 /// Only root may; otherwise quiet windows are chosen afterwards, so a refusal is not an error. The
 /// kernel shares CPUs first among sessions (`sched_autogroup`), so it starts a session of its own.
 fn take_priority() {
-    // Without a session of its own, its whole present session would gain.
+    // Otherwise its whole present session would gain priority.
     let alone = rustix::process::setsid().is_ok();
     let _ = rustix::process::setpriority_process(None, PRIORITY);
     if alone {

@@ -1,5 +1,5 @@
-//! The heap of a program that has just begun lies in huge pages; it has its own `main` because a test
-//! runs in a thread that has another heap.
+//! The heap of a program that has just started is in huge pages. The test has its own `main`, because the
+//! test harness would run it in a thread, which has another heap.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -10,15 +10,15 @@ fn main() {
         return;
     }
     lastmeter_live::heap::use_huge_pages();
-    // As small as packets, and as large as tables; the first may lie in what was there before.
+    // Blocks as small as packets and as large as tables; the first may be in memory from before.
     for (len, count) in [(256, 10_000), (1 << 20, 4), (24 << 20, 4)] {
         let blocks: Vec<Vec<u8>> = (0..count).map(|_| Vec::with_capacity(len)).collect();
         let last = blocks.last().unwrap().as_ptr() as usize;
-        assert!(has_flag(last, "hg"), "blocks of {len} bytes do not lie in huge pages");
+        assert!(has_flag(last, "hg"), "blocks of {len} bytes are not in huge pages");
     }
 }
 
-/// Whether the mapping that `address` lies in has this flag (`VmFlags` in proc_pid_smaps(5)).
+/// Whether the mapping that contains `address` has this flag (`VmFlags` in proc_pid_smaps(5)).
 fn has_flag(address: usize, flag: &str) -> bool {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut inside = false;

@@ -1,8 +1,8 @@
-//! Limits made on purpose, found; and nothing left behind.
+//! Limits imposed on purpose are found, and nothing is left behind.
 //!
-//! The helpers are this program run again, so it has its own `main`. Needs network namespaces:
-//! without the rights each test says `SKIP:` and why. Where others leave no time, one says
-//! `UNDECIDED:`.
+//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without
+//! the rights each test prints `SKIP:` and why. A test that other programs disturb at every attempt
+//! prints `UNDECIDED:`.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod attempts;
@@ -17,9 +17,9 @@ use lastmeter_live::transfer::{
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Tells this program to play somebody else's: `send PORT PAUSE_US`, `receive PORT PAUSE_US`, `hold`.
+/// Makes this program act as another one: `send PORT PAUSE_US`, `receive PORT PAUSE_US`, `hold`.
 const PROGRAM: &str = "LASTMETER_TEST_PROGRAM";
-/// How long such a program moves data.
+/// How long that program moves data.
 const PLAYS: std::time::Duration = std::time::Duration::from_millis(1000);
 
 const SHORT: Setting = Setting { duration: Duration::from_ms(600), ..Setting::PLAIN };
@@ -65,7 +65,7 @@ fn limit_of(setting: Setting) -> (Limit, Measurement) {
 }
 
 fn is(found: Limit, expected: Limit) {
-    in_time!(found == expected, "{found:?} and not {expected:?}");
+    in_time!(found == expected, "{found:?} instead of {expected:?}");
 }
 
 fn receiver_sleeps() {
@@ -118,7 +118,7 @@ fn shared_cpu() {
         println!("SKIP: needs two cores");
         return;
     }
-    // Only the receiver copies: it is the busy side, and half a CPU makes it busier.
+    // Only the receiver copies, so it is the busy side, and half a CPU makes it busier still.
     let (limit, _) = limit_of(Setting { competitor: true, copy_in: CopyIn::SendFile, ..SHORT });
     is(limit, Limit::SharedCpu);
 }
@@ -168,12 +168,12 @@ fn stages_add_up() {
     for stage in &found.stages {
         println!("  {}", lastmeter_live::stages::explain(stage));
     }
-    // On a noisy machine it may drown; then a note says so.
+    // On a noisy machine the copy out may be lost in the noise; then a note says so.
     let stage = found.stages.iter().any(|s| s.name == "copy out");
     assert!(stage || found.notes.iter().any(|n| n.starts_with("copy out")), "{found:?}");
 }
 
-/// Neither processes nor interfaces nor named namespaces.
+/// No processes, interfaces or named namespaces are left.
 fn nothing_left() {
     let interfaces = || std::fs::read_to_string("/proc/net/dev").unwrap().lines().count();
     let children = || {
@@ -186,7 +186,7 @@ fn nothing_left() {
     assert_eq!(interfaces(), before);
 }
 
-/// Somebody else's program.
+/// The program that a test observes or kills.
 fn run_program(words: &str) {
     let words: Vec<&str> = words.split(' ').collect();
     if words[0] == "hold" {
@@ -231,7 +231,7 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
     peer.join().unwrap();
     let words = observation.limited.as_ref().map_or("no connection", |v| v.words.as_str());
     println!("  cost {:.4}, {} looks: {words}", observation.cost, observation.looks);
-    in_time!(observation.cost < 0.03, "looking cost {:.3} of a CPU", observation.cost);
+    in_time!(observation.cost < 0.03, "observing cost {:.3} of a CPU", observation.cost);
     observation
 }
 
@@ -239,7 +239,7 @@ fn observed_sender_pauses() {
     let observation = observe("send", 2000, 0);
     is(observation.limited.unwrap().by, Limit::SenderApplication);
     let share = observation.fractions.sender_application;
-    in_time!(share > 0.7, "the application is to blame for {share} of the time");
+    in_time!(share > 0.7, "limited by the application only {share} of the time");
 }
 
 fn observed_peer_sleeps() {
@@ -252,7 +252,7 @@ fn observed_receiver_sleeps() {
     is(observation.limited.unwrap().by, Limit::ReceiverApplication);
 }
 
-/// The helpers of a program that is killed end with it, and with them namespaces and interfaces.
+/// A killed program's helpers end with it, and so do their namespaces and interfaces.
 fn nothing_left_after_kill() {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .env(PROGRAM, "hold")
@@ -265,7 +265,7 @@ fn nothing_left_after_kill() {
     assert_eq!(helpers.split_ascii_whitespace().count(), 3, "sender, receiver, relay: {helpers}");
     child.kill().unwrap();
     child.wait().unwrap();
-    // They are killed at once; becoming invisible takes the kernel a moment.
+    // They are killed at once, but the kernel needs a moment to remove them.
     let gone = |pid: &str| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
         Err(_) => true,
@@ -277,7 +277,7 @@ fn nothing_left_after_kill() {
     }
 }
 
-/// A loose bound that a busy machine meets too; the validation's bound is 15 %.
+/// A loose bound that holds on a busy machine, too; the validation's bound is 15 %.
 fn predicts() {
     let from = std::time::Instant::now();
     let calibration = lastmeter_live::calibrate::run().unwrap();

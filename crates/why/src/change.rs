@@ -21,15 +21,15 @@ pub enum Change {
     SendBuffer(Bytes),
     /// The receive buffer.
     ReceiveBuffer(Bytes),
-    /// Both buffers.
+    /// Both socket buffers.
     Buffers(Bytes),
     /// How data enters the socket.
     CopyIn(CopyIn),
     /// Whether the receiver reads its data.
     CopyOut(bool),
-    /// On which cores.
+    /// On which cores the ends run.
     Placement(Placement),
-    /// How many streams.
+    /// The number of streams.
     Streams(u32),
     /// Processors faster by this factor; memory unchanged.
     Cpu(f64),
@@ -126,7 +126,7 @@ impl Change {
         self.is_soft() && !matches!(self, Change::CopyOut(false))
     }
 
-    /// The setting with it; hard changes leave it as it is.
+    /// The setting with this change; hard changes leave it as it is.
     pub fn setting(&self, setting: &Setting) -> Setting {
         let mut changed = setting.clone();
         match *self {
@@ -148,7 +148,7 @@ impl Change {
         changed
     }
 
-    /// The host with it; soft changes leave it as it is.
+    /// The host with this change; soft changes leave it as it is.
     pub fn host(&self, calibration: &Calibration) -> Calibration {
         let mut changed = calibration.clone();
         match *self {

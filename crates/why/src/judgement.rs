@@ -5,9 +5,9 @@ use lastmeter_ledger::{Confidence, Verdict};
 use lastmeter_live::limit::{self, Limit, Limited};
 use lastmeter_live::transfer::{Measurement, Placement};
 
-/// A lead over the runner-up, as a share of the time, from which a verdict is sure.
+/// Lead over the runner-up, as a share of the time, for high confidence.
 const SURE: f64 = 0.4;
-/// And from which it is more than a hint.
+/// And from which the confidence is medium.
 const LIKELY: f64 = 0.2;
 
 /// A verdict on a transfer of our own.
@@ -15,7 +15,7 @@ pub fn of(m: &Measurement) -> Verdict {
     judged(&limit::of(m), |limit| resource(limit, m.setting.placement))
 }
 
-/// A verdict whose limits are called by `name`.
+/// A verdict in which `name` gives the resource of each limit.
 pub(super) fn judged(limited: &Limited, name: impl Fn(Limit) -> Option<&'static str>) -> Verdict {
     let named = name(limited.by);
     let confidence = match limited.by {
@@ -34,7 +34,7 @@ pub(super) fn judged(limited: &Limited, name: impl Fn(Limit) -> Option<&'static 
     }
 }
 
-/// What the ledger calls a limit; nothing where no resource is one.
+/// The ledger's name for a limit; `None` where no resource is the limit.
 fn resource(limit: Limit, placement: Placement) -> Option<&'static str> {
     match limit {
         Limit::SenderApplication => Some("sending application"),
@@ -46,7 +46,7 @@ fn resource(limit: Limit, placement: Placement) -> Option<&'static str> {
         Limit::ReceiverCpu => Some(RECEIVER_CORE),
         Limit::SharedCpu if placement == Placement::SameCore => Some(SHARED_CORE),
         Limit::SharedCpu => Some("a core that others use"),
-        // Time that no resource takes, or nothing known.
+        // Waiting that no resource causes, or no result.
         _ => None,
     }
 }

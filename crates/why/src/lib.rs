@@ -6,7 +6,7 @@
 //! | module      | turns                                         | into                            |
 //! |-------------|-----------------------------------------------|---------------------------------|
 //! | `own`       | a transfer of our own and its stages          | a ledger                        |
-//! | `model`     | the prediction of the same transfer           | a ledger to stand beside it     |
+//! | `model`     | the prediction of the same transfer           | a ledger to compare it with     |
 //! | `observed`  | an observation of another program             | a ledger                        |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |

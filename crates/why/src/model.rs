@@ -1,4 +1,4 @@
-//! The prediction of a transfer as a ledger, to stand beside the measured one.
+//! The prediction of a transfer as a ledger, to compare with the measured one.
 
 use super::own::{RECEIVER_CORE, SENDER_CORE, SHARED_CORE};
 use lastmeter_ledger::{

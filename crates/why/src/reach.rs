@@ -14,7 +14,7 @@ use lastmeter_live::transfer::{Placement, Setting};
 /// The folder of calibrated hosts.
 const CALIBRATED: &str = "calibrated";
 
-/// Every host that takes `adapter` and every calibrated one, fastest first.
+/// Every modelled host that takes `adapter` and every calibrated one, fastest first.
 ///
 /// # Errors
 /// There is no such adapter, or a profile is wrong.

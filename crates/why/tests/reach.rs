@@ -1,4 +1,4 @@
-//! Which host carries a rate: those of the 1990s beside a calibrated one of today.
+//! Which hosts carry a rate: those of the 1990s compared with a calibrated one of today.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -16,7 +16,7 @@ fn j_88_no_host_of_the_1990s_carries_a_gigabit_but_one_of_today_does() {
     assert_eq!(carried[0].host, "epyc-2-cores");
     assert_eq!(carried[0].times, Some(1.0));
     let then = carried.iter().find(|one| one.host == "hp9000-730").unwrap();
-    // 24.7 MB/s are 198 Mbit/s; the copy's share of a packet is all the host's.
+    // 24.7 MB/s are 198 Mbit/s, nearly all of it limited by the host's copy.
     let times = then.times.unwrap();
     assert!((4.0..6.0).contains(&times), "{times}");
     assert!(then.reached >= 950e6);

@@ -56,7 +56,7 @@ use lastmeter_live::blast::traffic::{Format, Pace, Pattern, Sizes, Traffic};
 use lastmeter_live::blast::{At, Flow, Host, Plan, TOKEN_LEN_MAX, check_token};
 use std::io::Read;
 
-/// So that whoever reads JSON with floating point reads the same.
+/// The greatest integer below which a reader that parses JSON numbers as floating point is exact.
 const SEED_MAX: u64 = 1 << 53;
 
 const PLAN: &[Param] = &[
@@ -79,8 +79,8 @@ const FLOW: &[Param] = &[
     Param::or("fastest", ParamKind::Flag, "false").is("as fast as the host can"),
     Param::or("pattern", ParamKind::Choice(&["periodic", "poisson", "on-off"]), "periodic")
         .is("when packets leave"),
-    Param::optional("on", ParamKind::Time, "no bursts").is("how long a burst lasts"),
-    Param::optional("off", ParamKind::Time, "no bursts").is("length of the silence after it"),
+    Param::optional("on", ParamKind::Time, "no bursts").is("length of a burst"),
+    Param::optional("off", ParamKind::Time, "no bursts").is("length of the silence after a burst"),
     Param::optional("duration", ParamKind::Time, "until `count`").is("how long it sends"),
     Param::optional("count", ParamKind::COUNT, "until `duration`").is("packets at most"),
     Param::or("start", ParamKind::Time, "0 s").is("after the run's start"),
@@ -323,7 +323,7 @@ fn sizes(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Sizes> {
                 Some(Sizes::Between(low?, high?))
             }
             _ => {
-                let fault = Fault::new("this is not one distribution of sizes", SIZES);
+                let fault = Fault::new("this is not a distribution of sizes", SIZES);
                 decoder.report(&item.mark, key, fault);
                 None
             }
@@ -376,8 +376,8 @@ fn pattern(decoder: &mut Decoder<'_>, item: &Item, key: &str, values: &Values) -
         return Some(Pattern::OnOff { on, off });
     }
     let (name, found) = match bursts {
-        true => ("pattern", "bursts require a length and a pause"),
-        false => (if on.is_some() { "on" } else { "off" }, "only bursts have a length"),
+        true => ("pattern", "on-off traffic requires `on` and `off`"),
+        false => (if on.is_some() { "on" } else { "off" }, "the pattern is not on-off"),
     };
     // A value that is not a time has already been reported.
     if !(bursts && item.get("on").is_some() && item.get("off").is_some()) {

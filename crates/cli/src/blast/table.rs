@@ -82,9 +82,9 @@ const HEAD: [&str; 11] = [
 ];
 
 const LEGEND: &str = "
-IN, WORST: departures within that time of when they were due, and the latest. DELAY: from the
-source's clock to the sink's program; - where the clocks differ. JITTER: RFC 3550 A.8, and how much
-transit times differ from packet to packet.
+IN, WORST: share of departures at most that late, and the latest. DELAY: from the source's clock
+to the sink's program; - where the clocks differ. JITTER: RFC 3550 A.8, and how much transit times
+differ from packet to packet.
 ";
 
 /// The results of a plan: counts of each flow, then times, then remarks.
@@ -107,7 +107,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     text += match (outcome.kept_up, outcome.complete) {
         (true, true) => "Every source kept up.",
         (true, false) => "The run is not complete.",
-        (false, _) => "NOT ALL SOURCES KEPT UP: the traffic was not what the plan says.",
+        (false, _) => "NOT ALL SOURCES KEPT UP: the traffic differed from the plan.",
     };
     text
 }

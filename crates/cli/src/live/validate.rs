@@ -26,7 +26,7 @@ const DATA: f64 = 1448.0;
 const LINE: f64 = 1538.0;
 /// Bits on the line of a ping's frame: 98 bytes and 24 of framing.
 const PING_BITS: f64 = 8.0 * (98.0 + 24.0);
-/// Tolerances: how much longer than twice delay and line time a ping may be, in seconds, and how much of
+/// Tolerances: how much more than twice delay and line time a ping may take, in seconds, and how much of
 /// the rate less headers may be missing.
 const PING_MORE: f64 = 100e-6;
 const GOODPUT_LESS: f64 = 0.03;

@@ -50,14 +50,14 @@ pub(super) struct Progress {
     pub(super) of: usize,
 }
 
-/// The ledger so far, as the part that a page shows first, and the new points of the course.
+/// The ledger so far: the part that a page shows first, and the new points of the time series.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Live {
     pub(super) view: Value,
     pub(super) course: Course,
 }
 
-/// A run's figures over simulated time. Those of a point cover the time since the one before.
+/// A run's figures over simulated time. Each point covers the time since the one before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Course {
     /// The paths whose goodput the points contain.

@@ -7,7 +7,7 @@
 //!                    '-- server-sent events <------ runs
 //! ```
 //!
-//! A run is a process of its own, this program again: if it crashes, the page stays. Of each run the
+//! A run is a process of its own, this program again: if it crashes, the page stays. For each run the
 //! server holds what the list shows; ledgers stay in files and are served in parts.
 
 mod events;

@@ -27,7 +27,7 @@ pub(super) fn explain(
     let message = arguments.transfer.message().unwrap_or(MESSAGE);
     let threads = Threads::new(common.threads)?;
     let disk = Disk::new(None);
-    // An adapter that takes less gets as much as it takes; problems of the pair are reported below.
+    // An adapter with a lower limit gets packets of that limit; problems of the pair are reported below.
     let longest =
         || Pair::read(host, adapter, &disk).map_or(PACKET, |pair| pair.adapter.packet_max);
     let packet = arguments.packet.unwrap_or_else(|| PACKET.min(longest()));

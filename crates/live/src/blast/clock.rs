@@ -14,7 +14,7 @@ pub(super) fn identity() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     match boot.trim() {
-        // A clock without identity is shared with nobody.
+        // A clock without identity is shared with no other host.
         "" => crate::token::random().unwrap_or_default(),
         boot => format!("{boot} {}", namespace.display()),
     }

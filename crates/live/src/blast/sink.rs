@@ -76,7 +76,7 @@ impl Sink {
                 Ok((len, from)) => {
                     if let Some(probe) = self.take(clock::now(), &buffer[..len]) {
                         let echo = Header { kind: Kind::Echo, ..probe };
-                        // A lost one is repeated.
+                        // A lost reply is requested again.
                         let _ = self.socket.send_to(&echo.emit(), from);
                     }
                 }

@@ -11,10 +11,10 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration as Wait;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Wait = Wait::from_secs(60);
 
-/// Runs `work` with an agent that asks for this token; its own control comes with it.
+/// Runs `work` with an agent that requires this token, and with the control that stops it.
 fn with_agent<T>(token: Option<&str>, work: impl FnOnce(SocketAddr, &Control) -> T) -> T {
     let agent = Agent::bind((Ipv4Addr::LOCALHOST, 0).into(), token.map(str::to_owned)).unwrap();
     let (at, control) = (agent.address().unwrap(), Control::default());
@@ -60,7 +60,7 @@ fn outcome(plan: &Plan) -> Outcome {
     run(plan, &Control::default(), &|_| ()).unwrap()
 }
 
-/// sent = received + damaged + lost, and the sink counted each packet in one way.
+/// sent = received + damaged + lost, and the sink counted each packet once.
 fn balances(outcome: &Outcome) {
     for flow in &outcome.flows {
         let sink = flow.sink.as_ref().unwrap();
@@ -95,7 +95,7 @@ fn the_counts_of_two_agents_balance() {
                 assert_eq!((flow.sent, flow.received), (sent, sent), "{flow:?}");
                 let (source, sink) = (flow.source.as_ref().unwrap(), flow.sink.as_ref().unwrap());
                 assert_eq!(source.bytes, sink.bytes);
-                // One machine has one clock.
+                // Both ends share the machine's clock.
                 assert!(sink.delay.is_some_and(|delay| delay.max < 10.0));
                 assert!(sink.jitter > 0.0 && source.worst_lag > 0.0);
             }
@@ -158,7 +158,7 @@ fn a_stopped_run_reports_what_was_sent() {
         };
         let control = Control::default();
         let stop = |share: f64| {
-            // A part of a second of ten minutes.
+            // A thousandth of ten minutes.
             if share > 0.001 {
                 control.stop();
             }
@@ -197,7 +197,7 @@ fn a_stopped_agent_reports_its_counts() {
     });
 }
 
-/// Plays an agent that does as it is asked until it has to begin; then `last` decides.
+/// An agent that answers each request properly up to `begin`, and then does `last`.
 fn false_agent(listener: &TcpListener, last: impl FnOnce(&mut TcpStream)) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut lines = Lines::new(stream.try_clone().unwrap(), LINE_MAX);
@@ -236,7 +236,7 @@ fn losing_an_agent_keeps_the_reports_of_the_others() {
             let [dead, alive] = &outcome.flows[..] else { panic!("two flows") };
             assert_eq!((dead.sent, dead.lost), (5, None));
             assert!(dead.source.is_none() && dead.sink.is_some());
-            // Clocks that are not the same give no delay.
+            // Without a common clock there is no delay.
             assert!(dead.sink.as_ref().is_some_and(|sink| sink.delay.is_none()));
             assert_eq!((alive.sent, alive.lost), (1000, Some(0)));
         });
@@ -255,7 +255,7 @@ fn a_malicious_agent_is_rejected_with_a_short_message() {
     for answer in answers {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hosts = vec![host("b", listener.local_addr().unwrap())];
-        // A flow to itself has a sink, so that it would have to name a port.
+        // A flow from a host to itself has a sink there, so the agent should name a port.
         let flows = vec![flow("f", 0, 0, traffic(Format::Udp, 10))];
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -269,7 +269,7 @@ fn a_malicious_agent_is_rejected_with_a_short_message() {
     }
 }
 
-/// A driver by hand.
+/// A driver whose requests the test chooses.
 struct Hand {
     stream: TcpStream,
     lines: Lines,
@@ -318,14 +318,14 @@ fn damaged_aal5_frames_and_stray_packets_are_counted_separately() {
             header::emit(Format::Aal5, &header, &mut pdu);
             match seq {
                 3 => pdu[200] ^= 0x10,
-                // A cell is missing.
+                // One cell is missing.
                 4 => drop(pdu.drain(48..96)),
                 5 => {
                     pdu.clear();
                     let header = Header { run: 78, ..header };
                     header::emit(Format::Aal5, &header, &mut pdu);
                 }
-                // It comes twice.
+                // This one arrives twice.
                 6 => drop(socket.send(&pdu).unwrap()),
                 7 => pdu.clear(),
                 _ => {}
@@ -365,7 +365,7 @@ fn hostile_drivers_are_refused_and_the_agent_keeps_serving() {
         let far = Request::Begin { at: Some(u64::MAX), after: u64::MAX };
         let aim = |sources| Request::Aim { sources };
         refused(&[HELLO, prepare(vec![]), aim(vec![]), far], "too far ahead");
-        // A source that nobody has asked for sends nothing but probes.
+        // Without a sink that replies, a source sends nothing but probes.
         let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
         let job = super::message::SourceJob {
             flow: 0,
@@ -381,7 +381,7 @@ fn hostile_drivers_are_refused_and_the_agent_keeps_serving() {
         for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000], b"{}\n", b"\n"] {
             let mut hand = Hand::new(at);
             let _ = hand.stream.write_all(garbage);
-            // Refused, or the connection is gone while the rest of it was under way.
+            // Refused, or the connection was closed before all was sent.
             let _ = hand.lines.next::<Reply>(PATIENCE);
         }
         let mut hand = Hand::new(at);

@@ -230,8 +230,8 @@ impl Traffic {
             return wrong("size", format!("{found} B"), format!("{least} B to {most} B"));
         }
         if self.pace == Pace::Fastest && self.pattern != Pattern::Periodic {
-            let found = "a pattern without a pace".to_owned();
-            return wrong("pattern", found, "periodic, or with a rate".to_owned());
+            let found = "set for a flow without a rate".to_owned();
+            return wrong("pattern", found, "periodic, or the flow needs a rate".to_owned());
         }
         if let Pattern::OnOff { on, off } = self.pattern
             && (on == Duration::ZERO || on > RUN_MAX || off > RUN_MAX)
@@ -248,7 +248,8 @@ impl Traffic {
         }
         match self.count {
             None if ends.is_none() => {
-                wrong("duration", "missing".to_owned(), "a time, or count a number".to_owned())
+                let right = "given as a time, or `count` as a number".to_owned();
+                wrong("duration", "missing".to_owned(), right)
             }
             Some(0) => wrong("count", "0".to_owned(), "at least 1".to_owned()),
             _ => Ok(()),

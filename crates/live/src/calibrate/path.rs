@@ -24,7 +24,7 @@ use std::time::Instant;
 
 /// Measured time of one reference transfer: windows of 4 ms.
 const DURATION: Duration = Duration::from_ms(100);
-/// Warm-up: slow start and buffer growth, which takes longest, are over by then.
+/// Warm-up: long enough for slow start and for buffer growth, which takes longest.
 const WARM_UP: Duration = Duration::from_ms(60);
 /// Passes over the reference transfers; the cheaper run of each counts, since any disturbance adds to a
 /// run, and lasts longer than one.

@@ -47,9 +47,9 @@ impl Hosts {
 /// Another host, and the path of the ledger that leads there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The host.
+    /// The host's node.
     pub node: NodeId,
-    /// From here to there.
+    /// The ledger's path from here to there.
     pub path: PathId,
 }
 

@@ -217,7 +217,7 @@ mod tests {
     use std::io;
     use std::os::fd::{AsFd, OwnedFd};
 
-    /// A port that does what it is told.
+    /// A port that behaves as the test sets it.
     struct Told {
         fd: OwnedFd,
         arriving: VecDeque<Vec<u8>>,

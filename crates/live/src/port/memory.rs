@@ -90,7 +90,7 @@ impl Memory {
     pub(crate) fn address(&self) -> u64 {
         self.start as u64
     }
-    /// How long it is.
+    /// Its length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

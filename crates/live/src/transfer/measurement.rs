@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Windows into which the measured part is cut.
 const WINDOWS: usize = 25;
-/// A window in which other programs took more than this share of the CPU says little about ours.
+/// A window in which other programs took more than this share of the CPU is left out.
 const QUIET: f64 = 0.03;
 /// The least fraction of windows that a result may rest on.
 const QUIET_MIN: usize = 5;

@@ -1,26 +1,26 @@
-//! Tests of real time. What others run on the machine may spoil an attempt, so there are several.
+//! Tests in real time. Other programs may spoil an attempt, so each test has several.
 //!
-//! An [`in_time!`] that fails in all of them is undecided if others kept the machine busy, and
-//! says so; on an idle machine it has failed. A count or a sum that is wrong has nothing to do with
-//! time: that is an `assert!`, and fails whatever others do.
+//! A test whose [`in_time!`] fails at every attempt is reported as undecided if other programs kept the
+//! machine busy, and as failed on an idle machine. A wrong count or sum has nothing to do with time: it
+//! is an `assert!`, and fails in any case.
 
-#![allow(dead_code, reason = "not all that use this have tests of real time only")]
+#![allow(dead_code, reason = "some users of this module have other tests as well")]
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// How often a test may be tried, with a longer pause before each further attempt.
+/// Maximum attempts; the pause before each is longer than the one before.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// CPUs' worth of time that others use on a busy machine.
+/// The machine is busy if other programs use this many CPUs.
 const BUSY: f64 = 0.5;
 
-/// What [`in_time!`] panics with.
+/// The panic of [`in_time!`].
 pub(crate) struct Late(pub(crate) String);
 
-/// Like `assert!`, of something that a busy machine can spoil.
+/// Like `assert!`, for a condition that a busy machine can spoil.
 macro_rules! in_time {
     ($holds:expr, $($words:tt)+) => {{
         let holds: bool = $holds;
@@ -31,17 +31,17 @@ macro_rules! in_time {
 }
 pub(crate) use in_time;
 
-/// What the attempts of a test have come to.
+/// The outcome of a test after all its attempts.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     Passed,
-    /// Others kept the machine busy; the words of the last attempt.
+    /// Other programs kept the machine busy; the message of the last attempt.
     Undecided(String),
     Failed(String),
 }
 
-/// Runs one after the other the tests that the command line names, or all; `--skip` as elsewhere,
-/// where each is called `real_time::NAME`. Fails if one failed.
+/// Runs the tests selected on the command line, or all, one after the other. Names are `real_time::NAME`;
+/// `--skip` works as in libtest. Panics if a test failed.
 pub(crate) fn run_all(tests: &[(&str, fn())]) {
     let (mut named, mut skipped) = (Vec::new(), Vec::new());
     let mut arguments = std::env::args().skip(1);
@@ -71,7 +71,7 @@ pub(crate) fn run_all(tests: &[(&str, fn())]) {
     }
     let result = if failed == 0 { "ok" } else { "FAILED" };
     println!("test result: {result}. {passed} passed; {failed} failed; {undecided} undecided");
-    assert_eq!(failed, 0, "tests of real time failed");
+    assert_eq!(failed, 0, "real-time tests failed");
 }
 
 /// Tries a test until it passes.
@@ -79,7 +79,7 @@ pub(crate) fn attempt(test: impl Fn()) -> Outcome {
     attempt_beside(test, others)
 }
 
-/// With what tells how busy others are while this program waits so long.
+/// `others` measures for a given time how many CPUs other programs use.
 fn attempt_beside(test: impl Fn(), others: impl Fn(Duration) -> f64) -> Outcome {
     let mut last = String::new();
     let (mut all_late, mut least_busy) = (true, f64::INFINITY);
@@ -98,17 +98,17 @@ fn attempt_beside(test: impl Fn(), others: impl Fn(Duration) -> f64) -> Outcome 
     Outcome::Failed(last)
 }
 
-/// Whether a panic is of time, and its message.
+/// A panic's message, and whether it is from [`in_time!`].
 fn words(panic: &(dyn Any + Send)) -> (bool, String) {
     let text = |words: &str| (false, words.to_owned());
     if let Some(Late(words)) = panic.downcast_ref() {
         return (true, words.clone());
     }
     let owned = panic.downcast_ref::<String>().map(String::as_str);
-    text(owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words"))
+    text(owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without message"))
 }
 
-/// CPUs' worth of time that others, and a hypervisor, use while this program waits.
+/// CPUs that other programs and the hypervisor use while this program waits.
 fn others(wait: Duration) -> f64 {
     // User, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
     let read = || {
@@ -124,7 +124,7 @@ fn others(wait: Duration) -> f64 {
     cpus * (1.0 - (idle_then - idle) / (all_then - all).max(1.0))
 }
 
-/// The rules of this file, with made-up machines.
+/// Tests this module's rules on made-up loads.
 pub(crate) fn judges() {
     let (idle, busy) = (|_| 0.1, |_| 1.9);
     let late = || in_time!(1 + 1 == 3, "late by {} s", 2);
@@ -134,7 +134,7 @@ pub(crate) fn judges() {
     let Outcome::Undecided(words) = attempt_beside(late, busy) else { panic!("it was busy") };
     assert!(words.contains("1.9 CPUs") && words.ends_with("late by 2 s"), "{words}");
     assert!(matches!(attempt_beside(wrong, busy), Outcome::Failed(_)));
-    // Once quiet, and late all the same.
+    // The machine was quiet at one attempt, which was late nevertheless.
     let quiet_once = |wait: Duration| if wait == PAUSE { 0.0 } else { 2.0 };
     assert!(matches!(attempt_beside(late, quiet_once), Outcome::Failed(_)));
 }
