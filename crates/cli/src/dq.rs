@@ -4,14 +4,14 @@
 //! and backlog cells, and nothing else; a monitor records the cells, and all figures are drawn from those
 //! (D-122, D-124, D-125).
 
-use crate::{Common, Complaint, Ended, output};
+use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_lan::fabric::model::Options;
 use lastmeter_lan::fabric::prototype::{Port, Sent};
 use lastmeter_lan::fabric::stress::Load;
 use lastmeter_ledger::html;
 use lastmeter_repro::dq::{self, Backlogs, Cell};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
@@ -100,7 +100,7 @@ pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Compla
             load.periods = if common.quick { 450 } else { 1000 };
             let ran = run(options, load, arguments.slow)?;
             if let Some(path) = &arguments.capture {
-                save(path, &dq::capture(&ran.cells)?)?;
+                results::file(path, &dq::capture(&ran.cells)?)?;
             }
             let share = ran.late as f64 / ran.told.max(1) as f64;
             kept_up = share <= LATE_MAX;
@@ -118,7 +118,7 @@ pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Compla
     }
     if let Some(path) = &arguments.out {
         let page = html::curves("Distributed queueing on threads", &dq::plots(&samples, load));
-        save(path, page.as_bytes())?;
+        results::file(path, page.as_bytes())?;
     }
     for reading in dq::readings(&samples, options, load) {
         output::print(&match common.json {
@@ -130,13 +130,6 @@ pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Compla
         });
     }
     Ok(if kept_up { Ended::Done } else { Ended::Short })
-}
-
-fn save(path: &Path, bytes: &[u8]) -> Result<(), Complaint> {
-    std::fs::write(path, bytes)
-        .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
-    output::note(&format!("Written to {}", path.display()));
-    Ok(())
 }
 
 /// Runs the load on one thread per port, and records the cells as they arrive.

@@ -1,7 +1,7 @@
 //! `lastmeter lookup`: what a longest-prefix match visits, node by node.
 
 use crate::route::Tables;
-use crate::{Common, Complaint, Ended, output};
+use crate::{Common, Complaint, Ended, output, world};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -26,15 +26,7 @@ const FILE_MAX: u64 = 4 << 30;
 
 /// Reads a table from a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Complaint> {
-    let fault = |error| Complaint(format!("cannot read `{}`: {error}", path.display()));
-    let length = std::fs::metadata(path).map_err(fault)?.len();
-    if length > FILE_MAX {
-        return Err(Complaint(format!(
-            "`{}` has {length} bytes, too many for a table",
-            path.display()
-        )));
-    }
-    std::fs::read(path).map_err(fault)
+    world::read(path, FILE_MAX, "a table")
 }
 
 pub(crate) fn lookup(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {

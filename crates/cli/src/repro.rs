@@ -1,14 +1,14 @@
 //! `lastmeter repro`: published values, ours beside them.
 
 use crate::threads::Threads;
-use crate::{Common, Complaint, Ended, output};
+use crate::{Common, Complaint, Ended, output, results};
 use indicatif::{ProgressBar, ProgressStyle};
 use lastmeter_judge::theory;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
 use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Reproduce published tables and figures, ours beside theirs.
@@ -100,7 +100,8 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     bar.0.finish_and_clear();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
-        save(path, &lastmeter_repro::html::render(&report, &plots, &drawings))?;
+        let page = lastmeter_repro::html::render(&report, &plots, &drawings);
+        results::file(path, page.as_bytes())?;
     }
     match common.json {
         true => output::print(&report.json_lines()?),
@@ -134,13 +135,6 @@ fn theory(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
 
 fn style() -> Style {
     Style { width: output::width(), colour: output::colours() }
-}
-
-fn save(path: &Path, page: &str) -> Result<(), Complaint> {
-    std::fs::write(path, page)
-        .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
-    output::note(&format!("Written to {}", path.display()));
-    Ok(())
 }
 
 fn complaint(error: lastmeter_repro::Error) -> Complaint {
@@ -185,7 +179,8 @@ fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let before = curves(&then, &of_1997());
     bar.finish_and_clear();
     if let Some(path) = &arguments.out {
-        save(path, &chart::html(&[(&today, &now), (&then, &before)]))?;
+        let page = chart::html(&[(&today, &now), (&then, &before)]);
+        results::file(path, page.as_bytes())?;
     }
     match common.json {
         true => {

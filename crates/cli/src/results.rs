@@ -1,6 +1,6 @@
 //! The folder of results that every command writes: ledger.json, ledger.html, tables in Parquet.
 
-use crate::Complaint;
+use crate::{Complaint, output};
 use lastmeter_ledger as report;
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::parquet::Table;
@@ -24,6 +24,25 @@ pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
     }
     save(folder, HTML, report::html::render(ledger).as_bytes())?;
     Ok(folder.join(HTML))
+}
+
+/// Writes the folder of results that the user named, if any, and prints where.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn offer(folder: Option<&Path>, ledger: &Ledger) -> Result<(), Complaint> {
+    if let Some(folder) = folder {
+        let page = write(folder, ledger)?;
+        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
+    }
+    Ok(())
+}
+
+/// Writes a file that the user named, and prints where.
+pub(crate) fn file(path: &Path, content: &[u8]) -> Result<(), Complaint> {
+    fs::write(path, content).map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
+    output::note(&format!("Written to {}", path.display()));
+    Ok(())
 }
 
 /// Writes one file into a folder, creating the folder if needed.

@@ -47,7 +47,7 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
-    let overrides = overrides(common, arguments)?;
+    let overrides = overrides(common, &arguments.sets)?;
     let mut experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
         .map_err(|problems| complaint(common, &problems))?;
     if common.quick {
@@ -65,28 +65,23 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         }),
         false => explain(&experiment, arguments.shuffle_ties, runner),
     });
-    let explained = explained.map_err(|failure| match failure {
-        Failure::Problems(problems) => complaint(common, &problems),
-        other => Complaint(other.to_string()),
-    })?;
+    let explained = explained.map_err(|failure| failed(common, failure))?;
     let resources = explained.ledger.resources.iter();
     let links: Vec<&str> =
         resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
     disk.check_taps(&links)?;
     show(common, &explained);
-    if let Some(folder) = &arguments.out {
-        let page = results::write(folder, &explained.ledger)?;
-        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
-    }
+    results::offer(arguments.out.as_deref(), &explained.ledger)?;
     Ok(match explained.ledger.provenance.partial {
         true => Ended::Short,
         false => Ended::Done,
     })
 }
 
-fn overrides(common: &Common, arguments: &Arguments) -> Result<Vec<Override>, Complaint> {
+/// The values that `--set` and `--seed` override.
+pub(crate) fn overrides(common: &Common, sets: &[String]) -> Result<Vec<Override>, Complaint> {
     let seed = common.seed.map(|seed| format!("seed={seed}"));
-    let texts = arguments.sets.iter().cloned().chain(seed);
+    let texts = sets.iter().cloned().chain(seed);
     texts
         .map(|text| Override::parse(&text).map_err(|problem| complaint(common, &problem)))
         .collect()
@@ -100,6 +95,14 @@ pub(crate) fn complaint(common: &Common, problems: &[Problem]) -> Complaint {
         output::print(&problems.to_string());
     }
     rendered(problems)
+}
+
+/// A failed run, as text or JSON.
+pub(crate) fn failed(common: &Common, failure: Failure) -> Complaint {
+    match failure {
+        Failure::Problems(problems) => complaint(common, &problems),
+        other => Complaint(other.to_string()),
+    }
 }
 
 /// Problems, each with its line.

@@ -22,6 +22,17 @@ pub struct Found {
 /// Files longer than this are not experiments.
 const TEXT_MAX: u64 = 64 << 20;
 
+/// Reads a file unless it is longer than `most` bytes, too many for `what`.
+pub(crate) fn read(path: &Path, most: u64, what: &str) -> Result<Vec<u8>, Complaint> {
+    let fault = |error| Complaint(format!("cannot read `{}`: {error}", path.display()));
+    let length = fs::metadata(path).map_err(fault)?.len();
+    if length > most {
+        let path = path.display();
+        return Err(Complaint(format!("`{path}` has {length} bytes, too many for {what}")));
+    }
+    fs::read(path).map_err(fault)
+}
+
 /// Finds an experiment: a file, a folder with an `experiment.toml`, or a bundled one by name.
 ///
 /// # Errors
@@ -30,14 +41,7 @@ pub fn experiment(named: &str) -> Result<Found, Complaint> {
     let path = Path::new(named);
     let path = if path.is_dir() { path.join("experiment.toml") } else { path.to_owned() };
     if path.is_file() {
-        let length = fs::metadata(&path).map(|metadata| metadata.len())?;
-        if length > TEXT_MAX {
-            return Err(Complaint(format!(
-                "`{named}` has {length} bytes, too many for an experiment"
-            )));
-        }
-        let text = fs::read(&path)
-            .map_err(|error| Complaint(format!("cannot read `{}`: {error}", path.display())))?;
+        let text = read(&path, TEXT_MAX, "an experiment")?;
         let here = |folder: &Path| folder.as_os_str().is_empty();
         let folder = path.parent().map(|folder| if here(folder) { Path::new(".") } else { folder });
         let folder = folder.map(Path::to_owned);

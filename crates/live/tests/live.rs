@@ -52,7 +52,10 @@ const TESTS: &[(&str, fn())] = &[
     ("nothing_is_left_behind", nothing_left),
     ("nothing_is_left_behind_after_kill_9", nothing_left_after_kill),
     ("an_observed_sender_that_pauses_is_limited_by_its_application", observed_sender_pauses),
-    ("an_observed_sender_with_a_sleeping_peer_is_limited_by_the_receiver_window", observed_peer_sleeps),
+    (
+        "an_observed_sender_with_a_sleeping_peer_is_limited_by_the_receiver_window",
+        observed_peer_sleeps,
+    ),
     ("an_observed_receiver_that_sleeps_is_limited_by_its_application", observed_receiver_sleeps),
     ("predicts_its_own_reference_within_a_third", predicts),
 ];

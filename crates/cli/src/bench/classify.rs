@@ -1,6 +1,6 @@
 //! Classification compared with DPDK's on the same rules and packets.
 
-use super::{Result, peer};
+use super::{Measurement, peer};
 use crate::Complaint;
 use lastmeter_net::classify::bench::input;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ const SECONDS_QUICK: f64 = 0.05;
 ///
 /// # Errors
 /// `rte_acl` matches other rules than ours.
-pub(crate) fn beside(result: &mut Result, quick: bool) -> std::result::Result<(), Complaint> {
+pub(crate) fn beside(result: &mut Measurement, quick: bool) -> Result<(), Complaint> {
     let Some((rules, headers)) = input(&result.bench, quick) else { return Ok(()) };
     let seconds = if quick { SECONDS_QUICK } else { SECONDS };
     match peer::dpdk_classify(&rules, &headers, seconds) {
@@ -21,12 +21,10 @@ pub(crate) fn beside(result: &mut Result, quick: bool) -> std::result::Result<()
             if format!("{:016x}", acl.sum) != result.hash {
                 return Err(Complaint("rte_acl and this classifier disagree".into()));
             }
-            result.peer = Some("rte_acl".to_owned());
-            result.peer_value = Some(acl.lookups);
-            result.ratio = Some(result.value / acl.lookups);
+            result.beside("rte_acl", acl.lookups);
             let _ = write!(result.note, "; rte_acl rebuilds in {:.3} s", acl.build);
         }
-        Err(why) => drop(write!(result.note, "; not compared with rte_acl: {why}")),
+        Err(why) => result.beside_if_there("rte_acl", Err(why)),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Benchmarks whose names end in `@N` as curves over N, with their peers.
 
-use super::Result;
-use crate::{Complaint, output};
+use super::Measurement;
+use crate::{Complaint, results};
 use lastmeter_ledger::html;
 use lastmeter_ledger::plots::{Plot, Series};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ struct Unit {
 
 /// Draws them: in each unit, and, where there are peers, relative to each curve's first point, so that
 /// the shapes for machines of different eras can be compared.
-pub(super) fn plots(results: &[Result]) -> Vec<Plot> {
+pub(super) fn plots(results: &[Measurement]) -> Vec<Plot> {
     let mut units: BTreeMap<&str, Unit> = BTreeMap::new();
     for result in results {
         let Some((name, number)) = result.bench.rsplit_once('@') else { continue };
@@ -79,34 +79,24 @@ fn scaled(series: &Series, by: f64) -> Series {
 }
 
 /// Writes the page.
-pub(super) fn save(path: &Path, results: &[Result]) -> std::result::Result<(), Complaint> {
+pub(super) fn save(path: &Path, results: &[Measurement]) -> Result<(), Complaint> {
     let plots = plots(results);
     if plots.is_empty() {
         let right = "choose benchmarks whose names end in `@N`, such as `lookup/engines`";
         return Err(Complaint(format!("no curve to draw: {right}")));
     }
-    std::fs::write(path, html::curves("Benchmarks", &plots))
-        .map_err(|error| Complaint(format!("{}: {error}", path.display())))?;
-    output::note(&format!("Written to {}", path.display()));
-    Ok(())
+    results::file(path, html::curves("Benchmarks", &plots).as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn result(bench: &str, value: f64, peer: Option<f64>) -> Result {
-        Result {
-            bench: bench.to_owned(),
-            value,
-            unit: "lookups/s".to_owned(),
-            higher_is_better: true,
-            peer: peer.map(|_| "model".to_owned()),
-            peer_value: peer,
-            ratio: None,
-            hash: String::new(),
-            note: String::new(),
-        }
+    fn result(bench: &str, value: f64, peer: Option<f64>) -> Measurement {
+        let (bench, nothing) = (bench.to_owned(), String::new());
+        let mut result = Measurement::new(bench, value, "lookups/s", nothing.clone(), nothing);
+        peer.into_iter().for_each(|peer| result.beside("model", peer));
+        result
     }
 
     #[test]

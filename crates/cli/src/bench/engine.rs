@@ -1,6 +1,6 @@
 //! Benchmarks of the engine: bundled experiments, timed while they run, not while they are built.
 
-use super::{Result, Setting, peer};
+use super::{Measurement, Setting, peer};
 use crate::Complaint;
 use lastmeter_engine::{Outcome, Serial};
 use lastmeter_lab::build::Changes;
@@ -10,7 +10,7 @@ use lastmeter_lab::run::{RunOptions, prepare};
 use std::fmt::Write;
 use std::time::Instant;
 
-pub(super) type Bench = fn(&Setting<'_>) -> std::result::Result<Result, Complaint>;
+pub(super) type Bench = fn(&Setting<'_>) -> Result<Measurement, Complaint>;
 
 /// All benchmarks of the engine.
 pub(crate) const ALL: &[(&str, Bench)] = &[
@@ -60,11 +60,7 @@ impl Timed {
     }
 }
 
-fn parse(
-    name: &str,
-    text: &str,
-    setting: &Setting<'_>,
-) -> std::result::Result<Experiment, Complaint> {
+fn parse(name: &str, text: &str, setting: &Setting<'_>) -> Result<Experiment, Complaint> {
     let parsed = Experiment::parse(name, text, &[], &Builtin);
     let mut experiment = parsed.map_err(|problems| {
         problems.iter().map(|p| p.render(false)).collect::<Vec<_>>().join("\n")
@@ -76,9 +72,12 @@ fn parse(
     Ok(experiment)
 }
 
-fn bundled(name: &str, setting: &Setting<'_>) -> std::result::Result<Experiment, Complaint> {
-    let text = library::experiment(name).ok_or(format!("`{name}` is not bundled"))?;
-    parse(name, text, setting)
+fn bundled(name: &str, setting: &Setting<'_>) -> Result<Experiment, Complaint> {
+    parse(name, text_of(name)?, setting)
+}
+
+fn text_of(name: &str) -> Result<&'static str, Complaint> {
+    Ok(library::experiment(name).ok_or(format!("`{name}` is not bundled"))?)
 }
 
 /// The best of several runs.
@@ -87,7 +86,7 @@ fn best(
     setting: &Setting<'_>,
     threads: usize,
     collecting: bool,
-) -> std::result::Result<Timed, Complaint> {
+) -> Result<Timed, Complaint> {
     let rounds = if setting.quick { ROUNDS_QUICK } else { ROUNDS };
     let mut best: Option<Timed> = None;
     for _ in 0..rounds {
@@ -101,90 +100,75 @@ fn once(
     setting: &Setting<'_>,
     threads: usize,
     collecting: bool,
-) -> std::result::Result<Timed, Complaint> {
+) -> Result<Timed, Complaint> {
     let manner = RunOptions { threads, shuffle_ties: 0, collecting };
     let mut prepared = prepare(experiment, &Changes::NONE, manner, &Builtin)?;
-    let (began, cpu_began) = (Instant::now(), cpu_seconds());
-    match threads {
-        1 => prepared.run(&Default::default(), &Serial)?,
-        _ => prepared.run(&Default::default(), setting.threads)?,
-    }
-    let seconds = began.elapsed().as_secs_f64();
-    let cpu = cpu_seconds().zip(cpu_began).map(|(now, began)| now - began);
-    let cpu_seconds = cpu.filter(|_| threads == 1).unwrap_or(seconds);
+    let (seconds, cpu_seconds) = clocked(threads, || match threads {
+        1 => prepared.run(&Default::default(), &Serial),
+        _ => prepared.run(&Default::default(), setting.threads),
+    })?;
     Ok(Timed { seconds, cpu_seconds, outcome: prepared.finish()? })
 }
 
+/// The seconds that `run` takes, and the CPU time on one thread, else the same seconds.
+pub(super) fn clocked<E>(
+    threads: usize,
+    run: impl FnOnce() -> Result<(), E>,
+) -> Result<(f64, f64), E> {
+    let (began, cpu_began) = (Instant::now(), cpu_seconds());
+    run()?;
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu = cpu_seconds().zip(cpu_began).map(|(now, began)| now - began);
+    Ok((seconds, cpu.filter(|_| threads == 1).unwrap_or(seconds)))
+}
+
 /// CPU time of this thread in seconds, where the system reports it.
-pub(super) fn cpu_seconds() -> Option<f64> {
+fn cpu_seconds() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let ns: u64 = status.split_whitespace().next()?.parse().ok()?;
     Some(ns as f64 * 1e-9)
 }
 
-pub(super) fn result(bench: &str, value: f64, unit: &str, timed: &Timed, note: String) -> Result {
-    Result {
-        bench: bench.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        higher_is_better: true,
-        peer: None,
-        peer_value: None,
-        ratio: None,
-        hash: timed.hash(),
-        note,
-    }
+pub(super) fn result(
+    bench: &str,
+    value: f64,
+    unit: &str,
+    timed: &Timed,
+    note: String,
+) -> Measurement {
+    Measurement::new(bench.to_owned(), value, unit, timed.hash(), note)
 }
 
-fn chain(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn chain(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let experiment = bundled("chain", setting)?;
     let timed = best(&experiment, setting, 1, true)?;
     let hops = timed.counter("served");
     let value = hops as f64 / timed.seconds;
     let note = format!("{hops} packet-hops through ten routers, ledger on, one thread");
     let mut result = result("engine/chain", value, "packet-hops/s", &timed, note);
-    match peer::ns3_chain(experiment.duration.as_secs_f64()) {
-        peer::Found::Rate(rate) => {
-            result.peer = Some("ns-3".to_owned());
-            result.peer_value = Some(rate);
-            result.ratio = Some(value / rate);
-        }
-        peer::Found::Missing(why) => {
-            let _ = write!(result.note, "; not compared with ns-3: {why}");
-        }
-    }
+    result.beside_if_there("ns-3", peer::ns3_chain(experiment.duration.as_secs_f64()));
     Ok(result)
 }
 
 /// One run of the chain, for comparison.
-pub(super) fn chain_once(setting: &Setting<'_>) -> std::result::Result<Timed, Complaint> {
+pub(super) fn chain_once(setting: &Setting<'_>) -> Result<Timed, Complaint> {
     once(&bundled("chain", setting)?, setting, 1, true)
 }
 
-fn dumbbell(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn dumbbell(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let experiment = bundled("dumbbell", setting)?;
-    let (mut result, _) = dumbbell_run("engine/dumbbell", &experiment, setting)?;
-    match peer::ns3_dumbbell(experiment.duration.as_secs_f64()) {
-        peer::Found::Rate(rate) => {
-            result.peer = Some("ns-3".to_owned());
-            result.peer_value = Some(rate);
-            result.ratio = Some(result.value / rate);
-        }
-        peer::Found::Missing(why) => {
-            let _ = write!(result.note, "; not compared with ns-3: {why}");
-        }
-    }
+    let mut result = dumbbell_run("engine/dumbbell", &experiment, setting)?;
+    result.beside_if_there("ns-3", peer::ns3_dumbbell(experiment.duration.as_secs_f64()));
     Ok(result)
 }
 
 /// The same hosts with a hundred connections between each pair.
-fn dumbbell_of_10000(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
-    let text = library::experiment("dumbbell").ok_or("`dumbbell` is not bundled".to_owned())?;
-    let text = text.replace("[traffic.tcp]", "[traffic.tcp]\nconnections = 100");
+fn dumbbell_of_10000(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
+    let text = text_of("dumbbell")?.replace("[traffic.tcp]", "[traffic.tcp]\nconnections = 100");
     let text = text.replace("{ packets = 200 }", "{ packets = 5000 }");
     let experiment = parse("10,000 connections", &text, setting)?;
     let before = memory_most();
-    let (mut result, _) = dumbbell_run("engine/dumbbell@10000", &experiment, setting)?;
+    let mut result = dumbbell_run("engine/dumbbell@10000", &experiment, setting)?;
     if let (Some(before), Some(after)) = (before, memory_most()) {
         let grown = after.saturating_sub(before) as f64 / f64::from(1 << 20);
         let _ = write!(result.note, "; peak memory {grown:.1} MiB above the runs before it");
@@ -196,7 +180,7 @@ fn dumbbell_run(
     name: &str,
     experiment: &Experiment,
     setting: &Setting<'_>,
-) -> std::result::Result<(Result, Timed), Complaint> {
+) -> Result<Measurement, Complaint> {
     let timed = best(experiment, setting, 1, true)?;
     let (hops, connections) = (timed.counter("served"), timed.counter("connections") / 2);
     let each = timed.cpu_seconds / experiment.duration.as_secs_f64();
@@ -207,8 +191,7 @@ fn dumbbell_run(
         each * 1e3
     );
     let value = hops as f64 / timed.cpu_seconds;
-    let result = result(name, value, "packet-hops/CPU s", &timed, note);
-    Ok((result, timed))
+    Ok(result(name, value, "packet-hops/CPU s", &timed, note))
 }
 
 /// The peak memory of this process in bytes, where the system reports it.
@@ -219,7 +202,7 @@ pub(super) fn memory_most() -> Option<u64> {
     Some(kib << 10)
 }
 
-fn mm1(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn mm1(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let timed = best(&bundled("mm1", setting)?, setting, 1, true)?;
     let customers = timed.outcome.books.delivered;
     let value = customers as f64 / timed.seconds;
@@ -227,7 +210,7 @@ fn mm1(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     Ok(result("engine/mm1", value, "customers/s", &timed, note))
 }
 
-fn tandem(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn tandem(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let timed = best(&bundled("tandem", setting)?, setting, 1, true)?;
     let services = timed.counter("served");
     let value = services as f64 / timed.seconds;
@@ -235,7 +218,7 @@ fn tandem(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     Ok(result("engine/tandem", value, "services/s", &timed, note))
 }
 
-fn ledger(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn ledger(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let mut experiment = bundled("chain", setting)?;
     // About a million packets.
     experiment.duration = experiment.duration * 7;
@@ -244,14 +227,11 @@ fn ledger(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
     let share = 1.0 - without.seconds / with.seconds;
     let packets = with.outcome.books.made;
     let note = format!("share of the run time spent on the ledger of {packets} packets");
-    let mut result = result("engine/ledger", share, "of the run", &with, note);
-    result.higher_is_better = false;
-    Ok(result)
+    Ok(result("engine/ledger", share, "of the run", &with, note).lower_is_better())
 }
 
-fn threads(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
-    let text = library::experiment("chain").ok_or("`chain` is not bundled".to_owned())?;
-    let mut experiment = parse("64 chains", &chains(text), setting)?;
+fn threads(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
+    let mut experiment = parse("64 chains", &chains(text_of("chain")?), setting)?;
     // A tenth of the time: there are 64 of them.
     experiment.duration = experiment.duration / 10;
     let count = setting.threads.count();

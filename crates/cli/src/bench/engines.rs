@@ -6,11 +6,11 @@
 //! have arrived: each key depends on the previous answers, so that the processor cannot overlap more by
 //! itself. A lookup's latency is then the time of its batch.
 
-use super::{Result, Setting, engine::Bench};
+use super::{Measurement, Setting, engine::Bench, lookup::sum};
 use crate::Complaint;
 use lastmeter_base::Stream;
 use lastmeter_net::lookup::table::{IPV4_LENGTHS, LENGTHS_2001, Table, addresses, generate, load};
-use lastmeter_net::lookup::{NextHop, Options, TreeBitmap};
+use lastmeter_net::lookup::{Options, TreeBitmap};
 use lastmeter_repro::compute::fipl::Engines2001;
 use std::hint::black_box;
 use std::time::Instant;
@@ -79,7 +79,7 @@ impl Run {
         lengths: &[(u8, u32)],
         (options, count): (Options, usize),
         setting: &Setting<'_>,
-    ) -> std::result::Result<Run, Complaint> {
+    ) -> Result<Run, Complaint> {
         let seed = setting.seed.unwrap_or(1);
         let routes = if setting.quick { ROUTES_QUICK } else { routes };
         let table = generate::<u32>(routes, lengths, seed);
@@ -88,7 +88,7 @@ impl Run {
         let seconds = if setting.quick { SECONDS_QUICK } else { SECONDS };
         Ok(Run { table, tree, keys, seconds, seed })
     }
-    fn of_2001(setting: &Setting<'_>) -> std::result::Result<Run, Complaint> {
+    fn of_2001(setting: &Setting<'_>) -> Result<Run, Complaint> {
         Run::new(ROUTES, LENGTHS_2001, (Options::FIPL, ADDRESSES), setting)
     }
 
@@ -153,42 +153,25 @@ impl Run {
     }
 }
 
-fn sum(hops: &[Option<NextHop>]) -> u64 {
-    hops.iter().map(|hop| u64::from(hop.map_or(0, NextHop::get))).sum()
-}
-
-fn result(bench: String, value: f64, unit: &str, hash: u64, note: String) -> Result {
-    Result {
-        bench,
-        value,
-        unit: unit.to_owned(),
-        higher_is_better: unit != "ns",
-        peer: None,
-        peer_value: None,
-        ratio: None,
-        hash: format!("{hash:016x}"),
-        note,
-    }
+fn result(bench: String, value: f64, unit: &str, hash: u64, note: String) -> Measurement {
+    Measurement::new(bench, value, unit, format!("{hash:016x}"), note)
 }
 
 /// Adds the model's figure for as many engines, where the document has it.
 fn beside<const N: usize>(
-    result: &mut Result,
+    result: &mut Measurement,
     setting: &Setting<'_>,
     of: impl Fn(&Engines2001) -> f64,
-) -> std::result::Result<(), Complaint> {
+) -> Result<(), Complaint> {
     let model = Engines2001::new(setting.seed.unwrap_or(1));
     let model = model.map_err(|error| Complaint(error.to_string()))?;
     if N <= model.engines() {
-        let value = of(&model);
-        result.peer = Some(PEER.to_owned());
-        result.peer_value = Some(value);
-        result.ratio = Some(result.value / value);
+        result.beside(PEER, of(&model));
     }
     Ok(())
 }
 
-fn engines<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn engines<const N: usize>(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let run = Run::of_2001(setting)?;
     let (rate, hash) = run.rate::<N>();
     let note = format!("{} routes in the engines' shape, {N} lookups in flight", run.table.len());
@@ -197,17 +180,17 @@ fn engines<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result,
     Ok(result)
 }
 
-fn latency<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn latency<const N: usize>(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let run = Run::of_2001(setting)?;
     let (rate, hash) = run.rate::<N>();
     let note = format!("from the key to the answer, {N} lookups in flight");
     let name = format!("lookup/engines-latency@{N}");
-    let mut result = result(name, 1e9 * N as f64 / rate, "ns", hash, note);
+    let mut result = result(name, 1e9 * N as f64 / rate, "ns", hash, note).lower_is_better();
     beside::<N>(&mut result, setting, |model| 1e9 * model.run(N).latency)?;
     Ok(result)
 }
 
-fn full<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn full<const N: usize>(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let run = Run::new(ROUTES_FULL, IPV4_LENGTHS, (Options::IPV4, ADDRESSES_FULL), setting)?;
     let (rate, hash) = run.rate::<N>();
     let note = format!("{} routes in today's shape, {N} lookups in flight", run.table.len());
@@ -216,7 +199,7 @@ fn full<const N: usize>(setting: &Setting<'_>) -> std::result::Result<Result, Co
 
 fn updated<const RATE: u32, const N: usize>(
     setting: &Setting<'_>,
-) -> std::result::Result<Result, Complaint> {
+) -> Result<Measurement, Complaint> {
     let mut run = Run::of_2001(setting)?;
     let (without, _) = run.while_updated::<N>(0);
     let (rate, hash) = run.while_updated::<N>(RATE);

@@ -1,10 +1,10 @@
 //! Lookups in a table from a file, compared with DPDK on the same table and addresses.
 
 use super::crates::{self, Common};
-use super::{Result, Setting, peer};
+use super::{Measurement, Setting, peer};
 use crate::Complaint;
 use lastmeter_net::lookup::table::{addresses, load, split};
-use lastmeter_net::lookup::{NextHop, Options, Prefix};
+use lastmeter_net::lookup::{NextHop, Options, Prefix, TreeBitmap};
 use lastmeter_wire::routes::Routes;
 use std::fmt::Write;
 use std::path::Path;
@@ -28,20 +28,17 @@ const WINDOW: f64 = 0.02;
 const RATES: [u32; 3] = [1_000, 10_000, 100_000];
 
 /// Runs them all; each family that the file has.
-pub(crate) fn all(
-    path: &Path,
-    setting: &Setting<'_>,
-) -> std::result::Result<Vec<Result>, Complaint> {
+pub(crate) fn all(path: &Path, setting: &Setting<'_>) -> Result<Vec<Measurement>, Complaint> {
     let file = crate::lookup::read(path)?;
     let routes = Routes::parse(&file)
         .map_err(|error| Complaint(format!("`{}`, {error}", path.display())))?;
     let (v4, v6) = split(&routes);
     let mut results = Vec::new();
     if !v4.is_empty() {
-        Run::new("lookup/full-ipv4", &v4, setting)?.results(&mut results)?;
+        Run::new("lookup/full-ipv4", &v4, setting).results(&mut results)?;
     }
     if !v6.is_empty() {
-        Run::new("lookup/full-ipv6", &v6, setting)?.results(&mut results)?;
+        Run::new("lookup/full-ipv6", &v6, setting).results(&mut results)?;
     }
     Ok(results)
 }
@@ -59,25 +56,16 @@ impl<'a, K: Common> Run<'a, K> {
         name: &'static str,
         table: &'a [(Prefix<K>, NextHop)],
         setting: &Setting<'_>,
-    ) -> std::result::Result<Run<'a, K>, Complaint> {
+    ) -> Run<'a, K> {
         let count = if setting.quick { KEYS_QUICK } else { KEYS };
         let keys = addresses(table, count, setting.seed.unwrap_or(2));
-        Ok(Run { name, table, keys, seconds: if setting.quick { SECONDS_QUICK } else { SECONDS } })
+        Run { name, table, keys, seconds: if setting.quick { SECONDS_QUICK } else { SECONDS } }
     }
-    fn result(&self, what: &str, value: f64, unit: &str, hash: u64, note: String) -> Result {
-        Result {
-            bench: format!("{}{what}", self.name),
-            value,
-            unit: unit.to_owned(),
-            higher_is_better: unit != "B/prefix",
-            peer: None,
-            peer_value: None,
-            ratio: None,
-            hash: format!("{hash:016x}"),
-            note,
-        }
+    fn result(&self, what: &str, value: f64, unit: &str, hash: u64, note: String) -> Measurement {
+        let bench = format!("{}{what}", self.name);
+        Measurement::new(bench, value, unit, format!("{hash:016x}"), note)
     }
-    fn results(&self, results: &mut Vec<Result>) -> std::result::Result<(), Complaint> {
+    fn results(&self, results: &mut Vec<Measurement>) -> Result<(), Complaint> {
         let mut tree = load(self.table, Options::usual::<K>())?;
         let bytes = tree.memory().total() as f64;
         let each = bytes / self.table.len() as f64;
@@ -106,15 +94,15 @@ impl<'a, K: Common> Run<'a, K> {
         let note = "the same addresses, one by one".to_owned();
         let single = self.result("-single", single_rate, "lookups/s", single_hash, note);
         let note = format!("{bytes} bytes in all");
-        let mut memory = self.result("-memory", each, "B/prefix", hash, note);
-        let losses: Vec<Result> = RATES.map(|at| self.while_updated(&mut tree, at)).into();
+        let mut memory = self.result("-memory", each, "B/prefix", hash, note).lower_is_better();
+        let losses: Vec<Measurement> = RATES.map(|at| self.while_updated(&mut tree, at)).into();
         let (updated, update_hash) = self.updates(&mut tree);
         let note = "random prefixes removed and inserted".to_owned();
         let mut updates = self.result("-updates", updated, "updates/s", update_hash, note);
         let [updated, alone] = K::DPDK;
         if let Some(dpdk) = self.dpdk(updated, &mut lookups, hash)? {
-            beside(&mut updates, updated, dpdk.updates);
-            beside(&mut memory, updated, dpdk.bytes / prefixes as f64);
+            updates.beside(updated, dpdk.updates);
+            memory.beside(updated, dpdk.bytes / prefixes as f64);
         }
         let note = format!("the same, compared with {alone}");
         let mut second = self.result(&format!("@{alone}"), rate, "lookups/s", hash, note);
@@ -132,26 +120,26 @@ impl<'a, K: Common> Run<'a, K> {
     fn dpdk(
         &self,
         structure: &str,
-        lookups: &mut Result,
+        lookups: &mut Measurement,
         hash: u64,
-    ) -> std::result::Result<Option<peer::Dpdk>, Complaint> {
+    ) -> Result<Option<peer::Dpdk>, Complaint> {
         match peer::dpdk_lookup(structure, self.table, &self.keys, self.seconds) {
             Ok(dpdk) if dpdk.sum != hash => {
                 Err(Complaint(format!("{structure} and this table give different next hops")))
             }
             Ok(dpdk) => {
-                beside(lookups, structure, dpdk.lookups);
+                lookups.beside(structure, dpdk.lookups);
                 let _ = write!(lookups.note, "; {structure} loads in {:.1} s", dpdk.loaded);
                 Ok(Some(dpdk))
             }
             Err(why) => {
-                let _ = write!(lookups.note, "; not compared with {structure}: {why}");
+                lookups.beside_if_there(structure, Err(why));
                 Ok(None)
             }
         }
     }
     /// The same lookups in crates from crates.io, compared with our `lookups`.
-    fn crates(&self, lookups: &Result, hash: u64) -> std::result::Result<Vec<Result>, Complaint> {
+    fn crates(&self, lookups: &Measurement, hash: u64) -> Result<Vec<Measurement>, Complaint> {
         let one = |(name, load): crates::Load<K>| {
             let find = load(self.table);
             let (rate, found) = self.best(self.keys.len(), || find(&self.keys));
@@ -161,8 +149,7 @@ impl<'a, K: Common> Run<'a, K> {
             let note = format!("the same, compared with the crate {name}");
             let bench = format!("@{name}");
             let mut result = self.result(&bench, lookups.value, "lookups/s", hash, note);
-            (result.peer, result.peer_value) = (Some(name.to_owned()), Some(rate));
-            result.ratio = Some(lookups.value / rate);
+            result.beside(name, rate);
             Ok(result)
         };
         crates::all().into_iter().map(one).collect()
@@ -178,7 +165,7 @@ impl<'a, K: Common> Run<'a, K> {
         }
         (best, hash)
     }
-    fn update(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>, at: &mut usize) -> u64 {
+    fn update(&self, tree: &mut TreeBitmap<K>, at: &mut usize) -> u64 {
         // A stride coprime to most counts visits them in a scattered order.
         *at = (*at + 524_287) % self.table.len();
         let (prefix, hop) = self.table[*at];
@@ -187,7 +174,7 @@ impl<'a, K: Common> Run<'a, K> {
         let _ = tree.insert(prefix, hop);
         sum(&[removed])
     }
-    fn updates(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>) -> (f64, u64) {
+    fn updates(&self, tree: &mut TreeBitmap<K>) -> (f64, u64) {
         const UPDATES: usize = 100_000;
         self.best(UPDATES, || {
             let mut at = 0;
@@ -198,7 +185,7 @@ impl<'a, K: Common> Run<'a, K> {
     ///
     /// A machine's own speed drifts by more than updates cost. So windows with and without updates
     /// alternate, as does which of a pair comes first, and the median of the pairs' ratios counts.
-    fn while_updated(&self, tree: &mut lastmeter_net::lookup::TreeBitmap<K>, rate: u32) -> Result {
+    fn while_updated(&self, tree: &mut TreeBitmap<K>, rate: u32) -> Measurement {
         let (began, mut at, mut hash) = (Instant::now(), 0, 0_u64);
         let mut keys = self.keys.chunks_exact(16 * BATCH).cycle();
         let (mut left, mut rates) = (Vec::new(), Vec::new());
@@ -249,12 +236,6 @@ fn quartiles(values: &mut [f64]) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[quarter * (values.len() - 1) / 4])
 }
 
-fn sum(hops: &[Option<NextHop>]) -> u64 {
+pub(super) fn sum(hops: &[Option<NextHop>]) -> u64 {
     hops.iter().map(|hop| u64::from(hop.map_or(0, NextHop::get))).sum()
-}
-
-fn beside(result: &mut Result, peer: &str, value: f64) {
-    result.peer = Some(peer.to_owned());
-    result.peer_value = Some(value);
-    result.ratio = Some(result.value / value);
 }

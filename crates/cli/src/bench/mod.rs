@@ -51,7 +51,7 @@ Examples:
 
 /// The result of one benchmark; its fields are named as in the JSON.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Result {
+pub(crate) struct Measurement {
     bench: String,
     value: f64,
     unit: String,
@@ -66,6 +66,31 @@ pub(crate) struct Result {
     note: String,
 }
 
+impl Measurement {
+    /// A value of which more is better, without a peer.
+    fn new(bench: String, value: f64, unit: &str, hash: String, note: String) -> Measurement {
+        let (unit, higher_is_better) = (unit.to_owned(), true);
+        let (peer, peer_value, ratio) = (None, None, None);
+        Measurement { bench, value, unit, higher_is_better, peer, peer_value, ratio, hash, note }
+    }
+    fn lower_is_better(self) -> Measurement {
+        Measurement { higher_is_better: false, ..self }
+    }
+    /// Adds a peer's value.
+    fn beside(&mut self, peer: &str, value: f64) {
+        self.peer = Some(peer.to_owned());
+        self.peer_value = Some(value);
+        self.ratio = Some(self.value / value);
+    }
+    /// Adds a peer's value, or why there is none.
+    fn beside_if_there(&mut self, peer: &str, value: Result<f64, String>) {
+        match value {
+            Ok(value) => self.beside(peer, value),
+            Err(why) => self.note += &format!("; not compared with {peer}: {why}"),
+        }
+    }
+}
+
 /// What every benchmark is given.
 pub(crate) struct Setting<'a> {
     quick: bool,
@@ -77,10 +102,7 @@ pub(crate) struct Setting<'a> {
 const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.05;
 
-pub(crate) fn bench(
-    common: &Common,
-    arguments: &Arguments,
-) -> std::result::Result<Ended, Complaint> {
+pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
     if let Some(size) = arguments.size {
@@ -135,7 +157,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Repeats a crate's case and takes the best round.
-fn timed(case: &Case, quick: bool) -> Result {
+fn timed(case: &Case, quick: bool) -> Measurement {
     let mut work = (case.prepare)(quick);
     let wanted = if quick { SECONDS_QUICK } else { SECONDS };
     let began = Instant::now();
@@ -146,20 +168,12 @@ fn timed(case: &Case, quick: bool) -> Result {
         best = best.max(done.units as f64 / start.elapsed().as_secs_f64());
         hash = done.hash;
     }
-    Result {
-        bench: case.name.to_owned(),
-        value: best,
-        unit: format!("{}/s", case.unit),
-        higher_is_better: true,
-        peer: None,
-        peer_value: None,
-        ratio: None,
-        hash: format!("{hash:016x}"),
-        note: case.what.to_owned(),
-    }
+    let (name, unit, note) =
+        (case.name.to_owned(), format!("{}/s", case.unit), case.what.to_owned());
+    Measurement::new(name, best, &unit, format!("{hash:016x}"), note)
 }
 
-fn show(common: &Common, result: &Result) {
+fn show(common: &Common, result: &Measurement) {
     if common.json {
         output::print(&serde_json::to_string(result).unwrap_or_default());
         return;

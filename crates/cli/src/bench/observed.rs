@@ -1,6 +1,6 @@
 //! What `lastmeter why -- COMMAND` costs the command: iperf3 observed and alone, alternating.
 
-use super::{Result, Setting};
+use super::{Measurement, Setting};
 use crate::Complaint;
 use lastmeter_live::observe;
 use lastmeter_live::statistics::Spread;
@@ -30,7 +30,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start() -> std::result::Result<Server, String> {
+    fn start() -> Result<Server, String> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let port = free.local_addr().map_err(|error| error.to_string())?.port();
         drop(free);
@@ -60,7 +60,7 @@ impl Server {
 }
 
 /// The client's throughput in bit/s, from its log file.
-fn rate(log: &std::path::Path) -> std::result::Result<f64, String> {
+fn rate(log: &std::path::Path) -> Result<f64, String> {
     let text = std::fs::read_to_string(log).map_err(|error| error.to_string())?;
     let _ = std::fs::remove_file(log); // The next run appends to it.
     let answer: serde_json::Value =
@@ -69,7 +69,7 @@ fn rate(log: &std::path::Path) -> std::result::Result<f64, String> {
     rate.as_f64().ok_or_else(|| format!("iperf3 reports {}", answer["error"]))
 }
 
-fn measure(rounds: usize) -> std::result::Result<(Spread, Spread, f64), String> {
+fn measure(rounds: usize) -> Result<(Spread, Spread, f64), String> {
     let server = Server::start()?;
     let log = std::env::temp_dir().join(format!("lastmeter-iperf3-{}.json", std::process::id()));
     let (mut observed, mut alone, mut cost) = (Vec::new(), Vec::new(), 0.0_f64);
@@ -87,9 +87,12 @@ fn measure(rounds: usize) -> std::result::Result<(Spread, Spread, f64), String> 
 }
 
 /// Goodput of iperf3 over the loopback interface, observed and alone.
-pub(super) fn observed(setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+pub(super) fn observed(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let rounds = if setting.quick { ROUNDS_QUICK } else { ROUNDS };
-    let (value, peer, note) = match measure(rounds) {
+    let result = |value, note| {
+        Measurement::new("why/observed".to_owned(), value, "bit/s", String::new(), note)
+    };
+    Ok(match measure(rounds) {
         Ok((observed, alone, cost)) => {
             let note = format!(
                 "median of {rounds}; observing cost at most {:.1} % of one CPU; runs alone spread \
@@ -97,19 +100,10 @@ pub(super) fn observed(setting: &Setting<'_>) -> std::result::Result<Result, Com
                 cost * 100.0,
                 alone.relative() * 100.0
             );
-            (observed.median, Some(alone.median), note)
+            let mut result = result(observed.median, note);
+            result.beside("iperf3 alone", alone.median);
+            result
         }
-        Err(why) => (0.0, None, format!("not measured: {why}")),
-    };
-    Ok(Result {
-        bench: "why/observed".to_owned(),
-        value,
-        unit: "bit/s".to_owned(),
-        higher_is_better: true,
-        peer: peer.map(|_| "iperf3 alone".to_owned()),
-        peer_value: peer,
-        ratio: peer.map(|peer| value / peer),
-        hash: String::new(),
-        note,
+        Err(why) => result(0.0, format!("not measured: {why}")),
     })
 }

@@ -23,29 +23,14 @@ const NS3_LIBRARIES: [&str; 9] = [
 /// The dumbbell in ns-3; see the file itself.
 const NS3_DUMBBELL: &str = include_str!("../../peers/ns3_dumbbell.cc");
 
-/// A peer's result.
-pub(crate) enum Found {
-    /// Units per CPU second.
-    Rate(f64),
-    /// Why there is none.
-    Missing(String),
-}
-
 /// Packet-hops per CPU second of the chain of ten routers in ns-3.
-pub(crate) fn ns3_chain(seconds: f64) -> Found {
-    rate("ns3_chain", NS3_CHAIN, seconds)
+pub(crate) fn ns3_chain(seconds: f64) -> Result<f64, String> {
+    run("ns3_chain", NS3_CHAIN, seconds)
 }
 
 /// Packet-hops per CPU second of a hundred TCP connections through one bottleneck in ns-3.
-pub(crate) fn ns3_dumbbell(seconds: f64) -> Found {
-    rate("ns3_dumbbell", NS3_DUMBBELL, seconds)
-}
-
-fn rate(name: &str, text: &str, seconds: f64) -> Found {
-    match run(name, text, seconds) {
-        Ok(rate) => Found::Rate(rate),
-        Err(why) => Found::Missing(why),
-    }
+pub(crate) fn ns3_dumbbell(seconds: f64) -> Result<f64, String> {
+    run("ns3_dumbbell", NS3_DUMBBELL, seconds)
 }
 
 fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {

@@ -2,16 +2,15 @@
 //! on one thread and on all, and the memory per port.
 
 use super::engine::{self, Timed};
-use super::{Result, Setting};
+use super::{Measurement, Setting};
 use crate::Complaint;
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::{Error, Graph, Serial};
 use lastmeter_lan::fabric::bench;
 use std::fmt::Write;
 use std::process::Command;
-use std::time::Instant;
 
-type Made = std::result::Result<Graph, Error>;
+type Made = Result<Graph, Error>;
 
 /// A family of graphs that differ in size.
 struct Family {
@@ -81,20 +80,16 @@ fn once(
     parts: usize,
     length: Duration,
     setting: &Setting<'_>,
-) -> std::result::Result<Timed, Complaint> {
+) -> Result<Timed, Complaint> {
     let failed = |error: Error| Complaint(format!("{}: {error}", family.name));
     let graph = (family.make)(size, setting.seed.unwrap_or(1)).map_err(failed)?;
     let mut engine = graph.build(parts).map_err(failed)?;
-    let (began, cpu_began) = (Instant::now(), engine::cpu_seconds());
     let end = Time::START + length;
-    match parts {
+    let run = || match parts {
         1 => engine.run_parallel(end, &Default::default(), &Serial),
         _ => engine.run_parallel(end, &Default::default(), setting.threads),
-    }
-    .map_err(failed)?;
-    let seconds = began.elapsed().as_secs_f64();
-    let cpu = engine::cpu_seconds().zip(cpu_began).map(|(now, began)| now - began);
-    let cpu_seconds = cpu.filter(|_| parts == 1).unwrap_or(seconds);
+    };
+    let (seconds, cpu_seconds) = engine::clocked(parts, run).map_err(failed)?;
     let outcome = engine.finish().map_err(failed)?;
     Ok(Timed { seconds, cpu_seconds, outcome })
 }
@@ -103,8 +98,8 @@ fn once(
 fn best_of_both(
     family: &Family,
     setting: &Setting<'_>,
-    beside: impl Fn() -> std::result::Result<Timed, Complaint>,
-) -> std::result::Result<(Timed, Timed), Complaint> {
+    beside: impl Fn() -> Result<Timed, Complaint>,
+) -> Result<(Timed, Timed), Complaint> {
     let rounds = if setting.quick { 1 } else { ROUNDS };
     let mut best = (None, None);
     for _ in 0..rounds {
@@ -115,7 +110,7 @@ fn best_of_both(
 }
 
 /// Packet-hops per CPU second, compared with the chain's.
-fn speed(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn speed(family: &Family, setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let (timed, chain) = best_of_both(family, setting, || engine::chain_once(setting))?;
     let hops = timed.counter("served");
     let value = hops as f64 / timed.cpu_seconds;
@@ -131,13 +126,11 @@ fn speed(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, 
         family.hop,
     );
     let mut result = engine::result(family.name, value, "packet-hops/CPU s", &timed, note);
-    result.peer = Some("engine/chain".to_owned());
-    result.peer_value = Some(chain);
-    result.ratio = Some(value / chain);
+    result.beside("engine/chain", chain);
     Ok(result)
 }
 
-fn threads(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn threads(family: &Family, setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let count = setting.threads.count();
     let in_parts = || once(family, family.sizes[TIMED], count, length(setting), setting);
     let (one, many) = best_of_both(family, setting, in_parts)?;
@@ -151,7 +144,7 @@ fn threads(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result
 }
 
 /// Memory per port, at three sizes; the figure is that of the timed one.
-fn memory(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn memory(family: &Family, setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let mut note = String::from("each in its own process");
     let mut last = None;
     for &size in &family.sizes[..=TIMED] {
@@ -161,11 +154,11 @@ fn memory(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result,
         last = Some(grown);
     }
     let grown = last.ok_or_else(|| Complaint("nothing ran".to_owned()))?;
-    Ok(Result { bench: format!("{}/memory", family.name), note, ..grown })
+    Ok(Measurement { bench: format!("{}/memory", family.name), note, ..grown })
 }
 
 /// The largest possible size, if it fits.
-fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result, Complaint> {
+fn largest(family: &Family, setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let size = if setting.quick { family.sizes[TIMED] } else { family.sizes[TIMED + 1] };
     let grown = elsewhere(family, size, setting)?;
     let ports = (family.ports)(size);
@@ -182,7 +175,7 @@ fn largest(family: &Family, setting: &Setting<'_>) -> std::result::Result<Result
     }
     let (bench, value) = (format!("{}/largest", family.name), ports as f64);
     let unit = family.unit.to_owned();
-    Ok(Result { bench, value, unit, higher_is_better: true, note, ..grown })
+    Ok(Measurement { bench, value, unit, higher_is_better: true, note, ..grown })
 }
 
 /// Has another process run one size, as this one still holds memory from earlier runs.
@@ -190,7 +183,7 @@ fn elsewhere(
     family: &Family,
     size: usize,
     setting: &Setting<'_>,
-) -> std::result::Result<Result, Complaint> {
+) -> Result<Measurement, Complaint> {
     let failed = |why: String| Complaint(format!("{} of size {size}: {why}", family.name));
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(program);
@@ -207,7 +200,7 @@ pub(super) fn alone(
     name: &str,
     size: usize,
     setting: &Setting<'_>,
-) -> std::result::Result<Result, Complaint> {
+) -> Result<Measurement, Complaint> {
     let families = [&FABRIC, &FAT_TREE];
     let family = families.into_iter().find(|family| family.name == name).ok_or_else(|| {
         Complaint(format!("`{name}` has no sizes: write {} or {}", FABRIC.name, FAT_TREE.name))
@@ -221,7 +214,6 @@ pub(super) fn alone(
     let note = format!("{ports} {} at full load, {length} in {:.1} s", family.unit, timed.seconds);
     let unit = format!("B/{}", family.unit.trim_end_matches('s'));
     let each = grown as f64 / ports as f64;
-    let mut result = engine::result(&format!("{name}@{size}"), each, &unit, &timed, note);
-    result.higher_is_better = false;
-    Ok(result)
+    let result = engine::result(&format!("{name}@{size}"), each, &unit, &timed, note);
+    Ok(result.lower_is_better())
 }

@@ -3,7 +3,7 @@
 pub mod plan;
 mod table;
 
-use crate::world::Disk;
+use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, progress, results, run};
 use indicatif::ProgressBar;
 use lastmeter_engine::Control;
@@ -129,15 +129,7 @@ fn agent(common: &Common, serve: &Serve) -> Result<Ended, Complaint> {
 
 /// Reads and checks a plan.
 fn read(common: &Common, path: &Path) -> Result<live::Plan, Complaint> {
-    let fault = |error| Complaint(format!("cannot read `{}`: {error}", path.display()));
-    let length = std::fs::metadata(path).map_err(fault)?.len();
-    if length > PLAN_LEN_MAX {
-        return Err(Complaint(format!(
-            "`{}` has {length} bytes, too many for a plan",
-            path.display()
-        )));
-    }
-    let text = std::fs::read(path).map_err(fault)?;
+    let text = world::read(path, PLAN_LEN_MAX, "a plan")?;
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     let plan = plan::plan(&path.display().to_string(), &text, &Disk::new(Some(folder)));
     let mut plan = plan.map_err(|problems| run::complaint(common, &problems))?;

@@ -164,7 +164,7 @@ fn check_name<'a>(
 
 fn hosts(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Host> {
     let example = "[[host]], and below it name = \"a\" and at = \"10.0.0.1:7400\"";
-    let mut hosts: Vec<Host> = Vec::new();
+    let (mut hosts, library): (Vec<Host>, _) = (Vec::new(), decoder.library);
     for (key, item) in tables(decoder, root, "host", example) {
         let shape = Shape { what: "a host", params: HOST, kind: None, besides: &[] };
         let (_, values) = decoder.table(&shape, item, &key);
@@ -189,23 +189,12 @@ fn hosts(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Host> {
             }
             data
         });
-        if let Some(path) = values.given::<String>("token-file") {
-            let read = token(decoder.library, &path);
-            let mark = &item.get("token-file").unwrap_or(item).mark;
-            let key = join(&key, "token-file");
-            match read {
-                Ok(token) => {
-                    let name = values.given("name").unwrap_or_default();
-                    let at = at.unwrap_or(At::Here);
-                    hosts.push(Host { name, at, data, token: Some(token) });
-                    continue;
-                }
-                Err(fault) => decoder.report(mark, &key, fault),
-            }
-        }
+        let token = values.given::<String>("token-file").and_then(|path| {
+            token(library, &path).map_err(|fault| wrong("token-file", fault)).ok()
+        });
         // A host with errors still has a name, so that flows to it are not errors as well.
         let name = values.given("name").unwrap_or_default();
-        hosts.push(Host { name, at: at.unwrap_or(At::Here), data, token: None });
+        hosts.push(Host { name, at: at.unwrap_or(At::Here), data, token });
     }
     hosts
 }

@@ -30,10 +30,6 @@ use lastmeter_live::session::{End, Measured, Program, Session};
 use lastmeter_live::site::{HostOptions, Kind};
 use std::sync::Arc;
 
-fn port_peer(Peer { node, path }: Peer) -> lastmeter_live::port::Peer {
-    lastmeter_live::port::Peer { node, path }
-}
-
 fn refused(error: lastmeter_live::Error) -> Failure {
     Failure::Live(Box::new(error))
 }
@@ -110,7 +106,9 @@ pub fn run(
     let led = session.programs.iter().any(|program| program.leads);
     let mut session = Session::open(session).map_err(refused)?;
     let mut ends = |LiveEnd { index, node, peers }: LiveEnd| -> Box<dyn Element> {
-        Box::new(session.element(index, node, peers.into_iter().map(port_peer).collect()))
+        let peers = peers.into_iter();
+        let peers = peers.map(|Peer { node, path }| lastmeter_live::port::Peer { node, path });
+        Box::new(session.element(index, node, peers.collect()))
     };
     let built = build_between(experiment, &Changes::NONE, library, Some(&mut ends));
     let mut built = built.map_err(Failure::Problems)?;
@@ -135,10 +133,8 @@ pub fn run(
     // A run ended by its program is complete.
     ledger.provenance.partial = outcome.stopped && !(measured.led && measured.status.is_some());
     ledger.notes = notes(&measured);
-    let twin = match options.twin {
-        true => Some(twin::replay(experiment, &measured, outcome.now)?),
-        false => None,
-    };
+    let replay = || twin::replay(experiment, &measured, outcome.now);
+    let twin = options.twin.then(replay).transpose()?;
     ledger.notes.extend(twin.iter().map(Twin::words));
     Ok(Report { ledger, twin, status: measured.status, measured })
 }

@@ -38,6 +38,14 @@ pub struct Twin {
     pub changed: u64,
 }
 
+/// Of no departures.
+impl Default for Twin {
+    fn default() -> Twin {
+        let differences = Distribution::default();
+        Twin { both: 0, alone: (0, 0), order_identical: true, differences, early: 0, changed: 0 }
+    }
+}
+
 impl Twin {
     /// In a sentence or two.
     pub fn words(&self) -> String {
@@ -57,9 +65,6 @@ impl Twin {
             self.changed,
         )
     }
-}
-
-impl Twin {
     /// For programs; times in seconds.
     pub fn json(&self) -> serde_json::Value {
         let differences = &self.differences;
@@ -156,14 +161,7 @@ pub(super) fn replay(
     let mut engine = built.graph.build(1).map_err(Failure::Engine)?;
     engine.run_until(end, &mut VirtualClock::default()).map_err(Failure::Engine)?;
     engine.finish().map_err(Failure::Engine)?;
-    let mut twin = Twin {
-        both: 0,
-        alone: (0, 0),
-        order_identical: true,
-        differences: Distribution::default(),
-        early: 0,
-        changed: 0,
-    };
+    let mut twin = Twin::default();
     for (live, output) in measured.departures.iter().zip(&outputs) {
         let virtually = output.lock().unwrap_or_else(PoisonError::into_inner);
         compare(live, &virtually, &mut twin);
@@ -208,14 +206,7 @@ mod tests {
     }
 
     fn compared(live: &[Departure], virtually: &[Departure]) -> Twin {
-        let mut twin = Twin {
-            both: 0,
-            alone: (0, 0),
-            order_identical: true,
-            differences: Distribution::default(),
-            early: 0,
-            changed: 0,
-        };
+        let mut twin = Twin::default();
         compare(live, virtually, &mut twin);
         twin
     }

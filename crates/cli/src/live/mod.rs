@@ -8,9 +8,7 @@ use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, results, run};
 use lastmeter_base::{Duration, Quantity};
 use lastmeter_engine::Control;
-use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::run::Failure;
 use lastmeter_ledger as report;
 use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::port::Offload;
@@ -99,7 +97,7 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
-    let overrides = overrides(common, &arguments.sets)?;
+    let overrides = run::overrides(common, &arguments.sets)?;
     let experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
         .map_err(|problems| run::complaint(common, &problems))?;
     let options = options(common, arguments)?;
@@ -107,16 +105,13 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
         return search(common, &experiment, &options, &disk, &control);
     }
     let report = emulate::run(&experiment, &options, &disk, &control)
-        .map_err(|failure| complaint(common, failure))?;
+        .map_err(|failure| run::failed(common, failure))?;
     let resources = report.ledger.resources.iter();
     let links: Vec<&str> =
         resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
     disk.check_taps(&links)?;
     show(common, &report);
-    if let Some(folder) = &arguments.out {
-        let page = results::write(folder, &report.ledger)?;
-        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
-    }
+    results::offer(arguments.out.as_deref(), &report.ledger)?;
     Ok(ended(&report))
 }
 
@@ -138,7 +133,7 @@ fn search(
         ));
     };
     let found = emulate::search(experiment, options, disk, control, &mut tell)
-        .map_err(|failure| complaint(common, failure))?;
+        .map_err(|failure| run::failed(common, failure))?;
     match common.json {
         true => output::print(&format!("{:#}", found.json())),
         false => output::print(&found.words()),
@@ -166,21 +161,6 @@ fn show(common: &Common, report: &Report) {
         value["twin"] = twin.json();
     }
     output::print(&format!("{value:#}"));
-}
-
-pub(crate) fn complaint(common: &Common, failure: Failure) -> Complaint {
-    match failure {
-        Failure::Problems(problems) => run::complaint(common, &problems),
-        other => Complaint(other.to_string()),
-    }
-}
-
-fn overrides(common: &Common, sets: &[String]) -> Result<Vec<Override>, Complaint> {
-    let seed = common.seed.map(|seed| format!("seed={seed}"));
-    let texts = sets.iter().cloned().chain(seed);
-    texts
-        .map(|text| Override::parse(&text).map_err(|problem| run::complaint(common, &problem)))
-        .collect()
 }
 
 /// An interrupt ends a run cleanly: what it has measured so far is kept.

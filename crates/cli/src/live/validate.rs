@@ -3,7 +3,7 @@
 //! Both are real programs and know nothing of the model. Expected: a ping takes twice the delay; a TCP
 //! transfer gets the rate less headers, where the queue and the time suffice for TCP to use it.
 
-use super::{Arguments, complaint, options};
+use super::{Arguments, options};
 use crate::emulate::{self, Options, Started};
 use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, run};
@@ -202,7 +202,7 @@ fn measure(
         let options = Options { programs, ..options.clone() };
         let control = Arc::new(Control::default());
         let report = emulate::run(experiment, &options, disk, &control);
-        report.map_err(|failure| complaint(common, failure))
+        report.map_err(|failure| run::failed(common, failure))
     };
     let name = |host: &lastmeter_lab::experiment::LiveHost| Some(host.name.clone());
     let pinged = go(vec![shell(name(first), &ping, true)])?;

@@ -8,7 +8,7 @@ use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, results};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::run::{Explained, Failure, Runner, SoFar, Watch, explain, ledger};
+use lastmeter_lab::run::{Failure, Runner, SoFar, Watch, explain, ledger};
 use lastmeter_ledger::Ledger;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,16 +101,12 @@ fn run(job: &Job, threads: &Threads, watch: &Watch, sampler: &Sampler) -> Result
     }
     sampler.tell(&Event::Begun { title: experiment.title.clone() });
     let runner = Runner { parallel: threads, threads: threads.count(), library: &library, watch };
-    let explained = match job.quick {
-        true => ledger(&experiment, runner).map(|ledger| Explained {
-            ledger,
-            left_out: 0,
-            shuffle: None,
-        }),
-        false => explain(&experiment, 0, runner),
+    let ledger = match job.quick {
+        true => ledger(&experiment, runner),
+        false => explain(&experiment, 0, runner).map(|explained| explained.ledger),
     };
-    let ledger = match explained {
-        Ok(explained) => explained.ledger,
+    let ledger = match ledger {
+        Ok(ledger) => ledger,
         Err(failure) => return Ok(failed(failure)),
     };
     let figures = figures(&ledger);
@@ -178,10 +174,10 @@ impl Sampler {
         }
         state.sums = sums;
         if last || state.last_told.is_none_or(|told| told.elapsed() >= EVERY) {
-            let mut course = curves(&ledger);
-            course.points = state.course.points[state.told..].to_vec();
-            self.tell(&Event::Live(Live { view: view(&ledger, 0, 0), course }));
             let names = curves(&ledger);
+            let points = state.course.points[state.told..].to_vec();
+            let course = Course { points, ..names.clone() };
+            self.tell(&Event::Live(Live { view: view(&ledger, 0, 0), course }));
             (state.course.paths, state.course.resources) = (names.paths, names.resources);
             state.told = state.course.points.len();
             state.last_told = Some(Instant::now());

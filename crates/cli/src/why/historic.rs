@@ -6,7 +6,7 @@ use crate::world::Disk;
 use crate::{Common, Complaint, Ended, output, progress, results, run};
 use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::historic::{Pair, historic};
-use lastmeter_lab::run::{Failure, Runner, Watch};
+use lastmeter_lab::run::{Runner, Watch};
 use lastmeter_ledger as report;
 use lastmeter_ledger::Ledger;
 use lastmeter_why::{beside, reach};
@@ -34,19 +34,11 @@ pub(super) fn explain(
     let watch = Arc::new(Watch::default());
     let runner = Runner { parallel: &threads, threads: 1, library: &disk, watch: &watch };
     let modelled = progress::shown(&watch, || historic(host, adapter, message, packet, runner));
-    let modelled = modelled.map_err(|failure| match failure {
-        Failure::Problems(problems) => run::complaint(common, &problems),
-        other => Complaint(other.to_string()),
-    })?;
-    let today = match arguments.beside {
-        Some(_) => Some(own::measured(common, arguments, message)?),
-        None => None,
-    };
+    let modelled = modelled.map_err(|failure| run::failed(common, failure))?;
+    let beside = arguments.beside.as_ref();
+    let today = beside.map(|_| own::measured(common, arguments, message)).transpose()?;
     show(common, &modelled, today.as_ref(), &format!("{host} + {adapter}"));
-    if let Some(folder) = &arguments.out {
-        let page = results::write(folder, &modelled)?;
-        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
-    }
+    results::offer(arguments.out.as_deref(), &modelled)?;
     Ok(Ended::Done)
 }
 
@@ -56,10 +48,8 @@ pub(super) fn reach(common: &Common, adapter: &str, target: Rate) -> Result<Ende
     let disk = Disk::new(None);
     let watch = Arc::new(Watch::default());
     let runner = Runner { parallel: &threads, threads: 1, library: &disk, watch: &watch };
-    let hosts = reach::hosts(adapter, target, runner).map_err(|failure| match failure {
-        Failure::Problems(problems) => run::complaint(common, &problems),
-        other => Complaint(other.to_string()),
-    })?;
+    let hosts = reach::hosts(adapter, target, runner);
+    let hosts = hosts.map_err(|failure| run::failed(common, failure))?;
     match common.json {
         true => {
             let lines: Result<Vec<String>, _> = hosts.iter().map(serde_json::to_string).collect();

@@ -33,10 +33,8 @@ struct Found {
 
 pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let setting = arguments.transfer.setting(common.quick)?;
-    let asked = match &arguments.what_if {
-        Some(text) => Some(asked(text, arguments.apply, &setting)?),
-        None => None,
-    };
+    let asked = arguments.what_if.as_ref();
+    let asked = asked.map(|text| self::asked(text, arguments.apply, &setting)).transpose()?;
     let found = find(&setting, asked, arguments.apply || asked.is_none())?;
     let ledger = ledger(&found);
     let predicted = model::ledger(&setting, &found.prediction, found.profile.clone());
@@ -46,11 +44,10 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
         show(&found, &ledger);
     }
     if let Some(folder) = &arguments.out {
-        let page = results::write(folder, &ledger)?;
         let json = report::json::to_json(&predicted);
         results::save(folder, "model.json", json.as_bytes())?;
-        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
     }
+    results::offer(arguments.out.as_deref(), &ledger)?;
     Ok(Ended::Done)
 }
 

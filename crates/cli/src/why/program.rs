@@ -40,10 +40,7 @@ pub(super) fn observe(
             output::print(&report::terminal::render(&ledger, output::style()));
         }
     }
-    if let Some(folder) = out {
-        let page = results::write(folder, &ledger)?;
-        output::note(&format!("Written to {}; open {}", folder.display(), page.display()));
-    }
+    results::offer(out, &ledger)?;
     Ok(match seen.status {
         Some(0) => Ended::Done,
         // Exit statuses are one byte; a signal is reported as shells do.

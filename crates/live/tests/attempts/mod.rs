@@ -105,7 +105,11 @@ fn words(panic: &(dyn Any + Send)) -> (bool, String) {
         return (true, words.clone());
     }
     let owned = panic.downcast_ref::<String>().map(String::as_str);
-    text(owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without message"))
+    text(
+        owned
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic without message"),
+    )
 }
 
 /// CPUs that other programs and the hypervisor use while this program waits.
