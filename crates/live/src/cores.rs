@@ -8,13 +8,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// # Errors
 /// When the kernel does not report them.
 pub fn allowed() -> Result<Vec<usize>> {
-    let set = sched_getaffinity(None).doing(|| "reading the allowed cores".to_owned())?;
+    let set = sched_getaffinity(None).doing("reading the allowed cores")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
 /// The same, in the kernel's form.
 pub(crate) fn set() -> Result<CpuSet> {
-    sched_getaffinity(None).doing(|| "reading the allowed cores".to_owned())
+    sched_getaffinity(None).doing("reading the allowed cores")
 }
 
 /// Pins the calling thread to `core`; `None` leaves it free.
@@ -27,9 +27,9 @@ pub(crate) fn pin(core: Option<usize>) -> Result<()> {
 
 /// Runs `work` on `core` and restores the thread's affinity.
 pub(crate) fn pinned<T>(core: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let before = sched_getaffinity(None).doing(|| "reading the allowed cores".to_owned())?;
+    let before = sched_getaffinity(None).doing("reading the allowed cores")?;
     pin(Some(core))?;
     let result = work();
-    sched_setaffinity(None, &before).doing(|| "restoring the affinity".to_owned())?;
+    sched_setaffinity(None, &before).doing("restoring the affinity")?;
     result
 }

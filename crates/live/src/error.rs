@@ -88,14 +88,40 @@ impl std::error::Error for Error {
     }
 }
 
+/// An error of the setting `name`.
+pub(crate) fn wrong<T>(
+    name: &'static str,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> Result<T> {
+    Err(Error::Setting { name, found: found.into(), expected: expected.into() })
+}
+
 /// Adds to a failed system call what was being done.
 pub(crate) trait Doing<T> {
     /// Wraps the error with `what`, a gerund: "creating a veth pair".
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+    fn doing(self, what: impl What) -> Result<T>;
+}
+
+/// What was being done: a text, or what makes one in case of an error.
+pub(crate) trait What {
+    fn text(self) -> String;
+}
+
+impl What for &str {
+    fn text(self) -> String {
+        self.to_owned()
+    }
+}
+
+impl<F: FnOnce() -> String> What for F {
+    fn text(self) -> String {
+        self()
+    }
 }
 
 impl<T, E: Into<std::io::Error>> Doing<T> for std::result::Result<T, E> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|e| Error::System { doing: what(), source: e.into() })
+    fn doing(self, what: impl What) -> Result<T> {
+        self.map_err(|e| Error::System { doing: what.text(), source: e.into() })
     }
 }

@@ -9,8 +9,9 @@ use crate::clock::Epoch;
 use crate::cores;
 use crate::error::{Doing, Result};
 use crate::link::index_of;
-use crate::port::memory::{Headers, set_words};
+use crate::port::memory::Headers;
 use crate::site::INTERFACE;
+use crate::sys::set_words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
@@ -50,7 +51,7 @@ pub struct Flooded {
 /// Sends in the calling thread's namespace until the time is over.
 pub(crate) fn run(flood: &Flood) -> Result<Flooded> {
     cores::pin(flood.core)?;
-    let what = || "sending frames".to_owned();
+    let what = "sending frames";
     let fd = crate::sys::packet_socket(index_of(INTERFACE)?).doing(what)?;
     set_words(fd.as_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, &[1]).doing(what)?;
     let mut frames: Vec<Vec<u8>> = (0..BURST).map(|_| frame(flood.len)).collect();

@@ -252,11 +252,8 @@ fn words(limit: Limit, fraction: f64, e: &Evidence) -> String {
             "The receiving application spent {percent:.0} % of the time on its own work or asleep; \
              its buffer was full and the sender waited."
         ),
-        Limit::SenderCpu => {
-            format!("The sender's CPU was busy moving data {percent:.0} % of the time.")
-        }
-        Limit::ReceiverCpu => {
-            format!("The receiver's CPU was busy moving data {percent:.0} % of the time.")
+        Limit::SenderCpu | Limit::ReceiverCpu => {
+            format!("The {} was busy moving data {percent:.0} % of the time.", name(limit))
         }
         Limit::SharedCpu if e.same_core => {
             format!("Sender and receiver share one CPU, which was busy {percent:.0} % of the time.")

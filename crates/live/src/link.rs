@@ -1,6 +1,6 @@
 //! Interfaces of a network namespace: veth pairs, addresses, MTU, offloads.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result, wrong};
 use crate::netlink::{CREATE, Message, Netlink};
 use crate::sys;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
@@ -96,7 +96,7 @@ pub(crate) fn count(name: &str, count: Count) -> Result<u64> {
 
 fn control_socket() -> Result<OwnedFd> {
     socket(AddressFamily::INET, SocketType::DGRAM, None)
-        .doing(|| "opening a socket to configure interfaces".to_owned())
+        .doing("opening a socket to configure interfaces")
 }
 
 /// The index of interface `name` in this namespace.
@@ -118,14 +118,10 @@ pub(crate) fn bring_up(name: &str, mtu: Option<u32>) -> Result<()> {
 
 /// Rejects an MTU that a veth pair cannot have.
 pub(crate) fn check_mtu(mtu: u32) -> Result<()> {
-    if (MTU_MIN..=MTU_MAX).contains(&mtu) {
-        return Ok(());
+    match (MTU_MIN..=MTU_MAX).contains(&mtu) {
+        true => Ok(()),
+        false => wrong("mtu", format!("{mtu} B"), format!("between {MTU_MIN} B and {MTU_MAX} B")),
     }
-    Err(Error::Setting {
-        name: "mtu",
-        found: format!("{mtu} B"),
-        expected: format!("between {MTU_MIN} B and {MTU_MAX} B"),
-    })
 }
 
 /// Gives `name` the address `address`/`prefix`.

@@ -63,20 +63,36 @@ pub(crate) fn enter(how: Enter) -> Result<()> {
             // The kernel accepts a group map from an ordinary user only after this.
             let _ = fs::write("/proc/self/setgroups", "deny");
             fs::write("/proc/self/uid_map", format!("0 {uid} 1\n"))
-                .doing(|| "mapping the user into the namespace".to_owned())?;
+                .doing("mapping the user into the namespace")?;
             fs::write("/proc/self/gid_map", format!("0 {gid} 1\n"))
-                .doing(|| "mapping the group into the namespace".to_owned())?;
+                .doing("mapping the group into the namespace")?;
         }
         Enter::JoinUser(pid) => {
             let path = format!("/proc/{pid}/ns/user");
             let file = fs::File::open(&path).doing(|| format!("opening {path}"))?;
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::User))
-                .doing(|| "joining the other host's user namespace".to_owned())?;
+                .doing("joining the other host's user namespace")?;
             unshare(UnshareFlags::NEWNET)?;
         }
         Enter::NetworkOnly => unshare(UnshareFlags::NEWNET)?,
     }
     link::bring_up("lo", None)
+}
+
+/// Tries `open` in each isolation by namespaces, the fewest privileges first.
+pub(crate) fn with_fewest_privileges<T>(
+    doing: &str,
+    mut open: impl FnMut(Isolation) -> Result<T>,
+) -> Result<T> {
+    let mut refusals = Vec::new();
+    for isolation in [Isolation::UserNamespace, Isolation::Root] {
+        match open(isolation) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => refusals.push(format!("{isolation:?}: {error}")),
+        }
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    Err(Error::System { doing: format!("{doing} ({})", refusals.join("; ")), source })
 }
 
 fn unshare(flags: UnshareFlags) -> Result<()> {
@@ -97,19 +113,11 @@ impl Hosts {
     /// # Errors
     /// A relay requires namespaces. Loopback always works.
     pub fn open(relay: bool) -> Result<Hosts> {
-        let mut refusals = Vec::new();
-        for isolation in [Isolation::UserNamespace, Isolation::Root] {
-            match Hosts::open_as(isolation, relay) {
-                Ok(hosts) => return Ok(hosts),
-                Err(e) => refusals.push(format!("{isolation:?}: {e}")),
-            }
+        let open = |isolation| Hosts::open_as(isolation, relay);
+        match with_fewest_privileges("making namespaces for a relay", open) {
+            Err(_) if !relay => Hosts::open_as(Isolation::Loopback, false),
+            opened => opened,
         }
-        if relay {
-            let source = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-            let doing = format!("making namespaces for a relay ({})", refusals.join("; "));
-            return Err(Error::System { doing, source });
-        }
-        Hosts::open_as(Isolation::Loopback, false)
     }
 
     /// Makes the hosts with exactly this isolation.

@@ -95,7 +95,7 @@ impl Netlink {
     pub(crate) fn open(protocol: Option<Protocol>) -> Result<Netlink> {
         let fd =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
-                .doing(|| "opening a netlink socket".to_owned())?;
+                .doing("opening a netlink socket")?;
         Ok(Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] })
     }
 

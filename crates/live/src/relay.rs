@@ -77,8 +77,7 @@ struct Direction {
 
 impl Direction {
     fn new(from: &OwnedFd, to: &OwnedFd, job: &Job) -> Result<Direction> {
-        let clone =
-            |fd: &OwnedFd| fd.try_clone().doing(|| "sharing the relay's sockets".to_owned());
+        let clone = |fd: &OwnedFd| fd.try_clone().doing("sharing the relay's sockets");
         Ok(Direction {
             from: clone(from)?,
             to: clone(to)?,
@@ -101,7 +100,7 @@ impl Direction {
                 Err(e) if e == rustix::io::Errno::AGAIN => return Ok(()),
                 // The hosts take their interfaces down when they reconfigure them.
                 Err(e) if e == rustix::io::Errno::NETDOWN => return Ok(()),
-                Err(e) => return Err(e).doing(|| "taking a frame".to_owned()),
+                Err(e) => return Err(e).doing("taking a frame"),
             };
             if self.queued + len > QUEUE_MAX || self.under_way + len > LINE_MAX {
                 stats.dropped += 1;
@@ -173,7 +172,7 @@ pub(crate) fn run(job: &Job, parent: &mut UnixStream) -> Result<Relayed> {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let mut directions =
         [Direction::new(&inner, &outer, job)?, Direction::new(&outer, &inner, job)?];
-    channel::send(parent, &crate::worker::Reply::Done).doing(|| "telling the parent".to_owned())?;
+    channel::send(parent, &crate::worker::Reply::Done).doing("telling the parent")?;
     let mut buffer = vec![0; FRAME_MAX];
     let mut stats = Relayed::default();
     loop {
@@ -188,7 +187,7 @@ pub(crate) fn run(job: &Job, parent: &mut UnixStream) -> Result<Relayed> {
         }
     }
     // The only request is `Stop`, which is answered with the statistics.
-    let _: Option<Request> = channel::receive(parent).doing(|| "listening".to_owned())?;
+    let _: Option<Request> = channel::receive(parent).doing("listening")?;
     stats.late_mean /= (stats.frames.max(1)) as f64;
     Ok(stats)
 }
@@ -209,6 +208,6 @@ fn wait(
         PollFd::new(outer, PollFlags::IN),
         PollFd::new(parent, PollFlags::IN),
     ];
-    poll(&mut polled, timeout.as_ref()).doing(|| "waiting for frames".to_owned())?;
+    poll(&mut polled, timeout.as_ref()).doing("waiting for frames")?;
     Ok(!polled[2].revents().is_empty())
 }

@@ -230,7 +230,7 @@ impl Session {
             site.flood(host, flood)?;
         }
         let bell = self.leader.as_ref().map(bell).transpose()?;
-        self.usage = Some(sys::thread_usage().doing(|| "reading the CPU time used".to_owned())?);
+        self.usage = Some(sys::thread_usage().doing("reading the CPU time used")?);
         let epoch = Epoch::start();
         self.begun = epoch;
         self.lines.iter().for_each(|line| locked(line).begin(epoch));
@@ -343,5 +343,5 @@ fn end(child: &mut Child) {
 fn bell(child: &Child) -> Result<OwnedFd> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.expect("a process id is a positive number");
-    pidfd_open(pid, PidfdFlags::empty()).doing(|| "watching the program".to_owned())
+    pidfd_open(pid, PidfdFlags::empty()).doing("watching the program")
 }

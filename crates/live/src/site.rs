@@ -13,14 +13,13 @@
 //! run's mark in their environment, and both the end of the run and the start of the next one
 //! ([`clean`]) kill those whose run is over.
 
-use crate::channel;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::flood::{Flood, Flooded};
 use crate::link::{self, Offloads};
-use crate::namespace::{Enter, Isolation};
+use crate::namespace::{Enter, Isolation, with_fewest_privileges};
 use crate::port::{Offload, Packet, Port, Tap, Xdp};
 use crate::sys;
-use crate::worker::{Reply, Request, Worker};
+use crate::worker::{Reply, Request, Worker, reply};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -76,16 +75,9 @@ impl Site {
     /// # Errors
     /// When neither user namespaces nor root are available.
     pub fn open(hosts: &[HostOptions], kind: Kind) -> Result<(Site, Vec<Box<dyn Port>>)> {
-        let mut refusals = Vec::new();
-        for isolation in [Isolation::UserNamespace, Isolation::Root] {
-            match Site::open_as(hosts, kind, isolation) {
-                Ok(made) => return Ok(made),
-                Err(error) => refusals.push(format!("{isolation:?}: {error}")),
-            }
-        }
-        let source = io::Error::from(io::ErrorKind::PermissionDenied);
-        let doing = format!("making network namespaces ({})", refusals.join("; "));
-        Err(Error::System { doing, source })
+        with_fewest_privileges("making network namespaces", |isolation| {
+            Site::open_as(hosts, kind, isolation)
+        })
     }
 
     /// Creates the hosts with exactly this isolation.
@@ -253,10 +245,8 @@ impl Site {
     /// # Errors
     /// When the helper is gone or could not send.
     pub fn flooded(&mut self, host: usize) -> Result<Flooded> {
-        match self.hosts[host].1.answer("send frames")? {
-            Reply::Flooded(flooded) => Ok(flooded),
-            other => Err(channel::instead("send frames", other)),
-        }
+        let worker = &mut self.hosts[host].1;
+        Ok(reply!(worker, "send frames", Reply::Flooded(flooded) => flooded))
     }
 }
 

@@ -166,6 +166,10 @@ impl Found<'_> {
             ));
             return;
         }
+        self.stage(name, side, cost, uncertainty, method);
+    }
+
+    fn stage(&mut self, name: &str, side: &str, cost: f64, uncertainty: f64, method: String) {
         let work = work_of(self.base);
         let packets = if self.base.offload { work.handovers } else { work.segments };
         self.stages.push(Stage {
@@ -239,19 +243,10 @@ impl Found<'_> {
                 -rest * 1e6
             ));
         }
-        let work = work_of(self.base);
-        let packets = if self.base.offload { work.handovers } else { work.segments };
-        self.stages.push(Stage {
-            name: REST.to_owned(),
-            side: "both".to_owned(),
-            per_message: rest,
-            per_byte: rest / work.bytes,
-            per_packet: rest / packets.max(f64::MIN_POSITIVE),
-            uncertainty: variance.sqrt().hypot(self.first.uncertainty),
-            method: "the rest of the CPU time of both sides: nothing at this privilege level \
-                     separates TCP's own work, the hop through the veth pair and the softirq"
-                .to_owned(),
-        });
+        let method = "the rest of the CPU time of both sides: nothing at this privilege level \
+                      separates TCP's own work, the hop through the veth pair and the softirq";
+        let uncertainty = variance.sqrt().hypot(self.first.uncertainty);
+        self.stage(REST, "both", rest, uncertainty, method.to_owned());
         self.stages.sort_by_key(|s| NAMES.iter().position(|name| *name == s.name));
         Stages { total, stages: self.stages, residual: last.total() - total, notes: self.notes }
     }

@@ -4,14 +4,18 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Room for `struct tcp_info` of future kernels; today's is 280 bytes.
 pub(crate) const TCP_INFO_ROOM: usize = 512;
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn counted(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 /// The control socket that the parent passed as standard input.
@@ -19,67 +23,92 @@ pub(crate) fn standard_input_socket() -> io::Result<OwnedFd> {
     rustix::io::dup(std::io::stdin().as_fd()).map_err(Into::into)
 }
 
+/// Sets a socket option to `value`, whose bytes are all initialised.
+fn set<T: ?Sized>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let (at, len) = ((&raw const *value).cast(), size_of_val(value) as libc::socklen_t);
+    // SAFETY: pointer and length are of the live value.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) })?;
+    Ok(())
+}
+
+/// Reads a socket option into `value`, made of integers; returns how many bytes the kernel wrote.
+fn get<T>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<usize> {
+    let (at, mut len) = ((&raw mut *value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the pointer is to a live value and `len` is its size; the kernel writes no more.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, at, &mut len) })?;
+    Ok(len as usize)
+}
+
 /// `getsockopt(TCP_INFO)`: the bytes that the kernel filled, at most [`TCP_INFO_ROOM`].
 pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_ROOM], usize)> {
     let mut buffer = [0u8; TCP_INFO_ROOM];
-    let mut len = TCP_INFO_ROOM as libc::socklen_t;
-    // SAFETY: the buffer outlives the call and `len` is its size; the kernel writes no more.
-    check(unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            buffer.as_mut_ptr().cast(),
-            &mut len,
-        )
-    })?;
-    Ok((buffer, len as usize))
+    let len = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut buffer)?;
+    Ok((buffer, len))
 }
 
 /// Sets a socket option that is an `int`.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the pointer is to a live `int` and the length is its size.
-    check(unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    })?;
-    Ok(())
+    set(fd, level, name, &value)
 }
 
-/// Sets a socket option that is a string, such as `TCP_CONGESTION`.
-pub(crate) fn set_option_text(
+/// Sets a socket option that is a string.
+pub(crate) fn set_text(fd: BorrowedFd<'_>, level: i32, name: i32, value: &str) -> io::Result<()> {
+    set(fd, level, name, value)
+}
+
+/// Sets a socket option that is a structure of words.
+pub(crate) fn set_words(
     fd: BorrowedFd<'_>,
     level: i32,
     name: i32,
-    value: &str,
+    words: &[u32],
 ) -> io::Result<()> {
-    // SAFETY: pointer and length are of the live string.
-    check(unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    })?;
-    Ok(())
+    set(fd, level, name, words)
 }
 
 /// Reads a socket option that is an `int`.
 pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     let mut value: i32 = 0;
-    let mut len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the pointer is to a live `int` and the length is its size.
-    check(unsafe {
-        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &mut len)
-    })?;
+    get(fd, level, name, &mut value)?;
     Ok(value)
+}
+
+/// Reads a socket option of at most `N` words; returns how many the kernel wrote.
+pub(crate) fn words<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+) -> io::Result<([u32; N], usize)> {
+    let mut words = [0u32; N];
+    let len = get(fd, level, name, &mut words)?;
+    Ok((words, len / size_of::<u32>()))
+}
+
+/// A socket of this kind that no program inherits.
+pub(crate) fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let raw = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: the descriptor was just returned by `socket` and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// Binds a socket to an address of its family.
+pub(crate) fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: pointer and length are of the live address.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const *address).cast(), len) })?;
+    Ok(())
+}
+
+/// A request about the interface of this name.
+pub(crate) fn about(interface: &str) -> libc::ifreq {
+    assert!(interface.len() < libc::IFNAMSIZ, "interface name `{interface}` is too long");
+    // SAFETY: `ifreq` is plain data for which all-zero is a valid value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
 }
 
 /// `struct ethtool_value` of `linux/ethtool.h`.
@@ -97,13 +126,8 @@ pub(crate) fn ethtool(
     data: u32,
 ) -> io::Result<u32> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
-    assert!(interface.len() < libc::IFNAMSIZ, "interface name `{interface}` is too long");
     let mut value = EthtoolValue { command, data };
-    // SAFETY: `ifreq` is plain data for which all-zero is a valid value.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from as libc::c_char;
-    }
+    let mut request = about(interface);
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: the request and the value it points to live across the call; the single-number
     // commands read and write exactly one `ethtool_value`.
@@ -116,26 +140,14 @@ pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     /// `PACKET_IGNORE_OUTGOING` of `linux/if_packet.h`.
     const PACKET_IGNORE_OUTGOING: i32 = 23;
     let protocol = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: no pointers.
-    let raw = check(unsafe {
-        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(protocol))
-    })?;
-    // SAFETY: the descriptor was just returned by `socket` and nobody else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    let fd = socket(libc::AF_PACKET, libc::SOCK_RAW, protocol.into())?;
     set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
     // SAFETY: `sockaddr_ll` is plain data for which all-zero is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol;
     address.sll_ifindex = index as i32;
-    // SAFETY: pointer and length are of the live address.
-    check(unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    })?;
+    bind(fd.as_fd(), &address)?;
     Ok(fd)
 }
 
@@ -170,23 +182,17 @@ pub(crate) fn thread_usage() -> io::Result<ThreadUsage> {
 /// `recv(MSG_TRUNC)`: takes up to `len` bytes off a TCP socket without copying them anywhere.
 pub(crate) fn receive_discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     // SAFETY: TCP with MSG_TRUNC never writes to the buffer (tcp(7)), so null is allowed.
-    let n = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) };
-    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    counted(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) })
 }
 
 /// `send(MSG_ZEROCOPY)`: the pages of `data` are referenced, not copied, until completion.
 pub(crate) fn send_zero_copy(fd: BorrowedFd<'_>, data: &'static [u8]) -> io::Result<usize> {
     // SAFETY: the data is never freed or changed (`'static`), so it stays valid however long the
     // kernel refers to it.
-    let n = unsafe {
-        libc::send(
-            fd.as_raw_fd(),
-            data.as_ptr().cast(),
-            data.len(),
-            libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL,
-        )
-    };
-    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    counted(unsafe {
+        let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
+        libc::send(fd.as_raw_fd(), data.as_ptr().cast(), data.len(), flags)
+    })
 }
 
 /// The kernel's notification of finished zero-copy sends.

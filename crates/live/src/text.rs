@@ -1,37 +1,36 @@
 //! Base quantities in JSON and TOML: exact text with a unit, so that a setting reads back as written.
 
 use lastmeter_base::{Bytes, Duration, Quantity, Rate};
-use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// A quantity that can be written without rounding.
-pub(crate) trait Exact: Quantity {
+pub(crate) trait Exact: Quantity + Copy + PartialEq + std::fmt::Display {
     /// Whole count and unit.
-    fn exact(&self) -> String;
+    fn whole(self) -> String;
+    /// Text that reads back to the same value: Display rounds large sizes that are not binary multiples.
+    fn exact(self) -> String {
+        let text = self.to_string();
+        let is_exact = Self::parse(&text).is_ok_and(|read| read == self);
+        if is_exact { text } else { self.whole() }
+    }
 }
 
 impl Exact for Bytes {
-    fn exact(&self) -> String {
-        let text = self.to_string();
-        // Display rounds large sizes that are not binary multiples.
-        if Bytes::parse(&text) == Ok(*self) { text } else { format!("{} B", self.0) }
-    }
-}
-impl Exact for Duration {
-    fn exact(&self) -> String {
-        let text = self.to_string();
-        if Duration::parse(&text) == Ok(*self) { text } else { format!("{} ps", self.as_ps()) }
-    }
-}
-impl Exact for Rate {
-    fn exact(&self) -> String {
-        let text = self.to_string();
-        if Rate::parse(&text) == Ok(*self) { text } else { format!("{} bit/s", self.as_bits()) }
+    fn whole(self) -> String {
+        format!("{} B", self.0)
     }
 }
 
-/// As text that reads back to the same value.
-pub(crate) fn exact<T: Exact>(value: &T) -> String {
-    value.exact()
+impl Exact for Duration {
+    fn whole(self) -> String {
+        format!("{} ps", self.as_ps())
+    }
+}
+
+impl Exact for Rate {
+    fn whole(self) -> String {
+        format!("{} bit/s", self.as_bits())
+    }
 }
 
 /// For `#[serde(with = "crate::text")]`.
@@ -52,18 +51,13 @@ pub(crate) mod optional {
         value: &Option<T>,
         s: S,
     ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => s.serialize_some(&value.exact()),
-            None => s.serialize_none(),
-        }
+        value.map(Exact::exact).serialize(s)
     }
 
     pub(crate) fn deserialize<'de, T: Exact, D: Deserializer<'de>>(
         d: D,
     ) -> Result<Option<T>, D::Error> {
-        match Option::<String>::deserialize(d)? {
-            Some(text) => T::parse(&text).map(Some).map_err(D::Error::custom),
-            None => Ok(None),
-        }
+        let text = Option::<String>::deserialize(d)?;
+        text.map(|text| T::parse(&text)).transpose().map_err(D::Error::custom)
     }
 }

@@ -14,7 +14,7 @@ pub const LEN: usize = 16;
 pub fn random() -> Result<String> {
     let mut bytes = [0; LEN];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.doing(|| "reading random numbers".to_owned())?;
+    read.doing("reading random numbers")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

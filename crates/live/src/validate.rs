@@ -41,51 +41,28 @@ pub struct Validated {
 /// two streams, the same and different cores.
 pub fn settings() -> Vec<(&'static str, Setting)> {
     let plain = Setting { duration: DURATION, ..Setting::PLAIN };
-    let large = Some(Bytes::from_mib(4));
-    let small = Some(Bytes::from_kib(16));
-    let middle = Some(Bytes::from_kib(256));
-    let message = Bytes::from_kib;
+    let buffered = |size, setting: &Setting| Setting {
+        send_buffer: Some(size),
+        receive_buffer: Some(size),
+        ..setting.clone()
+    };
+    let of = |message| Setting { message, ..plain.clone() };
+    let kib = Bytes::from_kib;
     let placement = Placement::SameCore;
-    let whole = plain.clone();
-    let packets = Setting { offload: false, ..plain };
+    let packets = Setting { offload: false, ..plain.clone() };
+    let large = Setting { mtu: 65_535, ..of(Bytes::from_mib(1)) };
+    let shared = Setting { streams: 2, placement, ..of(kib(256)) };
     vec![
-        ("64 KiB", whole.clone()),
-        ("256 B", Setting { message: Bytes(256), ..whole.clone() }),
-        (
-            "1 MiB, MTU 65535, buffers 4 MiB",
-            Setting {
-                message: Bytes::from_mib(1),
-                mtu: 65_535,
-                send_buffer: large,
-                receive_buffer: large,
-                ..whole.clone()
-            },
-        ),
+        ("64 KiB", plain.clone()),
+        ("256 B", of(Bytes(256))),
+        ("1 MiB, MTU 65535, buffers 4 MiB", buffered(Bytes::from_mib(4), &large)),
         ("64 KiB, no GSO", packets.clone()),
-        ("16 KiB, MTU 576, no GSO", Setting { message: message(16), mtu: 576, ..packets.clone() }),
+        ("16 KiB, MTU 576, no GSO", Setting { message: kib(16), mtu: 576, ..packets.clone() }),
         ("64 KiB, MTU 9000, no GSO, same core", Setting { mtu: 9000, placement, ..packets }),
-        (
-            "4 KiB, buffers 16 KiB",
-            Setting {
-                message: message(4),
-                send_buffer: small,
-                receive_buffer: small,
-                ..whole.clone()
-            },
-        ),
-        ("64 KiB, two streams", Setting { streams: 2, ..whole.clone() }),
-        ("1 KiB, same core", Setting { message: message(1), placement, ..whole.clone() }),
-        (
-            "256 KiB, two streams, same core, buffers 256 KiB",
-            Setting {
-                message: message(256),
-                streams: 2,
-                placement,
-                send_buffer: middle,
-                receive_buffer: middle,
-                ..whole
-            },
-        ),
+        ("4 KiB, buffers 16 KiB", buffered(kib(16), &of(kib(4)))),
+        ("64 KiB, two streams", Setting { streams: 2, ..plain.clone() }),
+        ("1 KiB, same core", Setting { placement, ..of(kib(1)) }),
+        ("256 KiB, two streams, same core, buffers 256 KiB", buffered(kib(256), &shared)),
     ]
 }
 

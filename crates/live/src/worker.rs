@@ -114,8 +114,7 @@ pub fn enter_if_asked() {
 }
 
 fn die_with_parent() -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .doing(|| "tying its life to the parent's".to_owned())
+    set_parent_process_death_signal(Some(Signal::KILL)).doing("tying its life to the parent's")
 }
 
 /// Raises the priority of the transfer over other programs, equally for both ends.
@@ -139,14 +138,14 @@ fn serve(parent: &str) -> Result<()> {
         return Ok(());
     }
     take_priority();
-    let socket = crate::sys::standard_input_socket().doing(|| "taking the socket".to_owned())?;
+    let socket = crate::sys::standard_input_socket().doing("taking the socket")?;
     let mut socket = UnixStream::from(socket);
-    while let Some(request) = channel::receive(&mut socket).doing(|| "listening".to_owned())? {
+    while let Some(request) = channel::receive(&mut socket).doing("listening")? {
         let reply = match handle(request, &mut socket) {
             Ok(reply) => reply,
             Err(e) => failed(&e),
         };
-        channel::send(&mut socket, &reply).doing(|| "answering".to_owned())?;
+        channel::send(&mut socket, &reply).doing("answering")?;
     }
     Ok(())
 }
@@ -177,12 +176,12 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         Request::Receive(job) => {
             let listening = receiver::listen(&job)?;
             let reply = Reply::Listening { port: listening.port };
-            channel::send(socket, &reply).doing(|| "telling the port".to_owned())?;
+            channel::send(socket, &reply).doing("telling the port")?;
             return receiver::run(&job, listening).map(Reply::End);
         }
         Request::Send(job) => {
             let connected = sender::connect(&job)?;
-            channel::send(socket, &Reply::Connected).doing(|| "telling the parent".to_owned())?;
+            channel::send(socket, &Reply::Connected).doing("telling the parent")?;
             return sender::run(&job, connected).map(Reply::End);
         }
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
@@ -225,7 +224,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         Request::Calibrate => return crate::calibrate::in_worker().map(Reply::Calibrated),
         Request::Spin { core } => {
             crate::cores::pin(core)?;
-            channel::send(socket, &Reply::Done).doing(|| "telling the parent".to_owned())?;
+            channel::send(socket, &Reply::Done).doing("telling the parent")?;
             loop {
                 std::hint::spin_loop();
             }
@@ -236,11 +235,22 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
 
 /// Announces a descriptor and sends it; the caller's `Done` ends the exchange.
 fn hand_over(socket: &mut UnixStream, fd: &OwnedFd) -> Result<Reply> {
-    let what = || "handing a descriptor over".to_owned();
+    let what = "handing a descriptor over";
     channel::send(socket, &Reply::Descriptor).doing(what)?;
     channel::send_descriptor(socket, fd.as_fd()).doing(what)?;
     Ok(Reply::Done)
 }
+
+/// The value in a worker's next reply to the request to `doing`, if the reply is of this form.
+macro_rules! reply {
+    ($worker:expr, $doing:expr, $form:pat => $value:expr) => {
+        match $worker.answer($doing)? {
+            $form => $value,
+            other => return Err($crate::channel::instead($doing, other)),
+        }
+    };
+}
+pub(crate) use reply;
 
 /// A helper process and the socket to it; dropping it ends the process.
 #[derive(Debug)]
@@ -252,7 +262,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts this program again as a helper.
     pub(crate) fn spawn() -> Result<Worker> {
-        let what = || "starting a helper process".to_owned();
+        let what = "starting a helper process";
         let (ours, theirs) = UnixStream::pair().doing(what)?;
         let mut command = match PROGRAM.get().and_then(|words| words.split_first()) {
             Some((program, arguments)) => {
@@ -279,7 +289,7 @@ impl Worker {
 
     /// Sends a request without waiting for the reply.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
-        channel::send(&mut self.socket, request).doing(|| "talking to a helper process".to_owned())
+        channel::send(&mut self.socket, request).doing("talking to a helper process")
     }
 
     /// Waits for the next reply to the request to `doing`.
@@ -303,35 +313,21 @@ impl Worker {
     pub(crate) fn descriptor(&mut self, request: &Request) -> Result<OwnedFd> {
         self.ask(request)?;
         let doing = format!("{request:?}");
-        match self.answer(&doing)? {
-            Reply::Descriptor => {}
-            other => return Err(channel::instead(&doing, other)),
-        }
-        let fd = channel::receive_descriptor(&self.socket).doing(|| doing.clone())?;
-        match self.answer(&doing)? {
-            Reply::Done => Ok(fd),
-            other => Err(channel::instead(&doing, other)),
-        }
+        reply!(self, &doing, Reply::Descriptor => ());
+        let fd = channel::receive_descriptor(&self.socket).doing(&*doing)?;
+        Ok(reply!(self, &doing, Reply::Done => fd))
     }
 
     /// Makes a request whose reply is a count.
     pub(crate) fn count(&mut self, request: &Request) -> Result<u64> {
         self.ask(request)?;
-        let doing = format!("{request:?}");
-        match self.answer(&doing)? {
-            Reply::Count(count) => Ok(count),
-            other => Err(channel::instead(&doing, other)),
-        }
+        Ok(reply!(self, &format!("{request:?}"), Reply::Count(count) => count))
     }
 
     /// Makes a request whose reply is `Done`.
     pub(crate) fn done(&mut self, request: &Request) -> Result<()> {
         self.ask(request)?;
-        let doing = format!("{request:?}");
-        match self.answer(&doing)? {
-            Reply::Done => Ok(()),
-            other => Err(channel::instead(&doing, other)),
-        }
+        Ok(reply!(self, &format!("{request:?}"), Reply::Done => ()))
     }
 }
 

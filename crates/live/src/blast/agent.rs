@@ -2,7 +2,7 @@
 
 use super::message::{Reply, send};
 use super::session;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result, wrong};
 use lastmeter_engine::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,8 +32,7 @@ impl Agent {
             check_token(token)?;
         } else if !at.ip().is_loopback() {
             let found = format!("missing, and {} is not a loopback address", at.ip());
-            let expected = "given by --token or --token-file".to_owned();
-            return Err(Error::Setting { name: "token", found, expected });
+            return wrong("token", found, "given by --token or --token-file");
         }
         let listener = TcpListener::bind(at)
             .doing(|| format!("listening on {at} (port 0 picks any free one)"))?;
@@ -46,7 +45,7 @@ impl Agent {
     /// # Errors
     /// When the kernel does not report it.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().doing(|| "reading the agent's address".to_owned())
+        self.listener.local_addr().doing("reading the agent's address")
     }
 
     /// Serves drivers until `control` says stop; `tell` gets a line on each of them.
@@ -61,7 +60,7 @@ impl Agent {
                 let found = match poll(&mut polled, Some(&LOOK_EVERY)) {
                     Ok(found) => found,
                     Err(rustix::io::Errno::INTR) => 0,
-                    Err(error) => return Err(error).doing(|| "waiting for drivers".to_owned()),
+                    Err(error) => return Err(error).doing("waiting for drivers"),
                 };
                 // A driver that has left again is not an error of this agent.
                 let Some((stream, from)) =
@@ -105,10 +104,9 @@ pub fn check_token(token: &str) -> Result<()> {
     let fits = (1..=TOKEN_LEN_MAX).contains(&token.len());
     match fits && token.chars().all(|c| c.is_ascii_graphic()) {
         true => Ok(()),
-        false => Err(Error::Setting {
-            name: "token",
-            found: format!("{} characters", token.chars().count()),
-            expected: format!("1 to {TOKEN_LEN_MAX} printable characters without spaces"),
-        }),
+        false => {
+            let right = format!("1 to {TOKEN_LEN_MAX} printable characters without spaces");
+            wrong("token", format!("{} characters", token.chars().count()), right)
+        }
     }
 }

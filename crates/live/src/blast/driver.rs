@@ -120,13 +120,20 @@ fn hung(peers: &[Peer]) -> Vec<TcpStream> {
     peers.iter().filter_map(|peer| peer.stream.try_clone().ok()).collect()
 }
 
+/// An agent's next message, or why there is none.
+fn next(lines: &mut Lines, within: Duration) -> std::result::Result<Reply, String> {
+    match lines.next(within)? {
+        Received::Message(answer) => Ok(answer),
+        Received::Nothing => Err(format!("no message within {within:?}")),
+        Received::Closed => Err("it closed the connection".to_owned()),
+    }
+}
+
 /// Passes on an agent's messages until it is gone.
 fn listen(index: usize, mut lines: Lines, say: &Sender<Event>) {
     loop {
-        let event = match lines.next(QUIET_MAX) {
-            Ok(Received::Message(answer)) => Event::Said(index, answer),
-            Ok(Received::Nothing) => Event::Gone(index, format!("no message for {QUIET_MAX:?}")),
-            Ok(Received::Closed) => Event::Gone(index, "it closed the connection".to_owned()),
+        let event = match next(&mut lines, QUIET_MAX) {
+            Ok(answer) => Event::Said(index, answer),
             Err(why) => Event::Gone(index, why),
         };
         let last = matches!(event, Event::Gone(..));
@@ -203,12 +210,7 @@ impl Peer {
     }
 
     fn answer(&mut self, within: Duration) -> Result<Reply> {
-        match self.lines.next(within) {
-            Ok(Received::Message(answer)) => Ok(answer),
-            Ok(Received::Nothing) => Err(self.fault(&format!("no reply within {within:?}"))),
-            Ok(Received::Closed) => Err(self.fault(&"it closed the connection")),
-            Err(why) => Err(self.fault(&why)),
-        }
+        next(&mut self.lines, within).map_err(|why| self.fault(&why))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::traffic::Traffic;
 use super::{DRAIN_MAX, FLOWS_MAX, HOSTS_MAX};
-use crate::error::{Error, Result};
+use crate::error::{Result, wrong};
 use lastmeter_base::Duration;
 use std::fmt;
 use std::net::IpAddr;
@@ -93,22 +93,17 @@ impl Plan {
     pub fn check(&self) -> Result<()> {
         let count = |name, found: usize, most: usize| match (1..=most).contains(&found) {
             true => Ok(()),
-            false => {
-                let expected = format!("1 to {most} of them");
-                Err(Error::Setting { name, found: found.to_string(), expected })
-            }
+            false => wrong(name, found.to_string(), format!("1 to {most} of them")),
         };
         count("host", self.hosts.len(), HOSTS_MAX)?;
         count("flow", self.flows.len(), FLOWS_MAX)?;
         if self.drain > DRAIN_MAX {
-            let expected = format!("at most {DRAIN_MAX}");
-            return Err(Error::Setting { name: "drain", found: self.drain.to_string(), expected });
+            return wrong("drain", self.drain.to_string(), format!("at most {DRAIN_MAX}"));
         }
         for flow in &self.flows {
             if flow.from.max(flow.to) >= self.hosts.len() {
                 let found = format!("of {}, which is not a host of the plan", flow.name);
-                let expected = "one of the plan's hosts".to_owned();
-                return Err(Error::Setting { name: "flow", found, expected });
+                return wrong("flow", found, "one of the plan's hosts");
             }
             flow.traffic.check()?;
         }

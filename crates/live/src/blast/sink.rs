@@ -6,11 +6,11 @@ use super::message::SinkJob;
 use super::report::SinkReport;
 use super::session::Shared;
 use super::tally::Tally;
-use super::traffic::{Format, HEADERS_V4, HEADERS_V6};
-use crate::port::memory::{Incoming, words};
-use crate::sys;
+use super::traffic::{Format, any_address, headers_len};
+use crate::port::memory::Incoming;
+use crate::sys::{self, words};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -45,11 +45,7 @@ impl Sink {
         let payload_max =
             payload_max.ok_or_else(|| format!("there are no packets of {} B", job.size_max))?;
         let open = || -> io::Result<(UdpSocket, u16)> {
-            let any: IpAddr = match job.ipv6 {
-                true => Ipv6Addr::UNSPECIFIED.into(),
-                false => Ipv4Addr::UNSPECIFIED.into(),
-            };
-            let socket = UdpSocket::bind((any, 0))?;
+            let socket = UdpSocket::bind((any_address(job.ipv6), 0))?;
             socket.set_read_timeout(Some(WAIT))?;
             // Root may exceed the limit; for others the kernel caps the buffer.
             let fd = socket.as_fd();
@@ -60,8 +56,7 @@ impl Sink {
         };
         let (socket, port) = open().map_err(|error| format!("opening a UDP port: {error}"))?;
         let around = match job.format {
-            Format::Udp if job.ipv6 => HEADERS_V6,
-            Format::Udp => HEADERS_V4,
+            Format::Udp => headers_len(job.ipv6),
             Format::Aal5 => 0,
         };
         let tally = Tally::new(job.flow, run, job.same_clock, around as u64);

@@ -10,12 +10,12 @@ use super::header::{self, Header, Kind};
 use super::message::SourceJob;
 use super::report::SourceReport;
 use super::session::Shared;
-use super::traffic::{Departure, Format, HEADERS_V4, HEADERS_V6, Pace, Schedule};
+use super::traffic::{Departure, Format, Pace, Schedule, any_address, headers_len};
 use crate::port::memory::Headers;
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -63,16 +63,11 @@ impl Source {
         let (low, high) = job.traffic.size.bounds().expect("checked traffic has a size");
         let fits = |size| job.traffic.format.payload(size, ipv6).is_some();
         if !fits(low) || !fits(high) {
-            let around = if ipv6 { HEADERS_V6 } else { HEADERS_V4 };
-            let least = header::LEN + around;
+            let least = header::LEN + headers_len(ipv6);
             return Err(format!("{low} B to {high} B: a packet to there has at least {least} B"));
         }
         let open = || -> io::Result<UdpSocket> {
-            let any: IpAddr = match ipv6 {
-                true => Ipv6Addr::UNSPECIFIED.into(),
-                false => Ipv4Addr::UNSPECIFIED.into(),
-            };
-            let socket = UdpSocket::bind((any, 0))?;
+            let socket = UdpSocket::bind((any_address(ipv6), 0))?;
             socket.connect(job.to)?;
             socket.set_read_timeout(Some(PROBE_WAIT))?;
             Ok(socket)
@@ -363,7 +358,7 @@ impl<'a> Sending<'a> {
                 self.asked += u64::from(missed.size);
             }
         }
-        let elapsed = self.last.saturating_sub(self.begin) as f64 * 1e-9;
+        let mut elapsed = self.last.saturating_sub(self.begin) as f64 * 1e-9;
         let mut report = self.report;
         report.interrupted = matches!(ended, Ended::Stopped);
         if paced {
@@ -376,16 +371,15 @@ impl<'a> Sending<'a> {
             };
             let planned = planned.max(1e-9);
             report.intended_rate = Some(self.asked as f64 * 8.0 / planned);
-            let elapsed = elapsed.max(planned);
-            report.rate = report.bytes as f64 * 8.0 / elapsed;
-            report.packet_rate = report.packets as f64 / elapsed;
+            elapsed = elapsed.max(planned);
             let share = |count: u64| Some(count as f64 / report.packets.max(1) as f64);
             let [ten, hundred, thousand] = self.within;
             report.within_10us = share(ten);
             report.within_100us = share(hundred);
             report.within_1ms = share(thousand);
             report.worst_lag = self.worst as f64 * 1e-9;
-        } else if elapsed > 0.0 {
+        }
+        if elapsed > 0.0 {
             report.rate = report.bytes as f64 * 8.0 / elapsed;
             report.packet_rate = report.packets as f64 / elapsed;
         }

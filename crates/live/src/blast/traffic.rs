@@ -1,11 +1,12 @@
 //! What a flow sends: sizes, pace, pattern, format; and the resulting schedule of departures.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, wrong};
 use crate::text::Exact;
 use lastmeter_base::{Bytes, Draw, Duration, Quantity, Rate, Stream};
 use lastmeter_wire::aal::aal5;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::header;
 
@@ -21,6 +22,16 @@ pub const HEADERS_V4: usize = 28;
 pub const HEADERS_V6: usize = 48;
 /// The longest payload of UDP over IPv4.
 const PAYLOAD_MAX: usize = 65_535 - HEADERS_V4;
+
+/// Bytes of the headers of IP and UDP.
+pub(super) fn headers_len(ipv6: bool) -> usize {
+    if ipv6 { HEADERS_V6 } else { HEADERS_V4 }
+}
+
+/// The address of a socket on all interfaces.
+pub(super) fn any_address(ipv6: bool) -> IpAddr {
+    if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+}
 
 /// Packets per second, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +67,7 @@ impl fmt::Display for PacketRate {
 }
 
 impl Exact for PacketRate {
-    fn exact(&self) -> String {
+    fn whole(self) -> String {
         self.to_string()
     }
 }
@@ -76,14 +87,12 @@ pub enum Sizes {
 impl Sizes {
     /// The least and the greatest; `None` where there is no size.
     pub fn bounds(&self) -> Option<(u32, u32)> {
-        let of = |sizes: &mut dyn Iterator<Item = u32>| {
-            sizes.fold(None, |found: Option<(u32, u32)>, size| {
-                Some(found.map_or((size, size), |(low, high)| (low.min(size), high.max(size))))
-            })
-        };
         match self {
-            Sizes::InTurn(sizes) => of(&mut sizes.iter().copied()),
-            Sizes::Weighted(sizes) => of(&mut sizes.iter().map(|&(size, _)| size)),
+            Sizes::InTurn(sizes) => Some((*sizes.iter().min()?, *sizes.iter().max()?)),
+            Sizes::Weighted(sizes) => {
+                let sizes = sizes.iter().map(|&(size, _)| size);
+                Some((sizes.clone().min()?, sizes.max()?))
+            }
             &Sizes::Between(low, high) => (low <= high).then_some((low, high)),
         }
     }
@@ -162,7 +171,7 @@ impl Format {
         let size = size as usize;
         match self {
             Format::Udp => {
-                let payload = size.checked_sub(if ipv6 { HEADERS_V6 } else { HEADERS_V4 })?;
+                let payload = size.checked_sub(headers_len(ipv6))?;
                 (header::LEN..=PAYLOAD_MAX).contains(&payload).then_some(payload)
             }
             Format::Aal5 => {
@@ -204,8 +213,6 @@ impl Traffic {
     /// # Errors
     /// Names the parameter, what was found and what would be right.
     pub fn check(&self) -> Result<()> {
-        let wrong =
-            |name, found: String, expected: String| Err(Error::Setting { name, found, expected });
         let many = match &self.size {
             Sizes::InTurn(sizes) => sizes.len(),
             Sizes::Weighted(sizes) => sizes.len(),
@@ -222,7 +229,7 @@ impl Traffic {
         if let Sizes::Weighted(sizes) = &self.size
             && !sizes.iter().all(|&(_, weight)| (1..=WEIGHT_MAX).contains(&weight))
         {
-            return wrong("size", "a weight".to_owned(), format!("1 to {WEIGHT_MAX}"));
+            return wrong("size", "a weight", format!("1 to {WEIGHT_MAX}"));
         }
         let (least, most) = self.format.sizes();
         if low < least || high > most {
@@ -230,8 +237,8 @@ impl Traffic {
             return wrong("size", format!("{found} B"), format!("{least} B to {most} B"));
         }
         if self.pace == Pace::Fastest && self.pattern != Pattern::Periodic {
-            let found = "set for a flow without a rate".to_owned();
-            return wrong("pattern", found, "periodic, or the flow needs a rate".to_owned());
+            let found = "set for a flow without a rate";
+            return wrong("pattern", found, "periodic, or the flow needs a rate");
         }
         if let Pattern::OnOff { on, off } = self.pattern
             && (on == Duration::ZERO || on > RUN_MAX || off > RUN_MAX)
@@ -248,10 +255,9 @@ impl Traffic {
         }
         match self.count {
             None if ends.is_none() => {
-                let right = "given as a time, or `count` as a number".to_owned();
-                wrong("duration", "missing".to_owned(), right)
+                wrong("duration", "missing", "given as a time, or `count` as a number")
             }
-            Some(0) => wrong("count", "0".to_owned(), "at least 1".to_owned()),
+            Some(0) => wrong("count", "0", "at least 1"),
             _ => Ok(()),
         }
     }

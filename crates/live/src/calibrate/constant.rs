@@ -34,7 +34,7 @@ impl Value {
             Value::Time(v) => scaled(v, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]),
             Value::PerByte(v) => scaled(v, &[(1e-6, "us/B"), (1e-9, "ns/B"), (1e-12, "ps/B")]),
             Value::Rate(v) => scaled(v, &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")]),
-            Value::Size(v) => crate::text::exact(&Bytes(v)),
+            Value::Size(v) => crate::text::Exact::exact(Bytes(v)),
         }
     }
 
@@ -103,10 +103,19 @@ impl Constant {
     }
 
     fn from(value: Value, spread: Spread, method: &str) -> Constant {
-        let samples = spread.samples as u32;
+        Constant::new(value, spread.relative(), spread.samples, method)
+    }
+
+    /// A constant with this relative spread.
+    pub(crate) fn new(
+        value: Value,
+        spread: f64,
+        samples: usize,
+        method: impl Into<String>,
+    ) -> Constant {
         // Four digits; more would be false precision.
-        let relative = (spread.relative() * 1e4).round() / 1e4;
-        Constant { value, method: method.to_owned(), spread: relative, samples }
+        let spread = (spread * 1e4).round() / 1e4;
+        Constant { value, method: method.into(), spread, samples: samples as u32 }
     }
 }
 

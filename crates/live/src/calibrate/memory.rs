@@ -82,7 +82,7 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
 fn page_fault() -> Result<Constant> {
     const PAGES: usize = 2048;
     let one = || {
-        let took = touch_fresh_pages(PAGES, PAGE).doing(|| "mapping fresh pages".to_owned())?;
+        let took = touch_fresh_pages(PAGES, PAGE).doing("mapping fresh pages")?;
         Ok(took.as_secs_f64() / PAGES as f64)
     };
     let times = std::iter::repeat_with(one).take(BATCHES).collect::<Result<Vec<f64>>>()?;

@@ -10,12 +10,11 @@ pub(crate) mod system;
 
 pub use constant::{Calibration, Constant, Host, Value};
 
-use crate::channel;
 use crate::cores;
 use crate::error::{Doing, Result};
 use crate::namespace::Hosts;
-use crate::transfer::{Placement, kernel};
-use crate::worker::{Reply, Request, Worker};
+use crate::transfer::{Placement, date, kernel};
+use crate::worker::{Reply, Request, Worker, reply};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -35,10 +34,8 @@ pub fn run() -> Result<Calibration> {
     let from = Instant::now();
     let mut worker = Worker::spawn()?;
     worker.ask(&Request::Calibrate)?;
-    let mut constants = match worker.answer("measure memory and kernel")? {
-        Reply::Calibrated(constants) => constants,
-        other => return Err(channel::instead("measure memory and kernel", other)),
-    };
+    let mut constants =
+        reply!(worker, "measure memory and kernel", Reply::Calibrated(constants) => constants);
     drop(worker);
     let mut hosts = Hosts::open(false)?;
     let cores = cores::allowed()?.len();
@@ -52,9 +49,7 @@ pub fn run() -> Result<Calibration> {
         model: cpu_model()?,
         cores: cores as u32,
         kernel: kernel()?,
-        date: std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
+        date: date(),
         others: (others * 100.0).round() / 100.0,
         isolation: hosts.isolation(),
         caches: caches(),
@@ -97,7 +92,7 @@ pub(crate) fn in_worker() -> Result<Vec<(String, Constant)>> {
 }
 
 pub(crate) fn cpu_model() -> Result<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").doing(|| "reading /proc/cpuinfo".to_owned())?;
+    let text = fs::read_to_string("/proc/cpuinfo").doing("reading /proc/cpuinfo")?;
     let model = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         matches!(name.trim(), "model name" | "CPU implementer" | "uarch")

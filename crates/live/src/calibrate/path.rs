@@ -161,9 +161,7 @@ impl Found {
         for (name, factor) in names.into_iter().zip(fitted.factors) {
             let value =
                 if name == "per-byte" { Value::PerByte(factor) } else { Value::Time(factor) };
-            let spread = (fitted.error * 1e4).round() / 1e4;
-            let samples = points.len() as u32;
-            let constant = Constant { value, method: method.clone(), spread, samples };
+            let constant = Constant::new(value, fitted.error, points.len(), &*method);
             self.constants.push((format!("path.{place}.{side}.{name}"), constant));
         }
         self.references.push((format!("{place}.{side}"), fitted.references));
@@ -195,9 +193,8 @@ pub(crate) fn windows(
         let setting = Setting { send_buffer: buffer, receive_buffer: buffer, ..plain };
         let m = hosts.run_quiet(&setting, until)?;
         let method = "time of a transfer with full windows beyond its prediction without them, \
-                      per window of a message"
-            .to_owned();
-        let zero = Constant { value: Value::Time(0.0), method, spread: 0.0, samples: 1 };
+                      per window of a message";
+        let zero = Constant::new(Value::Time(0.0), 0.0, 1, method);
         for (.., name) in WINDOWS.iter().filter(|(other, ..)| *other == placement) {
             calibration.constants.entry((*name).to_owned()).or_insert_with(|| zero.clone());
         }
@@ -205,9 +202,9 @@ pub(crate) fn windows(
         let bits = message as f64 * 8.0;
         let beyond = (bits / m.goodput.windows.median - bits / without).max(0.0);
         let turns = message as f64 / predict::window(&setting).unwrap_or(message as f64);
-        let spread = (m.goodput.windows.relative() * 1e4).round() / 1e4;
-        let value = Value::Time(beyond / turns);
-        calibration.constants.insert(name.to_owned(), Constant { value, spread, ..zero });
+        let spread = m.goodput.windows.relative();
+        let constant = Constant::new(Value::Time(beyond / turns), spread, 1, method);
+        calibration.constants.insert(name.to_owned(), constant);
     }
     Ok(())
 }
@@ -264,12 +261,8 @@ fn copies(
             "CPU time per byte of both sides, messages of 96 KiB, minus the same {how}; zero if \
              that saves nothing"
         );
-        let constant = Constant {
-            value: Value::PerByte(saved),
-            method,
-            spread: ((spread(&both) + spread(without)) * 1e4).round() / 1e4,
-            samples: 2,
-        };
+        let spread = spread(&both) + spread(without);
+        let constant = Constant::new(Value::PerByte(saved), spread, 2, method);
         into.push((format!("{prefix}.{name}"), constant));
     }
     Ok(copy_out)
@@ -286,12 +279,9 @@ fn round_trip(
     let plain = reference(placement, (64, 1500, true));
     let m = hosts.run_quiet(&Setting { workload, ..plain }, until)?;
     let Some(latency) = m.latency else { return Ok(()) };
-    let constant = Constant {
-        value: Value::Time(latency.p50),
-        method: "request and reply of 64 B, median time from send to receive".to_owned(),
-        spread: (((latency.p90 - latency.p50) / latency.p50) * 1e4).round() / 1e4,
-        samples: latency.count as u32,
-    };
+    let method = "request and reply of 64 B, median time from send to receive";
+    let spread = (latency.p90 - latency.p50) / latency.p50;
+    let constant = Constant::new(Value::Time(latency.p50), spread, latency.count, method);
     into.push((format!("{prefix}.round-trip"), constant));
     Ok(())
 }

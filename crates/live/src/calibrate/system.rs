@@ -55,17 +55,20 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
 
 /// Half a round trip between two threads on one core, without the cost of the calls.
 fn ping_pong(core: usize) -> Result<Spread> {
-    let what = || "opening a pipe".to_owned();
+    let what = "opening a pipe";
     let ((there_out, there_in), (back_out, back_in)) = (pipe().doing(what)?, pipe().doing(what)?);
-    let calls = batches(|| {
-        let from = now();
-        for _ in 0..TRIPS {
-            // A pipe's buffer has room for a byte, so neither blocks.
-            let _ = rustix::io::write(&there_in, &[1]);
-            let _ = rustix::io::read(&there_out, &mut [0]);
-        }
-        (now() - from) / TRIPS as f64
-    });
+    let trips = |output: &OwnedFd| {
+        batches(|| {
+            let from = now();
+            for _ in 0..TRIPS {
+                let _ = rustix::io::write(&there_in, &[1]);
+                let _ = rustix::io::read(output, &mut [0]);
+            }
+            (now() - from) / TRIPS as f64
+        })
+    };
+    // A pipe's buffer has room for a byte, so neither blocks.
+    let calls = trips(&there_out);
     let echo = move || -> Result<()> {
         crate::cores::pin(Some(core))?;
         while rustix::io::read(&there_out, &mut [0]).is_ok_and(|n| n > 0) {
@@ -74,17 +77,10 @@ fn ping_pong(core: usize) -> Result<Spread> {
         Ok(())
     };
     let thread = thread::spawn(echo);
-    let trips = batches(|| {
-        let from = now();
-        for _ in 0..TRIPS {
-            let _ = rustix::io::write(&there_in, &[1]);
-            let _ = rustix::io::read(&back_out, &mut [0]);
-        }
-        (now() - from) / (2 * TRIPS) as f64
-    });
+    let trips = trips(&back_out);
     drop(there_in);
     thread.join().unwrap_or_else(|_| Err(gone()))?;
-    let less = |t: f64| (t - calls.low).max(0.0);
+    let less = |trip: f64| (trip / 2.0 - calls.low).max(0.0);
     Ok(Spread {
         median: less(trips.median),
         low: less(trips.low),
@@ -100,7 +96,7 @@ fn gone() -> Error {
 /// From before the write to after the read, with the reader asleep on another core.
 fn wake_up(core: usize) -> Result<Spread> {
     const WAKES: usize = 300;
-    let (out, input): (OwnedFd, OwnedFd) = pipe().doing(|| "opening a pipe".to_owned())?;
+    let (out, input): (OwnedFd, OwnedFd) = pipe().doing("opening a pipe")?;
     let woken = AtomicU64::new(0);
     let mut latencies = Vec::with_capacity(WAKES);
     thread::scope(|scope| -> Result<()> {
@@ -154,7 +150,7 @@ fn timer() -> Result<Constant> {
 fn socket_calls(into: &mut Vec<(String, Constant)>) -> Result<()> {
     const SIZES: [usize; 5] = [1, 1 << 10, 4 << 10, 16 << 10, 32 << 10];
     const ROUNDS: usize = 100;
-    let what = || "a UNIX socket pair".to_owned();
+    let what = "a UNIX socket pair";
     let (mut a, mut b) = UnixStream::pair().doing(what)?;
     let mut points = Vec::new();
     let mut spreads = Vec::new();
@@ -184,12 +180,7 @@ fn socket_calls(into: &mut Vec<(String, Constant)>) -> Result<()> {
     for (name, value) in
         [("per-call", Value::Time(fit.factors[0])), ("per-byte", Value::PerByte(fit.factors[1]))]
     {
-        let constant = Constant {
-            value,
-            method: method.to_owned(),
-            spread: (fit.error * 1e4).round() / 1e4,
-            samples: (BATCHES * SIZES.len()) as u32,
-        };
+        let constant = Constant::new(value, fit.error, BATCHES * SIZES.len(), method);
         into.push((format!("socket.unix.{name}"), constant));
     }
     Ok(())

@@ -180,7 +180,7 @@ pub fn follow(mut child: Child) -> Result<Observation> {
 
 /// Sleeps for `seconds` or until the child ends.
 fn wait(child: &mut Child, seconds: f64) -> Result<Option<ExitStatus>> {
-    let what = || "waiting for the command".to_owned();
+    let what = "waiting for the command";
     std::thread::sleep(Duration::from_secs_f64(seconds));
     child.try_wait().doing(what)
 }

@@ -1,7 +1,7 @@
 //! Memory shared with the kernel, and the few system calls of ports, each behind a safe function.
 #![allow(unsafe_code)]
 
-use crate::sys;
+use crate::sys::{self, check};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -103,38 +103,6 @@ impl Drop for Memory {
     }
 }
 
-/// Sets a socket option to the bytes of an array of words.
-pub(crate) fn set_words(
-    fd: BorrowedFd<'_>,
-    level: i32,
-    name: i32,
-    words: &[u32],
-) -> io::Result<()> {
-    let len = size_of_val(words) as libc::socklen_t;
-    // SAFETY: pointer and length are of the live array.
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, words.as_ptr().cast(), len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Reads a socket option of at most `N` words; gives how many the kernel wrote.
-pub(crate) fn words<const N: usize>(
-    fd: BorrowedFd<'_>,
-    level: i32,
-    name: i32,
-) -> io::Result<([u32; N], usize)> {
-    let mut words = [0u32; N];
-    let mut len = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the pointer is to a live array and `len` is its size; the kernel writes no more.
-    let result = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), level, name, words.as_mut_ptr().cast(), &mut len)
-    };
-    match result < 0 {
-        true => Err(io::Error::last_os_error()),
-        false => Ok((words, len as usize / size_of::<u32>())),
-    }
-}
-
 /// Room for the headers of one call of `sendmmsg`.
 pub(crate) struct Headers {
     vectors: Vec<libc::iovec>,
@@ -165,11 +133,11 @@ impl Headers {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the first `most` headers were just made to describe live frames, which the kernel
         // only reads.
-        let sent = unsafe {
+        let sent = check(unsafe {
             let messages = self.messages.as_mut_ptr();
             libc::sendmmsg(fd.as_raw_fd(), messages, most as u32, flags as _)
-        };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+        })?;
+        Ok(sent as usize)
     }
 }
 
@@ -205,11 +173,11 @@ impl Incoming {
         let (messages, most) = (self.messages.as_mut_ptr(), self.messages.len() as u32);
         // SAFETY: the headers were just made to describe live buffers, of which the kernel writes no
         // more than their lengths.
-        let count = unsafe {
+        let count = check(unsafe {
             let flags = libc::MSG_WAITFORONE;
             libc::recvmmsg(fd.as_raw_fd(), messages, most, flags as _, std::ptr::null_mut())
-        };
-        if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+        })?;
+        Ok(count as usize)
     }
 
     /// Packet `at` of the last call.
@@ -222,43 +190,27 @@ impl Incoming {
 /// `SIOCSIFFLAGS`-like requests of TAP: an `ifreq` with a name and 16 bits of flags.
 pub(crate) fn tap_request(fd: BorrowedFd<'_>, name: &str, flags: u16) -> io::Result<()> {
     const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
-    assert!(name.len() < libc::IFNAMSIZ, "interface name `{name}` is too long");
-    // SAFETY: `ifreq` is plain data for which all-zero is a valid value.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
+    let mut request = sys::about(name);
     request.ifr_ifru.ifru_flags = flags as i16;
     // SAFETY: the request lives across the call, which reads and writes one `ifreq`.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) })?;
+    Ok(())
 }
 
 /// `TUNSETVNETHDRSZ`: bytes of the offload header.
 pub(crate) fn tap_header_size(fd: BorrowedFd<'_>, size: i32) -> io::Result<()> {
     const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
     // SAFETY: the pointer is to a live `int`, which the call reads.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ as _, &raw const size) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ as _, &raw const size) })?;
+    Ok(())
 }
 
 /// `TUNSETOFFLOAD`: the offloads allowed in the frames that the interface gives us.
 pub(crate) fn tap_offloads(fd: BorrowedFd<'_>, flags: libc::c_ulong) -> io::Result<()> {
     const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
     // SAFETY: the argument is a number, not a pointer.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD as _, flags) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// A socket of this kind that no program inherits.
-pub(crate) fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let raw = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just returned by `socket` and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD as _, flags) })?;
+    Ok(())
 }
 
 /// Binds an AF_XDP socket to queue 0 of interface `index`, in one of its modes.
@@ -270,10 +222,7 @@ pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, mode: u16) -> io::Result<
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,
     };
-    let len = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: pointer and length are of the live address.
-    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    sys::bind(fd, &address)
 }
 
 /// Makes a packet socket see every frame on `index`, whoever it is for.
@@ -283,7 +232,7 @@ pub(crate) fn promiscuous(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     // `struct packet_mreq`: index, type and address length in one word, eight bytes of address.
     let [low, high] = PACKET_MR_PROMISC.to_ne_bytes();
     let kind = u32::from_ne_bytes([low, high, 0, 0]);
-    set_words(fd, libc::SOL_PACKET, PACKET_ADD_MEMBERSHIP, &[index, kind, 0, 0])
+    sys::set_words(fd, libc::SOL_PACKET, PACKET_ADD_MEMBERSHIP, &[index, kind, 0, 0])
 }
 
 /// A packet socket bound to `index`, as for the relay.

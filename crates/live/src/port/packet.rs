@@ -9,8 +9,9 @@
 //! `linux/if_packet.h`; the kernel's
 //! `Documentation/networking/packet_mmap.rst`.
 
-use super::memory::{Headers, Memory, packet_socket, set_words, words};
+use super::memory::{Headers, Memory, packet_socket};
 use super::{Arrival, BATCH, Counts, FRAME_MAX, FRAME_MIN, Port, refused};
+use crate::sys::{set_words, words};
 use lastmeter_base::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -11,8 +11,9 @@
 //! copy is tried first on interfaces that are not ours, because an adapter's driver may support it and
 //! veth pairs do not. Source: the kernel's `Documentation/networking/af_xdp.rst`; `linux/if_xdp.h`.
 
-use super::memory::{Memory, bind_xdp, set_words, socket, words};
+use super::memory::{Memory, bind_xdp};
 use super::{Arrival, BATCH, Counts, FRAME_MIN, Port, refused};
+use crate::sys::{set_words, socket, words};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

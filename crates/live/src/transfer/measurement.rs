@@ -1,6 +1,6 @@
 //! Combines the samples of both ends into one account of the transfer.
 
-use super::{End, Sample, Setting, Thread, kernel};
+use super::{End, Sample, Setting, Thread, date, kernel};
 use crate::counters::{CounterChange, CpuTime};
 use crate::error::{Error, Result};
 use crate::namespace::Isolation;
@@ -211,9 +211,7 @@ pub(super) fn summarise(
         setting: setting.clone(),
         isolation,
         kernel: kernel()?,
-        date: std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
+        date: date(),
         elapsed,
         goodput,
         message_rate: messages / elapsed,

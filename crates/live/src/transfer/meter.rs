@@ -34,8 +34,7 @@ impl SchedulerClock {
     /// (run, wait) in seconds.
     pub(crate) fn read(&self) -> Result<(f64, f64)> {
         let mut buffer = [0; 96];
-        let len =
-            self.0.read_at(&mut buffer, 0).doing(|| "reading a thread's schedstat".to_owned())?;
+        let len = self.0.read_at(&mut buffer, 0).doing("reading a thread's schedstat")?;
         let text = std::str::from_utf8(&buffer[..len]).unwrap_or("");
         let mut numbers = text.split_ascii_whitespace().map(|w| w.parse::<u64>().unwrap_or(0));
         let mut seconds = || numbers.next().unwrap_or(0) as f64 * 1e-9;
@@ -74,7 +73,7 @@ impl<'a> Meter<'a> {
         let mut meter = Meter {
             stream,
             clock: SchedulerClock::of_this_thread()?,
-            usage: sys::thread_usage().doing(|| "reading a thread's usage".to_owned())?,
+            usage: sys::thread_usage().doing("reading a thread's usage")?,
             next: 0.0,
             samples: Vec::new(),
             bytes: 0,
@@ -128,7 +127,7 @@ impl<'a> Meter<'a> {
 
     pub(crate) fn finish(mut self, latencies: Vec<f64>, copied: Option<f64>) -> Result<Thread> {
         self.sample(now())?;
-        let usage = sys::thread_usage().doing(|| "reading a thread's usage".to_owned())?;
+        let usage = sys::thread_usage().doing("reading a thread's usage")?;
         Ok(Thread {
             user: usage.user - self.usage.user,
             system: usage.system - self.usage.system,

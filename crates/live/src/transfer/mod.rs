@@ -9,16 +9,17 @@ mod setting;
 pub use measurement::{Activity, Goodput, Latency, Measurement, Side, TcpChange};
 pub use setting::{CopyIn, MESSAGE_MAX, Pause, Placement, Relay, STREAMS_MAX, Setting, Workload};
 
-use crate::channel;
 use crate::cores;
 use crate::counters::{CounterChange, Counters};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Error, Result, wrong};
 use crate::namespace::{Hosts, Isolation};
 use crate::relay;
+use crate::sys;
 use crate::tcp_info::TcpInfo;
-use crate::worker::{Reply, Request, Worker};
+use crate::worker::{Reply, Request, Worker, reply};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// The congestion control available in every kernel and to every user. BBR would add pacing timers and
@@ -112,11 +113,9 @@ pub(crate) fn place(setting: &Setting, allowed: &[usize]) -> Result<(Vec<usize>,
             let core = *allowed.last().expect("a process may run somewhere");
             Ok((vec![core; streams], vec![core; streams]))
         }
-        Placement::OtherCore if allowed.len() < 2 => Err(Error::Setting {
-            name: "placement",
-            found: "OtherCore on a machine with one core".to_owned(),
-            expected: "SameCore or Free".to_owned(),
-        }),
+        Placement::OtherCore if allowed.len() < 2 => {
+            wrong("placement", "OtherCore on a machine with one core", "SameCore or Free")
+        }
         Placement::OtherCore => {
             let pairs = allowed.len() / 2;
             let of = |side: usize| (0..streams).map(|i| allowed[2 * (i % pairs) + side]).collect();
@@ -133,11 +132,8 @@ impl Hosts {
     pub fn run(&mut self, setting: &Setting) -> Result<Measurement> {
         setting.check()?;
         if setting.relay.is_some() != self.relay.is_some() {
-            return Err(Error::Setting {
-                name: "relay",
-                found: format!("{:?}", setting.relay),
-                expected: "what the hosts were opened with".to_owned(),
-            });
+            let found = format!("{:?}", setting.relay);
+            return wrong("relay", found, "what the hosts were opened with");
         }
         self.configure(setting.mtu, setting.offload)?;
         let before = crowd()?;
@@ -150,18 +146,12 @@ impl Hosts {
             cores: receivers,
         };
         self.receiver.ask(&Request::Receive(job))?;
-        let port = match self.receiver.answer("listen")? {
-            Reply::Listening { port } => port,
-            other => return Err(channel::instead("listen", other)),
-        };
+        let port = reply!(self.receiver, "listen", Reply::Listening { port } => port);
         let to = SocketAddrV4::new(self.receiver_address(), port);
         let congestion = CONGESTION.to_owned();
         let job = sender::Job { setting: setting.clone(), to, cores: senders, congestion };
         self.sender.ask(&Request::Send(job))?;
-        match self.sender.answer("connect")? {
-            Reply::Connected => {}
-            other => return Err(channel::instead("connect", other)),
-        }
+        reply!(self.sender, "connect", Reply::Connected => ());
         let counters = self.watch(setting)?;
         let sender = end_of(&mut self.sender, "send")?;
         let receiver = end_of(&mut self.receiver, "receive")?;
@@ -216,10 +206,7 @@ impl Hosts {
     fn stop_relay(&mut self) -> Result<Option<relay::Relayed>> {
         let Some(relay) = &mut self.relay else { return Ok(None) };
         relay.ask(&Request::Stop)?;
-        match relay.answer("stop relaying")? {
-            Reply::Relayed(relayed) => Ok(Some(relayed)),
-            other => Err(channel::instead("stop relaying", other)),
-        }
+        Ok(Some(reply!(relay, "stop relaying", Reply::Relayed(relayed) => relayed)))
     }
 
     /// Sleeps through the transfer and reads the counters when its measured part starts and ends.
@@ -236,16 +223,46 @@ impl Hosts {
     }
 }
 
+/// Runs one end of a transfer: `one` moves the data of a stream, each in its own thread and on its own
+/// core. `buffer` is the option for the size of the socket's buffer.
+fn on_threads(
+    streams: &[TcpStream],
+    buffer: i32,
+    cores: &[usize],
+    one: impl Fn(&TcpStream, Option<usize>) -> Result<Thread> + Sync,
+) -> Result<End> {
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let buffer = sys::option(streams[0].as_fd(), libc::SOL_SOCKET, buffer)
+        .doing("reading the size of the buffer")?;
+    let panicked = |_| {
+        let (doing, found) = ("move data".to_owned(), "its thread panicked".to_owned());
+        Err(Error::Worker { doing, found })
+    };
+    let threads = std::thread::scope(|scope| {
+        let start = |(i, stream)| {
+            let one = &one;
+            scope.spawn(move || one(stream, cores.get(i).copied()))
+        };
+        let running: Vec<_> = streams.iter().enumerate().map(start).collect();
+        let joined = running.into_iter().map(|thread| thread.join().unwrap_or_else(panicked));
+        joined.collect::<Result<_>>()
+    })?;
+    Ok(End { buffer: buffer as u64, threads })
+}
+
 fn end_of(worker: &mut Worker, doing: &str) -> Result<End> {
-    match worker.answer(doing)? {
-        Reply::End(end) => Ok(end),
-        other => Err(channel::instead(doing, other)),
-    }
+    Ok(reply!(worker, doing, Reply::End(end) => end))
+}
+
+/// Seconds since 1970.
+pub(crate) fn date() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
 }
 
 /// The kernel's release, as `uname -r` prints it.
 pub(crate) fn kernel() -> Result<String> {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .doing(|| "reading the kernel's release".to_owned())
+        .doing("reading the kernel's release")
         .map(|s| s.trim().to_owned())
 }

@@ -1,8 +1,7 @@
 //! The receiving application: one thread per connection, on the core it was given.
 
 use super::meter::{self, Meter, pause};
-use super::sender::panicked;
-use super::{End, Setting, Thread, Workload};
+use super::{End, Setting, Thread, Workload, on_threads};
 use crate::error::{Doing, Error, Result};
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::thread;
 
 /// Timeout for the sender to connect, in seconds: a few round trips of the slowest path.
 const CONNECT_WITHIN: i64 = 20;
@@ -52,26 +50,14 @@ pub(crate) fn listen(job: &Job) -> Result<Listening> {
 
 /// Accepts every stream and receives until the sender shuts down.
 pub(crate) fn run(job: &Job, listening: Listening) -> Result<End> {
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let streams = (0..job.setting.streams)
         .map(|_| accept(&listening.listener, job))
         .collect::<Result<Vec<_>>>()?;
-    let buffer = sys::option(streams[0].as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)
-        .doing(|| "reading the receive buffer".to_owned())?;
-    let threads = thread::scope(|scope| {
-        let running: Vec<_> = streams
-            .iter()
-            .enumerate()
-            .map(|(i, stream)| scope.spawn(move || one(job, stream, job.cores.get(i).copied())))
-            .collect();
-        let joined = running.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(panicked())));
-        joined.collect::<Result<Vec<Thread>>>()
-    })?;
-    Ok(End { buffer: buffer as u64, threads })
+    on_threads(&streams, libc::SO_RCVBUF, &job.cores, |stream, core| one(job, stream, core))
 }
 
 fn accept(listener: &TcpListener, job: &Job) -> Result<TcpStream> {
-    let what = || "waiting for the sender to connect".to_owned();
+    let what = "waiting for the sender to connect";
     let timeout = Timespec { tv_sec: CONNECT_WITHIN, tv_nsec: 0 };
     let mut polled = [PollFd::new(listener, PollFlags::IN)];
     if poll(&mut polled, Some(&timeout)).doing(what)? == 0 {
@@ -80,7 +66,7 @@ fn accept(listener: &TcpListener, job: &Job) -> Result<TcpStream> {
     }
     let (stream, _) = listener.accept().doing(what)?;
     if job.setting.workload != Workload::Stream {
-        stream.set_nodelay(true).doing(|| "setting TCP_NODELAY".to_owned())?;
+        stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
     }
     Ok(stream)
 }
@@ -100,7 +86,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
         } else {
             sys::receive_discard(stream.as_fd(), size)
         }
-        .doing(|| "receiving".to_owned())?;
+        .doing("receiving")?;
         if n == 0 {
             break;
         }
@@ -120,7 +106,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
                 meter.paused += pause(setting.receiver_pause);
             }
             if setting.workload == Workload::RequestResponse {
-                stream.write_all(&buffer).doing(|| "answering".to_owned())?;
+                stream.write_all(&buffer).doing("answering")?;
             }
         }
     }

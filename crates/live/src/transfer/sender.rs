@@ -1,8 +1,8 @@
 //! The sending application: one thread per connection, on the core it was given.
 
 use super::meter::{self, Meter, pause};
-use super::{CopyIn, End, Setting, Thread, Workload};
-use crate::error::{Doing, Error, Result};
+use super::{CopyIn, End, Setting, Thread, Workload, on_threads};
+use crate::error::{Doing, Result};
 use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -33,45 +33,29 @@ pub(crate) fn connect(job: &Job) -> Result<Vec<TcpStream>> {
 fn connect_one(job: &Job) -> Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketType, connect, socket};
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None)
-        .doing(|| "opening the sender's socket".to_owned())?;
+        .doing("opening the sender's socket")?;
     // The window scale is fixed when connecting, so buffers come first.
     if let Some(size) = job.setting.send_buffer {
         sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, size.0 as i32)
             .doing(|| format!("setting the send buffer to {size}"))?;
     }
-    sys::set_option_text(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, &job.congestion)
+    sys::set_text(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, &job.congestion)
         .doing(|| format!("choosing congestion control {}", job.congestion))?;
     if job.setting.copy_in == CopyIn::ZeroCopy {
         sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
-            .doing(|| "allowing zero-copy sends".to_owned())?;
+            .doing("allowing zero-copy sends")?;
     }
     connect(&fd, &job.to).doing(|| format!("connecting to {}", job.to))?;
     let stream = TcpStream::from(fd);
     if job.setting.workload != Workload::Stream {
-        stream.set_nodelay(true).doing(|| "setting TCP_NODELAY".to_owned())?;
+        stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
     }
     Ok(stream)
 }
 
 /// Sends until the time is over, then shuts down.
 pub(crate) fn run(job: &Job, streams: Vec<TcpStream>) -> Result<End> {
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let buffer = sys::option(streams[0].as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF)
-        .doing(|| "reading the send buffer".to_owned())?;
-    let threads = thread::scope(|scope| {
-        let running: Vec<_> = streams
-            .iter()
-            .enumerate()
-            .map(|(i, stream)| scope.spawn(move || one(job, stream, job.cores.get(i).copied())))
-            .collect();
-        let joined = running.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(panicked())));
-        joined.collect::<Result<Vec<Thread>>>()
-    })?;
-    Ok(End { buffer: buffer as u64, threads })
-}
-
-pub(super) fn panicked() -> Error {
-    Error::Worker { doing: "move data".to_owned(), found: "its thread panicked".to_owned() }
+    on_threads(&streams, libc::SO_SNDBUF, &job.cores, |stream, core| one(job, stream, core))
 }
 
 fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
@@ -92,7 +76,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
             if setting.workload == Workload::RequestResponse { meter::now() } else { 0.0 };
         let mut left = setting.message.0 as usize;
         while left > 0 {
-            let n = source.send(stream, left).doing(|| "sending".to_owned())?;
+            let n = source.send(stream, left).doing("sending")?;
             left -= n;
             meter.bytes += n as u64;
             meter.calls += 1;
@@ -103,7 +87,7 @@ fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread>
         }
         meter.messages += 1;
         if setting.workload == Workload::RequestResponse {
-            stream.read_exact(&mut answer).doing(|| "reading the reply".to_owned())?;
+            stream.read_exact(&mut answer).doing("reading the reply")?;
             latencies.push(meter::now() - sent_at);
         }
         meter.paused += pause(setting.sender_pause);
@@ -147,7 +131,7 @@ impl Source {
                 done: sys::ZeroCopyDone::default(),
             },
             CopyIn::SendFile => {
-                let what = || "making a file in memory".to_owned();
+                let what = "making a file in memory";
                 let flags = rustix::fs::MemfdFlags::CLOEXEC;
                 let fd = rustix::fs::memfd_create("message", flags).doing(what)?;
                 let mut file = File::from(fd);

@@ -1,6 +1,6 @@
 //! The setting of a transfer: the knobs that `why` turns.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result, wrong};
 use crate::link::check_mtu;
 use lastmeter_base::{Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ impl Placement {
     pub(crate) fn take(self, core: Option<usize>) -> Result<()> {
         crate::cores::pin(core)?;
         if self == Placement::SameCore {
-            crate::sys::schedule_as_batch().doing(|| "scheduling as a batch program".to_owned())?;
+            crate::sys::schedule_as_batch().doing("scheduling as a batch program")?;
         }
         Ok(())
     }
@@ -153,8 +153,6 @@ impl Setting {
     /// Names the parameter, what was found and what would be right.
     pub fn check(&self) -> Result<()> {
         check_mtu(self.mtu)?;
-        let wrong =
-            |name, found: String, expected: String| Err(Error::Setting { name, found, expected });
         if self.message == Bytes::ZERO || self.message > MESSAGE_MAX {
             return wrong("message", self.message.to_string(), format!("1 B to {MESSAGE_MAX}"));
         }
@@ -162,19 +160,19 @@ impl Setting {
             return wrong("streams", self.streams.to_string(), format!("1 to {STREAMS_MAX}"));
         }
         if self.duration < Duration::from_ms(50) || self.duration > Duration::from_secs(3600) {
-            return wrong("duration", self.duration.to_string(), "50 ms to 1 h".to_owned());
+            return wrong("duration", self.duration.to_string(), "50 ms to 1 h");
         }
         let buffers = [("send_buffer", self.send_buffer), ("receive_buffer", self.receive_buffer)];
         for (name, buffer) in buffers {
             if let Some(size) = buffer
                 && (size < Bytes::from_kib(2) || size > Bytes::from_mib(1024))
             {
-                return wrong(name, size.to_string(), "2 KiB to 1 GiB".to_owned());
+                return wrong(name, size.to_string(), "2 KiB to 1 GiB");
             }
         }
         if self.workload == Workload::RequestResponse && !self.copy_out {
-            let found = "false with request/response".to_owned();
-            return wrong("copy_out", found, "true: the reply must be read".to_owned());
+            let found = "false with request/response";
+            return wrong("copy_out", found, "true: the reply must be read");
         }
         Ok(())
     }
