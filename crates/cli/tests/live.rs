@@ -9,7 +9,7 @@
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
 
-use attempts::in_time;
+use attempts::{children, in_time, interfaces, wait_until_gone};
 use lastmeter::emulate::{Demand, Options, Report, Started, run};
 use lastmeter_base::Duration;
 use lastmeter_engine::Control;
@@ -313,15 +313,6 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn children() -> String {
-    let path = format!("/proc/self/task/{}/children", std::process::id());
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-fn interfaces() -> usize {
-    std::fs::read_to_string("/proc/net/dev").unwrap().lines().count()
-}
-
 fn cycles() {
     let cycles = longer("LASTMETER_CYCLES", 16);
     let experiment = parse(EXPERIMENT, &["duration=1 ms"]);
@@ -366,19 +357,12 @@ fn killed() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let orphan = format!("/proc/{}/stat", line.trim());
+    let orphan = line.trim();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(std::fs::exists(&orphan).unwrap(), "nothing is left to clean up");
+    let is_there = std::fs::exists(format!("/proc/{orphan}/stat")).unwrap();
+    assert!(is_there, "nothing is left to clean up");
     // Opening a site cleans up first.
     drop(Site::open(&two(), Kind::Packet).unwrap());
-    let gone = || match std::fs::read_to_string(&orphan) {
-        Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
-        Err(_) => true,
-    };
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !gone() {
-        assert!(std::time::Instant::now() < until, "still there: {orphan}");
-        std::thread::yield_now();
-    }
+    wait_until_gone(orphan);
 }

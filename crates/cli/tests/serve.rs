@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ struct Server {
     child: Child,
     at: String,
     token: Option<String>,
+    _folder: tempfile::TempDir,
 }
 
 impl Drop for Server {
@@ -35,10 +35,13 @@ impl Answer {
     }
 }
 
+/// A server of an empty folder on any free port.
 fn serve(arguments: &[&str]) -> Server {
+    let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_lastmeter"))
-        .args(["serve", "--json", "--threads", "1"])
+        .args(["serve", "--json", "--threads", "1", "--listen", "127.0.0.1:0"])
         .args(arguments)
+        .arg(folder.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -49,12 +52,7 @@ fn serve(arguments: &[&str]) -> Server {
     let url = said["url"].as_str().unwrap().strip_prefix("http://").unwrap();
     let (at, rest) = url.split_once('/').unwrap();
     let token = rest.strip_prefix("?token=").map(str::to_owned);
-    Server { child, at: at.to_owned(), token }
-}
-
-/// A server of this folder on any free port.
-fn local(folder: &Path) -> Server {
-    serve(&["--listen", "127.0.0.1:0", folder.to_str().unwrap()])
+    Server { child, at: at.to_owned(), token, _folder: folder }
 }
 
 impl Server {
@@ -122,8 +120,7 @@ fn mm1(duration: &str) -> String {
 
 #[test]
 fn a_run_is_started_viewed_compared_and_deleted() {
-    let space = tempfile::tempdir().unwrap();
-    let server = local(space.path());
+    let server = serve(&[]);
     let id = server.begin(&mm1("2 ms"));
     let record = server.until(id, &["done", "failed"]);
     assert_eq!(record["stands"], "done", "{record}");
@@ -161,8 +158,7 @@ fn a_run_is_started_viewed_compared_and_deleted() {
 
 #[test]
 fn the_server_survives_failed_and_killed_runs() {
-    let space = tempfile::tempdir().unwrap();
-    let server = local(space.path());
+    let server = serve(&[]);
     // The problem of an invalid text has its location.
     let id = server.begin("duration = \"1 s\"\n[nodes]\na = { hots = {} }\n");
     let record = server.until(id, &["failed"]);
@@ -172,19 +168,17 @@ fn the_server_survives_failed_and_killed_runs() {
     // A run whose process is killed fails; the server stays.
     let id = server.begin(&mm1("200 s"));
     server.until(id, &["running"]);
-    let own = server.child.id();
-    let children = format!("/proc/{own}/task/{own}/children");
+    // The process is a child of one of the server's threads.
+    let threads = format!("/proc/{}/task", server.child.id());
     let began = Instant::now();
     let child = loop {
-        // The process is a child of one of the server's threads.
-        let tasks = std::fs::read_dir(format!("/proc/{own}/task")).unwrap().flatten();
-        let all: String = tasks
-            .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
-            .collect();
+        let tasks = std::fs::read_dir(&threads).unwrap().flatten();
+        let all = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
+        let all: String = all.filter_map(Result::ok).collect();
         if let Some(child) = all.split_whitespace().next() {
             break child.to_owned();
         }
-        assert!(began.elapsed() < PATIENCE, "no child in {children}");
+        assert!(began.elapsed() < PATIENCE, "no child of {threads}");
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(Command::new("kill").args(["-9", &child]).status().unwrap().success());
@@ -195,8 +189,7 @@ fn the_server_survives_failed_and_killed_runs() {
 
 #[test]
 fn a_run_can_be_followed_and_a_stopped_run_keeps_its_results() {
-    let space = tempfile::tempdir().unwrap();
-    let server = local(space.path());
+    let server = serve(&[]);
     let id = server.begin(&mm1("200 s"));
     let mut stream = TcpStream::connect(&server.at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -223,9 +216,7 @@ fn a_run_can_be_followed_and_a_stopped_run_keeps_its_results() {
 
 #[test]
 fn runs_beyond_the_limit_wait() {
-    let space = tempfile::tempdir().unwrap();
-    let folder = space.path().to_str().unwrap();
-    let server = serve(&["--listen", "127.0.0.1:0", "--at-once", "1", folder]);
+    let server = serve(&["--at-once", "1"]);
     let (first, second) = (server.begin(&mm1("200 s")), server.begin(&mm1("1 ms")));
     server.until(first, &["running"]);
     assert_eq!(server.until(second, &["waiting", "running"])["stands"], "waiting");
@@ -244,8 +235,7 @@ fn runs_beyond_the_limit_wait() {
 
 #[test]
 fn foreign_requests_are_refused() {
-    let space = tempfile::tempdir().unwrap();
-    let server = local(space.path());
+    let server = serve(&[]);
     let host = format!("host: {}\r\n", server.at);
     assert_eq!(server.with("GET", "/", "host: evil.example\r\n", "").status, 421);
     let body = json!({ "experiment": "bundled/mm1", "text": "" }).to_string();
@@ -261,8 +251,7 @@ fn foreign_requests_are_refused() {
 
 #[test]
 fn oversized_requests_are_refused() {
-    let space = tempfile::tempdir().unwrap();
-    let server = local(space.path());
+    let server = serve(&[]);
     let long = "x".repeat(3 << 20);
     assert_eq!(server.ask("POST", "/api/check", &json!({ "text": long })).status, 413);
     let text = "x".repeat((1 << 20) + 1);
@@ -279,9 +268,7 @@ fn oversized_requests_are_refused() {
 
 #[test]
 fn only_the_link_with_the_token_gives_access() {
-    let space = tempfile::tempdir().unwrap();
-    let folder = space.path().to_str().unwrap();
-    let server = serve(&["--listen", "127.0.0.1:0", "--token", folder]);
+    let server = serve(&["--token"]);
     let token = server.token.clone().unwrap();
     assert_eq!(server.get("/").status, 401);
     assert_eq!(server.get("/api/runs").status, 401);

@@ -165,12 +165,8 @@ fn nothing_is_left_behind_however_it_ends() {
         let arguments = [format!("-{signal}"), child.id().to_string()];
         assert!(Command::new("kill").args(arguments).status().unwrap().success());
         assert!(!child.wait().unwrap().success(), "success in spite of SIG{signal}");
-        let gone = |pid: &u32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // A zombie counts as gone.
-            stat.is_empty() || stat.contains(") Z ")
-        };
-        until("the end of all helpers", || started.iter().all(gone));
+        let started: Vec<String> = started.iter().map(u32::to_string).collect();
+        attempts::wait_until_gone(&started.join(" "));
         assert_eq!(interfaces(), before, "after SIG{signal}");
     }
 }

@@ -144,10 +144,7 @@ pub struct Prediction {
 }
 
 /// The stages of the path from this host's constants.
-///
-/// # Errors
-/// When the calibration lacks a constant.
-pub fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageCost>> {
+pub(crate) fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec<StageCost>> {
     let place = placement_name(setting.placement);
     let sides: &[(&str, &str)] = match setting.placement {
         Placement::SameCore => &[("both", "core")],

@@ -58,7 +58,6 @@ pub struct Relayed {
     pub late_mean: f64,
 }
 
-/// One direction.
 struct Direction {
     from: OwnedFd,
     to: OwnedFd,

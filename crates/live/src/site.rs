@@ -81,10 +81,7 @@ impl Site {
     }
 
     /// Creates the hosts with exactly this isolation.
-    ///
-    /// # Errors
-    /// When privileges are missing.
-    pub fn open_as(
+    pub(crate) fn open_as(
         hosts: &[HostOptions],
         kind: Kind,
         isolation: Isolation,
@@ -164,12 +161,12 @@ impl Site {
     }
 
     /// How the hosts are isolated.
-    pub fn isolation(&self) -> Isolation {
+    pub(crate) fn isolation(&self) -> Isolation {
         self.isolation
     }
 
     /// Lets these cores process what the hosts receive; returns whether that was permitted, which requires root.
-    pub fn steer(&mut self, cores: &[usize]) -> bool {
+    pub(crate) fn steer(&mut self, cores: &[usize]) -> bool {
         let one = |(_, host): &(HostOptions, Worker)| {
             let interface = INTERFACE.to_owned();
             let request = Request::Steer { pid: host.pid(), interface, cores: cores.to_vec() };
@@ -212,18 +209,12 @@ impl Site {
     }
 
     /// Frames that a host's interface dropped because we did not take them in time.
-    ///
-    /// # Errors
-    /// When the helper is gone.
-    pub fn dropped(&mut self, host: usize) -> Result<u64> {
+    pub(crate) fn dropped(&mut self, host: usize) -> Result<u64> {
         self.count(host, link::Count::SendDropped)
     }
 
     /// Frames that have arrived at a host's interface.
-    ///
-    /// # Errors
-    /// When the helper is gone.
-    pub fn received(&mut self, host: usize) -> Result<u64> {
+    pub(crate) fn received(&mut self, host: usize) -> Result<u64> {
         self.count(host, link::Count::Received)
     }
 
@@ -233,18 +224,12 @@ impl Site {
     }
 
     /// Starts to send frames from a host; [`Site::flooded`] returns the result.
-    ///
-    /// # Errors
-    /// When the helper is gone.
-    pub fn flood(&mut self, host: usize, flood: Flood) -> Result<()> {
+    pub(crate) fn flood(&mut self, host: usize, flood: Flood) -> Result<()> {
         self.hosts[host].1.ask(&Request::Flood(flood))
     }
 
     /// Waits until a host has sent its frames.
-    ///
-    /// # Errors
-    /// When the helper is gone or could not send.
-    pub fn flooded(&mut self, host: usize) -> Result<Flooded> {
+    pub(crate) fn flooded(&mut self, host: usize) -> Result<Flooded> {
         let worker = &mut self.hosts[host].1;
         Ok(reply!(worker, "send frames", Reply::Flooded(flooded) => flooded))
     }
@@ -258,10 +243,8 @@ impl Drop for Site {
 
 /// A port on an interface of this namespace that the user named, which is left unchanged: by AF_XDP
 /// if `kind` says so, else by a packet socket.
-///
-/// # Errors
-/// When there is no such interface, or no permission to capture on it.
-pub fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
+/// Requires permission to capture on the interface.
+pub(crate) fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
     let what = || format!("opening a socket on {interface}");
     let index = link::index_of(interface)?;
     if kind == Kind::Xdp {

@@ -13,7 +13,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
 }
 
 /// Median and quartiles of a set of values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Median.
     pub median: f64,

@@ -7,7 +7,7 @@
 
 mod attempts;
 
-use attempts::in_time;
+use attempts::{children, in_time, interfaces, wait_until_gone};
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_live::limit::{self, Limit, Network};
 use lastmeter_live::namespace::{Hosts, Isolation};
@@ -178,11 +178,6 @@ fn stages_add_up() {
 
 /// No processes, interfaces or named namespaces are left.
 fn nothing_left() {
-    let interfaces = || std::fs::read_to_string("/proc/net/dev").unwrap().lines().count();
-    let children = || {
-        let path = format!("/proc/self/task/{}/children", std::process::id());
-        std::fs::read_to_string(path).unwrap_or_default()
-    };
     let before = interfaces();
     drop(Hosts::open(true).unwrap());
     assert_eq!(children(), "");
@@ -269,15 +264,7 @@ fn nothing_left_after_kill() {
     child.kill().unwrap();
     child.wait().unwrap();
     // They are killed at once, but the kernel needs a moment to remove them.
-    let gone = |pid: &str| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat.rsplit_once(')').unwrap().1.trim().starts_with('Z'),
-        Err(_) => true,
-    };
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !helpers.split_ascii_whitespace().all(gone) {
-        assert!(std::time::Instant::now() < until, "still there: {helpers}");
-        std::thread::yield_now();
-    }
+    wait_until_gone(&helpers);
 }
 
 /// A loose bound that holds on a busy machine, too; the validation's bound is 15 %.

@@ -341,27 +341,14 @@ mod tests {
         let message = Setting::PLAIN.message.0 as f64;
         Side {
             activity: Activity { run, wait, paused: 0.0, blocked: 1.0 - run - wait },
-            application: 0.0,
-            user: 0.0,
             system: run,
-            voluntary: 0,
-            involuntary: 0,
             calls: 100_000,
             bytes: 100_000 * Setting::PLAIN.message.0,
             buffer: 1 << 20,
             tcp: TcpChange { not_sent: 2.0 * message, ..TcpChange::default() },
-            zero_copy_copied: None,
             run_per_byte: spread(run / 1e5 / message),
-            threads: vec![Thread {
-                user: 0.0,
-                system: run,
-                voluntary: 0,
-                involuntary: 0,
-                core,
-                latencies: Vec::new(),
-                zero_copy_copied: None,
-                samples: Vec::new(),
-            }],
+            threads: vec![Thread { system: run, core, ..Thread::default() }],
+            ..Side::default()
         }
     }
 

@@ -93,8 +93,7 @@ mod tests {
     use super::*;
 
     fn result(bench: &str, value: f64, peer: Option<f64>) -> Measurement {
-        let (bench, nothing) = (bench.to_owned(), String::new());
-        let mut result = Measurement::new(bench, value, "lookups/s", nothing.clone(), nothing);
+        let mut result = Measurement::new(bench, value, "lookups/s", String::new(), "");
         peer.into_iter().for_each(|peer| result.beside("model", peer));
         result
     }

@@ -136,7 +136,7 @@ pub(super) fn result(
     timed: &Timed,
     note: String,
 ) -> Measurement {
-    Measurement::new(bench.to_owned(), value, unit, timed.hash(), note)
+    Measurement::new(bench, value, unit, timed.hash(), note)
 }
 
 fn chain(setting: &Setting<'_>) -> Result<Measurement, Complaint> {

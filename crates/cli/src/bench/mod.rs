@@ -68,8 +68,14 @@ pub(crate) struct Measurement {
 
 impl Measurement {
     /// A value of which more is better, without a peer.
-    fn new(bench: String, value: f64, unit: &str, hash: String, note: String) -> Measurement {
-        let (unit, higher_is_better) = (unit.to_owned(), true);
+    fn new(
+        bench: impl Into<String>,
+        value: f64,
+        unit: impl Into<String>,
+        hash: String,
+        note: impl Into<String>,
+    ) -> Measurement {
+        let (bench, unit, note, higher_is_better) = (bench.into(), unit.into(), note.into(), true);
         let (peer, peer_value, ratio) = (None, None, None);
         Measurement { bench, value, unit, higher_is_better, peer, peer_value, ratio, hash, note }
     }
@@ -168,9 +174,8 @@ fn timed(case: &Case, quick: bool) -> Measurement {
         best = best.max(done.units as f64 / start.elapsed().as_secs_f64());
         hash = done.hash;
     }
-    let (name, unit, note) =
-        (case.name.to_owned(), format!("{}/s", case.unit), case.what.to_owned());
-    Measurement::new(name, best, &unit, format!("{hash:016x}"), note)
+    let unit = format!("{}/s", case.unit);
+    Measurement::new(case.name, best, unit, format!("{hash:016x}"), case.what)
 }
 
 fn show(common: &Common, result: &Measurement) {

@@ -89,9 +89,8 @@ fn measure(rounds: usize) -> Result<(Spread, Spread, f64), String> {
 /// Goodput of iperf3 over the loopback interface, observed and alone.
 pub(super) fn observed(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     let rounds = if setting.quick { ROUNDS_QUICK } else { ROUNDS };
-    let result = |value, note| {
-        Measurement::new("why/observed".to_owned(), value, "bit/s", String::new(), note)
-    };
+    let result =
+        |value, note: String| Measurement::new("why/observed", value, "bit/s", String::new(), note);
     Ok(match measure(rounds) {
         Ok((observed, alone, cost)) => {
             let note = format!(

@@ -39,7 +39,6 @@ pub(super) struct Settings {
     pub(super) threads: Option<usize>,
 }
 
-/// All runs.
 #[derive(Debug)]
 pub(super) struct Runs {
     settings: Settings,

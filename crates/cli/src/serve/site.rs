@@ -29,17 +29,13 @@ pub(super) struct Site {
 /// A response.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// A static asset of the page.
     Asset(&'static Asset),
-    /// JSON.
     Json(StatusCode, Value),
     /// The schema and the kinds, as text that never changes.
     Words(&'static str),
-    /// A result file.
     File(PathBuf, &'static ResultFile),
     /// A redirect to the page, with this cookie.
     Welcome(String),
-    /// Plain text.
     Plain(StatusCode, &'static str),
     /// An event stream for as long as somebody listens, following this run.
     Events(Option<u64>),

@@ -34,11 +34,9 @@ const LEDGER_MAX: u64 = 1 << 30;
 pub(super) enum Status {
     /// In the queue.
     Waiting,
-    /// Running.
     Running,
     /// Told to stop, and not stopped yet.
     Stopping,
-    /// Done.
     Done,
     /// Stopped; it has results so far.
     Stopped,

@@ -27,7 +27,6 @@ const EXTENSION: &str = "parquet";
 pub struct Folder {
     path: PathBuf,
     plan: Plan,
-    /// Number of parts.
     parts: u64,
     /// Locked while it is open.
     _lock: File,

@@ -67,7 +67,7 @@ pub enum Fault {
 
 impl Header {
     /// The header's bytes.
-    pub fn emit(&self) -> [u8; LEN] {
+    pub(crate) fn emit(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..2].copy_from_slice(&MAGIC);
         bytes[2] = VERSION;
@@ -85,10 +85,7 @@ impl Header {
     }
 
     /// The header of `packet`, whose length and fill are checked.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(packet: &[u8]) -> Result<Header, Fault> {
+    pub(crate) fn parse(packet: &[u8]) -> Result<Header, Fault> {
         let (bytes, fill) = packet.split_first_chunk::<LEN>().ok_or(Fault::Foreign)?;
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -126,10 +123,7 @@ pub(crate) fn emit(format: Format, header: &Header, to: &mut Vec<u8>) {
 }
 
 /// The header of the packet in a UDP payload.
-///
-/// # Errors
-/// What is wrong with it; for AAL5, its CRC and length are checked first.
-pub fn read(format: Format, payload: &[u8]) -> Result<Header, Fault> {
+pub(crate) fn read(format: Format, payload: &[u8]) -> Result<Header, Fault> {
     match format {
         Format::Udp => Header::parse(payload),
         Format::Aal5 => Header::parse(aal5::parse(payload).map_err(|_| Fault::Damaged)?.payload),

@@ -156,18 +156,14 @@ pub struct SourceJob {
 }
 
 /// Reads one line.
-///
-/// # Errors
-/// What is wrong with it, in a text that is safe to show.
-pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
+/// The error is safe to print.
+pub(crate) fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
     serde_json::from_slice(line).map_err(|error| shown(&error.to_string()))
 }
 
 /// A message as a line.
-///
-/// # Errors
-/// It is longer than the peer would read.
-pub fn emit(message: &impl Serialize) -> Result<Vec<u8>, String> {
+/// Fails if the peer would not read that much.
+pub(crate) fn emit(message: &impl Serialize) -> Result<Vec<u8>, String> {
     let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
     line.push(b'\n');
     match line.len() > LINE_MAX {

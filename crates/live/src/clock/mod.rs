@@ -156,10 +156,7 @@ impl Drop for WallClock {
 impl WallClock {
     /// A clock that counts from `epoch`, reports frames on `lines`, and ends when `control` says
     /// so; `bell` is a descriptor that becomes readable then.
-    ///
-    /// # Errors
-    /// When the thread cannot be pinned to the core in `waiting`.
-    pub fn new(
+    pub(crate) fn new(
         epoch: Epoch,
         waiting: WaitOptions,
         lines: Vec<Shared>,

@@ -89,7 +89,7 @@ pub struct PortElement {
 impl PortElement {
     /// The element of host `me`, which can reach `peers`; `hosts` is shared by all of a run, and
     /// `keep` is where arrivals are kept for a twin.
-    pub fn new(
+    pub(crate) fn new(
         line: Shared,
         me: NodeId,
         peers: Vec<Peer>,

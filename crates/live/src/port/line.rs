@@ -79,7 +79,7 @@ pub struct Line {
 
 impl Line {
     /// A line of `port`, whose times count from `epoch`.
-    pub fn new(name: String, port: Box<dyn Port>, epoch: Epoch) -> Line {
+    pub(crate) fn new(name: String, port: Box<dyn Port>, epoch: Epoch) -> Line {
         Line {
             name,
             counts: Counts::default(),
@@ -112,12 +112,12 @@ impl Line {
     }
 
     /// Whether the port has failed for good.
-    pub fn gone(&self) -> bool {
+    pub(crate) fn gone(&self) -> bool {
         self.failures_in_a_row >= FAILURES_MAX
     }
 
     /// Receives arrived frames, few enough that departures do not wait long for it.
-    pub fn receive(&mut self, frame: &mut dyn FnMut(Arrival<'_>)) {
+    pub(crate) fn receive(&mut self, frame: &mut dyn FnMut(Arrival<'_>)) {
         let from = self.epoch.now();
         let mut received = (0, 0);
         let mut counted = |arrival: Arrival<'_>| {
@@ -142,7 +142,7 @@ impl Line {
     }
 
     /// Puts a frame into the batch for the next flush. Returns a used buffer in `frame`.
-    pub fn put(&mut self, frame: &mut Vec<u8>, outgoing: Outgoing) {
+    pub(crate) fn put(&mut self, frame: &mut Vec<u8>, outgoing: Outgoing) {
         if self.outgoing.len() == BATCH {
             self.flush();
         }
@@ -157,7 +157,7 @@ impl Line {
     }
 
     /// Sends the batch; returns its greatest lateness.
-    pub fn flush(&mut self) -> Duration {
+    pub(crate) fn flush(&mut self) -> Duration {
         let mut worst = Duration::ZERO;
         let from = self.epoch.now();
         let mut sent = 0;
@@ -196,7 +196,7 @@ impl Line {
     }
 
     /// Collects the port's lost frames, and returns all that the emulator itself lost here.
-    pub fn overruns(&mut self) -> u64 {
+    pub(crate) fn overruns(&mut self) -> u64 {
         self.counts.overrun += self.port.overruns();
         self.counts.overrun + self.counts.refused
     }

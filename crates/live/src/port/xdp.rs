@@ -68,20 +68,15 @@ pub struct Xdp {
 
 impl Xdp {
     /// A socket, and the link that redirects frames of interface `index` of this namespace to it.
-    ///
-    /// # Errors
-    /// When the kernel refuses; it requires root.
-    pub fn open(index: u32) -> io::Result<(OwnedFd, OwnedFd)> {
+    /// Requires root.
+    pub(crate) fn open(index: u32) -> io::Result<(OwnedFd, OwnedFd)> {
         let fd = socket(AF_XDP, libc::SOCK_RAW, 0)?;
         let link = super::bpf::redirect(index, fd.as_fd())?;
         Ok((fd, link))
     }
 
     /// A port on such a socket.
-    ///
-    /// # Errors
-    /// When the kernel has no memory, or the interface does not support AF_XDP.
-    pub fn new(fd: OwnedFd, link: OwnedFd, index: u32, zero_copy: bool) -> io::Result<Xdp> {
+    pub(crate) fn new(fd: OwnedFd, link: OwnedFd, index: u32, zero_copy: bool) -> io::Result<Xdp> {
         let frames = Memory::anonymous(2 * FRAMES * CHUNK)?;
         let halves = |value: u64| [value as u32, (value >> 32) as u32];
         let ([a, b], [c, d]) = (halves(frames.address()), halves(frames.len() as u64));

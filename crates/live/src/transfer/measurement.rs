@@ -84,7 +84,7 @@ pub struct Latency {
 }
 
 /// One end of the transfer, its threads added up.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Side {
     /// How the threads spent the measured time.
     pub activity: Activity,
@@ -434,17 +434,7 @@ mod tests {
 
     #[test]
     fn interpolates_between_samples() {
-        let tcp = TcpInfo::default();
-        let sample = |at: f64, bytes| Sample {
-            at,
-            bytes,
-            messages: 0,
-            calls: 0,
-            run: 0.0,
-            wait: 0.0,
-            paused: 0.0,
-            tcp,
-        };
+        let sample = |at: f64, bytes| Sample { at, bytes, ..Sample::default() };
         let samples = [sample(1.0, 0), sample(2.0, 100), sample(3.0, 100)];
         assert_eq!(at(&samples, 1.25, |s| s.bytes as f64), 25.0);
         assert_eq!(at(&samples, 9.0, |s| s.bytes as f64), 100.0);

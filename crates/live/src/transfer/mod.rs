@@ -46,7 +46,7 @@ fn crowd() -> Result<f64> {
 }
 
 /// A thread's sample of itself: counts and seconds since it started.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds of the monotonic clock, the same on both sides.
     pub at: f64,
@@ -67,7 +67,7 @@ pub struct Sample {
 }
 
 /// One thread's measurements.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Thread {
     /// Seconds in user mode. The kernel splits by its tick: coarse below 0.1 s.
     pub user: f64,

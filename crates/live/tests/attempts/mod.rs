@@ -8,7 +8,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum attempts; the pause before each is longer than the one before.
 const ATTEMPTS: u32 = 5;
@@ -59,7 +59,7 @@ pub(crate) fn run_all(tests: &[(&str, fn())]) {
     };
     let (mut passed, mut undecided, mut failed) = (0, 0, 0);
     for (name, test) in tests.iter().filter(|(name, _)| is_wanted(name)) {
-        let from = std::time::Instant::now();
+        let from = Instant::now();
         println!("test {name}");
         let (count, words) = match attempt(test) {
             Outcome::Passed => (&mut passed, "ok".to_owned()),
@@ -126,6 +126,30 @@ fn others(wait: Duration) -> f64 {
     std::thread::sleep(wait);
     let (_, all_then, idle_then) = read();
     cpus * (1.0 - (idle_then - idle) / (all_then - all).max(1.0))
+}
+
+/// The children of this process.
+pub(crate) fn children() -> String {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Lines about network interfaces.
+pub(crate) fn interfaces() -> usize {
+    std::fs::read_to_string("/proc/net/dev").unwrap().lines().count()
+}
+
+/// Waits until these processes have ended; a zombie has.
+pub(crate) fn wait_until_gone(pids: &str) {
+    let gone = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.rsplit_once(')').unwrap().1.trim().starts_with('Z')
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    while !pids.split_ascii_whitespace().all(gone) {
+        assert!(Instant::now() < until, "still there: {pids}");
+        std::thread::yield_now();
+    }
 }
 
 /// Tests this module's rules on made-up loads.
