@@ -22,16 +22,8 @@ use lastmeter_lab::run::{RunOptions, prepare};
 use std::path::PathBuf;
 use std::process::Command;
 
-const LIBRARIES: [&str; 8] = [
-    "core",
-    "network",
-    "internet",
-    "point-to-point",
-    "applications",
-    "traffic-control",
-    "bridge",
-    "stats",
-];
+const LIBRARIES: &str =
+    "core network internet point-to-point applications traffic-control bridge stats";
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +53,7 @@ fn ns3() -> Option<PathBuf> {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ns3_dumbbell");
     let mut compiler = Command::new("g++");
     compiler.args(["-O2", "-std=c++17", "-o"]).arg(&program).arg(source);
-    compiler.args(LIBRARIES.map(|library| format!("-lns3-{library}")));
+    compiler.args(LIBRARIES.split(' ').map(|library| format!("-lns3-{library}")));
     match compiler.output() {
         Ok(output) if output.status.success() => Some(program),
         _ => {

@@ -55,24 +55,11 @@ pub struct CounterChange {
 }
 
 /// Counters in /proc/net/snmp and /proc/net/netstat that mean lost or repeated work.
-const TROUBLES: &[&str] = &[
-    "Tcp:RetransSegs",
-    "Tcp:InErrs",
-    "Tcp:OutRsts",
-    "Ip:InDiscards",
-    "Ip:OutDiscards",
-    "TcpExt:TCPTimeouts",
-    "TcpExt:TCPLossProbes",
-    "TcpExt:TCPBacklogDrop",
-    "TcpExt:TCPRcvQDrop",
-    "TcpExt:TCPOFODrop",
-    "TcpExt:PruneCalled",
-    "TcpExt:RcvPruned",
-    "TcpExt:TCPRcvCollapsed",
-    "TcpExt:TCPZeroWindowDrop",
-    "TcpExt:TCPToZeroWindowAdv",
-    "TcpExt:TCPWantZeroWindowAdv",
-];
+const TROUBLES: &str = "Tcp:RetransSegs Tcp:InErrs Tcp:OutRsts Ip:InDiscards Ip:OutDiscards \
+                        TcpExt:TCPTimeouts TcpExt:TCPLossProbes TcpExt:TCPBacklogDrop \
+                        TcpExt:TCPRcvQDrop TcpExt:TCPOFODrop TcpExt:PruneCalled TcpExt:RcvPruned \
+                        TcpExt:TCPRcvCollapsed TcpExt:TCPZeroWindowDrop \
+                        TcpExt:TCPToZeroWindowAdv TcpExt:TCPWantZeroWindowAdv";
 
 fn read(path: &str) -> Result<String> {
     fs::read_to_string(path).doing(|| format!("reading {path}"))
@@ -121,7 +108,7 @@ impl Counters {
         let mut troubles = BTreeMap::new();
         for (now, then) in self.network.iter().zip(&before.network) {
             for (name, change) in difference(now, then) {
-                if TROUBLES.contains(&name.as_str()) {
+                if TROUBLES.split(' ').any(|trouble| trouble == name) {
                     *troubles.entry(name).or_insert(0) += change;
                 }
             }

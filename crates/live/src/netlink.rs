@@ -106,7 +106,7 @@ impl Netlink {
 
     /// Sends `message` and waits for the kernel's acknowledgement.
     pub(crate) fn change(&mut self, message: Message, what: &str) -> Result<()> {
-        self.exchange(message, ACK, what, |_, _| ())
+        self.exchange(message, ACK, what, |_| ())
     }
 
     /// Sends `message` as a dump request and hands the payload of each reply to `each`.
@@ -114,9 +114,9 @@ impl Netlink {
         &mut self,
         message: Message,
         what: &str,
-        mut each: impl FnMut(&[u8]),
+        each: impl FnMut(&[u8]),
     ) -> Result<()> {
-        self.exchange(message, DUMP, what, |_, payload| each(payload))
+        self.exchange(message, DUMP, what, each)
     }
 
     fn exchange(
@@ -124,7 +124,7 @@ impl Netlink {
         message: Message,
         flags: u16,
         what: &str,
-        mut each: impl FnMut(u16, &[u8]),
+        mut each: impl FnMut(&[u8]),
     ) -> Result<()> {
         self.sequence += 1;
         let bytes = message.finish(flags, self.sequence);
@@ -143,7 +143,7 @@ impl Netlink {
                 match kind {
                     NLMSG_DONE => return Ok(()),
                     NLMSG_ERROR => return acknowledged(payload, what),
-                    _ if word(8) == self.sequence => each(kind, payload),
+                    _ if word(8) == self.sequence => each(payload),
                     // A reply to an earlier request that was given up.
                     _ => {}
                 }

@@ -8,17 +8,8 @@ use std::process::Command;
 
 /// The chain in ns-3; see the file itself.
 const NS3_CHAIN: &str = include_str!("../../peers/ns3_chain.cc");
-const NS3_LIBRARIES: [&str; 9] = [
-    "core",
-    "network",
-    "internet",
-    "point-to-point",
-    "applications",
-    "nix-vector-routing",
-    "traffic-control",
-    "bridge",
-    "stats",
-];
+const NS3_LIBRARIES: &str = "core network internet point-to-point applications nix-vector-routing \
+                             traffic-control bridge stats";
 
 /// The dumbbell in ns-3; see the file itself.
 const NS3_DUMBBELL: &str = include_str!("../../peers/ns3_dumbbell.cc");
@@ -34,20 +25,10 @@ pub(crate) fn ns3_dumbbell(seconds: f64) -> Result<f64, String> {
 }
 
 fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {
-    let folder = folder()?;
-    let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
-    let built = std::fs::read_to_string(&source).is_ok_and(|built| built == text);
-    if !(built && program.is_file()) {
-        std::fs::write(&source, text).map_err(|error| error.to_string())?;
-        let mut compiler = Command::new("g++");
-        compiler.args(["-O3", "-std=c++17", "-o"]).arg(&program).arg(&source);
-        compiler.args(NS3_LIBRARIES.map(|library| format!("-lns3-{library}")));
-        let output = compiler.output().map_err(|_| "g++ is not installed".to_owned())?;
-        if !output.status.success() {
-            let _ = std::fs::remove_file(&source);
-            return Err("libns3-dev is not installed".to_owned());
-        }
-    }
+    let program = built(&format!("{name}.cc"), text, "libns3-dev", |compiler| {
+        compiler.arg("-std=c++17");
+        Ok(NS3_LIBRARIES.split(' ').map(|library| format!("-lns3-{library}")).collect())
+    })?;
     let output = Command::new(&program).arg(format!("--seconds={seconds}")).output();
     let output = output.map_err(|error| error.to_string())?;
     let answer: serde_json::Value =
@@ -147,23 +128,14 @@ fn dpdk(
     keys: &[u8],
     seconds: f64,
 ) -> Result<serde_json::Value, String> {
-    let folder = folder()?;
-    let (file, program) = (folder.join(format!("{name}.c")), folder.join(name));
-    let built = std::fs::read_to_string(&file).is_ok_and(|text| text == source);
-    if !(built && program.is_file()) {
-        std::fs::write(&file, source).map_err(|error| error.to_string())?;
-        // pkg-config knows where DPDK is.
+    let program = built(&format!("{name}.c"), source, "libdpdk-dev", |compiler| {
+        compiler.arg("-march=native");
         let flags = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();
         let flags = flags.map_err(|_| "pkg-config is not installed".to_owned())?;
         let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
-        let mut compiler = Command::new("gcc");
-        compiler.args(["-O3", "-march=native", "-o"]).arg(&program).arg(&file);
-        let output = compiler.args(flags.split_whitespace()).output();
-        if !output.map_err(|_| "gcc is not installed".to_owned())?.status.success() {
-            let _ = std::fs::remove_file(&file);
-            return Err("libdpdk-dev is not installed".to_owned());
-        }
-    }
+        Ok(flags.split_whitespace().map(str::to_owned).collect())
+    })?;
+    let folder = folder()?;
     let (table_file, keys_file) = (folder.join("table.txt"), folder.join("keys.bin"));
     std::fs::write(&table_file, table).map_err(|error| error.to_string())?;
     std::fs::write(&keys_file, keys).map_err(|error| error.to_string())?;
@@ -178,6 +150,33 @@ fn dpdk(
     // DPDK may print something before it.
     let line = text.lines().rfind(|line| line.starts_with('{')).unwrap_or_default();
     serde_json::from_str(line).map_err(|_| format!("it exited with {}", output.status))
+}
+
+/// Builds a peer unless it has been built from the same source. `options` adds to the compiler's options
+/// and returns those of the libraries, which are in `package`.
+fn built(
+    file: &str,
+    text: &str,
+    package: &str,
+    options: impl FnOnce(&mut Command) -> Result<Vec<String>, String>,
+) -> Result<PathBuf, String> {
+    let source = folder()?.join(file);
+    let program = source.with_extension("");
+    let is_built = std::fs::read_to_string(&source).is_ok_and(|built| built == text);
+    if is_built && program.is_file() {
+        return Ok(program);
+    }
+    std::fs::write(&source, text).map_err(|error| error.to_string())?;
+    let compiler = if file.ends_with(".cc") { "g++" } else { "gcc" };
+    let mut command = Command::new(compiler);
+    let libraries = options(command.arg("-O3"))?;
+    command.arg("-o").arg(&program).arg(&source).args(libraries);
+    let output = command.output().map_err(|_| format!("{compiler} is not installed"))?;
+    if !output.status.success() {
+        let _ = std::fs::remove_file(&source);
+        return Err(format!("{package} is not installed"));
+    }
+    Ok(program)
 }
 
 /// Where built peers are kept.

@@ -67,19 +67,8 @@ pub(super) fn plan_json(schema: &str, plan: &Plan) -> Value {
     json!({ "schema": schema, "seed": plan.seed, "drain": drain, "hosts": hosts, "flows": flows })
 }
 
-const HEAD: [&str; 11] = [
-    "FLOW",
-    "FROM",
-    "TO",
-    "SENT",
-    "RECEIVED",
-    "LOST",
-    "DUP",
-    "REORD",
-    "DAMAGED",
-    "SENT AT",
-    "ARRIVED AT",
-];
+const COUNTS: &str = "FLOW|FROM|TO|SENT|RECEIVED|LOST|DUP|REORD|DAMAGED|SENT AT|ARRIVED AT";
+const TIMES: &str = "FLOW|IN 10 us|100 us|1 ms|WORST|DELAY p50|p99|MAX|JITTER|p99";
 
 const LEGEND: &str = "
 IN, WORST: share of departures at most that late, and the latest. DELAY: from the source's clock
@@ -89,17 +78,12 @@ differ from packet to packet.
 
 /// The results of a plan: counts of each flow, then times, then remarks.
 pub(super) fn outcome(outcome: &Outcome) -> String {
-    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
-    rows.extend(outcome.flows.iter().map(counts));
-    let mut text = table(&rows, 3);
-    let mut rows: Vec<Vec<String>> = vec![
-        ["FLOW", "IN 10 us", "100 us", "1 ms", "WORST", "DELAY p50", "p99", "MAX", "JITTER", "p99"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    rows.extend(outcome.flows.iter().map(times));
-    text += "\n";
-    text += &table(&rows, 1);
+    let table = |head: &str, row: fn(&FlowOutcome) -> Vec<String>, left: usize| {
+        let head = head.split('|').map(str::to_owned).collect();
+        let rows: Vec<_> = [head].into_iter().chain(outcome.flows.iter().map(row)).collect();
+        table(&rows, left)
+    };
+    let mut text = table(COUNTS, counts, 3) + "\n" + &table(TIMES, times, 1);
     text += LEGEND;
     for note in outcome.notes.iter().cloned().chain(outcome.flows.iter().flat_map(remarks)) {
         text += &format!("{note}\n");
