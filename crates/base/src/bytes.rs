@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_packets_plainly_and_volumes_shortly() {
+    fn prints_packet_lengths_in_bytes_and_volumes_in_multiples() {
         let cases =
             [(1500, "1500 B"), (65_536, "64 KiB"), (150_000, "150 kB"), (25_600_000, "25.6 MB")];
         for (count, text) in cases {

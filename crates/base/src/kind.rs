@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 pub struct Kind {
     /// What it is.
     pub page: &'static Page,
-    /// Whether values that each fit their parameters fit each other: [`always`], for most.
+    /// Checks that values which are each valid are also valid together; [`always`] for most kinds.
     pub fit: fn(&Values) -> Result<(), Misfit>,
-    /// What makes one, of the type that its family asks for; `&()` for what is only read.
+    /// Builds one; the family fixes its type. `&()` for kinds that are only read.
     pub maker: &'static (dyn Any + Send + Sync),
 }
 
 impl Kind {
-    /// A kind whose values fit each other whatever they are.
+    /// A kind whose parameters do not constrain each other.
     pub const fn new(page: &'static Page, maker: &'static (dyn Any + Send + Sync)) -> Kind {
         Kind { page, fit: always, maker }
     }
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Kind {
     }
 }
 
-/// For kinds whose values fit each other whatever they are.
+/// For kinds whose parameters do not constrain each other.
 ///
 /// # Errors
 /// None.
@@ -44,7 +44,7 @@ pub fn always(_values: &Values) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// The description of a kind. Its last line is `..Page::at(here!())`: what it says nothing of is empty.
+/// The description of a kind. It ends with `..Page::at(here!())`, which leaves all other fields empty.
 #[derive(Debug)]
 pub struct Page {
     /// Its name in experiments.
@@ -72,7 +72,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page that stands at `place`, for a kind's own to begin from.
+    /// An empty page located at `place`, for a kind to fill in.
     pub const fn at(place: SourcePlace) -> Page {
         Page {
             name: "",
@@ -94,7 +94,7 @@ impl Page {
 /// `queue = { drop-tail = { packets = 200 } }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// The file as a whole, and parts of which there is only one kind.
+    /// The file itself, and parts that come in one kind only.
     Experiment,
     /// A node of the network.
     Node,
@@ -102,9 +102,9 @@ pub enum Family {
     Queue,
     /// A source of packets.
     Traffic,
-    /// A file that describes something, and parts of which there is only one kind.
+    /// A file that describes something, and parts of it that come in one kind only.
     Profile,
-    /// What the stages of a host compete for.
+    /// A resource that a host's stages compete for.
     Resource,
     /// A host's reception policy.
     Reception,
@@ -279,7 +279,7 @@ impl ParamKind {
 }
 
 impl Param {
-    /// A required parameter; [`Param::is`] says of each what it means.
+    /// A required parameter; [`Param::is`] adds its meaning.
     pub const fn required(name: &'static str, kind: ParamKind) -> Param {
         Param { name, kind, default: Fallback::Required, what: "" }
     }
@@ -291,7 +291,7 @@ impl Param {
     pub const fn optional(name: &'static str, kind: ParamKind, absent: &'static str) -> Param {
         Param { name, kind, default: Fallback::Absent(absent), what: "" }
     }
-    /// The parameter with what it means.
+    /// The parameter with its meaning.
     #[must_use]
     pub const fn is(self, what: &'static str) -> Param {
         Param { what, ..self }
@@ -353,14 +353,13 @@ impl Nested {
 
     /// What makes one.
     ///
-    /// Panics where that is of another type than those of its family are: decoding puts each kind only
-    /// where its family is asked for.
+    /// Panics if it is not of the family's type: decoding accepts each kind only where its family is expected.
     pub fn maker<T: Any>(&self) -> &'static T {
         let maker = self.made_by();
         maker.unwrap_or_else(|| panic!("`{}` cannot be made here", self.page.name))
     }
 
-    /// What makes one, where that is of this type.
+    /// What makes one, if it is of type `T`.
     pub fn made_by<T: Any>(&self) -> Option<&'static T> {
         self.maker.downcast_ref()
     }
@@ -377,7 +376,7 @@ impl PartialEq for Nested {
 pub struct Misfit {
     /// The parameter at fault, which is given.
     pub param: &'static str,
-    /// The index of the item, from 0, where it is a list.
+    /// The index of the item, from 0, if the parameter is a list.
     pub index: Option<usize>,
     /// What is wrong with it.
     pub found: String,

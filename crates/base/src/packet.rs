@@ -57,7 +57,7 @@ pub struct Packet(Box<Body>);
 pub struct Body {
     /// Length on its present wire, or in memory.
     pub len: Bytes,
-    /// Scratch of the element that holds it: usually when it arrived there.
+    /// Scratch field of the element that holds it: usually its arrival time there.
     pub entered: Time,
     /// Where it is going.
     pub destination: NodeId,
@@ -226,13 +226,13 @@ pub struct Visit {
 #[derive(Default)]
 #[repr(C)]
 pub struct Visits {
-    /// Words in all.
+    /// Length in words.
     len: u32,
-    /// Belongs to the packet and not the record, and is here because its first line has room: nothing has been
+    /// A property of the packet, not of the record, kept here because this cache line has room: nothing has been
     /// written to its [`Far`] since it was made or reused.
     far_is_new: bool,
     first: [u64; WORDS_WITHIN],
-    /// Those beyond `first`.
+    /// The words after `first`.
     more: Option<Box<More>>,
 }
 
@@ -243,7 +243,7 @@ impl Clone for Visits {
     }
 }
 
-/// The rest of a long record. It stays with the packet when that is reused.
+/// The rest of a long record. It stays with the packet when the packet is reused.
 #[derive(Clone, Default)]
 struct More {
     words: [u64; WORDS_MORE],
@@ -328,7 +328,7 @@ impl Visits {
         Decoded(within.iter().chain(more).chain(beyond).copied())
     }
 
-    /// The same for few visits, as most packets have: a cheaper path.
+    /// As [`Visits::iter`], but cheaper for the few visits that most packets have.
     #[inline]
     pub fn iter_few(&self) -> Option<impl Iterator<Item = Visit> + '_> {
         let words = self.first.get(..self.len as usize)?;
@@ -465,7 +465,7 @@ mod tests {
     };
 
     #[test]
-    fn a_packet_that_is_used_again_is_as_new() {
+    fn a_reused_packet_equals_a_new_one() {
         let mut pool = Pool::default();
         let new = format!("{:?}", pool.take(Bytes(9)));
         for round in 0..4 {
@@ -487,7 +487,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn visits_come_back_as_they_were_pushed(
+        fn visits_read_back_as_pushed(
             given in prop::collection::vec(
                 (
                     prop_oneof![0u32..2000, 0u32..Visits::STAGES_MAX],

@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_widths_of_time_for_agree(bits in 1u64..=u64::MAX / 2, len in 0u64..1 << 20) {
+        fn time_for_agrees_in_64_and_in_128_bits(bits in 1u64..=u64::MAX / 2, len in 0u64..1 << 20) {
             let exact = (u128::from(len) * 8_000_000_000_000).div_ceil(u128::from(bits));
             prop_assert_eq!(
                 u128::from(Rate::from_bits(bits).time_for(Bytes(len)).as_ps()), exact);

@@ -13,11 +13,11 @@ use std::fmt;
 /// assert_eq!(error, "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\"");
 /// ```
 pub trait Quantity: Sized {
-    /// What it is called in messages: "rate".
+    /// Its name in messages: "rate".
     const NAME: &'static str;
     /// The known units, with their size in the smallest unit.
     const UNITS: &'static [(&'static str, u64)];
-    /// The two units that the message for a bare number proposes.
+    /// The two units that the message for a bare number suggests.
     const PROPOSED: [&'static str; 2];
     /// Whether zero makes sense.
     const ZERO_ALLOWED: bool = true;
@@ -254,7 +254,7 @@ pub(crate) fn write_significant(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::
     }
 }
 
-/// Control characters would move the cursor of a terminal; each becomes as many bytes of space.
+/// Replaces control characters, which would move a terminal's cursor, by blanks of the same length in bytes.
 pub fn printable(c: char) -> char {
     match c {
         c if c.is_ascii_control() => ' ',
@@ -263,7 +263,7 @@ pub fn printable(c: char) -> char {
     }
 }
 
-/// A text of the user's as it stands in a message.
+/// The user's text as shown in a message: printable, and cut after 60 characters.
 pub fn shorten(text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     let shown: String = text.chars().take(SHOWN_MAX).map(printable).collect();
@@ -276,7 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_what_the_design_promises() {
+    fn every_quantity_is_parsed_exactly() {
         assert_eq!(Rate::parse("10 Gbit/s"), Ok(Rate::from_gbit(10)));
         assert_eq!(Rate::parse("10Gbit/s"), Ok(Rate::from_gbit(10)));
         assert_eq!(Rate::parse("32.3 MB/s"), Ok(Rate::from_bits(258_400_000)));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_would_be_right() {
+    fn errors_say_what_to_write() {
         let cases = [
             ("10", "`10` has no unit: write \"10 Mbit/s\" or \"10 MB/s\""),
             ("10 Mbps", "`Mbps` is not a unit of a rate: did you mean \"10 Mbit/s\"?"),

@@ -46,7 +46,7 @@ pub struct ResourceInfo {
     pub kind: ResourceKind,
     /// How many packets it can serve at once.
     pub units: u32,
-    /// Where it stands.
+    /// Where it is.
     pub place: Place,
 }
 
@@ -57,14 +57,13 @@ impl ResourceInfo {
     }
 }
 
-/// Where a resource or a stage stands in what is modelled, so that nobody has to read it out of its
-/// name.
+/// Where a resource or a stage belongs in the model, so that nothing has to be parsed from its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The node that it is part of: `s.3`; `None` for a link's.
+    /// The node that it belongs to: `s.3`; `None` for a link's.
     pub host: Option<String>,
-    /// The name that it shares with the same thing at the other members of a counted node: `s.cpu`
-    /// for `s.3.cpu`; `None` where it has no like.
+    /// The name that it shares with its counterparts at the other members of a counted node: `s.cpu`
+    /// for `s.3.cpu`; `None` if it has none.
     pub group: Option<String>,
     /// What it is for, in the words of its kind: `reception`, `application`, `propagation`.
     pub role: Option<&'static str>,
@@ -85,12 +84,12 @@ pub struct StageInfo {
     pub touches: u32,
     /// How often each byte crosses memory.
     pub memory: u32,
-    /// Where it stands.
+    /// Where it is.
     pub place: Place,
 }
 
 impl StageInfo {
-    /// One that moves no byte over memory.
+    /// A stage that moves no bytes over memory.
     pub fn new(name: impl Into<String>, resource: Option<ResourceId>) -> StageInfo {
         let (copies, touches, memory) = (0, 0, 0);
         StageInfo { name: name.into(), resource, copies, touches, memory, place: Place::default() }
@@ -273,7 +272,7 @@ pub struct PathBook {
     /// Drops, by place and reason.
     pub dropped: BTreeMap<DropKey, Count>,
     rows: Vec<Row>,
-    /// Where a stage's row is, by stage, plus one.
+    /// The index of a stage's row plus one, by stage.
     row_of_stage: Vec<u32>,
     /// The element that received the first packet, plus one; zero if none did.
     first_end: u32,

@@ -49,8 +49,8 @@ impl<'a> Context<'a> {
         self.drop(packet, None, "unconnected");
     }
 
-    /// Whether `at` has passed for this element: before now, or now, and a timer that it had set for
-    /// then would have expired before this handler.
+    /// Whether `at` has passed for this element: it is before now, or it is now and a timer that this element
+    /// had set for it would have expired before this handler.
     #[inline]
     pub fn is_past(&self, at: Time) -> bool {
         at < self.world.now || (at == self.world.now && self.world.precedes(self.me))

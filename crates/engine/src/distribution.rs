@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_empty_distribution_answers_zero() {
+    fn an_empty_distribution_is_zero() {
         let empty = Distribution::default();
         assert_eq!((empty.count(), empty.sum(), empty.mean()), (0, 0, 0.0));
         assert_eq!(empty.percentile(0.5), Duration::ZERO);

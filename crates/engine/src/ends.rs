@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn all_end_once_and_in_order_however_far_apart_they_are() {
+    fn packets_end_once_and_in_order_however_far_apart() {
         check(1, 0.05, |stream| stream.below(20_000), |stream| stream.below(1_000_000));
         check(2, 0.05, |stream| stream.below(100), |stream| 1_000_000 + stream.below(30));
         check(3, 0.05, |stream| stream.below(1 << 44), |stream| stream.below(1 << 45));

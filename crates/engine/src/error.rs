@@ -23,7 +23,7 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
-    /// A node does not fit where it stands: says why, for whoever described it.
+    /// A node does not fit its place in the network; the text tells the user why.
     Misfit(String),
     /// Events continued without end at one instant; the named element was the last to act.
     NoProgress {

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_at_once_stands_beside_the_first_that_it_sends_to() {
+    fn a_sender_without_delay_is_placed_beside_its_first_receiver() {
         let mut graph = Graph::new(1);
         let mut add = |name| graph.add(name, Hub { is_seldom_busy: false }).expect("it is new");
         let [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map(&mut add);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_count_where_a_graph_is_cut_unless_they_are_seldom_used() {
+    fn outputs_count_as_load_unless_they_are_seldom_used() {
         for (is_seldom_busy, with_hub) in [(false, 1), (true, 5)] {
             let mut graph = Graph::new(1);
             let hub = graph.add("hub", Hub { is_seldom_busy }).expect("it is new");

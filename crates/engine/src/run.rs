@@ -110,7 +110,7 @@ impl Engine {
     /// Runs up to and including `end`, on any clock, in this thread.
     ///
     /// # Errors
-    /// If events go on for ever at one instant. Panics if the graph was built in several parts.
+    /// If events continue without end at one instant. Panics if the graph was built in several parts.
     pub fn run_until(&mut self, end: Time, clock: &mut impl Clock) -> Result<(), Error> {
         assert_eq!(self.partitions.len(), 1, "several partitions run with `run_parallel`");
         let partition = &mut self.partitions[0];

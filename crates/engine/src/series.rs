@@ -93,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_beginning_is_kept_as_it_was_and_the_rest_left_out() {
+    fn a_series_of_the_beginning_leaves_out_the_rest() {
         let mut series = Series::beginning(Duration::from_us(1));
         (0..1000).for_each(|us| series.record(Time::START + Duration::from_us(us), us));
         let all: Vec<_> = series.steps().collect();
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extremes_and_places_are_those_of_what_was_recorded(
+        fn minima_and_maxima_are_those_recorded(
             gaps in prop::collection::vec((0u64..10_000_000_000, 0u64..1000), 1..200),
         ) {
             let mut series = Series::whole_run();

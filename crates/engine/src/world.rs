@@ -465,7 +465,7 @@ mod tests {
     use lastmeter_base::Time;
 
     #[test]
-    fn of_two_origins_each_wins_at_half_of_the_instants() {
+    fn each_of_two_origins_comes_first_at_half_of_the_instants() {
         for (a, b) in [(0, 1), (1, 2), (5, 6), (3, 4096), (100, (1 << 24) - 1)] {
             // Instants on typical link grids: 24 us, 1.2 ms, and one of odd picoseconds.
             for step in [24_000_000_u64, 1_200_000_000, 26_881] {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_origin_causes_stays_in_order() {
+    fn events_of_one_origin_stay_in_order() {
         let (due, mine) = (Time::from_ps(77), caused_by(5));
         assert!((1..100).all(|n| order(due, mine + n) < order(due, mine + n + 1)));
     }

@@ -1,7 +1,6 @@
-//! The engine's promises: order, timers, conservation, progress, and the same result in any number
-//! of parts.
+//! The engine's guarantees: order, timers, conservation, progress, and the same result in any number of parts.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, StageId, Stream, Time, content_tag};
 use lastmeter_engine::{
@@ -26,7 +25,7 @@ fn run(graph: Graph, end: Time) -> Result<Outcome, Error> {
     engine.finish()
 }
 
-/// Does what a closure says at each expiry, and notes when that was.
+/// Runs a closure at each expiry, and logs the times.
 struct Timed<F> {
     plan: Vec<(u32, Time)>,
     act: F,
@@ -94,7 +93,7 @@ fn a_disarmed_timer_does_not_expire_and_can_be_armed_again() {
 }
 
 #[test]
-fn a_timer_that_comes_back_to_an_instant_expires_there_once_and_in_its_turn() {
+fn a_timer_armed_for_its_old_time_again_expires_once_and_in_order() {
     // The first event for 50 us is still pending when the timer is set for then again.
     let log = timed(&[(0, 10), (1, 50)], |cx, timer| match timer {
         0 => cx.arm(TimerId(1), at(20)),
@@ -117,7 +116,7 @@ fn a_past_deadline_means_now() {
     assert_eq!(log, [(0, at(10)), (1, at(10))]);
 }
 
-/// Does what a closure says at 5 us, and keeps no log.
+/// Runs a closure at 5 us; keeps no log.
 struct Acting<F>(F);
 
 impl<F: FnMut(&mut Context<'_>) + Send> Element for Acting<F> {
@@ -132,7 +131,7 @@ impl<F: FnMut(&mut Context<'_>) + Send> Element for Acting<F> {
     }
 }
 
-/// Goes on for ever at one instant.
+/// Never lets time advance.
 fn spin(cx: &mut Context<'_>) {
     cx.arm(TimerId(0), Time::START);
 }
@@ -147,7 +146,7 @@ fn assert_spins(result: Result<(), Error>) {
 }
 
 #[test]
-fn events_for_ever_at_one_instant_are_an_error_that_names_the_element() {
+fn endless_events_at_one_instant_are_an_error_that_names_the_element() {
     let mut graph = Graph::new(1);
     let log = Arc::new(Mutex::new(Vec::new()));
     graph.add("quiet", Timed { plan: vec![], act: |_: &mut Context<'_>, _| {}, log }).unwrap();
@@ -155,7 +154,7 @@ fn events_for_ever_at_one_instant_are_an_error_that_names_the_element() {
     assert_spins(run(graph, at(10)).map(drop));
 }
 
-/// Makes packets at random times for random outputs, and takes or passes on what comes.
+/// Makes packets at random times for random outputs, and takes or forwards those that arrive.
 struct Gossip {
     path: PathId,
     stage: StageId,
@@ -165,16 +164,16 @@ struct Gossip {
     manner: Way,
 }
 
-/// How a gossip is told to behave.
+/// The configuration of a gossip.
 #[derive(Clone, Copy, Default)]
 struct Way {
     runs_ahead: bool,
     role: Role,
-    /// Whether it says so.
+    /// Whether it declares that packets end here.
     is_end: bool,
 }
 
-/// What becomes of what comes to a gossip, if it is not dropped.
+/// What a gossip does with packets that it does not drop.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Role {
     #[default]
@@ -200,7 +199,7 @@ impl Element for Gossip {
         self.next(cx);
     }
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        // Who only takes draws nothing: what it makes must not depend on what it takes.
+        // One that only takes packets draws no random number: what it makes must not depend on what it takes.
         let what = match self.manner.role {
             Role::TakesOrPasses => cx.rng().below(4),
             Role::Passes => 1 + cx.rng().below(3),
@@ -247,7 +246,7 @@ fn gossips(seed: u64, shuffle: u64) -> Graph {
     gossips_with(seed, shuffle, Duration::ZERO, |_| Way::default())
 }
 
-/// The same with delays of at least `least`; `manner` says how each behaves.
+/// The same with delays of at least `least`; `manner` configures each.
 fn gossips_with(seed: u64, shuffle: u64, least: Duration, manner: impl Fn(usize) -> Way) -> Graph {
     let mut stream = Stream::new(seed, "graph");
     let count = 3 + stream.below(12);
@@ -275,7 +274,7 @@ fn gossips_with(seed: u64, shuffle: u64, least: Duration, manner: impl Fn(usize)
         for output in 0..outputs {
             let to = ids[stream.below(count) as usize];
             let delay = us([0, 1, 1, 2, 3][stream.below(5) as usize]).max(least);
-            // A loop without delay would be cut by its random ends alone.
+            // A loop without delay would end only by chance.
             let delay = if to <= *from { delay.max(us(1)) } else { delay };
             let name = format!("edge {} {output}", from.0);
             let stage = graph.stage(StageInfo::new(name, None));
@@ -292,9 +291,9 @@ fn in_parts(graph: Graph, parts: usize) -> (Outcome, usize) {
     (engine.finish().unwrap(), parts)
 }
 
-/// Everything that two runs say must be the same.
+/// All results of two runs must be the same.
 fn assert_same(one: &Outcome, other: &Outcome, what: &str) {
-    // Where they part, and not all of both.
+    // Reports where they differ, instead of both traces.
     let mut pairs = one.trace.iter().zip(&other.trace);
     assert_eq!(pairs.find(|(one, other)| one != other), None, "{what}");
     assert_eq!(one.trace.len(), other.trace.len(), "{what}");
@@ -313,7 +312,7 @@ fn assert_same(one: &Outcome, other: &Outcome, what: &str) {
     }
 }
 
-/// A thread for each of at most so many tasks.
+/// A thread for each task, for at most `most` tasks.
 struct Threads {
     most: usize,
     /// Whether tasks ran one after the other.
@@ -349,7 +348,7 @@ fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
     let mut most = 0;
     for seed in 0..40 {
         for (shuffle, ahead) in [(0, 0), (77, 0), (0, 1), (77, 2)] {
-            // Nobody, every other one, all.
+            // None, every other one, all.
             let runs_ahead = |index: usize| ahead > 0 && (index + ahead) % 2 < ahead;
             let manner = |index| Way { runs_ahead: runs_ahead(index), ..Way::default() };
             let graph = || gossips_with(seed, shuffle, Duration::ZERO, manner);
@@ -362,17 +361,17 @@ fn any_number_of_parts_gives_the_same_trace_and_the_same_books() {
             }
         }
     }
-    assert!(most >= 3, "no graph was cut: the test shows nothing");
+    assert!(most >= 3, "no graph was cut: the test proves nothing");
 }
 
 #[test]
-fn whoever_runs_ahead_does_what_it_would_have_done_in_its_time() {
+fn running_ahead_changes_no_result() {
     for seed in 0..40 {
         let plain = run(gossips_with(seed, 0, us(1), |_| Way::default()), at(400)).unwrap();
         let manner = |index| Way { runs_ahead: index % 3 != 1, ..Way::default() };
         let ahead = || gossips_with(seed, 0, us(1), manner);
         assert_same(&plain, &run(ahead(), at(400)).unwrap(), &format!("seed {seed}"));
-        // In steps that end in the midst of what it knows ahead.
+        // In steps that end within what it knows ahead.
         let mut engine = ahead().build(1).unwrap();
         for end in [7, 8, 100, 101, 333, 400].map(at) {
             engine.run_until(end, &mut VirtualClock::default()).unwrap();
@@ -383,9 +382,9 @@ fn whoever_runs_ahead_does_what_it_would_have_done_in_its_time() {
 }
 
 #[test]
-fn what_ends_later_than_it_was_due_is_entered_as_if_it_had_ended_then() {
+fn ending_late_changes_no_result() {
     for seed in 0..60 {
-        // In half of the graphs everything has a delay, and some run ahead.
+        // In half of the graphs every edge has a delay, and some elements run ahead.
         let least = us(seed % 2);
         let graph = |is_end: bool| {
             let mut graph = gossips_with(seed, 0, least, |index| {
@@ -393,7 +392,7 @@ fn what_ends_later_than_it_was_due_is_entered_as_if_it_had_ended_then() {
                 let is_end = is_end && role == Role::Takes;
                 Way { runs_ahead: index % 3 == 1, role, is_end }
             });
-            // A trace tells who received what, and so nothing ends later than it was due.
+            // A trace records who received what, and disables ending late.
             graph.tracing = false;
             graph
         };
@@ -404,13 +403,13 @@ fn what_ends_later_than_it_was_due_is_entered_as_if_it_had_ended_then() {
         assert_same(&plain, &ends, &format!("seed {seed}"));
         assert_eq!(plain.handled, ends.handled);
         if least.is_zero() {
-            // These hang on the order in which packets of one flow end, here and there.
+            // Jitter depends on the order in which the packets of a flow end at different elements.
             let variations = |outcome: &Outcome| -> Vec<u128> {
                 outcome.books.paths.iter().map(|path| path.variation.sum()).collect()
             };
             assert_eq!(variations(&plain), variations(&ends), "seed {seed}");
         }
-        // In steps, at the end of each of which nothing that is due is missing.
+        // In steps: at the end of each, everything due has been entered.
         let (mut steps, mut engine) = (Vec::new(), graph(true).build(1).unwrap());
         for end in [7, 8, 100, 101, 333, 400].map(at) {
             engine.run_until(end, &mut VirtualClock::default()).unwrap();
@@ -426,7 +425,7 @@ fn what_ends_later_than_it_was_due_is_entered_as_if_it_had_ended_then() {
     }
 }
 
-/// Stops after some looks at it.
+/// Stops the run at its n-th call.
 struct StopsAfter(u32);
 
 impl Clock for StopsAfter {
@@ -443,7 +442,7 @@ impl Clock for StopsAfter {
 }
 
 #[test]
-fn parts_that_run_at_the_same_time_give_the_same_trace_also_step_by_step() {
+fn concurrent_parts_give_the_same_trace_even_in_steps() {
     for seed in [2, 4, 6] {
         let (whole, _) = in_parts(gossips(seed, 0), 1);
         for (parts, most) in [(2, 2), (3, 3), (3, 2)] {
@@ -452,7 +451,7 @@ fn parts_that_run_at_the_same_time_give_the_same_trace_also_step_by_step() {
             let threads = Threads::new(most);
             for end in [at(0), at(3), at(77), at(77), at(400)] {
                 engine.run_parallel(end, &Arc::default(), &threads).unwrap();
-                // What has crossed and has not arrived is accounted for.
+                // Packets that have crossed but not arrived are accounted for.
                 assert_eq!(engine.so_far().unwrap().now, end);
             }
             assert_eq!(threads.fell_back.into_inner(), parts > most);
@@ -464,7 +463,7 @@ fn parts_that_run_at_the_same_time_give_the_same_trace_also_step_by_step() {
     }
 }
 
-/// Two parts, of which one acts at 5 us and the other every microsecond from then on.
+/// Two parts: one acts at 5 us, the other every microsecond from then on.
 fn two_parts(act: impl FnMut(&mut Context<'_>) + Send + 'static, acting_first: bool) -> Engine {
     let mut graph = Graph::new(1);
     let acting = Acting(act);
@@ -490,7 +489,7 @@ fn a_part_without_progress_ends_the_others_too() {
 }
 
 #[test]
-fn who_has_run_ahead_is_caught_up_with_when_a_run_stops() {
+fn a_stopped_run_includes_all_that_elements_ran_ahead() {
     for seed in 0..20 {
         for looks in [2, 4] {
             let ahead =
@@ -527,13 +526,13 @@ fn all_parts_stop_in_the_same_round() {
         let mut engine = two_parts(move |_| asked.stop(), acting_first);
         engine.run_parallel(at(1000), &control, &Threads::new(2)).unwrap();
         let outcome = engine.finish().unwrap();
-        // At once, or in the round that had begun already.
+        // At once, or at the end of a round that had already begun.
         assert!(outcome.stopped && (at(5)..at(10)).contains(&outcome.now), "{}", outcome.now);
     }
 }
 
 #[test]
-fn shuffling_ties_changes_the_order_of_simultaneous_events_and_nothing_breaks() {
+fn shuffling_ties_changes_the_order_of_simultaneous_events() {
     let order = |shuffle| run(gossips(4, shuffle), at(400)).unwrap().trace;
     assert_eq!(order(0), order(0));
     assert_ne!(order(0), order(1));
@@ -541,7 +540,7 @@ fn shuffling_ties_changes_the_order_of_simultaneous_events_and_nothing_breaks() 
 }
 
 #[test]
-fn adding_an_element_moves_no_other_elements_draws() {
+fn adding_an_element_changes_no_other_elements_draws() {
     let sends = |extra: bool| {
         let mut graph = Graph::new(9);
         graph.tracing = true;
@@ -572,7 +571,7 @@ fn adding_an_element_moves_no_other_elements_draws() {
 }
 
 #[test]
-fn an_element_that_loses_a_packet_is_found_out() {
+fn an_element_that_loses_a_packet_is_detected() {
     struct Leak(PathId);
     impl Element for Leak {
         fn start(&mut self, cx: &mut Context<'_>) {
@@ -591,12 +590,12 @@ fn an_element_that_loses_a_packet_is_found_out() {
 }
 
 #[test]
-fn an_element_that_hides_time_is_found_out() {
+fn an_element_that_hides_time_is_detected() {
     struct Late(PathId);
     impl Element for Late {
         fn start(&mut self, cx: &mut Context<'_>) {
             let packet = cx.make(self.0, Bytes(1));
-            cx.send_at(PortId(0), packet, at(5)); // No visit says where the 5 us went.
+            cx.send_at(PortId(0), packet, at(5)); // No visit accounts for the 5 us.
         }
         fn receive(&mut self, cx: &mut Context<'_>, _: PortId, packet: Packet) {
             cx.deliver(packet);
@@ -615,7 +614,7 @@ fn an_element_that_hides_time_is_found_out() {
 }
 
 #[test]
-fn a_resource_that_nobody_accounts_for_is_found_out() {
+fn a_resource_without_account_is_detected() {
     let mut graph = Graph::new(1);
     let info = ResourceInfo::new("cpu", ResourceKind::Cpu);
     graph.resource(info);
@@ -626,7 +625,7 @@ fn a_resource_that_nobody_accounts_for_is_found_out() {
 }
 
 #[test]
-fn what_is_sent_to_nowhere_is_dropped_and_counted() {
+fn packets_sent_to_an_unconnected_port_are_dropped_and_counted() {
     let mut graph = gossips(1, 0);
     let path = graph.path("lost", "lost");
     struct Lost(PathId);
@@ -645,7 +644,7 @@ fn what_is_sent_to_nowhere_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_stopped_run_keeps_what_it_has_and_still_balances() {
+fn a_stopped_run_keeps_its_results_and_balances() {
     let control = Arc::new(Control::default());
     control.stop();
     for (parts, threads) in [(1, 1), (4, 1), (4, 4)] {
@@ -658,7 +657,7 @@ fn a_stopped_run_keeps_what_it_has_and_still_balances() {
 }
 
 #[test]
-fn names_and_outputs_are_used_once() {
+fn a_name_or_an_output_cannot_be_used_twice() {
     let mut graph = Graph::new(1);
     let log = Arc::new(Mutex::new(Vec::new()));
     let quiet = || Timed { plan: vec![], act: |_: &mut Context<'_>, _| {}, log: log.clone() };

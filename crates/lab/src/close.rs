@@ -7,7 +7,7 @@ use lastmeter_ledger::{
 };
 use std::collections::BTreeMap;
 
-/// What the ledger says of a run besides what the books say.
+/// What a ledger contains besides the figures from the books.
 #[derive(Clone, Debug, Default)]
 pub struct Close {
     /// What was run.
@@ -42,7 +42,7 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
     ledger
 }
 
-/// Where something stands, as the ledger says it.
+/// The place of a stage or resource, as the ledger writes it.
 fn place(place: &lastmeter_engine::Place) -> Place {
     let lastmeter_engine::Place { host, group, role, source } = place.clone();
     Place { host, group, role: role.map(str::to_owned), source }

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing the documents that people write: no bytes cause a panic, and errors
-//! are reported at their place.
+//! Entry points for fuzzing the documents that users write: no input causes a panic, and errors are reported at
+//! their place.
 //!
 //! | target | what it reads |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`fuzz_adapter`] | an adapter for a host, `profiles/adapters` |
 //! | [`fuzz_experiment`] | an experiment, or the profile of a host |
 //!
-//! The `fuzz` folder drives them; a test runs some hundred inputs of each.
+//! The `fuzz` folder calls them; a test runs a few hundred inputs of each.
 
 use crate::build::{Changes, build};
 use crate::document::{PROBLEMS_MAX, Problem};
@@ -25,14 +25,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_experiment", run: fuzz_experiment },
 ];
 
-/// The longest message about one thing that is wrong, in bytes, however long the file's lines are.
+/// Limit on the length of one error message in bytes, however long the file's lines are.
 const MESSAGE_LEN_MAX: usize = 16 << 10;
-/// The longest page of a described adapter, in bytes.
+/// Limit on the length of an adapter's page in bytes.
 const PAGE_LEN_MAX: usize = 64 << 10;
 
-/// Checks that a refusal says why and where, in messages that can be read, and not too many.
+/// Checks that a rejected file has errors with a reason and a place, readable and not too many.
 pub fn refused(file: &str, problems: &[Problem]) {
-    assert!(!problems.is_empty(), "a refusal says why");
+    assert!(!problems.is_empty(), "rejected without a reason");
     assert!(problems.len() <= PROBLEMS_MAX, "{} messages", problems.len());
     for problem in problems {
         assert!(problem.line > 0 && problem.column > 0, "line {}", problem.line);
@@ -44,7 +44,7 @@ pub fn refused(file: &str, problems: &[Problem]) {
     }
 }
 
-/// An adapter in five sections: refused, or one that can be drawn and sends two messages.
+/// An adapter in five sections: rejected, or one that can be drawn and sends two messages.
 pub fn fuzz_device(bytes: &[u8]) {
     match device::device("fuzz.toml", bytes, &Builtin) {
         Err(problems) => refused("fuzz.toml", &problems),
@@ -60,21 +60,21 @@ pub fn fuzz_device(bytes: &[u8]) {
     }
 }
 
-/// The profile of an adapter in a host, and its link alone.
+/// The profile of an adapter in a host, and that of its link alone.
 pub fn fuzz_adapter(bytes: &[u8]) {
     static HOST: OnceLock<Option<Profile>> = OnceLock::new();
     let host = HOST.get_or_init(|| {
         let text = include_bytes!("../../../profiles/hosts/hp9000-730.toml");
         profile::host("host.toml", text, &Builtin).ok()
     });
-    let host = host.as_ref().expect("a bundled profile is right");
+    let host = host.as_ref().expect("a bundled profile is valid");
     match profile::adapter("fuzz.toml", bytes, host, &Builtin) {
         Err(problems) => refused("fuzz.toml", &problems),
         Ok(card) => {
             let both = host.with(&card);
             assert_eq!(both.send.len(), host.send.len() + card.send.len());
             assert_eq!(both.receive.len(), host.receive.len() + card.receive.len());
-            assert!(profile::link("fuzz.toml", bytes).is_ok(), "its link alone is right as well");
+            assert!(profile::link("fuzz.toml", bytes).is_ok(), "its link alone is valid as well");
         }
     }
     if let Err(problems) = profile::link("fuzz.toml", bytes) {
@@ -87,7 +87,7 @@ pub fn fuzz_experiment(bytes: &[u8]) {
     let problems = match Experiment::parse("fuzz.toml", bytes, &[], &Builtin) {
         Ok(experiment) => build(&experiment, &Changes::NONE, &Builtin).err().unwrap_or_default(),
         Err(problems) => {
-            assert!(!problems.is_empty(), "a refusal says why");
+            assert!(!problems.is_empty(), "rejected without a reason");
             problems
         }
     };

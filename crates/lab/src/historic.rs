@@ -1,16 +1,15 @@
-//! A stream between two hosts of another time, as profiles describe them: what limited it, and what
-//! would have helped.
+//! A bulk transfer between two historic hosts, described by profiles: what limited it, and what would have helped.
 //!
 //! ```text
 //! sender [host + adapter] == the adapter's link ==> receiver [host + adapter]
 //!        messages of `message`, in packets of `packet`, within the host's socket buffer
 //! ```
 //!
-//! An adapter may be named with the link half of another, `afterburner+jetstream`: the stages of the first
-//! and the link of the second (J-77).
+//! An adapter can be combined with the link of another, `afterburner+jetstream`: the stages of the first and the
+//! link of the second (J-77).
 //!
-//! The packets in flight are those that fill the socket buffer. Deviations: every packet is
-//! acknowledged, not every second one; the receiver reads as much at once as its buffer holds.
+//! Enough packets are in flight to fill the socket buffer. Deviations: every packet is acknowledged, not every
+//! second one; one read of the receiver takes everything in its buffer.
 
 use crate::document::{Fault, Problem, nearest, shorten};
 use crate::experiment::{ADAPTERS, Experiment, HOSTS};
@@ -22,17 +21,17 @@ use lastmeter_host::copies::{self, Stack};
 use lastmeter_host::profile::{Adapter, Profile};
 use lastmeter_ledger::Ledger;
 
-/// How long the modelled transfer runs: thousands of packets, and its beginning is far below 1 %.
+/// How long the modelled transfer runs: thousands of packets, of which the start-up is far below 1 %.
 pub const DURATION: Duration = Duration::from_secs(2);
 
-/// A host and the adapter in it, checked to fit each other.
+/// A host with its adapter, checked to fit together.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// The host's name.
     pub host_name: String,
     /// The host, without the adapter.
     pub host: Profile,
-    /// The adapter's name; of its host half, where another's link is plugged into it.
+    /// The adapter's name, without that of the link if it is combined with another's.
     pub adapter_name: String,
     /// The adapter, with that link.
     pub adapter: Adapter,
@@ -55,7 +54,7 @@ pub struct Pair {
 /// ```
 ///
 /// # Errors
-/// There are no such profiles, or they do not fit each other, the message or the packet: why.
+/// If there are no such profiles, or they do not fit each other, the message or the packet; says why.
 pub fn historic(
     host: &str,
     adapter: &str,
@@ -69,13 +68,13 @@ pub fn historic(
     let name = format!("{host} with {adapter}");
     let experiment = Experiment::parse(&name, text, &[], runner.library).map_err(problems)?;
     let mut ledger = explain(&experiment, 0, runner)?.ledger;
-    // Acknowledgements do not count as payload.
+    // Acknowledgements are not payload.
     let delivered = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
     ledger.notes.extend(pair.adapter.price.map(|price| cost(price, delivered)));
     Ok(ledger)
 }
 
-/// What a host pays for its adapter, and what that is for each Mbit/s that it gets (J-02, N-53).
+/// The price of a host's adapter, and the price per Mbit/s delivered (J-02, N-53).
 fn cost(price: u64, goodput: f64) -> String {
     let each = price as f64 * 1e6 / goodput;
     format!("The adapter costs ${price} a host: ${each:.2} for each Mbit/s that is delivered.")
@@ -90,7 +89,7 @@ fn cost(price: u64, goodput: f64) -> String {
 /// ```
 ///
 /// # Errors
-/// There are no such profiles, or they do not fit each other.
+/// If there are no such profiles, or they do not fit each other.
 pub fn copies(name: &str, svg: bool, library: &dyn Library) -> Result<String, Vec<Problem>> {
     let (host, adapter) = name.split_once('+').unwrap_or((name, ""));
     let pair = Pair::read(host, adapter, library)?;
@@ -102,8 +101,8 @@ impl Pair {
     /// Reads both profiles.
     ///
     /// # Errors
-    /// There are no such profiles, or something is wrong with them, or the adapter needs stages or
-    /// resources that the host does not have.
+    /// If there are no such profiles, they contain errors, or the adapter needs stages or resources that the host
+    /// does not have.
     pub fn read(host: &str, adapter: &str, library: &dyn Library) -> Result<Pair, Vec<Problem>> {
         let (adapter, link) = match adapter.split_once('+') {
             Some((adapter, link)) => (adapter, Some(link)),
@@ -124,11 +123,11 @@ impl Pair {
         Ok(Pair { host_name, host, adapter_name, adapter })
     }
 
-    /// The experiment of a bulk transfer between two of them, as a file would describe it.
+    /// The experiment of a bulk transfer between two such hosts, as a file would describe it.
     ///
     /// # Errors
-    /// Packet or message is nothing, the packet is too long for the adapter or its socket, or the
-    /// host says nothing of its socket buffer.
+    /// If the packet or the message is empty, the packet is too long for the adapter or the socket, or the host does
+    /// not state its socket buffer.
     pub fn experiment(
         &self,
         message: Bytes,
@@ -193,7 +192,7 @@ impl Pair {
     }
 }
 
-/// Puts another's link into an adapter.
+/// Replaces an adapter's link by another's.
 fn plug(adapter: &mut Adapter, link: profile::Link) {
     adapter.what = format!("{}, with {}", adapter.what, link.what);
     (adapter.rate, adapter.delay, adapter.framing) = (link.rate, link.delay, link.framing);
@@ -201,7 +200,7 @@ fn plug(adapter: &mut Adapter, link: profile::Link) {
     adapter.price = link.price.or(adapter.price);
 }
 
-/// The text of a profile that `option` names.
+/// The text of a profile named by `option`.
 fn text(
     library: &dyn Library,
     option: &str,
@@ -219,7 +218,7 @@ fn text(
     library.profile(folder, name).map_err(|why| vec![problem(option, Fault::new(why, right))])
 }
 
-/// What is wrong with an option of the command line.
+/// An error in an option of the command line.
 fn problem(option: &str, fault: Fault) -> Problem {
     Problem {
         file: option.to_owned(),

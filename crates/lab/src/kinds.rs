@@ -3,7 +3,7 @@
 //! ```text
 //! experiment, host, net, lan, host, transport: a table each --> Registry <-- with(&KIND)
 //!                                                                  |
-//!    decoding, checking, building, the schema, `lastmeter kinds`, the manual: all ask here
+//!    decoding, checking, building, the schema, `lastmeter kinds`, the manual: all read it
 //! ```
 
 use crate::document::nearest;
@@ -13,7 +13,7 @@ use lastmeter_base::kind::{Fallback, Family, Kind, Page, Param, ParamKind};
 use lastmeter_host::receive;
 use lastmeter_net::{impair, queue, traffic};
 
-/// Every kind of this program, by family and in the order in which lists of them are shown.
+/// Every kind of this program, by family and in the order in which they are listed.
 static TABLES: &[&[Kind]] = &[
     pages::KINDS,
     lastmeter_host::HOSTS,
@@ -29,7 +29,7 @@ static TABLES: &[&[Kind]] = &[
     receive::kind::KINDS,
 ];
 
-/// The kinds that experiments can name: those of this program, and more.
+/// The kinds that experiments can name: those of this program, and any added to them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     more: Vec<&'static Kind>,
@@ -38,12 +38,12 @@ pub struct Registry {
 static BUILTIN: Registry = Registry { more: Vec::new() };
 
 impl Registry {
-    /// Those of this program.
+    /// The kinds of this program.
     pub fn builtin() -> &'static Registry {
         &BUILTIN
     }
 
-    /// The same and one more, whose name no other of its family has.
+    /// Adds a kind, whose name must be new in its family.
     #[must_use]
     pub fn with(mut self, kind: &'static Kind) -> Registry {
         self.more.push(kind);
@@ -60,17 +60,17 @@ impl Registry {
         self.kinds().map(|kind| kind.page)
     }
 
-    /// Every kind of one family.
+    /// All kinds of one family.
     pub fn family(&self, family: Family) -> impl Iterator<Item = &'static Kind> {
         self.kinds().filter(move |kind| kind.page.family == family)
     }
 
-    /// A kind of a family by its name.
+    /// The kind of a family with this name.
     pub(crate) fn in_family(&self, family: Family, name: &str) -> Option<&'static Kind> {
         self.family(family).find(|kind| kind.page.name == name)
     }
 
-    /// What reads the profiles of a folder.
+    /// The reader of the profiles in a folder.
     pub(crate) fn profiles(&self, folder: &str) -> Option<&'static ProfileKind> {
         let kinds = self.family(Family::Profile);
         let mut readers = kinds.filter_map(|kind| kind.maker.downcast_ref::<ProfileKind>());
@@ -80,7 +80,7 @@ impl Registry {
     /// A kind by its name.
     ///
     /// # Errors
-    /// The kind that was probably meant, if one is near enough.
+    /// If there is none; suggests a similar name.
     pub fn find(&self, name: &str) -> Result<&'static Page, Option<&'static Page>> {
         let lower = name.to_lowercase();
         self.all().find(|page| page.name == lower).ok_or_else(|| {
@@ -89,7 +89,7 @@ impl Registry {
         })
     }
 
-    /// All kinds with their sentences, by family.
+    /// All kinds with a sentence each, by family.
     pub fn list_text(&self) -> String {
         let mut pages: Vec<&Page> = self.all().collect();
         pages.sort_by_key(|page| (page.family, page.name));
@@ -102,7 +102,7 @@ impl Registry {
         text + "\n`lastmeter kinds NAME` says more.\n"
     }
 
-    /// All kinds for programs.
+    /// All kinds as JSON.
     pub fn list_json(&self) -> serde_json::Value {
         let kinds: Vec<_> = self.all().map(page_json).collect();
         serde_json::json!({ "schema": "lastmeter.kinds/1", "kinds": kinds })
@@ -140,7 +140,7 @@ pub fn page_text(page: &Page) -> String {
     text + &format!("\nWritten in {} at line {}.\n", page.place.file, page.place.line)
 }
 
-/// A kind for programs.
+/// A kind as JSON.
 pub fn page_json(page: &Page) -> serde_json::Value {
     let params: Vec<_> = page
         .params
@@ -173,7 +173,7 @@ pub fn page_json(page: &Page) -> serde_json::Value {
     })
 }
 
-/// A parameter in words: its name, what may be written, what holds otherwise, what it means.
+/// A parameter in words: its name, its type, its default and its meaning.
 pub(crate) fn said(param: &Param) -> [String; 4] {
     [param.name.to_owned(), written(param.kind), default(param), param.what.to_owned()]
 }

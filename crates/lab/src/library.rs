@@ -1,4 +1,4 @@
-//! Where profiles and captures come from: files, which only the program at the end may open.
+//! Where profiles and captures come from: files, which only the outermost program may open.
 
 pub use lastmeter_net::tap::Output;
 
@@ -7,21 +7,21 @@ use crate::kinds::Registry;
 use include_dir::{Dir, include_dir};
 use std::io::Read;
 
-/// Finds profiles by name, and opens the captures and traces that experiments name; what it does not do
-/// in its own way is done as by [`Builtin`].
+/// Finds profiles by name, and opens the captures and traces that experiments name. Every method defaults to
+/// [`Builtin`]'s.
 pub trait Library: Sync {
     /// The text of a profile of `folder` (`hosts`, `adapters`, `links`, `switches`).
     ///
     /// # Errors
-    /// Says why there is none.
+    /// If there is none; says why.
     fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
         Builtin.profile(folder, name)
     }
 
-    /// Opens a capture or a trace under the name that the experiment gives it.
+    /// Opens a capture or a trace under the name used in the experiment.
     ///
     /// # Errors
-    /// Says why it cannot be opened.
+    /// If it cannot be opened; says why.
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
         Builtin.open(path)
     }
@@ -41,8 +41,8 @@ pub trait Library: Sync {
         Registry::builtin()
     }
 
-    /// Where what crosses `link` is to be written, the first time that this is asked; `None` where
-    /// nobody wants it. A run again with something changed thus writes nothing.
+    /// Where to write a capture of `link`, on the first call; `None` if none is wanted, and on later calls, so that
+    /// runs repeated with a change write nothing.
     fn tap(&self, _link: &str) -> Option<Output> {
         None
     }
@@ -53,7 +53,7 @@ static CAPTURES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/capt
 static TRACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/traces");
 static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../profiles");
 
-/// The profiles and captures that the program carries with it; it opens no files.
+/// The profiles and captures built into the program; it opens no files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
 
@@ -99,8 +99,8 @@ pub fn experiments() -> Vec<String> {
     names
 }
 
-/// Whether this bundled experiment compares a computation with published values, which is not run
-/// but reproduced.
+/// Whether this bundled experiment only compares a computation with published values: then it is reproduced, not
+/// run.
 pub fn is_reproduction(name: &str) -> bool {
     EXPERIMENTS.contains(format!("{name}/repro.toml"))
 }

@@ -1,20 +1,20 @@
-//! Receive livelock: a CPU that is busy receiving, so that applications get next to nothing.
+//! Receive livelock: a CPU so busy receiving that applications get almost nothing.
 
 use lastmeter_host::receive::{APPLICATION, RECEPTION};
 use lastmeter_ledger::{Confidence, Ledger, Resource, Verdict};
 
-/// A CPU that is busy for less has something left.
+/// A CPU busy for less than this has time left.
 const FULL: f64 = 0.99;
-/// An application that gets less of the CPU has as good as nothing.
+/// An application with a smaller share of the CPU than this gets almost nothing.
 const STARVED: f64 = 0.05;
 
-/// A resource's shares in reception and in applications.
+/// The shares of a resource's time spent on reception and on applications.
 pub fn shares_of(resource: &Resource) -> (f64, f64) {
     let share = |role: &str| resource.by_role.get(role).copied().unwrap_or(0.0);
     (share(RECEPTION), share(APPLICATION))
 }
 
-/// The verdict on a host that receives and does nothing else, where there is one: receive livelock.
+/// The verdict of receive livelock, for a host that does nothing but receive.
 pub fn livelock(ledger: &Ledger) -> Option<Verdict> {
     let of = |resource: &Resource| {
         let (reception, application) = shares_of(resource);

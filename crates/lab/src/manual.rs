@@ -1,4 +1,4 @@
-//! The reference manual as one page: everything that experiments can name, made from the code.
+//! The reference manual as one page: everything that experiments can name, generated from the code.
 
 use crate::kinds::{self, Registry};
 use crate::library::{Builtin, Library};
@@ -122,7 +122,7 @@ mod tests {
     use super::{Builtin, Library, Registry, device, render};
 
     #[test]
-    fn the_manual_has_every_kind_once_and_asks_nothing_of_the_network() {
+    fn the_manual_has_every_kind_once_and_makes_no_network_request() {
         let manual = render().expect("bundled adapters can be read");
         let adapters = Builtin.names(device::FOLDER).len();
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Which host carries a rate over an adapter, and how many times as fast the others would have to be (J-88).
+//! Which host can carry a rate over an adapter, and how many times as fast the others would have to be (J-88).
 //!
-//! Each profile of a host that the adapter fits sends a bulk transfer to its like, in the longest packets
-//! that both take, with everything that is the host's own, and not the adapter's, 1 to [`TIMES_MAX`] times as fast.
+//! Each host profile that the adapter fits sends a bulk transfer to an identical host, in the longest packets that
+//! both support, with everything but the adapter made 1 to [`TIMES_MAX`] times as fast.
 
 use crate::build::Changes;
 use crate::experiment::{Experiment, HOSTS};
@@ -11,28 +11,28 @@ use lastmeter_base::{Duration, Rate};
 use lastmeter_ledger::Ledger;
 use serde::Serialize;
 
-/// Greatest speed-up of a host.
+/// The greatest speed-up of a host.
 pub const TIMES_MAX: u64 = 100;
-/// Steps of a search: a tenth of the host's speed.
+/// Steps of the search: tenths of the host's speed.
 const STEPS: u64 = 10;
 const LENGTH: Duration = Duration::from_ms(300);
 
-/// What one host carries.
+/// The throughput of one host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Carried {
     /// Its profile.
     pub host: String,
-    /// Bits a second of data, as it is.
+    /// Goodput in bit/s at the host's own speed.
     pub goodput: f64,
-    /// How many times as fast it reaches the target; `None` where it never does.
+    /// The speed-up at which it reaches the target; `None` if it never does.
     pub times: Option<f64>,
-    /// Bits a second at that speed, or at the highest.
+    /// Goodput in bit/s at that speed-up, or at the greatest.
     pub reached: f64,
-    /// What is in use most then.
+    /// The resource with the highest utilisation then.
     pub limit: String,
 }
 
-/// Every host that `adapter` fits, the fastest first: the one at the top is the first to carry `target`.
+/// Every host that `adapter` fits, fastest first: the first is the first to reach `target`.
 ///
 /// ```
 /// use lastmeter_base::Rate;
@@ -44,12 +44,12 @@ pub struct Carried {
 ///     Runner { parallel: &lastmeter_engine::Serial, threads: 1, library: &Builtin, watch: &watch };
 /// let hosts = hosts("myrinet", Rate::from_mbit(200), runner).unwrap();
 /// let sparc = hosts.iter().find(|one| one.host == "sparc20-71").unwrap();
-/// // 90 Mbit/s as it is; the packet's way over the bus is the adapter's, and does not get faster.
+/// // 90 Mbit/s as it is; a packet's time on the bus belongs to the adapter, and does not get shorter.
 /// assert!(sparc.times.is_none_or(|times| times > 2.2));
 /// ```
 ///
 /// # Errors
-/// There is no such adapter, or a profile is wrong.
+/// If there is no such adapter, or a profile contains an error.
 pub fn hosts(adapter: &str, target: Rate, runner: Runner<'_>) -> Result<Vec<Carried>, Failure> {
     let library = runner.library;
     let (mut carried, mut refused) = (Vec::new(), None);
@@ -59,7 +59,7 @@ pub fn hosts(adapter: &str, target: Rate, runner: Runner<'_>) -> Result<Vec<Carr
                 carried.push(one(&host, &pair, target, runner)?);
             }
             Ok(_) => {}
-            // An adapter that fits no host is wrong itself.
+            // If an adapter fits no host, its profile is at fault.
             Err(problems) => refused = Some(problems),
         }
     }
@@ -97,7 +97,7 @@ fn one(host: &str, pair: &Pair, target: Rate, runner: Runner<'_>) -> Result<Carr
     if most.0 < enough {
         return Ok(Carried { host, goodput, times: None, reached: most.0, limit: most.1 });
     }
-    // Speed never costs throughput: halve what lies between too slow and fast enough.
+    // More speed never lowers throughput: bisect between too slow and fast enough.
     let (mut slow, mut fast, mut found) = (STEPS, TIMES_MAX * STEPS, most);
     while fast - slow > 1 {
         let middle = u64::midpoint(slow, fast);
@@ -112,7 +112,7 @@ fn one(host: &str, pair: &Pair, target: Rate, runner: Runner<'_>) -> Result<Carr
     Ok(Carried { host, goodput, times, reached: found.0, limit: found.1 })
 }
 
-/// What is in use most.
+/// The resource with the highest utilisation.
 fn limit(ledger: &Ledger) -> String {
     let used = |one: &&lastmeter_ledger::Resource| one.utilisation();
     let most = ledger.resources.iter().max_by(|a, b| used(a).total_cmp(&used(b)));

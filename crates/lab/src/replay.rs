@@ -1,4 +1,4 @@
-//! Replaying captures: the one place that knows how they are read.
+//! Replaying captures: the only place that reads them.
 
 use lastmeter_base::kind::{PACKET_MAX, TIME_MAX};
 use lastmeter_base::{Bytes, Duration};
@@ -7,9 +7,9 @@ use lastmeter_wire::capture::{Reader, Record};
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a capture says how it broke while it was replayed.
+/// Records how a capture broke while it was replayed.
 ///
-/// A source cannot fail a run, so it ends there, and whoever ran it looks here afterwards.
+/// A source cannot fail a run, so it just ends there, and the run's caller checks this afterwards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot(Arc<Mutex<Option<String>>>);
 
@@ -23,10 +23,10 @@ impl Slot {
     }
 }
 
-/// The records of a capture, and where it will say how it broke.
+/// The records of a capture, and where an error in it will be reported.
 ///
 /// # Errors
-/// If it does not begin as a capture does.
+/// If it does not start like a capture.
 pub(crate) fn open(reader: Box<dyn Read + Send>, name: &str) -> Result<(Records, Slot), String> {
     let mut reader = Reader::open(reader).map_err(|error| error.to_string())?;
     let slot = Slot::default();
@@ -34,7 +34,7 @@ pub(crate) fn open(reader: Box<dyn Read + Send>, name: &str) -> Result<(Records,
     let mut record = Record::default();
     let mut next = move || -> Result<Option<(Duration, Bytes)>, String> {
         let more = reader.read(&mut record).map_err(|error| error.to_string())?;
-        // No run is longer than this, so the rest of the capture lies behind its end.
+        // No run is longer than this, so the rest of the capture comes after its end.
         if !more || record.since_first > TIME_MAX {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Running experiments: once, again with each change, again in other orders.
+//! Running experiments: once, again with each change, and again with simultaneous events reordered.
 
 use crate::build::{Captures, Changes, build};
 use crate::close::{Close, close};
@@ -14,11 +14,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Why a run gave no ledger.
+/// Why a run produced no ledger.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Something is wrong with what the user wrote or named.
+    /// An error in what the user wrote or named.
     Problems(Vec<Problem>),
     /// The model is at fault.
     Engine(Error),
@@ -38,18 +38,18 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How often the followed first run is shown.
+/// How many times the first run is shown to its follower.
 const LOOKS: u64 = 256;
 
-/// The first run between two of its steps, or at its end, for somebody who follows it.
+/// The state of the first run between two steps, or at its end, for a follower.
 pub struct SoFar<'a> {
-    /// What share of the run is done.
+    /// The share of the run that is done.
     pub share: f64,
     ledger: &'a dyn Fn() -> Result<Ledger, Failure>,
 }
 
 impl SoFar<'_> {
-    /// The ledger of what has run, without verdict and what-ifs; as costly as closing the books.
+    /// The ledger so far, without verdict and what-ifs; as expensive as closing the books.
     ///
     /// # Errors
     /// If the books do not balance.
@@ -63,7 +63,7 @@ type Follower = Box<dyn Fn(&SoFar<'_>) + Send + Sync>;
 /// Lets a caller watch, follow and stop runs.
 #[derive(Default)]
 pub struct Watch {
-    /// Of the first run: how far it is; and of all: whether to stop.
+    /// The progress of the first run, and whether any run is to stop.
     pub control: Arc<Control>,
     end: std::sync::atomic::AtomicU64,
     runs: AtomicUsize,
@@ -78,13 +78,13 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// A watch whose first run is shown to `follower` after each of 256 equal steps; the result is
-    /// the same as without one.
+    /// A watch that shows the first run to `follower` after each of 256 equal steps; the result does not depend on
+    /// it.
     pub fn followed(follower: impl Fn(&SoFar<'_>) + Send + Sync + 'static) -> Watch {
         Watch { follower: Some(Box::new(follower)), ..Watch::default() }
     }
 
-    /// What share of the first run is done, and how many of how many further runs.
+    /// The share of the first run that is done, how many further runs are done, and of how many.
     pub fn progress(&self) -> (f64, usize, usize) {
         let end = self.end.load(Ordering::Relaxed).max(1);
         let first = self.control.now().as_ps() as f64 / end as f64;
@@ -93,41 +93,41 @@ impl Watch {
     }
 }
 
-/// Who runs an experiment: threads, a library, and somebody who watches.
+/// What it takes to run an experiment: threads, a library, a watch.
 #[derive(Clone, Copy)]
 pub struct Runner<'a> {
-    /// Brings the threads.
+    /// Provides the threads.
     pub parallel: &'a dyn Parallel,
-    /// Into how many parts a single run is cut.
+    /// The number of parts into which a single run is cut.
     pub threads: usize,
     /// Where profiles and captures come from.
     pub library: &'a dyn Library,
-    /// Who watches.
+    /// Lets the caller watch and stop.
     pub watch: &'a Watch,
 }
 
-/// How a single run is done.
+/// The options of a single run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Into how many parts the graph is cut.
+    /// The number of parts into which the graph is cut.
     pub threads: usize,
-    /// Names a random order of simultaneous events; zero for the ordinary one.
+    /// The seed of a random order of simultaneous events; zero for the normal order.
     pub shuffle_ties: u64,
     /// Whether stages are recorded.
     pub collecting: bool,
 }
 
-/// An experiment that is built and has not run.
+/// An experiment that has been built but has not run.
 pub struct Prepared {
     engine: Engine,
     end: Time,
     captures: Captures,
 }
 
-/// Builds `experiment`, as changed.
+/// Builds `experiment` with `changes`.
 ///
 /// # Errors
-/// What is wrong with the experiment.
+/// If the experiment contains errors.
 pub fn prepare(
     experiment: &Experiment,
     changes: &Changes,
@@ -179,15 +179,15 @@ fn once(
 /// Runs `experiment` and makes its ledger, without verdict and what-ifs.
 ///
 /// # Errors
-/// What is wrong with the experiment or the model.
+/// If the experiment or the model contains errors.
 pub fn ledger(experiment: &Experiment, runner: Runner<'_>) -> Result<Ledger, Failure> {
     changed(experiment, &Changes::NONE, runner)
 }
 
-/// Runs `experiment` with something changed, and makes its ledger, without verdict and what-ifs.
+/// Runs `experiment` with changes and makes its ledger, without verdict and what-ifs.
 ///
 /// # Errors
-/// What is wrong with the experiment, the changes or the model.
+/// If the experiment, the changes or the model contain errors.
 pub fn changed(
     experiment: &Experiment,
     changes: &Changes,
@@ -203,7 +203,7 @@ pub fn changed(
     Ok(close(&outcome, closing(experiment)))
 }
 
-/// [`once`], step by step. Where a run is cut moves no event.
+/// [`once`] in steps. Splitting a run moves no event.
 fn followed(
     experiment: &Experiment,
     changes: &Changes,
@@ -223,7 +223,7 @@ fn followed(
             Ok(close(&outcome, closing(experiment)))
         };
         follower(&SoFar { share: step as f64 / LOOKS as f64, ledger: &ledger });
-        // The last steps of a short run may be stopped without the engine's having looked.
+        // The last steps of a short run may end without the engine having checked for a stop.
         cut = control.stopped() && step < LOOKS;
         if cut {
             break;
@@ -234,7 +234,7 @@ fn followed(
     Ok(outcome)
 }
 
-/// What the ledger of a run of `experiment` says besides what its books say.
+/// What the ledger of `experiment` contains besides the figures from the books.
 pub fn closing(experiment: &Experiment) -> Close {
     Close {
         title: experiment.title.clone(),
@@ -249,22 +249,22 @@ pub fn closing(experiment: &Experiment) -> Close {
     }
 }
 
-/// What explaining a run gave besides its ledger.
+/// The result of explaining a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// With verdict and what-ifs.
+    /// The ledger, with verdict and what-ifs.
     pub ledger: Ledger,
-    /// Changes that were not tried, because there are too many.
+    /// The number of changes not tried, because there were too many.
     pub left_out: usize,
     /// The result of the check of simultaneous events, if requested.
     pub shuffle: Option<Shuffle>,
 }
 
-/// Runs `experiment`, then again with each change, and judges. With `shuffles`, repeats the run in
-/// as many random orders of simultaneous events.
+/// Runs `experiment`, then again with each change, and derives the verdict. With `shuffles`, repeats the run that
+/// many times with simultaneous events in random order.
 ///
 /// # Errors
-/// What is wrong with the experiment or the model.
+/// If the experiment or the model contains errors.
 pub fn explain(
     experiment: &Experiment,
     shuffles: u64,
@@ -288,8 +288,8 @@ pub fn explain(
     Ok(Explained { ledger, left_out, shuffle })
 }
 
-/// Runs the experiment once for each change, as many at once as there are threads. What is stopped
-/// in the middle says nothing and is left out.
+/// Runs the experiment once for each change, as many at once as there are threads. A run that was stopped early is
+/// left out.
 fn effects(
     experiment: &Experiment,
     baseline: &Ledger,
@@ -325,7 +325,7 @@ fn shuffle(
     Ok(shuffled(ledger, &others))
 }
 
-/// One run more; `None` if it was stopped.
+/// One more run; `None` if it was stopped.
 fn rerun(
     experiment: &Experiment,
     changes: &Changes,
@@ -342,7 +342,7 @@ fn rerun(
     Ok((!outcome.stopped).then(|| close(&outcome, closing(experiment))))
 }
 
-/// Runs every task at once, and fails where one failed.
+/// Runs all tasks concurrently, and fails if one fails.
 fn all<F>(tasks: Vec<F>, runner: Runner<'_>) -> Result<Vec<Option<Ledger>>, Failure>
 where
     F: FnOnce() -> Result<Option<Ledger>, Failure> + Send,
@@ -363,8 +363,8 @@ where
     results.into_iter().map(|result| result.unwrap_or(Ok(None))).collect()
 }
 
-/// A change, in the terms of whoever builds the graph: each resource of a group by its own name.
-/// Every fabric is compared with ideal output queueing (D-59).
+/// A change in the terms of the graph's builder: each resource of a group by its own name. Every fabric is compared
+/// with ideal output queueing (D-59).
 fn ideals(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
     let fabrics = experiment.nodes.iter().filter(|Node { kind, .. }| {
         own::<Fabric>(kind).is_some_and(|fabric| !(fabric.is_ideal)(&kind.values))

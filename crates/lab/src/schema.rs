@@ -1,7 +1,7 @@
-//! The JSON Schema of experiment files, made from the same parameters that they are decoded
-//! against, so that editors complete and check what the program would accept.
+//! The JSON Schema of experiment files, generated from the parameters used to decode them, so that editors complete
+//! and check exactly what the program accepts.
 //!
-//! What a schema cannot say (that names exist, that packets can arrive) only the program checks.
+//! What a schema cannot express (that names exist, that packets can arrive) only the program checks.
 
 use crate::document::value_or_text_json;
 use crate::experiment::pages;
@@ -10,14 +10,14 @@ use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 use serde_json::{Map, Value, json};
 
-/// The schema of experiment files that can name these kinds.
+/// The schema of experiment files with these kinds.
 pub fn experiment(registry: &Registry) -> Value {
     let table = |what: &str, params: &[Param], family: Option<Family>| {
         table(registry, what, params, family)
     };
     let mut root = table(pages::EXPERIMENT.what, pages::EXPERIMENT.params, None);
     let mut node = table(pages::NODE.what, pages::NODE.params, Some(Family::Node));
-    node["description"] = json!("A node, or several that are alike.");
+    node["description"] = json!("A node, or several identical ones.");
     let link = table(pages::LINK.what, pages::LINK.params, None);
     let traffic = table(pages::TRAFFIC.what, pages::TRAFFIC.params, Some(Family::Traffic));
     let list = |page: &Page, items: Value| {
@@ -49,12 +49,12 @@ pub fn experiment(registry: &Registry) -> Value {
     root
 }
 
-/// The schema as the committed file has it.
+/// The schema as in the committed file.
 pub fn text() -> String {
     format!("{:#}\n", experiment(Registry::builtin()))
 }
 
-/// A table with these parameters, and, of a family, exactly one kind.
+/// A table with these parameters and, if a family is given, exactly one of its kinds.
 fn table(registry: &Registry, what: &str, params: &[Param], family: Option<Family>) -> Value {
     let mut properties: Map<String, Value> =
         params.iter().map(|param| (param.name.to_owned(), parameter(param))).collect();
@@ -123,7 +123,7 @@ fn parameter(param: &Param) -> Value {
     schema
 }
 
-/// A list of names of nodes.
+/// A list of node names.
 fn names(min: usize) -> Value {
     json!({ "type": "array", "items": { "type": "string" }, "minItems": min })
 }
@@ -159,7 +159,7 @@ fn per_byte() -> Value {
     let all = format!("{}|{}", units(PerByte::UNITS), units(Rate::UNITS));
     json!({
         "type": "string",
-        "description": "A time per byte, like \"0.5 ns/B\", or the rate that takes it: \"2 GB/s\".",
+        "description": "A time per byte, like \"0.5 ns/B\", or the equivalent rate: \"2 GB/s\".",
         "pattern": format!("^ *[0-9_]*[.]?[0-9_]* *({all}) *$"),
     })
 }

@@ -1,6 +1,6 @@
 //! Experiments from their text to their ledger.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod broken;
 mod compare;

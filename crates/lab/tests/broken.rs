@@ -1,4 +1,4 @@
-//! Broken experiment files: each gives a message that a newcomer understands, and none a panic.
+//! Broken experiment files: each gives a message that a newcomer can act on, and none a panic.
 
 use crate::golden;
 use lastmeter_lab::document::{FILE_LEN_MAX, Override, PROBLEMS_MAX, Problem};
@@ -16,7 +16,7 @@ fn shown(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{}\n\n", problem.render(false))).collect()
 }
 
-/// A library whose profiles do not change.
+/// A library without profiles and captures.
 struct TwoHosts;
 
 impl Library for TwoHosts {
@@ -32,7 +32,7 @@ impl Library for TwoHosts {
     }
 }
 
-/// `base.toml` without the lines of a case that begin with `-`, and with those that begin with `+`.
+/// `base.toml` changed by a case: without the lines marked `-`, with those marked `+`.
 fn changed(case: &str) -> String {
     let mut base = include_str!("broken/base.toml").lines();
     let mut lines = Vec::new();
@@ -49,7 +49,7 @@ fn changed(case: &str) -> String {
     lines.into_iter().chain(base).map(|line| format!("{line}\n")).collect()
 }
 
-/// Broken files: those of `tests/broken/cases.diff`, and two that have nothing of `base.toml`.
+/// The broken files: those of `tests/broken/cases.diff`, and two unrelated to `base.toml`.
 fn broken() -> impl Iterator<Item = (&'static str, String)> {
     let cases = include_str!("broken/cases.diff").split("== ").skip(1);
     let cases = cases.map(|case| case.split_once('\n').unwrap());
@@ -59,7 +59,7 @@ fn broken() -> impl Iterator<Item = (&'static str, String)> {
         .chain([("empty", String::new()), ("not_toml", json)])
 }
 
-/// Each of them beside the messages that it gives.
+/// Each broken file with the messages that it gives.
 #[test]
 fn each_broken_file_gives_the_message_beside_it() {
     assert_eq!(broken().count(), 39);
@@ -72,7 +72,7 @@ fn each_broken_file_gives_the_message_beside_it() {
 }
 
 #[test]
-fn what_is_no_text_or_far_too_long_is_refused_as_a_whole() {
+fn a_binary_or_huge_file_is_refused_as_a_whole() {
     let binary = problems(b"duration = \"1 s\"\n\xff\xfe", &[]);
     assert_eq!(
         binary[0].to_string(),
@@ -87,7 +87,7 @@ fn what_is_no_text_or_far_too_long_is_refused_as_a_whole() {
 fn a_file_that_is_wrong_everywhere_gives_a_limited_number_of_messages() {
     let keys: String = (0..10_000).map(|key| format!("key{key} = 1\n")).collect();
     assert_eq!(problems(keys, &[]).len(), PROBLEMS_MAX);
-    // Nesting is limited where recursion would end the program.
+    // The depth of nesting is limited, so that recursion cannot overflow the stack.
     assert!(!problems("a = ".to_owned() + &"[".repeat(100_000), &[]).is_empty());
     assert!(!problems("a.".repeat(100_000) + "b = 1", &[]).is_empty());
 }
@@ -132,9 +132,9 @@ static SEEDS: LazyLock<Vec<String>> = LazyLock::new(|| {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Files with pieces changed, moved and cut out are refused or run; none ends the program.
+    /// Files with pieces changed, moved and cut out are refused or run; none crashes the program.
     #[test]
-    fn no_mutation_of_a_file_ends_in_a_panic(
+    fn no_mutation_of_a_file_causes_a_panic(
         seed in 0..SEEDS.len(),
         edits in prop::collection::vec((any::<u16>(), 0usize..12, "[ -~\n\u{e9}]{0,6}"), 0..6),
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_and_no_override_end_in_a_panic(
+    fn no_bytes_and_no_override_cause_a_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         text in "[ -~]{0,30}",
     ) {

@@ -19,7 +19,7 @@ fn tandem(sets: &[&str]) -> Ledger {
 }
 
 #[test]
-fn the_largest_change_stands_first() {
+fn the_largest_change_comes_first() {
     let plain = tandem(&["duration=5 ms"]);
     let slower = tandem(&["duration=5 ms", "nodes.s4.station.service={exponential=\"1.2 us\"}"]);
     let comparison = Comparison::new(["plain", "slower"], [&plain, &slower]);
@@ -32,7 +32,7 @@ fn the_largest_change_stands_first() {
 }
 
 #[test]
-fn what_is_in_one_only_is_said_and_not_compared() {
+fn entries_of_only_one_ledger_are_listed_but_not_compared() {
     let plain = tandem(&["duration=1 ms"]);
     let mut other = plain.clone();
     other.resources.retain(|resource| resource.name != "s3");
@@ -45,7 +45,7 @@ fn what_is_in_one_only_is_said_and_not_compared() {
 }
 
 #[test]
-fn the_page_is_whole_and_nothing_in_it_can_break_out() {
+fn the_page_is_complete_and_escapes_all_text() {
     let mut plain = tandem(&["duration=1 ms"]);
     plain.title = "</script><script>alert(1)</script>".to_owned();
     let page = html::compare::render(&Comparison::new(["<a>", "b"], [&plain, &plain]));

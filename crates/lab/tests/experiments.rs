@@ -60,7 +60,7 @@ fn two_hosts_run_from_text_to_balanced_books() {
         (outcome.paths[0].name.as_str(), outcome.paths[0].class.as_str()),
         ("alice->bob", "bulk")
     );
-    // 18 Mbit/s are a packet every 666.7 us: 150 in 100 ms, the last three still in flight.
+    // At 18 Mbit/s there is a packet every 666.7 us: 150 in 100 ms, the last three still in flight.
     assert_eq!(outcome.books.made, 150);
     assert_eq!(outcome.books.delivered, 147);
     let latency = outcome.books.paths[0].latency.mean();
@@ -73,14 +73,14 @@ fn served(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn the_chain_of_fifty_flows_serves_what_it_should() {
+fn the_chain_of_fifty_flows_serves_the_expected_load() {
     let text = include_str!("../../../experiments/chain/experiment.toml");
     let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
-    // 50 flows x 1500 packets per second x 2 s = 150,000; each is served by 11 wires on its way. With
-    // random phases, and the last ones still in flight, a little less.
+    // 50 flows x 1500 packets per second x 2 s = 150,000 packets, each served by 11 wires on its route. Random phases
+    // and packets still in flight make it slightly less.
     assert_eq!((served(&outcome), outcome.books.delivered), (1_645_789, 149_163));
     assert_eq!(outcome.resources.len(), 50 + 9 + 50);
-    // Counted nodes share stages, and have wires of their own.
+    // Counted nodes share stages and have wires of their own.
     let stages: Vec<&str> = outcome.stages.iter().map(|stage| stage.name.as_str()).collect();
     assert!(stages.contains(&"s->r1 transmit") && stages.contains(&"r10->d propagation"));
     assert_eq!(stages.len(), 2 * 11);
@@ -134,7 +134,7 @@ fn replay(len: usize) -> (Outcome, Vec<Problem>) {
     (engine.finish().unwrap(), captures.problems())
 }
 
-/// E-07, Fig 2.2(a) of Indiresan 1997: driven by a trace; (b), by a real host, is `experiments/end-live`.
+/// E-07, Fig 2.2(a) of Indiresan 1997: driven by a trace; (b), driven by a real host, is `experiments/end-live`.
 #[test]
 fn a_capture_is_replayed_to_its_end() {
     let (outcome, problems) = replay(usize::MAX);
@@ -143,7 +143,7 @@ fn a_capture_is_replayed_to_its_end() {
 }
 
 #[test]
-fn a_capture_that_breaks_in_the_middle_is_said_to() {
+fn a_capture_that_breaks_off_is_reported() {
     let (whole, _) = replay(usize::MAX);
     let len = include_bytes!("../../../examples/captures/mixed.pcapng").len();
     let (outcome, problems) = replay(len / 2);
@@ -154,7 +154,7 @@ fn a_capture_that_breaks_in_the_middle_is_said_to() {
 }
 
 #[test]
-fn a_file_that_is_no_capture_is_refused_before_the_run() {
+fn a_file_that_is_not_a_capture_is_refused_before_the_run() {
     let experiment = parse(REPLAY, &[]).map_err(shown).unwrap();
     let problems = build(&experiment, &Changes::NONE, &Builtin).err().unwrap();
     assert_eq!(problems[0].key, "traffic.recorded");
@@ -169,7 +169,7 @@ fn digest(outcome: &Outcome) -> String {
 }
 
 #[test]
-fn overrides_replace_what_the_file_says_and_change_the_hash() {
+fn overrides_replace_values_of_the_file_and_change_the_hash() {
     let plain = parse(TWO_HOSTS, &[]).map_err(shown).unwrap();
     let changes = [
         "duration=50 ms",
@@ -194,7 +194,7 @@ fn overrides_replace_what_the_file_says_and_change_the_hash() {
 }
 
 #[test]
-fn the_same_experiment_gives_the_same_books_and_another_seed_others() {
+fn the_same_seed_gives_the_same_books_and_another_seed_others() {
     let text = include_str!("../../../experiments/mm1/experiment.toml");
     let books = |overrides: &[&str]| {
         let experiment = parse(text, overrides).map_err(shown).unwrap();
@@ -228,7 +228,7 @@ poisson = { rate = "20 Mbit/s", size = "1500 B" }
 "#;
 
 #[test]
-fn a_change_does_what_it_says() {
+fn changes_have_the_expected_effects() {
     let experiment = parse(OVERLOADED, &[]).map_err(shown).unwrap();
     let with = |changes: Changes| run(&experiment, &changes);
     let plain = with(Changes::NONE);
@@ -236,7 +236,7 @@ fn a_change_does_what_it_says() {
         speed: BTreeMap::from([(name.to_owned(), (2, 1))]),
         ..Changes::NONE
     };
-    // The limiting wire twice as fast nearly doubles what arrives; the other one changes nothing.
+    // Doubling the rate of the limiting wire nearly doubles goodput; doubling the other's changes nothing.
     assert!(goodput(&with(faster("r1->bob"))) * 10 > goodput(&plain) * 18);
     assert!(goodput(&with(faster("alice->r1"))).abs_diff(goodput(&plain)) < 100_000);
     let free = |stage: &str| Changes { free: [stage.to_owned()].into(), ..Changes::NONE };
@@ -249,7 +249,7 @@ fn a_change_does_what_it_says() {
 }
 
 #[test]
-fn a_change_of_what_is_not_there_is_refused() {
+fn a_change_of_something_missing_is_refused() {
     let experiment = parse(OVERLOADED, &[]).map_err(shown).unwrap();
     let changes = Changes {
         speed: BTreeMap::from([("r1->bbo".to_owned(), (2, 1))]),
@@ -323,9 +323,9 @@ packets = 3
     assert_eq!(outcome.books.dropped, 0);
 }
 
-/// The longest times, the slowest rates and the largest sizes that may be written.
+/// The longest times, the slowest rates and the largest sizes allowed.
 #[test]
-fn the_extremes_of_what_may_be_written_run_without_overflow() {
+fn the_extremes_of_all_parameters_run_without_overflow() {
     let text = r#"
 duration = "100000 s"
 [nodes]
@@ -368,7 +368,7 @@ packets = 1000
 }
 
 #[test]
-fn a_wide_area_network_accounts_for_all_that_its_impairments_do() {
+fn a_wide_area_network_accounts_for_the_effects_of_its_impairments() {
     let text = include_str!("../../../experiments/wan/experiment.toml");
     let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
     let count = |element: &str, counter: &str| {
@@ -389,7 +389,7 @@ fn a_wide_area_network_accounts_for_all_that_its_impairments_do() {
     ] {
         assert!(count(element, counter) > 0, "{element} {counter}");
     }
-    // What is toward the server goes through one trace and around the other.
+    // Packets towards the server pass one trace and bypass the other.
     assert_eq!(count("up", "around"), count("down", "served"));
     let books = &outcome.books;
     assert_eq!(books.made, books.delivered + books.dropped + outcome.held);
@@ -449,7 +449,7 @@ tcp = { connections = 10000, gap = { exponential = "50 ms" }, bytes = { uniform 
 }
 
 #[test]
-fn what_is_wrong_with_an_impairment_is_said_where_it_stands() {
+fn errors_in_an_impairment_are_reported_at_their_place() {
     let text = |impairment: &str| {
         format!(
             "duration = \"1 s\"\n[nodes]\nalice = {{ host = {{}} }}\nwan = {{ {impairment} }}\n\
@@ -485,10 +485,10 @@ fn what_is_wrong_with_an_impairment_is_said_where_it_stands() {
     }
 }
 
-/// A queue that drops by itself, and every other discipline that asks packets for more than a length:
-/// the engine's books balance, and what packets carry has its effect.
+/// A queue that drops by itself, and every other discipline that reads more of packets than their length: the engine's
+/// books balance, and these fields have their effect.
 #[test]
-fn what_packets_carry_reaches_queues_that_drop_by_themselves() {
+fn packet_fields_reach_queues_that_drop_by_themselves() {
     let text = |queue: &str, first: &str, second: &str| {
         format!(
             r#"
@@ -538,7 +538,7 @@ poisson = {{ rate = "8 Mbit/s", size = "530 B" }}
     let tree = "h-pfq = { parents = [0, 0], weights = [3, 1], each = 20 }";
     let shared = delivered(tree, "", "class = 1");
     assert!((shared[0] / 352.0 - 1.0).abs() < 0.05, "{shared:?}");
-    // Half of what is offered to FQ-CoDel with a short target has to go, by its own decision.
+    // Half of the load offered to FQ-CoDel with a short target has to be dropped, by its own decision.
     let short = "fq-codel = { target = \"1 ms\", interval = \"5 ms\" }";
     let marked = delivered(short, "ecn = \"ect0\"", "");
     assert!(marked[2] > 5.0 && (marked[0] - marked[1]).abs() < 15.0, "{marked:?}");
@@ -549,7 +549,7 @@ poisson = {{ rate = "8 Mbit/s", size = "530 B" }}
     assert!(early[0] > 360.0 && all(&early) > 440.0, "{early:?}");
     let dual = delivered("dual-pi2 = { packets = 100 }", "ecn = \"ect1\"", "");
     assert!(dual[2] > 100.0 && all(&dual) > 440.0, "{dual:?}");
-    // Ten cells are a packet: of what early discard sends, all but a few packets are whole.
+    // Ten cells are a packet: nearly all packets sent by early discard are complete.
     let cells = "cell-discard = { cells = 60, policy = \"early\" }";
     let whole = delivered(cells, "cells = 10", "cells = 10");
     assert!(all(&whole) > 400.0, "{whole:?}");

@@ -1,4 +1,4 @@
-//! Somebody follows a run: what he sees balances and grows, and he changes nothing.
+//! Following a run: what is shown balances and grows, and following changes nothing.
 
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::document::Override;
@@ -16,7 +16,7 @@ fn run(name: &str, duration: &str, threads: usize, watch: &Watch) -> Ledger {
 }
 
 #[test]
-fn who_is_followed_does_the_same() {
+fn following_a_run_changes_no_result() {
     for (name, duration, threads) in
         [("first-path", "300 ms", 1), ("mm1", "3 ms", 1), ("chain", "2 ms", 3), ("wan", "1 s", 2)]
     {
@@ -27,7 +27,7 @@ fn who_is_followed_does_the_same() {
 }
 
 #[test]
-fn what_is_seen_on_the_way_balances_and_grows() {
+fn intermediate_ledgers_balance_and_grow() {
     let seen: Arc<Mutex<Vec<(f64, Ledger)>>> = Arc::default();
     let keep = seen.clone();
     let watch = Watch::followed(move |so_far| {
@@ -48,7 +48,7 @@ fn what_is_seen_on_the_way_balances_and_grows() {
 }
 
 #[test]
-fn a_run_that_is_stopped_between_two_steps_keeps_what_it_has() {
+fn a_run_stopped_between_two_steps_keeps_its_results() {
     let watch: Arc<OnceLock<Arc<Watch>>> = Arc::default();
     let stopping = watch.clone();
     let followed = Arc::new(Watch::followed(move |so_far| {
@@ -57,7 +57,7 @@ fn a_run_that_is_stopped_between_two_steps_keeps_what_it_has() {
         }
     }));
     watch.set(followed.clone()).unwrap();
-    // So few events that the engine itself would not look whether to stop.
+    // So few events that the engine itself would not check for a stop.
     let ledger = run("mm1", "2 us", 1, &followed);
     assert!(ledger.provenance.partial);
     assert_eq!(ledger.duration, 1e-6);

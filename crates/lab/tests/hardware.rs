@@ -1,8 +1,8 @@
 //! An adapter's control in Verilog compared with its model (E-130): the same messages through both.
 //!
-//! Needs Debian's iverilog, and skips aloud without it.
+//! Needs Debian's iverilog; without it the test is skipped with a message.
 
-#![allow(clippy::print_stdout, reason = "a skip is said aloud")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::adapter::description::Description;
@@ -37,7 +37,7 @@ fn simulated(name: &str, card: &Description, bench: &Bench) -> Option<Duration> 
     Some(Duration::from_ps(mean.unwrap_or_else(|| panic!("{name}: {text}"))))
 }
 
-/// Both, and how far apart they may be: whole cycles of each activity, and of each hand-over.
+/// Both times, and the tolerance: a whole cycle for each activity and each hand-over.
 fn beside(name: &str, card: &Description, bench: Bench) -> Option<(Duration, Duration)> {
     let theirs = simulated(name, card, &bench)?;
     let messages = bench.messages as usize;
@@ -66,10 +66,10 @@ fn e_130_the_control_of_the_cim_in_verilog_takes_the_times_of_its_equations() {
 }
 
 #[test]
-fn e_130_a_card_of_today_takes_as_many_cycles_as_is_said() {
+fn e_130_a_modern_card_takes_the_stated_cycles() {
     let mut card = read("pcie4", &Builtin).unwrap();
     let bench = Bench { len: Bytes(64), depth: 16, messages: 200, period: Duration::from_ns(4) };
-    // Interface and transfer side by side, and a bus that takes nothing: the network limits.
+    // Interface and transfer in parallel, and a bus that takes no time: the network limits.
     card.queueing.stages = 3;
     card.transfer.pcie = None;
     let needs = Needs::of(&card, bench.len, bench.period);
@@ -77,7 +77,7 @@ fn e_130_a_card_of_today_takes_as_many_cycles_as_is_said() {
     assert_eq!((theirs, needs.taken), (bench.period * needs.taken, 3));
 }
 
-/// Each discipline, with transfers that are not interrupted, and with stages that take turns.
+/// Each discipline, with transfers that are not pre-empted, and with stages that take turns.
 #[test]
 fn e_130_every_bundled_adapter_in_verilog_takes_its_models_time() {
     for (name, len, messages, period) in [

@@ -1,4 +1,4 @@
-//! Hosts of another time with their adapters: what the model says of them, and what it refuses.
+//! Historic hosts with their adapters: the model's verdicts, and the errors.
 
 use lastmeter_base::Bytes;
 use lastmeter_engine::Serial;
@@ -33,7 +33,7 @@ fn the_copy_from_card_to_memory_limits_and_is_the_only_one() {
     assert_eq!(verdict.resource.as_deref(), Some("receiver.card-to-memory"));
     assert_eq!(verdict.confidence, Confidence::High, "{}", verdict.words);
     assert!(verdict.words.contains("receiver.cpu waits for it"), "{}", verdict.words);
-    // Without the copy the next limit is reached; a bus twice as fast comes near it.
+    // Without the copy the next limit is reached; doubling the bus comes close to that.
     let first: Vec<&str> = ledger.what_ifs[..2].iter().map(|one| one.change.as_str()).collect();
     assert_eq!(first[0], "receiver copy card to memory at no cost");
     assert_eq!(first[1], "receiver.card-to-memory twice as fast");
@@ -56,7 +56,7 @@ fn short_messages_are_limited_by_the_sender() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_reason() {
+fn inputs_that_do_not_fit_are_refused_with_the_reason() {
     let cases = [
         (("hp9000", "afterburner", 1, 1), "there is no profile `hp9000` in hosts"),
         (("hp9000-730", "afterburne", 1, 1), "did you mean `afterburner`?"),
@@ -94,7 +94,7 @@ on = "cpu"
 "#;
 
 #[test]
-fn mistakes_in_an_adapter_are_said_with_line_and_key() {
+fn errors_in_an_adapter_are_reported_with_line_and_key() {
     let host = Builtin.profile("hosts", "hp9000-730").unwrap();
     let host = profile::host("host.toml", host.as_bytes(), &Builtin).unwrap();
     let problems = profile::adapter("card.toml", ADAPTER.as_bytes(), &host, &Builtin).unwrap_err();
@@ -146,7 +146,7 @@ fn an_experiment_with_a_broken_adapter_or_one_without_a_host_says_so() {
 }
 
 #[test]
-fn j_77_the_link_of_another_adapter_goes_into_the_card() {
+fn j_77_an_adapter_takes_the_link_of_another() {
     let ledger = why("hp9000-730", "afterburner+jetstream", 4096, 14 * 1024).unwrap();
     let alone = why("hp9000-730", "afterburner", 4096, 14 * 1024).unwrap();
     assert!((ledger.goodput() / alone.goodput() - 1.0).abs() < 0.01);
@@ -184,7 +184,7 @@ fn j_66_the_copies_of_three_stacks_are_counted_and_drawn() {
         assert_eq!(way.reads.iter().map(|read| read.at).collect::<Vec<_>>(), [Place::Kernel]);
     }
     assert_eq!(to(&usual.send), [Place::Kernel, Place::Card, Place::Link]);
-    // A card without memory of its own to speak of: what goes over the bus goes to the link.
+    // A card with little memory of its own: data from the bus goes straight to the link.
     assert_eq!(to(&stack("sparc20-71", "myrinet").send), [Place::Kernel, Place::Link]);
     let drawn = svg(&usual);
     assert_eq!(drawn.matches("stroke-width=\"3.5\"").count(), 4, "a thick arrow a copy");

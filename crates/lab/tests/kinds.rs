@@ -1,4 +1,4 @@
-//! Every page is complete, its example runs, and the schema is made from the pages.
+//! Every page is complete, its example runs, and the schema matches the pages.
 
 use crate::golden;
 use lastmeter_base::kind::{Fallback, Family, Page};
@@ -60,7 +60,7 @@ fn bundled_experiments_drop_packets_only_for_reasons_that_their_kinds_explain() 
     }
 }
 
-/// Runs an experiment, in which each drop has a reason that a kind explains which `text` names.
+/// Runs an experiment whose every drop has a reason that a kind named in `text` explains.
 fn run(experiment: &Experiment, text: &str) -> Result<Outcome, Vec<Problem>> {
     let built = build(experiment, &Changes::NONE, &Builtin)?;
     let mut engine = built.graph.build(1).unwrap();
@@ -100,7 +100,7 @@ fn every_name_is_used_once_and_every_sentence_ends() {
 }
 
 #[test]
-fn a_name_that_is_nearly_right_finds_what_was_meant() {
+fn a_misspelt_name_finds_the_nearest_one() {
     assert_eq!(Registry::builtin().find("drop-tail").unwrap().name, "drop-tail");
     assert_eq!(Registry::builtin().find("Token-Bucket").unwrap().name, "token-bucket");
     assert_eq!(Registry::builtin().find("droptail").unwrap_err().unwrap().name, "drop-tail");
@@ -109,12 +109,12 @@ fn a_name_that_is_nearly_right_finds_what_was_meant() {
 }
 
 #[test]
-fn the_page_of_a_kind_says_all_that_is_known_of_it() {
+fn the_page_of_a_kind_is_complete() {
     golden::check("tests/goldens/token-bucket.txt", &page("token-bucket"));
     golden::check("tests/goldens/request.txt", &page("request"));
 }
 
-/// Without the line, which moves with every edit of the file.
+/// Without the line number, which changes with every edit of the file.
 fn page(name: &str) -> String {
     let text = kinds::page_text(Registry::builtin().find(name).unwrap());
     let (text, place) = text.trim_end().rsplit_once('\n').unwrap();

@@ -1,5 +1,5 @@
-//! A profile and a policy in one host: it balances, overload shows what each policy is, and what
-//! does not fit is refused.
+//! A profile and a policy in one host: the books balance, overload shows the nature of each policy, and what does not
+//! fit is refused.
 
 use lastmeter_base::Duration;
 use lastmeter_engine::{Outcome, VirtualClock};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 const WORKSTATION: &str = include_str!("../../../experiments/overload-workstation/experiment.toml");
 
-/// The experiment with so many packets per second of 1500 B, and something else changed.
+/// The experiment at a rate in packets of 1500 B per second, with another change.
 fn workstation(rate: u64, sets: &[&str], library: &dyn Library) -> Result<Experiment, String> {
     let rate = format!("traffic.0.constant.rate=\"{} kbit/s\"", rate * 12);
     let sets = [rate.as_str(), "duration=\"500 ms\""].into_iter().chain(sets.iter().copied());
@@ -30,11 +30,11 @@ fn run(experiment: &Experiment, changes: &Changes) -> Outcome {
     let built = build(experiment, changes, &Builtin).map_err(shown).unwrap();
     let mut engine = built.graph.build(1).unwrap();
     engine.run_until(built.end, &mut VirtualClock::default()).unwrap();
-    // Fails where packets, resources or stages do not balance.
+    // Fails if packets, resources or stages do not balance.
     engine.finish().unwrap()
 }
 
-/// Packets a second that the application gets.
+/// Packets per second delivered to the application.
 fn delivered(outcome: &Outcome) -> f64 {
     outcome.books.paths[0].delivered.packets as f64 / 0.5
 }
@@ -74,9 +74,9 @@ fn every_policy_balances_on_every_host_that_it_can_schedule() {
 }
 
 #[test]
-fn under_overload_each_policy_leaves_the_workstation_something_else() {
-    // A packet: 43 us in the kernel; for the application 3.45 ns of moves and 1 / 32.3 MB/s of
-    // copy for each byte. So the host takes 10 569 packets/s, and 23 256 come to nothing.
+fn under_overload_the_goodput_depends_on_the_policy() {
+    // Per packet: 43 us in the kernel; for the application 3.45 ns of moves and 1 / 32.3 MB/s of copying for each byte.
+    // So the host can deliver 10 569 packets/s, and at 23 256 nothing is left for the application.
     let (kernel, application) = (43e-6, 1500.0 * (3.45e-9 + 1.0 / 32.3e6));
     let left = |rate: f64| ((1.0 - rate * kernel) / application).max(0.0);
     let capacity = 1.0 / (kernel + application);
@@ -94,7 +94,7 @@ fn under_overload_each_policy_leaves_the_workstation_something_else() {
         // 8 packets a tick of 2 ms.
         near(under("timed-polling = { early-drop = false }", rate), 4_000.0, 0.01);
     }
-    // Softirqs go before the application as interrupts do, until a thread goes on for them.
+    // Softirqs have priority over the application as interrupts do, until a thread takes over their work.
     let napi = |rate| under("napi = { early-drop = false }", rate);
     near(napi(16_000), left(16_000.0), 0.01);
     assert!(napi(28_000) > 0.6 * capacity, "{}", napi(28_000));
@@ -140,7 +140,7 @@ fn what_ifs_change_the_costs_that_the_policy_schedules() {
     near(with(faster("host.receive-port")), plain, 0.001);
 }
 
-/// The bundled profiles, and one host more.
+/// The bundled profiles, plus one host.
 struct OneHost(String);
 
 impl Library for OneHost {
@@ -162,7 +162,7 @@ impl Library for OneHost {
 }
 
 #[test]
-fn what_no_policy_can_schedule_is_refused_with_what_would_be_right() {
+fn stages_that_no_policy_can_schedule_are_refused_with_advice() {
     let refused = |host: String, reception: &str| {
         let set =
             format!("nodes.host.host={{ profile = \"made-up\", reception = {{ {reception} }} }}");
@@ -213,7 +213,7 @@ fn a_host_sends_while_its_processor_polls_and_receives_all_that_it_can() {
         let text = WORKSTATION.to_owned() + back;
         let experiment = Experiment::parse("experiment.toml", text, &sets, &Builtin);
         let outcome = run(&experiment.map_err(shown).unwrap(), &Changes::NONE);
-        // 1000 packets/s out take 116 us each: call, copy and protocol.
+        // Sending 1000 packets/s takes 116 us each: call, copy and protocol.
         assert!(outcome.books.paths[1].dropped.is_empty(), "{way}");
         near(outcome.books.paths[1].delivered.packets as f64, 500.0, 0.02);
         assert!(delivered(&outcome) > 3_500.0, "{way}: {}", delivered(&outcome));

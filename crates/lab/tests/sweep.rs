@@ -1,4 +1,4 @@
-//! Sweeps: the same rows in whatever order they are made, nothing lost, nothing twice.
+//! Sweeps: the same rows in whatever order they are computed, nothing lost, nothing twice.
 
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_lab::library::{Builtin, experiment};
@@ -38,7 +38,7 @@ fn plan(overs: &[&str], until: Option<&str>) -> Plan {
     Plan::new(request(overs, until), &Builtin).unwrap()
 }
 
-/// Works until `stop_after` rows are there, and gives them.
+/// Works until there are `stop_after` rows, and returns them.
 fn rows(plan: &Plan, schedule: &Mutex<Schedule>, threads: usize, stop_after: usize) -> Vec<Row> {
     let watch = Watch::default();
     let parallel: &dyn Parallel = if threads == 1 { &Serial } else { &Threads };
@@ -79,13 +79,13 @@ fn any_number_of_threads_makes_the_same_rows() {
 }
 
 #[test]
-fn a_sweep_that_was_left_ends_with_the_rows_of_one_that_was_not() {
+fn a_resumed_sweep_has_the_rows_of_an_uninterrupted_one() {
     let plan = plan(&[RATE], Some("latency 8 %"));
     let all = whole(&plan, 2);
     for left_after in [1, 7, all.len() - 1] {
         let schedule = Mutex::new(Schedule::new(&plan));
         let mut found = rows(&plan, &schedule, 2, left_after);
-        // As it comes back from the files.
+        // As read back from the files.
         let mut file = Vec::new();
         sweep::runs(&plan, &found).write("runs", &[], &mut file).unwrap();
         let back = sweep::runs_back(&plan, &Columns::read(file).unwrap()).unwrap();
@@ -97,14 +97,14 @@ fn a_sweep_that_was_left_ends_with_the_rows_of_one_that_was_not() {
 }
 
 #[test]
-fn a_row_is_entered_once_and_only_where_it_belongs() {
+fn a_row_is_entered_once_and_only_in_its_own_plan() {
     let plan = plan(&[RATE], None);
     let all = whole(&plan, 1);
     let mut schedule = Schedule::resume(&plan, &all).unwrap();
     assert!(schedule.is_done() && schedule.take().is_none());
     assert!(schedule.enter(&all[0]).unwrap_err().contains("there twice"));
     let foreign = Row { point: 3, ..all[0].clone() };
-    assert!(schedule.enter(&foreign).unwrap_err().contains("not of this plan"));
+    assert!(schedule.enter(&foreign).unwrap_err().contains("not belong to this plan"));
     let mut twice = all.clone();
     twice.push(all[1].clone());
     assert!(Schedule::resume(&plan, &twice).unwrap_err().contains("there twice"));
@@ -122,13 +122,13 @@ fn points_run_until_their_intervals_are_narrow() {
         assert!(interval.half_width.unwrap() <= 0.08 * interval.mean);
         counts.push(interval.count);
     }
-    // A busier station varies more, so it has to be looked at more often.
+    // A busier station varies more and needs more replicates.
     assert!(counts[2] > counts[0], "{counts:?}");
     assert_eq!(schedule.progress().0, counts.iter().sum::<u64>());
 }
 
 #[test]
-fn a_point_that_does_not_get_narrow_is_given_up_and_named() {
+fn a_point_whose_interval_stays_wide_is_given_up_and_named() {
     let mut request = request(&[RATE], None);
     let width = Width::Relative(1e-9);
     request.until = Some(Until { measure: "latency".to_owned(), width, most: 6 });
@@ -138,11 +138,11 @@ fn a_point_that_does_not_get_narrow_is_given_up_and_named() {
     let schedule = Schedule::resume(&plan, &all).unwrap();
     assert_eq!(schedule.wide(), [0, 1, 2]);
     let report = Report::new(&plan, &all, &schedule);
-    assert!(report.words().contains("not as sure as was asked for"), "{}", report.words());
+    assert!(report.words().contains("not as precise as requested"), "{}", report.words());
 }
 
 #[test]
-fn intervals_contain_what_theory_says() {
+fn intervals_contain_the_theoretical_value() {
     // M/M/1 with mu = 1 per us: the mean time in the system is 1 / (mu - lambda).
     let overs = ["traffic.customers.poisson.rate=1.6 Gbit/s,4 Gbit/s"];
     let mut request = request(&overs, None);
@@ -154,21 +154,21 @@ fn intervals_contain_what_theory_says() {
         let interval = point.interval("latency").unwrap();
         let theory = 1e-6 / (1.0 - lambda);
         let off = (interval.mean - theory).abs();
-        // Twice as wide, so that one seed in a thousand and not in twenty lies outside.
+        // Twice the width, so that one seed in a thousand is outside, and not one in twenty.
         assert!(off < 2.0 * interval.half_width.unwrap(), "{} is not {theory}", interval.mean);
     }
 }
 
 #[test]
-fn a_run_that_cannot_be_is_a_row_that_says_why() {
-    // Each value is possible; both together are not.
+fn a_failed_run_is_a_row_with_the_reason() {
+    // Each value is valid alone; the combination is not.
     let mut request = request(&["duration=1 ms,2 ms", "traffic.customers.start=0 s,1.5 ms"], None);
     request.sets = vec!["traffic.customers.stop=1.2 ms".to_owned()];
     let plan = Plan::new(request, &Builtin);
-    // A start behind the stop is found before anything runs ...
+    // A start after the stop is found before anything runs ...
     let problems = plan.unwrap_err();
     assert!(problems[0].key.starts_with("traffic.customers"), "{problems:?}");
-    // ... and two values that only together are wrong when their point's turn comes.
+    // ... and two values that are wrong only together, when their point is run.
     let overs = ["traffic.customers.start=0 s,1 ms", "traffic.customers.stop=0.5 ms,1.5 ms"];
     let mut both = self::request(&overs, None);
     both.sets = vec!["duration=2 ms".to_owned()];
@@ -210,7 +210,7 @@ fn factors_are_numbers_in_si_units_where_they_are_all_of_one_kind() {
 }
 
 #[test]
-fn a_plan_is_data() {
+fn a_plan_reads_back_from_json() {
     let plan = plan(&[RATE], Some("goodput 1 Mbit/s"));
     let back = Plan::from_json(&plan.to_json()).unwrap();
     assert_eq!((back.hash(), &back), (plan.hash(), &plan));

@@ -25,7 +25,7 @@ pub enum Values {
     Count(Vec<u64>),
     /// A count, may be absent.
     CountOrNone(Vec<Option<u64>>),
-    /// A number, in the SI base unit of what it is.
+    /// A number, in SI base units.
     Real(Vec<f64>),
     /// A number, may be absent.
     RealOrNone(Vec<Option<f64>>),
@@ -190,7 +190,7 @@ impl Columns {
     /// Adds the rows of `other`, which has the same columns, or is the first to have any.
     ///
     /// # Errors
-    /// The columns differ; the message says which.
+    /// If the columns differ; the message says which.
     pub fn append(&mut self, other: Columns) -> std::result::Result<(), String> {
         if self.0.is_empty() {
             *self = other;
@@ -222,7 +222,7 @@ impl Columns {
     /// ```
     ///
     /// # Errors
-    /// If `out` cannot take it.
+    /// If writing to `out` fails.
     pub fn write(&self, name: &str, about: &[(&str, &str)], out: impl Write + Send) -> Result<()> {
         let field = |(name, values): &(String, Values)| {
             let (physical, logical, repetition) = values.kind();
@@ -249,10 +249,10 @@ impl Columns {
         Ok(())
     }
 
-    /// Reads a Parquet file as [`Columns::write`] makes them.
+    /// Reads a Parquet file as written by [`Columns::write`].
     ///
     /// # Errors
-    /// It is not such a file; the message says why.
+    /// If it is not such a file; the message says why.
     pub fn read(file: Vec<u8>) -> Result<Columns> {
         let reader = SerializedFileReader::new(bytes::Bytes::from(file)).map_err(Error::other)?;
         let schema = reader.metadata().file_metadata().schema();

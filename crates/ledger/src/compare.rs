@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The version of the JSON. It changes when a key changes its meaning or is removed.
 pub const SCHEMA: &str = "lastmeter.comparison/1";
 
-/// What a figure is, and so how it is written.
+/// The quantity of a figure, which decides how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -37,7 +37,7 @@ impl Kind {
             Kind::Share | Kind::Number => "",
         }
     }
-    /// As people read it.
+    /// The value as text for readers.
     pub(crate) fn words(self, value: f64) -> String {
         match self {
             Kind::Time => figures::time(value),
@@ -52,13 +52,13 @@ impl Kind {
 /// One figure of both ledgers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// Whose it is: a path's, a stage's, a resource's.
+    /// The path, stage or resource.
     pub of: String,
     /// Which figure: `goodput`, `busy`.
     pub what: String,
-    /// What it is.
+    /// Its quantity.
     pub kind: Kind,
-    /// In the first ledger; `None` where it is not there.
+    /// In the first ledger; `None` if absent there.
     pub first: Option<f64>,
     /// In the second.
     pub second: Option<f64>,
@@ -93,7 +93,7 @@ impl Line {
 pub struct Comparison {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
-    /// What they are called.
+    /// Their names.
     pub names: [String; 2],
     /// Their titles.
     pub titles: [String; 2],
@@ -226,7 +226,7 @@ fn resources(ledgers: [&Ledger; 2]) -> Vec<Line> {
     matched(all).into_iter().map(pair).collect()
 }
 
-/// Pairs what has the same name: in the order of the first, then what only the second has.
+/// Pairs entries of the same name: in the order of the first ledger, then those only in the second.
 fn matched<T: Copy>(both: [Vec<(String, T)>; 2]) -> Vec<(String, [Option<T>; 2])> {
     let [first, second] = both;
     let mut others: BTreeMap<String, T> = second.iter().cloned().collect();
@@ -245,7 +245,7 @@ fn matched<T: Copy>(both: [Vec<(String, T)>; 2]) -> Vec<(String, [Option<T>; 2])
     pairs
 }
 
-/// The largest change first; what only one ledger has counts as wholly changed.
+/// Largest change first; an entry of only one ledger counts as wholly changed.
 fn by_change(mut lines: Vec<Line>) -> Vec<Line> {
     let size = |line: &Line| (line.second.unwrap_or(0.0) - line.first.unwrap_or(0.0)).abs();
     lines.sort_by(|a, b| size(b).total_cmp(&size(a)));

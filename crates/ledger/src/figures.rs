@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_from_outside_do_not_stop_a_report() {
+    fn no_number_in_a_file_stops_a_report() {
         for value in [f64::NAN, f64::INFINITY, -1.0, 1e300, -0.0] {
             time(value);
             time_cell(value);

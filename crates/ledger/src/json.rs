@@ -3,7 +3,7 @@
 use crate::{Ledger, SCHEMA, json_schema};
 use serde_json::{Error, Map, Value};
 
-/// The version before [`SCHEMA`], which wrote zeros for what was not known.
+/// The version before [`SCHEMA`], which wrote zeros for unknown figures.
 const SCHEMA_1: &str = "lastmeter.ledger/1";
 
 /// The ledger, one field a line, in the order of the schema; equal ledgers give equal bytes.
@@ -23,7 +23,7 @@ pub fn to_json(ledger: &Ledger) -> String {
 /// Reads a ledger of this version or the one before.
 ///
 /// # Errors
-/// It is not a ledger, or of a later version.
+/// If it is not a ledger, or of a later version.
 pub fn from_json(text: &str) -> Result<Ledger, Error> {
     from_value(serde_json::from_str(text)?)
 }
@@ -47,11 +47,10 @@ pub fn from_value(mut value: Value) -> Result<Ledger, Error> {
     }
 }
 
-/// Brings a ledger of version 1 to this one.
+/// Converts a ledger of version 1.
 ///
-/// Version 1 had no absent figures: transfers measured from outside (live, without a
-/// certificate) had zeros for what could not be known. And the host of a part was the beginning of
-/// its name, up to the first dot.
+/// Version 1 had no absent figures: transfers measured from outside (live, without a certificate) had zeros for
+/// what could not be known. And the host of a stage or resource was the start of its name, up to the first dot.
 fn from_version_1(ledger: &mut Value) {
     ledger["schema"] = SCHEMA.into();
     let level = ledger["provenance"]["level"].as_str().unwrap_or_default();
@@ -110,7 +109,7 @@ fn drop_zeros(value: &mut Value, measured: bool, keys: &[&str]) {
     }
 }
 
-/// The schema of that JSON, as it stands in `docs/ledger.schema.json`.
+/// The schema of that JSON, as in `docs/ledger.schema.json`.
 ///
 /// ```
 /// assert!(lastmeter_ledger::json::schema_text().contains("latency_residual"));

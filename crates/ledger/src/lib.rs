@@ -1,16 +1,16 @@
 //! The ledger: the balanced account of a run, the one output of every command, and how it looks: in
 //! the terminal, as one offline HTML file, as JSON, as Parquet.
 //!
-//! Writers know no file and no clock: they return text or write to what they are given.
+//! Writers use no file and no clock: they return text or write to what they are given.
 //!
 //! | module       | for whom                                  | makes                          |
 //! |--------------|-------------------------------------------|--------------------------------|
-//! | [`terminal`] | whoever ran it                            | a table of a stated width      |
+//! | [`terminal`] | the person at the terminal                | a table of a stated width      |
 //! | [`html`]     | readers on any screen, years later        | one file that works offline    |
 //! | [`json`]     | programs                                  | the documented, versioned JSON |
-//! | [`plots`]    | who compares with a document              | a page of figures and rows     |
+//! | [`plots`]    | readers who compare with a document       | a page of figures and rows     |
 //! | [`parquet`]  | data frames, over one run or thousands    | ten tables that join           |
-//! | [`mod@compare`] | those who have two                     | both side by side              |
+//! | [`mod@compare`] | readers of two                         | both side by side              |
 //! | [`columns`]  | tables                                    | Parquet from columns, and back |
 
 pub mod columns;

@@ -113,13 +113,13 @@ impl Table {
 /// ```
 ///
 /// # Errors
-/// If `out` cannot take it.
+/// If writing to `out` fails.
 pub fn write(ledger: &Ledger, table: Table, out: impl Write + Send) -> Result<()> {
     let about = [("lastmeter.schema", &*ledger.schema), ("lastmeter.title", &*ledger.title)];
     table.columns(ledger).write(table.name(), &about, out)
 }
 
-/// A table with a row for each of `rows`, beginning with what names the run.
+/// A table with a row for each of `rows`; its first columns identify the run.
 fn begun<T>(ledger: &Ledger, rows: &[T]) -> Columns {
     let provenance = &ledger.provenance;
     let same = |text: &str| Values::Text(rows.iter().map(|_| text.to_owned()).collect());

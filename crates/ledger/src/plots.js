@@ -1,6 +1,6 @@
 "use strict";
 {
-// Steps through plots over time: hides what comes later, and says what each curve is then.
+// Steps through plots over time: hides what comes later, and shows the value of each curve at that time.
 const plots = JSON.parse(document.getElementById("plots").textContent);
 const PLAY_MS = 8000;
 document.querySelectorAll("figure").forEach((figure, place) => {

@@ -1,8 +1,8 @@
-//! The figures of a document drawn from our run, for the page of a reproduction.
+//! The figures of a document, drawn from our runs for the page of a reproduction.
 //!
-//! A plot over time can be stepped through and played: what comes later is hidden, and the key says
-//! what every curve is at that instant. Without scripts the whole plot is there. The page works
-//! offline, and its data stand in it as JSON.
+//! A plot over time can be stepped through and played: what comes later is hidden, and the key shows the value
+//! of each curve at that instant. Without scripts the whole plot is shown. The page works offline, and contains
+//! its data as JSON.
 
 use super::html::{embedded, escape};
 use serde::Serialize;

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fold_keeps_the_heavy_ones_in_their_order() {
+    fn folding_keeps_the_heaviest_in_order() {
         let lines = fold(&[5.0, 1.0, 1.0, 9.0, 1.0, 7.0], 3);
         let (shown, folded) = (Line::Shown, Line::Folded(1..3));
         assert_eq!(lines, [shown(0), folded, shown(3), shown(4), shown(5)]);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_shown_without_the_host_that_it_stands_in() {
+    fn a_name_is_shown_without_its_host() {
         assert_eq!(within(Some("bob"), "bob.nic.dma"), "nic.dma");
         assert_eq!(within(Some("b"), "bob.cpu"), "bob.cpu");
         assert_eq!(within(Some("s.3"), "s.3.cpu"), "cpu");

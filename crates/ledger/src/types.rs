@@ -109,18 +109,17 @@ pub struct Stage {
     pub drops: BTreeMap<String, u64>,
 }
 
-/// Where a stage or a resource stands, so that nobody has to read it out of its name.
+/// Where a stage or a resource belongs in the model, so that nothing has to be parsed from its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
-    /// The node that it is part of; absent for a link.
+    /// The node that it belongs to; absent for a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The name that it shares with its counterparts at the other members of a counted node:
-    /// `s.cpu` for
+    /// The name that it shares with its counterparts at the other members of a counted node: `s.cpu` for
     /// `s.3.cpu`; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// What it is for: `reception`, `application`, `propagation`.
+    /// Its role: `reception`, `application`, `propagation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// Where its constants come from: document and table.
@@ -227,7 +226,7 @@ pub struct Latency {
 }
 
 impl Totals {
-    /// Delivered packets at a goodput in bit/s; the rest is not known.
+    /// Packets delivered at a goodput in bit/s; everything else is unknown.
     pub fn new(delivered: Count, goodput: f64) -> Totals {
         Totals {
             offered: None,
@@ -288,7 +287,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// One of which only its utilisation is known, as shares of the time.
+    /// A resource of which only the utilisation is known, as shares of the time.
     pub fn new(name: impl Into<String>, kind: &str, busy: f64, blocked: Option<f64>) -> Resource {
         Resource {
             name: name.into(),
@@ -448,7 +447,7 @@ pub struct Source {
 }
 
 impl Stage {
-    /// A stage of which only what passed it is known so far.
+    /// A stage of which only the packets that passed are known so far.
     pub fn new(name: impl Into<String>, resource: Option<&str>, passed: Count) -> Stage {
         Stage {
             name: name.into(),

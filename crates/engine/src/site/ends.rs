@@ -1,4 +1,4 @@
-//! What a kind of traffic puts at the hosts that send and receive it.
+//! What a kind of traffic adds to the hosts that send and receive it.
 //!
 //! ```text
 //! flows that begin here --> elements that send -----> out    (leaving)
@@ -11,59 +11,59 @@ use lastmeter_base::kind::{Nested, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, PathId, Time};
 use std::any::Any;
 
-/// What makes the ends of traffic of its kind.
+/// Builds the endpoints of one kind of traffic.
 pub struct TrafficKind {
-    /// Whether packets come back.
+    /// Whether receivers answer.
     pub responds: fn(&Values) -> bool,
-    /// Puts the ends of flows at a host: of all kinds that are `together`.
+    /// Builds the endpoints at one host for all flows of the kinds that share `together`.
     pub ends: fn(&mut Ends<'_>) -> Result<(), Error>,
-    /// A name that kinds share whose flows are put there together, by one `ends`.
+    /// A name shared by the kinds whose flows are built together, by one call of `ends`.
     pub together: &'static str,
-    /// What tells such kinds apart.
+    /// What distinguishes these kinds from each other.
     pub own: &'static (dyn Any + Send + Sync),
 }
 
-/// Times and lengths of the packets of a capture.
+/// The times and lengths of a capture's packets.
 pub type Records = Box<dyn Iterator<Item = (Duration, Bytes)> + Send>;
 
 /// A flow that begins or ends at a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// Which of the declared traffics it is a part of.
+    /// The index of the declared traffic to which it belongs.
     pub traffic: usize,
-    /// Its number within that.
+    /// Its number within that traffic.
     pub number: u32,
-    /// The name of its traffic.
+    /// The name of that traffic.
     pub class: &'a str,
-    /// What is sent.
+    /// The kind of traffic, with its parameters.
     pub kind: &'a Nested,
-    /// What all traffic can say.
+    /// The parameters that all traffic has.
     pub common: &'a Values,
-    /// Who sends.
+    /// The sender.
     pub from: NodeId,
-    /// Who receives.
+    /// The receiver.
     pub to: NodeId,
     /// How many links it passes.
     pub links: u64,
-    /// Its path.
+    /// Its path in the ledger.
     pub there: PathId,
-    /// The path of what comes back.
+    /// The path of the answers.
     pub back: Option<PathId>,
-    /// Of a channel that was established: after its logical arrival, a packet has surely left the first
-    /// link so long.
+    /// For an established channel: the time after its logical arrival by which a packet has certainly left
+    /// the first link.
     pub leaves: Option<Duration>,
 }
 
 impl Flow<'_> {
-    /// What packets call it.
+    /// Its number in packets.
     pub fn id(&self) -> FlowId {
         FlowId(self.number)
     }
-    /// Not before this.
+    /// The earliest time at which it sends.
     pub fn start(&self) -> Time {
         Time::START + self.common.get::<Duration>("start")
     }
-    /// Not after this.
+    /// The latest time at which it sends.
     pub fn stop(&self) -> Time {
         let stop = self.common.given::<Duration>("stop");
         stop.map_or(Time::MAX, |stop| Time::START + stop)
@@ -72,7 +72,7 @@ impl Flow<'_> {
     pub fn random_phase(&self) -> bool {
         self.common.get::<String>("phase") == "random"
     }
-    /// No more packets than this.
+    /// The most packets that it sends.
     pub fn packets_max(&self) -> u64 {
         self.common.given("packets").unwrap_or(u64::MAX)
     }
@@ -80,18 +80,18 @@ impl Flow<'_> {
     pub fn service(&self) -> u8 {
         self.common.get::<u64>("class") as u8
     }
-    /// Hops that its packets have to go, as queues are told.
+    /// The number of hops that queues are told for its packets.
     pub fn hops(&self) -> u8 {
         self.common.given("hops").unwrap_or(self.links).min(u64::from(u8::MAX)) as u8
     }
 }
 
-/// What takes packets at a host, and which.
+/// What receives packets at a host, and which packets.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// Where they enter it.
+    /// Where they enter.
     pub input: Input,
-    /// The path, and the flow where not all of the path's flows end there.
+    /// The path, and the flow unless all flows of the path end there.
     pub takes: Vec<(PathId, Option<FlowId>)>,
 }
 
@@ -99,32 +99,32 @@ pub struct Receiver {
 pub struct Ends<'a> {
     /// The host.
     pub site: Site<'a>,
-    /// The flows that it sends, in the order in which they are declared.
+    /// The flows that it sends, in the order of declaration.
     pub sent: Vec<Flow<'a>>,
-    /// Those that it receives.
+    /// The flows that it receives.
     pub received: Vec<Flow<'a>>,
-    /// What takes packets.
+    /// What receives packets here.
     pub receivers: &'a mut Vec<Receiver>,
     /// Where packets leave.
     pub leaving: &'a mut Vec<Output>,
-    /// Opens a capture for a traffic.
+    /// Opens a capture for the traffic of this index.
     pub capture: &'a mut dyn FnMut(usize, &str) -> Result<Records, String>,
-    /// Traffics that cannot be built: what is wrong, and what would be right.
+    /// Traffic that cannot be built: its index, what is wrong, and what would be right.
     pub refused: &'a mut Vec<(usize, String, String)>,
 }
 
 impl Ends<'_> {
-    /// An element takes packets at its input 0.
+    /// Declares that an element receives packets at its input 0.
     pub fn receives(&mut self, element: ElementId, takes: Vec<(PathId, Option<FlowId>)>) {
         self.receivers.push(Receiver { input: (element, PortId(0)), takes });
     }
 
-    /// An element sends packets from its output 0.
+    /// Declares that an element sends packets from its output 0.
     pub fn sends(&mut self, element: ElementId) {
         self.leaving.push((element, PortId(0)));
     }
 
-    /// A traffic cannot be built.
+    /// Declares that a flow's traffic cannot be built.
     pub fn refuse(&mut self, flow: &Flow<'_>, found: String, right: &str) {
         self.refused.push((flow.traffic, found, right.to_owned()));
     }

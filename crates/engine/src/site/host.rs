@@ -1,5 +1,5 @@
-//! What a kind of node gives at which traffic begins and ends: what stands between its applications
-//! and its links.
+//! What a kind of node provides if traffic begins and ends there: the stages between its applications and its
+//! links.
 //!
 //! ```text
 //! applications --> send ----> links
@@ -10,29 +10,28 @@ use super::{Input, Inputs, Output, Site};
 use crate::Error;
 use lastmeter_base::kind::Values;
 
-/// What makes a node of its kind, at which traffic begins and ends.
+/// Builds a node at which traffic begins and ends.
 pub struct HostKind {
-    /// Builds what stands between its applications and its links.
+    /// Builds the stages between its applications and its links.
     pub build: fn(&Values, &mut Site<'_>, Applications) -> Result<Between, Error>,
 }
 
 /// The applications of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Applications {
-    /// Whether any takes packets.
+    /// Whether any receives packets.
     pub receive: bool,
-    /// Whether they are real programs, which receive as the machine does on which they run.
+    /// Whether they are real programs, which receive as the machine that runs them does.
     pub live: bool,
-    /// How many links bring packets.
+    /// How many links bring packets to the host.
     pub links: usize,
 }
 
-/// What stands between a host's applications and its links, in each direction; `None`: nothing.
+/// What lies between a host's applications and its links, in each direction; `None`: nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Between {
-    /// Where applications send into it, and where that leaves to the links.
+    /// Where packets enter from applications, and where they leave to the links.
     pub send: Option<(Input, Output)>,
-    /// Where packets enter it, from all links that bring any or from each of them, and where they leave
-    /// to the applications.
+    /// Where packets enter, from all links together or from each, and where they leave to the applications.
     pub receive: Option<(Inputs, Vec<Output>)>,
 }

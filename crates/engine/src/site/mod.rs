@@ -1,16 +1,16 @@
-//! What a kind of node gets to build itself into a graph, and what it gives back.
+//! What a kind of node is given to build itself into a graph, and what it returns.
 //!
 //! ```text
 //!            neighbours, routes, names, seed
 //!                        |
 //! Values --build(&values, &mut Site)--> Ports: where packets enter and leave, by neighbour
 //!                        |
-//!           elements, stages, resources (with what a what-if changes already in them)
+//!           elements, stages, resources (with the changes of a what-if applied)
 //! ```
 //!
-//! A kind asks for its stages and resources by what they are for, and takes each of its times and rates
-//! through the [`Stage`] that it belongs to: there "twice as fast" and "at no cost" are applied, so no kind
-//! knows that there are what-ifs.
+//! A kind declares its stages and resources by role, and passes each of its times and rates through the
+//! [`Stage`] that it belongs to. "Twice as fast" and "at no cost" are applied there, so kinds are independent
+//! of what-ifs.
 
 mod ends;
 mod host;
@@ -29,35 +29,35 @@ use std::any::Any;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What builds a node from its parameters, which fit each other.
+/// Builds a node from its parameters, which have been checked together.
 pub type Build = fn(&Values, &mut Site<'_>) -> Result<Ports, Error>;
 
-/// What makes a node of its kind, which packets pass.
+/// Builds a node that forwards packets.
 pub struct NodeKind {
     /// Builds one.
     pub build: Build,
-    /// What others tell it by: [`Router`], [`Fabric`], or a type of its crate's own.
+    /// Its type as seen by others: [`Router`], [`Fabric`], or a type of its own crate.
     pub own: &'static (dyn Any + Send + Sync),
 }
 
 impl NodeKind {
-    /// One that nobody has to tell from others.
+    /// A kind that no other code needs to distinguish.
     pub const fn new(build: Build) -> NodeKind {
         NodeKind { build, own: &() }
     }
 }
 
-/// What kinds are told by that pass packets on at once, so that admission has to know only links.
+/// Marks kinds that forward packets at once, so that admission only has to consider links.
 pub struct Router;
 
-/// What kinds are told by that are the inside of a router: what comes from one is on its way out, and
-/// ideal output queueing can stand in its place.
+/// Marks kinds that are the inside of a router: a packet that leaves one is on its way out, and ideal output
+/// queueing can replace it.
 pub struct Fabric {
-    /// Whether it does already.
+    /// Whether it is ideal output queueing already.
     pub is_ideal: fn(&Values) -> bool,
 }
 
-/// What a kind of node is told by, where that is of this type.
+/// A node's [`NodeKind::own`], if it is of type `T`.
 pub fn own<T: Any>(kind: &Nested) -> Option<&'static T> {
     kind.made_by::<NodeKind>()?.own.downcast_ref()
 }
@@ -67,7 +67,7 @@ pub type Input = (ElementId, PortId);
 /// Where packets leave something.
 pub type Output = (ElementId, PortId);
 
-/// Where a node is joined to its neighbours.
+/// Where a node is connected to its neighbours.
 #[derive(Clone, Debug)]
 pub struct Ports {
     /// Where packets enter.
@@ -79,18 +79,18 @@ pub struct Ports {
 /// Where packets enter a node.
 #[derive(Clone, Debug)]
 pub enum Inputs {
-    /// All at one place.
+    /// All packets enter here.
     One(Input),
-    /// From each neighbour at a place of its own.
+    /// An input for each neighbour.
     Each(Vec<Input>),
 }
 
 /// Where packets leave a node.
 #[derive(Clone, Debug)]
 pub enum Outputs {
-    /// Here, wherever they go: where several links lead on, a forwarder is put behind.
+    /// Packets to any neighbour leave here: if there are several links, a forwarder follows.
     Any(Vec<Output>),
-    /// To each neighbour at a place of its own.
+    /// An output for each neighbour.
     Each(Vec<Output>),
 }
 
@@ -114,27 +114,27 @@ impl Ports {
     }
 }
 
-/// Someone at the other end of one of a node's links.
+/// The node at the other end of one of a node's links.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbour<'a> {
-    /// What packets call it.
+    /// Its number in packets.
     pub node: NodeId,
     /// Its own name: `s.3`.
     pub name: &'a str,
-    /// The name that it was declared by: `s`.
+    /// The name under which it was declared: `s`.
     pub group: &'a str,
-    /// What it is.
+    /// Its kind and parameters.
     pub kind: &'a Nested,
 }
 
 impl Neighbour<'_> {
-    /// Whether it, or the group that it is a member of, has this name.
+    /// Whether this is its name or that of its group.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.group == name
     }
 }
 
-/// The network around a site, and what files it may read.
+/// The network around a site, and the files that the experiment names.
 pub trait Network {
     /// How many nodes there are.
     fn len(&self) -> usize;
@@ -146,57 +146,57 @@ pub trait Network {
     fn find(&self, name: &str) -> Option<NodeId>;
     /// Its name.
     fn name(&self, node: NodeId) -> &str;
-    /// The name that it was declared by.
+    /// The name under which it was declared.
     fn group(&self, node: NodeId) -> &str;
-    /// What it is.
+    /// Its kind and parameters.
     fn kind(&self, node: NodeId) -> &Nested;
     /// Its neighbours, in the order of their links.
     fn neighbours(&self, node: NodeId) -> Vec<Neighbour<'_>>;
-    /// The nodes from one to another on the way that packets take, both included.
+    /// The route of packets from one node to another, both included.
     fn way(&self, from: NodeId, to: NodeId) -> Vec<NodeId>;
-    /// What the profile describes that a parameter of a node names, where it could be read.
+    /// The decoded profile that a parameter of a node names; `None` if it could not be read.
     fn profile(&self, node: NodeId, param: &str) -> Option<Arc<dyn Any + Send + Sync>>;
     /// Opens a file that the experiment names.
     ///
     /// # Errors
-    /// Says why it cannot be opened.
+    /// If it cannot be opened: says why.
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String>;
 }
 
-/// Where a node will stand.
+/// Where a node is built.
 pub struct Site<'a> {
-    /// What it is built into.
+    /// The graph that it becomes part of.
     pub graph: &'a mut Graph,
-    /// The stages and resources that there are, and what is changed of them.
+    /// The stages and resources declared so far, and the changes of a what-if.
     pub names: &'a mut Names,
-    /// What is around it.
+    /// The network around it.
     pub network: &'a dyn Network,
-    /// The experiment's.
+    /// The seed of the experiment.
     pub seed: u64,
-    /// What packets call it.
+    /// Its number in packets.
     pub node: NodeId,
     /// Its own name: `s.3`.
     pub name: &'a str,
-    /// The name that it was declared by: `s`.
+    /// The name under which it was declared: `s`.
     pub group: &'a str,
-    /// Whether there are others like it: they share its stages, and have resources of their own.
+    /// Whether its group has several members: they share stages, and each has resources of its own.
     pub shared: bool,
-    /// Who is at the other end of each of its links, in the order in which these are declared.
+    /// The node at the other end of each link, in the order in which links are declared.
     pub neighbours: Vec<Neighbour<'a>>,
-    /// Which neighbour leads to each node that packets go to from here.
+    /// For each destination of packets from here, the index of the neighbour that leads to it.
     pub routes: Vec<(NodeId, usize)>,
-    /// Where the constants come from of what is declared next, where a profile says so.
+    /// The source of the constants of what is declared next, if a profile states one.
     pub source: Option<String>,
 }
 
-/// What a stage does to each byte, how often.
+/// How often a stage does what to each byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// It copies it.
+    /// Copies it.
     pub copies: u32,
-    /// A processor reads or writes it.
+    /// Reads or writes it with a processor.
     pub touches: u32,
-    /// It crosses memory.
+    /// Moves it over the memory bus.
     pub memory: u32,
 }
 
@@ -217,13 +217,12 @@ impl Site<'_> {
         self.graph.add_boxed(self.name.to_owned(), element)
     }
 
-    /// A resource of the node's own, called as the node is, with `suffix` behind it: `""` for its only one,
-    /// `" pci"`, `".cpu"`.
+    /// A resource of this node, named after the node plus `suffix`: `""` for its only one, `" pci"`, `".cpu"`.
     pub fn resource(&mut self, role: &'static str, suffix: &str, kind: ResourceKind) -> Resource {
         self.units(role, suffix, kind, 1)
     }
 
-    /// A resource that serves so many packets at once.
+    /// A resource that serves up to `units` packets at once.
     pub fn units(
         &mut self,
         role: &'static str,
@@ -235,8 +234,7 @@ impl Site<'_> {
         self.declare(role, names, kind, units)
     }
 
-    /// A resource for each of several other nodes, called as this node is, with `suffix` and the
-    /// other's name behind it.
+    /// A resource dedicated to another node, named after this node, `suffix` and the other node.
     pub fn towards(
         &mut self,
         role: &'static str,
@@ -262,19 +260,19 @@ impl Site<'_> {
             .resource(self.graph, ResourceInfo { units, place, ..ResourceInfo::new(name, kind) })
     }
 
-    /// Where something of this node's own stands, for what is declared through [`Site::names`].
+    /// The place of something in this node, for declaring it through [`Site::names`].
     pub fn place(&self, role: &'static str) -> Place {
         let (host, source) = (Some(self.name.to_owned()), self.source.clone());
         Place { host, group: None, role: Some(role), source }
     }
 
-    /// The stage of what happens here to packets, which all nodes of its group share: `s transmit`. Where
-    /// `resource` serves it, it is as fast as that.
+    /// A stage of this node, shared by all nodes of its group: `s transmit`. It is as fast as the `resource`
+    /// that serves it.
     pub fn stage(&mut self, role: &'static str, resource: Option<&Resource>) -> Stage {
         self.moving(role, role, resource, Moves::default())
     }
 
-    /// A stage of another name than its role that moves each byte.
+    /// A stage whose name differs from its role and which moves bytes.
     pub fn moving(
         &mut self,
         name: &str,
@@ -282,7 +280,7 @@ impl Site<'_> {
         resource: Option<&Resource>,
         moves: Moves,
     ) -> Stage {
-        // Members of a group share the stage, and then it names no resource: each has its own.
+        // Members of a group share the stage, so it names no resource: each has its own.
         let of = resource.filter(|_| !self.shared).map(|resource| resource.id);
         let host = if self.shared { self.group } else { self.name };
         let place = Place { host: Some(host.to_owned()), ..self.place(role) };
@@ -293,7 +291,7 @@ impl Site<'_> {
         resource.map_or(stage, |resource| stage.on(resource))
     }
 
-    /// A stage of this node alone, whatever its group: `s.3 access`.
+    /// A stage of this node alone, not of its group: `s.3 access`.
     pub fn own_stage(&mut self, role: &'static str, resource: Option<&Resource>) -> Stage {
         let group = (self.group != self.name).then(|| format!("{} {role}", self.group));
         let place = Place { group, ..self.place(role) };
@@ -303,12 +301,12 @@ impl Site<'_> {
         resource.map_or(stage, |resource| stage.on(resource))
     }
 
-    /// A random stream of the node's own besides its element's.
+    /// A random stream of the node, besides those of its elements.
     pub fn stream(&self, what: &str) -> Stream {
         Stream::new(self.seed, &format!("{}{what}", self.name))
     }
 
-    /// The neighbours that packets leave to, in the order of their links.
+    /// The neighbours to which packets leave, in the order of their links.
     pub fn leads_to(&self) -> Vec<usize> {
         let mut used: Vec<usize> = self.routes.iter().map(|&(_, neighbour)| neighbour).collect();
         used.sort_unstable();
@@ -316,7 +314,7 @@ impl Site<'_> {
         used
     }
 
-    /// Two neighbours, for what stands between two.
+    /// The two neighbours of a node that connects exactly two.
     ///
     /// # Errors
     /// If there are more or fewer.
@@ -329,7 +327,7 @@ impl Site<'_> {
     /// The nodes of these names.
     ///
     /// # Errors
-    /// The name that is none.
+    /// Names the first that does not exist.
     pub fn nodes(&self, names: &[String]) -> Result<Vec<NodeId>, String> {
         let node = |name: &String| {
             let wrong = || format!("there is no node `{}`", shorten(name));
@@ -338,7 +336,7 @@ impl Site<'_> {
         names.iter().map(node).collect()
     }
 
-    /// What the profile describes that a parameter names.
+    /// The decoded profile that a parameter names.
     ///
     /// # Errors
     /// If it could not be read, or describes something else.
@@ -347,7 +345,7 @@ impl Site<'_> {
         profile.ok_or_else(|| "its profile could not be read".to_owned())
     }
 
-    /// A file that a parameter names, as far as it is not longer than `most`.
+    /// Reads a file that a parameter names, of at most `most` bytes.
     ///
     /// # Errors
     /// If it cannot be read or is too long: says which and why.

@@ -1,31 +1,31 @@
-//! The stages and resources of a graph by their names, and what a what-if changes of them.
+//! The stages and resources of a graph by name, and the changes that a what-if makes to them.
 
 use crate::Graph;
 use crate::books::{ResourceId, ResourceInfo, StageInfo};
 use lastmeter_base::{Draw, Duration, PerByte, Rate, StageId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many times as fast something is, as numerator and denominator.
+/// A factor on speed: numerator and denominator.
 pub type Speed = (u64, u64);
 
-/// How many times as fast something with a rate is that shall cost nothing.
+/// The factor on a rate that stands for "at no cost".
 pub const FREE: Speed = (1_000_000, 1);
 
-/// What is different from the experiment, to see what it would buy.
+/// The changes of a what-if to the experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// Resources that are so many times as fast, as numerator and denominator.
+    /// Resources by name, with the factor on their speed.
     pub speed: BTreeMap<String, Speed>,
     /// Stages that cost nothing.
     pub free: BTreeSet<String>,
-    /// By how much every limit of every queue is multiplied, as numerator and denominator.
+    /// The factor on every limit of every queue: numerator and denominator.
     pub buffers: (u64, u64),
-    /// Fabrics, as declared, in whose place ideal output queueing stands.
+    /// Fabrics, by declared name, that ideal output queueing replaces.
     pub ideal: BTreeSet<String>,
 }
 
 impl Changes {
-    /// The experiment as it is.
+    /// The experiment without changes.
     pub const NONE: Changes = Changes {
         speed: BTreeMap::new(),
         free: BTreeSet::new(),
@@ -37,21 +37,21 @@ impl Changes {
 /// A resource of the ledger, and how fast it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {
-    /// Its own in the books.
+    /// Its number in the books.
     pub id: ResourceId,
-    /// How many times as fast as it is described.
+    /// The factor on the speed that the experiment describes.
     pub speed: Speed,
 }
 
 impl Resource {
-    /// A time of its own, as much shorter.
+    /// A time of the resource at its changed speed.
     #[must_use]
     pub fn time(&self, time: Duration) -> Duration {
         let (numerator, denominator) = self.speed;
         time.scale_ceil(denominator, numerator)
     }
 
-    /// A time per byte of its own, as much shorter.
+    /// A time per byte of the resource at its changed speed.
     #[must_use]
     pub fn per_byte(&self, time: PerByte) -> PerByte {
         let (numerator, denominator) = self.speed;
@@ -59,44 +59,44 @@ impl Resource {
     }
 }
 
-/// A stage of the ledger. What it costs is asked of it, because it knows what is changed.
+/// A stage of the ledger. Its costs pass through it, so that the changes of a what-if apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
-    /// Its own in the books.
+    /// Its number in the books.
     pub id: StageId,
     /// Whether it costs nothing.
     pub free: bool,
-    /// Of what serves it.
+    /// The factor on the speed of its resource.
     speed: Speed,
 }
 
 impl Stage {
-    /// The same where another resource serves it.
+    /// The same stage, served by this resource.
     #[must_use]
     pub fn on(self, resource: &Resource) -> Stage {
         Stage { speed: resource.speed, ..self }
     }
 
-    /// How many times as fast it is, for what has no time but only rates: [`FREE`] for at no cost.
+    /// The factor on its speed, for stages that have only rates; [`FREE`] if it costs nothing.
     pub fn speed(&self) -> Speed {
         if self.free { FREE } else { self.speed }
     }
 
-    /// A rate, as much faster; [`FREE`] times where it costs nothing.
+    /// A rate at the changed speed; times [`FREE`] if the stage costs nothing.
     #[must_use]
     pub fn rate(&self, rate: Rate) -> Rate {
         let (numerator, denominator) = self.speed();
         rate.scale_floor(numerator, denominator)
     }
 
-    /// A time, as much shorter; none where it costs nothing.
+    /// A time at the changed speed; zero if the stage costs nothing.
     #[must_use]
     pub fn time(&self, time: Duration) -> Duration {
         let (numerator, denominator) = self.speed;
         if self.free { Duration::ZERO } else { time.scale_ceil(denominator, numerator) }
     }
 
-    /// A time per byte, as much shorter; none where it costs nothing.
+    /// A time per byte at the changed speed; zero if the stage costs nothing.
     #[must_use]
     pub fn per_byte(&self, time: PerByte) -> PerByte {
         let (numerator, denominator) = self.speed;
@@ -106,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// A distribution of times, as much shorter; none where it costs nothing.
+    /// A distribution of times at the changed speed; zero if the stage costs nothing.
     #[must_use]
     pub fn draw(&self, draw: &Draw) -> Draw {
         let (numerator, denominator) = self.speed;
@@ -117,7 +117,7 @@ impl Stage {
     }
 }
 
-/// The stages and resources that a graph has so far.
+/// The stages and resources declared in a graph so far.
 #[derive(Debug)]
 pub struct Names {
     changes: Changes,
@@ -126,7 +126,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// None yet, of which so much is changed.
+    /// None yet; `changes` apply to those that will be declared.
     pub fn new(changes: Changes) -> Names {
         Names { changes, stages: BTreeMap::new(), resources: BTreeSet::new() }
     }
@@ -140,19 +140,19 @@ impl Names {
         Resource { id: graph.resource(info), speed }
     }
 
-    /// The stage of this name, declared where there is none yet, with nothing that serves it.
+    /// The stage of this name, declared if it is new; no resource serves it yet.
     pub fn stage(&mut self, graph: &mut Graph, info: StageInfo) -> Stage {
         let free = self.changes.free.contains(&info.name);
         let id = *self.stages.entry(info.name.clone()).or_insert_with(|| graph.stage(info));
         Stage { id, free, speed: (1, 1) }
     }
 
-    /// Whether ideal output queueing stands in the place of the fabrics of this name.
+    /// Whether ideal output queueing replaces the fabrics declared under this name.
     pub fn is_ideal(&self, group: &str) -> bool {
         self.changes.ideal.contains(group)
     }
 
-    /// By how much every limit is changed.
+    /// The factor on every limit of every queue.
     pub fn buffers(&self) -> (u64, u64) {
         let (numerator, denominator) = self.changes.buffers;
         (numerator, denominator.max(1))
@@ -168,7 +168,7 @@ impl Names {
         self.stages.keys().map(String::as_str)
     }
 
-    /// What is changed of things that are not there: resources, then stages.
+    /// Changed resources, then stages, that do not exist.
     pub fn missing(&self) -> (Vec<&str>, Vec<&str>) {
         let speeds = self.changes.speed.keys().filter(|name| !self.resources.contains(*name));
         let free = self.changes.free.iter().filter(|name| !self.stages.contains_key(*name));

@@ -1,4 +1,4 @@
-//! Adapters as nodes, against their description's equations.
+//! Adapters as nodes, compared with the equations of their description.
 
 use crate::build::{Changes, build};
 use crate::document::Override;
@@ -6,7 +6,7 @@ use crate::experiment::Experiment;
 use crate::library::Builtin;
 use lastmeter_engine::{Outcome, Serial};
 
-/// The example of the page with something set over it; the engine proves the books.
+/// The example on the page with an override; the engine checks the books.
 fn run(sets: &[&str]) -> Outcome {
     let text = lastmeter_host::adapter::element::PAGE.example;
     let sets: Vec<Override> = sets.iter().filter_map(|set| Override::parse(set).ok()).collect();
@@ -32,7 +32,7 @@ fn count(outcome: &Outcome, counter: &str) -> u64 {
 
 #[test]
 fn e_65_a_saturated_cim_sends_a_message_each_2808_microseconds() {
-    // Eq 5.5 at 4 KB, in 200 ms less the first message's own way.
+    // Eq 5.5 at 4 KB, over 200 ms less the first message's latency.
     let sent = count(&run(&[]), "sent");
     assert!((69..=71).contains(&sent), "{sent}");
     let fast = count(&run(&["nodes.card.adapter.banks=2"]), "sent");
@@ -40,7 +40,7 @@ fn e_65_a_saturated_cim_sends_a_message_each_2808_microseconds() {
 }
 
 #[test]
-fn e_46_what_has_no_buffer_is_dropped_as_the_description_says() {
+fn e_46_messages_without_a_buffer_are_dropped_as_described() {
     let modern = [
         "duration=20 us",
         "nodes.card.adapter.device=pcie4",

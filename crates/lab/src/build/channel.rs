@@ -1,13 +1,13 @@
-//! Real-time channels: established before the run, link by link, and refused with the reason where a link
-//! cannot promise what is wanted (E-15 to E-26).
+//! Real-time channels: established before the run, link by link, or refused with the reason if a link cannot
+//! guarantee the requested delay (E-15 to E-26).
 //!
 //! ```text
-//! traffic, in the order of the file --> admission of each link on its way --> promises to queues
+//! traffic, in the order of the file --> admission at each link of its route --> delay bounds for queues
 //!                                              |
-//!                                              '-- or the problem, at the traffic
+//!                                              '-- or the error, reported at the traffic
 //! ```
 //!
-//! What was agreed stays so in a what-if: links that are faster there have promised the same.
+//! What-ifs do not repeat admission: faster links keep the same bounds.
 
 use super::Builder;
 use super::host::Paths;
@@ -23,25 +23,25 @@ use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::kind;
 use std::collections::BTreeMap;
 
-/// What of links is promised so far.
+/// The guarantees given by links so far.
 #[derive(Default)]
 struct Links {
-    /// The place of each hop's admission.
+    /// The index of each hop's admission control.
     known: BTreeMap<usize, usize>,
     all: Vec<Admission>,
 }
 
-/// A channel that asks.
+/// A request for a channel.
 struct Asking {
     contract: Contract,
-    /// From source to destination.
+    /// The hops from source to destination.
     hops: Vec<usize>,
-    /// Of the deadline, what hosts take before and after the links.
+    /// The parts of the deadline spent in the sending and in the receiving host.
     hosts: (Duration, Duration),
 }
 
 impl Builder<'_, '_> {
-    /// Establishes every channel, or says why not.
+    /// Establishes every channel, or reports why it cannot be.
     pub(super) fn establish(&mut self, paths: &[Paths]) {
         let flows = self.flows;
         let mut links = Links::default();
@@ -72,17 +72,18 @@ impl Builder<'_, '_> {
         let Traffic { kind: Nested { values, .. }, values: common, .. } =
             &self.experiment.traffic[flow.traffic];
         let deadline = common.given::<Duration>("deadline").ok_or_else(|| {
-            let right = "write when its messages are due: deadline = \"20 ms\"";
-            Fault::new("a channel without a deadline asks for nothing", right)
+            let right = "state when its messages are due: deadline = \"20 ms\"";
+            Fault::new("a channel needs a deadline", right)
         })?;
         let contract = kind::contract(values, deadline);
         contract
             .check()
-            .map_err(|flaw| Fault::new(flaw.to_string(), "promise what can be kept"))?;
+            .map_err(|flaw| Fault::new(flaw.to_string(), "declare a consistent contract"))?;
         let hosts: (Duration, Duration) = (values.get("sender"), values.get("receiver"));
         if hosts.0 + hosts.1 >= deadline {
-            let found = format!("the hosts take {} and {} of {deadline}", hosts.0, hosts.1);
-            return Err(Fault::new(found, "leave something for the links"));
+            let found =
+                format!("the hosts take {} and {} of the deadline of {deadline}", hosts.0, hosts.1);
+            return Err(Fault::new(found, "leave time for the links"));
         }
         let (mut node, mut hops) = (flow.from, Vec::new());
         while node != flow.to {
@@ -93,13 +94,13 @@ impl Builder<'_, '_> {
         Ok(Asking { contract, hops, hosts })
     }
 
-    /// A link as admission sees it; `None` where there is no wire, and so nobody waits.
+    /// A link as admission control sees it; `None` if it has no rate, and so no queueing delay.
     fn link(&self, hop: usize) -> Result<Option<(Link, Method)>, Fault> {
         let hop = &self.network.hops[hop];
         let values = &self.experiment.links[hop.link].values;
         let Some(rate) = values.given::<Rate>("rate") else { return Ok(None) };
         let refused = |queue: &str| {
-            let found = format!("`{}` has the queue {queue}, which keeps no promises", hop.name);
+            let found = format!("`{}` has a {queue} queue, which guarantees no delay", hop.name);
             let right = "write queue = { edd = {} } there, or promised = false here";
             Fault::new(found, right)
         };
@@ -124,14 +125,14 @@ impl Builder<'_, '_> {
         Ok(Some((link, method)))
     }
 
-    /// What hops without a wire take of the deadline.
+    /// The part of the deadline taken by hops without a rate.
     fn wireless(&self, hops: &[usize]) -> Duration {
         let link = |&hop: &usize| &self.experiment.links[self.network.hops[hop].link].values;
         let without = hops.iter().map(link).filter(|values| !values.has("rate"));
         without.map(|values| values.get::<Duration>("delay")).sum()
     }
 
-    /// The bounds that the links of a way promise; those without a wire have none.
+    /// The delay bound at each hop of a route; zero for hops without a rate.
     fn promised(&self, links: &mut Links, asking: &Asking) -> Result<Vec<Duration>, Fault> {
         let (mut places, mut wires) = (Vec::new(), Vec::new());
         for &hop in &asking.hops {
@@ -158,7 +159,7 @@ impl Builder<'_, '_> {
         Ok(asking.hops.iter().map(bound).collect())
     }
 
-    /// Admission knows links and what passes packets on at once.
+    /// Admission control covers links, and nodes that forward at once.
     fn passes(&self, node: usize) -> Result<(), Fault> {
         let single = &self.network.nodes[node];
         let kind = &self.experiment.nodes[single.declared].kind;
@@ -166,11 +167,11 @@ impl Builder<'_, '_> {
             return Ok(());
         }
         let (name, kind) = (&single.name, kind.page.name);
-        let found = format!("`{name}` is a {kind}, of which admission knows nothing");
-        Err(Fault::new(found, "lead it over routers, or write promised = false"))
+        let found = format!("admission control does not cover `{name}`, a {kind}");
+        Err(Fault::new(found, "route the channel over routers, or write promised = false"))
     }
 
-    /// The reason in words, with what would do.
+    /// Why a channel is refused, and what would be accepted.
     fn refused(
         &self,
         links: &Links,
@@ -185,20 +186,20 @@ impl Builder<'_, '_> {
             Refusal::TooLong { .. } => {
                 let (packet, longest) = (contract.packet_max, link.link.packet_max);
                 let found =
-                    format!("its packets have {packet}, and `{name}` counts with {longest}");
+                    format!("its packets have {packet}, but `{name}` admits at most {longest}");
                 Fault::new(found, "shorten `packet`, or lengthen `longest` of the link's edd")
             }
             Refusal::Full { .. } => {
                 let demand = link.demand(contract);
                 let share = 100.0 * demand.cost.as_secs_f64() / demand.interval.as_secs_f64();
                 let found = format!(
-                    "`{name}` refuses it: it wants {share:.1} % of the link, of which \
-                     {promised:.1} % are promised, and no bound up to its interval of {} \
-                     can be kept",
+                    "`{name}` refuses it: it needs {share:.1} % of the link, {promised:.1} % is \
+                     reserved, and no delay bound up to its interval of {} can be guaranteed",
                     demand.interval
                 );
-                let right = "send less, ask before others do, or try admission = \"edf\" on the \
-                             link; promised = false runs it all the same";
+                let right = "send less, declare it before other channels, or try \
+                             admission = \"edf\" on the link; promised = false runs it without \
+                             a guarantee";
                 Fault::new(found, right)
             }
             Refusal::Late { least, left, .. } => {
@@ -207,19 +208,19 @@ impl Builder<'_, '_> {
                 let rest: Duration = others.filter_map(least_of).sum();
                 let wanted = contract.deadline + least.saturating_sub(left) + rest;
                 let found = format!(
-                    "`{name}` refuses it: it can promise {least} at best, and {left} of the \
-                     deadline are left there"
+                    "`{name}` refuses it: the least delay that it can guarantee is {least}, and \
+                     only {left} of the deadline is left there"
                 );
                 let right = format!(
-                    "the links together need at least {wanted} of the deadline; promised = false \
-                     runs it all the same"
+                    "the links together need a deadline of at least {wanted}; promised = false \
+                     runs it without a guarantee"
                 );
                 Fault::new(found, right)
             }
         }
     }
 
-    /// The same part of the deadline for each wire, promised by nobody.
+    /// An equal part of the deadline for each link with a rate, without a guarantee.
     fn equal_parts(&self, asking: &Asking) -> Vec<Duration> {
         let has_wire =
             |hop: &usize| self.experiment.links[self.network.hops[*hop].link].values.has("rate");
@@ -233,7 +234,7 @@ impl Builder<'_, '_> {
         asking.hops.iter().map(|hop| if has_wire(hop) { part } else { Duration::ZERO }).collect()
     }
 
-    /// Tells the queues on the way of a channel.
+    /// Passes the bounds of a channel to the queues along its route.
     fn promise(
         &mut self,
         (flow, path, id): (usize, lastmeter_base::PathId, FlowId),
@@ -290,7 +291,7 @@ mod tests {
 
     /// E-15, E-18, E-22 to E-24.
     #[test]
-    fn what_every_link_has_promised_is_kept_and_seen_in_the_ledger() {
+    fn every_guaranteed_deadline_is_met_and_shown_in_the_ledger() {
         let ledger = ledger(NETWORK);
         for class in ["control", "sound", "film", "rival film"] {
             let Deadlines { made, met, late } = deadlines(&ledger, class);
@@ -305,7 +306,7 @@ mod tests {
         assert!(text.contains("deadlines 49 of 51 met"), "{text}");
     }
 
-    /// E-26: a source at three times its rate costs itself alone.
+    /// E-26: only the source that sends at three times its rate suffers.
     #[test]
     fn a_source_that_breaks_its_contract_harms_only_itself() {
         let greedy = NETWORK.replacen("burst = 3,", "times = 3.0, burst = 3,", 1);
@@ -316,26 +317,26 @@ mod tests {
         }
         let film = ledger.paths.iter().find(|path| path.class == "film").unwrap();
         assert!(film.totals.dropped_packets() > 100, "{:?}", film.totals.dropped);
-        assert_eq!(film.totals.deadlines.unwrap().late, 0, "what is sent at all is in time");
+        assert_eq!(film.totals.deadlines.unwrap().late, 0, "everything that is sent is in time");
     }
 
-    /// E-18: admission says which link, and what would do.
+    /// E-18: admission names the link, and what would be accepted.
     #[test]
-    fn a_channel_that_a_link_cannot_promise_is_refused_with_the_reason() {
+    fn a_channel_that_a_link_cannot_guarantee_is_refused_with_the_reason() {
         let late = refused(&NETWORK.replace("deadline = \"1 ms\"", "deadline = \"300 us\""));
-        assert!(late.contains("`bridge->listener` refuses it: it can promise"), "{late}");
+        assert!(late.contains("`bridge->listener` refuses it: the least delay"), "{late}");
         assert!(late.contains("at least"), "{late}");
         let full = refused(&NETWORK.replace("interval = \"8 ms\"", "interval = \"2 ms\""));
-        assert!(full.contains("refuses it: it wants 61.0 % of the link"), "{full}");
+        assert!(full.contains("refuses it: it needs 61.0 % of the link"), "{full}");
         let jumbo = "packet = \"9000 B\", message = \"15000 B\"";
         let long = refused(&NETWORK.replace("message = \"15000 B\"", jumbo));
         assert!(long.contains("its packets have 9000 B"), "{long}");
         let fifo = refused(&NETWORK.replacen("queue = { edd = {} }", "", 1));
-        let found = "`talker->switch` has the queue drop-tail, which keeps no promises";
+        let found = "`talker->switch` has a drop-tail queue, which guarantees no delay";
         assert!(fifo.contains(found), "{fifo}");
         let without = refused(&NETWORK.replace("deadline = \"1 ms\"\n", ""));
-        assert!(without.contains("a channel without a deadline"), "{without}");
-        // Nobody need promise anything.
+        assert!(without.contains("a channel needs a deadline"), "{without}");
+        // Without guarantees nothing is refused.
         let all = NETWORK.replace("promised = true", "promised = false");
         let all = all.replace("deadline = \"1 ms\"", "deadline = \"300 us\"");
         assert!(deadlines(&ledger(&all), "control").late > 0);

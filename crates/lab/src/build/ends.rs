@@ -1,4 +1,4 @@
-//! The ends of flows: what each kind of traffic puts at the hosts that send and receive it.
+//! The endpoints of flows: what each kind of traffic adds to the hosts that send and receive it.
 
 use super::host::Paths;
 use super::{Builder, Capture, Output};
@@ -10,7 +10,7 @@ use lastmeter_engine::Error;
 use lastmeter_engine::site::{Ends, Flow, Receiver, Records, TrafficKind};
 use std::collections::BTreeMap;
 
-/// Flows that one kind of traffic, or several together, send from a host and receive there.
+/// The flows at a host whose endpoints are built together, for one kind of traffic or several.
 struct Together<'a> {
     kind: &'static TrafficKind,
     sent: Vec<Flow<'a>>,
@@ -55,7 +55,7 @@ impl<'a> Builder<'a, '_> {
         Ok((receivers, leaving))
     }
 
-    /// The flows of a host, by what puts their ends there, in the order of the registry.
+    /// The flows of a host, grouped by what builds their endpoints, in the order of the registry.
     fn together(&self, node: usize, paths: &[Paths]) -> BTreeMap<usize, Together<'a>> {
         let order: Vec<&str> = self
             .library

@@ -1,4 +1,4 @@
-//! The flows of an experiment, and what of the network they need.
+//! The flows of an experiment, and the parts of the network that they use.
 
 use crate::experiment::{Experiment, Network};
 use lastmeter_engine::site::TrafficKind;
@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One flow.
 #[derive(Clone, Debug)]
 pub(super) struct SingleFlow {
-    /// Which of the declared traffics it is a part of.
+    /// The index of the declared traffic to which it belongs.
     pub(super) traffic: usize,
-    /// Its number within that.
+    /// Its number within that traffic.
     pub(super) number: u32,
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-/// Every flow, and what they use.
+/// Every flow, and the nodes and hops in use.
 pub(super) struct Flows {
     pub(super) all: Vec<SingleFlow>,
     /// The flows that each host sends, by its node.
@@ -26,14 +26,14 @@ pub(super) struct Flows {
     pub(super) hops: BTreeSet<usize>,
     /// The hosts that a live run connects, in order of declaration; none in a model.
     pub(super) live: Vec<usize>,
-    /// For each node that packets pass or leave: the hop towards each destination.
+    /// For each node that packets leave: the hop towards each destination.
     pub(super) tables: BTreeMap<usize, BTreeMap<usize, usize>>,
 }
 
 impl Flows {
-    /// The flows of a checked experiment: each has a way.
+    /// The flows of a checked experiment; each has a route.
     ///
-    /// In a live run, real programs send what the traffic of live hosts stands for.
+    /// In a live run, real programs replace the traffic of live hosts.
     pub(super) fn new(experiment: &Experiment, network: &Network, is_live: bool) -> Flows {
         let live = if is_live { network.live(experiment) } else { Vec::new() };
         let mut flows = Flows {
@@ -44,7 +44,7 @@ impl Flows {
             live,
             tables: BTreeMap::new(),
         };
-        // Who sends to each destination, requests and responses alike.
+        // The senders to each destination, of requests and responses.
         let mut senders: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (traffic, entry) in experiment.traffic.iter().enumerate() {
             let responds = (entry.kind.maker::<TrafficKind>().responds)(&entry.kind.values);
@@ -78,9 +78,9 @@ impl Flows {
         for &sender in senders {
             let mut node = sender;
             while node != destination {
-                let hop = towards[node].expect("a checked flow has a way");
+                let hop = towards[node].expect("a checked flow has a route");
                 self.hops.insert(hop);
-                // Where another flow has been already, the rest of the way is known.
+                // From a node that another flow has passed, the rest of the route is known.
                 if self.tables.entry(node).or_default().insert(destination, hop).is_some() {
                     break;
                 }
@@ -89,7 +89,7 @@ impl Flows {
         }
     }
 
-    /// How many links a flow passes.
+    /// The number of links that a flow passes.
     pub(super) fn links(&self, network: &Network, flow: &SingleFlow) -> u64 {
         let (mut node, mut links) = (flow.from, 0);
         while node != flow.to {

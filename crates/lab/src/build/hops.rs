@@ -1,4 +1,4 @@
-//! Links, and how nodes are joined to them.
+//! Links, and how nodes are connected to them.
 
 use super::{Builder, Input, Output};
 use crate::document::Fault;
@@ -14,10 +14,10 @@ use lastmeter_net::tap::{Tap, Tape};
 use lastmeter_wire::capture::LinkType;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Packets that wait for a wire where the link says nothing of its queue.
+/// The limit in packets of the queue of a link that declares none.
 const QUEUE_PACKETS: u64 = 1000;
 
-/// What an output has to be joined to for its packets to take a hop.
+/// What to connect an output to so that its packets take a hop.
 #[derive(Clone, Copy)]
 struct Entrance {
     input: Input,
@@ -26,7 +26,7 @@ struct Entrance {
 }
 
 impl Builder<'_, '_> {
-    /// Builds every hop that is taken, and joins the outputs of nodes to the hops that they take.
+    /// Builds every hop in use, and connects the outputs of nodes to their hops.
     pub(super) fn join(
         &mut self,
         inputs: &BTreeMap<usize, Input>,
@@ -34,7 +34,7 @@ impl Builder<'_, '_> {
     ) -> Result<(), Error> {
         let mut entrances = BTreeMap::new();
         for &hop in &self.flows.hops {
-            // A node that could not be built has been reported.
+            // A node that could not be built has already been reported.
             let Some(&input) = inputs.get(&self.network.hops[hop].to) else { continue };
             let input = self.ports.get(&hop).copied().unwrap_or(input);
             entrances.insert(hop, self.hop(hop, input)?);
@@ -69,7 +69,7 @@ impl Builder<'_, '_> {
         Ok(Entrance { input: server, delay: Duration::ZERO, stage: None })
     }
 
-    /// The stage of what happens on a hop, which all of its group share.
+    /// A stage of a hop, shared by all hops of its group.
     fn link_stage(&mut self, hop: &Hop, role: &'static str, resource: Option<&Resource>) -> Stage {
         let of = resource.filter(|_| !hop.shared).map(|resource| resource.id);
         let info = StageInfo::new(format!("{} {role}", hop.group), of);
@@ -83,7 +83,7 @@ impl Builder<'_, '_> {
         Place { host: None, group: None, role: Some(role), source }
     }
 
-    /// What sends a link's packets in one direction.
+    /// The transmitter of a link in one direction.
     fn transmitter(&mut self, hop: &Hop, service: Service, queue: &Nested) -> Result<Input, Error> {
         let place = self.link_place(hop, "transmit");
         let place = Place { group: hop.like.clone(), ..place };
@@ -100,7 +100,7 @@ impl Builder<'_, '_> {
         Ok((self.graph.add_boxed(hop.name.clone(), server)?, PortId(0)))
     }
 
-    /// Puts a tap behind a link's transmitter, where somebody wants to see what crosses it.
+    /// Adds a tap after a link's transmitter, if its packets are to be captured.
     fn tapped(&mut self, link: &str, transmitter: ElementId) -> Result<ElementId, Error> {
         let Some(output) = self.library.tap(link) else { return Ok(transmitter) };
         let link_type = match self.ends {
@@ -121,8 +121,7 @@ impl Builder<'_, '_> {
         Ok(tap)
     }
 
-    /// Leads what leaves a node to its hops: straight where there is only one, else through a
-    /// forwarder.
+    /// Connects a node's output to its hops: directly if there is only one, else through a forwarder.
     pub(super) fn spread(
         &mut self,
         node: usize,

@@ -1,9 +1,8 @@
-//! Hosts: what sends, what receives, and, where a host has a profile, all that lies between them
-//! and the wire.
+//! Hosts: what sends, what receives, and, for hosts with a profile, the stages between applications and the wire.
 //!
 //! ```text
-//! sources, clients, responders --> (forwarder, where there are several links) --> hops
-//! sink, clients, responders <-- (demultiplexer, where there are several) <-- hops
+//! sources, clients, responders --> (forwarder, if there are several links) --> hops
+//! sink, clients, responders <-- (demultiplexer, if there are several) <-- hops
 //! ```
 
 use super::{Builder, Input, LiveEnd, Made, Output, Peer};
@@ -19,7 +18,7 @@ pub(super) struct Paths {
 }
 
 impl Builder<'_, '_> {
-    /// Declares a path for each pair of live hosts, each traffic, and the responses to it.
+    /// Declares a path for each pair of live hosts, for all traffic, and for the responses to it.
     pub(super) fn declare_paths(&mut self) -> Vec<Paths> {
         for &from in &self.flows.live {
             let others = self.flows.live.iter().filter(|&&to| to != from);
@@ -44,10 +43,10 @@ impl Builder<'_, '_> {
         paths
     }
 
-    /// A host with all that sends and receives at it.
+    /// A host with everything that sends and receives on it.
     pub(super) fn host(&mut self, node: usize, paths: &[Paths]) -> Result<Made, Error> {
         if let Some(port) = self.live_end(node)? {
-            // Its port takes the place of everything that sends and receives.
+            // Its port replaces everything that sends and receives.
             let port = (port, PortId(0));
             return self.between(node, Some(port), vec![port], true);
         }
@@ -56,7 +55,7 @@ impl Builder<'_, '_> {
         self.between(node, applications, leaving, false)
     }
 
-    /// Puts what a host's kind has there between its applications and its links.
+    /// Builds the stages of the host's kind between its applications and its links.
     fn between(
         &mut self,
         node: usize,
@@ -105,14 +104,14 @@ impl Builder<'_, '_> {
         let peer = |&(node, path): &(usize, PathId)| Peer { node: NodeId(node as u32), path };
         let peers = peers.iter().map(peer).collect();
         let index = self.live_paths.keys().position(|&known| known == node);
-        let index = index.expect("the host is one of those that are live");
+        let index = index.expect("the host is one of the live hosts");
         let Some(ends) = self.ends.as_mut() else { return Ok(None) };
         let element = ends(LiveEnd { index, node: NodeId(node as u32), peers });
         let name = format!("{} port", self.network.nodes[node].name);
         self.graph.add_boxed(name, element).map(Some)
     }
 
-    /// Leads what arrives at a host to who takes it.
+    /// Passes arriving packets to their receiver.
     fn demultiplex(
         &mut self,
         node: usize,

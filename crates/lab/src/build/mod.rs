@@ -1,4 +1,4 @@
-//! From an experiment to a graph that runs.
+//! From an experiment to a runnable graph.
 //!
 //! ```text
 //!  host                        router           host
@@ -6,10 +6,9 @@
 //!            alice->r1                       r1->bob
 //! ```
 //!
-//! Only what some traffic needs is built: the directions of links and the table entries on the way
-//! of a flow. Names in the ledger: a wire is a resource `alice->r1`, with stages `alice->r1
-//! transmit` and `alice->r1 propagation`; counted nodes share the stages of their group
-//! (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
+//! Only what traffic needs is built: link directions in use, and table entries along the route of a flow. Names in
+//! the ledger: a wire is a resource `alice->r1`, with stages `alice->r1 transmit` and `alice->r1 propagation`;
+//! counted nodes share the stages of their group (`s->r1 transmit`), and each has its own resource (`s.0->r1`).
 
 #[cfg(test)]
 mod adapter_tests;
@@ -36,7 +35,7 @@ use lastmeter_net::queue::{self, Buffers, Promise};
 use lastmeter_net::tap::Tape;
 use std::collections::BTreeMap;
 
-/// Another live host, and the path of the ledger that leads there.
+/// Another live host, and the ledger path that leads there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The host.
@@ -45,32 +44,32 @@ pub struct Peer {
     pub path: PathId,
 }
 
-/// A host of a live run, for whoever makes its port.
+/// A host of a live run, as passed to the maker of its port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveEnd {
     /// Its place among the live hosts, in order of declaration.
     pub index: usize,
-    /// What it is called in the graph.
+    /// Its name in the graph.
     pub node: NodeId,
     /// The other live hosts.
     pub peers: Vec<Peer>,
 }
 
-/// Makes the element that stands at a live host.
+/// Makes the element that takes the place of a live host.
 pub type Ends<'a> = dyn FnMut(LiveEnd) -> Box<dyn Element> + 'a;
 
-/// A graph that is ready to run.
+/// A graph ready to run.
 pub struct Built {
-    /// What runs.
+    /// The graph.
     pub graph: Graph,
-    /// Until when.
+    /// The time at which the run ends.
     pub end: Time,
     captures: Vec<Capture>,
     tapes: Vec<(String, Tape)>,
     reporter: Reporter,
 }
 
-/// A capture that is being replayed.
+/// A capture being replayed.
 struct Capture {
     mark: Mark,
     key: String,
@@ -78,8 +77,8 @@ struct Capture {
 }
 
 impl Built {
-    /// Takes from a built experiment what tells, after the run, whether every capture could be
-    /// read to where the run needed it.
+    /// Takes the captures of a built experiment, to check after the run whether each could be read as far as the
+    /// run needed.
     pub fn captures(&mut self) -> Captures {
         let captures = std::mem::take(&mut self.captures);
         let tapes = std::mem::take(&mut self.tapes);
@@ -95,8 +94,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Every capture that broke while it was replayed, with the record and byte at which it did. A
-    /// run in which one did is no result.
+    /// Every capture that broke while it was replayed, with the record and byte at which it did. A run with a broken
+    /// capture has no valid result.
     pub fn problems(mut self) -> Vec<Problem> {
         for Capture { mark, key, slot } in &self.captures {
             if let Some(failure) = slot.failure() {
@@ -115,10 +114,10 @@ impl Captures {
     }
 }
 
-/// Builds the graph of an experiment, with something changed or not.
+/// Builds the graph of an experiment with `changes`.
 ///
 /// # Errors
-/// What cannot be known before: captures that cannot be opened, changes of what is not there.
+/// What could not be checked earlier: captures that cannot be opened, changes of things that do not exist.
 pub fn build(
     experiment: &Experiment,
     changes: &Changes,
@@ -127,8 +126,8 @@ pub fn build(
     build_between(experiment, changes, library, None)
 }
 
-/// As [`build`], with something else at the live hosts, where `ends` makes it: ports, or what
-/// plays back what ports have seen.
+/// As [`build`], but `ends` makes the elements of live hosts: ports, or what plays back the packets that ports have
+/// seen.
 ///
 /// # Errors
 /// As [`build`].
@@ -157,7 +156,7 @@ pub fn build_between(
         reporter: experiment.reporter.clone(),
     };
     if let Err(error) = builder.build() {
-        let right = "make the experiment smaller, or rename what has this name";
+        let right = "make the experiment smaller, or rename the node with this name";
         builder.report_whole(Fault::new(error.to_string(), right));
     }
     builder.check_changes();
@@ -173,7 +172,7 @@ pub fn build_between(
     }
 }
 
-/// A graph in the making.
+/// A graph under construction.
 struct Builder<'a, 'e> {
     experiment: &'a Experiment,
     network: &'a Network,
@@ -184,12 +183,12 @@ struct Builder<'a, 'e> {
     live_paths: BTreeMap<usize, Vec<(usize, PathId)>>,
     graph: Graph,
     names: Names,
-    /// The input that a hop leads to, where its node has one for each.
+    /// The input that a hop leads to, if its node has one for each.
     ports: BTreeMap<usize, Input>,
-    /// What each link has promised to channels, by its name.
+    /// The guarantees of each link to channels, by the link's name.
     promises: BTreeMap<String, Vec<Promise>>,
-    /// When the packets of each channel have surely left its first link, after their logical arrival, by
-    /// its flow.
+    /// The time after their logical arrival by which the packets of each channel have left its first link, by
+    /// flow.
     leaves: BTreeMap<usize, Duration>,
     captures: Vec<Capture>,
     tapes: Vec<(String, Tape)>,
@@ -213,7 +212,7 @@ impl Builder<'_, '_> {
         self.join(&inputs, &outputs)
     }
 
-    /// Where the queue of `name` will stand.
+    /// The place of the queue of `name`.
     fn site<'n>(&'n self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> queue::Site<'n> {
         let promises = self.promises.get(name).map_or(&[][..], Vec::as_slice);
         let (buffers, seed) = (Buffers::of(&self.names), self.experiment.seed);
@@ -224,7 +223,7 @@ impl Builder<'_, '_> {
         self.reporter.report(&Mark { source: 0, span: 0..0 }, "", fault);
     }
 
-    /// Changes must be of something that is there: else a what-if would say that nothing matters.
+    /// Changes must be of something that exists: else a what-if would say that it has no effect.
     fn check_changes(&mut self) {
         let mut faults = Vec::new();
         let (resources, stages) = self.names.missing();
@@ -244,8 +243,8 @@ impl Builder<'_, '_> {
 
 /// A node that has been built.
 struct Made {
-    /// Where packets enter it; `None` where none ever do.
+    /// Where packets enter it; `None` if none do.
     input: Option<Input>,
-    /// Where packets leave it, and the hop that they take there.
+    /// Where packets leave it, and the hop that they take from there.
     outputs: Vec<(Output, usize)>,
 }

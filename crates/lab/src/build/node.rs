@@ -1,4 +1,4 @@
-//! Nodes: each is built by its kind, where it stands.
+//! Nodes: each is built by its kind, at its place in the network.
 
 use super::flows::Flows;
 use super::{Builder, Made, Output};
@@ -13,7 +13,7 @@ use std::any::Any;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What nodes and traffic may know of what is around them.
+/// The surroundings that nodes and traffic can see.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     experiment: &'a Experiment,
@@ -23,7 +23,7 @@ pub(super) struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// Where `node` stands in `graph`.
+    /// The site of `node` in `graph`.
     pub(super) fn site<'s>(
         &'s self,
         node: usize,
@@ -33,7 +33,7 @@ impl<'a> Around<'a> {
         let single = &self.network.nodes[node];
         let declared = &self.experiment.nodes[single.declared];
         let leaving = &self.network.leaving[node];
-        let by = |hop| leaving.binary_search(hop).expect("a way leaves by a link of its node");
+        let by = |hop| leaving.binary_search(hop).expect("a route leaves by a link of its node");
         let routes = self.flows.tables.get(&node).into_iter().flatten();
         Site {
             graph,
@@ -109,7 +109,7 @@ impl<'a> Builder<'a, '_> {
         Around { experiment, network, flows, library }
     }
 
-    /// A node that packets pass.
+    /// A node that forwards packets.
     pub(super) fn node(&mut self, node: usize) -> Result<Made, Error> {
         let declared = &self.experiment.nodes[self.network.nodes[node].declared];
         let around = self.around();
@@ -122,7 +122,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// What a kind has built, or a report of why it cannot.
+    /// What a kind has built; reports an error if it could not.
     pub(super) fn fits<T>(
         &mut self,
         declared: &Node,
@@ -133,17 +133,17 @@ impl<'a> Builder<'a, '_> {
             Err(Error::Misfit(found)) => found,
             Err(error) => return Err(error),
         };
-        let right = format!("`lastmeter kinds {}` says what it can have", declared.kind.page.name);
+        let right = format!("`lastmeter kinds {}` lists its parameters", declared.kind.page.name);
         let key = format!("nodes.{}", shorten(&declared.name));
         self.reporter.report(&declared.mark, &key, Fault::new(found, right));
         Ok(None)
     }
 
-    /// Leads hops that arrive to a node's inputs, and its outputs to the hops that leave.
+    /// Connects arriving hops to a node's inputs, and its outputs to leaving hops.
     fn joined(&mut self, node: usize, ports: Ports) -> Result<Made, Error> {
         let input = match ports.inputs {
             Inputs::One(input) => Some(input),
-            // A link's two directions have the same place among those of a node.
+            // Both directions of a link have the same position among those of a node.
             Inputs::Each(inputs) => {
                 let arriving = self.network.arriving[node].iter();
                 let used = arriving.zip(&inputs).filter(|(hop, _)| self.flows.hops.contains(hop));
@@ -158,7 +158,7 @@ impl<'a> Builder<'a, '_> {
         Ok(Made { input, outputs })
     }
 
-    /// The outputs to each neighbour with the hops that packets take there.
+    /// The outputs to each neighbour, with the hops that packets take there.
     pub(super) fn each(&self, node: usize, outputs: &[Output]) -> Vec<(Output, usize)> {
         let leaving = &self.network.leaving[node];
         let hops = self.hops_of(node);

@@ -1,4 +1,4 @@
-//! Who names a stage or a resource says where it stands and where its constants come from.
+//! Stages and resources state their host and role, and the source of their constants.
 
 use crate::build::{Changes, build};
 use crate::experiment::Experiment;
@@ -42,7 +42,7 @@ fn outcome() -> Outcome {
 }
 
 #[test]
-fn every_stage_and_resource_says_where_it_stands_and_where_its_constants_come_from() {
+fn every_stage_and_resource_states_its_place_and_the_source_of_its_constants() {
     let outcome = outcome();
     let all = outcome.resources.iter().map(|info| (&info.name, &info.place));
     let all: Vec<_> =
@@ -75,5 +75,5 @@ fn every_stage_and_resource_says_where_it_stands_and_where_its_constants_come_fr
             s.as_deref().zip(source).is_some_and(|(found, begins)| found.starts_with(begins));
         assert!(begins || (s.is_none() && source.is_none()), "{name}: {s:?}");
     }
-    assert!(all.iter().all(|(_, place)| place.role.is_some()), "everything is for something");
+    assert!(all.iter().all(|(_, place)| place.role.is_some()), "everything has a role");
 }

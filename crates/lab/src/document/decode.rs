@@ -1,4 +1,4 @@
-//! Decoding: from a tree to the values that the described parameters ask for.
+//! Decoding: from a tree to typed values, as described by parameters.
 
 use super::draw::draw;
 use super::problem::{Fault, Reporter, nearest};
@@ -12,23 +12,23 @@ use lastmeter_base::kind::{
 };
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, QuantityError, Rate};
 
-/// Decodes against parameters and reports everything that is wrong.
+/// Decodes against parameters and reports every error.
 pub struct Decoder<'a> {
     /// Receives the errors.
     pub reporter: Reporter,
-    /// Where profiles come from that the document names.
+    /// Where the profiles named by the document come from.
     pub library: &'a dyn Library,
 }
 
-/// What the keys of a table may be.
+/// The keys that a table may have.
 pub struct Shape<'a> {
     /// What the table describes: "a link".
     pub what: &'a str,
-    /// The keys with values of their own.
+    /// The keys with values.
     pub params: &'static [Param],
-    /// Where one more key names a kind: of this family.
+    /// If set, one more key names a kind of this family.
     pub kind: Option<Family>,
-    /// Keys that somebody else decodes.
+    /// Keys that are decoded elsewhere.
     pub besides: &'a [&'a str],
 }
 
@@ -40,7 +40,7 @@ impl Decoder<'_> {
         self.reporter.report(mark, key, fault);
     }
 
-    /// Decodes a table. What is wrong is reported and left out.
+    /// Decodes a table. Errors are reported and their values left out.
     pub fn table(&mut self, shape: &Shape<'_>, item: &Item, key: &str) -> (Option<Nested>, Values) {
         let mut values = Values::default();
         let Some(entries) = item.entries() else {
@@ -63,7 +63,7 @@ impl Decoder<'_> {
             } else if !shape.besides.contains(&name) {
                 let fault = unknown_key(self.library.kinds(), shape, name);
                 self.report(&entry.mark, &join(key, name), fault);
-                // What was meant for a kind is not missed as well.
+                // A misspelt kind is not also reported as missing.
                 if shape.kind.is_some() && entry.item.entries().is_some() {
                     kinds.push(entry);
                 }
@@ -74,14 +74,14 @@ impl Decoder<'_> {
         (kind, values)
     }
 
-    /// Defaults for what is not written, or wrongly, and complaints about what must be written.
+    /// Fills in defaults for missing or invalid values, and reports missing required ones.
     fn fill(&mut self, shape: &Shape<'_>, item: &Item, key: &str, values: &mut Values) {
         let missing: Vec<&Param> =
             shape.params.iter().filter(|param| !values.has(param.name)).collect();
         for param in missing {
             match param.default {
                 Fallback::Absent(_) => {}
-                // What is wrong has been reported.
+                // Invalid values have been reported.
                 Fallback::Required if item.get(param.name).is_some() => {}
                 Fallback::Required => {
                     let found = format!("{} lacks `{}`", shape.what, param.name);
@@ -116,7 +116,7 @@ impl Decoder<'_> {
                 let faults = self.reporter.len();
                 let (_, values) = self.table(&inner, &entry.item, &key);
                 let kind = Nested::new(named, values);
-                // Values that are missing or could not be read cannot be compared.
+                // Missing or invalid values cannot be compared.
                 let given = |param: &Param| {
                     matches!(param.default, Fallback::Absent(_)) || kind.values.has(param.name)
                 };
@@ -142,7 +142,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Complains where the values of a kind do not fit each other.
+    /// Reports values of a kind that do not fit each other.
     fn fit(&mut self, kind: &Kind, values: &Values, item: &Item, key: &str) {
         let Err(Misfit { param, index, found, right }) = (kind.fit)(values) else { return };
         let place = item.get(param).unwrap_or(item);
@@ -154,7 +154,7 @@ impl Decoder<'_> {
         self.report(&mark, &join(key, param), Fault::new(found, right));
     }
 
-    /// Decodes one value. What is wrong is reported.
+    /// Decodes one value; an error is reported.
     pub fn value(&mut self, kind: ParamKind, item: &Item, key: &str) -> Option<Value> {
         if let ParamKind::Nested(family) = kind {
             let what = format!("a {}", family.name());
@@ -194,7 +194,7 @@ impl Decoder<'_> {
             (ParamKind::Profile(folder), Content::Text(name)) => self.profile(folder, name),
             (ParamKind::Node, Content::Text(text)) => Ok(Value::Text(text.clone())),
             (ParamKind::Nodes(min), Content::List(items)) => node_names(items, min),
-            // A link of several chains has been taken apart.
+            // A link with several chains has been split already.
             (ParamKind::Chains, Content::List(items)) => node_names(items, 2),
             (ParamKind::Integers { min, max }, Content::List(items)) => integers(items, min, max),
             (ParamKind::Rates, Content::List(items)) => timed::rates(items).map(Value::Rates),
@@ -223,12 +223,12 @@ impl Decoder<'_> {
     }
 }
 
-/// The key of a part of what `key` is the key of.
+/// The key of a member of `key`.
 pub fn join(key: &str, part: &str) -> String {
     if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") }
 }
 
-/// The value as a message shows it.
+/// The value as shown in a message.
 pub(crate) fn shown(item: &Item) -> String {
     match &item.content {
         Content::Text(text) => format!("`\"{}\"`", shorten(text)),
@@ -269,7 +269,7 @@ fn unknown_key(registry: &Registry, shape: &Shape<'_>, name: &str) -> Fault {
     Fault { suggestion, ..Fault::new(found, right) }
 }
 
-/// How a kind of the family may be written.
+/// An example of a kind of the family.
 fn kind_example(family: Family) -> &'static str {
     match family {
         Family::Node => "host = {}",
@@ -291,12 +291,12 @@ fn table_example(shape: &Shape<'_>) -> String {
     format!("write a table, like {{ {inner} }}")
 }
 
-/// How a parameter may be written.
+/// An example of a parameter.
 pub(crate) fn example(param: &Param) -> String {
     format!("{} = {}", param.name, value_example(param.kind))
 }
 
-/// How a value may be written.
+/// An example of a value.
 pub(crate) fn value_example(kind: ParamKind) -> String {
     match kind {
         ParamKind::Time => "\"10 ms\"".to_owned(),
@@ -323,7 +323,7 @@ fn wrong_type(kind: ParamKind, item: &Item) -> Fault {
     let (what, example) = (expected(kind), value_example(kind));
     let right = match kind {
         ParamKind::Integer { min, max } => range(min, max),
-        // Every name of a file would be as good an example.
+        // Any name would be an arbitrary example.
         ParamKind::Text | ParamKind::Profile(_) => "write it in quotes".to_owned(),
         _ => format!("write it like {example}"),
     };
@@ -331,7 +331,7 @@ fn wrong_type(kind: ParamKind, item: &Item) -> Fault {
     Fault::new(format!("{} is not {article}{what}", shown(item)), right)
 }
 
-/// What may be written, in words.
+/// The type of a value, in words.
 pub fn expected(kind: ParamKind) -> &'static str {
     match kind {
         ParamKind::Time => "time",
@@ -356,11 +356,11 @@ pub fn expected(kind: ParamKind) -> &'static str {
     }
 }
 
-/// A quantity that no parameter of a kind is.
+/// Parses a quantity.
 pub fn quantity<Q: Quantity>(item: &Item) -> Result<Q, Fault> {
     let text = match &item.content {
         Content::Text(text) => text,
-        // The usual slip; the message for a text without unit says what to write.
+        // The usual mistake; the error for text without a unit says what to write.
         Content::Integer(_, digits) | Content::Number(_, digits) => digits,
         _ => {
             let right = format!("write a number with its unit, like \"10 {}\"", Q::PROPOSED[0]);

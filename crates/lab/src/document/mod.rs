@@ -1,9 +1,8 @@
-//! Documents: TOML text with the place of every key and value, so that whatever is wrong is said
-//! where it is.
+//! Documents: TOML text with the position of every key and value, so that errors are reported where they are.
 //!
 //! ```text
 //! text --parse--> Document --decode against Params--> Values
-//! --set --------^                    '--> Problems, all of them, each with file, line and key
+//! --set --------^                    '--> Problems: all errors, each with file, line and key
 //! ```
 
 mod decode;
@@ -21,12 +20,12 @@ pub use decode::{Decoder, Shape, expected, join, quantity};
 pub(crate) use lastmeter_base::text::shorten;
 pub use tree::{Content, Document, Entry, Item, Mark, value_or_text_json};
 
-/// A larger file is refused: experiments are written by people.
+/// A larger file is refused: experiments are written by hand.
 pub const FILE_LEN_MAX: usize = 4 << 20;
-/// After this many problems no more are looked for.
+/// The most problems that are reported.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// A problem with an option of the command line, or an argument of a function that does the same.
+/// A problem with an option of the command line, or with the corresponding argument of a function.
 pub(crate) fn of_option(option: &str, value: &str, found: &str, right: &str) -> Problem {
     problem::whole_file(option, Fault::new(format!("`{}` {found}", shorten(value)), right))
 }

@@ -4,21 +4,21 @@ use super::problem::{Fault, Problem, Reporter, nearest, whole_file};
 use super::shorten;
 use super::tree::{Content, Document, Entry, Item, Mark, Source, value_or_text};
 
-/// A value that replaces, or adds to, what the file says.
+/// A value that replaces one of the file, or is added to it.
 #[derive(Clone, Debug)]
 pub struct Override {
     text: String,
-    /// The parts of the key, each with its place in the text.
+    /// The parts of the key, each with its position in the text.
     keys: Vec<(String, usize)>,
     /// Where the value begins.
     value_at: usize,
 }
 
-/// How overrides are called in messages.
+/// The file name of overrides in messages.
 const NAME: &str = "--set";
 /// The name of an item that a list does not have yet.
 const APPENDED: &str = "+";
-/// More parts of a key than any experiment has.
+/// More parts than the key of any experiment has.
 const KEYS_MAX: usize = 16;
 
 impl Override {
@@ -115,7 +115,7 @@ fn step<'a>(item: &'a mut Item, name: &str, mark: &Mark) -> Result<&'a mut Item,
     }
 }
 
-/// Which of the items is meant by its number or its name.
+/// The index of an item in a list, given its number or its name.
 fn index_of(items: &[Item], name: &str) -> Result<usize, Fault> {
     let named = items.iter().position(|item| item.text("name") == Some(name));
     let numbered = || name.parse().ok().filter(|&index: &usize| index < items.len());

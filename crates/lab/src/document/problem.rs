@@ -1,4 +1,4 @@
-//! What is wrong with a document, worded so that a newcomer can fix it.
+//! Errors in a document, worded so that a newcomer can fix them.
 
 use super::tree::{Mark, Source};
 use super::{FILE_LEN_MAX, PROBLEMS_MAX};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt;
 use std::ops::Range;
 
-/// Something wrong with a file or an override.
+/// An error in a file or an override.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file's name, or `--set` for an override.
@@ -17,7 +17,7 @@ pub struct Problem {
     pub line: u64,
     /// The character within the line, from 1.
     pub column: u64,
-    /// Which key, from the root: `links.0.rate`. Empty for the whole file.
+    /// The key, from the root: `links.0.rate`. Empty for the whole file.
     pub key: String,
     /// What was found.
     pub found: String,
@@ -27,12 +27,12 @@ pub struct Problem {
     pub suggestion: Option<String>,
     /// The line itself, cut where it is very long.
     pub excerpt: String,
-    /// The bytes of the excerpt that are meant.
+    /// The bytes of the excerpt to underline.
     #[serde(skip)]
     pub highlight: Range<usize>,
 }
 
-/// What is wrong, without the place.
+/// An error without its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What was found.
@@ -41,20 +41,20 @@ pub struct Fault {
     pub right: String,
     /// What was probably meant.
     pub suggestion: Option<String>,
-    /// Where, if known more exactly than by the caller that reports it.
+    /// The place, if known more exactly than by the caller that reports it.
     pub(crate) at: Option<Mark>,
 }
 
 impl Fault {
-    /// A fault without near miss.
+    /// A fault without a suggestion.
     pub fn new(found: impl Into<String>, right: impl Into<String>) -> Fault {
         Fault { found: found.into(), right: right.into(), suggestion: None, at: None }
     }
-    /// The same fault at a place of its own, if it has none yet.
+    /// The same fault at `mark`, unless it has a place already.
     pub(crate) fn at(self, mark: &Mark) -> Fault {
         Fault { at: self.at.or_else(|| Some(mark.clone())), ..self }
     }
-    /// A name that is not among `known`, and the one that is nearest to it.
+    /// A name that is not among `known`, with the nearest one as a suggestion.
     pub fn unknown<'a>(
         found: impl Into<String>,
         right: impl Into<String>,
@@ -77,21 +77,21 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known
         .into_iter()
         .map(|known| (distance(known), known))
-        // One slip in three letters is a slip; more is another word.
+        // At most one typing error per three letters; beyond that it is another word.
         .filter(|&(distance, known)| distance * 3 <= known.chars().count().max(3))
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, known)| known)
 }
 
 impl Problem {
-    /// As people read it: the message, the line with what is meant underlined, and what would be
-    /// right; with colours for a terminal.
+    /// As text for readers: the message, the line with the error underlined, and what would be right; in colour for
+    /// a terminal.
     pub fn render(&self, colours: bool) -> String {
         let mut title = match self.key.is_empty() {
             true => self.found.clone(),
             false => format!("{}: {}", self.key, self.found),
         };
-        // Where there is no line to show, nothing else says which file it is.
+        // Without a line to show, only this names the file.
         if self.excerpt.is_empty() {
             title = format!("{}: {title}", self.file);
         }
@@ -118,7 +118,7 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// In one line.
+    /// On one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem { file, line, column, key, found, right, .. } = self;
         write!(f, "{file}:{line}:{column}: ")?;
@@ -135,7 +135,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Collects problems, and knows the texts that they are in.
+/// Collects problems, and has the texts to which they refer.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter {
     pub(super) sources: Vec<Source>,
@@ -147,7 +147,7 @@ impl Reporter {
     pub fn report(&mut self, mark: &Mark, key: &str, fault: Fault) {
         if self.problems.len() < PROBLEMS_MAX {
             let problem = self.problem(mark, key, fault);
-            // A mistake may be found in two ways; it is reported once.
+            // An error may be found in two ways, but is reported once.
             if !self.problems.contains(&problem) {
                 self.problems.push(problem);
             }
@@ -175,15 +175,15 @@ impl Reporter {
         problem
     }
 
-    /// How many problems there are, as far as they are kept.
+    /// The number of problems kept.
     pub fn len(&self) -> usize {
         self.problems.len()
     }
-    /// Whether nothing was wrong.
+    /// Whether there were no errors.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
-    /// Every problem, in the order of the file; those of overrides come last.
+    /// Every problem in the order of the file; those of overrides come last.
     pub fn into_problems(mut self) -> Vec<Problem> {
         let file = self.sources.first().map(|source| source.name.clone());
         self.problems.sort_by_key(|problem| {
@@ -193,7 +193,7 @@ impl Reporter {
     }
 }
 
-/// A problem with a file as a whole, before there is a text to point into.
+/// A problem with a whole file, before there is text to point into.
 pub(crate) fn whole_file(name: &str, fault: Fault) -> Problem {
     let source = Source { name: name.to_owned(), text: String::new() };
     let reporter = Reporter { sources: vec![source], problems: Vec::new() };
@@ -226,7 +226,7 @@ fn locate(problem: &mut Problem, text: &str, span: Range<usize>) {
     let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
     problem.line = 1 + text[..line_start].matches('\n').count() as u64;
     problem.column = 1 + text[line_start..start].chars().count() as u64;
-    // A long line is cut to what surrounds the place.
+    // A long line is cut to the surroundings of the error.
     let from = match start - line_start > EXCERPT_MAX / 2 && line_end - line_start > EXCERPT_MAX {
         true => floor(start - EXCERPT_MAX / 2),
         false => line_start,

@@ -1,4 +1,4 @@
-//! Lists of what holds when: rates over time, and windows of time.
+//! Lists of timed values: rates over time, and time windows.
 
 use super::decode::{shown, time};
 use super::problem::Fault;
@@ -7,9 +7,9 @@ use super::tree::{Content, Item};
 use lastmeter_base::{Duration, Rate};
 use lastmeter_net::impair::rate_table::{RATES_MAX, rate_or_none};
 
-/// How a list of rates is written.
+/// An example of a list of rates.
 pub(super) const RATES: &str = "[[\"0 s\", \"10 Mbit/s\"], [\"2 s\", \"1 Mbit/s\"]]";
-/// How a list of windows is written.
+/// An example of a list of windows.
 pub(super) const WINDOWS: &str = "[[\"1 s\", \"2 s\"]]";
 /// Most windows in a list.
 const WINDOWS_MAX: usize = 100_000;
@@ -31,7 +31,7 @@ fn pairs<'a>(
     items.iter().map(pair).collect()
 }
 
-/// When each rate begins. The user of the table checks that times increase.
+/// The start time of each rate. The caller checks that times increase.
 pub(super) fn rates(items: &[Item]) -> Result<Vec<(Duration, Option<Rate>)>, Fault> {
     let rate = |item: &Item| {
         let Content::Text(text) = &item.content else {
@@ -50,7 +50,7 @@ pub(super) fn rates(items: &[Item]) -> Result<Vec<(Duration, Option<Rate>)>, Fau
         .collect()
 }
 
-/// From when until when.
+/// The start and end of each window.
 pub(super) fn windows(items: &[Item]) -> Result<Vec<(Duration, Duration)>, Fault> {
     let pairs = pairs(items, WINDOWS_MAX, WINDOWS)?.into_iter();
     pairs

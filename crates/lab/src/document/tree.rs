@@ -6,12 +6,12 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Where something was written.
+/// A position in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Which text.
+    /// The text.
     pub source: usize,
-    /// Its bytes in that text.
+    /// The range of bytes in that text.
     pub span: Range<usize>,
 }
 
@@ -27,18 +27,18 @@ pub(crate) struct Source {
 pub struct Item {
     /// Its position.
     pub mark: Mark,
-    /// What it is.
+    /// Its content.
     pub content: Content,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// A text.
     Text(String),
-    /// A whole number: the number, if it fits, and as it was written.
+    /// A whole number: its value, if it fits, and its text.
     Integer(Option<i64>, String),
-    /// Any other number, and as it was written.
+    /// Any other number: its value and its text.
     Number(f64, String),
     /// `true` or `false`.
     Flag(bool),
@@ -62,7 +62,7 @@ pub struct Entry {
 }
 
 impl Content {
-    /// What it is, for messages.
+    /// Its type, for messages.
     pub fn name(&self) -> &'static str {
         match self {
             Content::Text(_) => "a text",
@@ -76,7 +76,7 @@ impl Content {
 }
 
 impl Item {
-    /// The entries, where this is a table.
+    /// The entries, if this is a table.
     pub fn entries(&self) -> Option<&[Entry]> {
         match &self.content {
             Content::Table(entries) => Some(entries),
@@ -87,18 +87,18 @@ impl Item {
     pub fn is_list(&self) -> bool {
         matches!(self.content, Content::List(_))
     }
-    /// The items, where this is a list.
+    /// The items, if this is a list.
     pub fn items(&self) -> &[Item] {
         match &self.content {
             Content::List(items) => items,
             _ => &[],
         }
     }
-    /// The value of `key`, where this is a table that has it.
+    /// The value of `key`, if this is a table that has it.
     pub fn get(&self, key: &str) -> Option<&Item> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.item)
     }
-    /// The text of `key`, where this is a table that has one.
+    /// The text of `key`, if this is a table that has one.
     pub fn text(&self, key: &str) -> Option<&str> {
         match &self.get(key)?.content {
             Content::Text(text) => Some(text),
@@ -120,15 +120,15 @@ impl Document {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// Everything that is wrong with it as TOML.
+    /// Everything that is not valid TOML.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Document, Vec<Problem>> {
         let text = text_of(name, bytes)?;
         let mut reporter = Reporter::default();
         reporter.sources.push(Source { name: name.to_owned(), text: text.to_owned() });
         let (table, mut errors) = DeTable::parse_recoverable(text);
         errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
-        // Behind an error of syntax the parser guesses, and its next errors are about its guesses;
-        // a duplicate key misleads no one.
+        // After a syntax error the parser guesses, and its next errors are about its guesses; a duplicate key misleads
+        // no one.
         let twice = |error: &&toml::de::Error| error.message() == DUPLICATE;
         let duplicates = errors.iter().take_while(twice).count();
         for error in errors.iter().take(duplicates.max(1)) {
@@ -146,7 +146,7 @@ impl Document {
 
 const DUPLICATE: &str = "duplicate key";
 
-/// What the parser says of `meant`, in words for a newcomer.
+/// The parser's message about `meant`, reworded for a newcomer.
 fn syntax_fault(message: &str, meant: &str) -> Fault {
     let meant = shorten(meant.trim());
     match message {
@@ -168,8 +168,8 @@ fn syntax_fault(message: &str, meant: &str) -> Fault {
     }
 }
 
-/// Reads a value as it stands behind `key =`; what is no TOML value is a text, so that quantities
-/// need no quotes on a command line.
+/// Reads a value as written after `key =`; anything that is not a TOML value is text, so that quantities need no
+/// quotes on a command line.
 pub(crate) fn value_or_text(source: usize, offset: usize, text: &str) -> Result<Item, Fault> {
     let trimmed = text.trim();
     let start = offset + (text.len() - text.trim_start().len());
@@ -235,7 +235,7 @@ fn table_content(source: usize, table: &DeTable<'_>) -> Content {
     Content::Table(entries)
 }
 
-/// A default as it would be written, in JSON.
+/// A default as JSON.
 pub fn value_or_text_json(text: &str) -> serde_json::Value {
     fn json(item: &Item) -> serde_json::Value {
         match &item.content {

@@ -1,4 +1,4 @@
-//! What parameters alone cannot say: that names exist, that counts match, that packets can arrive.
+//! Checks that parameters alone cannot make: that names exist, that counts match, that packets can arrive.
 
 use super::live;
 use super::{
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NAME_LEN_MAX: usize = 64;
 
-/// A node's name must be one that links and overrides can speak of.
+/// A node's name must be one that links and overrides can refer to.
 pub(super) fn node_name(decoder: &mut Decoder<'_>, mark: &Mark, key: &str, name: &str) {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(allowed) {
@@ -23,7 +23,7 @@ pub(super) fn node_name(decoder: &mut Decoder<'_>, mark: &Mark, key: &str, name:
     }
 }
 
-/// A live host's address must be one, and only a live host has any use for it.
+/// A live host's address must be valid, and only a live host may have one.
 pub(super) fn live_host(
     decoder: &mut Decoder<'_>,
     kind: &Nested,
@@ -53,7 +53,7 @@ pub(super) fn live_host(
     decoder.report(&place.mark, &join(&join(key, kind.page.name), "address"), fault);
 }
 
-/// A class must be one that a ledger's table can show.
+/// A class must fit in the tables of a ledger.
 pub(super) fn class(decoder: &mut Decoder<'_>, item: &Item, key: &str) {
     let (Some(name), Some(place)) = (item.text("name"), item.get("name")) else { return };
     let printable = !name.trim().is_empty() && !name.chars().any(char::is_control);
@@ -129,7 +129,7 @@ pub(super) fn host_end(
     None
 }
 
-/// Without a wire there is no queueing.
+/// Queueing needs a rate.
 pub(super) fn wireless(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key: &str) {
     if item.get("rate").is_some() || item.get("card").is_some() {
         return;
@@ -157,7 +157,7 @@ pub(super) fn span(decoder: &mut Decoder<'_>, values: &Values, item: &Item, key:
     }
 }
 
-/// Checks the experiment as a whole, as far as its parts could be read.
+/// Checks the experiment as a whole, as far as its parts could be decoded.
 pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>, root: &Mark) {
     let sound = decoder.reporter.is_empty();
     if experiment.duration.is_zero() && sound {
@@ -190,7 +190,7 @@ pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>,
     }
 }
 
-/// Every live host must have a way to every other, and an address of its own.
+/// Every live host must have a route to every other, and an address of its own.
 fn live_reachable(
     experiment: &Experiment,
     network: &Network,
@@ -219,7 +219,7 @@ fn live_reachable(
     }
 }
 
-/// Two classes of one name could not be told apart.
+/// Classes must have different names.
 fn names_once(experiment: &Experiment, decoder: &mut Decoder<'_>) {
     let mut names = BTreeSet::new();
     for traffic in &experiment.traffic {
@@ -255,7 +255,7 @@ fn sizes(experiment: &Experiment, decoder: &mut Decoder<'_>, root: &Mark) -> boo
     fits
 }
 
-/// Counted nodes go in pairs, or one with all.
+/// Counted nodes are paired one to one, or one with all.
 fn counts(experiment: &Experiment, decoder: &mut Decoder<'_>) {
     for link in &experiment.links {
         let key = join(&link.key, "between");
@@ -305,7 +305,7 @@ fn count_pair(
     }
 }
 
-/// Of two equal links the second would never be used.
+/// Two links between the same nodes: the second would never be used.
 fn joined_once(experiment: &Experiment, network: &Network, decoder: &mut Decoder<'_>) {
     let mut joined = BTreeMap::new();
     for hop in &network.hops {
@@ -320,7 +320,7 @@ fn joined_once(experiment: &Experiment, network: &Network, decoder: &mut Decoder
     }
 }
 
-/// Every flow must have a way, and its responses a way back: links lead both ways, so one is both.
+/// Every flow needs a route, and its responses a route back; links are bidirectional, so one check is enough.
 fn reachable(experiment: &Experiment, network: &Network, decoder: &mut Decoder<'_>) {
     let mut ways: BTreeMap<usize, Vec<Option<usize>>> = BTreeMap::new();
     const KEPT_MAX: usize = 64;

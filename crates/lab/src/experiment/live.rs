@@ -1,28 +1,28 @@
-//! The hosts of an experiment that `lastmeter live` makes real.
+//! The hosts of an experiment that are real under `lastmeter live`.
 
 use super::{Experiment, Network};
 use lastmeter_base::kind::Values;
 use std::net::Ipv4Addr;
 
-/// Most live hosts: a path leads from each to each.
+/// The most live hosts; there is a path between each two.
 pub const LIVE_MAX: usize = 64;
-/// The network that live hosts are in unless their addresses say something else.
+/// The network of live hosts without an address.
 const NETWORK: [u8; 3] = [10, 77, 0];
 const PREFIX: u8 = 24;
 
-/// A host that `lastmeter live` makes real.
+/// A host that is real under `lastmeter live`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveHost {
     /// Its name.
     pub name: String,
     /// Its address.
     pub address: Ipv4Addr,
-    /// How many bits of the address name the network.
+    /// The length of its network prefix in bits.
     pub prefix: u8,
 }
 
 impl Experiment {
-    /// The hosts that `lastmeter live` makes real, in order of declaration.
+    /// The hosts that are real under `lastmeter live`, in order of declaration.
     pub fn live_hosts(&self) -> Vec<LiveHost> {
         let network = Network::new(self);
         let host = |(place, node): (usize, usize)| {
@@ -38,7 +38,7 @@ impl Experiment {
     }
 }
 
-/// The address that is written for a host.
+/// The address in the file for a host.
 pub(super) fn address(values: &Values) -> Option<String> {
     values.given("address")
 }
@@ -46,7 +46,7 @@ pub(super) fn address(values: &Values) -> Option<String> {
 /// Reads `10.1.2.3/24`, or an address alone.
 ///
 /// # Errors
-/// What would be right.
+/// If the text is not an address; says what would be right.
 pub(super) fn parse(text: &str) -> Result<(Ipv4Addr, u8), &'static str> {
     let right = "write an IPv4 address and the length of its prefix, like \"10.77.0.1/24\"";
     let (address, prefix) = match text.split_once('/') {

@@ -1,4 +1,4 @@
-//! Experiments: a network, the traffic through it, and how long it runs, read from a TOML file.
+//! Experiments: a network, its traffic, and the duration of the run, read from a TOML file.
 //!
 //! ```text
 //! text, overrides --parse--> Experiment --build--> graph
@@ -44,13 +44,13 @@ pub const FLOWS_MAX: u64 = 50_000;
 /// A checked experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// What it is meant to answer.
+    /// The question that it answers.
     pub question: String,
-    /// How long it runs.
+    /// The duration of the run.
     pub duration: Duration,
-    /// What names its random streams.
+    /// The seed of its random streams.
     pub seed: u64,
     /// The first 16 hexadecimal digits of the SHA-256 of its text with all overrides.
     pub hash: String,
@@ -60,56 +60,56 @@ pub struct Experiment {
     pub links: Vec<Link>,
     /// Its traffic, as declared.
     pub traffic: Vec<Traffic>,
-    /// What the profiles that its nodes name describe.
+    /// The decoded profiles that its nodes name.
     pub profiles: BTreeMap<Named, Described>,
-    /// The names of all of these and the hashes of their texts.
+    /// The names of these profiles and the hashes of their texts.
     pub profile_sources: Vec<Source>,
-    /// The texts that later problems point into.
+    /// The texts to which later problems refer.
     pub(crate) reporter: Reporter,
 }
 
-/// A node, or several that are alike.
+/// A node, or several identical ones.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind and parameters.
     pub kind: Nested,
-    /// How many there are, where it is counted.
+    /// How many there are, if it is counted.
     pub count: Option<u64>,
     pub(crate) mark: Mark,
 }
 
-/// A link, or several that are alike.
+/// A link, or several identical ones.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The nodes that it joins, in order.
+    /// The nodes that it connects, in order.
     pub between: Vec<End>,
     /// Its parameters.
     pub values: Values,
-    /// Where its rate comes from, where a line card says it.
+    /// The source of its rate, if a line card states it.
     pub source: Option<String>,
     pub(crate) mark: Mark,
     pub(crate) key: String,
 }
 
-/// Traffic from one host to another, or between several alike.
+/// Traffic from one host to another, or between several identical ones.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     /// The class.
     pub name: String,
-    /// Who sends.
+    /// The sender.
     pub from: End,
-    /// Who receives.
+    /// The receiver.
     pub to: End,
-    /// What is sent.
+    /// Its kind and parameters.
     pub kind: Nested,
-    /// What all traffic can say.
+    /// The parameters that all traffic has.
     pub values: Values,
     pub(crate) mark: Mark,
     pub(crate) name_mark: Mark,
     pub(crate) kind_mark: Mark,
-    /// Its key, for problems met later.
+    /// Its key, for problems found later.
     pub(crate) key: String,
 }
 
@@ -118,9 +118,9 @@ pub struct Traffic {
 pub struct End {
     /// As it was written: `s` or `s.3`.
     pub name: String,
-    /// Which of the declared nodes.
+    /// The index of the declared node.
     pub node: usize,
-    /// Which member of a counted node; `None` for each of them.
+    /// The member of a counted node; `None` means each of them.
     pub member: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ impl Experiment {
     /// Reads an experiment from the bytes of its file, with overrides.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of the file.
+    /// All errors in it, in the order of the file.
     pub fn parse(
         file_name: &str,
         text: impl AsRef<[u8]>,
@@ -153,13 +153,13 @@ impl Experiment {
         Err(problems)
     }
 
-    /// Reads each profile that a node names; says what is wrong with them.
+    /// Reads each profile that a node names, and reports its errors.
     fn load_profiles(&mut self, library: &dyn Library) -> Vec<Problem> {
         let kinds = library.kinds();
         let all = self.nodes.iter().flat_map(|node| node.profiles(kinds));
         let all: BTreeSet<Named> = all.map(|(_, named)| named).collect();
         let mut problems = Vec::new();
-        // The same profile may be read within several.
+        // The same profile may be read as part of several others.
         let mut add = |problem: Problem| {
             if !problems.contains(&problem) {
                 problems.push(problem);
@@ -168,8 +168,8 @@ impl Experiment {
         for named in all {
             let Some((&(folder, ref name), within)) = named.split_last() else { continue };
             let within = self.profiles.get(within);
-            // What it is read within is wrong itself where it could not be read, and an
-            // unknown name has already been reported at its place.
+            // If the enclosing profile could not be read, its own error is enough; an unknown name has already been
+            // reported at its place.
             let kind = kinds.profiles(folder);
             let kind = kind.filter(|kind| kind.within.is_some() == within.is_some());
             let Some((text, read)) = kind.and_then(|kind| kind.find(name, within, library)) else {
@@ -187,7 +187,7 @@ impl Experiment {
         problems
     }
 
-    /// Says which hosts name a policy that cannot schedule what their profile has them do.
+    /// Reports hosts whose reception policy cannot schedule the stages of their profile.
     fn check_divisions(&self, decoder: &mut Decoder<'_>) {
         let kinds = decoder.library.kinds();
         for node in self.nodes.iter().filter(|node| node.kind.values.has("reception")) {
@@ -201,7 +201,7 @@ impl Experiment {
         }
     }
 
-    /// What the profile describes that a parameter of a node names.
+    /// The decoded profile that a parameter of a node names.
     pub(crate) fn profile(&self, node: &Node, param: &str, kinds: &Registry) -> Option<&Described> {
         let (_, named) = node.profiles(kinds).into_iter().find(|(known, _)| *known == param)?;
         self.profiles.get(&named)
@@ -226,16 +226,16 @@ impl Node {
         all
     }
 
-    /// Whether traffic begins and ends there, rather than passing it.
+    /// Whether it is a host, at which traffic begins and ends.
     pub(crate) fn is_host(&self) -> bool {
         self.kind.made_by::<HostKind>().is_some()
     }
 }
 
-/// A profile by folder and name, behind those that it is read within.
+/// A profile by folder and name, after those that it is read within.
 pub type Named = Vec<(&'static str, String)>;
 
-/// The folders of profiles of hosts, of adapters and of line cards.
+/// The folders of profiles that experiments can name: hosts, adapters, line cards, ...
 pub(crate) const HOSTS: &str = "hosts";
 pub(crate) const ADAPTERS: &str = "adapters";
 pub(crate) const LINKS: &str = "links";
@@ -323,7 +323,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
             besides: &[],
         };
         let (kind, values) = decoder.table(&shape, &entry.item, &key);
-        // A node whose kind is not known is still a node, so that links to it are not wrong too.
+        // A node of an unknown kind still exists, so that links to it are not reported, too.
         let kind = kind.unwrap_or_else(|| Nested::new(&host::KIND, Values::default()));
         let (name, count) = (entry.key.clone(), values.given("count"));
         check::live_host(decoder, &kind, &entry.item, &key, count);
@@ -333,7 +333,7 @@ fn decode_nodes(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Node> {
     nodes
 }
 
-/// The link once for each chain, where `between` lists several.
+/// A copy of the link for each chain, if `between` lists several.
 fn chains(item: &Item) -> Vec<Item> {
     let chains = item.get("between").map(Item::items).unwrap_or_default();
     if !chains.iter().any(Item::is_list) {
@@ -375,7 +375,7 @@ fn decode_link(
     Some(Link { between, values, source, mark: place.mark.clone(), key })
 }
 
-/// Takes from a line card what the link does not say itself (D-08); gives where its rate comes from.
+/// Fills in values that the link does not give from its line card (D-08); returns the source of its rate.
 fn line_card(
     decoder: &mut Decoder<'_>,
     values: &mut Values,
@@ -384,7 +384,7 @@ fn line_card(
 ) -> Option<String> {
     let name = values.given::<String>("card")?;
     let kind = decoder.library.kinds().profiles(LINKS)?;
-    // A name that is not there has been reported where it stands.
+    // An unknown name has been reported at its place.
     let (_, card) = kind.find(&name, None, decoder.library)?;
     let card = match card {
         Ok(card) => card,

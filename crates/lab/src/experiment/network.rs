@@ -1,5 +1,5 @@
-//! The network that an experiment describes: every single node and every direction of every link,
-//! and the way from each node to another.
+//! The network that an experiment describes: every single node, every direction of every link, and the routes
+//! between nodes.
 
 use super::{End, Experiment};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub struct Network {
 /// One node.
 pub struct Single {
     pub name: String,
-    /// Which of the declared nodes it is a member of.
+    /// The index of the declared node of which it is a member.
     pub declared: usize,
     pub forwards: bool,
 }
@@ -31,7 +31,7 @@ pub struct Single {
 pub struct Hop {
     pub from: usize,
     pub to: usize,
-    /// Which of the declared links it is a part of.
+    /// The index of the declared link to which it belongs.
     pub link: usize,
     /// `alice->r1`.
     pub name: String,
@@ -39,13 +39,13 @@ pub struct Hop {
     pub group: String,
     /// Whether other hops have the same group.
     pub shared: bool,
-    /// What all links between members of these nodes have in common, however they were declared;
-    /// `None` where it is the only one.
+    /// The name shared by all links between members of these nodes, however they were declared; `None` if there is
+    /// only one.
     pub like: Option<String>,
 }
 
 impl Network {
-    /// The network of a checked experiment, or of one whose nodes and ends are.
+    /// The network of an experiment whose nodes and link ends have been checked.
     pub fn new(experiment: &Experiment) -> Network {
         let mut network = Network {
             nodes: Vec::new(),
@@ -92,7 +92,7 @@ impl Network {
         }
     }
 
-    /// The single nodes that an end means.
+    /// The single nodes to which an end refers.
     fn members(&self, experiment: &Experiment, end: &End) -> std::ops::Range<usize> {
         let first = self.first[end.node];
         match (end.member, experiment.nodes[end.node].count) {
@@ -111,7 +111,7 @@ impl Network {
         (0..self.nodes.len()).filter(is_live).collect()
     }
 
-    /// Who goes with whom: member by member where both sides have as many, else one with each.
+    /// Pairs the members of two ends: one to one if both have as many, else one with each.
     pub fn pairs(&self, experiment: &Experiment, a: &End, b: &End) -> Vec<(usize, usize)> {
         let (a, b) = (self.members(experiment, a), self.members(experiment, b));
         match (a.len(), b.len()) {
@@ -121,8 +121,8 @@ impl Network {
         }
     }
 
-    /// The hop that leads from each node towards `destination`: the fewest hops, and of equal ones
-    /// the one declared first. Hosts pass nothing on.
+    /// The next hop from each node to `destination`: by fewest hops, ties broken by order of declaration. Hosts do not
+    /// forward.
     pub fn towards(&self, destination: usize) -> Vec<Option<usize>> {
         let mut distance = vec![usize::MAX; self.nodes.len()];
         distance[destination] = 0;

@@ -1,5 +1,4 @@
-//! The pages of what every experiment has: the file itself, links, and what all nodes and all
-//! traffic can have.
+//! The pages of what every experiment has: the file itself, links, and the parameters of all nodes and all traffic.
 
 use super::{COUNT_MAX, FRAMING_MAX};
 use lastmeter_base::here;
@@ -16,14 +15,14 @@ pub(crate) static KINDS: &[Kind] = &[
 pub(crate) const EXPERIMENT: &Page = &Page {
     name: "experiment",
     family: Family::Experiment,
-    what: "A network, the traffic through it, and the question that a run answers.",
+    what: "A network, its traffic, and the question that a run answers.",
     ports: "experiment.toml --> nodes, links, traffic --> run --> ledger",
     params: &[
-        Param::or("title", ParamKind::Text, "").is("what it is called in its ledger"),
-        Param::or("question", ParamKind::Text, "").is("what it is meant to answer"),
-        Param::required("duration", ParamKind::Time).is("how long it runs, in its own time"),
+        Param::or("title", ParamKind::Text, "").is("the title of its ledger"),
+        Param::or("question", ParamKind::Text, "").is("the question that it answers"),
+        Param::required("duration", ParamKind::Time).is("length of the run, in modelled time"),
         Param::or("seed", ParamKind::Integer { min: 0, max: i64::MAX as u64 }, "1")
-            .is("names the random streams; the same seed gives the same result"),
+            .is("seed of the random streams; the same seed gives the same result"),
     ],
     example: TWO_HOSTS,
     ..Page::at(here!())
@@ -35,7 +34,7 @@ pub(crate) const NODE: &Page = &Page {
     what: "The table of nodes, each under its name: NAME = { KIND = { ... }, count = ... }.",
     ports: "",
     params: &[Param::optional("count", ParamKind::Integer { min: 1, max: COUNT_MAX }, "one")
-        .is("so many of them: NAME.0, NAME.1, ...; NAME alone means each")],
+        .is("how many of them: NAME.0, NAME.1, ...; NAME alone means each")],
     example: r#"
 duration = "10 ms"
 [nodes]
@@ -61,32 +60,32 @@ phase = "random"
 pub(crate) const LINK: &Page = &Page {
     name: "links",
     family: Family::Experiment,
-    what: "A list of links; each direction of each has its own queue and wire.",
+    what: "A list of links; each direction has its own queue and wire.",
     ports: "alice --> [ queue ] --> (wire: rate) --> (delay) --> bob      and back",
     params: &[
         Param::required("between", ParamKind::Chains).is(
-            "the nodes that it joins; more than two are a chain of equal links, and a list of such \
-             lists are chains that are alike",
+            "the nodes that it connects; more than two are a chain of equal links, and a list of \
+             such lists is several identical chains",
         ),
         Param::optional("rate", ParamKind::Rate, "no wire").is("bits per second of each direction"),
-        Param::optional("card", ParamKind::Profile("links"), "what `rate` and `framing` say").is(
-            "the line card at both ends, whose rate and framing it has where these are not written",
+        Param::optional("card", ParamKind::Profile("links"), "`rate` and `framing`").is(
+            "the line card at both ends, which sets `rate` and `framing` unless they are given",
         ),
-        Param::or("delay", ParamKind::Time, "0 s").is("from one end to the other"),
+        Param::or("delay", ParamKind::Time, "0 s").is("propagation delay"),
         Param::optional("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "none")
-            .is("line time for each packet that is not part of it: preamble, check sequence, gap"),
+            .is("line time per packet beyond its length: preamble, check sequence, gap"),
         Param::optional(
             "queue",
             ParamKind::Nested(Family::Queue),
-            "drop-tail of 1000 packets, as Linux has it",
+            "drop-tail of 1000 packets, as in Linux",
         )
         .is("where packets wait for the wire"),
     ],
     deviations: &["Directions that no traffic takes are not built."],
     counters: &[
         ("served", "packets sent"),
-        ("refused", "packets that the queue had no room for"),
-        ("packets_most", "most packets that waited"),
+        ("refused", "packets that found the queue full"),
+        ("packets_most", "greatest queue length in packets"),
     ],
     example: TWO_HOSTS,
     ..Page::at(here!())
@@ -95,28 +94,27 @@ pub(crate) const LINK: &Page = &Page {
 pub(crate) const TRAFFIC: &Page = &Page {
     name: "traffic",
     family: Family::Experiment,
-    what: "A list of traffic; each says who sends what kind of packets to whom.",
+    what: "A list of traffic: kind of packets, sender and receiver of each.",
     ports: "from --> ... --> to",
     params: &[
-        Param::required("name", ParamKind::Text).is("the class of traffic, as the ledger calls it"),
+        Param::required("name", ParamKind::Text).is("the class of traffic in the ledger"),
         Param::required("from", ParamKind::Node).is("the host that sends"),
         Param::required("to", ParamKind::Node).is("the host that receives"),
-        Param::or("start", ParamKind::Time, "0 s").is("not before this"),
-        Param::optional("stop", ParamKind::Time, "the end").is("not after this"),
-        Param::optional("packets", ParamKind::COUNT, "no limit")
-            .is("no more than so many, per flow"),
+        Param::or("start", ParamKind::Time, "0 s").is("earliest time of a packet"),
+        Param::optional("stop", ParamKind::Time, "the end").is("latest time of a packet"),
+        Param::optional("packets", ParamKind::COUNT, "no limit").is("most packets per flow"),
         Param::or("phase", ParamKind::Choice(&["zero", "random"]), "zero")
             .is("when the first packet comes: at once, or after a random part of the first gap"),
         Param::or("class", ParamKind::Integer { min: 0, max: 255 }, "0")
             .is("class of service of its packets, for queues that have classes"),
         Param::or("ecn", ParamKind::Choice(&["none", "ect0", "ect1"]), "none")
-            .is("whether queues may mark its packets: `ect1` by the law of scalable senders"),
+            .is("whether queues may mark its packets; `ect1`: with a scalable congestion control"),
         Param::optional("deadline", ParamKind::Time, "best effort")
-            .is("after being made its packets are due so long"),
-        Param::optional("hops", ParamKind::Integer { min: 1, max: 255 }, "the links of its way")
-            .is("hops that its packets have to go, for queues that ask"),
+            .is("time from a packet's creation until it is due"),
+        Param::optional("hops", ParamKind::Integer { min: 1, max: 255 }, "the links of its route")
+            .is("number of hops of its packets, for queues that use it"),
         Param::or("cells", ParamKind::COUNT, "1")
-            .is("so many packets are the cells of a larger one, for queues that discard it whole"),
+            .is("packets that are the cells of one PDU, for queues that discard whole PDUs"),
     ],
     example: TWO_HOSTS,
     ..Page::at(here!())

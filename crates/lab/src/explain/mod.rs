@@ -1,4 +1,4 @@
-//! Explaining a run: what each change would buy, what limits it, and whether chance decided.
+//! Explaining a run: what each change would buy, what limits it, and whether ties were decisive.
 
 mod shuffle;
 mod verdict;

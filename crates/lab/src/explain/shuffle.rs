@@ -1,27 +1,27 @@
-//! Whether the order of simultaneous events decided: the phase-effect check.
+//! Whether the order of simultaneous events was decisive: the phase-effect check.
 //!
-//! Floyd and Jacobson (1991) warned that a model's conclusions may hang on the order of events that
-//! really have none. A run is repeated with random orders; a total that moves by more than the
-//! tolerance, or another verdict, is reported.
+//! Floyd and Jacobson (1991) warned that a model's conclusions may depend on the order of events that in reality
+//! have none. A run is repeated with random orders; a total that changes by more than the tolerance, or a different
+//! verdict, is reported.
 
 use lastmeter_ledger::Ledger;
 use serde::Serialize;
 
-/// Totals may move by this share of themselves before the check calls it a change.
+/// Relative tolerance of totals.
 pub const TOLERANCE: f64 = 0.01;
 
-/// What the check found.
+/// The result of the check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shuffle {
     /// How many random orders were tried.
     pub runs: usize,
-    /// By what share a total may move.
+    /// The relative tolerance of totals.
     pub tolerance: f64,
-    /// What moved further, each in words; empty where nothing did.
+    /// What changed by more, in words; empty if nothing did.
     pub moved: Vec<String>,
 }
 
-/// Compares the ledgers of runs in random order with the ledger of the ordinary one.
+/// Compares the ledgers of runs in random order with that of the normal order.
 pub fn shuffled(ordinary: &Ledger, others: &[Ledger]) -> Shuffle {
     let mut moved = Vec::new();
     let mut totals: Vec<(String, f64, Vec<f64>)> = Vec::new();

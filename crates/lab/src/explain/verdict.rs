@@ -1,30 +1,30 @@
 //! The verdict: which resource limits the paths, found in two independent ways.
 //!
-//! By *utilisation*: the resource that is busy or blocked most. By *sensitivity*: the resource
-//! whose being 10 % faster helps most, found by running the model again. Where the two agree the
-//! verdict is sure; where they do not, or nothing helps, it says so. They agree as well where the
-//! resource in use most is so because it waits for the one that helps most: a processor that is held
-//! while bytes cross a bus. Where nothing alone helps because several are always in use, these limit together.
+//! By *utilisation*: the resource with the highest busy and blocked share. By *sensitivity*: the resource whose
+//! being 10 % faster helps most, found by running the model again. If the two agree, the verdict is sure; if they
+//! do not, or nothing helps, it says so. They also count as agreeing if the resource with the highest utilisation
+//! mostly waits for the one that helps most: a processor held while bytes cross a bus. If no single resource helps
+//! because several are always in use, these limit together.
 
 use super::what_if::{Change, Effect, by_goodput};
 use crate::livelock::livelock;
 use lastmeter_ledger::{Confidence, Ledger, Verdict};
 use std::collections::BTreeMap;
 
-/// A resource below this share is not what throughput is limited by.
+/// A resource with a lower utilisation does not limit throughput.
 const BUSY_MIN: f64 = 0.7;
-/// Two utilisations this close are the same.
+/// Utilisations this close count as equal.
 const UTILISATION_CLOSE: f64 = 0.03;
-/// A sensitivity this many times the next one is clear.
+/// A sensitivity is clear if it is this many times the next one.
 const SENSITIVITY_CLEAR: f64 = 2.0;
 
-/// Judges a run by its ledger and by what changes do to it. `None` where nothing was offered.
+/// The verdict on a run, from its ledger and the effects of changes. `None` if nothing was offered.
 pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
     let offered: u64 = ledger.paths.iter().map(|path| path.totals.offered_packets()).sum();
     if offered == 0 {
         return None;
     }
-    // Beyond livelock a tenth more speed brings nothing back: only its cause can be named.
+    // In livelock 10 % more speed changes nothing: only the cause can be named.
     if let Some(livelock) = livelock(ledger) {
         return Some(livelock);
     }
@@ -47,7 +47,7 @@ fn by_utilisation(ledger: &Ledger) -> Vec<(String, f64)> {
     highest_first(shares.into_iter().collect())
 }
 
-/// Groups of resources with what throughput gains when they are 10 % faster, highest first.
+/// Groups of resources with the gain in throughput when they are 10 % faster, highest first.
 fn by_sensitivity(ledger: &Ledger, effects: &[Effect]) -> Vec<(String, f64)> {
     let gain = |effect: &Effect| match &effect.change {
         Change::Faster { group, numerator: 11, denominator: 10 } => {
@@ -63,7 +63,7 @@ fn highest_first(mut shares: Vec<(String, f64)>) -> Vec<(String, f64)> {
     shares
 }
 
-/// Resources that are always in use, so that none of them alone helps: a copy at both ends.
+/// Resources that are always in use, so that no single one helps: a copy at both ends.
 fn several_limit(ledger: &Ledger, utilised: &[(String, f64)]) -> Option<Verdict> {
     let full: Vec<&(String, f64)> =
         utilised.iter().take_while(|(_, share)| *share >= 1.0 - UTILISATION_CLOSE).collect();
@@ -166,7 +166,7 @@ fn something_limits(
     }
 }
 
-/// Whether `other` is in use mostly by waiting, and no busier by its own work than `limit`.
+/// Whether `other` is in use mostly by waiting, and its own work keeps it no busier than `limit`.
 fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
     let of = |name: &str, share: fn(&lastmeter_ledger::Resource) -> f64| {
         let group = ledger.resources.iter().filter(|resource| resource.group() == name);
@@ -176,8 +176,8 @@ fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
     blocked > busy && busy < of(limit, |r| r.busy)
 }
 
-/// Throughput is lost where nothing is busy for long: bursts that overflow a queue, or a network that
-/// loses. `None` where nothing is lost.
+/// The verdict if packets are lost although nothing is busy for long: bursts that overflow a queue, or a lossy
+/// network. `None` if nothing is lost.
 fn drops(ledger: &Ledger, utilised: &[(String, f64)], best: (&str, f64)) -> Option<Verdict> {
     let stages = ledger.paths.iter().flat_map(|path| &path.stages);
     let lost = stages.flat_map(|stage| stage.drops.iter().map(move |drop| (&stage.name, drop)));
@@ -197,7 +197,7 @@ fn drops(ledger: &Ledger, utilised: &[(String, f64)], best: (&str, f64)) -> Opti
     Some(Verdict { resource: None, utilisation: Some(most_used), confidence, runner_up, words })
 }
 
-/// Throughput depends on speed, but nothing is busy: senders wait for answers.
+/// The verdict if throughput depends on speed although nothing is busy: senders wait for responses.
 fn round_trips(ledger: &Ledger, utilised: &[(String, f64)], most_used: f64) -> Verdict {
     let mut words = format!(
         "Round trips limit: senders await responses, and no resource is in use for more than {}.",
@@ -226,7 +226,7 @@ fn undecided(utilised: &[(String, f64)]) -> Verdict {
     }
 }
 
-/// The stage in which delivered packets spend most of their time, and its share of it.
+/// The stage in which delivered packets spend most of their time, and its share of the latency.
 fn slowest_stage(ledger: &Ledger) -> Option<(&str, f64)> {
     let time = |mean: f64, packets: u64| mean * packets as f64;
     let mut times: BTreeMap<&str, f64> = BTreeMap::new();

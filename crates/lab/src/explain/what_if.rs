@@ -3,18 +3,18 @@
 use lastmeter_ledger::{Ledger, Times, WhatIf};
 use std::collections::BTreeMap;
 
-/// More changes than this are not tried on one run; those that matter least are left out.
+/// The most changes tried on one run; those that matter least are left out.
 pub const WHAT_IFS_MAX: usize = 240;
 
-/// A change counts as raising throughput from this share on; below, it is rounding.
+/// A smaller gain in throughput counts as rounding.
 const GAIN_MIN: f64 = 0.005;
 
-/// One thing that is changed.
+/// One change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// All resources of this group are `numerator / denominator` times as fast.
     Faster {
-        /// The resource's name, without the numbers of replicas.
+        /// The resource's name, without member numbers.
         group: String,
         /// For example 11 ...
         numerator: u64,
@@ -26,7 +26,7 @@ pub enum Change {
         /// The stage's name.
         stage: String,
     },
-    /// Every queue holds twice as much.
+    /// Every queue's limit is doubled.
     BuffersDoubled,
     /// Ideal output queueing in place of this fabric.
     Ideal {
@@ -36,7 +36,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// In words, as the ledger prints it.
+    /// In words, as in the ledger.
     pub fn words(&self) -> String {
         match self {
             Change::Faster { group, numerator: 2, denominator: 1 } => {
@@ -53,10 +53,10 @@ impl Change {
     }
 }
 
-/// What the model says a change does.
+/// The predicted effect of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
-    /// What was changed.
+    /// The change.
     pub change: Change,
     /// Goodput over all paths, in bit/s.
     pub goodput: f64,
@@ -67,16 +67,16 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// What `changed`, the ledger of a run with `change`, says.
+    /// The effect of `change`, from the ledger of a run with it.
     pub fn of(change: Change, changed: &Ledger) -> Effect {
         let (goodput, latency, loss) = (changed.goodput(), changed.latency(), changed.loss());
         Effect { change, goodput, latency, loss }
     }
-    /// Share by which throughput is higher than in `baseline`.
+    /// The relative gain in throughput over `baseline`.
     pub(super) fn goodput_gain(&self, baseline: &Ledger) -> f64 {
         ratio(self.goodput, baseline.goodput()) - 1.0
     }
-    /// Share by which latency is lower than in `baseline`.
+    /// The relative reduction of latency from `baseline`.
     pub(super) fn latency_gain(&self, baseline: &Ledger) -> f64 {
         1.0 - ratio(self.latency, baseline.latency())
     }
@@ -86,9 +86,9 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 1.0 }
 }
 
-/// What could be changed about a run, the most promising first, and how many were left out.
+/// The changes to try on a run, most promising first, and how many were left out.
 ///
-/// Every resource 10 % and twice as fast, every stage's cost removed, every buffer doubled.
+/// Every resource 10 % and twice as fast, every stage at no cost, every buffer doubled.
 pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
     let mut busiest: BTreeMap<String, f64> = BTreeMap::new();
     for resource in &ledger.resources {
@@ -98,7 +98,7 @@ pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
     let mut slowest: BTreeMap<&str, f64> = BTreeMap::new();
     for stage in ledger.paths.iter().flat_map(|path| &path.stages) {
         let mean = slowest.entry(&stage.name).or_default();
-        // What only crosses a bus is held up by it and has no service of its own.
+        // A stage that only crosses a bus is blocked by it and has no service time of its own.
         let of = |times: Option<Times>| times.map_or(0.0, |times| times.mean);
         *mean = mean.max(of(stage.service) + of(stage.blocked));
     }
@@ -111,7 +111,7 @@ pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
         numerator,
         denominator,
     };
-    // The 10 % steps carry the verdict and so come first of each resource.
+    // The verdict depends on the 10 % steps, so they come first for each resource.
     let speeds = groups.iter().flat_map(|(group, _)| [faster(group, 11, 10), faster(group, 2, 1)]);
     let removals = stages.iter().map(|&(stage, _)| Change::Free { stage: stage.to_owned() });
     let (speeds, removals): (Vec<_>, Vec<_>) = (speeds.collect(), removals.collect());
@@ -125,8 +125,7 @@ pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
     (changes, left_out)
 }
 
-/// Whether changes of this run are judged by throughput; otherwise by latency, because nothing
-/// raises throughput.
+/// Whether changes of this run are ranked by throughput; if nothing raises throughput, latency ranks them.
 pub(super) fn by_goodput(baseline: &Ledger, effects: &[Effect]) -> bool {
     effects.iter().any(|effect| effect.goodput_gain(baseline) >= GAIN_MIN)
 }

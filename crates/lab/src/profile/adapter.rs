@@ -1,5 +1,5 @@
-//! Profiles of adapters, read from `profiles/adapters/NAME.toml` together with the host that they
-//! are put into: their stages may be served by its resources and come after its stages.
+//! Profiles of adapters, read from `profiles/adapters/NAME.toml` together with the host that they are plugged into:
+//! their stages may be served by its resources and follow its stages.
 
 use super::{Stages, changed, pages, resources, stage_items};
 use crate::document::{Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten};
@@ -8,10 +8,10 @@ use lastmeter_base::kind::ParamKind;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_host::profile::{Adapter, AdapterStage, Profile, ResourceProfile, StageProfile};
 
-/// Reads the profile of an adapter for `host`. `file_name` is what messages call it.
+/// Reads the profile of an adapter for `host`; messages refer to it as `file_name`.
 ///
 /// # Errors
-/// Everything that is wrong with it, and that does not fit the host, in the order of the file.
+/// All errors in it, including those of not fitting the host, in the order of the file.
 ///
 /// ```
 /// use lastmeter_lab::{library::Builtin, profile};
@@ -60,7 +60,7 @@ pub fn adapter(
     }
 }
 
-/// The network half of an adapter: its link, without what serves it. `file_name` is what messages call it.
+/// The network half of an adapter: its link, without stages. Messages refer to the file as `file_name`.
 ///
 /// ```
 /// let text = include_bytes!("../../../../profiles/adapters/jetstream.toml");
@@ -69,7 +69,7 @@ pub fn adapter(
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file.
+/// All errors in it, in the order of the file.
 pub fn link(file_name: &str, text: &[u8]) -> Result<Link, Vec<Problem>> {
     let Document { root, reporter } = Document::parse(file_name, text)?;
     let mut decoder = Decoder { reporter, library: &Builtin };
@@ -93,24 +93,24 @@ pub fn link(file_name: &str, text: &[u8]) -> Result<Link, Vec<Problem>> {
     }
 }
 
-/// What an adapter's profile says of its link.
+/// The link of an adapter, as in its profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// What it is.
     pub what: String,
-    /// How fast it is.
+    /// Its rate.
     pub rate: Rate,
-    /// How long bits take from one adapter to the other.
+    /// Its propagation delay, from adapter to adapter.
     pub delay: Duration,
-    /// What goes over it with each packet, besides its data.
+    /// The overhead of each packet on the link.
     pub framing: Bytes,
-    /// The longest packet that it takes.
+    /// The longest packet.
     pub packet_max: Bytes,
-    /// What a host pays for it, in dollars, where that is known.
+    /// The price of an adapter in dollars, if known.
     pub price: Option<u64>,
 }
 
-/// What it brings itself; nothing of that may be called like something of the host.
+/// The adapter's own resources; their names must differ from those of the host.
 fn own_resources(
     decoder: &mut Decoder<'_>,
     root: &Item,
@@ -145,7 +145,7 @@ fn stages(
         .collect()
 }
 
-/// The host's stage that this one comes right after.
+/// The stage of the host that this one follows directly.
 fn after(
     decoder: &mut Decoder<'_>,
     item: &Item,

@@ -1,4 +1,4 @@
-//! The constants that a computation is given, each with where it comes from.
+//! The constants of a computation, each with its origin.
 //!
 //! ```text
 //! [constants]
@@ -20,16 +20,16 @@ use std::collections::BTreeMap;
 /// Where a constant comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It stands in the document.
+    /// It is printed in the document.
     Document,
-    /// It is general knowledge that the document needs and does not say.
+    /// It is general knowledge that the document needs but does not state.
     Assumed,
     /// It was chosen so that our result agrees with published values, or after a result was seen;
     /// `source` names them.
     Fitted,
 }
 
-/// How many constants come from where.
+/// The number of constants of each origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Origins {
     /// From the document.
@@ -46,7 +46,7 @@ const CONSTANT: &[Param] = &[
     Param::optional("at", ParamKind::Text, "`value`").is("the profile and key that have its value"),
     Param::or("origin", ParamKind::Choice(ORIGINS), "document").is("where it comes from"),
     Param::or("settled", ParamKind::Choice(SETTLED), "before")
-        .is("whether a result was seen first"),
+        .is("whether it was chosen before or after a result was seen"),
 ];
 const ORIGINS: &[&str] = &["document", "assumed", "fitted"];
 const SETTLED: &[&str] = &["before", "after"];
@@ -60,7 +60,7 @@ pub(super) const PROFILE: &[Param] = &[
 #[derive(Clone, Debug, Default)]
 pub struct Constants {
     known: BTreeMap<String, Constant>,
-    /// One for each file, with its text: the value of a constant is read when it is asked for.
+    /// One for each file, with its text: values are decoded when requested.
     files: Vec<Reporter>,
 }
 
@@ -72,9 +72,9 @@ struct Constant {
     file: usize,
 }
 
-/// A type that constants can have.
+/// A type of constant.
 pub trait ConstantType: Typed {
-    /// How it is written.
+    /// How to write it.
     const KIND: ParamKind;
 }
 
@@ -101,7 +101,7 @@ impl ConstantType for Vec<u64> {
 /// Reads a file of constants.
 ///
 /// # Errors
-/// It is no TOML.
+/// If it is not TOML.
 pub fn open(file: &str, text: &str) -> Result<(Item, Decoder<'static>), Error> {
     let Document { root, reporter } =
         Document::parse(file, text.as_bytes()).map_err(Error::Problems)?;
@@ -126,10 +126,10 @@ fn elsewhere(at: &str) -> Result<(Item, Reporter), String> {
     Ok((value, reporter))
 }
 
-/// Ends reading a file.
+/// Finishes reading a file.
 ///
 /// # Errors
-/// Everything that was found wrong with it.
+/// All errors found in it.
 pub fn finish(decoder: Decoder<'_>) -> Result<(), Error> {
     match decoder.reporter.is_empty() {
         true => Ok(()),
@@ -138,20 +138,20 @@ pub fn finish(decoder: Decoder<'_>) -> Result<(), Error> {
 }
 
 impl Constants {
-    /// Those of a profile's file, and the document that they are from.
+    /// The constants of a profile's file, and the document that is their source.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// All errors in it, each with its place.
     pub fn of_profile(file: &str, text: &str) -> Result<(Constants, String), Error> {
         let mut constants = Constants::default();
         let source = constants.add_profile(file, text)?;
         Ok((constants, source))
     }
 
-    /// Adds those of a profile's file, and gives the document that they are from.
+    /// Adds the constants of a profile's file, and returns the document that is their source.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// All errors in it, each with its place.
     pub fn add_profile(&mut self, file: &str, text: &str) -> Result<String, Error> {
         let (root, mut decoder) = open(file, text)?;
         let besides = &["constants"];
@@ -162,7 +162,7 @@ impl Constants {
         Ok(values.get("source"))
     }
 
-    /// Adds the constants of a file, and reports what is wrong with them.
+    /// Adds the constants of a file, and reports errors in them.
     pub fn add(&mut self, decoder: &mut Decoder<'_>, table: Option<&Item>) {
         self.files.push(decoder.reporter.clone());
         let file = self.files.len() - 1;
@@ -210,10 +210,10 @@ impl Constants {
         Some(Constant { value, what, origin, file })
     }
 
-    /// The value of a constant: a quantity that is written with its unit, or a whole number.
+    /// The value of a constant: a quantity, written with its unit, or a whole number.
     ///
     /// # Errors
-    /// There is no such constant, or it is of another type.
+    /// If there is no such constant, or it is of another type.
     pub fn get<T: ConstantType>(&self, name: &str) -> Result<T, Error> {
         let constant = self.find(name)?;
         let reporter = self.files[constant.file].clone();
@@ -224,10 +224,10 @@ impl Constants {
         typed.ok_or_else(|| Error::Problems(decoder.reporter.into_problems()))
     }
 
-    /// What the constant `name` means, in its file's own words.
+    /// The meaning of the constant `name`, in the words of its file.
     ///
     /// # Errors
-    /// There is no such constant.
+    /// If there is no such constant.
     pub fn what(&self, name: &str) -> Result<&str, Error> {
         self.find(name).map(|constant| constant.what.as_str())
     }
@@ -237,7 +237,7 @@ impl Constants {
         self.known.keys().map(String::as_str)
     }
 
-    /// How many come from where.
+    /// The number of constants of each origin.
     pub fn origins(&self) -> Origins {
         let mut origins = Origins::default();
         for constant in self.known.values() {

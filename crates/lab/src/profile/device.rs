@@ -4,8 +4,8 @@
 //! what, source   [host-interface]   [transfer]   [queueing]   [buffers]   [network]
 //! ```
 //!
-//! Each key of a section is one of the options of Table 4.1 (Indiresan 1997), or of a ring of
-//! descriptors. What is wrong is reported at its place.
+//! Each key of a section is one of the options of Table 4.1 (Indiresan 1997), or belongs to a ring of descriptors.
+//! Errors are reported at their place.
 
 use super::ProfileKind;
 use crate::document::{Decoder, Document, Fault, Item, Problem, Shape, join};
@@ -51,12 +51,12 @@ const fn count(min: u64, max: u64) -> ParamKind {
     ParamKind::Integer { min, max }
 }
 const SIZE: ParamKind = ParamKind::Size { min: 0, max: 1 << 40 };
-/// What goes with a packet: a descriptor, headers, framing.
+/// Descriptors, headers and framing of a packet.
 const SMALL: ParamKind = ParamKind::Size { min: 0, max: FRAMING_MAX };
-/// The longest that a collision may take: then sixteen of them end within the time of a run.
+/// The longest slot of a collision: sixteen of them end within the time of a run.
 const SLOT_MAX: Duration = Duration::from_secs(1);
-/// The longest that a transfer or the network may take for the longest packet, as a multiple of the
-/// longest time of all: with it every sum of an order's phases stays within what an instant can express.
+/// Limit on the transfer or transmission of the longest packet, as a multiple of the longest time: with it every sum
+/// of the phases of messages fits in an instant.
 const PHASE_MAX: u128 = 10;
 const DISCIPLINE: ParamKind = ParamKind::Choice(&["fifo", "priority", "edd"]);
 const SYNCHRONISATION: ParamKind = ParamKind::Choice(&["interrupt", "poll", "mixed"]);
@@ -67,98 +67,97 @@ const HEADER: &[Param] = &[
 ];
 const HOST: &[Param] = &[
     Param::required("kind", ParamKind::Choice(&["mailbox", "fifo", "rings"]))
-        .is("what carries commands"),
-    Param::or("queues", count(1, 4096), "1").is("how many of them"),
+        .is("how commands reach the adapter"),
+    Param::or("queues", count(1, 4096), "1").is("number of command queues"),
     Param::or("synchronisation", SYNCHRONISATION, "interrupt")
-        .is("how the host learns of a response"),
+        .is("how the host is notified of a response"),
     Param::or("qos", ParamKind::Flag, "false")
-        .is("whether commands say what service a packet wants"),
+        .is("whether commands state the service that a packet wants"),
     Param::or("handshake", ParamKind::Flag, "false").is("whether identifiers are exchanged first"),
     Param::or("transfer-ack", ParamKind::Flag, "false")
-        .is("whether the end of the transfer is said"),
-    Param::or("per-message", ParamKind::Time, "0 s").is("what a message costs host and interface"),
-    Param::or("saved-when-simple", ParamKind::Time, "0 s").is("how much less without those two"),
+        .is("whether the end of the transfer is signalled"),
+    Param::or("per-message", ParamKind::Time, "0 s").is("cost of a message to host and interface"),
+    Param::or("saved-when-simple", ParamKind::Time, "0 s").is("part of it saved without both"),
     Param::or("gather-per-byte", ParamKind::PerByte, "0 ns/B")
-        .is("what a byte costs the host to have a packet in one buffer"),
+        .is("cost to the host of gathering a packet in one buffer, per byte"),
     Param::or("descriptor", SMALL, "0 B").is("length of a descriptor"),
-    Param::or("doorbell-batch", count(1, 4096), "1").is("packets a doorbell"),
+    Param::or("doorbell-batch", count(1, 4096), "1").is("packets per doorbell"),
     Param::or("fetch-batch", count(1, 4096), "1").is("descriptors fetched at once"),
     Param::or("write-back-batch", count(1, 4096), "1").is("descriptors written back at once"),
-    Param::or("coalescing", count(1, 65_536), "1").is("packets an interrupt"),
+    Param::or("coalescing", count(1, 65_536), "1").is("packets per interrupt"),
 ];
 const TRANSFER: &[Param] = &[
-    Param::required("mode", ParamKind::Choice(&["dma", "pio", "hybrid"])).is("who moves data"),
-    Param::or("pio-max", SIZE, "0 B").is("with `hybrid`: up to here the processor does"),
-    Param::or("pio-per-byte", ParamKind::PerByte, "0 ns/B").is("what a byte costs the processor"),
-    Param::or("setup", ParamKind::Time, "0 s").is("what a transfer costs before its first byte"),
-    Param::or("block", SIZE, "4096 B").is("what one DMA transfer moves"),
-    Param::or("per-block", ParamKind::Time, "0 s").is("what each begun block costs"),
-    Param::or("small", SIZE, "0 B").is("up to here a byte costs `per-byte-small`"),
-    Param::or("per-byte-small", ParamKind::PerByte, "0 ns/B").is("what a byte costs up to `small`"),
-    Param::or("per-byte", ParamKind::PerByte, "0 ns/B").is("what a byte costs beyond"),
+    Param::required("mode", ParamKind::Choice(&["dma", "pio", "hybrid"])).is("what moves data"),
+    Param::or("pio-max", SIZE, "0 B").is("with `hybrid`: longest packet moved by the processor"),
+    Param::or("pio-per-byte", ParamKind::PerByte, "0 ns/B").is("processor's cost per byte"),
+    Param::or("setup", ParamKind::Time, "0 s").is("time before the first byte of a transfer"),
+    Param::or("block", SIZE, "4096 B").is("length of one DMA transfer"),
+    Param::or("per-block", ParamKind::Time, "0 s").is("cost of each block, even partly filled"),
+    Param::or("small", SIZE, "0 B").is("number of leading bytes at `per-byte-small`"),
+    Param::or("per-byte-small", ParamKind::PerByte, "0 ns/B").is("cost of each of these bytes"),
+    Param::or("per-byte", ParamKind::PerByte, "0 ns/B").is("cost of each further byte"),
     Param::or("preemptible", ParamKind::Flag, "false")
-        .is("whether the network takes the memory from it"),
+        .is("whether the network can pre-empt it at the memory"),
     Param::or("urgent-first", ParamKind::Flag, "false")
         .is("whether a more urgent packet's transfer interrupts a less urgent one's"),
 ];
 const PCIE: &[Param] = &[
     Param::required("generation", count(3, 5)).is("3, 4 or 5"),
-    Param::required("lanes", count(1, 16)).is("how many lanes"),
-    Param::or("payload", ParamKind::Size { min: 128, max: 4096 }, "256 B").is("greatest payload"),
+    Param::required("lanes", count(1, 16)).is("number of lanes"),
+    Param::or("payload", ParamKind::Size { min: 128, max: 4096 }, "256 B").is("longest payload"),
     Param::or("request", ParamKind::Size { min: 128, max: 4096 }, "512 B")
-        .is("greatest read request"),
+        .is("longest read request"),
 ];
 const QUEUEING: &[Param] = &[
-    Param::or("stages", count(1, 3), "3")
-        .is("3: interface, transfer, network at once; 2: network beside the others; 1: in turn"),
-    Param::or("queues", count(1, 256), "1").is("queues of each stage; class 1 waits in the second"),
-    Param::or("discipline", DISCIPLINE, "fifo").is("who goes next"),
-    Param::optional("at-network", DISCIPLINE, "the same").is("who goes next at the network"),
+    Param::or("stages", count(1, 3), "3").is(
+        "3: interface, transfer, network in parallel; 2: network beside the others; 1: in turn",
+    ),
+    Param::or("queues", count(1, 256), "1").is("queues per stage; class 1 waits in the second"),
+    Param::or("discipline", DISCIPLINE, "fifo").is("order of service"),
+    Param::optional("at-network", DISCIPLINE, "the same").is("order of service at the network"),
     Param::or("depth", count(1, 65_536), "1").is("messages in flight at once"),
 ];
 const BUFFERS: &[Param] = &[
     Param::required("place", ParamKind::Choice(&["shared", "per-connection", "host"]))
-        .is("whose they are"),
-    Param::required("memory", SIZE).is("how much there is"),
-    Param::or("banks", count(1, 16), "1").is("banks with a bus of their own"),
+        .is("which memory holds buffers"),
+    Param::required("memory", SIZE).is("buffer memory"),
+    Param::or("banks", count(1, 16), "1").is("banks, each with its own bus"),
     Param::or("threshold", count(0, 100), "0").is("free percentage below which it is overloaded"),
     Param::or("overload", ParamKind::Choice(&["drop", "block", "priority"]), "drop")
-        .is("without a buffer"),
+        .is("policy when no buffer is free"),
     Param::or("separate-headers", ParamKind::Flag, "false")
-        .is("whether headers have their own, and nothing is gathered"),
+        .is("whether headers have buffers of their own, so that nothing is gathered"),
     Param::optional("header", SMALL, "not known")
-        .is("with them: how long the headers of a packet are"),
+        .is("length of a packet's headers, with `separate-headers`"),
 ];
 const NETWORK: &[Param] = &[
     Param::required("model", ParamKind::Choice(&["point-to-point", "intermittent", "statistical"]))
         .is("when it may send"),
-    Param::optional("rotation", ParamKind::Time, "always there")
-        .is("how long its token is on its way"),
+    Param::optional("rotation", ParamKind::Time, "always there").is("rotation time of the token"),
     Param::optional("holding", ParamKind::Time, "always there")
-        .is("for how long of that it has it"),
-    Param::optional("slot", ParamKind::Time, "none collide").is("what a collision takes"),
-    Param::optional("collisions", count(0, 99), "none")
-        .is("how many attempts in a hundred collide"),
-    Param::or("processing", ParamKind::Time, "0 s").is("what a message costs its own processor"),
+        .is("part of the rotation for which it holds the token"),
+    Param::optional("slot", ParamKind::Time, "none collide").is("duration of a collision"),
+    Param::optional("collisions", count(0, 99), "none").is("percentage of attempts that collide"),
+    Param::or("processing", ParamKind::Time, "0 s").is("cost of a message to its own processor"),
     Param::or("synchronisation", SYNCHRONISATION, "interrupt")
-        .is("how it learns that a packet has left"),
-    Param::or("setup", ParamKind::Time, "0 s").is("what a message costs before its first frame"),
+        .is("how it is notified that a packet has left"),
+    Param::or("setup", ParamKind::Time, "0 s").is("time before the first frame of a message"),
     Param::or("overlap", count(0, 100), "0")
-        .is("percentage of that which needs no memory; 33 is a third"),
-    Param::or("frame", SIZE, "4096 B").is("what one frame carries"),
-    Param::or("per-frame", ParamKind::Time, "0 s").is("what each begun frame costs"),
-    Param::optional("rate", ParamKind::Rate, "frames have their time").is("how fast its link is"),
-    Param::or("framing", SMALL, "0 B").is("what goes over the link besides the data"),
+        .is("percentage of `setup` that needs no memory; 33 means a third"),
+    Param::or("frame", SIZE, "4096 B").is("payload of a frame"),
+    Param::or("per-frame", ParamKind::Time, "0 s").is("cost of each frame, even partly filled"),
+    Param::optional("rate", ParamKind::Rate, "frames have their time").is("bit rate of its link"),
+    Param::or("framing", SMALL, "0 B").is("overhead of a frame on the link"),
 ];
 
-/// Length of the messages whose phases the page of an adapter draws: what Fig 5.6 has.
+/// Length of the messages whose phases an adapter's page draws: as in Fig 5.6.
 const DRAWN: Bytes = Bytes(4096);
-/// The message whose rate a card's control has to keep up with: the shortest frame of an Ethernet.
+/// The message rate that a card's control must sustain: that of the shortest Ethernet frames.
 const SHORTEST: Bytes = Bytes(64);
-/// 250 MHz, as hardware that is programmed does today.
+/// 250 MHz, typical of an FPGA today.
 const CLOCK: Duration = Duration::from_ns(4);
 
-/// The sections, with what each of them can say.
+/// The sections, with their parameters.
 const SECTIONS: [(&str, &[Param]); 5] = [
     ("host-interface", HOST),
     ("transfer", TRANSFER),
@@ -170,7 +169,7 @@ const SECTIONS: [(&str, &[Param]); 5] = [
 /// Reads an adapter.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file.
+/// All errors in it, in the order of the file.
 ///
 /// ```
 /// use lastmeter_lab::{library::Builtin, profile::device};
@@ -224,7 +223,7 @@ fn discipline(word: &str) -> Discipline {
     }
 }
 
-/// Only an adapter that is told what service a packet wants can put one before another.
+/// An adapter can give packets priority only if commands state their service.
 fn disciplines(decoder: &mut Decoder<'_>, root: &Item, host: &Values, queueing: &Values) {
     if !host.has("qos") || host.get::<bool>("qos") {
         return;
@@ -233,20 +232,20 @@ fn disciplines(decoder: &mut Decoder<'_>, root: &Item, host: &Values, queueing: 
     for key in ["discipline", "at-network"] {
         let Some(word) = queueing.given::<String>(key) else { continue };
         if let (Some(item), "priority" | "edd") = (section.get(key), word.as_str()) {
-            let found = format!("`{word}` needs what commands do not say");
+            let found = format!("`{word}` needs commands that state a packet's service");
             let right = "write `qos = true` in [host-interface], or `fifo`".to_owned();
             decoder.report(&item.mark, &join("queueing", key), Fault::new(found, right));
         }
     }
 }
 
-/// Headers have buffers of their own only where it is known how long they are.
+/// Headers can have buffers of their own only if their length is known.
 fn headers(decoder: &mut Decoder<'_>, root: &Item, buffers: &Values) {
     let separate = buffers.given("separate-headers") == Some(true);
     let known = buffers.given("header").is_some_and(|len: Bytes| len > Bytes::ZERO);
     let wrong = match (separate, known) {
-        (true, false) => ("separate-headers", "headers of their own, of no length"),
-        (false, true) => ("header", "the length of headers, which have no buffers of their own"),
+        (true, false) => ("separate-headers", "separate headers without a length"),
+        (false, true) => ("header", "the length of headers that have no separate buffers"),
         _ => return,
     };
     let item = root.get("buffers").and_then(|section| section.get(wrong.0));
@@ -278,7 +277,7 @@ fn phases(
     decoder.report(mark, &join(section, cost), Fault::new(found, right));
 }
 
-/// When the adapter may send: a token needs both of its times, and no other network has any.
+/// When the adapter may send: a token needs both times, and other networks have neither.
 fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> NetworkModel {
     let times = (network.given("rotation"), network.given("holding"));
     let luck = (network.given("slot"), network.given("collisions"));
@@ -311,7 +310,9 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
             }
             Some(("holding", format!("the token is held for {holding} of {rotation}")))
         }
-        _ if shared => Some(("model", "an intermittent network without its times".into())),
+        _ if shared => {
+            Some(("model", "an intermittent network without `rotation` or `holding`".into()))
+        }
         (None, None) => None,
         (rotation, _) => {
             let key = if rotation.is_some() { "rotation" } else { "holding" };
@@ -326,14 +327,14 @@ fn network_model(decoder: &mut Decoder<'_>, root: &Item, network: &Values) -> Ne
     NetworkModel::PointToPoint
 }
 
-/// What is wrong with the collision parameters, and where.
+/// The parameter of collisions that is wrong, and why.
 fn collisions(
     model: &str,
     (slot, collisions): (Option<Duration>, Option<u64>),
 ) -> Option<(&'static str, &'static str)> {
     match (model == "statistical", slot, collisions) {
         (true, Some(_), Some(_)) | (false, None, None) => None,
-        (true, ..) => Some(("model", "a network with collisions without their rate or length")),
+        (true, ..) => Some(("model", "a network with collisions without `slot` or `collisions`")),
         (false, Some(_), _) => Some(("slot", "a network without collisions")),
         (false, None, Some(_)) => Some(("collisions", "a network without collisions")),
     }
@@ -460,10 +461,10 @@ fn network_interface(values: &Values) -> Network {
     }
 }
 
-/// The page of a bundled adapter, with its picture, or the names of all.
+/// The page of a bundled adapter, with its drawing.
 ///
 /// # Errors
-/// The names, where there is no such adapter; what is wrong with its file.
+/// If there is no such adapter: lists their names; else the errors in its file.
 pub fn page(name: &str, library: &dyn Library) -> Result<String, String> {
     Ok(describe(name, &read(name, library)?))
 }
@@ -498,10 +499,10 @@ pub(crate) fn describe(name: &str, card: &Description) -> String {
     text
 }
 
-/// The control of an adapter in Verilog, with a bench that sends messages of 4 KB (E-130).
+/// The control of an adapter in Verilog, with a test bench that sends messages of 4 KB (E-130).
 ///
 /// # Errors
-/// What there is no hardware for.
+/// Names the options that have no hardware.
 pub fn verilog(card: &Description) -> Result<String, String> {
     let len = DRAWN.min(card.buffers.memory);
     hardware(card, &Bench { len, depth: card.queueing.depth, messages: 100, period: CLOCK })
@@ -512,7 +513,7 @@ pub fn svg(card: &Description) -> String {
     picture::svg(card)
 }
 
-/// A bundled adapter by its name.
+/// A bundled adapter by name.
 ///
 /// # Errors
 /// As [`page`].
@@ -545,13 +546,13 @@ mod tests {
     }
 
     #[test]
-    fn e_46_what_is_wrong_is_said_at_its_place() {
+    fn e_46_errors_are_reported_at_their_place() {
         let text = Builtin.profile(FOLDER, "cim").unwrap_or_default();
         let wrong = |from: &str, to: &str| {
             let changed = text.replace(from, to);
             assert_ne!(text, changed, "the change must change something");
             match device("card.toml", changed.as_bytes(), &Builtin) {
-                Ok(_) => panic!("`{to}` is taken"),
+                Ok(_) => panic!("`{to}` is accepted"),
                 Err(problems) => problems.iter().map(|p| p.render(false)).collect::<String>(),
             }
         };
@@ -562,12 +563,12 @@ mod tests {
             ("banks = 1", "banks = 0", "banks"),
             ("depth = 2", "deep = 2", "deep"),
             ("stages = 3", "stages = 4", "4"),
-            ("banks = 1", "banks = 1\nseparate-headers = true", "of no length"),
-            ("banks = 1", "banks = 1\nheader = \"54 B\"", "no buffers of their own"),
+            ("banks = 1", "banks = 1\nseparate-headers = true", "without a length"),
+            ("banks = 1", "banks = 1\nheader = \"54 B\"", "no separate buffers"),
             ("discipline = \"fifo\"", "discipline = \"edd\"", "qos = true"),
-            ("model = \"point-to-point\"", "model = \"intermittent\"", "without its times"),
+            ("model = \"point-to-point\"", "model = \"intermittent\"", "without `rotation`"),
             ("overlap = 33", "overlap = 33\nholding = \"1 ms\"", "no token"),
-            ("model = \"point-to-point\"", "model = \"statistical\"", "without their rate"),
+            ("model = \"point-to-point\"", "model = \"statistical\"", "without `slot`"),
             ("overlap = 33", "overlap = 33\nslot = \"1 ms\"", "without collisions"),
             (
                 "model = \"point-to-point\"",
@@ -588,7 +589,7 @@ mod tests {
         }
     }
 
-    /// Digits of a text replaced, one run after the other, by what they are told.
+    /// Replaces runs of digits in a text: each change gives the index of the run and the new number.
     fn renumbered(text: &str, changes: &[(u16, u64)]) -> String {
         let mut text = text.to_owned();
         for &(which, number) in changes {
@@ -612,9 +613,9 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
 
-        /// Whatever numbers a description has, it is refused at its place, or its page can be made.
+        /// Whatever numbers a description has, it is either refused at its place or has a page.
         #[test]
-        fn e_46_no_number_of_a_description_ends_in_a_panic(
+        fn e_46_no_number_in_a_description_causes_a_panic(
             which in 0usize..4,
             changes in proptest::collection::vec((proptest::prelude::any::<u16>(), 0u32..64), 1..5),
             low in proptest::prelude::any::<u64>(),

@@ -1,4 +1,4 @@
-//! What can go wrong with constants and with what is computed from them.
+//! Errors in constants and in what is computed from them.
 
 use crate::document::{Fault, Problem, whole_file};
 use std::fmt;
@@ -7,22 +7,22 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such thing; the message lists the others.
+    /// There is no such thing; the message suggests others.
     Unknown {
         /// What was looked for: "row, system or experiment".
         what: &'static str,
-        /// As it was named.
+        /// The name given.
         name: String,
         /// What may have been meant, nearest first.
         near: Vec<String>,
     },
-    /// Files of an experiment have errors, for their author to fix.
+    /// Errors in the files of an experiment, for their author to fix.
     Problems(Vec<Problem>),
-    /// A computation failed, for its author to fix.
+    /// A failed computation, for its author to fix.
     Computation {
-        /// As it is registered.
+        /// Its registered name.
         name: &'static str,
-        /// What happened.
+        /// What went wrong.
         message: String,
     },
 }
@@ -30,7 +30,7 @@ pub enum Error {
 const NEAR_MAX: usize = 3;
 
 impl Error {
-    /// Something is wrong in this line of a file.
+    /// An error in this line of a file.
     pub fn file(file: &str, line: u64, found: impl Into<String>) -> Error {
         Error::Problems(vec![Problem {
             file: file.to_owned(),
@@ -60,7 +60,7 @@ impl Error {
         known: impl IntoIterator<Item = String>,
     ) -> Error {
         let lower = name.to_lowercase();
-        // One slip in three letters is a slip; more is another word.
+        // At most one typing error per three letters; beyond that it is another word.
         let slips = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_lowercase());
         let near = |known: String| {
             let (slips, len) = (slips(&known), known.chars().count());

@@ -1,5 +1,5 @@
-//! Profiles of hosts: resources and stages as data, read from `profiles/hosts/NAME.toml`, and of
-//! adapters that stand in them ([`adapter`]).
+//! Profiles of hosts: resources and stages as data, read from `profiles/hosts/NAME.toml`, and of the adapters plugged
+//! into them ([`adapter`]).
 //!
 //! ```text
 //! [resources]  cpu = { cpu = {...} }   memory = { bus = {...} }      each with its source
@@ -30,14 +30,14 @@ use lastmeter_host::resource::{Discipline, Priority};
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a profile describes: of the type that its kind's nodes ask their site for.
+/// A decoded profile, of the type that the nodes of its kind expect from their site.
 pub type Described = Arc<dyn Any + Send + Sync>;
 
-/// What reads the profiles of a folder: the maker of a kind of [`Family::Profile`].
+/// Reads the profiles of a folder: the maker of a kind of [`Family::Profile`].
 pub struct ProfileKind {
     /// Where they are: `hosts` for `profiles/hosts/NAME.toml`.
     pub folder: &'static str,
-    /// The folder of the profile that one of these is read within; `None`: it stands alone.
+    /// The folder of the profile that one of these is read within; `None` if it is complete by itself.
     pub within: Option<&'static str>,
     /// Reads one.
     pub read: fn(&File<'_>) -> Result<Described, Vec<Problem>>,
@@ -46,21 +46,21 @@ pub struct ProfileKind {
 /// The file of a profile.
 #[derive(Clone, Copy)]
 pub struct File<'a> {
-    /// As messages call it.
+    /// Its name in messages.
     pub name: &'a str,
-    /// What it says.
+    /// Its text.
     pub text: &'a str,
-    /// What the profile describes that it is read within.
+    /// The decoded profile that it is read within.
     pub within: Option<&'a Described>,
     /// Where its kinds come from.
     pub library: &'a dyn Library,
 }
 
 impl ProfileKind {
-    /// Reads the profile of this name; `None` where there is none.
+    /// Reads the profile of this name; `None` if there is none.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of the file.
+    /// All errors in it, in the order of the file.
     pub fn find(
         &self,
         name: &str,
@@ -74,17 +74,17 @@ impl ProfileKind {
     }
 }
 
-/// Most resources of a host.
+/// The most resources of a host.
 pub const RESOURCES_MAX: usize = 64;
-/// Most stages of a host in one direction.
+/// The most stages of a host in one direction.
 pub const STAGES_MAX: usize = 256;
-/// Most times that a byte may cross a bus in one stage.
+/// The most times that a byte may cross a bus in one stage.
 pub const CROSSINGS_MAX: i64 = 1000;
 
-/// Reads a host profile. `file_name` is what messages call it.
+/// Reads a host profile; messages refer to it as `file_name`.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file.
+/// All errors in it, in the order of the file.
 ///
 /// ```
 /// use lastmeter_lab::library::Builtin;
@@ -148,7 +148,7 @@ fn resources(decoder: &mut Decoder<'_>, root: &Item, source: &str) -> Vec<Resour
         return Vec::new();
     };
     let Some(entries) = table.entries() else {
-        let found = format!("{} stands where a table is", table.content.name());
+        let found = format!("found {} where a table is expected", table.content.name());
         let right = "write [resources], and below it a line for each: cpu = { cpu = {} }";
         decoder.report(&table.mark, "resources", Fault::new(found, right));
         return Vec::new();
@@ -175,7 +175,7 @@ fn resources(decoder: &mut Decoder<'_>, root: &Item, source: &str) -> Vec<Resour
     resources
 }
 
-/// The document, and what of it a resource or a stage names as its own source.
+/// The source of a resource or a stage: the document, and the part of it that is named, if any.
 fn sourced(document: &str, values: &Values) -> String {
     match values.given::<String>("source") {
         Some(own) => format!("{document}; {own}"),
@@ -200,13 +200,13 @@ fn resource(name: &str, kind: &Nested, source: String) -> ResourceProfile {
     }
 }
 
-/// What is known while the stages of a profile are read.
+/// The state of reading a profile's stages.
 struct Stages<'a> {
-    /// The document that the profile is from.
+    /// The source of the profile.
     source: &'a str,
-    /// What stages can name.
+    /// The resources that stages can name.
     resources: &'a [ResourceProfile],
-    /// The names that are taken.
+    /// The names of stages so far.
     names: Vec<String>,
 }
 
@@ -251,7 +251,7 @@ impl Stages<'_> {
     }
 }
 
-/// The tables of the stages of one direction.
+/// The tables of stages in one direction.
 fn stage_items<'a>(decoder: &mut Decoder<'_>, root: &'a Item, direction: &str) -> &'a [Item] {
     let items = match root.get(direction) {
         Some(Item { content: Content::List(items), .. }) if !items.is_empty() => items,
@@ -333,7 +333,7 @@ fn crosses(
     let key = join(key, "crosses");
     let right = "say how often each byte crosses which bus: crosses = { memory = 2 }";
     let Some(entries) = table.entries() else {
-        let found = format!("{} stands where a table is", table.content.name());
+        let found = format!("found {} where a table is expected", table.content.name());
         decoder.report(&table.mark, &key, Fault::new(found, right));
         return Vec::new();
     };
@@ -355,7 +355,7 @@ fn crosses(
                 buses.push((entry.key.clone(), times as u32));
             }
             _ => {
-                let found = format!("{} is no number of crossings", entry.item.content.name());
+                let found = format!("{} is not a number of crossings", entry.item.content.name());
                 let right = format!("write a whole number from 1 to {CROSSINGS_MAX}");
                 decoder.report(&entry.item.mark, &key, Fault::new(found, right));
             }

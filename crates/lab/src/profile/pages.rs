@@ -1,4 +1,4 @@
-//! The pages of profiles: what a host, its resources and its stages can say.
+//! The pages of profiles: the parameters of a host, its resources and its stages.
 
 use super::{Described, File, ProfileKind, device, port};
 use crate::document::{Fault, Problem, whole_file};
@@ -31,7 +31,7 @@ fn host(file: &File<'_>) -> Result<Described, Vec<Problem>> {
 fn adapter(file: &File<'_>) -> Result<Described, Vec<Problem>> {
     let host = file.within.and_then(|host| host.downcast_ref::<Profile>());
     let host = host.ok_or_else(|| {
-        let fault = Fault::new("an adapter stands in a host", "name the profile of its host too");
+        let fault = Fault::new("an adapter needs a host", "name the profile of its host, too");
         vec![whole_file(file.name, fault)]
     })?;
     let adapter = super::adapter(file.name, file.text.as_bytes(), host, file.library)?;
@@ -39,20 +39,19 @@ fn adapter(file: &File<'_>) -> Result<Described, Vec<Problem>> {
 }
 
 const TIMES: ParamKind = ParamKind::Integer { min: 0, max: 1000 };
-const SOURCE: &str =
-    "where its constants come from: document and section, or how they were measured";
+const SOURCE: &str = "source of its constants: document and section, or how they were measured";
 
 pub(crate) const HOST: &Page = &Page {
     name: "host-profile",
     family: Family::Profile,
-    what: "A host as data: what its stages compete for, and the stages out and in.",
+    what: "A host as data: the resources that its stages compete for, and its stages.",
     ports: "application --[send]--> network        application <--[receive]-- network",
     params: &[
-        Param::required("what", ParamKind::Text).is("what it is: machine, clock, system"),
+        Param::required("what", ParamKind::Text).is("machine, clock rate, operating system"),
         Param::required("source", ParamKind::Text).is(SOURCE),
         Param::optional("socket-buffer", ParamKind::BUFFER, "not known").is(
-            "what a socket takes before its peer has acknowledged it: it limits the window of the \
-             transfers that `why --host` models",
+            "capacity of a socket for unacknowledged data: it limits the window of the transfers \
+             that `why --host` models",
         ),
     ],
     example: EXAMPLE,
@@ -67,23 +66,22 @@ pub(crate) const ADAPTER: &Page = &Page {
     params: &[
         Param::required("what", ParamKind::Text).is("what it is: card, bus, memory"),
         Param::required("source", ParamKind::Text).is(SOURCE),
-        Param::required("rate", ParamKind::Rate).is("how fast its link is"),
-        Param::or("delay", ParamKind::Time, "0 s").is("how long bits take to the next adapter"),
+        Param::required("rate", ParamKind::Rate).is("bit rate of its link"),
+        Param::or("delay", ParamKind::Time, "0 s").is("propagation delay to the next adapter"),
         Param::or(
             "framing",
             ParamKind::Size { min: 0, max: crate::experiment::FRAMING_MAX },
             "0 B",
         )
-        .is("what goes over the link with each packet, besides its data"),
-        Param::required("packet-max", ParamKind::PACKET).is("the longest packet that it takes"),
-        Param::optional("price", ParamKind::Integer { min: 1, max: 1_000_000 }, "not known").is(
-            "what a host pays for it, in dollars; `why --host` says what a delivered Mbit/s costs",
-        ),
+        .is("overhead of each packet on the link"),
+        Param::required("packet-max", ParamKind::PACKET).is("longest packet"),
+        Param::optional("price", ParamKind::Integer { min: 1, max: 1_000_000 }, "not known")
+            .is("price per host in dollars; `why --host` derives that of a delivered Mbit/s"),
     ],
     deviations: &[
         "Its stages are those of a host, and may be served by the host's resources and cross the \
-         host's buses. `after = \"STAGE\"` puts one right after a stage of the host; without it \
-         it stands at the network.",
+         host's buses. `after = \"STAGE\"` places one directly after a stage of the host; without \
+         it the stage is next to the network.",
         "`rate`, `delay`, `framing` and `packet-max` describe the transfer that `why --host` \
          models; an experiment describes its own links.",
     ],
@@ -104,42 +102,42 @@ pub(crate) const RESOURCE: &Page = &Page {
 pub(crate) const STAGE: &Page = &Page {
     name: "stages",
     family: Family::Profile,
-    what: "A stage of a host, under [[send]] or [[receive]]: its queue, what serves it, its costs.",
+    what: "A stage of a host, under [[send]] or [[receive]]: its queue, its resource, its costs.",
     ports: "--> [queue] --> resource (+ bytes over buses) --> next stage",
     params: &[
         Param::required("name", ParamKind::Text).is("unique in the host"),
         Param::required("on", ParamKind::Text).is("the resource that serves it"),
         Param::optional("source", ParamKind::Text, "that of the profile").is(SOURCE),
-        Param::or("per-packet", ParamKind::Time, "0 s").is("what each packet costs the resource"),
-        Param::or("per-byte", ParamKind::PerByte, "0 ns/B").is("what each byte costs the resource"),
+        Param::or("per-packet", ParamKind::Time, "0 s").is("time on the resource per packet"),
+        Param::or("per-byte", ParamKind::PerByte, "0 ns/B").is("time on the resource per byte"),
         Param::or("per-message", ParamKind::Time, "0 s").is(
-            "what each message of the application costs it; packets share that by their length, \
-             with a host's `message`, and without it each packet is a message",
+            "time on the resource per message of the application, divided among its packets by \
+             length; the length is the host's `message`, without which each packet is a message",
         ),
         Param::or("per-pdu", ParamKind::Time, "0 s")
-            .is("what the last packet of each PDU costs besides, where packets are cells"),
+            .is("additional time for the last cell of each PDU, if packets are cells"),
         Param::or("batch", ParamKind::Flag, "false")
-            .is("whether what came while an interrupt was handled is handled in it, too"),
+            .is("whether an interrupt also handles packets that arrive while it runs"),
         Param::or("interrupts", ParamKind::Integer { min: 0, max: 2 }, "0").is(
-            "of how many interrupts `per-packet` is the cost: a host's `reception` charges that \
-             for each interrupt there is, and other stages for each packet",
+            "how many interrupts `per-packet` covers: a host's `reception` charges it for each \
+             interrupt, and for each packet at stages without interrupts",
         ),
         Param::or("priority", ParamKind::Choice(&["thread", "softirq", "interrupt"]), "thread")
-            .is("an interrupt goes before a softirq, which goes before every thread"),
+            .is("an interrupt has priority over a softirq, and a softirq over all threads"),
         Param::or("level", ParamKind::Integer { min: 0, max: 255 }, "0")
-            .is("among threads, the higher goes first"),
+            .is("priority among threads, highest first"),
         Param::or("preemptive", ParamKind::Flag, "false")
-            .is("whether it interrupts lower stages, which go on later with the time left"),
+            .is("whether it pre-empts lower priorities, which resume later"),
         Param::or("copies", TIMES, "0").is("how often it copies each byte"),
         Param::or("touches", TIMES, "0").is("how often a processor reads or writes each byte"),
         Param::optional("queue", ParamKind::Nested(Family::Queue), "without limit")
             .is("where packets wait for it"),
         Param::or("full", ParamKind::Choice(&["drop", "block"]), "drop")
-            .is("whether a packet that finds the queue full is dropped or waits where it is"),
+            .is("whether a packet that finds the queue full is dropped or waits upstream"),
     ],
     source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
-    deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, beside \
-         the stage's own work, and the resource is blocked while it only waits for the bus."],
+    deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, in \
+         parallel with the stage's own work; the resource is blocked while it only waits for the bus."],
     example: EXAMPLE,
     ..Page::at(here!())
 };
@@ -151,12 +149,12 @@ const RATE: ParamKind = ParamKind::PerByte;
 pub(crate) const CPU: &Page = &Page {
     name: "cpu",
     family: Family::Resource,
-    what: "A processor: interrupts over softirqs over threads, with what switching costs.",
+    what: "A processor: interrupts before softirqs before threads, with the cost of switching.",
     ports: "stages --> [by priority] --> core 0 .. core n-1",
     params: &[
         UNITS,
         Param::or("context-switch", ParamKind::Time, "0 s")
-            .is("time to go from one thread to another; a thread is a stage"),
+            .is("time to switch between threads; each stage is a thread"),
         Param::or("interrupt", ParamKind::Time, "0 s")
             .is("time to enter and leave an interrupt handler"),
     ],
@@ -171,14 +169,14 @@ pub(crate) const BUS: &Page = &Page {
     what: "A memory or I/O bus that the bytes of stages cross.",
     ports: "bytes of stages --> arbitration --> bus",
     params: &[
-        Param::required("rate", RATE).is("how fast bytes cross it: \"800 Mbit/s\" or \"2 ns/B\""),
+        Param::required("rate", RATE).is("its throughput: \"800 Mbit/s\" or \"2 ns/B\""),
         Param::or("memory", ParamKind::Flag, "false").is("whether the ledger counts its crossings"),
         Param::or("arbitration", ParamKind::Choice(&["shared", "priority"]), "shared").is(
-            "short bursts in turn, so that all go on equally fast; or one packet, the highest \
-             priority first",
+            "`shared`: short bursts in turn, so that all proceed equally fast; `priority`: one \
+             packet at a time, highest priority first",
         ),
     ],
-    deviations: &["Round-robin by bursts is modelled by its limit, equal shares."],
+    deviations: &["Round-robin by bursts is modelled as its limit, equal shares."],
     example: EXAMPLE,
     ..Page::at(here!())
 };
@@ -186,14 +184,14 @@ pub(crate) const BUS: &Page = &Page {
 pub(crate) const ENGINE: &Page = &Page {
     name: "engine",
     family: Family::Resource,
-    what: "A DMA engine, a segmentation chip, an adapter's processor: what works beside the CPU.",
+    what: "A DMA engine, a segmentation chip, an adapter's processor: works in parallel with the CPU.",
     ports: "stages --> [by priority] --> unit 0 .. unit n-1",
     params: &[UNITS],
     example: EXAMPLE,
     ..Page::at(here!())
 };
 
-/// A whole profile, so that each page shows its part in place.
+/// A whole profile, so that each page shows its part in context.
 pub(crate) const EXAMPLE: &str = r#"
 what = "A host with one core, DMA, and memory at 1 GB/s"
 source = "made up for this page"
@@ -234,7 +232,7 @@ copies = 1
 touches = 2
 "#;
 
-/// An adapter in the host of [`EXAMPLE`], whose processor moves the data.
+/// An adapter for the host of [`EXAMPLE`], whose processor moves the data.
 pub(crate) const ADAPTER_EXAMPLE: &str = r#"
 what = "A card whose memory the processor copies to and from"
 source = "made up for this page"

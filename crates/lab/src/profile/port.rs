@@ -15,10 +15,10 @@ use lastmeter_base::{Bytes, Duration, PerByte, Rate, here};
 use lastmeter_host::port_processor::{Options, Profile};
 use std::sync::Arc;
 
-/// How long the processor's software holds the memory at a time: short beside everything else.
+/// How long the processor's software holds the memory at a time: short compared with everything else.
 const QUANTUM: Duration = Duration::from_ns(500);
 
-/// How the profiles of ports are written.
+/// The page of profiles of ports.
 const PAGE: &Page = &Page {
     name: "port-profile",
     family: Family::Profile,
@@ -29,11 +29,11 @@ const PAGE: &Page = &Page {
     ..Page::at(here!())
 };
 
-/// How the profiles of line cards are written.
+/// The page of profiles of line cards.
 const LINE_CARD: &Page = &Page {
     name: "line-card-profile",
     family: Family::Profile,
-    what: "A line card as data, for a link's `card`: what it sends at, and the framing.",
+    what: "A line card as data, for a link's `card`: its rate and framing.",
     ports: "",
     params: PROFILE,
     example: include_str!("../../../../profiles/links/gbe.toml"),
@@ -64,7 +64,7 @@ pub(super) const LINE_CARD_KIND: Kind = Kind::new(
     },
 );
 
-/// Reads a profile; `file` is what messages call it.
+/// Reads the profile of a port; messages refer to it as `file`.
 ///
 /// ```
 /// use lastmeter_lab::library::{Builtin, Library};
@@ -75,13 +75,13 @@ pub(super) const LINE_CARD_KIND: Kind = Kind::new(
 /// ```
 ///
 /// # Errors
-/// What is wrong with it, and where; or which constant is missing.
+/// All errors in it, each with its place; or the constant that is missing.
 pub fn port(file: &str, text: &str) -> Result<Profile, Error> {
     let (constants, source) = Constants::of_profile(file, text)?;
     Ok(Profile { options: options(&constants)?, source })
 }
 
-/// Reads the profile of a line card (D-08): its rate, and the line time of a packet besides its own.
+/// Reads the profile of a line card (D-08): its rate, and the overhead of a packet on the line.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Rate};
@@ -93,22 +93,22 @@ pub fn port(file: &str, text: &str) -> Result<Profile, Error> {
 /// ```
 ///
 /// # Errors
-/// What is wrong with it, and where; or which constant is missing.
+/// All errors in it, each with its place; or the constant that is missing.
 pub fn line_card(file: &str, text: &str) -> Result<LineCard, Error> {
     let (constants, source) = Constants::of_profile(file, text)?;
     let (rate, framing): (Rate, Bytes) = (constants.get("rate")?, constants.get("framing")?);
     match rate < RATE_MIN || framing > Bytes(FRAMING_MAX) {
-        true => Err(impossible("`rate` is at least 1 kbit/s and `framing` at most 64 KiB")),
+        true => Err(impossible("`rate` must be at least 1 kbit/s and `framing` at most 64 KiB")),
         false => Ok(LineCard { rate, framing, source }),
     }
 }
 
-/// A line card, as a link takes it.
+/// A line card, as used by a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineCard {
-    /// What frames can use.
+    /// The rate available to frames.
     pub rate: Rate,
-    /// The line time of a packet besides its own.
+    /// The overhead of a packet on the line.
     pub framing: Bytes,
     /// Where its constants come from.
     pub source: String,
@@ -118,7 +118,7 @@ fn impossible(right: &str) -> Error {
     Error::Computation { name: "profile", message: right.to_owned() }
 }
 
-/// A port with these constants. Its cells come as fast as a nanosecond apart until a line is known.
+/// A port with these constants. Cells arrive a nanosecond apart until its line is known.
 pub fn options(constants: &Constants) -> Result<Options, Error> {
     let options = Options {
         cycle: constants.get("pci_cycle")?,
@@ -142,10 +142,16 @@ pub fn options(constants: &Constants) -> Result<Options, Error> {
     let (word, memory): (Bytes, PerByte) = (options.word, options.memory);
     let period = options.clock.map_or(Duration::ZERO, |(period, _)| period);
     let wrong = [
-        (options.batch == 0 || options.batch > options.fifo, "`fifo` holds a burst of `batch`"),
-        (options.buffers == 0, "`buffers` is at least 1"),
-        (word.0 == 0 || options.cycle.is_zero(), "a cycle moves something and takes time"),
-        (memory == PerByte::ZERO || period.is_zero(), "memory and period take time"),
+        (
+            options.batch == 0 || options.batch > options.fifo,
+            "`batch` must be at least 1 and fit in `fifo`",
+        ),
+        (options.buffers == 0, "`buffers` must be at least 1"),
+        (word.0 == 0 || options.cycle.is_zero(), "`pci_word` and `pci_cycle` must not be zero"),
+        (
+            memory == PerByte::ZERO || period.is_zero(),
+            "`memory` and `queueing_period` must not be zero",
+        ),
     ];
     match wrong.into_iter().find(|(wrong, _)| *wrong) {
         Some((_, right)) => Err(impossible(right)),
@@ -158,28 +164,28 @@ mod tests {
     use super::*;
     use crate::library::{Builtin, Library};
 
-    /// D-08: dual OC-3, OC-12 and G-Link, and the Ethernet card that was planned.
+    /// D-08: dual OC-3, OC-12 and G-Link, and the planned Ethernet card.
     #[test]
     fn the_line_cards_have_the_rates_of_the_document() {
         for (name, line, least) in
             [("oc3", 155, 149), ("oc12", 622, 599), ("g-link", 1200, 1200), ("gbe", 1000, 1000)]
         {
             let text = Builtin.profile("links", name).expect("it is bundled");
-            let (constants, _) = Constants::of_profile(name, &text).expect("it is right");
+            let (constants, _) = Constants::of_profile(name, &text).expect("it is valid");
             let printed: Rate = constants.get("line").expect("it has one");
             assert_eq!(printed.as_bits() / 1_000_000, line, "{name}");
-            let LineCard { rate, .. } = line_card(name, &text).expect("it is right");
+            let LineCard { rate, .. } = line_card(name, &text).expect("it is valid");
             assert!(rate <= printed && rate >= Rate::from_mbit(least), "{name}");
         }
     }
 
     #[test]
-    fn a_profile_that_cannot_be_says_why() {
+    fn an_impossible_profile_is_refused_with_the_reason() {
         let text = Builtin.profile("ports", "spc").expect("it is bundled");
         let short = text.replace("fifo = { value = 64", "fifo = { value = 4");
         assert_ne!(text, short);
         assert!(
-            port("spc.toml", &short).expect_err("a burst is longer").to_string().contains("fifo")
+            port("spc.toml", &short).expect_err("too long a burst").to_string().contains("fifo")
         );
         let without = text.replace("batch = {", "botch = {");
         let message = port("spc.toml", &without).expect_err("it is missing").to_string();

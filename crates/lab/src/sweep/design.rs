@@ -1,4 +1,4 @@
-//! Designs of experiments: from factors to the points that are run.
+//! Designs of experiments: the points of a sweep, made from its factors.
 //!
 //! A point is a value for each factor, as text.
 
@@ -6,7 +6,7 @@ use super::Factor;
 use super::plan::POINTS_MAX;
 use lastmeter_base::Stream;
 
-/// Values for all factors, in their order.
+/// A value for each factor, in their order.
 pub type Points = Vec<Vec<String>>;
 
 /// Every combination; the last factor varies fastest.
@@ -19,7 +19,7 @@ pub type Points = Vec<Vec<String>>;
 /// ```
 ///
 /// # Errors
-/// A factor is a range without a number of steps, or there are too many points.
+/// If a factor is a range without a number of steps, or there are too many points.
 pub fn grid(factors: &[Factor]) -> Result<Points, String> {
     let levels = factors.iter().map(counted).collect::<Result<Vec<_>, _>>()?;
     let count = levels.iter().try_fold(1_u64, |n, levels| n.checked_mul(levels.len() as u64));
@@ -38,24 +38,24 @@ pub fn grid(factors: &[Factor]) -> Result<Points, String> {
 /// The first values of all factors together, then the second ones, and so on.
 ///
 /// # Errors
-/// The factors have different numbers of values.
+/// If the factors have different numbers of values.
 pub fn list(factors: &[Factor]) -> Result<Points, String> {
     let levels = factors.iter().map(counted).collect::<Result<Vec<_>, _>>()?;
     let len = levels.first().map_or(0, Vec::len);
     if let Some(odd) = levels.iter().position(|levels| levels.len() != len) {
         let (first, other, found) = (&factors[0].key, &factors[odd].key, levels[odd].len());
         return Err(format!(
-            "`{first}` has {len} values and `{other}` {found}: taken together, all have as many"
+            "`{first}` has {len} values and `{other}` {found}: to combine them, give equally many"
         ));
     }
     check(len as u64)?;
     Ok((0..len).map(|at| levels.iter().map(|levels| levels[at].clone()).collect()).collect())
 }
 
-/// `count` points, each value drawn alone.
+/// `count` points, each value drawn independently.
 ///
 /// # Errors
-/// There are too many.
+/// If there are too many.
 pub fn random(factors: &[Factor], count: u64, seed: u64) -> Result<Points, String> {
     check(count)?;
     let mut points: Points = vec![Vec::new(); count as usize];
@@ -70,14 +70,14 @@ pub fn random(factors: &[Factor], count: u64, seed: u64) -> Result<Points, Strin
 /// each part has exactly one point.
 ///
 /// # Errors
-/// There are too many.
+/// If there are too many.
 pub fn latin(factors: &[Factor], count: u64, seed: u64) -> Result<Points, String> {
     check(count)?;
     let mut points: Points = vec![Vec::new(); count as usize];
     for factor in factors {
         let mut stream = Stream::new(seed, &format!("sweep/{}", factor.key));
         let mut parts: Vec<u64> = (0..count).collect();
-        // Fisher and Yates: every order is as likely.
+        // Fisher and Yates: every order is equally likely.
         for last in (1..parts.len()).rev() {
             parts.swap(last, stream.below(last as u64 + 1) as usize);
         }
@@ -91,7 +91,9 @@ pub fn latin(factors: &[Factor], count: u64, seed: u64) -> Result<Points, String
 fn counted(factor: &Factor) -> Result<Vec<String>, String> {
     let key = &factor.key;
     factor.levels().ok_or_else(|| {
-        format!("`{key}` is a range: say how many values, `LOW..HIGH / 5`, or draw with --lhs 20")
+        format!(
+            "`{key}` is a range: give a number of values, `LOW..HIGH / 5`, or draw with --lhs 20"
+        )
     })
 }
 
@@ -99,7 +101,7 @@ fn check(points: u64) -> Result<(), String> {
     match points {
         0 => Err("the sweep has no points".to_owned()),
         1..=POINTS_MAX => Ok(()),
-        many => Err(format!("the sweep has {many} points; {POINTS_MAX} are most")),
+        many => Err(format!("the sweep has {many} points; the limit is {POINTS_MAX}")),
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn values_taken_together_are_as_many() {
+    fn factors_of_a_list_need_equally_many_values() {
         assert_eq!(list(&factors(&["a=1,2", "b=x,y"])).unwrap(), [["1", "x"], ["2", "y"]]);
         let wrong = list(&factors(&["a=1,2", "b=x"])).unwrap_err();
         assert!(wrong.contains("`a` has 2 values and `b` 1"), "{wrong}");
@@ -122,7 +124,7 @@ mod tests {
     #[test]
     fn a_range_in_a_grid_needs_a_number_of_steps() {
         let wrong = grid(&factors(&["a=1..2"])).unwrap_err();
-        assert!(wrong.contains("say how many values"), "{wrong}");
+        assert!(wrong.contains("give a number of values"), "{wrong}");
     }
 
     #[test]

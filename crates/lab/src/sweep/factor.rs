@@ -1,4 +1,4 @@
-//! Factors: what varies in a sweep, and over which values.
+//! Factors: what varies in a sweep, and the values it takes.
 
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 
@@ -8,7 +8,7 @@ use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 /// |---|---|
 /// | `links.0.rate=1 Mbit/s,10 Mbit/s` | these two |
 /// | `links.0.rate=1 Mbit/s..10 Mbit/s` | any between: for random and Latin-hypercube designs |
-/// | `links.0.rate=1 Mbit/s..1 Gbit/s log` | any between, each decade as likely as the next |
+/// | `links.0.rate=1 Mbit/s..1 Gbit/s log` | any between, each decade equally likely |
 /// | `links.0.rate=1 Mbit/s..1 Gbit/s log / 4` | four, evenly spaced, both ends included |
 ///
 /// ```
@@ -20,9 +20,9 @@ use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Factor {
-    /// Which value of the experiment: as in `--set`.
+    /// The key in the experiment, as in `--set`.
     pub key: String,
-    /// What it can be.
+    /// Its values.
     values: Domain,
 }
 
@@ -41,7 +41,7 @@ struct Range {
     steps: Option<u64>,
 }
 
-/// What a value is, and so how it is written and which number stands in a table.
+/// The type of a value: decides how it is written, and its number in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Whole,
@@ -57,7 +57,7 @@ const LEVELS_MAX: u64 = 100_000;
 /// Significant digits of a drawn value.
 const DIGITS: i32 = 6;
 
-/// A value as a number of smallest units, and what it is; `None` for text.
+/// A value as a number of smallest units, with its type; `None` for text.
 pub(super) fn number(text: &str) -> Option<(f64, Kind)> {
     let text = text.trim();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
@@ -75,7 +75,7 @@ pub(super) fn number(text: &str) -> Option<(f64, Kind)> {
 }
 
 impl Kind {
-    /// By how much a count of smallest units is divided for the SI base unit.
+    /// The number of smallest units in an SI base unit.
     pub(super) fn smallest_per_si(self) -> f64 {
         match self {
             Kind::Time => 1e12,
@@ -117,7 +117,7 @@ impl Factor {
     /// A factor with these values, written as in `--set`.
     ///
     /// # Errors
-    /// There are none, or very many.
+    /// If there are no values, or too many.
     pub fn of(key: &str, levels: Vec<String>) -> Result<Factor, String> {
         let key = key.trim();
         if key.is_empty() {
@@ -135,7 +135,7 @@ impl Factor {
     /// Reads `KEY=VALUE,VALUE`, `KEY=LOW..HIGH`, `KEY=LOW..HIGH log`, each range also with `/ N`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// Says what is wrong, and what would be right.
     pub fn parse(text: &str) -> Result<Factor, String> {
         let Some((key, values)) = text.split_once('=') else {
             return Err(format!(
@@ -148,7 +148,7 @@ impl Factor {
         }
     }
 
-    /// Its values, where they are counted; a range without number of steps has none.
+    /// Its values; `None` for a range without a number of steps.
     pub fn levels(&self) -> Option<Vec<String>> {
         match &self.values {
             Domain::Levels(levels) => Some(levels.clone()),
@@ -174,7 +174,7 @@ impl Factor {
         }
     }
 
-    /// A value to try before anything runs: every one of a list is tried, the ends of a range.
+    /// Values to check before anything runs: every one of a list, the ends of a range.
     pub(super) fn samples(&self) -> Vec<String> {
         match &self.values {
             Domain::Levels(levels) => levels.clone(),
@@ -190,7 +190,7 @@ impl Range {
             true => low * (high / low).powf(share),
             false => low + (high - low) * share,
         };
-        // The ends are as they were written; rounding must not step over them.
+        // The ends are exactly as written; rounding must not exceed them.
         let value = match share {
             0.0 => low,
             1.0 => high,
@@ -200,7 +200,7 @@ impl Range {
     }
 }
 
-/// A range, where the text is one.
+/// Parses a range; `None` if the text is not one.
 fn range(key: &str, text: &str) -> Result<Option<Range>, String> {
     let Some((low, rest)) = text.split_once("..") else { return Ok(None) };
     let (rest, steps) = match rest.rsplit_once(" / ") {
@@ -211,7 +211,7 @@ fn range(key: &str, text: &str) -> Result<Option<Range>, String> {
         Some(high) => (high, true),
         None => (rest, false),
     };
-    // Names of files have dots too.
+    // File names contain dots, too.
     let (Some((low_value, low_kind)), Some((high_value, high_kind))) = (number(low), number(high))
     else {
         return Ok(None);
@@ -219,7 +219,7 @@ fn range(key: &str, text: &str) -> Result<Option<Range>, String> {
     let kind = match (low_kind, high_kind) {
         (a, b) if a == b => a,
         (Kind::Whole | Kind::Number, Kind::Whole | Kind::Number) => Kind::Number,
-        _ => return Err(format!("{key}: `{low}` and `{high}` are not of one kind")),
+        _ => return Err(format!("{key}: `{low}` and `{high}` are not of the same kind")),
     };
     let right = "write the lower one first";
     if low_value >= high_value {
@@ -227,14 +227,14 @@ fn range(key: &str, text: &str) -> Result<Option<Range>, String> {
     }
     if logarithmic && low_value <= 0.0 {
         return Err(format!(
-            "{key}: a logarithmic range cannot begin at `{low}`: write more than 0"
+            "{key}: a logarithmic range cannot start at `{low}`: write more than 0"
         ));
     }
     let steps = match steps.map(str::parse::<u64>) {
         None => None,
         Some(Ok(steps)) if (1..=LEVELS_MAX).contains(&steps) => Some(steps),
         Some(_) => {
-            return Err(format!("{key}: write how many values behind the slash: {text} / 5"));
+            return Err(format!("{key}: write the number of values after the slash: {text} / 5"));
         }
     };
     Ok(Some(Range { low: low_value, high: high_value, kind, logarithmic, steps }))
@@ -288,20 +288,20 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_no_range() {
+    fn a_path_is_not_a_range() {
         assert_eq!(levels("capture=../a.pcapng,../b.pcapng"), ["../a.pcapng", "../b.pcapng"]);
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_say_what_is_wrong() {
         let wrong = [
             ("rate", "has no `=`"),
             ("rate=", "lacks a value"),
             ("rate=1,,2", "lacks a value"),
             ("rate=2 Mbit/s..1 Mbit/s", "the lower one first"),
-            ("rate=1 Mbit/s..1 s", "not of one kind"),
+            ("rate=1 Mbit/s..1 s", "not of the same kind"),
             ("n=0..5 log", "more than 0"),
-            ("n=1..5 / 0", "how many values"),
+            ("n=1..5 / 0", "number of values"),
             ("=1", "has no key"),
         ];
         for (text, words) in wrong {
@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,60}") {
+        fn no_text_causes_a_panic(text in "\\PC{0,60}") {
             if let Ok(factor) = Factor::parse(&text) {
                 prop_assert!(!factor.samples().is_empty());
             }

@@ -5,25 +5,22 @@
 //!                              +--> Plan --Schedule---+--> row --+--> table, JSON, Parquet
 //! experiment, seeds, until ----+     (pure data)      +--> row --+
 //!                                        ^                  |
-//!                                        +--- what is done -+
+//!                                        +-- runs so far ---+
 //! ```
 //!
-//! A [`Plan`] is complete, as data: any machine computes the same rows from it.
-//! A [`Schedule`] says which run comes next, given those that are done. So a sweep resumes where it
-//! was left, on other threads or machines, and no run is lost or entered twice.
+//! A [`Plan`] is complete, as data: any machine computes the same rows from it. A [`Schedule`] gives the next run,
+//! considering those already done. So a sweep can be resumed, also on other threads or machines, and no run is lost
+//! or counted twice.
 //!
-//! * **Points.** What varies is a [`Factor`]; a design makes points of factors: a [`design::grid`]
-//!   of all combinations, a [`design::list`] of values taken together, points drawn at
-//!   [`design::random`], or a Latin hypercube ([`design::latin`]; McKay, Beckman and Conover,
-//!   Technometrics 21(2), 1979).
-//! * **Replicates.** Each point is run with several seeds, the same ones at every point: what
-//!   chance does to one point it does to the next, and their difference is clearer (common random
-//!   numbers).
-//! * **Until.** With [`Until`], a point gets more replicates until the 95 % confidence interval of
-//!   a measure is narrow enough. The interval is looked at after fixed numbers of replicates, so
-//!   that the result does not depend on which run ends first. Looking repeatedly makes the
-//!   interval cover a little less than its 95 % (Law, Simulation Modeling and Analysis, §9.4.1);
-//!   a larger first number of replicates helps.
+//! * **Points.** What varies is a [`Factor`]; a design makes points from factors: a [`design::grid`] of all
+//!   combinations, a [`design::list`] of values taken together, points drawn at [`design::random`], or a Latin
+//!   hypercube ([`design::latin`]; McKay, Beckman and Conover, Technometrics 21(2), 1979).
+//! * **Replicates.** Each point is run with several seeds, the same at every point: chance affects all points alike,
+//!   and their differences are clearer (common random numbers).
+//! * **Until.** With [`Until`], a point gets more replicates until the 95 % confidence interval of a measure is narrow
+//!   enough. The interval is checked after fixed numbers of replicates, so that the result does not depend on which
+//!   run ends first. Checking repeatedly makes the interval's coverage a little less than 95 % (Law, Simulation
+//!   Modeling and Analysis, §9.4.1); a larger initial number of replicates helps.
 
 pub mod design;
 mod factor;

@@ -9,15 +9,15 @@ use crate::library::Library;
 use crate::run::{Failure, Runner, ledger};
 use serde::{Deserialize, Serialize};
 
-/// The version of a plan's JSON. It changes when a field changes its meaning or goes away.
+/// The version of a plan's JSON. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: &str = "lastmeter.sweep-plan/1";
-/// Most points of a sweep.
+/// The most points of a sweep.
 pub const POINTS_MAX: u64 = 1_000_000;
-/// Most runs of one point.
+/// The most runs of one point.
 pub const REPLICATES_MAX: u64 = 100_000;
 /// Default number of runs of a point before its interval is first checked.
 const REPLICATES_UNTIL: u64 = 5;
-/// Default number of runs of a point after which its interval is given up.
+/// Default number of runs of a point after which it is given up.
 const MOST: u64 = 200;
 
 /// Everything that the rows of a sweep depend on.
@@ -30,9 +30,9 @@ pub struct Plan {
     pub experiment: String,
     /// The text of the experiment.
     pub text: String,
-    /// The folder that the names of its captures start from; `None` for a bundled experiment.
+    /// The folder to which the paths of its captures are relative; `None` for a bundled experiment.
     pub folder: Option<String>,
-    /// What is changed in all runs, as in `--set`.
+    /// The overrides of all runs, as in `--set`.
     pub sets: Vec<String>,
     /// The keys that vary.
     pub factors: Vec<String>,
@@ -40,11 +40,11 @@ pub struct Plan {
     pub points: Points,
     /// How the points were chosen, in words.
     pub design: String,
-    /// Names the random streams of the first replicate; the others follow.
+    /// The seed of the first replicate; the others follow.
     pub seed: u64,
-    /// Runs of each point, or with `until` those before the first look.
+    /// Runs of each point, or with `until` those before the first check.
     pub replicates: u64,
-    /// Go on until an interval is narrow enough.
+    /// If set, points are run until an interval is narrow enough.
     pub until: Option<Until>,
     /// Whether each run is a tenth as long.
     pub quick: bool,
@@ -54,15 +54,15 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Until {
-    /// Which measure.
+    /// The measure.
     pub measure: String,
-    /// How narrow.
+    /// The width that its interval must reach.
     pub width: Width,
     /// Runs after which the point is given up.
     pub most: u64,
 }
 
-/// How narrow a 95 % confidence interval has to be: its half, to either side of the mean.
+/// The width that a 95 % confidence interval must reach: half of it, to either side of the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Width {
@@ -75,9 +75,9 @@ pub enum Width {
 /// One run of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
-    /// Which point.
+    /// The index of the point.
     pub point: u64,
-    /// Which run of this point, from 0.
+    /// The number of the run at this point, from 0.
     pub replicate: u64,
 }
 
@@ -85,7 +85,7 @@ impl Until {
     /// Reads `goodput 2 %` or `latency 5 us`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// Says what is wrong, and what would be right.
     pub fn parse(text: &str) -> Result<Until, String> {
         let right = "write a measure and a width, like 'goodput 2 %' or 'latency 5 us'";
         let (name, width) = text.trim().split_once(' ').ok_or(format!("`{text}`: {right}"))?;
@@ -115,36 +115,35 @@ impl Until {
     }
 }
 
-/// What a plan is made from.
+/// The request for a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The experiment's name in messages.
     pub experiment: String,
     /// The text of the experiment.
     pub text: String,
-    /// The folder that the names of its captures start from.
+    /// The folder to which the paths of its captures are relative.
     pub folder: Option<String>,
-    /// What is changed in all runs.
+    /// The overrides of all runs.
     pub sets: Vec<String>,
-    /// What varies.
+    /// The factors.
     pub factors: Vec<Factor>,
     /// Values of the factors, for each point.
     pub points: Points,
     /// How the points were chosen, in words.
     pub design: String,
-    /// Names the random streams of the first replicate; `None` for the experiment's own.
+    /// The seed of the first replicate; `None` for the experiment's own.
     pub seed: Option<u64>,
     /// Runs of each point; `None` for one, or five with `until`.
     pub replicates: Option<u64>,
-    /// Go on until an interval is narrow enough.
+    /// If set, points are run until an interval is narrow enough.
     pub until: Option<Until>,
     /// Whether each run is a tenth as long.
     pub quick: bool,
 }
 
 impl Plan {
-    /// Checks what was asked for, by reading the experiment with each value of each factor, and
-    /// makes a plan of it.
+    /// Checks a request by reading the experiment with each value of each factor, and makes a plan of it.
     ///
     /// ```
     /// use lastmeter_lab::library::{Builtin, experiment};
@@ -159,7 +158,7 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// Everything that is wrong with the experiment, a key, or a value.
+    /// All errors in the experiment, a key, or a value.
     pub fn new(request: Request, library: &dyn Library) -> Result<Plan, Vec<Problem>> {
         let Request { experiment, text, folder, sets, factors, points, design, .. } = request;
         let Request { seed, replicates, until, quick, .. } = request;
@@ -201,7 +200,7 @@ impl Plan {
     /// A plan as [`Plan::to_json`] writes it.
     ///
     /// # Errors
-    /// It is no plan, or one of another version.
+    /// If it is not a plan, or one of another version.
     pub fn from_json(text: &str) -> Result<Plan, String> {
         let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let fits = plan.points.iter().all(|point| point.len() == plan.factors.len());
@@ -256,9 +255,9 @@ impl Plan {
         self.sets.iter().cloned().chain(own).chain([seed]).collect()
     }
 
-    /// What names the random streams of a run.
+    /// The seed of a run.
     pub fn seed_of(&self, run: Run) -> u64 {
-        // Experiments take seeds up to that of a signed number.
+        // Experiments accept seeds up to the greatest signed number.
         self.seed.wrapping_add(run.replicate) & (i64::MAX as u64)
     }
 
@@ -272,10 +271,10 @@ impl Plan {
         Ok(experiment)
     }
 
-    /// The experiment of a run, so that it can be looked at more closely.
+    /// The experiment of a run, for examining it more closely.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// All errors in it.
     pub fn experiment_of(
         &self,
         run: Run,
@@ -284,8 +283,7 @@ impl Plan {
         self.read(&self.sets_of(run), library)
     }
 
-    /// Does one run, in this thread; `None` if it was stopped. A run that fails is a row as well,
-    /// which says why.
+    /// Does one run, in this thread; `None` if it was stopped. A failed run is also a row, with the reason.
     pub fn run(&self, run: Run, runner: Runner<'_>) -> Option<Row> {
         let Run { point, replicate } = run;
         let result = self.experiment_of(run, runner.library).map_err(Failure::Problems);

@@ -1,4 +1,4 @@
-//! What comes of a sweep, for people and programs: a line for each point, with intervals.
+//! The result of a sweep, for people and programs: a line for each point, with intervals.
 
 use super::plan::Plan;
 use super::row::{MEASURES, Measures, Row};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The version of the JSON of a sweep's result.
 const SCHEMA: &str = "lastmeter.sweep/1";
-/// Points that a table in the terminal has; the data set has all.
+/// The most points in the terminal's table; the data set has all.
 const LINES_MAX: usize = 200;
 
 /// A sweep, point by point.
@@ -23,9 +23,9 @@ pub struct Report<'a> {
     pub runs: u64,
     /// How many of them failed.
     pub failed: u64,
-    /// Whether every point was run as often as the plan says.
+    /// Whether every point has all the runs that the plan requires.
     pub complete: bool,
-    /// Points whose intervals are too wide after the most runs that they may have.
+    /// Points whose intervals are still too wide after the greatest number of runs.
     pub wide: Vec<u64>,
 }
 
@@ -34,16 +34,16 @@ pub struct Report<'a> {
 pub struct Point {
     /// Runs that failed.
     pub failed: u64,
-    /// Why the first did.
+    /// The reason of the first failure.
     pub failure: Option<String>,
-    /// The interval of each of [`MEASURES`], in their order; `None` where no run gave figures.
+    /// The interval of each of [`MEASURES`], in their order; `None` if no run has figures.
     pub intervals: Vec<Option<Interval>>,
     /// The resource that was busiest in most runs.
     pub busiest: Option<String>,
 }
 
 impl<'a> Report<'a> {
-    /// Of the rows that are there.
+    /// The report of these rows.
     pub fn new(plan: &'a Plan, rows: &[Row], schedule: &Schedule) -> Report<'a> {
         let mut by_point: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
         for row in rows {
@@ -53,7 +53,7 @@ impl<'a> Report<'a> {
         let none = Vec::new();
         let point = |point: u64| {
             let mut rows: Vec<&Row> = by_point.get(&point).unwrap_or(&none).clone();
-            // Sums of numbers depend on their order.
+            // Floating-point sums depend on their order.
             rows.sort_by_key(|row| row.replicate);
             Point::of(&rows)
         };
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
             cells.push(last);
             lines.push(cells);
         }
-        // What fits least stays away first.
+        // The least important columns are dropped first.
         for title in ["p99", "loss", "busiest"] {
             let place = lines[0].iter().position(|cell| cell == title);
             if let (true, Some(place)) = (widest(&lines) > width, place) {
@@ -119,12 +119,12 @@ impl<'a> Report<'a> {
         }
         if let (false, Some(until)) = (self.wide.is_empty(), &self.plan.until) {
             let (wide, most) = (self.wide.len(), until.most);
-            words += &format!("; {wide} points are not as sure as was asked for after {most} runs");
+            words += &format!("; {wide} points are not as precise as requested after {most} runs");
         }
         words + ".\n"
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(&self) -> serde_json::Value {
         let point = |(index, point): (usize, &Point)| {
             let values = self.plan.factors.iter().zip(&self.plan.points[index]);
@@ -185,7 +185,7 @@ impl Point {
     }
 }
 
-/// A key without what all keys of its kind begin with.
+/// A key without the prefix that all keys of its kind share.
 fn short(key: &str) -> String {
     const WIDTH: usize = 24;
     let parts: Vec<&str> = key.split('.').collect();

@@ -1,18 +1,18 @@
-//! What one run of a sweep gave: a row.
+//! A row: the result of one run of a sweep.
 
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::columns::Columns;
 use lastmeter_ledger::parquet::Table;
 use serde::{Deserialize, Serialize};
 
-/// One run: which it was, and what came of it.
+/// One run and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which point of the plan.
+    /// The index of the point in the plan.
     pub point: u64,
-    /// Which of the runs of this point, from 0.
+    /// The number of the run at this point, from 0.
     pub replicate: u64,
-    /// What named its random streams.
+    /// The seed of its random streams.
     pub seed: u64,
     /// The figures, or why there are none.
     pub result: Result<Measures, String>,
@@ -20,49 +20,49 @@ pub struct Row {
     pub paths: Columns,
 }
 
-/// A ledger in a few figures, over all its paths. SI base units.
+/// The main figures of a ledger, over all its paths, in SI base units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measures {
     /// Goodput in bit/s.
     pub goodput: f64,
     /// Mean latency of a delivered packet, in seconds.
     pub latency: f64,
-    /// The 99th percentile of latency, of the path where it is longest.
+    /// The 99th percentile of latency, on the path where it is longest.
     pub latency_p99: f64,
     /// The longest latency.
     pub latency_max: f64,
-    /// Mean difference of latency between consecutive packets of a flow, of the worst path.
+    /// Mean difference of latency between consecutive packets of a flow, on the worst path.
     pub jitter: f64,
     /// Dropped packets per offered packet.
     pub loss: f64,
-    /// Bytes over memory for each byte delivered, of the path with most.
+    /// Bytes over memory per byte delivered, on the path with most.
     pub memory_multiple: f64,
     /// Packets that sources made.
     pub offered: u64,
-    /// Packets that sinks took.
+    /// Packets that sinks received.
     pub delivered: u64,
     /// Packets that were dropped.
     pub dropped: u64,
     /// The busy and blocked share of the busiest resource.
     pub busy: f64,
-    /// Its name; `None` where there is no resource.
+    /// Its name; `None` if there are no resources.
     pub busiest: Option<String>,
 }
 
-/// A figure that has an interval and that a sweep can wait for.
+/// A figure with an interval, for which a sweep can have a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
-    /// As it is written: `latency-p99`.
+    /// Its name for users: `latency-p99`.
     pub name: &'static str,
-    /// As columns are named: `latency_p99`.
+    /// Its name as a column: `latency_p99`.
     pub column: &'static str,
-    /// Its unit, for people.
+    /// Its unit in print.
     pub unit: &'static str,
-    /// Takes it from the others.
+    /// Reads it from the figures.
     pub of: fn(&Measures) -> f64,
 }
 
-/// Those that there are.
+/// All measures.
 pub const MEASURES: [Measure; 8] = [
     measure("goodput", "goodput", "bit/s", |m| m.goodput),
     measure("latency", "latency", "s", |m| m.latency),
@@ -87,7 +87,7 @@ impl Measure {
     /// The measure of this name.
     ///
     /// # Errors
-    /// There is none; the message lists them.
+    /// If there is none; the message lists them.
     pub fn find(name: &str) -> Result<&'static Measure, String> {
         MEASURES.iter().find(|measure| measure.name == name).ok_or_else(|| {
             let names = MEASURES.map(|measure| measure.name);
@@ -100,13 +100,13 @@ impl Measure {
 }
 
 impl Measures {
-    /// Those of a ledger.
+    /// The figures of a ledger.
     pub fn of(ledger: &Ledger) -> Measures {
         let totals = || ledger.paths.iter().map(|path| &path.totals);
         let worst =
             |values: &mut dyn Iterator<Item = Option<f64>>| values.flatten().fold(0.0, f64::max);
         let share = |resource: &&lastmeter_ledger::Resource| resource.utilisation();
-        // Of equally busy resources, the first: results do not depend on chance.
+        // The first of equally busy resources, so that the result is deterministic.
         let busiest = ledger.resources.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)));
         Measures {
             goodput: ledger.goodput(),
@@ -126,7 +126,7 @@ impl Measures {
 }
 
 impl Row {
-    /// The row of a run that gave a ledger.
+    /// The row of a run that has a ledger.
     pub(super) fn of(point: u64, replicate: u64, ledger: &Ledger) -> Row {
         let seed = ledger.provenance.seed.unwrap_or_default();
         let paths = Table::Paths.columns(ledger);

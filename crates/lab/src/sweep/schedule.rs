@@ -1,4 +1,4 @@
-//! Which run comes next, given those that are done.
+//! The next run of a sweep, considering those already done.
 
 use super::plan::{Plan, Run, Until, Width};
 use super::row::{Measure, Row};
@@ -7,13 +7,13 @@ use crate::run::Runner;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// By how much the runs of a point grow until the next look at its interval.
+/// The factor by which a point's runs grow until its interval is checked again.
 const GROWTH: f64 = 1.25;
 
-/// The state of a sweep: a machine that is asked for the next run and told of each that is done.
+/// The state of a sweep: a machine that gives the next run and is told of each that is done.
 ///
-/// A point's interval is looked at when the runs planned for it are done, whatever their order:
-/// what is run in the end depends on the plan alone.
+/// A point's interval is checked when all runs planned for it are done, in whatever order: which runs are made depends
+/// on the plan alone.
 #[derive(Debug)]
 pub struct Schedule {
     until: Option<(Until, &'static Measure)>,
@@ -24,14 +24,14 @@ pub struct Schedule {
     failed: u64,
 }
 
-/// What is known of a point.
+/// The state of a point.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// For each replicate that is planned, what came of it.
+    /// The result of each planned replicate.
     found: Vec<Found>,
     done: u64,
     finished: bool,
-    /// Whether its interval was still too wide after the last run that it may have.
+    /// Whether its interval is still too wide after the greatest number of runs.
     wide: bool,
 }
 
@@ -43,7 +43,7 @@ enum Found {
 }
 
 impl Schedule {
-    /// The schedule of a plan of which nothing is done.
+    /// The schedule of a plan with nothing done.
     pub fn new(plan: &Plan) -> Schedule {
         let until = plan.until.as_ref().and_then(|until| {
             let measure = Measure::find(&until.measure).ok()?;
@@ -57,20 +57,20 @@ impl Schedule {
             done: 0,
             failed: 0,
         };
-        // All first replicates, then all second ones: a sweep that is stopped has something of all.
+        // All first replicates, then all second ones: a sweep that is stopped has some of every point.
         (0..plan.points.len() as u64).for_each(|point| schedule.plan(point, plan.replicates));
         schedule.ready.make_contiguous().sort_by_key(|run| (run.replicate, run.point));
         schedule
     }
 
-    /// The schedule of a plan of which these rows are done.
+    /// The schedule of a plan with these rows done.
     ///
     /// # Errors
-    /// A row is not of this plan, or there twice.
+    /// If a row does not belong to this plan, or appears twice.
     pub fn resume(plan: &Plan, rows: &[Row]) -> Result<Schedule, String> {
         let mut schedule = Schedule::new(plan);
         let mut rows: Vec<&Row> = rows.iter().collect();
-        // In this order each row is planned for when its turn comes.
+        // In this order each row has been planned when it is entered.
         rows.sort_by_key(|row| (row.replicate, row.point));
         for row in rows {
             schedule.enter(row)?;
@@ -90,23 +90,23 @@ impl Schedule {
         self.ready.extend((from..count).map(|replicate| Run { point, replicate }));
     }
 
-    /// The next run; `None` where there is none before some run that was taken is done.
+    /// The next run; `None` if it depends on a run that is still in progress, or all are done.
     pub fn take(&mut self) -> Option<Run> {
         let run = self.ready.pop_front()?;
         self.taken += 1;
         Some(run)
     }
 
-    /// Gives back a run that was taken and not done.
+    /// Returns a run that was taken but not done.
     pub fn give_back(&mut self, run: Run) {
         self.taken -= 1;
         self.ready.push_front(run);
     }
 
-    /// Enters what a run gave.
+    /// Enters the result of a run.
     ///
     /// # Errors
-    /// The run is not of this plan, or was entered before; then nothing changes.
+    /// If the run does not belong to this plan or has been entered already; then nothing changes.
     pub fn enter(&mut self, row: &Row) -> Result<(), String> {
         let Row { point, replicate, .. } = *row;
         let value = match (&row.result, &self.until) {
@@ -118,10 +118,10 @@ impl Schedule {
         let found = state
             .and_then(|state| Some((state.found.get_mut(replicate as usize)?, &mut state.done)));
         let Some((found, done)) = found else {
-            return Err(format!("run {replicate} of point {point} is not of this plan"));
+            return Err(format!("run {replicate} of point {point} does not belong to this plan"));
         };
         if *found != Found::Nothing {
-            return Err(format!("run {replicate} of point {point} is there twice"));
+            return Err(format!("run {replicate} of point {point} appears twice"));
         }
         *found = value;
         *done += 1;
@@ -132,7 +132,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Decides whether a point needs more runs, once all that were planned are done.
+    /// Once all planned runs of a point are done, decides whether it needs more.
     fn look(&mut self, point: u64) {
         let state = &mut self.points[point as usize];
         if state.finished || state.done < state.found.len() as u64 {
@@ -143,7 +143,7 @@ impl Schedule {
             state.finished = true;
             return;
         };
-        // What fails once fails again.
+        // A point that failed once will fail again.
         if values.len() < state.found.len() || until.is_narrow(&values) {
             state.finished = true;
             return;
@@ -162,20 +162,19 @@ impl Schedule {
         self.points.iter().all(|state| state.finished)
     }
 
-    /// How many runs are taken and not done.
+    /// The number of runs in progress.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// How many runs are done, how many of them failed, and how many there will be, as far as one
-    /// can know: a point that waits for its interval needs runs as the square of how much too wide
-    /// it is.
+    /// The number of runs done, of failed ones, and an estimate of the total: the runs that a point needs grow with the
+    /// square of the factor by which its interval is too wide.
     pub fn progress(&self) -> (u64, u64, u64) {
         let expected = self.points.iter().map(|state| state.expected(self.until.as_ref())).sum();
         (self.done, self.failed, expected)
     }
 
-    /// The points whose intervals are too wide after the most runs that they may have.
+    /// The points whose intervals are still too wide after the greatest number of runs.
     pub fn wide(&self) -> Vec<u64> {
         (0..).zip(&self.points).filter(|(_, state)| state.wide).map(|(point, _)| point).collect()
     }
@@ -203,7 +202,7 @@ impl State {
 }
 
 impl Until {
-    /// How many times too wide the interval of `values` is; `None` where they have none.
+    /// The factor by which the interval of `values` is too wide; `None` if there is no interval.
     fn excess(&self, values: &[f64]) -> Option<f64> {
         let interval = Interval::of(values)?;
         let half = interval.half_width?;
@@ -219,12 +218,12 @@ impl Until {
     }
 }
 
-/// Does the runs of a sweep, as many at once as the runner has threads, until all are done or the
-/// runner's watch is stopped. Each row is given to `keep`, from any thread, before the next run of
-/// that thread; whoever stops loses no row that was kept.
+/// Does the runs of a sweep, as many at once as the runner has threads, until all are done or the runner's watch is
+/// stopped. Each row is passed to `keep`, from any thread, before that thread's next run; stopping loses no row that was
+/// kept.
 ///
 /// # Errors
-/// The first that `keep` returned; everything ends then.
+/// The first error of `keep`, which ends the sweep.
 pub fn work(
     plan: &Plan,
     schedule: &Mutex<Schedule>,
@@ -266,7 +265,7 @@ pub fn work(
             state = schedule.lock().unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        // Whoever waits has to see that nothing comes any more.
+        // Waiting threads must see that no more runs will come.
         changed.notify_all();
     };
     let mut workers: Vec<_> = (0..runner.threads.max(1)).map(|_| worker).collect();

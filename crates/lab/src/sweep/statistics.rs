@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-/// A mean over replicates, and how sure it is.
+/// The mean of replicates, with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// How many values.
+    /// The number of values.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
     /// Their standard deviation; zero for one value.
     pub deviation: f64,
-    /// The mean lies within so much of the true one with 95 % confidence, were the values normal
-    /// and independent; `None` for one value, which says nothing of chance.
+    /// Half the width of the 95 % confidence interval of the mean, for independent normal values; `None` for a single
+    /// value, which says nothing about variance.
     pub half_width: Option<f64>,
 }
 
@@ -80,7 +80,7 @@ pub fn student(degrees: u64) -> f64 {
     }
 }
 
-/// The normal deviate that 2.5 % lie below.
+/// The normal deviate that 2.5 % of values are below.
 const NORMAL: f64 = -1.959_963_984_540_054;
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_says_nothing_of_chance() {
+    fn one_value_has_no_interval() {
         assert_eq!(Interval::of(&[]), None);
         assert_eq!(Interval::of(&[5.0]).unwrap().half_width, None);
         assert_eq!(Interval::of(&[5.0, 5.0]).unwrap().half_width, Some(0.0));

@@ -51,7 +51,7 @@ pub fn paths(plan: &Plan, rows: &[Row]) -> Columns {
     columns
 }
 
-/// Which run each row is of, and the values of its factors.
+/// The run of each row, and the values of its factors.
 fn which(plan: &Plan, rows: &[&Row]) -> Columns {
     let mut columns = Columns::default();
     columns.count("point", rows, |row| row.point);
@@ -69,13 +69,13 @@ fn which(plan: &Plan, rows: &[&Row]) -> Columns {
     columns
 }
 
-/// A value without the quotes that it may have been written in.
+/// A value without its quotes.
 pub(super) fn plain(text: &str) -> String {
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     quoted.unwrap_or(text).to_owned()
 }
 
-/// Values as numbers in SI base units, where all are of one kind.
+/// Values as numbers in SI base units, if all are of the same kind.
 fn numbers(values: &[&str]) -> Option<Vec<f64>> {
     let found: Vec<(f64, Kind)> = values.iter().map(|text| number(text)).collect::<Option<_>>()?;
     let same = |kind: Kind| if kind == Kind::Whole { Kind::Number } else { kind };
@@ -84,10 +84,10 @@ fn numbers(values: &[&str]) -> Option<Vec<f64>> {
     all.then(|| found.iter().map(|&(value, kind)| value / kind.smallest_per_si()).collect())
 }
 
-/// The rows of a table that [`runs`] made, without their paths.
+/// The rows of a table made by [`runs`], without their paths.
 ///
 /// # Errors
-/// The table is not of this plan; says why.
+/// If the table does not belong to this plan; says why.
 pub fn runs_back(plan: &Plan, columns: &Columns) -> Result<Vec<Row>, String> {
     let lacks = |name: &str| format!("there is no column `{name}` as sweeps write it");
     let count = |name: &str| match columns.get(name) {
@@ -138,7 +138,7 @@ pub fn runs_back(plan: &Plan, columns: &Columns) -> Result<Vec<Row>, String> {
         };
         let result = match &failure[at] {
             Some(words) => Err(words.clone()),
-            None => Ok(measures().ok_or("a run that did not fail lacks a figure")?),
+            None => Ok(measures().ok_or("a run that succeeded lacks a figure")?),
         };
         let paths = Columns::default();
         Ok(Row { point: run.point, replicate: run.replicate, seed: seed[at], result, paths })

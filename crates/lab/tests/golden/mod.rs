@@ -1,7 +1,7 @@
-//! Goldens: texts that a person has read and accepted.
+//! Goldens: texts that a reviewer has accepted.
 
-/// Compares `text` with the golden at `path`, from the folder of this crate. With `GOLDENS=accept`
-/// in the environment it is written instead, for the next diff to be read.
+/// Compares `text` with the golden at `path`, relative to this crate's folder. With `GOLDENS=accept` in the environment
+/// it is rewritten instead; review the difference.
 pub(crate) fn check(path: &str, text: &str) {
     let place = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var("GOLDENS").is_ok_and(|value| value == "accept") {

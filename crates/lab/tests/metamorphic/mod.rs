@@ -1,16 +1,16 @@
-//! What a model says must not depend on what has nothing to do with it: metamorphic relations over all
-//! bundled experiments, for as long as each takes for some five thousand events.
+//! A model's result must not depend on irrelevant details: metamorphic relations over all bundled experiments, each
+//! run for about five thousand events.
 //!
 //! ```text
 //! experiment --> run -------------------------> totals --+
 //!     '--rewritten: reordered, cut, scaled, ...--> run --+--> equal, or an exception with its reason
 //! ```
 //!
-//! An exception is asserted to be one: where it comes to hold, the test fails until it is struck off the
+//! Each exception is asserted to fail: once the relation holds for it, the test fails until it is removed from the
 //! list.
 
-#![allow(clippy::print_stdout, reason = "what has no answer is said")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stdout, reason = "the experiments that a relation skips are printed")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod relations;
 mod text;
@@ -22,7 +22,7 @@ use lastmeter_lab::library::{Builtin, texts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-/// A run has at least so many events, if its duration allows.
+/// The least number of events of a run, if its duration allows.
 const EVENTS: u64 = 5_000;
 
 /// A bundled experiment, shortened.
@@ -30,9 +30,9 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) experiment: Experiment,
-    /// What it says.
+    /// Its totals.
     pub(crate) totals: Totals,
-    /// Whether another order of simultaneous events makes it say something else.
+    /// Whether its totals change with the order of simultaneous events.
     ties: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Experiment, String> {
     Experiment::parse(name, text, &[], &Builtin).map_err(said)
 }
 
-/// Every file under `experiments` that describes one.
+/// Every file under `experiments` that describes an experiment.
 fn subjects() -> &'static [Subject] {
     static SUBJECTS: OnceLock<Vec<Subject>> = OnceLock::new();
     SUBJECTS.get_or_init(|| {
@@ -72,10 +72,10 @@ fn subject(name: String, text: String) -> Subject {
     Subject { name, text, experiment, totals: said, ties }
 }
 
-/// Names of random orders of simultaneous events.
+/// Seeds of random orders of simultaneous events.
 const SALTS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0x3c6e_f372_fe94_f82b];
 
-/// A run in so many parts.
+/// A run in this many parts.
 pub(crate) fn run(experiment: &Experiment, changes: &Changes, parts: usize) -> Outcome {
     ordered(experiment, changes, parts, 0)
 }
@@ -89,10 +89,10 @@ fn ordered(experiment: &Experiment, changes: &Changes, parts: usize, salt: u64) 
     engine.finish().unwrap()
 }
 
-/// What a run says of each path, by name and class.
+/// The totals of each path of a run, by name and class.
 pub(crate) type Totals = BTreeMap<String, Path>;
 
-/// What a run says of a path: all of it exact.
+/// The totals of a path, all exact.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Path {
     pub(crate) offered: (u64, u64),
@@ -102,7 +102,7 @@ pub(crate) struct Path {
     pub(crate) latency: [u128; 3],
     pub(crate) variation: u128,
     pub(crate) reordered: u64,
-    /// Waited, served and blocked at each stage.
+    /// Wait, service and blocked time at each stage.
     pub(crate) stages: BTreeMap<String, [u128; 3]>,
 }
 
@@ -142,8 +142,8 @@ pub(crate) enum Reason {
 /// Experiments for which a relation does not hold, and why.
 pub(crate) type Exceptions<'a> = &'a [(Reason, &'a [&'a str])];
 
-/// Holds a relation against every subject. `rewritten` gives the totals that shall be equal, or `None`
-/// where it has nothing to say. It shall hold for at least so many.
+/// Checks a relation on every subject. `rewritten` returns the totals that must be equal, or `None` if the relation does
+/// not apply. It must hold for at least `least` subjects.
 pub(crate) fn hold(
     relation: &str,
     least: usize,
@@ -165,22 +165,22 @@ pub(crate) fn hold(
                 wrong.push(format!("{}{}", differ(name, &before, &after), subject.ties));
             }
             (Some([before, after]), Some(_)) if before == after => {
-                wrong.push(format!("{name}: it holds: strike it off the list"));
+                wrong.push(format!("{name}: it holds: remove it from the list"));
             }
-            (None, Some(_)) => wrong.push(format!("{name}: nothing to say of it")),
+            (None, Some(_)) => wrong.push(format!("{name}: the relation does not apply")),
             (_, Some((Reason::Ties, _))) if !subject.ties => {
-                wrong.push(format!("{name}: ties are not the reason: no order changes anything"));
+                wrong.push(format!("{name}: ties are not the reason: no order changes the totals"));
             }
             (_, Some((Reason::Ties, _))) => {}
             (_, Some((Reason::Other(why), _))) => println!("{relation}: not {name}: {why}"),
         }
     }
-    println!("{relation}: holds for {held}; nothing to say of {}: {nothing:?}", nothing.len());
+    println!("{relation}: holds for {held}; does not apply to {}: {nothing:?}", nothing.len());
     assert!(wrong.is_empty(), "{relation}:\n{}", wrong.join("\n"));
     assert!(held >= least, "{relation}: holds for {held} only");
 }
 
-/// What differs, and how many paths do; whether other orders of ties change them too.
+/// The differences, the number of paths with any, and whether random orders of ties change these, too.
 fn differ(name: &str, before: &Totals, after: &Totals) -> String {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let differs = |key: &&String| before.get(*key) != after.get(*key);

@@ -15,14 +15,14 @@ fn of(experiment: &Experiment) -> Totals {
     totals(&run(experiment, &Changes::NONE, 1))
 }
 
-/// The experiment read from a rewritten file, as short as the subject.
+/// The experiment read from a rewritten file, shortened like the subject.
 fn reread(subject: &Subject, root: &Item) -> Experiment {
     let mut experiment = parse(&subject.name, &written(root)).unwrap();
     experiment.duration = subject.experiment.duration;
     experiment
 }
 
-/// What the subject says, and what it says with its file rewritten.
+/// The subject's totals, and those with its file rewritten.
 fn rewritten(subject: &Subject, rewrite: impl Fn(&mut Item)) -> Option<[Totals; 2]> {
     let mut root = tree(&subject.text);
     rewrite(&mut root);
@@ -30,19 +30,19 @@ fn rewritten(subject: &Subject, rewrite: impl Fn(&mut Item)) -> Option<[Totals; 
 }
 
 #[test]
-fn a_file_written_again_says_the_same() {
+fn a_rewritten_file_gives_the_same_totals() {
     hold("the same file", 50, &[], |subject| rewritten(subject, |_| ()));
 }
 
 #[test]
-fn nothing_depends_on_the_number_of_parts() {
+fn the_totals_do_not_depend_on_the_number_of_parts() {
     let parted =
         |subject: &Subject, parts| totals(&run(&subject.experiment, &Changes::NONE, parts));
     hold("two parts", 50, &[], |subject| Some([subject.totals.clone(), parted(subject, 2)]));
     hold("four parts", 50, &[], |subject| Some([subject.totals.clone(), parted(subject, 4)]));
 }
 
-/// Two hosts more with a link and traffic of their own.
+/// Two more hosts with a link and traffic of their own.
 fn beside(subject: &Subject, first: bool) -> Option<[Totals; 2]> {
     let [before, mut after] = rewritten(subject, |root| {
         let at = |len: usize| if first { 0 } else { len };
@@ -124,7 +124,7 @@ fn the_order_of_traffic_does_not_matter() {
     );
 }
 
-/// Each chain of links as an entry of its own.
+/// Makes each chain of links an entry of its own.
 fn single_chains(links: &mut Vec<Item>) {
     let chains = |link: Item| {
         let between = link.get("between").unwrap();
@@ -142,7 +142,7 @@ fn single_chains(links: &mut Vec<Item>) {
     *links = std::mem::take(links).into_iter().flat_map(chains).collect();
 }
 
-/// The names of a list of texts.
+/// The strings in a list.
 fn names(item: &Item) -> Vec<String> {
     let text = |item: &Item| match &item.content {
         Content::Text(text) => text.clone(),
@@ -166,11 +166,10 @@ fn a_link_can_be_written_the_other_way_round() {
     });
 }
 
-/// Kinds that do not care who their neighbours are.
+/// Kinds that are independent of who their neighbours are.
 const CUTTABLE: &[&str] = &["host", "router", "station", "loss", "jitter"];
 
-/// Puts a router without cost into every link between nodes that do not ask for their neighbours: what a
-/// link costs, its first half does.
+/// Puts a router without cost into every link between such nodes: the first half of the link has all of its cost.
 fn cut(subject: &Subject) -> Option<[Totals; 2]> {
     let Experiment { nodes, links, .. } = &subject.experiment;
     let cuttable = |end: &str| {
@@ -208,7 +207,7 @@ fn cut(subject: &Subject) -> Option<[Totals; 2]> {
     }
     *list(&mut root, "links") = pieces;
     table(&mut root, "nodes").extend(routers);
-    // Stages have other names then: what is served, waited and delayed at each stays in the sums.
+    // Stages then have other names: their waits, service times and delays are still in the sums.
     let mut both = [subject.totals.clone(), of(&reread(subject, &root))];
     both.iter_mut().flat_map(|totals| totals.values_mut()).for_each(|path| path.stages.clear());
     Some(both)
@@ -234,7 +233,7 @@ fn a_link_cut_in_two_costs_the_same() {
     );
 }
 
-/// The subject twice as fast at one place: by what a what-if changes, and by what the file would say.
+/// The subject with one thing twice as fast: by a what-if, and by rewriting the file.
 fn faster(
     subject: &Subject,
     resources: impl Fn(&str) -> bool,
@@ -248,7 +247,7 @@ fn faster(
     [totals(&run(&subject.experiment, &changes, 1)), of(&changed)]
 }
 
-/// Several pairs as one.
+/// Several pairs combined into one.
 fn together(pairs: Vec<[Totals; 2]>) -> Option<[Totals; 2]> {
     let numbered = |side: usize| -> Totals {
         let all = pairs.iter().enumerate();
@@ -267,7 +266,7 @@ fn a_wire_twice_as_fast_is_a_link_of_twice_the_rate() {
         38,
         &[(
             Reason::Other(
-                "channels are admitted at the rates that the file says, and not again by a what-if",
+                "channels are admitted at the rates in the file, and not again by a what-if",
             ),
             &["channels"],
         )],
@@ -290,7 +289,7 @@ fn a_wire_twice_as_fast_is_a_link_of_twice_the_rate() {
 }
 
 #[test]
-fn a_station_twice_as_fast_has_half_its_service() {
+fn a_station_twice_as_fast_has_half_the_service_time() {
     hold("faster stations", 4, &[], |subject| {
         let nodes = subject.experiment.nodes.iter().enumerate();
         let stations = nodes.filter(|(_, node)| node.kind.page.name == "station");
@@ -360,7 +359,7 @@ fn a_resource_of_a_host_twice_as_fast_has_half_its_profiles_times() {
     });
 }
 
-/// Every time twice as long and every rate half.
+/// Doubles every time and halves every rate.
 fn slower(values: &mut Values, params: &[Param]) {
     let double = |time: Duration| time.scale_ceil(2, 1);
     for Param { name, kind, .. } in params {
@@ -393,7 +392,7 @@ fn slower(values: &mut Values, params: &[Param]) {
     }
 }
 
-/// A share by which a sum may differ: times are rounded up to picoseconds, and rates down to bits.
+/// The relative tolerance of sums: times are rounded up to picoseconds, and rates down to bits.
 const ROUNDED: f64 = 1e-5;
 
 const SCALED: Exceptions<'_> = &[
@@ -412,7 +411,7 @@ const SCALED: Exceptions<'_> = &[
         ],
     ),
     (
-        Reason::Other("a camera sends pictures of its own number at its own rate"),
+        Reason::Other("a camera sends a fixed number of pictures at its own rate"),
         &[
             "aurora-deployment",
             "striping/trunk",
@@ -422,19 +421,11 @@ const SCALED: Exceptions<'_> = &[
             "vunet/two",
         ],
     ),
+    (Reason::Other("its cables have lengths, and its switches fixed times"), &["atomic-lan"]),
+    (Reason::Other("the cost of interrupts is a default, not in the file"), &["overload"]),
+    (Reason::Other("its trace has fixed times"), &["wan"]),
     (
-        Reason::Other("its cables have lengths, and its switches times of their own"),
-        &["atomic-lan"],
-    ),
-    (
-        Reason::Other(
-            "what interrupts cost is not in the file, but a default of a document's host",
-        ),
-        &["overload"],
-    ),
-    (Reason::Other("its trace has times of its own"), &["wan"]),
-    (
-        Reason::Other("half of the greatest rate is still a picosecond a packet"),
+        Reason::Other("half of the greatest rate is still a picosecond per packet"),
         &["theory/sharing"],
     ),
 ];
@@ -459,7 +450,7 @@ fn scaled(subject: &Subject) -> Option<[Totals; 2]> {
     }
     let fast = subject.totals.clone();
     let mut slow = of(&slow);
-    // What is as good as twice as long is set equal, so that what is not shows.
+    // Differences within the tolerance are removed, so that others show.
     let near = |slow: &mut u128, fast: u128| {
         let off = (*slow as f64 / 2.0 - fast as f64).abs();
         if off <= ROUNDED * fast as f64 + 1.0 {

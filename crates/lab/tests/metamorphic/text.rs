@@ -1,4 +1,4 @@
-//! Experiments as trees of TOML, to be rewritten and written down again.
+//! Experiments as trees of TOML that can be rewritten and turned back into text.
 
 use lastmeter_lab::document::{Content, Document, Entry, Item, Mark};
 
@@ -8,12 +8,12 @@ pub(crate) fn tree(text: &str) -> Item {
     Document::parse("experiment.toml", text.as_bytes()).unwrap().root
 }
 
-/// A value as it stands behind `key =`.
+/// A value as written after `key =`.
 pub(crate) fn value(text: &str) -> Item {
     tree(&format!("key = {text}")).get("key").unwrap().clone()
 }
 
-/// The entries of a table, by its key in the whole; those of the whole for an empty key.
+/// The entries of a table of the document, by its key; those of the document for an empty key.
 pub(crate) fn table<'a>(root: &'a mut Item, key: &str) -> &'a mut Vec<Entry> {
     let Content::Table(entries) = &mut root.content else { panic!("no table") };
     if key.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn table<'a>(root: &'a mut Item, key: &str) -> &'a mut Vec<Entry> {
     table(&mut entry.item, "")
 }
 
-/// The items of a list of the whole.
+/// The items of a list of the document.
 pub(crate) fn list<'a>(root: &'a mut Item, key: &str) -> &'a mut Vec<Item> {
     let entries = table(root, "");
     if !entries.iter().any(|entry| entry.key == key) {
@@ -38,7 +38,7 @@ pub(crate) fn entry(key: &str, item: Item) -> Entry {
     Entry { key: key.to_owned(), mark: NOWHERE, item }
 }
 
-/// The whole as a text, a line for each key.
+/// The document as text, a line for each key.
 pub(crate) fn written(root: &Item) -> String {
     let line = |entry: &Entry| format!("{} = {}\n", quoted(&entry.key), inline(&entry.item));
     root.entries().unwrap().iter().map(line).collect()

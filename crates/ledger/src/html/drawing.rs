@@ -289,7 +289,7 @@ impl Sheet {
         out.push_str(&text("big", figure_at, anchor, &figure));
         out.push_str(&text("dim", below, "", &spent));
         if limits {
-            // At the right, where the name of the host is not.
+            // At the right, where there is no host name.
             out.push_str(&flag(x + width - 64.0, y - 13.0));
         }
         out.push_str("</g>\n");
@@ -388,7 +388,7 @@ fn flag(x: f64, y: f64) -> String {
     )
 }
 
-/// All that is known of a box, shown on hover.
+/// Everything known about a box, shown on hover.
 fn title(path: &Path, hop: &Hop<'_>) -> String {
     let mut words = match hop.resource {
         Some(one) => format!(

@@ -1,4 +1,4 @@
-//! A ledger that is too large for a page: which of its parts to show.
+//! The part of a very large ledger that its page shows.
 
 use super::text::escape;
 use crate::{Ledger, Path};

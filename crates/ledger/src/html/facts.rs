@@ -4,7 +4,7 @@ use super::text::{count_figure, escape, figure, share_figure, time_figure};
 use crate::shape;
 use crate::{Confidence, Ledger, Source};
 
-/// What was run, for how long, by whom.
+/// What was run, for how long, and from which inputs.
 pub(super) fn run(ledger: &Ledger, out: &mut String) {
     let provenance = &ledger.provenance;
     let level = match provenance.level.as_str() {

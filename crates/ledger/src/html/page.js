@@ -1,4 +1,4 @@
-// The page is complete without this: hints for fingers, and two buttons.
+// The page is complete without this: hints on touch screens, and two buttons.
 (function () {
   var hint = document.createElement("div");
   hint.id = "hint";

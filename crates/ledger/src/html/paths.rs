@@ -155,7 +155,7 @@ fn totals(path: &Path, out: &mut String) {
     facts::list(&facts, out);
 }
 
-/// What was dropped where and why, most first.
+/// Packets dropped, by stage and reason, most first.
 fn drops(path: &Path, out: &mut String) {
     let all = path.stages.iter().flat_map(|stage| {
         stage.drops.iter().map(move |(reason, &number)| (stage.name.as_str(), reason, number))

@@ -92,7 +92,7 @@ fn bar(ledger: &Ledger, resource: &Resource, out: &mut String) {
     ));
 }
 
-/// The name of a stage within its resource's bar, without the host that both have.
+/// A stage's name within its resource's bar, without the host that both share.
 fn short(resource: &Resource, stage: &str, busy: f64) -> String {
     format!("{} {}", escape(shape::within(resource.place.host.as_deref(), stage)), share(busy))
 }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_wide_as_asked() {
+    fn bars_have_the_requested_width() {
         for share in [0.0, 0.001, 0.5, 1.0, 7.0, f64::NAN] {
             assert_eq!(STYLE.bar(share, 10).width(), 10);
             assert_eq!(STYLE.split_bar(share, 0.1, 10).width(), 10);

@@ -244,8 +244,7 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
     }
 }
 
-/// As many of a resource's stages as fit, most time first. The host, with which all
-/// their names begin, is not repeated.
+/// As many of a resource's stages as fit, most time first. Their names omit the host, which all share.
 fn busy_with(style: &Style, resource: &Resource, room: usize) -> String {
     let host = resource.place.host.as_deref();
     let stages = shape::busy_stages(resource);

@@ -163,7 +163,7 @@ fn folded(style: &Style, path: &Path, stages: &[Stage]) -> Vec<Cell> {
     ]
 }
 
-/// What was dropped, by stage and reason, most first.
+/// Packets dropped, by stage and reason, most first.
 fn drops(style: &Style, path: &Path, out: &mut String) {
     let short = |text: &str| style.elide(&style.clean(text), REASON_MAX);
     let reasons = |stage: &&Stage| {

@@ -29,7 +29,7 @@ fn the_json_is_as_its_schema_says() {
 
 #[test]
 #[should_panic(expected = "ledger.verdict")]
-fn the_check_sees_what_the_schema_does_not_say() {
+fn the_check_rejects_what_the_schema_does_not_allow() {
     let schema = json_schema();
     let mut value: Value = serde_json::from_str(&json::to_json(&all()[0])).unwrap();
     value["verdict"]["confidence"] = "total".into();
@@ -38,7 +38,7 @@ fn the_check_sees_what_the_schema_does_not_say() {
 
 /// Checks a value against the part of JSON Schema that ours uses, and fails on any other part.
 fn check(root: &Value, schema: &Value, value: &Value, place: &str) {
-    assert!(fits(root, schema, value, place), "{place} is not as the schema says: {value}");
+    assert!(fits(root, schema, value, place), "{place} does not match the schema: {value}");
 }
 
 fn fits(root: &Value, schema: &Value, value: &Value, place: &str) -> bool {
@@ -93,7 +93,7 @@ fn is(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// Written by the program while version 1 was the version.
+/// Written by the program when the schema was at version 1.
 #[test]
 fn a_ledger_of_version_1_is_read_without_its_false_zeros() {
     let model = json::from_json(include_str!("../version-1/model.json")).unwrap();

@@ -3,7 +3,7 @@
 //! `GOLDENS=accept cargo test -p lastmeter-ledger --test report` rewrites the goldens; read the
 //! difference before committing it.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, as it should")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod json;
 mod page;
@@ -47,7 +47,7 @@ fn all() -> [Ledger; 4] {
 }
 
 #[test]
-fn no_line_is_wider_than_asked() {
+fn no_line_exceeds_the_width() {
     for ledger in all() {
         for width in [40, 60, 72, 80, 100, 120, 200] {
             for unicode in [true, false] {

@@ -95,7 +95,7 @@ fn a_quantity_over_time_is_drawn_in_pieces_and_has_a_table() {
     let times = vec![step(0.0, 1e-6, 2e-6), step(0.001, 1e-6, 4e-6), step(0.005, 0.0, 1e-6)];
     ledger.series = vec![series("s", times), series("station", vec![step(0.0, 3.0, 7.0)])];
     let page = html::render(&ledger);
-    // The third is of the distribution of latency.
+    // The third is the distribution of latency.
     assert_eq!(page.matches("<svg class=\"series\"").count(), 3);
     assert_eq!(page.matches("<path class=\"band\"").count(), 2);
     assert!(page.contains("lan: &lt;rotation&gt;") && page.contains(">station 7</text>"));
