@@ -9,22 +9,7 @@
 // 1500 bytes: TcpLinuxReno with SACK, timestamps, delayed acknowledgements and buffers of 1 MiB. Prints
 // one line of JSON: the counts of the links, and the bytes that each connection delivered.
 //
-// With --corrected, four faults of ns-3 3.37 are corrected here, without changing its library:
-//
-// * Its scoreboard counts a retransmitted segment as in flight even after it has been SACKed, until it is
-//   acknowledged cumulatively. RFC 6675 section 4 (SetPipe) counts only what has not been SACKed. So a
-//   sender whose first retransmission is lost falls silent until its timer expires, where RFC 6675 lets
-//   it send.
-// * A sender in recovery whose send buffer has no unsent data retransmits segments above the highest
-//   SACKed one: up to a window of segments that are in flight or have arrived. RFC 6675 section 4
-//   (NextSeg, rule 3) requires (1.b) there too: "less than the highest octet covered by any received
-//   SACK".
-// * In recovery only the first partial acknowledgement restarts the retransmission timer, as RFC 6582
-//   section 3.2 specifies for senders without SACK. If recovery lasts longer than the timer, it expires
-//   while acknowledgements arrive, and data that has arrived is retransmitted. RFC 6675 section 6 requires
-//   the method of RFC 6298, a restart by each acknowledgement of new data (section 5.3), or a more
-//   careful one.
-// * Its proportional rate reduction multiplies bytes by bytes in 32 bits (corrected in later versions).
+// With --corrected the faults of ns-3's recovery that `ns3_mended.h` names are mended.
 #include <cstdio>
 #include <string>
 #include <sys/resource.h>
@@ -36,10 +21,10 @@
 #include "ns3/network-module.h"
 #include "ns3/point-to-point-module.h"
 #include "ns3/traffic-control-module.h"
+#include "ns3_mended.h"
 
 using namespace ns3;
 
-static bool corrected = false;
 static uint64_t hops = 0;
 static uint64_t passed = 0;
 static uint64_t dropped = 0;
@@ -80,193 +65,6 @@ Waiting(uint32_t, uint32_t now)
     waiting = now;
 }
 
-namespace ns3
-{
-// This function and the next replace the library's own; they differ only in what `corrected` adds.
-uint32_t
-TcpTxBuffer::Update(const TcpOptionSack::SackList& blocks, const Callback<void, TcpTxItem*>& told)
-{
-    uint32_t fresh = 0;
-    SequenceNumber32 start = m_firstByteSeq;
-    for (auto place = m_sentList.begin(); place != m_sentList.end(); ++place)
-    {
-        TcpTxItem* item = *place;
-        const uint32_t size = item->m_packet->GetSize();
-        const SequenceNumber32 end = start + size;
-        bool covered = false;
-        for (const auto& block : blocks)
-        {
-            covered = covered || (start >= block.first && end <= block.second);
-        }
-        if (covered && !item->m_sacked)
-        {
-            if (item->m_lost)
-            {
-                item->m_lost = false;
-                m_lostOut -= size;
-            }
-            item->m_sacked = true;
-            m_sackedOut += size;
-            fresh += size;
-            if (m_highestSack.first == m_sentList.end() || m_highestSack.second <= end)
-            {
-                m_highestSack = std::make_pair(place, start);
-            }
-            if (!told.IsNull())
-            {
-                told(item);
-            }
-            if (corrected && item->m_retrans)
-            {
-                item->m_retrans = false;
-                m_retrans -= size;
-            }
-        }
-        start = end;
-    }
-    if (fresh > 0)
-    {
-        UpdateLostCount();
-    }
-    return fresh;
-}
-
-bool
-TcpTxBuffer::NextSeg(SequenceNumber32* seq, SequenceNumber32* end, bool recovers) const
-{
-    const bool any = m_highestSack.first != m_sentList.end();
-    SequenceNumber32 start = m_firstByteSeq;
-    SequenceNumber32 doubtful;
-    bool doubts = false;
-    for (const TcpTxItem* item : m_sentList)
-    {
-        if (!item->m_retrans && !item->m_sacked)
-        {
-            if (item->m_lost)
-            {
-                *seq = start;
-                *end = start + m_segmentSize;
-                return true;
-            }
-            const bool below = any && start < m_highestSack.second;
-            if (!doubts && recovers && (below || !corrected))
-            {
-                doubts = true;
-                doubtful = start;
-            }
-        }
-        start += item->m_packet->GetSize();
-    }
-    if (SizeFromSequence(start) > 0)
-    {
-        const uint32_t window = m_rWndCallback();
-        *seq = start;
-        *end = start + std::min(m_segmentSize, window - std::min(window, m_sentSize));
-        return m_sentSize <= window;
-    }
-    *seq = doubtful;
-    *end = doubtful + m_segmentSize;
-    return doubts;
-}
-
-// Restarts the retransmission timer for every acknowledgement of new data.
-class Restarting : public TcpSocketBase
-{
-    void NewAck(const SequenceNumber32& ack, bool restarts) override
-    {
-        TcpSocketBase::NewAck(ack, restarts || corrected);
-    }
-};
-
-// The library's own behaviour, for `Restarting`.
-Ptr<Socket>
-TcpL4Protocol::CreateSocket()
-{
-    auto created = [](TypeId type) {
-        ObjectFactory factory;
-        factory.SetTypeId(type);
-        return factory.Create();
-    };
-    Ptr<TcpSocketBase> socket = CreateObject<Restarting>();
-    socket->SetNode(m_node);
-    socket->SetTcp(this);
-    socket->SetRtt(DynamicCast<RttEstimator>(created(m_rttTypeId)));
-    socket->SetCongestionControlAlgorithm(
-        DynamicCast<TcpCongestionOps>(created(m_congestionTypeId)));
-    socket->SetRecoveryAlgorithm(DynamicCast<TcpRecoveryOps>(created(m_recoveryTypeId)));
-    m_sockets.push_back(socket);
-    return socket;
-}
-
-// Proportional rate reduction (RFC 9937 section 6.2) in 64 bits.
-class Proportional : public TcpClassicRecovery
-{
-  public:
-    static TypeId GetTypeId()
-    {
-        static TypeId id = TypeId("ns3::Proportional")
-                               .SetParent<TcpClassicRecovery>()
-                               .AddConstructor<Proportional>();
-        return id;
-    }
-
-    void EnterRecovery(Ptr<TcpSocketState> tcb, uint32_t, uint32_t, uint32_t delivered) override
-    {
-        m_out = 0;
-        m_delivered = 0;
-        m_flight = tcb->m_bytesInFlight;
-        DoRecovery(tcb, delivered);
-    }
-
-    void DoRecovery(Ptr<TcpSocketState> tcb, uint32_t delivered) override
-    {
-        if (delivered == 0)
-        {
-            return;
-        }
-        m_delivered += delivered;
-        const int64_t pipe = tcb->m_bytesInFlight;
-        const int64_t threshold = tcb->m_ssThresh;
-        const int64_t segment = tcb->m_segmentSize;
-        int64_t send;
-        if (pipe > threshold)
-        {
-            send = (m_delivered * threshold + m_flight - 1) / m_flight - m_out;
-        }
-        else
-        {
-            const int64_t more = tcb->m_isRetransDataAcked ? segment : 0;
-            const int64_t limit = std::max<int64_t>(m_delivered - m_out, delivered) + more;
-            send = std::min(limit, threshold - pipe);
-        }
-        send = std::max(send, m_out > 0 ? 0 : segment);
-        tcb->m_cWnd = pipe + send;
-        tcb->m_cWndInfl = tcb->m_cWnd;
-    }
-
-    void ExitRecovery(Ptr<TcpSocketState> tcb) override
-    {
-        tcb->m_cWndInfl = tcb->m_cWnd;
-    }
-
-    void UpdateBytesSent(uint32_t bytes) override
-    {
-        m_out += bytes;
-    }
-
-    Ptr<TcpRecoveryOps> Fork() override
-    {
-        return CopyObject<Proportional>(this);
-    }
-
-  private:
-    int64_t m_delivered{0};
-    int64_t m_out{0};
-    int64_t m_flight{1};
-};
-NS_OBJECT_ENSURE_REGISTERED(Proportional);
-} // namespace ns3
-
 static double
 CpuSeconds()
 {
@@ -283,12 +81,13 @@ main(int argc, char* argv[])
     uint32_t room = 200;
     uint32_t seed = 1;
     bool red = false;
+    bool corrected = false;
     CommandLine commandLine;
     commandLine.AddValue("seconds", "simulated time", seconds);
     commandLine.AddValue("packets", "queue limit at the bottleneck, in packets", room);
     commandLine.AddValue("red", "RED instead of drop-tail", red);
-    commandLine.AddValue("seed", "seed of the random start times", seed);
-    commandLine.AddValue("corrected", "correct the faults listed at the top of this file", corrected);
+    commandLine.AddValue("seed", "what names the random starts", seed);
+    commandLine.AddValue("corrected", "mend what `ns3_mended.h` names of recovery", corrected);
     commandLine.Parse(argc, argv);
     RngSeedManager::SetSeed(seed);
     const uint32_t count = 100;
@@ -297,6 +96,7 @@ main(int argc, char* argv[])
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue("ns3::TcpLinuxReno"));
     if (corrected)
     {
+        mended = RECOVERY;
         Config::SetDefault("ns3::TcpL4Protocol::RecoveryType", StringValue("ns3::Proportional"));
     }
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));

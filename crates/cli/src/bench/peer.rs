@@ -14,6 +14,9 @@ const NS3_LIBRARIES: &str = "core network internet point-to-point applications n
 /// The dumbbell in ns-3; see the file itself.
 const NS3_DUMBBELL: &str = include_str!("../../peers/ns3_dumbbell.cc");
 
+/// What is mended of ns-3; see the file itself.
+const NS3_MENDED: &str = include_str!("../../peers/ns3_mended.h");
+
 /// Packet-hops per CPU second of the chain of ten routers in ns-3.
 pub(crate) fn ns3_chain(seconds: f64) -> Result<f64, String> {
     run("ns3_chain", NS3_CHAIN, seconds)
@@ -25,16 +28,22 @@ pub(crate) fn ns3_dumbbell(seconds: f64) -> Result<f64, String> {
 }
 
 fn run(name: &str, text: &str, seconds: f64) -> Result<f64, String> {
-    let program = built(&format!("{name}.cc"), text, "libns3-dev", |compiler| {
-        compiler.arg("-std=c++17");
-        Ok(NS3_LIBRARIES.split(' ').map(|library| format!("-lns3-{library}")).collect())
-    })?;
-    let output = Command::new(&program).arg(format!("--seconds={seconds}")).output();
+    let output = Command::new(ns3(name, text)?).arg(format!("--seconds={seconds}")).output();
     let output = output.map_err(|error| error.to_string())?;
     let answer: serde_json::Value =
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let number = |key: &str| answer[key].as_f64().ok_or(format!("no `{key}` in its answer"));
     Ok(number("packet_hops")? / number("cpu_seconds")?)
+}
+
+/// A program of ns-3, built if it is not yet.
+fn ns3(name: &str, text: &str) -> Result<PathBuf, String> {
+    // As one file, so that a change of either builds it again.
+    let text = text.replace("#include \"ns3_mended.h\"", NS3_MENDED);
+    built(&format!("{name}.cc"), &text, "libns3-dev", |compiler| {
+        compiler.arg("-std=c++17");
+        Ok(NS3_LIBRARIES.split(' ').map(|library| format!("-lns3-{library}")).collect())
+    })
 }
 
 /// Longest-prefix match in DPDK; see the file itself.

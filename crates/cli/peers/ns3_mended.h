@@ -1,0 +1,383 @@
+// What ns-3 3.37 does wrong, mended without changing its library: what is here takes the place of
+// the library's own where the program is linked. Each fault is mended by a bit of `mended`.
+//
+// * Its scoreboard goes on counting a segment that was sent again as on the way after it has been
+//   SACKed, until it is acknowledged cumulatively. RFC 6675 section 4 (SetPipe) counts only what has
+//   not been SACKed. A sender whose first retransmission is lost therefore falls silent until its
+//   timer expires, where RFC 6675 has it send on.
+// * A sender in recovery whose send buffer has nothing unsent left sends again what is above all that
+//   has been SACKed: up to a window of segments that are on the way or have arrived. RFC 6675 section
+//   4 (NextSeg, rule 3) asks for (1.b) there too: "less than the highest octet covered by any received
+//   SACK".
+// * In recovery only the first partial acknowledgement restarts the retransmission timer, as RFC 6582
+//   section 3.2 has it for senders without SACK. Where recovery lasts longer than the timer, it expires
+//   while acknowledgements come, and what has arrived is sent again. RFC 6675 section 6 asks for RFC
+//   6298's way, a restart by each acknowledgement of new data (section 5.3), or a more careful one.
+// * Its proportional rate reduction multiplies bytes by bytes in 32 bits (mended in later versions).
+// * Its CUBIC never grows as fast as Reno would (RFC 9438 section 4.3, which decides wherever windows
+//   are small), counts in whole segments, and forgets its greatest window after a timeout.
+// * The acknowledgement that ends recovery adds to the window all that it covers, most of which had been
+//   SACKed: about a segment, where RFC 5681 section 3.2 (6) sets it to ssthresh, and Linux counts only what
+//   that acknowledgement newly delivers (`tcp_cong_avoid` with `acked_sacked`).
+#pragma once
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "ns3/core-module.h"
+#include "ns3/internet-module.h"
+#include "ns3/network-module.h"
+
+namespace ns3
+{
+enum Fault : unsigned
+{
+    SCOREBOARD = 1,
+    NEXT_SEGMENT = 2,
+    TIMER = 4,
+    REDUCTION = 8,
+    CUBIC = 16,
+    ENDS = 32,
+};
+
+// The faults that are mended, and those of them that `ns3_dumbbell.cc` means.
+static unsigned mended = 0;
+static const unsigned RECOVERY = SCOREBOARD | NEXT_SEGMENT | TIMER | REDUCTION;
+
+static bool
+Mends(Fault fault)
+{
+    return (mended & fault) != 0;
+}
+
+// This and the next take the place of the library's own, which do the same but for what
+// `mended` adds.
+uint32_t
+TcpTxBuffer::Update(const TcpOptionSack::SackList& blocks, const Callback<void, TcpTxItem*>& told)
+{
+    uint32_t fresh = 0;
+    SequenceNumber32 start = m_firstByteSeq;
+    for (auto place = m_sentList.begin(); place != m_sentList.end(); ++place)
+    {
+        TcpTxItem* item = *place;
+        const uint32_t size = item->m_packet->GetSize();
+        const SequenceNumber32 end = start + size;
+        bool covered = false;
+        for (const auto& block : blocks)
+        {
+            covered = covered || (start >= block.first && end <= block.second);
+        }
+        if (covered && !item->m_sacked)
+        {
+            if (item->m_lost)
+            {
+                item->m_lost = false;
+                m_lostOut -= size;
+            }
+            item->m_sacked = true;
+            m_sackedOut += size;
+            fresh += size;
+            if (m_highestSack.first == m_sentList.end() || m_highestSack.second <= end)
+            {
+                m_highestSack = std::make_pair(place, start);
+            }
+            if (!told.IsNull())
+            {
+                told(item);
+            }
+            if (Mends(SCOREBOARD) && item->m_retrans)
+            {
+                item->m_retrans = false;
+                m_retrans -= size;
+            }
+        }
+        start = end;
+    }
+    if (fresh > 0)
+    {
+        UpdateLostCount();
+    }
+    return fresh;
+}
+
+bool
+TcpTxBuffer::NextSeg(SequenceNumber32* seq, SequenceNumber32* end, bool recovers) const
+{
+    const bool any = m_highestSack.first != m_sentList.end();
+    SequenceNumber32 start = m_firstByteSeq;
+    SequenceNumber32 doubtful;
+    bool doubts = false;
+    for (const TcpTxItem* item : m_sentList)
+    {
+        if (!item->m_retrans && !item->m_sacked)
+        {
+            if (item->m_lost)
+            {
+                *seq = start;
+                *end = start + m_segmentSize;
+                return true;
+            }
+            const bool below = any && start < m_highestSack.second;
+            if (!doubts && recovers && (below || !Mends(NEXT_SEGMENT)))
+            {
+                doubts = true;
+                doubtful = start;
+            }
+        }
+        start += item->m_packet->GetSize();
+    }
+    if (SizeFromSequence(start) > 0)
+    {
+        const uint32_t window = m_rWndCallback();
+        *seq = start;
+        *end = start + std::min(m_segmentSize, window - std::min(window, m_sentSize));
+        return m_sentSize <= window;
+    }
+    *seq = doubtful;
+    *end = doubtful + m_segmentSize;
+    return doubts;
+}
+
+// Restarts the retransmission timer for every acknowledgement of new data.
+class Restarting : public TcpSocketBase
+{
+    void NewAck(const SequenceNumber32& ack, bool restarts) override
+    {
+        TcpSocketBase::NewAck(ack, restarts || Mends(TIMER));
+    }
+};
+
+// What the library's own does, for `Restarting`.
+Ptr<Socket>
+TcpL4Protocol::CreateSocket()
+{
+    auto created = [](TypeId type) {
+        ObjectFactory factory;
+        factory.SetTypeId(type);
+        return factory.Create();
+    };
+    Ptr<TcpSocketBase> socket = CreateObject<Restarting>();
+    socket->SetNode(m_node);
+    socket->SetTcp(this);
+    socket->SetRtt(DynamicCast<RttEstimator>(created(m_rttTypeId)));
+    socket->SetCongestionControlAlgorithm(
+        DynamicCast<TcpCongestionOps>(created(m_congestionTypeId)));
+    socket->SetRecoveryAlgorithm(DynamicCast<TcpRecoveryOps>(created(m_recoveryTypeId)));
+    m_sockets.push_back(socket);
+    return socket;
+}
+
+// Proportional rate reduction (RFC 9937 section 6.2) in 64 bits.
+class Proportional : public TcpClassicRecovery
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static TypeId id = TypeId("ns3::Proportional")
+                               .SetParent<TcpClassicRecovery>()
+                               .AddConstructor<Proportional>();
+        return id;
+    }
+
+    void EnterRecovery(Ptr<TcpSocketState> tcb, uint32_t, uint32_t, uint32_t delivered) override
+    {
+        m_out = 0;
+        m_delivered = 0;
+        m_flight = tcb->m_bytesInFlight;
+        DoRecovery(tcb, delivered);
+    }
+
+    void DoRecovery(Ptr<TcpSocketState> tcb, uint32_t delivered) override
+    {
+        if (delivered == 0)
+        {
+            return;
+        }
+        m_delivered += delivered;
+        const int64_t pipe = tcb->m_bytesInFlight;
+        const int64_t threshold = tcb->m_ssThresh;
+        const int64_t segment = tcb->m_segmentSize;
+        int64_t send;
+        if (pipe > threshold)
+        {
+            send = (m_delivered * threshold + m_flight - 1) / m_flight - m_out;
+        }
+        else
+        {
+            const int64_t more = tcb->m_isRetransDataAcked ? segment : 0;
+            const int64_t limit = std::max<int64_t>(m_delivered - m_out, delivered) + more;
+            send = std::min(limit, threshold - pipe);
+        }
+        send = std::max(send, m_out > 0 ? 0 : segment);
+        tcb->m_cWnd = pipe + send;
+        tcb->m_cWndInfl = tcb->m_cWnd;
+    }
+
+    void ExitRecovery(Ptr<TcpSocketState> tcb) override
+    {
+        tcb->m_cWndInfl = tcb->m_cWnd;
+    }
+
+    void UpdateBytesSent(uint32_t bytes) override
+    {
+        m_out += bytes;
+    }
+
+    Ptr<TcpRecoveryOps> Fork() override
+    {
+        return CopyObject<Proportional>(this);
+    }
+
+  private:
+    int64_t m_delivered{0};
+    int64_t m_out{0};
+    int64_t m_flight{1};
+};
+NS_OBJECT_ENSURE_REGISTERED(Proportional);
+
+// Reno as Linux has it, but for the acknowledgement that ends recovery.
+class Reno : public TcpLinuxReno
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static TypeId id = TypeId("ns3::Reno").SetParent<TcpLinuxReno>().AddConstructor<Reno>();
+        return id;
+    }
+
+    void CongestionStateSet(Ptr<TcpSocketState> tcb,
+                            const TcpSocketState::TcpCongState_t next) override
+    {
+        m_ends = Mends(ENDS) && Ends(tcb, next);
+    }
+
+    void IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked) override
+    {
+        if (!std::exchange(m_ends, false))
+        {
+            TcpLinuxReno::IncreaseWindow(tcb, acked);
+        }
+    }
+
+    Ptr<TcpCongestionOps> Fork() override
+    {
+        return CopyObject<Reno>(this);
+    }
+
+    // Whether recovery ends: it is told before the state changes.
+    static bool Ends(Ptr<TcpSocketState> tcb, TcpSocketState::TcpCongState_t next)
+    {
+        return tcb->m_congState == TcpSocketState::CA_RECOVERY && next == TcpSocketState::CA_OPEN;
+    }
+
+  private:
+    bool m_ends{false};
+};
+NS_OBJECT_ENSURE_REGISTERED(Reno);
+
+// CUBIC as RFC 9438 section 4 has it, names as there, windows in segments.
+class Cubic9438 : public TcpCongestionOps
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static TypeId id = TypeId("ns3::Cubic9438")
+                               .SetParent<TcpCongestionOps>()
+                               .AddConstructor<Cubic9438>();
+        return id;
+    }
+
+    std::string GetName() const override
+    {
+        return "Cubic9438";
+    }
+
+    void PktsAcked(Ptr<TcpSocketState>, uint32_t, const Time& rtt) override
+    {
+        m_rtt = rtt.GetSeconds();
+    }
+
+    void CongestionStateSet(Ptr<TcpSocketState> tcb,
+                            const TcpSocketState::TcpCongState_t next) override
+    {
+        m_ends = Mends(ENDS) && Reno::Ends(tcb, next);
+    }
+
+    void IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked) override
+    {
+        if (std::exchange(m_ends, false))
+        {
+            return;
+        }
+        const double segment = tcb->m_segmentSize;
+        if (tcb->m_cWnd < tcb->m_ssThresh)
+        {
+            const uint32_t room = (tcb->m_ssThresh - tcb->m_cWnd + tcb->m_segmentSize - 1) /
+                                  tcb->m_segmentSize;
+            const uint32_t grown = std::min(acked, room);
+            tcb->m_cWnd += grown * tcb->m_segmentSize;
+            acked -= grown;
+        }
+        if (acked == 0)
+        {
+            return;
+        }
+        const double window = tcb->m_cWnd / segment + m_part;
+        if (!m_running)
+        {
+            m_running = true;
+            m_epoch = Simulator::Now().GetSeconds();
+            m_max = std::max(m_max, window);
+            m_k = std::cbrt((m_max - window) / C);
+            m_estimate = window;
+        }
+        const double t = Simulator::Now().GetSeconds() - m_epoch;
+        const double alpha = m_estimate < m_prior ? 3 * (1 - BETA) / (1 + BETA) : 1;
+        m_estimate += alpha * acked / window;
+        double next = window;
+        if (C * std::pow(t - m_k, 3) + m_max < m_estimate)
+        {
+            next = std::max(window, m_estimate);
+        }
+        else
+        {
+            const double ahead = C * std::pow(t + m_rtt - m_k, 3) + m_max;
+            const double target = std::min(std::max(ahead, window), 1.5 * window);
+            next = window + (target - window) / window * acked;
+        }
+        // The window is in whole segments; the part of one is kept.
+        const double whole = std::floor(next);
+        m_part = next - whole;
+        tcb->m_cWnd = whole * segment;
+    }
+
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t) override
+    {
+        const double window = double(tcb->m_cWnd) / tcb->m_segmentSize;
+        m_prior = window;
+        m_max = window < m_max ? window * (1 + BETA) / 2 : window;
+        m_running = false;
+        m_part = 0;
+        return std::max(window * BETA, 2.0) * tcb->m_segmentSize;
+    }
+
+    Ptr<TcpCongestionOps> Fork() override
+    {
+        return CopyObject<Cubic9438>(this);
+    }
+
+  private:
+    static constexpr double C = 0.4;
+    static constexpr double BETA = 0.7;
+    bool m_ends{false};
+    bool m_running{false};
+    double m_epoch{0};
+    double m_max{0};
+    double m_k{0};
+    double m_estimate{0};
+    double m_prior{0};
+    double m_part{0};
+    double m_rtt{0};
+};
+NS_OBJECT_ENSURE_REGISTERED(Cubic9438);
+} // namespace ns3
