@@ -19,6 +19,11 @@
 // * The acknowledgement that ends recovery adds to the window all that it covers, most of which had been
 //   SACKed: about a segment, where RFC 5681 section 3.2 (6) sets it to ssthresh, and Linux counts only what
 //   that acknowledgement newly delivers (`tcp_cong_avoid` with `acked_sacked`).
+// * Its Reno goes on counting after a loss where it was before, as if half a window on average had been
+//   acknowledged already. Linux begins anew (`tcp_init_cwnd_reduction` and `tcp_enter_loss` set
+//   `snd_cwnd_cnt` to 0).
+// * Its CoDel drops a packet where one of full size stays behind, because it compares with `<`: RFC 8289
+//   section 5.5 keeps it where no more than that does ("bytes() <= maxpacket"), and so does Linux.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -38,6 +43,8 @@ enum Fault : unsigned
     REDUCTION = 8,
     CUBIC = 16,
     ENDS = 32,
+    COUNT = 64,
+    SINGLE = 128,
 };
 
 // The faults that are mended, and those of them that `ns3_dumbbell.cc` means.
@@ -235,7 +242,7 @@ class Proportional : public TcpClassicRecovery
 };
 NS_OBJECT_ENSURE_REGISTERED(Proportional);
 
-// Reno as Linux has it, but for the acknowledgement that ends recovery.
+// Reno as Linux has it, where it is mended.
 class Reno : public TcpLinuxReno
 {
   public:
@@ -253,10 +260,33 @@ class Reno : public TcpLinuxReno
 
     void IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked) override
     {
-        if (!std::exchange(m_ends, false))
+        if (std::exchange(m_ends, false))
+        {
+            return;
+        }
+        if (!Mends(COUNT))
         {
             TcpLinuxReno::IncreaseWindow(tcb, acked);
+            return;
         }
+        if (tcb->m_cWnd < tcb->m_ssThresh)
+        {
+            acked = SlowStart(tcb, acked);
+            return;
+        }
+        const uint32_t window = std::max<uint32_t>(tcb->m_cWnd / tcb->m_segmentSize, 1);
+        m_counted += acked;
+        if (m_counted >= window)
+        {
+            tcb->m_cWnd += m_counted / window * tcb->m_segmentSize;
+            m_counted %= window;
+        }
+    }
+
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t flight) override
+    {
+        m_counted = 0;
+        return TcpLinuxReno::GetSsThresh(tcb, flight);
     }
 
     Ptr<TcpCongestionOps> Fork() override
@@ -272,6 +302,7 @@ class Reno : public TcpLinuxReno
 
   private:
     bool m_ends{false};
+    uint32_t m_counted{0};
 };
 NS_OBJECT_ENSURE_REGISTERED(Reno);
 
@@ -315,14 +346,15 @@ class Cubic9438 : public TcpCongestionOps
             const uint32_t room = (tcb->m_ssThresh - tcb->m_cWnd + tcb->m_segmentSize - 1) /
                                   tcb->m_segmentSize;
             const uint32_t grown = std::min(acked, room);
-            tcb->m_cWnd += grown * tcb->m_segmentSize;
+            tcb->m_cWnd = std::min<uint32_t>(tcb->m_cWnd + grown * tcb->m_segmentSize,
+                                             tcb->m_ssThresh);
             acked -= grown;
         }
         if (acked == 0)
         {
             return;
         }
-        const double window = tcb->m_cWnd / segment + m_part;
+        const double window = tcb->m_cWnd / segment;
         if (!m_running)
         {
             m_running = true;
@@ -345,10 +377,7 @@ class Cubic9438 : public TcpCongestionOps
             const double target = std::min(std::max(ahead, window), 1.5 * window);
             next = window + (target - window) / window * acked;
         }
-        // The window is in whole segments; the part of one is kept.
-        const double whole = std::floor(next);
-        m_part = next - whole;
-        tcb->m_cWnd = whole * segment;
+        tcb->m_cWnd = std::lround(next * segment);
     }
 
     uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t) override
@@ -357,7 +386,6 @@ class Cubic9438 : public TcpCongestionOps
         m_prior = window;
         m_max = window < m_max ? window * (1 + BETA) / 2 : window;
         m_running = false;
-        m_part = 0;
         return std::max(window * BETA, 2.0) * tcb->m_segmentSize;
     }
 
@@ -376,7 +404,6 @@ class Cubic9438 : public TcpCongestionOps
     double m_k{0};
     double m_estimate{0};
     double m_prior{0};
-    double m_part{0};
     double m_rtt{0};
 };
 NS_OBJECT_ENSURE_REGISTERED(Cubic9438);

@@ -11,6 +11,7 @@ mod compare;
 mod dq;
 pub mod emulate;
 pub mod fuzz;
+mod judges;
 mod kinds;
 mod live;
 mod lookup;

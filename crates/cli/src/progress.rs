@@ -2,6 +2,7 @@
 //! second ends the program.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lastmeter_engine::Control;
 use lastmeter_lab::run::Watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,20 +34,24 @@ pub(crate) fn drawn<T>(
     look: impl Fn(&ProgressBar) + Sync,
     work: impl FnOnce() -> T,
 ) -> T {
-    let stopping = watch.clone();
-    // Only one handler can be set; commands that run several things in sequence share it.
-    let _ = ctrlc::set_handler(move || {
-        if stopping.control.stopped() {
-            std::process::exit(130);
-        }
-        stopping.control.stop();
-    });
+    stop_on_interrupt(watch.control.clone());
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let handle = scope.spawn(|| draw(&bar, &look, &finished));
         let _finish = Finish { finished: &finished, drawing: handle.thread() };
         work()
     })
+}
+
+/// The first Ctrl-C stops what looks at `control`, the second ends the program.
+pub(crate) fn stop_on_interrupt(control: Arc<Control>) {
+    // Only one handler can be set; commands that run several things in sequence share it.
+    let _ = ctrlc::set_handler(move || {
+        if control.stopped() {
+            std::process::exit(130);
+        }
+        control.stop();
+    });
 }
 
 /// Ends the drawing when the work has ended, even by a panic: the scope joins its threads before it

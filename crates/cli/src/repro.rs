@@ -1,14 +1,15 @@
 //! `lastmeter repro`: published values, ours beside them.
 
 use crate::threads::Threads;
-use crate::{Common, Complaint, Ended, output, results};
+use crate::{Common, Complaint, Ended, judges, output, progress, results};
 use indicatif::{ProgressBar, ProgressStyle};
-use lastmeter_judge::theory;
+use lastmeter_engine::Control;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
 use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Reproduce published tables and figures, ours beside theirs.
@@ -18,12 +19,12 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A row (E-64), a system by its letter (A for Aurora; also J, N, D, E), an experiment
-    /// (cim-equations), all, or theory
+    /// (cim-equations), all, theory, or ns3
     #[arg(default_value = "all")]
     select: String,
     /// Simulate as long, and as many cases, as the documents did: minutes instead of seconds
     #[arg(long)]
-    full: bool,
+    pub(crate) full: bool,
     /// With `livelock`: every reception policy, of 1997 and of today, on a host of today
     #[arg(long)]
     modern: bool,
@@ -32,7 +33,14 @@ pub(crate) struct Arguments {
     host: Option<PathBuf>,
     /// Write one HTML page here: each table and figure, ours over theirs; with --modern, the chart
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
+    /// With `ns3`: only scenarios whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) scenario: Option<String>,
+    /// With `ns3`: first run ns-3, where this file lacks a run of it, and compare with this file; Ctrl-C keeps
+    /// what there is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measure: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -42,6 +50,8 @@ Examples:
   lastmeter repro qsdrr --full    one experiment, with all its cases
   lastmeter repro E-64 --json     one row, for programs
   lastmeter repro theory          the simulator beside closed formulas of queueing theory
+  lastmeter repro ns3 --scenario 'drop-tail 1,'
+                                  the simulator beside ns-3, where the room is a bandwidth-delay product
   lastmeter repro dq-stress --out dq.html
                                   a page that plots the figures and steps through them
   lastmeter repro --out all.html  everything as one page
@@ -52,7 +62,10 @@ Examples:
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Progress through the experiments and their runs, on standard error.
-struct Bar(ProgressBar);
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    control: Arc<Control>,
+}
 
 impl Bar {
     fn new(experiments: u64) -> Bar {
@@ -61,16 +74,36 @@ impl Bar {
             ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len}  {elapsed}, {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(EVERY);
-        Bar(bar)
+        Bar { bar, control: Arc::default() }
+    }
+
+    /// Of runs that Ctrl-C ends, so that what is done is shown; the second Ctrl-C ends the program.
+    pub(crate) fn stopping(what: &'static str) -> Bar {
+        let bar = Bar::new(0);
+        bar.bar.set_message(what);
+        progress::stop_on_interrupt(bar.control.clone());
+        bar
+    }
+
+    /// Goes away; returns whether it was stopped.
+    pub(crate) fn end(&self) -> bool {
+        self.bar.finish_and_clear();
+        if self.control.stopped() {
+            output::note("Stopped: this is of the runs that were done.");
+        }
+        self.control.stopped()
     }
 }
 
 impl Observer for Bar {
     fn planned(&self, runs: u64) {
-        self.0.inc_length(runs);
+        self.bar.inc_length(runs);
     }
     fn done(&self) {
-        self.0.inc(1);
+        self.bar.inc(1);
+    }
+    fn stopped(&self) -> bool {
+        self.control.stopped()
     }
 }
 
@@ -78,8 +111,13 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     if arguments.modern {
         return modern(common, arguments);
     }
-    if arguments.select == "theory" {
-        return theory(common, arguments);
+    match arguments.select.as_str() {
+        "theory" => return judges::theory(common, arguments),
+        "ns3" => return judges::ns3(common, arguments),
+        _ if arguments.measure.is_some() || arguments.scenario.is_some() => {
+            return Err(Complaint("--measure, --scenario: only `lastmeter repro ns3`".to_owned()));
+        }
+        _ => {}
     }
     let shelf = Shelf::builtin();
     let jobs = lastmeter_repro::plan(&arguments.select, &shelf).map_err(complaint)?;
@@ -89,15 +127,15 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
     let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
-        bar.0.set_message(job.name().to_owned());
+        bar.bar.set_message(job.name().to_owned());
         if arguments.out.is_some() {
             plots.extend(job.plots(options, means).map_err(complaint)?);
             drawings.extend(job.drawings(options, means).map_err(complaint)?);
         }
         sheets.push(job.run_with(options, means).map_err(complaint)?);
-        bar.0.inc(1);
+        bar.bar.inc(1);
     }
-    bar.0.finish_and_clear();
+    bar.bar.finish_and_clear();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
         let page = lastmeter_repro::html::render(&report, &plots, &drawings);
@@ -110,34 +148,11 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     Ok(if report.passes() { Ended::Done } else { Ended::Short })
 }
 
-/// The simulator judged by queueing theory, in as many runs as there is time for.
-fn theory(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    if arguments.out.is_some() {
-        return Err(Complaint("--out: theory has no page, only a table; use --json".to_owned()));
-    }
-    let threads = Threads::new(common.threads)?;
-    let bar = Bar::new(0);
-    bar.0.set_message("theory");
-    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
-    let runs = match (common.quick, arguments.full) {
-        (true, _) => theory::RUNS_FEW,
-        (_, true) => theory::RUNS_MANY,
-        _ => theory::RUNS,
-    };
-    let report = theory::run(common.seed.unwrap_or(1), runs, means).map_err(complaint)?;
-    bar.0.finish_and_clear();
-    match common.json {
-        true => output::print(&report.json_lines()?),
-        false => output::print(&report.table(style())),
-    }
-    Ok(if report.passes() { Ended::Done } else { Ended::Short })
-}
-
-fn style() -> Style {
+pub(crate) fn style() -> Style {
     Style { width: output::width(), colour: output::colours() }
 }
 
-fn complaint(error: lastmeter_repro::Error) -> Complaint {
+pub(crate) fn complaint(error: lastmeter_repro::Error) -> Complaint {
     match error {
         lastmeter_repro::Error::Problems(problems) => crate::run::rendered(&problems),
         other => Complaint(other.to_string()),

@@ -1,6 +1,6 @@
 //! A hundred TCP connections through one bottleneck, compared with ns-3.
 //!
-//! ns-3 3.37 has four faults, described at the top of `peers/ns3_dumbbell.cc`: its scoreboard counts
+//! ns-3 3.37 has four faults, described in `peers/ns3_mended.h`: its scoreboard counts
 //! retransmitted segments as in flight after they have been SACKed, it retransmits segments above the
 //! highest SACKed one, partial acknowledgements do not restart its retransmission timer, and its
 //! proportional rate reduction overflows. Our results must agree with those of ns-3 with all four

@@ -49,6 +49,10 @@ pub trait Observer: Sync {
     fn planned(&self, runs: u64);
     /// A run is done.
     fn done(&self);
+    /// Whether to begin no further one.
+    fn stopped(&self) -> bool {
+        false
+    }
 }
 
 /// No observer.

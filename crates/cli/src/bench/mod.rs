@@ -21,6 +21,8 @@ use lastmeter_base::bench::Case;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
+pub(crate) use peer::ns3_path;
+
 /// Run benchmarks, compared with peers that are installed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

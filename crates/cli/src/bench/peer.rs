@@ -14,7 +14,8 @@ const NS3_LIBRARIES: &str = "core network internet point-to-point applications n
 /// The dumbbell in ns-3; see the file itself.
 const NS3_DUMBBELL: &str = include_str!("../../peers/ns3_dumbbell.cc");
 
-/// What is mended of ns-3; see the file itself.
+/// Any network in ns-3, and what is mended of ns-3; see the files themselves.
+const NS3_PATH: &str = include_str!("../../peers/ns3_path.cc");
 const NS3_MENDED: &str = include_str!("../../peers/ns3_mended.h");
 
 /// Packet-hops per CPU second of the chain of ten routers in ns-3.
@@ -44,6 +45,11 @@ fn ns3(name: &str, text: &str) -> Result<PathBuf, String> {
         compiler.arg("-std=c++17");
         Ok(NS3_LIBRARIES.split(' ').map(|library| format!("-lns3-{library}")).collect())
     })
+}
+
+/// The program that runs a network of an experiment in ns-3, built where it is not yet.
+pub(crate) fn ns3_path() -> Result<PathBuf, String> {
+    ns3("ns3_path", NS3_PATH)
 }
 
 /// Longest-prefix match in DPDK; see the file itself.

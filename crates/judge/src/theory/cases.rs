@@ -1,7 +1,8 @@
 //! The cases: experiment, loads, and what theory predicts.
 
 use super::formulas::{self, bound, closed, shared, wait_in_slots, wait_of_class};
-use super::measure::{Given, Interval};
+use super::measure::Given;
+use crate::interval::Interval;
 
 /// A model of queueing theory, and an experiment with the same model.
 pub(super) struct Case {

@@ -1,15 +1,13 @@
-//! One run of an experiment, measured without its beginning.
+//! The parameters of an experiment, and the measurements of one run of it.
 
 use lastmeter_base::kind::Nested;
-use lastmeter_base::{Bytes, Draw, Duration, Rate, Time};
-use lastmeter_engine::{Outcome, PathBook, Row, VirtualClock};
-use lastmeter_lab::build::{Changes, build};
-use lastmeter_lab::document::Override;
+use lastmeter_base::{Bytes, Draw, Duration, Rate};
+use lastmeter_engine::Row;
 use lastmeter_lab::experiment::{Experiment, Traffic};
-use lastmeter_lab::library::Builtin;
 use lastmeter_repro::Error;
 
 use super::formulas::Moments;
+use crate::interval::{self, Interval};
 
 /// The share of the duration that is discarded as warm-up: one in this many.
 const LEFT_OUT: u64 = 10;
@@ -21,9 +19,7 @@ pub(super) struct Given(pub(super) Experiment);
 impl Given {
     /// A file of `experiments/theory`, with these settings.
     pub(super) fn read(text: &str, file: &str, set: &[&str]) -> Result<Given, Error> {
-        let set: Result<Vec<Override>, _> = set.iter().map(|text| Override::parse(text)).collect();
-        let set = set.map_err(Error::Problems)?;
-        Experiment::parse(file, text, &set, &Builtin).map(Given).map_err(Error::Problems)
+        interval::read(text, file, set).map(Given)
     }
 
     fn traffic(&self, name: &str) -> &Traffic {
@@ -110,40 +106,11 @@ impl Given {
 
     /// Runs it with this seed.
     pub(super) fn run(&self, seed: u64) -> Result<Interval, Error> {
-        let mut experiment = self.0.clone();
-        experiment.seed = seed;
-        let mut built = build(&experiment, &Changes::NONE, &Builtin).map_err(Error::Problems)?;
-        let _captures = built.captures();
-        let failed =
-            |error: lastmeter_engine::Error| Error::file(&self.0.title, 1, error.to_string());
-        let mut engine = built.graph.build(1).map_err(failed)?;
-        let warm = Time::START + self.left_out();
-        engine.run_until(warm, &mut VirtualClock::default()).map_err(failed)?;
-        let from = engine.so_far().map_err(failed)?;
-        engine.run_until(built.end, &mut VirtualClock::default()).map_err(failed)?;
-        let to = engine.finish().map_err(failed)?;
-        Ok(Interval { from, to })
+        Interval::run(&self.0, seed, self.left_out())
     }
-}
-
-/// The events between two instants of a run.
-pub(super) struct Interval {
-    from: Outcome,
-    to: Outcome,
 }
 
 impl Interval {
-    /// The growth of a sum over a class of traffic.
-    fn grown(&self, class: &str, sum: impl Fn(&Outcome, &PathBook) -> f64) -> f64 {
-        let at = self.to.paths.iter().position(|path| path.class == class);
-        let at = at.expect("each case names traffic of its file");
-        sum(&self.to, &self.to.books.paths[at]) - sum(&self.from, &self.from.books.paths[at])
-    }
-
-    fn seconds(&self) -> f64 {
-        (self.to.now - self.from.now).as_secs_f64()
-    }
-
     fn delivered(&self, class: &str) -> f64 {
         self.grown(class, |_, book| book.delivered.packets as f64)
     }
@@ -186,14 +153,5 @@ impl Interval {
             classes.iter().map(|class| self.at(class, stage, of)).sum()
         };
         sum(|row| row.time() as f64 / 1e12) / sum(|row| row.passed.packets as f64)
-    }
-
-    /// The growth of a sum over the visits of a class to a stage.
-    fn at(&self, class: &str, stage: &str, of: fn(&Row) -> f64) -> f64 {
-        self.grown(class, |outcome, book| {
-            let rows = book.rows();
-            let named = |row: &&&Row| outcome.stages[row.stage.0 as usize].name == stage;
-            rows.iter().find(named).map_or(0.0, |row| of(row))
-        })
     }
 }

@@ -15,10 +15,11 @@ pub mod formulas;
 mod measure;
 mod table;
 
+use crate::interval::{self, Interval};
 use cases::{CASES, Case, Law, Load, Value};
 use estimate::Estimate;
 use lastmeter_repro::{Effort, Error, Shelf};
-use measure::{Given, Interval};
+use measure::Given;
 use serde::Serialize;
 
 /// The version of a row's JSON. It changes when a key is removed or changes its meaning.
@@ -161,30 +162,17 @@ pub fn run(seed: u64, runs: u64, effort: Effort<'_>) -> Result<Report, Error> {
     let shelf = Shelf::builtin();
     let jobs = loads.map(|of| Job::new(&shelf, of, (seed, runs)));
     let jobs = jobs.collect::<Result<Vec<Job>, Error>>()?;
-    let each = jobs.iter().flat_map(|job| job.seeds.clone().map(move |seed| (job, seed)));
-    let mut results: Vec<_> = each.map(|(job, seed)| (job, seed, None)).collect();
-    effort.observer.planned(results.len() as u64);
-    let mut tasks: Vec<_> = results
-        .iter_mut()
-        .map(|(job, seed, result)| {
-            move || {
-                *result = Some(job.measure(*seed));
-                effort.observer.done();
-            }
-        })
-        .collect();
-    let mut tasks: Vec<&mut (dyn FnMut() + Send)> =
-        tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
-    effort.parallel.run(&mut tasks);
-    let mut measured = Vec::new();
-    for (.., result) in results {
-        measured.push(result.unwrap_or_else(|| Ok(Vec::new()))?);
-    }
+    let tasks: Vec<(&Job, u64)> =
+        jobs.iter().flat_map(|job| job.seeds.clone().map(move |seed| (job, seed))).collect();
+    let measured = interval::each(&tasks, effort, |(job, seed)| job.measure(*seed))?;
     let (mut rows, mut from) = (Vec::new(), 0);
     for job in &jobs {
         let runs = (job.seeds.end - job.seeds.start) as usize;
-        for (at, law) in job.case.laws.iter().enumerate() {
-            let values: Vec<f64> = measured[from..from + runs].iter().map(|run| run[at]).collect();
+        // Those of a run that was stopped: halves need a power of two.
+        let mut done: Vec<&Vec<f64>> = measured[from..from + runs].iter().flatten().collect();
+        done.truncate(done.len().checked_ilog2().map_or(0, |power| 1 << power));
+        for (at, law) in job.case.laws.iter().enumerate().filter(|_| !done.is_empty()) {
+            let values: Vec<f64> = done.iter().map(|run| run[at]).collect();
             rows.push(job.row(law, &values));
         }
         from += runs;

@@ -47,8 +47,8 @@ fn subjects() -> &'static [Subject] {
     SUBJECTS.get_or_init(|| {
         let files = texts().into_iter().filter_map(|(path, text)| {
             let name = path.strip_prefix("experiments/")?;
-            let other = ["/repro.toml", "/blast.toml"].iter().any(|end| name.ends_with(end));
-            let other = other || name.contains("/profiles/");
+            let other = ["/repro.toml", "/blast.toml", "/causes.toml"];
+            let other = other.iter().any(|end| name.ends_with(end)) || name.contains("/profiles/");
             let name = name.strip_suffix(".toml").filter(|_| !other)?;
             let name = name.strip_suffix("/experiment").unwrap_or(name);
             Some((name.to_owned(), text))
