@@ -4,7 +4,7 @@
  *                                                `--> TCP, as without it, where none has
  *
  * ATOMIC-2 planned a library that takes socket calls and gives those within the LAN to its own transport (final report,
- * section 4.a, Applications). This is that library with a UNIX socket in the place of ATP: no segments, no checksums, no
+ * section 4.a, Applications). This is that library with a UNIX socket instead of ATP: no segments, no checksums, no
  * acknowledgements. A client that finds no such server gets TCP, and a server takes both.
  *
  * Limits: blocking servers (accept, accept4); IPv4; one process that accepts. A socket that was exchanged has

@@ -1,9 +1,9 @@
-"""A transfer over TCP between two processes, to be run with and without the shim beside it (N-70).
+"""A transfer over TCP between two processes, to be run with and without the shim (N-70).
 
     python3 transfer.py                            over TCP
     LASTMETER_SHIM=/tmp LD_PRELOAD=./shim.so python3 transfer.py
 
-Prints which address family carried it, its rate, and a digest of what arrived.
+Prints the address family that carried it, its rate, and a digest of the received data.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Where a host under rising load is best, and how much is left beyond: python livelock.py FOLDER"""
+"""The load at which a host's goodput is highest, and what is left beyond it: python livelock.py FOLDER"""
 
 import sys
 from pathlib import Path
@@ -17,5 +17,5 @@ curve = runs.group_by(RATE).agg(pl.col("goodput").mean(), pl.col("loss").mean())
 print(curve)
 best = curve.sort("goodput").row(-1, named=True)
 last = curve.row(-1, named=True)
-print(f"best at {best[RATE] / 1e6:g} Mbit/s: {best['goodput'] / 1e6:.2f} Mbit/s get through")
+print(f"best at {best[RATE] / 1e6:g} Mbit/s: {best['goodput'] / 1e6:.2f} Mbit/s delivered")
 print(f"at {last[RATE] / 1e6:g} Mbit/s: {last['goodput'] / 1e6:.2f} Mbit/s")

@@ -1,8 +1,8 @@
-//! Elements written in Python, and what their handlers are given.
+//! Elements written in Python, and the arguments of their handlers.
 //!
-//! A handler is given a [`Context`] whose actions are carried out when it returns, in order, at its instant:
-//! like one in Rust, an element may not call others. Time for which an element holds packets back is
-//! accounted to a stage of its own, so that the books always balance.
+//! A handler gets a [`Context`] whose actions are carried out when it returns, in order, at its instant: as in
+//! Rust, an element cannot call others. The time for which it holds packets is a stage of its own, so that the
+//! books always balance.
 
 use crate::problem::wrong;
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, PathId, Quantity, Rate};
@@ -92,7 +92,7 @@ pub(super) fn rate(py: Python<'_>, text: &str) -> PyResult<Rate> {
     Rate::parse(text).map_err(|error| wrong(py, error))
 }
 
-/// A packet. It has one owner: whoever sends, delivers or drops it no longer has it.
+/// A packet. It has one owner: an element that sends, delivers or drops it no longer owns it.
 #[pyclass(module = "lastmeter")]
 pub(crate) struct Packet {
     /// `None` once it is gone.
@@ -211,7 +211,7 @@ enum Act {
     Disarm(u32),
 }
 
-/// What a handler may do while it runs.
+/// The actions that a handler can take while it runs.
 #[pyclass(module = "lastmeter")]
 pub(crate) struct Context {
     now: Time,

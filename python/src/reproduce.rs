@@ -110,8 +110,8 @@ impl Reproduction {
     fn passes(&self) -> bool {
         self.report.passes()
     }
-    /// A dict for each system: of each role how many rows there are and how many are right; the predicted
-    /// numbers' median, p90 and worst error; constants.
+    /// A dict for each system: the number of rows of each role and how many are right; the median, p90 and worst
+    /// error of predicted numbers; constants.
     #[getter]
     fn summaries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &serde_json::to_string(&self.report.summaries()).unwrap_or_default())

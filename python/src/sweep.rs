@@ -209,7 +209,7 @@ pub(crate) fn run_task(py: Python<'_>, task: &str) -> PyResult<Vec<u8>> {
     serde_json::to_vec(&rows).map_err(|error| wrong(py, error))
 }
 
-/// A sweep: its plan, what of it is done, and where its rows are saved.
+/// A sweep: its plan, the runs done, and where its rows are saved.
 ///
 /// Usually made by `sweep`. With a folder, flushed rows are in its data set.
 #[pyclass(frozen, module = "lastmeter")]
@@ -355,7 +355,7 @@ impl Sweep {
     fn progress(&self) -> (u64, u64, u64) {
         locked(&self.schedule).progress()
     }
-    /// Whether every point was run as often as the plan says.
+    /// Whether every point has all the runs that the plan requires.
     #[getter]
     fn done(&self) -> bool {
         locked(&self.schedule).is_done()

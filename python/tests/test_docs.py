@@ -1,4 +1,4 @@
-"""Examples in documentation run: those of every docstring, and those of the README."""
+"""The examples in all docstrings and in the README run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PYTHON = Path(__file__).parent.parent
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """Every docstring of the package, once, with the name of what it belongs to."""
+    """Every docstring of the package once, with the name of its owner."""
     seen = set()
     modules: list[Any] = [lastmeter, network, program, sweeping, element, cluster, _lastmeter]
     for module in modules:
@@ -86,8 +86,8 @@ def test_everything_public_is_documented() -> None:
     assert set(missing) <= allowed
 
 
-def test_the_stub_says_what_there_is() -> None:
-    """Names and parameters of the stub are those of the module."""
+def test_the_stub_matches_the_module() -> None:
+    """Names and parameters in the stub are those of the module."""
     import ast
 
     tree = ast.parse((PYTHON / "lastmeter" / "_lastmeter.pyi").read_text())

@@ -1,4 +1,4 @@
-"""Elements written in Python: they act as those in Rust do, and mistakes are said."""
+"""Elements written in Python act as those in Rust do, and mistakes are reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import lastmeter as lm
 
 
 class Station(lm.Element):
-    """A queue and a server with exponential times, as `Graph.server` is one."""
+    """A queue and a server with exponential times, like `Graph.server`."""
 
     def __init__(self, mean: str) -> None:
         self.mean = mean
@@ -42,7 +42,7 @@ def test_a_station_in_python_obeys_the_formula() -> None:
     assert ledger.stages["stage"] == ["x"]
 
 
-def test_what_an_element_holds_back_is_its_stage() -> None:
+def test_the_time_that_an_element_holds_packets_is_a_stage() -> None:
     class Late(lm.Element):
         def receive(self, cx: lm.Context, port: int, packet: lm.Packet) -> None:
             cx.send(0, packet, after="3 us")
@@ -106,7 +106,7 @@ def test_a_server_has_any_queue(discipline: str) -> None:
     assert graph.run("100 ms").loss == 0
 
 
-def test_an_exception_of_a_handler_is_raised_where_the_graph_runs() -> None:
+def test_an_exception_in_a_handler_is_raised_by_run() -> None:
     class Wrong(lm.Element):
         def receive(self, cx: lm.Context, port: int, packet: lm.Packet) -> None:
             raise LookupError("no route")
@@ -125,7 +125,7 @@ def test_a_packet_has_one_owner() -> None:
         chain(Twice())
 
 
-def test_a_forgotten_packet_is_said() -> None:
+def test_a_forgotten_packet_is_reported() -> None:
     class Forgets(lm.Element):
         def receive(self, cx: lm.Context, port: int, packet: lm.Packet) -> None:
             pass
@@ -147,7 +147,7 @@ def test_packets_that_are_kept_are_held() -> None:
     assert (path["held"], len(keeps.kept)) == (7, 7)
 
 
-def test_a_context_is_over_when_its_handler_is() -> None:
+def test_a_context_ends_with_its_handler() -> None:
     class Hoards(lm.Element):
         context: lm.Context | None = None
 

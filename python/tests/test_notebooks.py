@@ -1,4 +1,4 @@
-"""The notebooks run, from the first cell to the last; their own assertions hold."""
+"""The notebooks run from the first cell to the last, and their own assertions hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_each_of_the_five_systems_has_one() -> None:
 def test_the_notebook_runs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        assert not cell.get("outputs"), "notebooks are kept without outputs: they are made anew"
+        assert not cell.get("outputs"), "notebooks are committed without outputs"
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert any("image/png" in output.get("data", {}) for output in outputs), "it draws something"
+    assert any("image/png" in output.get("data", {}) for output in outputs), "no figure was drawn"

@@ -1,8 +1,8 @@
 """The page of ``lastmeter serve``, in a browser.
 
-Needs Chromium: Debian's, or the one that ``playwright install chromium`` brings. Without one the
-tests skip, and say so. ``LASTMETER=target/release/lastmeter`` tests another build than the wheel's,
-and ``LASTMETER_LONG=1`` makes the large result 200 MB instead of 17.
+Needs Chromium: Debian's, or that of ``playwright install chromium``. Without it the tests are skipped with a
+message. ``LASTMETER=target/release/lastmeter`` tests another build than the wheel's, and ``LASTMETER_LONG=1``
+makes the large result 200 MB instead of 17.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, Route, expect, sync_playwright
 
-# A busy machine takes long for what is quick on another.
+# A busy machine can be slow.
 PATIENCE_MS = 90_000
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -95,7 +95,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture()
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A tab of its own, in which nothing may go wrong and which may ask nobody else."""
+    """A separate tab, in which errors and requests to other servers fail the test."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
@@ -107,11 +107,11 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 def watch(page: Page, server: Server) -> list[str]:
-    """What goes wrong in a tab: errors of its script, and requests that leave for elsewhere."""
+    """Faults in a tab: errors of its script, and requests to other servers."""
     faults: list[str] = []
 
     def hear(line: ConsoleMessage) -> None:
-        # An answer that refuses something is told there, too; the page shows it.
+        # Refusals by the server are logged, too; the page shows them.
         if line.type == "error" and not line.text.startswith("Failed to load resource"):
             faults.append(line.text)
 
@@ -163,8 +163,8 @@ def test_experiments_are_listed_and_found(page: Page) -> None:
     assert page.url.endswith("#file/queue.toml")
 
 
-def test_a_newcomer_changes_a_number_and_sees_what_it_did(page: Page) -> None:
-    # What opens by itself, is run by one button, and then has one number doubled.
+def test_a_newcomer_changes_a_number_and_sees_the_effect(page: Page) -> None:
+    # The first experiment opens by itself, is run by one button, and then one number is halved.
     expect(page.locator("#title")).to_contain_text("A capture of 2026")
     run(page)
     done(page)
@@ -177,7 +177,7 @@ def test_a_newcomer_changes_a_number_and_sees_what_it_did(page: Page) -> None:
     expect(page.locator("#state")).to_contain_text("traffic.stream.constant.rate = 9.2 Mbit/s")
     goodput = page.locator("#facts div", has_text="goodput")
     expect(goodput).to_contain_text(re.compile(r"−\d.*% against run \d+"))
-    # Behind every picture there is a table.
+    # Every picture has a table.
     course = page.locator("#course .chart")
     expect(course).to_have_count(3)
     course.first.locator("summary").click()
@@ -186,7 +186,7 @@ def test_a_newcomer_changes_a_number_and_sees_what_it_did(page: Page) -> None:
     assert 'rate = "18.4 Mbit/s"' in page.locator("#text").input_value()
 
 
-def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
+def test_the_editor_completes_from_the_schema(page: Page) -> None:
     open_experiment(page, "queue.toml")
     text, words = page.locator("#text"), page.get_by_role("listbox")
     start = QUEUE.format(duration="20 ms").replace('between = ["a", "desk", "b"]\n', 'between = ["a", "desk", "b"]\nX')
@@ -194,7 +194,7 @@ def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
     at = start.index("\nX") + 2
     text.evaluate("(text, at) => text.setSelectionRange(at, at)", at)
     text.press("Backspace")
-    # A key of a link, by its first letters; what is there already is not offered.
+    # A key of a link, by its first letters; existing keys are not offered.
     text.press_sequentially("qu")
     expect(words.get_by_role("option", selected=True)).to_contain_text("queue")
     expect(words).not_to_contain_text("between")
@@ -204,7 +204,7 @@ def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
     text.press("Tab")
     assert "queue = { codel = { } }" in re.sub(r" +", " ", text.input_value())
     expect(page.locator("#checked")).to_contain_text("Valid")
-    # A choice inside of a kind, asked for.
+    # The parameters of a kind, on request.
     text.press("Control+Space")
     expect(words).to_contain_text("target")
     text.press("Escape")
@@ -214,11 +214,11 @@ def test_what_can_be_written_is_completed_from_the_schema(page: Page) -> None:
     text.evaluate("(text, at) => text.setSelectionRange(at, at)", at)
     text.press("Control+Space")
     expect(words.get_by_role("option")).to_have_text([re.compile("^a"), "desk", "b"])
-    # What stands at the caret is explained.
+    # The item at the caret is explained.
     expect(page.locator("#hint")).to_contain_text("traffic.customers.to")
 
 
-def test_an_answer_that_comes_too_late_opens_nothing(browser: Browser, server: Server) -> None:
+def test_a_response_that_comes_too_late_opens_nothing(browser: Browser, server: Server) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
@@ -239,7 +239,7 @@ def test_an_answer_that_comes_too_late_opens_nothing(browser: Browser, server: S
     assert not faults
 
 
-def test_a_mistake_is_shown_at_its_place_and_mended(page: Page) -> None:
+def test_a_mistake_is_shown_at_its_place_and_corrected(page: Page) -> None:
     open_experiment(page, "queue.toml")
     write(page, QUEUE.format(duration="20 ms").replace("station =", "staton ="))
     problem = page.locator(".problems button")
@@ -253,7 +253,7 @@ def test_a_mistake_is_shown_at_its_place_and_mended(page: Page) -> None:
     expect(page.locator("#checked")).to_contain_text("Valid")
 
 
-def test_a_run_that_fails_says_where_and_the_page_goes_on(page: Page) -> None:
+def test_a_failed_run_says_where_and_the_page_still_works(page: Page) -> None:
     open_experiment(page, "queue.toml")
     write(page, QUEUE.format(duration="20 ms").replace('"4 Gbit/s"', '"4 Gbit"'))
     run(page)
@@ -276,7 +276,7 @@ def test_a_run_is_followed_reloaded_and_stopped(page: Page) -> None:
         "before => Number(document.querySelectorAll('#facts dd span')[3].textContent.replace(/\\D/g, '')) > before",
         arg=first,
     )
-    # The run goes on without the page, and the page finds it again.
+    # The run continues without the page, and the page finds it again.
     page.reload()
     expect(page.locator("#result-title")).to_contain_text("Run ")
     expect(page.locator("#facts")).to_contain_text("so far")
@@ -331,7 +331,7 @@ def test_two_runs_are_compared(page: Page) -> None:
     expect(page.locator("#comparison-title")).to_be_focused()
 
 
-def test_a_text_is_kept_and_nobody_writes_over_anothers(page: Page, folder: Path) -> None:
+def test_a_text_is_saved_and_never_overwrites_another(page: Page, folder: Path) -> None:
     open_experiment(page, "queue.toml")
     text = QUEUE.format(duration="30 ms")
     write(page, text)
@@ -344,7 +344,7 @@ def test_a_text_is_kept_and_nobody_writes_over_anothers(page: Page, folder: Path
     expect(page.locator("#list")).to_contain_text("kept.toml")
     assert (folder / "kept.toml").read_text() == text
     assert not (folder.parent / "escaped.toml").exists()
-    # Somebody else writes the file meanwhile.
+    # Another program writes the file meanwhile.
     (folder / "kept.toml").write_text("# mine\n")
     write(page, text.replace("30 ms", "40 ms"))
     page.locator("#save").click()
@@ -353,7 +353,7 @@ def test_a_text_is_kept_and_nobody_writes_over_anothers(page: Page, folder: Path
     assert (folder / "kept.toml").read_text() == "# mine\n"
 
 
-def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, server: Server) -> None:
+def test_the_page_handles_a_large_result(page: Page, folder: Path, server: Server) -> None:
     hops, flows = 40, 5000 if os.environ.get("LASTMETER_LONG") else 400
     names = [f"n{hop}" for hop in range(hops)]
     nodes = "".join(f"{name} = {{ {'host' if name in (names[0], names[-1]) else 'router'} = {{}} }}\n" for name in names)
@@ -374,7 +374,7 @@ def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, serv
     page.locator("#paths").get_by_role("button", name="next").click()
     expect(page.locator("#paths .more").first).to_contain_text("21 to 40")
     expect(page.locator("#paths select")).to_contain_text("t20")
-    # The whole of it is there to be downloaded, and never was in the browser.
+    # The whole ledger can be downloaded, and is never loaded in the browser.
     file = page.locator("#files a", has_text="ledger.json")
     expect(file).to_contain_text("MB")
     with page.expect_download() as download:
@@ -383,13 +383,13 @@ def test_a_large_result_does_not_trouble_the_page(page: Page, folder: Path, serv
     assert length > 41_000 * flows, length
     heap = page.evaluate("performance.memory.usedJSHeapSize")
     assert heap < 100e6, heap
-    # As a page it has the paths that a browser shows well, and says how many there are.
+    # Its page has a limited number of paths, and states the total.
     with page.context.expect_page() as opened:
         page.locator("#files a", has_text="as a page").click()
     expect(opened.value.locator(".warn")).to_contain_text(f"of {flows} paths")
 
 
-def test_the_first_paint_is_quick_and_nothing_is_loaded_from_elsewhere(browser: Browser, server: Server) -> None:
+def test_the_first_paint_is_quick_and_nothing_is_loaded_from_other_servers(browser: Browser, server: Server) -> None:
     paints = []
     for _ in range(3):
         context = browser.new_context()
@@ -402,7 +402,7 @@ def test_the_first_paint_is_quick_and_nothing_is_loaded_from_elsewhere(browser: 
         policy = page.evaluate("fetch('/').then((answer) => answer.headers.get('content-security-policy'))")
         assert policy.startswith("default-src 'self'")
         assert not faults
-        # What another page would try: the policy stops it before it leaves.
+        # The policy blocks a request to another server before it is sent.
         blocked = page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'stopped')")
         assert blocked == "stopped"
         context.close()
@@ -411,7 +411,7 @@ def test_the_first_paint_is_quick_and_nothing_is_loaded_from_elsewhere(browser: 
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_fits_and_is_reached_by_keyboard(browser: Browser, server: Server, width: int, scheme: Any) -> None:
+def test_everything_fits_and_is_reachable_by_keyboard(browser: Browser, server: Server, width: int, scheme: Any) -> None:
     context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
@@ -421,10 +421,10 @@ def test_everything_fits_and_is_reached_by_keyboard(browser: Browser, server: Se
     run(page)
     done(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    # Words can be told from their ground.
+    # The text has enough contrast.
     contrast = page.evaluate(CONTRAST, ["body", ".question", "#checked .fine", "#facts dt", "#run", ".hint"])
     assert min(contrast) >= 4.5, contrast
-    # Nothing that can be pressed is out of the keyboard's reach, and nothing is without a name.
+    # Every control is reachable by keyboard and has a name.
     unnamed = page.evaluate(
         "[...document.querySelectorAll('button, a[href], input, select, textarea')].filter(one => one.tabIndex < 0"
         " || !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).map(one => one.outerHTML)"
@@ -449,7 +449,7 @@ CONTRAST = """names => names.map(name => {
 })"""
 
 
-def test_when_the_program_ends_the_page_says_so(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_reports_that_the_program_ended(browser: Browser, tmp_path: Path) -> None:
     server = Server(tmp_path)
     context = browser.new_context()
     page = context.new_page()

@@ -38,7 +38,7 @@ def test_the_same_run_gives_the_same_bytes_and_another_seed_others() -> None:
     assert short.change(seed=2).run(what_ifs=False).ledger != first
 
 
-def test_everybody_reads_the_same_table(ledger: lm.Ledger) -> None:
+def test_all_data_frame_libraries_read_the_same_table(ledger: lm.Ledger) -> None:
     stages = ledger.stages
     arrow = pa.table(stages)
     polars = pl.DataFrame(stages)
@@ -55,7 +55,7 @@ def test_numbers_are_not_copied(ledger: lm.Ledger) -> None:
     stages = ledger.stages
     first, second = (pa.table(stages)["wait_mean"].chunk(0) for _ in range(2))
     assert first.buffers()[1].address == second.buffers()[1].address
-    # The table may go; whoever reads keeps the memory.
+    # The table may be freed; its readers keep the memory.
     values = first.to_pylist()
     del stages
     assert first.to_pylist() == values
@@ -69,11 +69,11 @@ def test_stages_sum_to_the_latency(ledger: lm.Ledger) -> None:
     both = sums.join(pl.DataFrame(ledger.paths), on=["path", "class"])
     assert both.height == 2
     for row in both.rows(named=True):
-        # What delivered nothing has no latency.
+        # A path that delivered nothing has no latency.
         assert row["sum"] == pytest.approx(row["latency_mean"] or 0.0, rel=1e-12)
 
 
-def test_a_ledger_is_kept_and_read_again(ledger: lm.Ledger, tmp_path: Path) -> None:
+def test_a_ledger_is_saved_and_read_back(ledger: lm.Ledger, tmp_path: Path) -> None:
     page = ledger.save(tmp_path)
     assert page.name == "ledger.html" and "<!doctype html>" in page.read_text()
     again = lm.Ledger.from_json((tmp_path / "ledger.json").read_text())
@@ -86,7 +86,7 @@ def test_a_ledger_is_kept_and_read_again(ledger: lm.Ledger, tmp_path: Path) -> N
         lm.Ledger.from_json("{}")
 
 
-def test_problems_say_where() -> None:
+def test_problems_have_a_place() -> None:
     with pytest.raises(lm.Problems) as caught:
         lm.parse('duration = "1 s"\n[nodes]\na = { hots = {} }\n', name="mine.toml")
     [problem] = [p for p in caught.value.problems if p["suggestion"]]
@@ -95,7 +95,7 @@ def test_problems_say_where() -> None:
     assert isinstance(caught.value, ValueError)
 
 
-def test_a_network_in_python_is_the_file_that_it_prints(tmp_path: Path) -> None:
+def test_a_network_in_python_equals_the_file_that_it_prints(tmp_path: Path) -> None:
     network = lm.Network(duration="5 ms", title='a "quoted" title')
     network.host("a").node("s", "station", service={"exponential": "1 us"}).host("b")
     network.link("a", "s", "b")
@@ -108,7 +108,7 @@ def test_a_network_in_python_is_the_file_that_it_prints(tmp_path: Path) -> None:
         network.host("a")
 
 
-def test_what_ifs_of_ones_own() -> None:
+def test_custom_what_ifs() -> None:
     tandem = lm.load("tandem", set={"duration": "5 ms"})
     plain = tandem.run(what_ifs=False).ledger
     assert tandem.what_if().to_dict()["paths"] == plain.to_dict()["paths"]
@@ -120,7 +120,7 @@ def test_what_ifs_of_ones_own() -> None:
         tandem.what_if(speed={"s1": 0})
 
 
-def test_progress_is_told_and_the_lock_is_free() -> None:
+def test_progress_is_reported_and_the_lock_is_free() -> None:
     told: list[float] = []
     counted = 0
     done = threading.Event()
@@ -137,11 +137,11 @@ def test_progress_is_told_and_the_lock_is_free() -> None:
     done.set()
     thread.join()
     assert told == sorted(told) and 0.0 <= told[0] <= told[-1] <= 1.0
-    # Another thread ran meanwhile: the run takes a good part of a second.
+    # Another thread ran meanwhile: the run takes most of a second.
     assert counted > 20
 
 
-def test_an_exception_of_the_progress_ends_the_run() -> None:
+def test_an_exception_in_the_progress_callback_ends_the_run() -> None:
     def refuse(share: float) -> None:
         raise LookupError(f"seen enough at {share}")
 
@@ -169,7 +169,7 @@ def test_packets_are_captured(tmp_path: Path) -> None:
         short.run(what_ifs=False, pcap={"router->bop": file})
 
 
-def test_shuffled_ties_move_nothing() -> None:
+def test_shuffled_ties_change_nothing() -> None:
     run = lm.load("mm1", set={"duration": "2 ms"}).run(shuffle_ties=2)
     assert run.shuffle is not None
     assert (run.shuffle["runs"], run.shuffle["moved"]) == (2, [])

@@ -59,7 +59,7 @@ def test_any_number_of_threads_gives_the_same_rows() -> None:
     assert one.to_dict() == two.to_dict()
 
 
-def test_a_sweep_that_was_left_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_sweep_is_resumed(tmp_path: Path) -> None:
     over = {RATE: "1 Gbit/s..7 Gbit/s / 40"}
 
     def leave(done: int, expected: int) -> None:
@@ -72,7 +72,7 @@ def test_a_sweep_that_was_left_goes_on(tmp_path: Path) -> None:
     left = lm.Sweep.open(tmp_path)
     done, failed, expected = left.progress
     assert 5 <= done < 40 and failed == 0 and expected == 40
-    # Nobody else may work on it meanwhile.
+    # No other sweep may use the folder meanwhile.
     with pytest.raises(lm.Problems, match="another process"):
         lm.Sweep.open(tmp_path)
     del left
@@ -95,7 +95,7 @@ def test_a_row_is_entered_once(tmp_path: Path) -> None:
     task = plan.task(runs[1:])
     found = lm._lastmeter.run_task(task)
     assert swept.enter(found) == 1
-    with pytest.raises(lm.Problems, match="there twice"):
+    with pytest.raises(lm.Problems, match="appears twice"):
         swept.enter(found)
     swept.give_back(runs[:1])
     assert swept.take(1) == [(0, 0)] and not swept.done
@@ -104,14 +104,14 @@ def test_a_row_is_entered_once(tmp_path: Path) -> None:
         lm._lastmeter.run_task(json.dumps(other))
 
 
-def test_a_point_can_be_looked_at_more_closely() -> None:
+def test_one_run_of_a_sweep_can_be_inspected() -> None:
     swept = lm.sweep(short(), {RATE: ["1 Gbit/s", "2 Gbit/s"]}, seeds=2)
     row = next(row for row in rows(swept) if (row["point"], row["replicate"]) == (1, 1))
     ledger = swept.plan.experiment(1, 1).run(what_ifs=False).ledger
     assert (ledger.goodput, ledger.latency) == (row["goodput"], row["latency"])
 
 
-def test_the_cluster_loses_a_worker_half_way_and_no_run(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_worker_loses_no_run(tmp_path: Path) -> None:
     over = {RATE: "1 Gbit/s..7 Gbit/s / 250"}
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None
@@ -137,7 +137,7 @@ def test_the_cluster_loses_a_worker_half_way_and_no_run(tmp_path: Path) -> None:
     assert paths.num_rows == 1000
 
 
-def test_slurm_s_way_of_starting_workers() -> None:
+def test_workers_are_started_as_by_slurm() -> None:
     """What dask-jobqueue does for SLURM, with jobs that are processes here."""
     handler = signal.getsignal(signal.SIGINT)
     jobqueue()
@@ -152,7 +152,7 @@ def test_slurm_s_way_of_starting_workers() -> None:
         assert swept.progress == (5, 0, 5)
 
 
-def test_the_program_goes_on_with_a_folder_on_a_cluster(
+def test_the_program_resumes_a_folder_on_a_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = lm.Plan.make(short(), {RATE: ["1 Gbit/s", "2 Gbit/s"]})
@@ -166,7 +166,7 @@ def test_the_program_goes_on_with_a_folder_on_a_cluster(
     assert (done.returncode, "2 runs of 2 points" in done.stdout) == (0, True), done.stderr
 
 
-def test_ctrl_c_keeps_what_a_cluster_has_done(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_results_of_a_cluster(tmp_path: Path) -> None:
     def interrupt(done: int, expected: int) -> None:
         if done >= 10:
             threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT)).start()

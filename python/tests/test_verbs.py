@@ -26,7 +26,7 @@ def test_every_verb_of_the_program_has_its_function() -> None:
     verbs = set(re.findall(r"^  (\w+) ", commands, flags=re.M)) - {"help"}
     assert {"run", "sweep", "repro", "why"} <= verbs
     functions = {"run": "load"}
-    # Those that serve until they are stopped are started with `lm.command`.
+    # Commands that serve until stopped are started with `lm.command`.
     servers = {"serve", "router", "disk", "display", "camera"}
     missing = {verb for verb in verbs - servers if not hasattr(lm, functions.get(verb, verb))}
     assert not missing, "each needs a function in python/lastmeter, its test, and its line in README"
@@ -84,7 +84,7 @@ def test_addresses_are_looked_up() -> None:
         lm.lookup(table / "nothing", [])
 
 
-def test_a_transfer_of_another_time() -> None:
+def test_a_historic_transfer() -> None:
     ledger = lm.why(host="hp9000-730", adapter="afterburner")
     assert ledger.verdict["resource"] == "receiver.card-to-memory"
     with pytest.raises(lm.Problems, match="afterburner"):
@@ -143,7 +143,7 @@ def test_benchmarks_run() -> None:
 
 
 def can_measure() -> bool:
-    """Whether the machine lets helpers make namespaces of their own."""
+    """Whether the machine permits network namespaces."""
     return subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0
 
 

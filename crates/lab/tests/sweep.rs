@@ -102,12 +102,12 @@ fn a_row_is_entered_once_and_only_in_its_own_plan() {
     let all = whole(&plan, 1);
     let mut schedule = Schedule::resume(&plan, &all).unwrap();
     assert!(schedule.is_done() && schedule.take().is_none());
-    assert!(schedule.enter(&all[0]).unwrap_err().contains("there twice"));
+    assert!(schedule.enter(&all[0]).unwrap_err().contains("appears twice"));
     let foreign = Row { point: 3, ..all[0].clone() };
     assert!(schedule.enter(&foreign).unwrap_err().contains("not belong to this plan"));
     let mut twice = all.clone();
     twice.push(all[1].clone());
-    assert!(Schedule::resume(&plan, &twice).unwrap_err().contains("there twice"));
+    assert!(Schedule::resume(&plan, &twice).unwrap_err().contains("appears twice"));
 }
 
 #[test]

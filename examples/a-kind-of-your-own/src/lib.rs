@@ -1,4 +1,4 @@
-//! Kinds from outside: a node, a queue, a traffic and a host that no file of Lastmeter knows of.
+//! A node, a queue, a traffic and a host defined outside Lastmeter.
 //!
 //! ```text
 //! Registry::builtin() + with(&HOLD) + with(&DROP_HEAD) + with(&HEARTBEAT) --> Mine, a library
@@ -6,10 +6,10 @@
 //!                               experiment.toml --parse, build, run, what-if --'
 //! ```
 //!
-//! Each is its page, what makes one, and one line that names it to the registry. Nothing else is needed:
-//! the messages, the schema, `kinds` and the what-ifs follow from the page and from the site.
+//! Each has a page, a function that builds it, and one line that adds it to the registry. Nothing else is needed:
+//! messages, schema, `kinds` and what-ifs follow from the page and the site.
 
-#![allow(missing_docs, reason = "the pages say what there is to say")]
+#![allow(missing_docs, reason = "the pages document the kinds")]
 
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Draw, Duration, Packet, StageId, Time, here};
@@ -47,15 +47,15 @@ to = "bob"
 constant = { rate = "2 Mbit/s", size = "1000 B" }
 "#;
 
-// A node: holds every packet back.
+// A node: delays every packet.
 
 pub static HOLD: Kind = Kind::new(
     &Page {
         name: "hold",
         family: Family::Node,
-        what: "Holds every packet back for a time.",
-        ports: "any in --> (by) --> link that the destination asks for",
-        params: &[Param::required("by", ParamKind::Time).is("for how long")],
+        what: "Delays every packet by a constant time.",
+        ports: "any in --> (by) --> the link towards the destination",
+        params: &[Param::required("by", ParamKind::Time).is("the delay")],
         example: EXAMPLE,
         ..Page::at(here!())
     },
@@ -82,7 +82,7 @@ impl Element for Hold {
     }
 }
 
-// A queue: first in, first out; when it is full, the oldest packet goes.
+// A queue: first in, first out; when full, it drops the oldest packet.
 
 pub static DROP_HEAD: Kind = DropHead::KIND;
 
@@ -98,8 +98,8 @@ impl Described for DropHead {
         family: Family::Queue,
         what: "First in, first out; a full queue drops its oldest packet.",
         ports: "in --> [ oldest ... newest ] --> out",
-        params: &[Param::required("packets", ParamKind::COUNT).is("that it has room for")],
-        drops: &[("full", "the oldest packets, when more come than it has room for")],
+        params: &[Param::required("packets", ParamKind::COUNT).is("its capacity")],
+        drops: &[("full", "the oldest packets, when it is full")],
         example: EXAMPLE,
         ..Page::at(here!())
     };
@@ -134,16 +134,16 @@ impl Queue for DropHead {
     }
 }
 
-// A traffic: a small packet at each beat.
+// A traffic: a small packet at regular intervals.
 
 pub static HEARTBEAT: Kind = Kind::new(
     &Page {
         name: "heartbeat",
         family: Family::Traffic,
-        what: "A small packet at each beat.",
+        what: "A small packet at regular intervals.",
         ports: "(clock) --> out",
         params: &[
-            Param::required("every", ParamKind::Time).is("from beat to beat"),
+            Param::required("every", ParamKind::Time).is("interval between packets"),
             Param::or("size", ParamKind::PACKET, "64 B").is("length of a packet"),
         ],
         counters: &[("sent", "packets made")],
@@ -234,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn kinds_from_outside_run_and_their_books_balance() {
+    fn kinds_from_outside_run_and_the_books_balance() {
         let outcome = run(&Changes::NONE);
         assert!(outcome.books.delivered > 100 && outcome.books.dropped > 50);
         assert!(outcome.stages.iter().any(|stage| stage.name == "line hold"));
-        // What waits behind four packets of 8 ms, is held for 3 ms, and is copied.
+        // Waits behind four packets of 8 ms, is delayed by 3 ms, and is copied.
         assert!((0.010..0.040).contains(&mean(&outcome, "load")), "{}", mean(&outcome, "load"));
     }
 
     #[test]
-    fn what_ifs_come_with_the_site() {
+    fn what_ifs_apply_through_the_site() {
         let free = Changes { free: ["line hold".to_owned()].into(), ..Changes::NONE };
         let gained = mean(&run(&Changes::NONE), "load") - mean(&run(&free), "load");
         assert!((gained - 3e-3).abs() < 1e-4, "{gained}");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_pages_and_the_schema_know_them() {
+    fn messages_pages_and_the_schema_include_them() {
         let mine = Mine::default();
         let wrong = parsed(&["nodes.line.hold.by=3"], &mine).unwrap_err();
         assert!(wrong.contains("has no unit"), "{wrong}");
