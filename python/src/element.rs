@@ -426,8 +426,7 @@ impl Foreign {
         }
     }
 
-    /// The packet with the time that it spent here: held back counts as waiting, then until departure as
-    /// service.
+    /// The packet with the time that it spent here: held back counts as waiting, then until departure as service.
     fn release(
         &mut self,
         py: Python<'_>,

@@ -267,8 +267,7 @@ impl Run {
     fn left_out(&self) -> usize {
         self.left_out
     }
-    /// What random orders of simultaneous events changed: `runs`, `tolerance`, `moved`; `None` unless
-    /// requested.
+    /// What random orders of simultaneous events changed: `runs`, `tolerance`, `moved`; `None` unless requested.
     #[getter]
     fn shuffle<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let json = self.shuffle.as_ref().map(serde_json::to_string);

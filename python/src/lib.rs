@@ -1,5 +1,4 @@
-//! The glue between Lastmeter and Python: the module `lastmeter._lastmeter` behind the package
-//! `lastmeter`.
+//! The glue between Lastmeter and Python: the module `lastmeter._lastmeter` behind the package `lastmeter`.
 //!
 //! | module       | gives Python                                            |
 //! |--------------|---------------------------------------------------------|

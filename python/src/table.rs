@@ -1,5 +1,4 @@
-//! Tables through the Arrow C data interface: polars, pandas, pyarrow and DuckDB read them without
-//! copying.
+//! Tables through the Arrow C data interface: polars, pandas, pyarrow and DuckDB read them without copying.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, UInt64Type};

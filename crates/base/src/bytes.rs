@@ -1,8 +1,7 @@
 //! Counts of bytes.
 
 use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use std::ops::SubAssign;
 
 /// A count of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,41 +20,12 @@ impl Bytes {
     }
 }
 
-impl Add for Bytes {
-    type Output = Bytes;
-    #[inline]
-    fn add(self, by: Bytes) -> Bytes {
-        Bytes(self.0.checked_add(by.0).expect("too many bytes"))
-    }
-}
-impl AddAssign for Bytes {
-    #[inline]
-    fn add_assign(&mut self, by: Bytes) {
-        *self = *self + by;
-    }
-}
-impl Sub for Bytes {
-    type Output = Bytes;
-    #[inline]
-    fn sub(self, by: Bytes) -> Bytes {
-        Bytes(self.0.checked_sub(by.0).expect("fewer bytes than none"))
-    }
-}
+arithmetic!(Bytes, "too many bytes", "fewer bytes than none");
+
 impl SubAssign for Bytes {
     #[inline]
     fn sub_assign(&mut self, by: Bytes) {
         *self = *self - by;
-    }
-}
-impl Mul<u64> for Bytes {
-    type Output = Bytes;
-    fn mul(self, by: u64) -> Bytes {
-        Bytes(self.0.checked_mul(by).expect("too many bytes"))
-    }
-}
-impl Sum for Bytes {
-    fn sum<I: Iterator<Item = Bytes>>(counts: I) -> Bytes {
-        counts.fold(Bytes::ZERO, Add::add)
     }
 }
 
@@ -72,12 +42,9 @@ impl fmt::Display for Bytes {
             return write!(f, "{} {unit}", self.0 / size);
         }
         // Packet sizes read best in bytes.
-        match DECIMAL.into_iter().find(|&(size, _)| self.0 >= size && self.0 >= 100_000) {
-            Some((size, unit)) => {
-                crate::text::write_significant(f, self.0 as f64 / size as f64)?;
-                write!(f, " {unit}")
-            }
-            None => write!(f, "{} B", self.0),
+        match self.0 >= 100_000 {
+            true => crate::text::write_in(f, self.0, &DECIMAL, DECIMAL[3]),
+            false => write!(f, "{} B", self.0),
         }
     }
 }

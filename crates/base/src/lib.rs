@@ -1,7 +1,45 @@
 //! Units, packets and random streams: the common vocabulary of all crates of Lastmeter.
 //!
-//! Nothing here knows of an engine, a clock or a file. Arithmetic on units is checked in release
-//! builds too, because an overflow would give a wrong result that looks right.
+//! Nothing here depends on an engine, a clock or a file. Arithmetic on units is checked in release builds, too,
+//! because an overflow would give a wrong result that looks right.
+
+/// Checked arithmetic of a count with a value of its own type and with a number; the words are for panics.
+macro_rules! arithmetic {
+    ($unit:ident, $over:literal, $under:literal) => {
+        impl std::ops::Add for $unit {
+            type Output = $unit;
+            #[inline]
+            fn add(self, by: $unit) -> $unit {
+                $unit(self.0.checked_add(by.0).expect($over))
+            }
+        }
+        impl std::ops::Sub for $unit {
+            type Output = $unit;
+            #[inline]
+            fn sub(self, by: $unit) -> $unit {
+                $unit(self.0.checked_sub(by.0).expect($under))
+            }
+        }
+        impl std::ops::Mul<u64> for $unit {
+            type Output = $unit;
+            #[inline]
+            fn mul(self, by: u64) -> $unit {
+                $unit(self.0.checked_mul(by).expect($over))
+            }
+        }
+        impl std::ops::AddAssign for $unit {
+            #[inline]
+            fn add_assign(&mut self, by: $unit) {
+                *self = *self + by;
+            }
+        }
+        impl std::iter::Sum for $unit {
+            fn sum<I: Iterator<Item = $unit>>(counts: I) -> $unit {
+                counts.fold($unit(0), std::ops::Add::add)
+            }
+        }
+    };
+}
 
 pub mod bench;
 mod bytes;

@@ -63,9 +63,7 @@ impl fmt::Display for Rate {
             (1_000, "kbit/s"),
             (1, "bit/s"),
         ];
-        let (size, unit) = UNITS.into_iter().find(|&(size, _)| self.0 >= size).unwrap_or(UNITS[4]);
-        crate::text::write_significant(f, self.0 as f64 / size as f64)?;
-        write!(f, " {unit}")
+        crate::text::write_in(f, self.0, &UNITS, UNITS[4])
     }
 }
 
@@ -109,9 +107,7 @@ impl fmt::Display for PerByte {
             (1_000_000, "ns/B"),
             (1_000, "ps/B"),
         ];
-        let (size, unit) = UNITS.into_iter().find(|&(size, _)| self.0 >= size).unwrap_or(UNITS[3]);
-        crate::text::write_significant(f, self.0 as f64 / size as f64)?;
-        write!(f, " {unit}")
+        crate::text::write_in(f, self.0, &UNITS, UNITS[3])
     }
 }
 

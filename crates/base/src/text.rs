@@ -239,8 +239,20 @@ fn nearest<'a>(unit: &str, known: impl Iterator<Item = &'a str> + Clone) -> Opti
         .or_else(|| known.clone().find(|candidate| candidate.to_lowercase() == lower))
 }
 
+/// Writes `value` in the largest of `units` that it reaches, else in `other`.
+pub(crate) fn write_in(
+    f: &mut fmt::Formatter<'_>,
+    value: u64,
+    units: &[(u64, &str)],
+    other: (u64, &str),
+) -> fmt::Result {
+    let (size, unit) = units.iter().copied().find(|&(size, _)| value >= size).unwrap_or(other);
+    write_significant(f, value as f64 / size as f64)?;
+    write!(f, " {unit}")
+}
+
 /// Writes `value` with four significant digits and without trailing zeros.
-pub(crate) fn write_significant(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
+fn write_significant(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     let decimals = match value {
         v if v >= 1000.0 => 0,
         v if v >= 100.0 => 1,

@@ -1,8 +1,7 @@
 //! Instants and lengths of time, in whole picoseconds.
 
 use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Div, Mul, Sub};
+use std::ops::{Add, AddAssign, Div, Sub};
 
 /// An instant: picoseconds since the engine started. The range is 213 days.
 ///
@@ -127,43 +126,13 @@ impl Sub for Time {
         Duration(self.0.checked_sub(earlier.0).expect("an instant minus a later one"))
     }
 }
-impl Add for Duration {
-    type Output = Duration;
-    #[inline]
-    fn add(self, by: Duration) -> Duration {
-        Duration(self.0.checked_add(by.0).expect("duration beyond 213 days"))
-    }
-}
-impl AddAssign for Duration {
-    #[inline]
-    fn add_assign(&mut self, by: Duration) {
-        *self = *self + by;
-    }
-}
-impl Sub for Duration {
-    type Output = Duration;
-    #[inline]
-    fn sub(self, by: Duration) -> Duration {
-        Duration(self.0.checked_sub(by.0).expect("a duration minus a longer one"))
-    }
-}
-impl Mul<u64> for Duration {
-    type Output = Duration;
-    #[inline]
-    fn mul(self, by: u64) -> Duration {
-        Duration(self.0.checked_mul(by).expect("duration beyond 213 days"))
-    }
-}
+arithmetic!(Duration, "duration beyond 213 days", "a duration minus a longer one");
+
 impl Div<u64> for Duration {
     type Output = Duration;
     /// Rounds down.
     fn div(self, by: u64) -> Duration {
         Duration(self.0 / by)
-    }
-}
-impl Sum for Duration {
-    fn sum<I: Iterator<Item = Duration>>(durations: I) -> Duration {
-        durations.fold(Duration::ZERO, Add::add)
     }
 }
 
@@ -177,10 +146,7 @@ impl fmt::Display for Duration {
             (1_000, "ns"),
             (1, "ps"),
         ];
-        let (size, unit) =
-            UNITS.into_iter().find(|&(size, _)| self.0 >= size).unwrap_or((1_000_000_000_000, "s"));
-        crate::text::write_significant(f, self.0 as f64 / size as f64)?;
-        write!(f, " {unit}")
+        crate::text::write_in(f, self.0, &UNITS, UNITS[0])
     }
 }
 impl fmt::Display for Time {

@@ -1,8 +1,7 @@
 //! The books: every packet and every picosecond of a run, by path, stage and resource.
 //!
-//! A packet carries the record of its stages and is entered when it is delivered. So the stages of a path sum
-//! to the latency of exactly the packets that arrived, to the picosecond, regardless of packets dropped or in
-//! flight.
+//! A packet carries the record of its stages and is entered when it is delivered. So the stages of a path sum to
+//! the latency of exactly the packets that arrived, to the picosecond, regardless of packets dropped or in flight.
 
 use crate::{Distribution, Error, Meter};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, Time, Visit};

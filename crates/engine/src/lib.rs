@@ -8,10 +8,9 @@
 //!                        '  books    (paths x stages, resources, conservation)
 //! ```
 //!
-//! A handler runs to completion at one instant and calls no other element: what it sends is
-//! delivered after it returns. When two elements cause events at the same instant, a hash of that instant
-//! picks the order; events of one element run in the order in which it caused them. This does not depend on
-//! the number of threads.
+//! A handler runs to completion at one instant and calls no other element: what it sends is delivered after it
+//! returns. When two elements cause events at the same instant, a hash of that instant picks the order; events of
+//! one element run in the order in which it caused them. This does not depend on the number of threads.
 
 mod arrivals;
 mod books;

@@ -253,8 +253,7 @@ impl Barrier {
         all_came()
     }
 
-    /// Wakes sleepers. A thread about to sleep either is counted once the lock is free here, or sees the
-    /// change.
+    /// Wakes sleepers. A thread about to sleep either is counted once the lock is free here, or sees the change.
     fn wake(&self) {
         let some_sleep = *self.asleep() > 0;
         if some_sleep {

@@ -129,8 +129,7 @@ impl Engine {
         Error::NoProgress { at: world.now, element, handlers: PROGRESS_LIMIT }
     }
 
-    /// The outcome so far, as [`Engine::finish`] would return it now, without the trace; the run can
-    /// continue.
+    /// The outcome so far, as [`Engine::finish`] would return it now, without the trace; the run can continue.
     ///
     /// # Errors
     /// If packets, latencies or resources do not balance: a bug in an element.

@@ -6,8 +6,7 @@ use crate::profile::device;
 use lastmeter_base::kind::Page;
 use lastmeter_ledger::html::{begin, end, escape, table};
 
-/// Draws all kinds and the bundled adapters as a complete HTML document, which loads nothing from
-/// the network.
+/// Draws all kinds and the bundled adapters as a complete HTML document, which loads nothing from the network.
 ///
 /// # Errors
 /// If a bundled adapter cannot be read; the message says where and why.

@@ -35,6 +35,14 @@ fn parse(text: &str, overrides: &[&str]) -> Result<Experiment, Vec<Problem>> {
     Experiment::parse("experiment.toml", text, &overrides, &Builtin)
 }
 
+fn parsed(text: &str, overrides: &[&str]) -> Experiment {
+    parse(text, overrides).map_err(shown).unwrap()
+}
+
+fn shown(problems: Vec<Problem>) -> String {
+    problems.iter().map(|problem| format!("{}\n", problem.render(false))).collect()
+}
+
 fn run(experiment: &Experiment, changes: &Changes) -> Outcome {
     let built = build(experiment, changes, &Builtin).unwrap();
     let mut engine = built.graph.build(1).unwrap();
@@ -42,13 +50,9 @@ fn run(experiment: &Experiment, changes: &Changes) -> Outcome {
     engine.finish().unwrap()
 }
 
-fn shown(problems: Vec<Problem>) -> String {
-    problems.iter().map(|problem| format!("{}\n", problem.render(false))).collect()
-}
-
 #[test]
 fn two_hosts_run_from_text_to_balanced_books() {
-    let experiment = parse(TWO_HOSTS, &[]).map_err(shown).unwrap();
+    let experiment = parsed(TWO_HOSTS, &[]);
     let outcome = run(&experiment, &Changes::NONE);
     assert_eq!(outcome.now, Time::START + experiment.duration);
     let stages: Vec<&str> = outcome.stages.iter().map(|stage| stage.name.as_str()).collect();
@@ -75,7 +79,7 @@ fn served(outcome: &Outcome) -> u64 {
 #[test]
 fn the_chain_of_fifty_flows_serves_the_expected_load() {
     let text = include_str!("../../../experiments/chain/experiment.toml");
-    let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+    let outcome = run(&parsed(text, &[]), &Changes::NONE);
     // 50 flows x 1500 packets per second x 2 s = 150,000 packets, each served by 11 wires on its route. Random phases
     // and packets still in flight make it slightly less.
     assert_eq!((served(&outcome), outcome.books.delivered), (1_645_789, 149_163));
@@ -95,7 +99,7 @@ fn mm1_and_the_tandem_agree_with_theory() {
         (include_str!("../../../experiments/tandem/experiment.toml"), 50e-6),
     ];
     for (text, time) in cases {
-        let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+        let outcome = run(&parsed(text, &[]), &Changes::NONE);
         let mean = outcome.books.paths[0].latency.mean();
         assert!((mean / time - 1.0).abs() < 0.05, "{mean} s instead of {time} s");
     }
@@ -126,7 +130,7 @@ replay = { capture = "mixed.pcapng" }
 "#;
 
 fn replay(len: usize) -> (Outcome, Vec<Problem>) {
-    let experiment = parse(REPLAY, &[]).map_err(shown).unwrap();
+    let experiment = parsed(REPLAY, &[]);
     let mut built = build(&experiment, &Changes::NONE, &OneCapture(len)).map_err(shown).unwrap();
     let captures = built.captures();
     let mut engine = built.graph.build(1).unwrap();
@@ -155,7 +159,7 @@ fn a_capture_that_breaks_off_is_reported() {
 
 #[test]
 fn a_file_that_is_not_a_capture_is_refused_before_the_run() {
-    let experiment = parse(REPLAY, &[]).map_err(shown).unwrap();
+    let experiment = parsed(REPLAY, &[]);
     let problems = build(&experiment, &Changes::NONE, &Builtin).err().unwrap();
     assert_eq!(problems[0].key, "traffic.recorded");
 }
@@ -170,7 +174,7 @@ fn digest(outcome: &Outcome) -> String {
 
 #[test]
 fn overrides_replace_values_of_the_file_and_change_the_hash() {
-    let plain = parse(TWO_HOSTS, &[]).map_err(shown).unwrap();
+    let plain = parsed(TWO_HOSTS, &[]);
     let changes = [
         "duration=50 ms",
         "links.0.rate=10 Mbit/s",
@@ -181,7 +185,7 @@ fn overrides_replace_values_of_the_file_and_change_the_hash() {
         "seed=7",
         "title=Another",
     ];
-    let changed = parse(TWO_HOSTS, &changes).map_err(shown).unwrap();
+    let changed = parsed(TWO_HOSTS, &changes);
     assert_eq!((changed.seed, changed.title.as_str()), (7, "Another"));
     assert_eq!(changed.duration, Duration::from_ms(50));
     assert_eq!(changed.links[0].values.get::<Rate>("rate"), Rate::from_mbit(10));
@@ -190,14 +194,14 @@ fn overrides_replace_values_of_the_file_and_change_the_hash() {
     assert_eq!((plain.traffic.len(), changed.traffic[1].name.as_str()), (1, "more"));
     assert_eq!(plain.hash.len(), 16);
     assert_ne!(plain.hash, changed.hash);
-    assert_eq!(plain.hash, parse(TWO_HOSTS, &[]).map_err(shown).unwrap().hash);
+    assert_eq!(plain.hash, parsed(TWO_HOSTS, &[]).hash);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_books_and_another_seed_others() {
     let text = include_str!("../../../experiments/mm1/experiment.toml");
     let books = |overrides: &[&str]| {
-        let experiment = parse(text, overrides).map_err(shown).unwrap();
+        let experiment = parsed(text, overrides);
         digest(&run(&experiment, &Changes::NONE))
     };
     let short = "duration=1 ms";
@@ -229,7 +233,7 @@ poisson = { rate = "20 Mbit/s", size = "1500 B" }
 
 #[test]
 fn changes_have_the_expected_effects() {
-    let experiment = parse(OVERLOADED, &[]).map_err(shown).unwrap();
+    let experiment = parsed(OVERLOADED, &[]);
     let with = |changes: Changes| run(&experiment, &changes);
     let plain = with(Changes::NONE);
     let faster = |name: &str| Changes {
@@ -250,7 +254,7 @@ fn changes_have_the_expected_effects() {
 
 #[test]
 fn a_change_of_something_missing_is_refused() {
-    let experiment = parse(OVERLOADED, &[]).map_err(shown).unwrap();
+    let experiment = parsed(OVERLOADED, &[]);
     let changes = Changes {
         speed: BTreeMap::from([("r1->bbo".to_owned(), (2, 1))]),
         free: ["r1->bob".to_owned()].into(),
@@ -271,15 +275,7 @@ r1 = { router = {} }
 server = { host = {} }
 disk = { host = {}, count = 3 }
 [[links]]
-between = ["client", "r1"]
-rate = "1 Gbit/s"
-delay = "10 us"
-[[links]]
-between = ["r1", "server"]
-rate = "1 Gbit/s"
-delay = "10 us"
-[[links]]
-between = ["server", "disk"]
+between = ["client", "r1", "server", "disk"]
 rate = "1 Gbit/s"
 delay = "10 us"
 [[traffic]]
@@ -299,7 +295,7 @@ to = "server"
 constant = { rate = "1 Mbit/s", size = "500 B" }
 packets = 3
 "#;
-    let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+    let outcome = run(&parsed(text, &[]), &Changes::NONE);
     let names: Vec<String> =
         outcome.paths.iter().map(|path| format!("{} {}", path.name, path.class)).collect();
     assert_eq!(
@@ -362,7 +358,7 @@ constant = { rate = "1000000 Tbit/s", size = "1 B" }
 packets = 1000
 "#;
     for seed in 0..20 {
-        let experiment = parse(text, &[&format!("seed={seed}")]).map_err(shown).unwrap();
+        let experiment = parsed(text, &[&format!("seed={seed}")]);
         run(&experiment, &Changes::NONE);
     }
 }
@@ -370,7 +366,7 @@ packets = 1000
 #[test]
 fn a_wide_area_network_accounts_for_the_effects_of_its_impairments() {
     let text = include_str!("../../../experiments/wan/experiment.toml");
-    let outcome = run(&parse(text, &[]).map_err(shown).unwrap(), &Changes::NONE);
+    let outcome = run(&parsed(text, &[]), &Changes::NONE);
     let count = |element: &str, counter: &str| {
         let element = outcome.elements.iter().find(|known| known.name == element).unwrap();
         element.counters.iter().find(|(name, _)| *name == counter).unwrap().1
@@ -521,7 +517,7 @@ poisson = {{ rate = "8 Mbit/s", size = "530 B" }}
         )
     };
     let delivered = |queue: &str, first: &str, second: &str| {
-        let experiment = parse(&text(queue, first, second), &[]).map_err(shown).unwrap();
+        let experiment = parsed(&text(queue, first, second), &[]);
         // `finish` proves that packets made = delivered + dropped + held.
         let outcome = run(&experiment, &Changes::NONE);
         let counters = outcome.elements.iter().flat_map(|element| &element.counters);

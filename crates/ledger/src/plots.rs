@@ -37,8 +37,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// Curves over something that is not time, without marks: title, caption, both axes with their
-    /// units.
+    /// Curves over something that is not time, without marks: title, caption, both axes with their units.
     pub fn new(
         title: impl Into<String>,
         caption: impl Into<String>,
@@ -75,8 +74,7 @@ const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 52.0;
 /// Grid lines across a plot, about.
 const TICKS: f64 = 6.0;
-/// Colour and dash of each curve. Okabe and Ito's colours, which colour-blind people can
-/// distinguish.
+/// Colour and dash of each curve. Okabe and Ito's colours, which colour-blind people can distinguish.
 const STYLES: [(&str, &str); 8] = [
     ("#0072b2", ""),
     ("#d55e00", ""),

@@ -111,8 +111,7 @@ pub(super) fn ranked(ledger: &Ledger) -> Vec<&WhatIf> {
     what_ifs
 }
 
-/// Indices of the paths, most important first: those through the
-/// limiting resource, then those that carry most.
+/// Indices of the paths, most important first: those through the limiting resource, then those that carry most.
 pub(super) fn paths_by_weight(ledger: &Ledger) -> Vec<usize> {
     let limiting = limiting(ledger);
     let through = |path: &Path| {

@@ -1,9 +1,8 @@
 //! The types of the ledger.
 //!
-//! Its JSON is documented here, in the schema that [`json_schema`] makes from these types, and
-//! versioned by [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI
-//! base units (seconds, bits per second, bytes, packets); names carry no unit. Maps are ordered, so
-//! that equal runs give equal bytes.
+//! Its JSON is documented here, in the schema that [`json_schema`] makes from these types, and versioned by
+//! [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI base units (seconds, bits
+//! per second, bytes, packets); names carry no unit. Maps are ordered, so that equal runs give equal bytes.
 
 use crate::{Counter, Series, Transfers};
 use schemars::JsonSchema;
@@ -61,8 +60,7 @@ pub struct Path {
     pub stages: Vec<Stage>,
     /// End to end.
     pub totals: Totals,
-    /// How the latency is distributed, from the least share to the greatest; empty where only totals
-    /// are known.
+    /// How the latency is distributed, from the least share to the greatest; empty where only totals are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Quantile>,
 }
@@ -364,8 +362,7 @@ pub struct WhatIf {
 /// Residuals, which should be zero; exactly zero in a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
-    /// Greatest difference, over all paths, between mean latency and the sum of stage means, in
-    /// seconds.
+    /// Greatest difference, over all paths, between mean latency and the sum of stage means, in seconds.
     pub latency_residual: f64,
     /// Packets sent that were neither delivered, dropped nor held.
     pub packets_residual: i64,
@@ -390,8 +387,7 @@ pub struct Certificate {
     pub overruns: u64,
     /// Frames that left.
     pub departures: u64,
-    /// The share of departures that must be within the tolerance, and the tolerance
-    /// in seconds.
+    /// The share of departures that must be within the tolerance, and the tolerance in seconds.
     pub required: f64,
     /// See `required`.
     pub tolerance: f64,
@@ -489,9 +485,8 @@ impl Provenance {
 }
 
 impl Ledger {
-    /// The account of a run over `duration` seconds: the only constructor. It computes the residual
-    /// of latency; the residual of packets, and all that follows from other runs,
-    /// is added by the caller.
+    /// The account of a run over `duration` seconds: the only constructor. It computes the residual of latency;
+    /// the residual of packets, and all that follows from other runs, is added by the caller.
     ///
     /// ```
     /// use lastmeter_ledger::{Count, Latency, Ledger, Path, Provenance, Stage, Times, Totals};

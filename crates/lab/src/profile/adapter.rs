@@ -8,6 +8,13 @@ use lastmeter_base::kind::ParamKind;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_host::profile::{Adapter, AdapterStage, Profile, ResourceProfile, StageProfile};
 
+const SHAPE: Shape<'_> = Shape {
+    what: "the adapter",
+    params: pages::ADAPTER.params,
+    kind: None,
+    besides: &["resources", "send", "receive", "constants"],
+};
+
 /// Reads the profile of an adapter for `host`; messages refer to it as `file_name`.
 ///
 /// # Errors
@@ -29,13 +36,7 @@ pub fn adapter(
 ) -> Result<Adapter, Vec<Problem>> {
     let Document { root, reporter } = changed(file_name, text, library)?;
     let mut decoder = Decoder { reporter, library };
-    let shape = Shape {
-        what: "the adapter",
-        params: pages::ADAPTER.params,
-        kind: None,
-        besides: &["resources", "send", "receive", "constants"],
-    };
-    let (_, values) = decoder.table(&shape, &root, "");
+    let (_, values) = decoder.table(&SHAPE, &root, "");
     let source: String = values.given("source").unwrap_or_default();
     let own = own_resources(&mut decoder, &root, host, &source);
     let all: Vec<ResourceProfile> = host.resources.iter().chain(&own).cloned().collect();
@@ -73,13 +74,7 @@ pub fn adapter(
 pub fn link(file_name: &str, text: &[u8]) -> Result<Link, Vec<Problem>> {
     let Document { root, reporter } = Document::parse(file_name, text)?;
     let mut decoder = Decoder { reporter, library: &Builtin };
-    let shape = Shape {
-        what: "the adapter",
-        params: pages::ADAPTER.params,
-        kind: None,
-        besides: &["resources", "send", "receive", "constants"],
-    };
-    let (_, values) = decoder.table(&shape, &root, "");
+    let (_, values) = decoder.table(&SHAPE, &root, "");
     match decoder.reporter.is_empty() {
         true => Ok(Link {
             what: values.get("what"),

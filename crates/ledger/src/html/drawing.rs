@@ -1,6 +1,5 @@
-//! The path as a picture: a box for each resource, filled to its utilisation, in its host; the
-//! links between hosts; a flag on what limits. Drawn twice, wide and tall; the style sheet shows
-//! one of them.
+//! The path as a picture: a box for each resource, filled to its utilisation, in its host; the links between
+//! hosts; a flag on what limits. Drawn twice, wide and tall; the style sheet shows one of them.
 
 use super::text::{escape, share, shorten, time};
 use crate::figures;

@@ -1,10 +1,9 @@
 //! The ledger as one HTML file that loads nothing from the network, now or in ten years.
 //!
-//! The verdict comes first, as a sentence; then the path as a drawing, then why: stages,
-//! resources, what-ifs. Every picture has a table behind it, every figure says on hover what it is
-//! and its exact value, nothing relies on colour alone, and all works without scripts. The ledger
-//! itself is embedded as JSON, so that the file is also data. A part of the page is one line in
-//! `SECTIONS`.
+//! The verdict comes first, as a sentence; then the path as a drawing, then why: stages, resources, what-ifs.
+//! Every picture has a table behind it, every figure says on hover what it is and its exact value, nothing relies
+//! on colour alone, and all works without scripts. The ledger itself is embedded as JSON, so that the file is also
+//! data. A part of the page is one line in `SECTIONS`.
 
 pub mod compare;
 mod counts;
@@ -22,8 +21,7 @@ mod what_ifs;
 use crate::Ledger;
 pub use text::{escape, shorten};
 
-/// The parts of the page, in order; each writes one section, or nothing if it has
-/// no content.
+/// The parts of the page, in order; each writes one section, or nothing if it has no content.
 const SECTIONS: [fn(&Ledger, &mut String); 9] = [
     facts::warnings,
     facts::verdict,

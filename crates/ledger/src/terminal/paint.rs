@@ -44,8 +44,7 @@ impl Style {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Removes control characters: names and words come from outside and must not control the
-    /// terminal.
+    /// Removes control characters: names and words come from outside and must not control the terminal.
     pub(super) fn clean(&self, text: &str) -> String {
         let steers = |c: char| {
             c.is_control()
